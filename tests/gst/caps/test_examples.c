@@ -57,14 +57,15 @@ broken(const char *file, const char *line)
 static GPtrArray *
 examples_of(const char *file)
 {
-    gchar *path = g_build_filename(g_getenv("VAE_TEST_SOURCE"), file, NULL);
+    g_autofree gchar *path =
+        g_build_filename(g_getenv("VAE_TEST_SOURCE"), file, NULL);
     GPtrArray *found = g_ptr_array_new_with_free_func(g_free);
     GString *whole = g_string_new(NULL);
     gboolean inside = FALSE;
-    gchar *content, **lines;
+    gchar *content;
 
     CHECK(g_file_get_contents(path, &content, NULL, NULL));
-    lines = g_strsplit(content, "\n", -1);
+    gchar **lines = g_strsplit(content, "\n", -1);
     for (guint i = 0; lines[i]; i++) {
         const char *text = example_text(lines[i], &inside);
 
@@ -87,7 +88,6 @@ examples_of(const char *file)
     g_string_free(whole, TRUE);
     g_strfreev(lines);
     g_free(content);
-    g_free(path);
     return found;
 }
 
@@ -106,12 +106,11 @@ static char **
 words_of(const char *line, gboolean *whole)
 {
     GStrvBuilder *builder = g_strv_builder_new();
-    char **all, **words;
+    char **all;
     gboolean options = FALSE;
-    guint n;
 
     CHECK(g_shell_parse_argv(line, NULL, &all, NULL));
-    n = g_strv_length(all);
+    guint n = g_strv_length(all);
     *whole = TRUE;
     for (guint i = 0; i < n; i++) {
         if (i == 0 && strcmp(all[i], "gst-launch-1.0") == 0) {
@@ -129,7 +128,7 @@ words_of(const char *line, gboolean *whole)
             g_strv_builder_add(builder, all[i]);
         }
     }
-    words = g_strv_builder_end(builder);
+    char **words = g_strv_builder_end(builder);
     g_strv_builder_unref(builder);
     g_strfreev(all);
     return words;
@@ -168,13 +167,12 @@ parse(const char *line, char **words)
 static void
 play(const char *line, GstElement *pipeline)
 {
-    GstBus *bus = gst_element_get_bus(pipeline);
-    GstMessage *message;
+    g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
     GError *error = NULL;
 
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    GstMessage *message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
     if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
         gst_message_parse_error(message, &error, NULL);
         g_printerr("%s\n%s\n", line, error->message);
@@ -182,7 +180,6 @@ play(const char *line, GstElement *pipeline)
     CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
     gst_message_unref(message);
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(bus);
 }
 
 /* TRUE: it ran. */
@@ -213,8 +210,8 @@ static void
 make_npy(void)
 {
     const gsize data = 4 * 16 * 3 * 6 * 10;
-    guint8 *bytes = g_malloc0(128 + data);
-    gchar *words = g_strdup_printf(
+    g_autofree guint8 *bytes = g_malloc0(128 + data);
+    g_autofree gchar *words = g_strdup_printf(
         "%-117s\n",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (16, 3, 6, 10), }");
 
@@ -222,8 +219,6 @@ make_npy(void)
     memcpy(bytes + 10, words, 118);
     CHECK(g_file_set_contents("latents.npy", (gchar *) bytes,
                               (gssize) (128 + data), NULL));
-    g_free(words);
-    g_free(bytes);
 }
 
 static void
@@ -278,14 +273,13 @@ TEST(examples)
 {
     make_files();
     for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
-        GPtrArray *lines = examples_of(files[i]);
+        g_autoptr(GPtrArray) lines = examples_of(files[i]);
         guint ran = 0;
 
         for (guint j = 0; j < lines->len; j++)
             ran += try_line(g_ptr_array_index(lines, j));
         g_print("%s: %u of %u ran\n", files[i], ran, lines->len);
         CHECK(ran > 0 || missing > 0);
-        g_ptr_array_unref(lines);
     }
     remove_files();
 }
@@ -293,15 +287,13 @@ TEST(examples)
 int
 main(int argc, char **argv)
 {
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    int status;
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
 
     /* Before GLib looks at it. */
     g_setenv("XDG_DATA_HOME", folder, TRUE);
     CHECK_INT(g_chdir(folder), 0);
-    status = vae_test_main(argc, argv);
+    int status = vae_test_main(argc, argv);
     CHECK_INT(g_chdir("/"), 0);
     CHECK_INT(g_rmdir(folder), 0); /* nothing else was written */
-    g_free(folder);
     return status == 0 && missing > 0 ? 77 : status;
 }

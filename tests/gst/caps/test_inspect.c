@@ -41,11 +41,10 @@ check_property(const char *element, GParamSpec *spec)
 static void
 check_element(const char *name, const char *klass, const char *const *words)
 {
-    GstElement *element = gst_element_factory_make(name, NULL);
+    g_autoptr(GstElement) element = gst_element_factory_make(name, NULL);
     GstElementFactory *factory = gst_element_get_factory(element);
     const char *text = gst_element_factory_get_metadata(
         factory, GST_ELEMENT_METADATA_DESCRIPTION);
-    GParamSpec **specs;
     guint n, own = 0;
 
     CHECK(strcmp(gst_element_factory_get_metadata(factory,
@@ -53,7 +52,8 @@ check_element(const char *name, const char *klass, const char *const *words)
                  klass) == 0);
     for (; *words; words++)
         CHECK(strstr(text, *words));
-    specs = g_object_class_list_properties(G_OBJECT_GET_CLASS(element), &n);
+    GParamSpec **specs =
+        g_object_class_list_properties(G_OBJECT_GET_CLASS(element), &n);
     for (guint i = 0; i < n; i++)
         if (g_type_is_a(specs[i]->owner_type, GST_TYPE_ELEMENT)) {
             check_property(name, specs[i]);
@@ -61,7 +61,6 @@ check_element(const char *name, const char *klass, const char *const *words)
         }
     g_print("%s: %u properties\n", name, own);
     g_free(specs);
-    gst_object_unref(element);
 }
 
 /* What somebody who meets an element first has to find, and what would lead
@@ -90,7 +89,8 @@ TEST(words)
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(wanted); i++) {
-        GstElement *element = gst_element_factory_make(wanted[i].element, NULL);
+        g_autoptr(GstElement) element =
+            gst_element_factory_make(wanted[i].element, NULL);
         GParamSpec *spec = g_object_class_find_property(
             G_OBJECT_GET_CLASS(element), wanted[i].property);
         const char *blurb = g_param_spec_get_blurb(spec);
@@ -98,7 +98,6 @@ TEST(words)
         g_print("%s %s: %s\n", wanted[i].element, spec->name, blurb);
         CHECK(strstr(blurb, wanted[i].has));
         CHECK(!wanted[i].has_not || !strstr(blurb, wanted[i].has_not));
-        gst_object_unref(element);
     }
 }
 
@@ -129,10 +128,10 @@ TEST(sections)
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(sections); i++) {
-        gchar *path = g_build_filename(g_getenv("VAE_TEST_SOURCE"), "gst",
-                                       sections[i].source, NULL);
-        gchar *begin = g_strdup_printf("/**\n * SECTION:element-%s\n",
-                                       sections[i].element);
+        g_autofree gchar *path = g_build_filename(
+            g_getenv("VAE_TEST_SOURCE"), "gst", sections[i].source, NULL);
+        g_autofree gchar *begin = g_strdup_printf(
+            "/**\n * SECTION:element-%s\n", sections[i].element);
         gchar *text = NULL, *section, *end;
         guint examples = 0;
 
@@ -150,7 +149,5 @@ TEST(sections)
         g_print("%s: %u examples\n", sections[i].element, examples);
         CHECK(examples >= 2);
         g_free(text);
-        g_free(begin);
-        g_free(path);
     }
 }

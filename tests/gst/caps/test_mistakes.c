@@ -44,7 +44,7 @@ push_plain(GstHarness *h)
 /* Their times say that they continue: one warning names both cures. */
 TEST(flags)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
     GstBus *bus = vae_test_bus(h);
 
     push_plain(h);
@@ -52,7 +52,6 @@ TEST(flags)
     CHECK_INT(gst_harness_buffers_received(h), LATENTS);
     vae_test_one_warning(bus, "DELTA_UNIT on every latent but the first, or "
                               "sequence=continuous");
-    vae_test_teardown(h);
 }
 
 /* So do those of groups from the start on, and of several latents in a
@@ -60,7 +59,7 @@ TEST(flags)
 TEST(groups)
 {
     for (guint n = 1; n <= 2; n++) {
-        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         GstBus *bus = vae_test_bus(h);
 
         vae_test_set_latents(h, LW, LH,
@@ -76,7 +75,6 @@ TEST(groups)
         }
         vae_test_push_eos(h);
         vae_test_one_warning(bus, "sequence=continuous");
-        vae_test_teardown(h);
     }
 }
 
@@ -109,13 +107,12 @@ TEST(without_durations)
         {7, 13}};
 
     for (guint i = 0; i < G_N_ELEMENTS(times); i++) {
-        GstHarness *h = decoder(NULL);
+        SCOPED GstHarness *h = decoder(NULL);
         GstBus *bus = vae_test_bus(h);
 
         push_without_durations(h, times[i][0], times[i][1]);
         vae_test_push_eos(h);
         vae_test_one_warning(bus, "sequence=continuous");
-        vae_test_teardown(h);
     }
 }
 
@@ -123,7 +120,7 @@ TEST(without_durations)
  * apart, and those that begin elsewhere do not touch. */
 TEST(no_mistake)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
     GstBus *bus = vae_test_bus(h);
 
     push_without_durations(h, 1, 2);
@@ -138,37 +135,32 @@ TEST(no_mistake)
         CHECK_INT(gst_harness_push(h, plain(k)), GST_FLOW_OK);
     vae_test_push_eos(h);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
-    vae_test_teardown(h);
 }
 
 /* sequence=continuous gives the frames of latents with flags. */
 TEST(continuous)
 {
     GstHarness *h = decoder("flags");
-    GstBus *bus;
-    gchar *wanted, *found;
 
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
-    wanted = vae_test_pull_frames(h, 0, FRAMES);
+    g_autofree gchar *wanted = vae_test_pull_frames(h, 0, FRAMES);
     vae_test_teardown(h);
 
     h = decoder("continuous");
-    bus = vae_test_bus(h);
+    GstBus *bus = vae_test_bus(h);
     push_plain(h);
     vae_test_push_eos(h);
-    found = vae_test_pull_frames(h, 0, FRAMES);
+    g_autofree gchar *found = vae_test_pull_frames(h, 0, FRAMES);
     CHECK(g_strcmp0(found, wanted) == 0);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
     vae_test_teardown(h);
-    g_free(wanted);
-    g_free(found);
 }
 
 /* ... until a discontinuity. */
 TEST(discontinuity)
 {
-    GstHarness *h = decoder("continuous");
+    SCOPED GstHarness *h = decoder("continuous");
     GstBuffer *latent = plain(2);
 
     CHECK_INT(gst_harness_push(h, plain(0)), GST_FLOW_OK);
@@ -178,7 +170,6 @@ TEST(discontinuity)
     CHECK_INT(gst_harness_push(h, plain(3)), GST_FLOW_OK);
     vae_test_push_eos(h);
     CHECK_INT(gst_harness_buffers_received(h), 1 + 4 + 1 + 4);
-    vae_test_teardown(h);
 }
 
 /* ------------------------------------------------------------------ */
@@ -206,11 +197,10 @@ TEST(interlaced)
 
     for (guint i = 0; i < G_N_ELEMENTS(caps); i++) {
         GstBus *bus;
-        GstHarness *h = encoder(caps[i], &bus);
+        SCOPED GstHarness *h = encoder(caps[i], &bus);
 
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               words[i], "put deinterlace before vaeencode");
-        vae_test_teardown(h);
     }
 }
 
@@ -218,12 +208,12 @@ TEST(interlaced)
  * not if it has a choice. */
 TEST(interlaced_query)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GstCaps *filter = gst_caps_from_string(
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
+    g_autoptr(GstCaps) filter = gst_caps_from_string(
         "video/x-raw,format=I420,interlace-mode=interleaved," SMALL
         "; video/x-raw(format:Interlaced),format=I420,"
         "interlace-mode=alternate," SMALL);
-    GstPad *pad = gst_element_get_static_pad(h->element, "sink");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "sink");
     GstCaps *found = gst_pad_query_caps(pad, filter);
 
     CHECK(gst_caps_is_equal(found, filter));
@@ -233,17 +223,15 @@ TEST(interlaced_query)
                                              "interlace-mode"),
                     "progressive") == 0);
     gst_caps_unref(found);
-    gst_caps_unref(filter);
-    gst_object_unref(pad);
-    vae_test_teardown(h);
 }
 
 /* Sends frames of which the second has a pixel with this alpha. */
 static void
 check_alpha(const char *format, guint8 alpha, gboolean warns)
 {
-    gchar *text = g_strdup_printf("video/x-raw,format=%s," SMALL, format);
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    g_autofree gchar *text =
+        g_strdup_printf("video/x-raw,format=%s," SMALL, format);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
 
     gst_harness_set_src_caps_str(h, text);
@@ -263,8 +251,6 @@ check_alpha(const char *format, guint8 alpha, gboolean warns)
     }
     vae_test_push_eos(h);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
-    vae_test_teardown(h);
-    g_free(text);
 }
 
 TEST(alpha)
@@ -282,8 +268,6 @@ static GstHarness *
 refused_encoder(GstBus **bus, GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GstCaps *caps;
-    GstSegment segment;
 
     gst_harness_set_sink_caps_str(
         h, "video/x-vae-latent,pixel-aspect-ratio=1/1,type=float32");
@@ -292,12 +276,10 @@ refused_encoder(GstBus **bus, GstVideoInfo *info)
     info->fps_n = VAE_TEST_FPS;
     info->par_n = 16;
     info->par_d = 11;
-    caps = gst_video_info_to_caps(info);
+    g_autoptr(GstCaps) caps = gst_video_info_to_caps(info);
     gst_harness_push_event(h, gst_event_new_stream_start("refused"));
     gst_harness_push_event(h, gst_event_new_caps(caps));
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    gst_harness_push_event(h, gst_event_new_segment(&segment));
-    gst_caps_unref(caps);
+    vae_test_push_segment(h);
     return h;
 }
 
@@ -305,14 +287,13 @@ TEST(pixel_aspect_ratio)
 {
     GstVideoInfo info;
     GstBus *bus;
-    GstHarness *h = refused_encoder(&bus, &info);
+    SCOPED GstHarness *h = refused_encoder(&bus, &info);
 
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "16/11",
                           "put \"videoscale ! "
                           "video/x-raw,pixel-aspect-ratio=1/1\" before "
                           "vaeencode");
-    vae_test_teardown(h);
 }
 
 /* Downstream of the decoder takes other pixels, rates or formats: the error
@@ -330,18 +311,17 @@ TEST(decoder_refused)
         {"format=GRAY8", "it wants GRAY8: put videoconvert behind vaedecode"}};
 
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-        GstHarness *h = vae_test_harness("vaedecode", NULL);
-        gchar *caps = vae_test_latent_caps(LW, LH, ",pixel-aspect-ratio=16/11");
-        gchar *takes = g_strdup_printf("video/x-raw,%s", cases[i].takes);
+        SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+        g_autofree gchar *caps =
+            vae_test_latent_caps(LW, LH, ",pixel-aspect-ratio=16/11");
+        g_autofree gchar *takes =
+            g_strdup_printf("video/x-raw,%s", cases[i].takes);
         GstBus *bus = vae_test_bus(h);
 
         gst_harness_set_sink_caps_str(h, takes);
         vae_test_start(h, caps);
         vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                               "Downstream does not take", cases[i].says);
-        vae_test_teardown(h);
-        g_free(takes);
-        g_free(caps);
     }
 }
 
@@ -350,7 +330,7 @@ TEST(refused_once)
 {
     GstVideoInfo info;
     GstBus *bus;
-    GstHarness *h = refused_encoder(&bus, &info);
+    SCOPED GstHarness *h = refused_encoder(&bus, &info);
 
     for (guint n = 0; n < 3; n++)
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)),
@@ -358,7 +338,6 @@ TEST(refused_once)
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "16/11", "1/1");
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
-    vae_test_teardown(h);
 }
 
 /* ------------------------------------------------------------------ */

@@ -33,7 +33,8 @@ check_file(GstElement *element, GKeyFile *file, const char *preset)
 
     CHECK(keys != NULL);
     for (guint i = 0; keys[i]; i++) {
-        gchar *text = g_key_file_get_value(file, preset, keys[i], NULL);
+        g_autofree gchar *text =
+            g_key_file_get_value(file, preset, keys[i], NULL);
         GValue found = G_VALUE_INIT, wanted = G_VALUE_INIT;
         GParamSpec *spec;
 
@@ -55,7 +56,6 @@ check_file(GstElement *element, GKeyFile *file, const char *preset)
             g_value_unset(&wanted);
             n++;
         }
-        g_free(text);
     }
     CHECK_INT(n, 5);
     g_strfreev(keys);
@@ -64,9 +64,9 @@ check_file(GstElement *element, GKeyFile *file, const char *preset)
 static void
 check_element(const char *name, const char *type)
 {
-    GstElement *element = gst_element_factory_make(name, NULL);
+    g_autoptr(GstElement) element = gst_element_factory_make(name, NULL);
     gchar *base = g_strconcat(type, ".prs", NULL), *path, *text, **found;
-    GKeyFile *file = g_key_file_new();
+    g_autoptr(GKeyFile) file = g_key_file_new();
     guint slice, depth;
 
     path = g_build_filename(g_getenv("GST_PRESET_PATH"), base, NULL);
@@ -89,10 +89,8 @@ check_element(const char *name, const char *type)
     CHECK_INT(slice, 1);
     CHECK_INT(depth, 1);
     CHECK(!gst_preset_load_preset(GST_PRESET(element), "no-such"));
-    g_key_file_free(file);
     g_free(path);
     g_free(base);
-    gst_object_unref(element);
 }
 
 TEST(presets)
@@ -105,12 +103,14 @@ TEST(presets)
 TEST(launch)
 {
     GError *error = NULL;
-    GstElement *bin = gst_parse_launch(
+    g_autoptr(GstElement) bin = gst_parse_launch(
         "vaeencode name=e @preset=low-memory ! vaedecode name=d "
         "@preset=quality",
         &error);
-    GstElement *e = bin ? gst_bin_get_by_name(GST_BIN(bin), "e") : NULL;
-    GstElement *d = bin ? gst_bin_get_by_name(GST_BIN(bin), "d") : NULL;
+    g_autoptr(GstElement) e =
+        bin ? gst_bin_get_by_name(GST_BIN(bin), "e") : NULL;
+    g_autoptr(GstElement) d =
+        bin ? gst_bin_get_by_name(GST_BIN(bin), "d") : NULL;
     guint64 idle;
     gboolean qos;
 
@@ -119,7 +119,4 @@ TEST(launch)
     CHECK_INT(idle, GST_SECOND);
     g_object_get(d, "qos", &qos, NULL);
     CHECK(!qos);
-    gst_object_unref(e);
-    gst_object_unref(d);
-    gst_object_unref(bin);
 }

@@ -12,35 +12,32 @@ static void
 check_refused(const char *caps, GQuark domain, gint code, const char *word,
               const char *other)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_start(h, caps);
     vae_test_expect_error(bus, domain, code, word, other);
-    vae_test_teardown(h);
 }
 
 static void
 check_format_refused(const char *fields, const char *word, const char *other)
 {
-    gchar *caps = g_strdup_printf("video/x-vae-latent,%s", fields);
+    g_autofree gchar *caps = g_strdup_printf("video/x-vae-latent,%s", fields);
 
     check_refused(caps, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, word, other);
-    g_free(caps);
 }
 
 static void
 check_limit_refused(const char *limit, GQuark domain, gint code,
                     const char *word, const char *other)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "memory-limit", limit, NULL);
+    SCOPED GstHarness *h =
+        vae_test_harness("vaedecode", "memory-limit", limit, NULL);
     GstBus *bus = vae_test_bus(h);
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     vae_test_start(h, caps);
     vae_test_expect_error(bus, domain, code, word, other);
-    g_free(caps);
-    vae_test_teardown(h);
 }
 
 TEST(memory_limit)
@@ -89,26 +86,24 @@ TEST(rates_refused)
         "type=float32,channels=16,latent-width=6,latent-height=4";
 
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-        GstHarness *h = vae_test_harness("vaedecode", "framerate", cases[i].n,
-                                         cases[i].d, NULL);
-        gchar *stated = g_strdup_printf("%s,framerate=%d/%d", latents,
-                                        cases[i].n, cases[i].d);
-        gchar *text = g_strdup_printf("video/x-vae-latent,%s", latents);
+        SCOPED GstHarness *h = vae_test_harness("vaedecode", "framerate",
+                                                cases[i].n, cases[i].d, NULL);
+        g_autofree gchar *stated = g_strdup_printf(
+            "%s,framerate=%d/%d", latents, cases[i].n, cases[i].d);
+        g_autofree gchar *text =
+            g_strdup_printf("video/x-vae-latent,%s", latents);
         GstBus *bus = vae_test_bus(h);
 
         check_format_refused(stated, cases[i].words, "1/3600 to 100000/1");
         vae_test_start(h, text);
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               cases[i].words, "1/3600 to 100000/1");
-        g_free(text);
-        g_free(stated);
-        vae_test_teardown(h);
     }
 }
 
 TEST(wrong_buffer)
 {
-    GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
+    SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
 
     /* What came before is not lost. */
@@ -118,40 +113,34 @@ TEST(wrong_buffer)
     CHECK_INT(gst_harness_buffers_received(h), 21);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                           "1920", "1536");
-    vae_test_teardown(h);
 }
 
 TEST(wrong_caps_later)
 {
-    GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
+    SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
-    gchar *text = vae_test_latent_caps(LW, LH, ",latent-space=wan2.2");
-    GstCaps *caps = gst_caps_from_string(text);
+    g_autofree gchar *text =
+        vae_test_latent_caps(LW, LH, ",latent-space=wan2.2");
+    g_autoptr(GstCaps) caps = gst_caps_from_string(text);
 
     vae_test_push_latents(h, LW, LH, 0, 6);
     gst_harness_push_event(h, gst_event_new_caps(caps));
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                           "wan2.2", "wan2.1");
     CHECK_INT(gst_harness_buffers_received(h), 21);
-    gst_caps_unref(caps);
-    g_free(text);
-    vae_test_teardown(h);
 }
 
 /* The details of the next error; gst_structure_free() them. */
 static GstStructure *
 details_of(GstBus *bus)
 {
-    GstMessage *message =
+    g_autoptr(GstMessage) message =
         gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ERROR);
     const GstStructure *details = NULL;
-    GstStructure *copy;
 
     gst_message_parse_error_details(message, &details);
     CHECK(details != NULL);
-    copy = gst_structure_copy(details);
-    gst_message_unref(message);
-    return copy;
+    return gst_structure_copy(details);
 }
 
 static void
@@ -169,25 +158,23 @@ TEST(details)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
-    gchar *text = g_strdup_printf("filesrc location=%s ! latentdemux tensor=no "
-                                  "! fakesink",
-                                  vae_test_weights());
-    GstStructure *details;
-    GstElement *pipeline;
-    GstCaps *caps;
+    g_autofree gchar *text =
+        g_strdup_printf("filesrc location=%s ! latentdemux tensor=no "
+                        "! fakesink",
+                        vae_test_weights());
 
     gst_harness_push(h, gst_buffer_new_allocate(NULL, 10, NULL));
-    details = details_of(bus);
+    GstStructure *details = details_of(bus);
     check_detail(details, "field", "size");
     check_detail(details, "found", "10 bytes");
     check_detail(details, "wanted", "1536 bytes");
     check_detail(details, "model", vae_test_weights());
     check_detail(details, "latent-space", "wan2.1");
     gst_structure_free(details);
-    caps = gst_caps_from_string("video/x-vae-latent,type=float32,channels=48,"
-                                "latent-width=2,latent-height=2");
+    g_autoptr(GstCaps) caps =
+        gst_caps_from_string("video/x-vae-latent,type=float32,channels=48,"
+                             "latent-width=2,latent-height=2");
     gst_harness_push_event(h, gst_event_new_caps(caps));
-    gst_caps_unref(caps);
     details = details_of(bus);
     check_detail(details, "field", "channels");
     check_detail(details, "found", "48");
@@ -196,7 +183,7 @@ TEST(details)
     gst_structure_free(details);
     vae_test_teardown(h);
 
-    pipeline = gst_parse_launch(text, NULL);
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
     bus = gst_element_get_bus(pipeline);
     gst_element_set_state(pipeline, GST_STATE_PAUSED);
     details = details_of(bus);
@@ -205,8 +192,6 @@ TEST(details)
     gst_structure_free(details);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(bus);
-    gst_object_unref(pipeline);
-    g_free(text);
 }
 
 /* The test's weights under another name, with `from` in the header replaced by
@@ -214,14 +199,15 @@ TEST(details)
 static gchar *
 damaged_weights(const char *from, const char *to)
 {
-    gchar *bytes, *at, *path;
+    gchar *bytes;
     gsize size;
 
     CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
-    at = memmem(bytes, size, from, strlen(from));
+    gchar *at = memmem(bytes, size, from, strlen(from));
     CHECK(at && strlen(to) == strlen(from));
     memcpy(at, to, strlen(to));
-    path = g_build_filename(g_get_user_data_dir(), "damaged.safetensors", NULL);
+    gchar *path =
+        g_build_filename(g_get_user_data_dir(), "damaged.safetensors", NULL);
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
     g_free(bytes);
     return path;
@@ -231,23 +217,19 @@ static void
 check_property(const gchar *element, const gchar *property, const gchar *value,
                const gchar *found, const gchar *wanted)
 {
-    GstElement *e = gst_element_factory_make(element, NULL);
-    GstBus *bus = gst_bus_new();
-    GstStructure *details;
+    g_autoptr(GstElement) e = gst_element_factory_make(element, NULL);
+    g_autoptr(GstBus) bus = gst_bus_new();
 
     g_object_set(e, "model", vae_test_weights(), property, value, NULL);
     gst_element_set_bus(e, bus);
     CHECK_INT(gst_element_set_state(e, GST_STATE_PAUSED),
               GST_STATE_CHANGE_FAILURE);
-    details = details_of(bus);
+    g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "model", vae_test_weights());
     check_detail(details, "found", found);
     check_detail(details, "wanted", wanted);
-    gst_structure_free(details);
     gst_element_set_state(e, GST_STATE_NULL);
     gst_element_set_bus(e, NULL);
-    gst_object_unref(bus);
-    gst_object_unref(e);
 }
 
 /* A limit that is found wrong when the stream is opened: with a word by the
@@ -255,19 +237,16 @@ check_property(const gchar *element, const gchar *property, const gchar *value,
 static void
 check_limit_details(const gchar *limit, const gchar *field, const gchar *wanted)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "memory-limit", limit, NULL);
+    SCOPED GstHarness *h =
+        vae_test_harness("vaedecode", "memory-limit", limit, NULL);
     GstBus *bus = vae_test_bus(h);
-    gchar *text = vae_test_latent_caps(LW, LH, NULL);
-    GstStructure *details;
+    g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
 
     vae_test_start(h, text);
-    details = details_of(bus);
+    g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, field, wanted);
     check_detail(details, "model", vae_test_weights());
     check_detail(details, "latent-space", "wan2.1");
-    gst_structure_free(details);
-    g_free(text);
-    vae_test_teardown(h);
 }
 
 TEST(setting_details)
@@ -284,27 +263,24 @@ static void
 check_engine_details(const char *from, const char *to, const char *tensor,
                      const char *found, const char *wanted)
 {
-    gchar *path = damaged_weights(from, to);
+    g_autofree gchar *path = damaged_weights(from, to);
     GstElement *element = gst_element_factory_make("vaedecode", NULL);
     GstBus *bus = gst_bus_new();
-    GstStructure *details;
 
     g_object_set(element, "model", path, NULL);
     gst_element_set_bus(element, bus);
     CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
               GST_STATE_CHANGE_FAILURE);
-    details = details_of(bus);
+    g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "model", path);
     check_detail(details, "tensor", tensor);
     check_detail(details, "found", found);
     check_detail(details, "wanted", wanted);
-    gst_structure_free(details);
     gst_element_set_state(element, GST_STATE_NULL);
     gst_element_set_bus(element, NULL);
     gst_object_unref(bus);
     gst_object_unref(element);
     CHECK(remove(path) == 0);
-    g_free(path);
 }
 
 TEST(engine_details)
@@ -320,26 +296,24 @@ static void
 check_file_details(const char *bytes, gsize size, const char *found,
                    const char *wanted)
 {
-    gchar *path = g_build_filename(g_get_user_data_dir(), "bad.latents", NULL);
-    gchar *text = g_strdup_printf("filesrc location=%s ! latentdemux "
-                                  "framerate=1000000/1 ! fakesink",
-                                  path);
+    g_autofree gchar *path =
+        g_build_filename(g_get_user_data_dir(), "bad.latents", NULL);
+    g_autofree gchar *text =
+        g_strdup_printf("filesrc location=%s ! latentdemux "
+                        "framerate=1000000/1 ! fakesink",
+                        path);
     GstElement *pipeline = gst_parse_launch(text, NULL);
     GstBus *bus = gst_element_get_bus(pipeline);
-    GstStructure *details;
 
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
     gst_element_set_state(pipeline, GST_STATE_PAUSED);
-    details = details_of(bus);
+    g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "found", found);
     check_detail(details, "wanted", wanted);
-    gst_structure_free(details);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(bus);
     gst_object_unref(pipeline);
     CHECK(remove(path) == 0);
-    g_free(path);
-    g_free(text);
 }
 
 #define NPY(version, header) "\x93NUMPY" version header
@@ -364,24 +338,19 @@ TEST(file_details)
 static void
 check_no_model(const char *more, const char *word, const char *other)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
     GstBus *bus = vae_test_bus(h);
-    gchar *text = vae_test_latent_caps(LW, LH, more);
-    GstCaps *caps = gst_caps_from_string(text);
-    GstSegment segment;
+    g_autofree gchar *text = vae_test_latent_caps(LW, LH, more);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(text);
 
     gst_harness_push_event(h, gst_event_new_stream_start("none"));
     CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_push_segment(h);
     CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR));
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, 0)),
               GST_FLOW_NOT_NEGOTIATED);
     vae_test_expect_error(bus, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
                           word, other);
-    gst_caps_unref(caps);
-    g_free(text);
-    vae_test_teardown(h);
 }
 
 TEST(no_model)
@@ -394,8 +363,8 @@ TEST(no_model)
 static void
 check_bad_file(const char *path, gint code, const char *word)
 {
-    GstElement *element = gst_element_factory_make("vaedecode", NULL);
-    GstBus *bus = gst_bus_new();
+    g_autoptr(GstElement) element = gst_element_factory_make("vaedecode", NULL);
+    g_autoptr(GstBus) bus = gst_bus_new();
 
     g_object_set(element, "model", path, NULL);
     gst_element_set_bus(element, bus);
@@ -407,28 +376,26 @@ check_bad_file(const char *path, gint code, const char *word)
     CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
               GST_STATE_CHANGE_SUCCESS);
     gst_element_set_bus(element, NULL);
-    gst_object_unref(bus);
-    gst_object_unref(element);
 }
 
 TEST(bad_file)
 {
-    gchar *latents = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "wan21",
-                                      "decode_t1_6x10.safetensors", NULL);
+    g_autofree gchar *latents =
+        g_build_filename(g_getenv("VAE_TEST_VECTORS"), "wan21",
+                         "decode_t1_6x10.safetensors", NULL);
 
     check_bad_file("/nowhere/at/all.safetensors", GST_RESOURCE_ERROR_NOT_FOUND,
                    "/nowhere/at/all.safetensors");
     vae_test_weights();
     check_bad_file(latents, GST_RESOURCE_ERROR_OPEN_READ,
                    "decode_t1_6x10.safetensors");
-    g_free(latents);
 }
 
 /* A model is found by its latent space in the XDG data folder. */
 TEST(installed)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
-    gchar *folder =
+    g_autofree gchar *folder =
         g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
     gchar *bytes, *path = g_build_filename(folder, "wan2.1.safetensors", NULL);
     gsize size;
@@ -443,7 +410,6 @@ TEST(installed)
     CHECK(remove(path) == 0);
     g_free(bytes);
     g_free(path);
-    g_free(folder);
 }
 
 int

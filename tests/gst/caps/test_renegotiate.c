@@ -18,7 +18,7 @@ typedef struct Piece {
 static void
 push_piece(GstHarness *h, const Piece *p, GstClockTime *at)
 {
-    gchar *caps = g_strdup_printf(
+    g_autofree gchar *caps = g_strdup_printf(
         "video/x-vae-latent,type=float32,channels=16,latent-width=%d,"
         "latent-height=%d,%s",
         p->lw, p->lh, p->fields);
@@ -34,7 +34,6 @@ push_piece(GstHarness *h, const Piece *p, GstClockTime *at)
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
         *at += length;
     }
-    g_free(caps);
 }
 
 /* Frames of the size and rate, and before the first their caps. */
@@ -42,7 +41,7 @@ static void
 pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
 {
     for (guint n = 0; n < p->frames; n++) {
-        GstBuffer *frame = vae_test_pull(h);
+        g_autoptr(GstBuffer) frame = vae_test_pull(h);
         GstVideoInfo info;
         GstEvent *event;
         GstCaps *caps;
@@ -64,7 +63,6 @@ pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
         CHECK_INT(GST_BUFFER_PTS(frame), *at);
         CHECK_INT(GST_BUFFER_DURATION(frame), GST_SECOND / p->fps);
         *at += GST_BUFFER_DURATION(frame);
-        gst_buffer_unref(frame);
     }
 }
 
@@ -92,11 +90,11 @@ TEST(decode)
 TEST(decode_type)
 {
     static const char *const types[] = {"float32", "bfloat16", "float16"};
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBuffer *first = NULL;
 
     for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
-        gchar *caps = g_strdup_printf(
+        g_autofree gchar *caps = g_strdup_printf(
             "video/x-vae-latent,type=%s,channels=16,latent-width=2,"
             "latent-height=2,framerate=16/1",
             types[i]);
@@ -121,19 +119,17 @@ TEST(decode_type)
         } else {
             first = buffer;
         }
-        g_free(caps);
     }
     gst_buffer_unref(first);
-    vae_test_teardown(h);
 }
 
 /* Downstream wants another format between two latents of a sequence: caps and
  * frames change, the sequence goes on. */
 TEST(decode_format)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstHarness *plain = vae_test_harness("vaedecode", NULL);
-    gchar *caps = vae_test_latent_caps(2, 2, NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *plain = vae_test_harness("vaedecode", NULL);
+    g_autofree gchar *caps = vae_test_latent_caps(2, 2, NULL);
 
     gst_harness_set_sink_caps_str(plain, "video/x-raw,format=RGB");
     gst_harness_set_src_caps_str(plain, caps);
@@ -158,9 +154,6 @@ TEST(decode_format)
         gst_buffer_unref(a);
         gst_buffer_unref(b);
     }
-    g_free(caps);
-    vae_test_teardown(h);
-    vae_test_teardown(plain);
 }
 
 /* ------------------------------------------------------------------ */
@@ -197,7 +190,7 @@ pull_latents(GstHarness *h, const GstVideoInfo *info, guint frames,
     const guint lh = ((guint) info->height + 7) / 8;
 
     for (guint k = 0, n = 0; n < frames; k++) {
-        GstBuffer *latent = vae_test_pull(h);
+        g_autoptr(GstBuffer) latent = vae_test_pull(h);
         const guint covered = MIN(k ? 4 : 1, frames - n);
 
         CHECK(latent != NULL);
@@ -210,7 +203,6 @@ pull_latents(GstHarness *h, const GstVideoInfo *info, guint frames,
         CHECK_INT(gst_buffer_get_size(latent), 16 * lw * lh * 4);
         *at += GST_BUFFER_DURATION(latent);
         n += covered;
-        gst_buffer_unref(latent);
     }
 }
 
@@ -226,7 +218,7 @@ TEST(encode)
                   {GST_VIDEO_FORMAT_RGB, 33, 17, 16, 8},
                   {GST_VIDEO_FORMAT_RGB, 33, 17, 32, 2},
                   {GST_VIDEO_FORMAT_NV12, 8, 8, 8, 5}};
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstVideoInfo infos[G_N_ELEMENTS(pieces)];
     GstClockTime pushed = 0, pulled = 0;
 
@@ -242,25 +234,21 @@ TEST(encode)
     CHECK_INT(pushed, pulled);
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    vae_test_teardown(h);
 }
 
 /* The same caps again are no change. */
 TEST(same)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstVideoInfo info;
     GstClockTime pushed = 0, pulled = 0;
-    GstCaps *caps;
 
     set_video(h, &info, GST_VIDEO_FORMAT_I420, 16, 16, 16);
     push_frames(h, &info, 3, &pushed);
-    caps = gst_video_info_to_caps(&info);
+    g_autoptr(GstCaps) caps = gst_video_info_to_caps(&info);
     CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
-    gst_caps_unref(caps);
     push_frames(h, &info, 6, &pushed);
     pull_latents(h, &info, 9, &pulled);
-    vae_test_teardown(h);
 }
 
 TEST(interlaced)
@@ -268,9 +256,9 @@ TEST(interlaced)
     static const char *const modes[] = {"interleaved", "mixed"};
 
     for (guint i = 0; i < G_N_ELEMENTS(modes); i++) {
-        GstHarness *h = vae_test_harness("vaeencode", NULL);
+        SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
         GstBus *bus = vae_test_bus(h);
-        GstCaps *caps = gst_caps_new_simple(
+        g_autoptr(GstCaps) caps = gst_caps_new_simple(
             "video/x-raw", "format", G_TYPE_STRING, "I420", "width", G_TYPE_INT,
             48, "height", G_TYPE_INT, 32, "framerate", GST_TYPE_FRACTION, 16, 1,
             "interlace-mode", G_TYPE_STRING, modes[i], NULL);
@@ -279,7 +267,5 @@ TEST(interlaced)
         gst_harness_push_event(h, gst_event_new_caps(caps));
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               modes[i], "progressive");
-        gst_caps_unref(caps);
-        vae_test_teardown(h);
     }
 }

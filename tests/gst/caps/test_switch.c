@@ -13,8 +13,7 @@
 static gchar *
 weights(const char *folder)
 {
-    gchar *path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), folder,
-                                   "weights.safetensors", NULL);
+    gchar *path = vae_test_network(folder);
 
     if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
         g_printerr("no %s\n", path);
@@ -49,9 +48,8 @@ push_at(GstHarness *h, guint k, guint n, gboolean start)
 static gchar *
 alone(const char *model, guint k0, guint k1, gboolean as_start)
 {
-    GstHarness *h = decoder(model);
+    SCOPED GstHarness *h = decoder(model);
     guint frames = 1 + 4 * (k1 - k0 - 1), first = as_start ? 0 : 4 * k0;
-    gchar *sum;
 
     for (guint k = k0; k < k1; k++) {
         const guint n = k == k0 ? 0 : 1 + 4 * (k - k0 - 1);
@@ -62,17 +60,15 @@ alone(const char *model, guint k0, guint k1, gboolean as_start)
             CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, k)),
                       GST_FLOW_OK);
     }
-    sum = vae_test_pull_frames(h, first, frames);
-    vae_test_teardown(h);
-    return sum;
+    return vae_test_pull_frames(h, first, frames);
 }
 
 /* The message of a switch. */
 static void
 expect_switch(GstBus *bus, const char *model, gboolean cold, guint frame)
 {
-    GstMessage *message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                                     GST_MESSAGE_ELEMENT);
+    g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ELEMENT);
     const GstStructure *s = gst_message_get_structure(message);
     gboolean is_cold = !cold;
     guint64 timestamp = 0;
@@ -83,7 +79,6 @@ expect_switch(GstBus *bus, const char *model, gboolean cold, guint frame)
     CHECK_INT(is_cold, cold);
     CHECK(gst_structure_get_uint64(s, "timestamp", &timestamp));
     CHECK_INT(timestamp, vae_test_time(frame));
-    gst_message_unref(message);
 }
 
 static void
@@ -106,12 +101,10 @@ is_open(const char *path)
 
     CHECK(fds != NULL);
     while (!found && (name = g_dir_read_name(fds))) {
-        gchar *link = g_build_filename("/proc/self/fd", name, NULL);
-        gchar *target = g_file_read_link(link, NULL);
+        g_autofree gchar *link = g_build_filename("/proc/self/fd", name, NULL);
+        g_autofree gchar *target = g_file_read_link(link, NULL);
 
         found = g_strcmp0(target, real ? real : path) == 0;
-        g_free(target);
-        g_free(link);
     }
     free(real);
     g_dir_close(fds);
@@ -123,8 +116,8 @@ is_open(const char *path)
 TEST(next_sequence)
 {
     const char *wan = vae_test_weights();
-    gchar *tae = weights("taehv/taew2_1");
-    GstHarness *h = decoder(wan);
+    g_autofree gchar *tae = weights("taehv/taew2_1");
+    SCOPED GstHarness *h = decoder(wan);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_push_latents(h, LW, LH, 0, 2);
@@ -141,25 +134,19 @@ TEST(next_sequence)
     CHECK(!is_open(wan));
     CHECK_INT(vae_test_stat(h, "frames"), 22);
     expect_quiet(bus);
-    vae_test_teardown(h);
-    g_free(tae);
 }
 
 TEST(flush_and_discont)
 {
     const char *wan = vae_test_weights();
-    gchar *tae = weights("taehv/taew2_1");
-    GstHarness *h = decoder(wan);
+    g_autofree gchar *tae = weights("taehv/taew2_1");
+    SCOPED GstHarness *h = decoder(wan);
     GstBuffer *latent = vae_test_latent(LW, LH, 0);
-    GstSegment segment;
 
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
     g_object_set(h->element, "model", tae, NULL);
-    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
-    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_flush(h);
     vae_test_push_latents(h, LW, LH, 0, 2);
     vae_test_same(vae_test_pull_frames(h, 0, 5), alone(tae, 0, 2, TRUE));
     g_object_set(h->element, "model", wan, NULL);
@@ -167,8 +154,6 @@ TEST(flush_and_discont)
     GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DISCONT);
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     vae_test_same(vae_test_pull_frames(h, 5, 1), alone(wan, 0, 1, TRUE));
-    vae_test_teardown(h);
-    g_free(tae);
 }
 
 /* At once: four frames for each latent, without a gap in time. What is known
@@ -176,8 +161,8 @@ TEST(flush_and_discont)
 TEST(restart)
 {
     const char *wan = vae_test_weights();
-    gchar *tae = weights("taehv/taew2_1");
-    GstHarness *h = decoder(wan);
+    g_autofree gchar *tae = weights("taehv/taew2_1");
+    SCOPED GstHarness *h = decoder(wan);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_push_latents(h, LW, LH, 0, 3);
@@ -191,17 +176,14 @@ TEST(restart)
     CHECK(vae_test_event(h, GST_EVENT_GAP) == NULL);
     CHECK(!is_open(wan));
     expect_quiet(bus);
-    vae_test_teardown(h);
-    g_free(tae);
 }
 
 /* The frames of latents 3 and 4 after others and a restart. */
 static gchar *
 after_restart(guint others, gboolean again)
 {
-    GstHarness *h = decoder(vae_test_weights());
+    SCOPED GstHarness *h = decoder(vae_test_weights());
     GstBus *bus = vae_test_bus(h);
-    gchar *sum;
 
     vae_test_push_latents(h, LW, LH, 0, 1);
     for (guint k = 1; k < 3; k++)
@@ -216,17 +198,16 @@ after_restart(guint others, gboolean again)
     g_signal_emit_by_name(h->element, "restart");
     push_at(h, 3, again ? 13 : 9, FALSE);
     push_at(h, 4, again ? 17 : 13, FALSE);
-    sum = vae_test_pull_frames(h, again ? 13 : 9, 8);
+    gchar *sum = vae_test_pull_frames(h, again ? 13 : 9, 8);
     expect_switch(bus, vae_test_weights(), TRUE, again ? 13 : 9);
     expect_quiet(bus);
-    vae_test_teardown(h);
     return sum;
 }
 
 /* The same model without its past: whatever that was. */
 TEST(restart_same_model)
 {
-    GstHarness *h = decoder(vae_test_weights());
+    SCOPED GstHarness *h = decoder(vae_test_weights());
     gchar *wanted = after_restart(0, FALSE), *on;
 
     vae_test_push_latents(h, LW, LH, 0, 5);
@@ -236,14 +217,13 @@ TEST(restart_same_model)
     vae_test_same(after_restart(4, FALSE), g_strdup(wanted));
     vae_test_same(after_restart(4, TRUE), wanted);
     g_free(on);
-    vae_test_teardown(h);
 }
 
 /* Where a sequence begins anyway there is nothing cold about it. */
 TEST(restart_at_start)
 {
-    gchar *tae = weights("taehv/taew2_1");
-    GstHarness *h = decoder(vae_test_weights());
+    g_autofree gchar *tae = weights("taehv/taew2_1");
+    SCOPED GstHarness *h = decoder(vae_test_weights());
     GstBus *bus = vae_test_bus(h);
 
     g_signal_emit_by_name(h->element, "restart");
@@ -258,8 +238,6 @@ TEST(restart_at_start)
     push_at(h, 1, 6, FALSE);
     g_free(vae_test_pull_frames(h, 6, 4));
     expect_quiet(bus);
-    vae_test_teardown(h);
-    g_free(tae);
 }
 
 /* One warning that names both files and a word. */
@@ -298,7 +276,7 @@ check_refused(const char *path, gboolean restart, GQuark domain, gint code,
               const char *word)
 {
     const char *wan = vae_test_weights();
-    GstHarness *h = decoder(wan);
+    SCOPED GstHarness *h = decoder(wan);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_push_latents(h, LW, LH, 0, 3);
@@ -314,12 +292,11 @@ check_refused(const char *path, gboolean restart, GQuark domain, gint code,
         vae_test_same(vae_test_pull_frames(h, 9, 5), alone(wan, 0, 2, TRUE));
     }
     expect_warning(h, bus, path, domain, code, word);
-    vae_test_teardown(h);
 }
 
 TEST(refused)
 {
-    gchar *other = weights("seedvr2");
+    g_autofree gchar *other = weights("seedvr2");
     gchar *broken = NULL;
     const gint file = g_file_open_tmp("vae-test-XXXXXX", &broken, NULL);
 
@@ -336,7 +313,6 @@ TEST(refused)
     }
     CHECK(remove(broken) == 0);
     g_free(broken);
-    g_free(other);
 }
 
 /* Leaves the process less address space than any plan may count on, and
@@ -345,7 +321,6 @@ static void
 limit_memory(guint64 more)
 {
     static struct rlimit before;
-    struct rlimit limit;
     gchar *text = NULL;
 
     if (more == 0) {
@@ -354,7 +329,7 @@ limit_memory(guint64 more)
     }
     CHECK(g_file_get_contents("/proc/self/statm", &text, NULL, NULL));
     CHECK(getrlimit(RLIMIT_AS, &before) == 0);
-    limit = before;
+    struct rlimit limit = before;
     limit.rlim_cur = g_ascii_strtoull(text, NULL, 10) * getpagesize() + more;
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
     g_free(text);
@@ -363,8 +338,8 @@ limit_memory(guint64 more)
 /* Both models must fit. */
 TEST(no_memory)
 {
-    gchar *tae = weights("taehv/taew2_1");
-    GstHarness *h = decoder(vae_test_weights());
+    g_autofree gchar *tae = weights("taehv/taew2_1");
+    SCOPED GstHarness *h = decoder(vae_test_weights());
     GstBus *bus = vae_test_bus(h);
     gchar *wanted = alone(vae_test_weights(), 0, 5, TRUE), *found;
 
@@ -381,20 +356,16 @@ TEST(no_memory)
     vae_test_same(found, wanted);
     expect_warning(h, bus, tae, GST_RESOURCE_ERROR,
                    GST_RESOURCE_ERROR_NO_SPACE_LEFT, "this process's limits");
-    vae_test_teardown(h);
-    g_free(tae);
 }
 
 /* In the middle of a segment. */
 static void
 new_caps(GstHarness *h, const char *more)
 {
-    gchar *text = vae_test_latent_caps(LW, LH, more);
-    GstCaps *caps = gst_caps_from_string(text);
+    g_autofree gchar *text = vae_test_latent_caps(LW, LH, more);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(text);
 
     CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
-    gst_caps_unref(caps);
-    g_free(text);
 }
 
 /* New caps take the model that was set; one that cannot be opened leaves the
@@ -403,9 +374,8 @@ TEST(caps_change)
 {
     const char *wan = vae_test_weights();
     gchar *tae = weights("taehv/taew2_1"), *model;
-    GstHarness *h = decoder(wan);
+    SCOPED GstHarness *h = decoder(wan);
     GstBus *bus = vae_test_bus(h);
-    GstMessage *message;
 
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
@@ -416,7 +386,7 @@ TEST(caps_change)
     expect_quiet(bus);
     g_object_set(h->element, "model", "/nowhere/at/all", NULL);
     new_caps(h, NULL);
-    message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+    GstMessage *message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
     CHECK(message != NULL);
     gst_message_unref(message);
     push_at(h, 0, 6, TRUE);
@@ -424,7 +394,6 @@ TEST(caps_change)
     g_object_get(h->element, "model", &model, NULL);
     vae_test_same(model, tae);
     expect_quiet(bus);
-    vae_test_teardown(h);
 }
 
 /* ------------------------------------------------------------------ */
@@ -434,15 +403,12 @@ TEST(caps_change)
 TEST(encode)
 {
     static const guint pts[] = {0, 1, 5, 7, 8}, to[] = {1, 5, 7, 8, 12};
-    gchar *tae = weights("taehv/taew2_1");
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    g_autofree gchar *tae = weights("taehv/taew2_1");
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
-    GstMessage *message;
     GstVideoInfo info;
 
-    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
-    info.fps_n = VAE_TEST_FPS;
-    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    vae_test_set_format(h, &info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
     for (guint n = 0; n < 12; n++) {
         if (n == 5) {
             g_object_set(h->element, "model", tae, NULL);
@@ -454,21 +420,18 @@ TEST(encode)
     }
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     for (guint i = 0; i < G_N_ELEMENTS(pts); i++) {
-        GstBuffer *latent = vae_test_pull(h);
+        g_autoptr(GstBuffer) latent = vae_test_pull(h);
 
         CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(pts[i]));
         CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
                   vae_test_time(to[i]));
         CHECK_INT(GST_BUFFER_OFFSET(latent), i % 3);
-        gst_buffer_unref(latent);
     }
     vae_test_wait_eos(h);
     vae_test_no_more(h);
     expect_switch(bus, tae, FALSE, 7);
-    message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+    GstMessage *message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
     CHECK(message == NULL);
-    vae_test_teardown(h);
-    g_free(tae);
 }
 
 /* Changes, restarts, flushes and sequences in any order: no hang, no leak, and
@@ -476,21 +439,17 @@ TEST(encode)
 TEST(any_order)
 {
     const char *models[] = {vae_test_weights(), NULL};
-    gchar *tae = weights("taehv/taew2_1");
-    GRand *rand = g_rand_new_with_seed(20240607);
-    GstHarness *h = decoder(models[0]);
-    GstSegment segment;
+    g_autofree gchar *tae = weights("taehv/taew2_1");
+    g_autoptr(GRand) rand = g_rand_new_with_seed(20240607);
+    SCOPED GstHarness *h = decoder(models[0]);
     guint frame = 0, pulled = 0;
 
     models[1] = tae;
-    gst_segment_init(&segment, GST_FORMAT_TIME);
     for (guint i = 0; i < 120; i++) {
         const guint what = g_rand_int_range(rand, 0, 10);
 
         if (what == 0) {
-            CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
-            CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
-            CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+            vae_test_flush(h);
             while (gst_harness_buffers_in_queue(h) > 0)
                 gst_buffer_unref(vae_test_pull(h));
             frame = pulled = 0;
@@ -511,7 +470,4 @@ TEST(any_order)
         }
     }
     g_free(vae_test_pull_frames(h, pulled, frame - pulled));
-    g_rand_free(rand);
-    vae_test_teardown(h);
-    g_free(tae);
 }

@@ -43,13 +43,15 @@ edit_one(GstPad *pad, GstPadProbeInfo *info, gpointer edit)
 static void
 send_clip(Edit edit, const char *elements, GCallback handoff, gpointer data)
 {
-    gchar *text = g_strdup_printf("filesrc location=%s ! latentdemux ! queue "
-                                  "name=queue ! %s name=sink",
-                                  clip, elements);
-    GstElement *pipeline = gst_parse_launch(text, NULL);
-    GstElement *queue = gst_bin_get_by_name(GST_BIN(pipeline), "queue");
-    GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
-    GstPad *pad = gst_element_get_static_pad(queue, "src");
+    g_autofree gchar *text =
+        g_strdup_printf("filesrc location=%s ! latentdemux ! queue "
+                        "name=queue ! %s name=sink",
+                        clip, elements);
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
+    g_autoptr(GstElement) queue =
+        gst_bin_get_by_name(GST_BIN(pipeline), "queue");
+    g_autoptr(GstElement) sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(queue, "src");
 
     if (edit)
         gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, edit_one, &edit,
@@ -57,66 +59,47 @@ send_clip(Edit edit, const char *elements, GCallback handoff, gpointer data)
     if (handoff)
         g_signal_connect(sink, "handoff", handoff, data);
     finish(pipeline);
-    gst_object_unref(pad);
-    gst_object_unref(sink);
-    gst_object_unref(queue);
-    gst_object_unref(pipeline);
-    g_free(text);
 }
 
 static void
 add_frame(GstElement *sink, GstBuffer *frame, GstPad *pad, gpointer sum)
 {
-    GstMapInfo map;
-
-    CHECK(gst_buffer_map(frame, &map, GST_MAP_READ));
-    g_checksum_update(sum, map.data, (gssize) map.size);
-    gst_buffer_unmap(frame, &map);
+    vae_test_sum(sum, frame);
 }
 
 /* The MD5 of the clip's frames. (transfer full) */
 static gchar *
 decoded(Edit edit)
 {
-    gchar *text = g_strdup_printf("vaedecode model=\"%s\" threads=1 ! fakesink "
-                                  "sync=false signal-handoffs=true",
-                                  vae_test_weights());
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
-    gchar *found;
+    g_autofree gchar *text =
+        g_strdup_printf("vaedecode model=\"%s\" threads=1 ! fakesink "
+                        "sync=false signal-handoffs=true",
+                        vae_test_weights());
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
 
     send_clip(edit, text, G_CALLBACK(add_frame), sum);
-    found = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    g_free(text);
-    return found;
+    return g_strdup(g_checksum_get_string(sum));
 }
 
 static void
 check_same(Edit edit, Edit other, gboolean wanted)
 {
-    gchar *a = decoded(edit), *b = decoded(other);
+    g_autofree gchar *a = decoded(edit), *b = decoded(other);
 
     CHECK_INT(strcmp(a, b) == 0, wanted);
-    g_free(a);
-    g_free(b);
 }
 
 static void
 make_clip(const gchar *folder)
 {
-    gchar *text;
-    GstElement *pipeline;
-
     clip = g_build_filename(folder, "clip.safetensors", NULL);
-    text = g_strdup_printf(
+    g_autofree gchar *text = g_strdup_printf(
         "videotestsrc pattern=ball num-buffers=5 ! video/x-raw,format=RGB,"
         "width=48,height=32,framerate=16/1 ! vaeencode model=\"%s\" threads=1 "
         "! latentmux ! filesink location=%s",
         vae_test_weights(), clip);
-    pipeline = gst_parse_launch(text, NULL);
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
     finish(pipeline);
-    gst_object_unref(pipeline);
-    g_free(text);
 }
 
 /* ------------------------------------------------------------------ */
@@ -128,11 +111,10 @@ check_tensor(GstBuffer *latent, GstTensorDataType type)
 {
     const gsize wanted[] = {16, LH, LW};
     GstTensorMeta *meta = gst_buffer_get_tensor_meta(latent);
-    const GstTensor *tensor;
 
     CHECK(meta != NULL);
     CHECK_INT(meta->num_tensors, 1);
-    tensor = gst_tensor_meta_get(meta, 0);
+    const GstTensor *tensor = gst_tensor_meta_get(meta, 0);
     g_print("%s\n", g_quark_to_string(tensor->id));
     CHECK(strcmp(g_quark_to_string(tensor->id), ID) == 0);
     CHECK_INT(tensor->data_type, type);
@@ -283,7 +265,7 @@ TEST(added)
 TEST(mux)
 {
     gchar *path = g_strconcat(clip, ".copy", NULL), *original = clip;
-    gchar *text =
+    g_autofree gchar *text =
         g_strdup_printf("latentmux ! filesink async=false location=%s", path);
     gchar *wanted = decoded(negate_bare), *found;
 
@@ -293,7 +275,6 @@ TEST(mux)
     vae_test_same(found, wanted);
     CHECK(g_remove(path) == 0);
     clip = original;
-    g_free(text);
     g_free(path);
 }
 
@@ -321,18 +302,15 @@ TEST(encode)
                  {"bfloat16", GST_TENSOR_DATA_TYPE_BFLOAT16}};
 
     for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
-        gchar *caps =
+        g_autofree gchar *caps =
             g_strdup_printf("video/x-vae-latent,type=%s", types[i].name);
-        GstHarness *h = encoder(caps);
+        SCOPED GstHarness *h = encoder(caps);
 
         for (guint k = 0; k < 2; k++) {
-            GstBuffer *latent = vae_test_pull(h);
+            g_autoptr(GstBuffer) latent = vae_test_pull(h);
 
             check_tensor(latent, types[i].type);
-            gst_buffer_unref(latent);
         }
-        vae_test_teardown(h);
-        g_free(caps);
     }
 }
 
@@ -348,7 +326,7 @@ typedef struct Bad {
 static void
 check_refused(const Bad *bad)
 {
-    GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
+    SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
     GstBuffer *latent = vae_test_latent(LW, LH, 0);
     GstTensor *tensor = gst_tensor_alloc(bad->n_dims);
@@ -367,7 +345,6 @@ check_refused(const Bad *bad)
                           bad->found,
                           "wanted float32 [16, 4, 6], row-major, contiguous, "
                           "1536 bytes");
-    vae_test_teardown(h);
 }
 
 #define F32 GST_TENSOR_DATA_TYPE_FLOAT32
@@ -420,7 +397,7 @@ check_caps(GstPad *pad, const char *type)
         "tensor-id=(string)" ID ",dims=<(int)16,(int)4,(int)6>,"
         "dims-order=(string)row-major,type=(string)%s]}",
         type);
-    GstStructure *tensors = gst_structure_new_from_string(text);
+    g_autoptr(GstStructure) tensors = gst_structure_new_from_string(text);
 
     g_free(text);
     CHECK(caps && tensors);
@@ -433,7 +410,6 @@ check_caps(GstPad *pad, const char *type)
     CHECK(gst_caps_is_equal(caps, wanted));
     again = gst_caps_from_string(text);
     CHECK(again && gst_caps_is_equal(again, caps));
-    gst_structure_free(tensors);
     gst_caps_unref(again);
     gst_caps_unref(wanted);
     gst_caps_unref(caps);
@@ -466,33 +442,26 @@ TEST(caps)
 
     g_free(decoded(expect_caps));
     for (guint i = 0; i < n; i++) {
-        GstHarness *h = encoder(cases[i][0]);
+        SCOPED GstHarness *h = encoder(cases[i][0]);
 
         gst_buffer_unref(vae_test_pull(h));
         check_caps(h->sinkpad, cases[i][1]);
-        vae_test_teardown(h);
     }
 }
 
 TEST(caps_refused)
 {
-    GstHarness *h;
-    GstBus *bus;
-    GstCaps *caps;
-
     if (is_traced())
         return;
-    h = vae_test_harness("vaeencode", NULL);
-    bus = vae_test_bus(h);
-    caps = gst_caps_from_string(
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
+    GstBus *bus = vae_test_bus(h);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(
         "video/x-raw,format=RGB,width=48,height=32,framerate=16/1");
     gst_harness_set_sink_caps_str(h, TENSORS("float64"));
     gst_harness_push_event(h, gst_event_new_stream_start("s"));
     gst_harness_push_event(h, gst_event_new_caps(caps));
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "it takes", "float64");
-    gst_caps_unref(caps);
-    vae_test_teardown(h);
 }
 
 #endif
@@ -500,16 +469,14 @@ TEST(caps_refused)
 int
 main(int argc, char **argv)
 {
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    int status;
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
 
     gst_init(&argc, &argv);
     make_clip(folder);
-    status = vae_test_main(argc, argv);
+    int status = vae_test_main(argc, argv);
     CHECK(g_remove(clip) == 0);
     CHECK(g_rmdir(folder) == 0);
     g_free(clip);
-    g_free(folder);
     return status;
 }
 

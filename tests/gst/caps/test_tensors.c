@@ -33,9 +33,7 @@ plain(guint k, guint n)
 static gchar *
 decoded(const char *caps, guint at_once)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstCaps *out;
-    gchar *sum;
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     gint n, d;
 
     gst_harness_set_src_caps_str(h, caps);
@@ -43,22 +41,20 @@ decoded(const char *caps, guint at_once)
         vae_test_push_latents(h, LW, LH, 0, LATENTS);
     for (guint k = 0; at_once > 0 && k < LATENTS; k += at_once)
         CHECK_INT(gst_harness_push(h, plain(k, at_once)), GST_FLOW_OK);
-    sum = vae_test_pull_frames(h, 0, FRAMES);
+    gchar *sum = vae_test_pull_frames(h, 0, FRAMES);
     vae_test_push_eos(h);
     vae_test_no_more(h);
-    out = gst_pad_get_current_caps(h->sinkpad);
+    g_autoptr(GstCaps) out = gst_pad_get_current_caps(h->sinkpad);
     CHECK(gst_structure_get_fraction(gst_caps_get_structure(out, 0),
                                      "framerate", &n, &d));
     CHECK_INT(n, VAE_TEST_FPS * d);
-    gst_caps_unref(out);
-    vae_test_teardown(h);
     return sum;
 }
 
 TEST(decode)
 {
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-    gchar *wanted = decoded(caps, 0);
+    g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    g_autofree gchar *wanted = decoded(caps, 0);
     static const struct {
         const char *caps;
         guint at_once;
@@ -68,20 +64,17 @@ TEST(decode)
                  {TENSORS("6:4:16:2", "float32", "2/1"), 2}};
 
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-        gchar *found = decoded(cases[i].caps, cases[i].at_once);
+        g_autofree gchar *found = decoded(cases[i].caps, cases[i].at_once);
 
         g_print("%s\n", cases[i].caps);
         CHECK(strcmp(found, wanted) == 0);
-        g_free(found);
     }
-    g_free(wanted);
-    g_free(caps);
 }
 
 /* DISCONT begins a sequence, as with latents. */
 TEST(discont)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBuffer *again = plain(0, 1);
 
     gst_harness_set_src_caps_str(h, TENSORS("6:4:16", "float32", "4/1"));
@@ -93,7 +86,6 @@ TEST(discont)
     vae_test_push_eos(h);
     gst_buffer_unref(vae_test_pull(h));
     vae_test_no_more(h);
-    vae_test_teardown(h);
 }
 
 TEST(refused)
@@ -116,13 +108,12 @@ TEST(refused)
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         GstBus *bus = vae_test_bus(h);
 
         vae_test_start(h, cases[i][0]);
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               cases[i][1], cases[i][2]);
-        vae_test_teardown(h);
     }
 }
 
@@ -131,10 +122,9 @@ TEST(refused)
 static gchar *
 encoded(const char *downstream, GstCaps **chosen)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoInfo info;
-    gchar *text;
 
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, WIDTH, HEIGHT);
     info.fps_n = VAE_TEST_FPS;
@@ -144,19 +134,11 @@ encoded(const char *downstream, GstCaps **chosen)
     for (guint n = 0; n < 5; n++)
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
     for (guint k = 0; k < 2; k++) {
-        GstBuffer *buffer = vae_test_pull(h);
-        GstMapInfo map;
-
-        CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
-        g_checksum_update(sum, map.data, (gssize) map.size);
-        gst_buffer_unmap(buffer, &map);
-        gst_buffer_unref(buffer);
+        g_autoptr(GstBuffer) buffer = vae_test_pull(h);
+        vae_test_sum(sum, buffer);
     }
     *chosen = gst_pad_get_current_caps(h->sinkpad);
-    text = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    vae_test_teardown(h);
-    return text;
+    return g_strdup(g_checksum_get_string(sum));
 }
 
 TEST(encode)
@@ -165,25 +147,22 @@ TEST(encode)
     static const char *const dimensions[] = {"6:4:16:1", "6:4:16"};
 
     for (guint i = 0; i < 2; i++) {
-        gchar *latents =
+        g_autofree gchar *latents =
             g_strdup_printf("video/x-vae-latent,type=%s", types[i]);
-        gchar *tensors = g_strdup_printf(
+        g_autofree gchar *tensors = g_strdup_printf(
             "other/tensors,format=static,num_tensors=1,types=%s,"
             "dimensions=(string)%s,framerate=[0/1,100/1]",
             types[i], dimensions[i]);
-        GstCaps *caps, *wanted;
+        GstCaps *caps;
         gchar *right = encoded(latents, &caps), *found;
 
         gst_caps_unref(caps);
         found = encoded(tensors, &caps);
         vae_test_same(found, right);
-        wanted = gst_caps_from_string(tensors);
+        g_autoptr(GstCaps) wanted = gst_caps_from_string(tensors);
         gst_caps_set_simple(wanted, "framerate", GST_TYPE_FRACTION, 4, 1, NULL);
         CHECK(gst_caps_is_equal(caps, wanted));
-        gst_caps_unref(wanted);
         gst_caps_unref(caps);
-        g_free(tensors);
-        g_free(latents);
     }
 }
 
@@ -200,7 +179,7 @@ TEST(preferred)
 
 TEST(encode_refused)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
 
     gst_harness_set_sink_caps_str(h, TENSORS("6:4:48:1", "float32", "4/1"));
@@ -208,5 +187,4 @@ TEST(encode_refused)
                    "video/x-raw,format=RGB,width=48,height=32,framerate=16/1");
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "(string)6:4:16 }, it wants", "6:4:48:1");
-    vae_test_teardown(h);
 }

@@ -41,7 +41,7 @@ TEST(caps_round_trip)
 static void
 check_caps(const char *text, const char *word, const char *other)
 {
-    GstCaps *caps = gst_caps_from_string(text);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(text);
     GstVaeLatentInfo info;
     GError *error = NULL;
 
@@ -58,7 +58,6 @@ check_caps(const char *text, const char *word, const char *other)
         g_printerr("%s\n", error->message);
     CHECK(strstr(error->message, word) && strstr(error->message, other));
     g_error_free(error);
-    gst_caps_unref(caps);
 }
 
 #define GOOD "type=float32,channels=16,latent-width=6,latent-height=4"
@@ -126,19 +125,18 @@ open_model(const char *path)
 TEST(shared)
 {
     const struct utimbuf past = {1000, 1000};
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *path = g_build_filename(folder, "w.safetensors", NULL), *bytes;
-    GstVaeModel *a, *b, *c;
     gsize size;
 
     CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
-    a = open_model(path);
-    b = open_model(path);
+    GstVaeModel *a = open_model(path);
+    GstVaeModel *b = open_model(path);
     CHECK(a == b);
     CHECK(strcmp(gst_vae_model_info(a)->space, "wan2.1") == 0);
     CHECK(utime(path, &past) == 0);
-    c = open_model(path);
+    GstVaeModel *c = open_model(path);
     CHECK(c != a);
     gst_vae_model_unref(a);
     CHECK(gst_vae_model_get(b) != NULL);
@@ -148,7 +146,6 @@ TEST(shared)
     CHECK(remove(folder) == 0);
     g_free(bytes);
     g_free(path);
-    g_free(folder);
 }
 
 static gpointer
@@ -184,7 +181,7 @@ test_find_demo(const gchar *folder)
                                         "demo-tiny.safetensors"};
 
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
-        gchar *path = g_build_filename(folder, names[i], NULL);
+        g_autofree gchar *path = g_build_filename(folder, names[i], NULL);
         GError *error = NULL;
 
         touch(path);
@@ -192,18 +189,18 @@ test_find_demo(const gchar *folder)
         CHECK(!error || !strstr(error->message, names[i]));
         g_clear_error(&error);
         CHECK(remove(path) == 0);
-        g_free(path);
     }
 }
 
 TEST(find)
 {
-    gchar *folder =
+    g_autofree gchar *folder =
         g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
     gchar *path = g_build_filename(folder, "wan2.1.safetensors", NULL), *found;
-    gchar *second = g_build_filename(folder, "wan2.2.safetensors", NULL);
-    gchar *evil = g_build_filename(g_get_user_data_dir(), "gst-vae",
-                                   "evil.safetensors", NULL);
+    g_autofree gchar *second =
+        g_build_filename(folder, "wan2.2.safetensors", NULL);
+    g_autofree gchar *evil = g_build_filename(g_get_user_data_dir(), "gst-vae",
+                                              "evil.safetensors", NULL);
     GError *error = NULL;
 
     CHECK(g_mkdir_with_parents(folder, 0700) == 0);
@@ -230,9 +227,6 @@ TEST(find)
     CHECK(remove(evil) == 0);
     test_find_demo(folder);
     g_free(path);
-    g_free(second);
-    g_free(evil);
-    g_free(folder);
 }
 
 /* Every status has a domain and code that GStreamer knows. */
@@ -240,13 +234,12 @@ TEST(errors)
 {
     for (gint s = VAE_ERR_ARGUMENT; s <= VAE_ERR_CANCELLED; s++) {
         VaeError fault = {.status = (VaeStatus) s, .message = "why"};
-        GError *error = gst_vae_error_to_gerror(&fault);
-        gchar *text = gst_error_get_message(error->domain, error->code);
+        g_autoptr(GError) error = gst_vae_error_to_gerror(&fault);
+        g_autofree gchar *text =
+            gst_error_get_message(error->domain, error->code);
 
         CHECK(strcmp(error->message, "why") == 0);
         CHECK(strstr(text, "No error message for domain") == NULL);
-        g_free(text);
-        g_error_free(error);
     }
 }
 

@@ -20,8 +20,7 @@ weights(void)
     static gchar *path;
 
     if (!path)
-        path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taeh3",
-                                "weights.safetensors", NULL);
+        path = vae_test_network("taehv/taeh3");
     return path;
 }
 
@@ -60,13 +59,12 @@ static GstHarness *
 decoder(const char *more)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model", weights(), NULL);
-    gchar *caps = g_strconcat(
+    g_autofree gchar *caps = g_strconcat(
         "video/x-vae-latent,type=float32,channels=24,latent-width=1,"
         "latent-height=1,framerate=16/1,latent-space=h3",
         more, NULL);
 
     gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
     return h;
 }
 
@@ -81,17 +79,15 @@ push(GstHarness *h, guint k0, guint k1)
 static gchar *
 run(guint slice, guint n)
 {
-    GstHarness *h = decoder("");
-    gchar *md5;
+    SCOPED GstHarness *h = decoder("");
 
     g_object_set(h->element, "slice-size", slice, NULL);
     push(h, 0, n);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    md5 = vae_test_pull_frames(h, 0, frames_of(n));
+    gchar *md5 = vae_test_pull_frames(h, 0, frames_of(n));
     vae_test_wait_eos(h);
     vae_test_no_more(h);
     CHECK_INT(vae_test_stat(h, "frames"), frames_of(n));
-    vae_test_teardown(h);
     return md5;
 }
 
@@ -107,7 +103,7 @@ TEST(slices)
 /* A buffer of several latents, whose parts have no times of their own. */
 TEST(many)
 {
-    GstHarness *h = decoder(",layout=tchw,frames=7");
+    SCOPED GstHarness *h = decoder(",layout=tchw,frames=7");
     GstBuffer *all = gst_buffer_new();
     gchar *wanted = run(1, 7), *found;
 
@@ -121,13 +117,12 @@ TEST(many)
     vae_test_wait_eos(h);
     vae_test_no_more(h);
     vae_test_same(found, wanted);
-    vae_test_teardown(h);
 }
 
 /* A receiver that joins inside a chunk shows the next one. */
 TEST(late_joiner)
 {
-    GstHarness *h = decoder("");
+    SCOPED GstHarness *h = decoder("");
     GstClockTime pts, duration;
     GstEvent *gap;
 
@@ -144,13 +139,12 @@ TEST(late_joiner)
     }
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    vae_test_teardown(h);
 }
 
 /* Without context inside a chunk, frames and times go on. */
 TEST(restart)
 {
-    GstHarness *h = decoder("");
+    SCOPED GstHarness *h = decoder("");
 
     push(h, 0, 7);
     g_free(vae_test_pull_frames(h, 0, frames_of(7)));
@@ -160,17 +154,15 @@ TEST(restart)
     g_free(vae_test_pull_frames(h, frames_of(7), frames_of(12) - frames_of(7)));
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    vae_test_teardown(h);
 }
 
 static void
 check_checkpoint(guint saved, gboolean carries, guint k0)
 {
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *file = g_build_filename(folder, "c.safetensors", NULL);
     GstHarness *a = decoder(""), *b = decoder("");
     const guint had = frames_of(saved), all = frames_of(LATENTS);
-    gchar *wanted, *found;
 
     g_object_set(a->element, "checkpoint-location", file, "checkpoint-interval",
                  saved, "checkpoint-carries", carries, NULL);
@@ -179,16 +171,15 @@ check_checkpoint(guint saved, gboolean carries, guint k0)
     g_object_set(a->element, "checkpoint-location", NULL, NULL);
     push(a, saved + 1, LATENTS);
     CHECK(gst_harness_push_event(a, gst_event_new_eos()));
-    wanted = vae_test_pull_frames(a, had, all - had);
+    gchar *wanted = vae_test_pull_frames(a, had, all - had);
     g_signal_emit_by_name(b->element, "load-checkpoint", file);
     push(b, k0, LATENTS);
     CHECK(gst_harness_push_event(b, gst_event_new_eos()));
-    found = vae_test_pull_frames(b, had, all - had);
+    gchar *found = vae_test_pull_frames(b, had, all - had);
     vae_test_wait_eos(b);
     vae_test_no_more(b);
     vae_test_same(found, wanted);
     vae_play_remove(file);
-    g_free(folder);
     vae_test_teardown(a);
     vae_test_teardown(b);
 }
@@ -207,7 +198,7 @@ TEST(checkpoint)
 static gchar *
 write_clip(void)
 {
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
     gfloat values[LATENTS][CHANNELS];
     const VaeTensorOut tensor = {.name = "latent",
@@ -223,7 +214,6 @@ write_clip(void)
         fill(values[k], k);
     CHECK(vae_tensor_file_write(path, &tensor, 1, metadata,
                                 G_N_ELEMENTS(metadata), &error) == VAE_OK);
-    g_free(folder);
     return path;
 }
 
@@ -329,16 +319,15 @@ TEST(seek)
 static void
 check_round_trip(guint n)
 {
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
-    gchar *line = g_strdup_printf(
+    g_autofree gchar *line = g_strdup_printf(
         "videotestsrc num-buffers=%u ! video/x-raw,format=RGB,width=16,"
         "height=16,framerate=16/1 ! vaeencode model=\"%s\" ! latentmux ! "
         "filesink location=\"%s\"",
         n, weights(), path);
     GstElement *encode = gst_parse_launch(line, NULL);
     GstBus *bus = gst_element_get_bus(encode);
-    VaePlay *play;
 
     gst_element_set_state(encode, GST_STATE_PLAYING);
     gst_message_unref(
@@ -346,8 +335,7 @@ check_round_trip(guint n)
     gst_element_set_state(encode, GST_STATE_NULL);
     gst_object_unref(bus);
     gst_object_unref(encode);
-    g_free(line);
-    play = open_play(path);
+    VaePlay *play = open_play(path);
     vae_play_to_end(play);
     CHECK_INT(play->shown->len, n);
     for (guint i = 0; i < n; i++) {
@@ -356,7 +344,6 @@ check_round_trip(guint n)
     }
     vae_play_free(play);
     vae_play_remove(path);
-    g_free(folder);
 }
 
 TEST(round_trip)
@@ -371,16 +358,15 @@ TEST(round_trip)
 /* Latents have the times of the frames that they decode to. */
 TEST(encode)
 {
-    GstHarness *h = vae_test_harness("vaeencode", "model", weights(), NULL);
+    SCOPED GstHarness *h =
+        vae_test_harness("vaeencode", "model", weights(), NULL);
     GstVideoInfo info;
 
-    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, SIDE, SIDE);
-    info.fps_n = VAE_TEST_FPS;
-    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    vae_test_set_format(h, &info, GST_VIDEO_FORMAT_RGB, SIDE, SIDE);
     for (guint n = 0; n < 22; n++)
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
     for (guint k = 0; k < 7; k++) {
-        GstBuffer *buffer = vae_test_pull(h);
+        g_autoptr(GstBuffer) buffer = vae_test_pull(h);
 
         CHECK_INT(GST_BUFFER_OFFSET(buffer), k);
         CHECK_INT(GST_BUFFER_PTS(buffer), vae_test_time(frames_of(k)));
@@ -388,18 +374,16 @@ TEST(encode)
                   vae_test_time(frames_of(k + 1)));
         CHECK_INT(GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT),
                   k > 0);
-        gst_buffer_unref(buffer);
     }
     vae_test_no_more(h);
-    vae_test_teardown(h);
 }
 
 /* Tensors count latents: 17 frames are 5 of them. */
 TEST(tensors)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "model", weights(), NULL);
+    SCOPED GstHarness *h =
+        vae_test_harness("vaedecode", "model", weights(), NULL);
     GstVideoInfo info;
-    GstCaps *caps;
 
     gst_harness_set_src_caps_str(
         h, "other/tensors,format=static,num_tensors=1,types=float32,"
@@ -407,12 +391,10 @@ TEST(tensors)
     push(h, 0, 6);
     for (guint i = 0; i < frames_of(6); i++)
         gst_buffer_unref(vae_test_pull(h));
-    caps = gst_pad_get_current_caps(h->sinkpad);
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->sinkpad);
     CHECK(gst_video_info_from_caps(&info, caps));
     CHECK_INT(info.fps_n, WHOLE);
     CHECK_INT(info.fps_d, 1);
-    gst_caps_unref(caps);
-    vae_test_teardown(h);
 }
 
 int

@@ -16,20 +16,18 @@ decoder(const char *more)
 static gchar *
 reference(guint n)
 {
-    GstHarness *h = decoder(NULL);
-    gchar *sum;
+    SCOPED GstHarness *h = decoder(NULL);
 
     vae_test_push_latents(h, LW, LH, 0, n);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    sum = vae_test_pull_frames(h, 0, 1 + 4 * (n - 1));
+    gchar *sum = vae_test_pull_frames(h, 0, 1 + 4 * (n - 1));
     vae_test_wait_eos(h);
-    vae_test_teardown(h);
     return sum;
 }
 
 TEST(frames)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
 
     vae_test_push_latents(h, LW, LH, 0, 10);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
@@ -42,25 +40,23 @@ TEST(frames)
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
     CHECK(vae_test_stat(h, "bytes-total") > 0);
     CHECK(gst_harness_push(h, vae_test_latent(LW, LH, 10)) == GST_FLOW_EOS);
-    vae_test_teardown(h);
 }
 
 TEST(first_frame_alone)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
 
     /* Nothing else comes, and still the picture does. */
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
     vae_test_push_latents(h, LW, LH, 1, 2);
     g_free(vae_test_pull_frames(h, 1, 4));
-    vae_test_teardown(h);
 }
 
 /* Latents that say no time are counted from the start of the segment. */
 TEST(no_pts)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
     GstSegment segment;
 
     gst_segment_init(&segment, GST_FORMAT_TIME);
@@ -74,19 +70,17 @@ TEST(no_pts)
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     }
     for (guint i = 0; i < 9; i++) {
-        GstBuffer *frame = vae_test_pull(h);
+        g_autoptr(GstBuffer) frame = vae_test_pull(h);
 
         CHECK_INT(GST_BUFFER_PTS(frame), 2 * GST_SECOND + vae_test_time(i));
         CHECK_INT(GST_BUFFER_OFFSET(frame), i);
-        gst_buffer_unref(frame);
     }
-    vae_test_teardown(h);
 }
 
 /* At 24/1 no time is a whole number of nanoseconds; frames still touch. */
 TEST(touching)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstClockTime end = 0;
 
     gst_harness_set_src_caps_str(
@@ -102,19 +96,17 @@ TEST(touching)
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     }
     for (guint i = 0; i < 29; i++) {
-        GstBuffer *frame = vae_test_pull(h);
+        g_autoptr(GstBuffer) frame = vae_test_pull(h);
 
         CHECK_INT(GST_BUFFER_PTS(frame), end);
         end = GST_BUFFER_PTS(frame) + GST_BUFFER_DURATION(frame);
-        gst_buffer_unref(frame);
     }
     CHECK_INT(end, gst_util_uint64_scale(29, GST_SECOND, 24));
-    vae_test_teardown(h);
 }
 
 TEST(trim)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
     GstBuffer *latent = vae_test_latent(LW, LH, 2);
 
     vae_test_push_latents(h, LW, LH, 0, 2);
@@ -124,7 +116,6 @@ TEST(trim)
     g_free(vae_test_pull_frames(h, 0, 7));
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    vae_test_teardown(h);
 }
 
 /* A sequence that begins with latent 3 gives frame 12, the last of its four,
@@ -132,20 +123,18 @@ TEST(trim)
 static void
 check_cold(GstBuffer *first)
 {
-    GstHarness *h = decoder(NULL);
-    GstEvent *gap;
+    SCOPED GstHarness *h = decoder(NULL);
     GstClockTime pts, duration;
 
     CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
     vae_test_push_latents(h, LW, LH, 4, 5);
     g_free(vae_test_pull_frames(h, 12, 5));
-    gap = vae_test_event(h, GST_EVENT_GAP);
+    GstEvent *gap = vae_test_event(h, GST_EVENT_GAP);
     CHECK(gap != NULL);
     gst_event_parse_gap(gap, &pts, &duration);
     gst_event_unref(gap);
     CHECK_INT(pts, vae_test_time(9));
     CHECK_INT(duration, vae_test_time(3));
-    vae_test_teardown(h);
 }
 
 TEST(cold_start)
@@ -161,7 +150,7 @@ TEST(cold_start)
 static void
 check_restart(void (*begin)(GstHarness *h, GstBuffer **first))
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
     GstBuffer *first = vae_test_latent(LW, LH, 0);
     gchar *wanted = reference(2), *found;
     GstBuffer *second = vae_test_latent(LW, LH, 1);
@@ -175,7 +164,6 @@ check_restart(void (*begin)(GstHarness *h, GstBuffer **first))
     CHECK_INT(gst_harness_push(h, second), GST_FLOW_OK);
     found = vae_test_pull_frames(h, 9, 5);
     vae_test_same(found, wanted);
-    vae_test_teardown(h);
 }
 
 static void
@@ -199,27 +187,25 @@ TEST(restart)
 /* The check above means something: without a start the bytes differ. */
 TEST(no_restart)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
     gchar *wanted = reference(2), *found;
-    GstBuffer *latent;
 
     vae_test_push_latents(h, LW, LH, 0, 2);
     found = vae_test_pull_frames(h, 0, 5);
     CHECK(strcmp(found, wanted) == 0);
     g_free(found);
-    latent = vae_test_latent(LW, LH, 1);
+    GstBuffer *latent = vae_test_latent(LW, LH, 1);
     GST_BUFFER_PTS(latent) = vae_test_time(5);
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     found = vae_test_pull_frames(h, 5, 4);
     CHECK(strcmp(found, wanted) != 0);
     g_free(found);
     g_free(wanted);
-    vae_test_teardown(h);
 }
 
 TEST(clip)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
     GstSegment segment;
     GstBuffer *frame;
 
@@ -236,41 +222,35 @@ TEST(clip)
     gst_buffer_unref(frame);
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    vae_test_teardown(h);
 }
 
 TEST(visible_size)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstCaps *out;
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstVideoInfo info;
 
     vae_test_set_latents(h, 7, 5, ",width=50,height=34");
     vae_test_push_latents(h, 7, 5, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
-    out = gst_pad_get_current_caps(h->sinkpad);
+    g_autoptr(GstCaps) out = gst_pad_get_current_caps(h->sinkpad);
     CHECK(gst_video_info_from_caps(&info, out));
     CHECK_INT(info.width, 50);
     CHECK_INT(info.height, 34);
     CHECK_INT(info.fps_n, 16);
-    gst_caps_unref(out);
-    vae_test_teardown(h);
 }
 
 static void
 check_format(const char *wanted, int latent_height, const char *field,
              const char *value)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstVideoInfo info;
-    GstBuffer *frame;
-    GstCaps *out;
 
     gst_harness_set_sink_caps_str(h, wanted);
     vae_test_set_latents(h, 1, latent_height, NULL);
     vae_test_push_latents(h, 1, latent_height, 0, 1);
-    frame = vae_test_pull(h);
-    out = gst_pad_get_current_caps(h->sinkpad);
+    g_autoptr(GstBuffer) frame = vae_test_pull(h);
+    g_autoptr(GstCaps) out = gst_pad_get_current_caps(h->sinkpad);
     CHECK(gst_video_info_from_caps(&info, out));
     CHECK_INT(gst_buffer_get_size(frame), info.size);
     if (g_strcmp0(
@@ -280,9 +260,6 @@ check_format(const char *wanted, int latent_height, const char *field,
     CHECK(g_strcmp0(
               gst_structure_get_string(gst_caps_get_structure(out, 0), field),
               value) == 0);
-    gst_buffer_unref(frame);
-    gst_caps_unref(out);
-    vae_test_teardown(h);
 }
 
 TEST(formats)
@@ -309,13 +286,12 @@ TEST(formats)
 TEST(framerate)
 {
     GstHarness *h = vae_test_harness("vaedecode", "framerate", 25, 1, NULL);
-    GstBuffer *frame;
 
     gst_harness_set_src_caps_str(h,
                                  "video/x-vae-latent,type=float32,channels=16,"
                                  "latent-width=6,latent-height=4");
     vae_test_push_latents(h, LW, LH, 0, 1);
-    frame = vae_test_pull(h);
+    GstBuffer *frame = vae_test_pull(h);
     CHECK_INT(GST_BUFFER_DURATION(frame), GST_SECOND / 25);
     gst_buffer_unref(frame);
     vae_test_teardown(h);
@@ -331,7 +307,7 @@ TEST(framerate)
 
 TEST(nonfinite)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
     GstBus *bus = vae_test_bus(h);
 
     for (guint k = 0; k < 2; k++) {
@@ -349,14 +325,12 @@ TEST(nonfinite)
     vae_test_wait_eos(h);
     CHECK_INT(vae_test_stat(h, "nonfinite"), 4);
     vae_test_one_warning(bus, "NaN or infinite");
-    vae_test_teardown(h);
 }
 
 TEST(caps_change)
 {
-    GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder(NULL);
     GstBuffer *frame;
-    GstCaps *out;
 
     vae_test_push_latents(h, LW, LH, 0, 3);
     vae_test_set_latents(h, 3, 2, NULL);
@@ -376,11 +350,9 @@ TEST(caps_change)
     }
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    out = gst_pad_get_current_caps(h->sinkpad);
+    g_autoptr(GstCaps) out = gst_pad_get_current_caps(h->sinkpad);
     CHECK(strstr(gst_structure_get_name(gst_caps_get_structure(out, 0)),
                  "video/x-raw") != NULL);
-    gst_caps_unref(out);
-    vae_test_teardown(h);
 }
 
 /* Several latents in a buffer, time outside and inside of channels. */
@@ -388,15 +360,15 @@ static void
 check_layout(const char *layout, gboolean time_first)
 {
     const gsize plane = LW * LH * 4, step = 16 * plane;
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *more = g_strdup_printf(",layout=%s,frames=3", layout);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autofree gchar *more = g_strdup_printf(",layout=%s,frames=3", layout);
     GstBuffer *buffer = gst_buffer_new_allocate(NULL, 3 * step, NULL);
     gchar *wanted = reference(3), *found;
     GstMapInfo to, from;
 
     CHECK(gst_buffer_map(buffer, &to, GST_MAP_WRITE));
     for (guint k = 0; k < 3; k++) {
-        GstBuffer *latent = vae_test_latent(LW, LH, k);
+        g_autoptr(GstBuffer) latent = vae_test_latent(LW, LH, k);
 
         CHECK(gst_buffer_map(latent, &from, GST_MAP_READ));
         for (guint c = 0; c < 16; c++)
@@ -404,7 +376,6 @@ check_layout(const char *layout, gboolean time_first)
                                          : (c * 3 + k) * plane),
                    from.data + c * plane, plane);
         gst_buffer_unmap(latent, &from);
-        gst_buffer_unref(latent);
     }
     gst_buffer_unmap(buffer, &to);
     GST_BUFFER_PTS(buffer) = 0;
@@ -413,8 +384,6 @@ check_layout(const char *layout, gboolean time_first)
     CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
     found = vae_test_pull_frames(h, 0, 9);
     vae_test_same(found, wanted);
-    g_free(more);
-    vae_test_teardown(h);
 }
 
 TEST(layouts)
@@ -430,9 +399,9 @@ TEST(rates_taken)
     static const gint rates[][2] = {{1, 3600}, {100000, 1}};
 
     for (guint i = 0; i < G_N_ELEMENTS(rates); i++) {
-        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         const GstClockTime time = GST_SECOND * rates[i][1] / rates[i][0];
-        gchar *caps = g_strdup_printf(
+        g_autofree gchar *caps = g_strdup_printf(
             "video/x-vae-latent,type=float32,channels=16,latent-width=6,"
             "latent-height=4,framerate=%d/%d",
             rates[i][0], rates[i][1]);
@@ -446,13 +415,10 @@ TEST(rates_taken)
             CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
         }
         for (guint k = 0; k < 9; k++) {
-            GstBuffer *frame = vae_test_pull(h);
+            g_autoptr(GstBuffer) frame = vae_test_pull(h);
 
             CHECK_INT(GST_BUFFER_PTS(frame), k * time);
             CHECK_INT(GST_BUFFER_DURATION(frame), time);
-            gst_buffer_unref(frame);
         }
-        g_free(caps);
-        vae_test_teardown(h);
     }
 }

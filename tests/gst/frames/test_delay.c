@@ -25,8 +25,7 @@ weights(void)
 
     if (path)
         return path;
-    path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "ltx2_3",
-                            "weights.safetensors", NULL);
+    path = vae_test_network("ltx2_3");
     CHECK(vae_model_open(path, NULL, &model, NULL) == VAE_OK);
     if (!vae_model_info(model)->has_decoder)
         exit(77);
@@ -99,18 +98,16 @@ push(GstHarness *h, guint k0, guint k1)
 static gchar *
 run(gint look_ahead, guint slice, guint n)
 {
-    GstHarness *h = decoder(weights(), look_ahead);
-    gchar *md5;
+    SCOPED GstHarness *h = decoder(weights(), look_ahead);
 
     g_object_set(h->element, "slice-size", slice, NULL);
     push(h, 0, n);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    md5 = vae_test_pull_frames(h, 0, frames_of(n));
+    gchar *md5 = vae_test_pull_frames(h, 0, frames_of(n));
     vae_test_wait_eos(h);
     vae_test_no_more(h);
     CHECK_INT(vae_test_stat(h, "frames"), frames_of(n));
     CHECK_INT(vae_test_stat(h, "steps"), n);
-    vae_test_teardown(h);
     return md5;
 }
 
@@ -130,7 +127,7 @@ TEST(lengths)
 static void
 check_moments(gint look_ahead, guint delay)
 {
-    GstHarness *h = decoder(weights(), look_ahead);
+    SCOPED GstHarness *h = decoder(weights(), look_ahead);
     guint out = 0;
 
     for (guint k = 0; k < AHEAD + 4; k++) {
@@ -145,7 +142,6 @@ check_moments(gint look_ahead, guint delay)
               look_ahead < 0 ? AHEAD : look_ahead);
     vae_test_push_eos(h);
     CHECK_INT(vae_test_stat(h, "waiting"), 0);
-    vae_test_teardown(h);
 }
 
 TEST(moments)
@@ -158,20 +154,18 @@ TEST(moments)
 /* Less latency, other frames; as much as the model needs is exact. */
 TEST(look_ahead)
 {
-    gchar *exact = run(-1, 1, 18), *same = run(AHEAD, 1, 18);
+    g_autofree gchar *exact = run(-1, 1, 18), *same = run(AHEAD, 1, 18);
     gchar *other = run(2, 1, 18), *sliced = run(2, 4, 18);
 
     CHECK(strcmp(exact, same) == 0);
     CHECK(strcmp(exact, other) != 0);
     vae_test_same(other, sliced);
-    g_free(exact);
-    g_free(same);
 }
 
 static void
 check_latency(gint look_ahead, guint delay)
 {
-    GstHarness *h = decoder(weights(), look_ahead);
+    SCOPED GstHarness *h = decoder(weights(), look_ahead);
     GstQuery *query = gst_query_new_latency();
     GstClockTime min;
 
@@ -180,7 +174,6 @@ check_latency(gint look_ahead, guint delay)
     gst_query_parse_latency(query, NULL, &min, NULL);
     gst_query_unref(query);
     CHECK_INT(min, delay * (GST_SECOND / VAE_TEST_FPS));
-    vae_test_teardown(h);
 }
 
 TEST(latency)
@@ -192,8 +185,8 @@ TEST(latency)
 /* The latents that a decoder downstream wants behind a segment. */
 TEST(query)
 {
-    GstHarness *h = decoder(weights(), -1);
-    GstQuery *query = gst_query_new_custom(
+    SCOPED GstHarness *h = decoder(weights(), -1);
+    g_autoptr(GstQuery) query = gst_query_new_custom(
         GST_QUERY_CUSTOM, gst_structure_new_empty("vae-look-ahead"));
     gint latents = 0;
 
@@ -201,14 +194,12 @@ TEST(query)
     CHECK(gst_structure_get_int(gst_query_get_structure(query), "latents",
                                 &latents));
     CHECK_INT(latents, AHEAD);
-    gst_query_unref(query);
-    vae_test_teardown(h);
 }
 
 /* What ends a sequence gives its frames before anything else. */
 TEST(ends)
 {
-    GstHarness *h = decoder(weights(), -1);
+    SCOPED GstHarness *h = decoder(weights(), -1);
     gchar *md5 = run(-1, 1, 3), *found;
 
     for (guint i = 0; i < 4; i++) {
@@ -223,57 +214,46 @@ TEST(ends)
     }
     vae_test_push_eos(h);
     for (guint i = 0; i < 4; i++) {
-        GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+        g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
 
         for (guint n = 0; n < 17; n++) {
-            GstBuffer *frame = vae_test_pull(h);
-            GstMapInfo map;
+            g_autoptr(GstBuffer) frame = vae_test_pull(h);
 
             CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(n));
             CHECK_INT(GST_BUFFER_FLAG_IS_SET(frame, GST_BUFFER_FLAG_DISCONT),
                       n == 0);
-            CHECK(gst_buffer_map(frame, &map, GST_MAP_READ));
-            g_checksum_update(sum, map.data, (gssize) map.size);
-            gst_buffer_unmap(frame, &map);
-            gst_buffer_unref(frame);
+            vae_test_sum(sum, frame);
         }
         found = g_strdup(g_checksum_get_string(sum));
         CHECK(strcmp(found, md5) == 0);
         g_free(found);
-        g_checksum_free(sum);
     }
     vae_test_no_more(h);
     g_free(md5);
-    vae_test_teardown(h);
 }
 
 TEST(flush)
 {
-    GstHarness *h = decoder(weights(), -1);
+    SCOPED GstHarness *h = decoder(weights(), -1);
     gchar *wanted = run(-1, 1, 2), *found;
-    GstSegment segment;
 
     push(h, 0, 5);
-    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
-    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+    vae_test_flush(h);
     CHECK_INT(vae_test_stat(h, "waiting"), 0);
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
     push(h, 0, 2);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     found = vae_test_pull_frames(h, 0, frames_of(2));
     vae_test_wait_eos(h);
     vae_test_no_more(h);
     vae_test_same(found, wanted);
-    vae_test_teardown(h);
 }
 
 /* Another model at a latent in the middle: the frames before it are those of a
  * sequence that ends there, the times go on. */
 TEST(switch)
 {
-    GstHarness *h = decoder(weights(), -1);
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    SCOPED GstHarness *h = decoder(weights(), -1);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *copy = g_build_filename(folder, "w.safetensors", NULL);
     gchar *wanted = run(-1, 1, 16), *found;
 
@@ -289,8 +269,6 @@ TEST(switch)
     vae_test_wait_eos(h);
     vae_test_no_more(h);
     vae_play_remove(copy);
-    g_free(folder);
-    vae_test_teardown(h);
 }
 
 /* Latents k0 to SAVED + 5, from the checkpoint on, give the frames that had not
@@ -299,27 +277,25 @@ static void
 check_checkpoint(gboolean carries, guint k0)
 {
     enum { SAVED = 18 };
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *file = g_build_filename(folder, "c.safetensors", NULL);
     GstHarness *a = decoder(weights(), -1), *b = decoder(weights(), -1);
     const guint had = out_after(SAVED, DELAY);
-    gchar *wanted, *found;
 
     g_object_set(a->element, "checkpoint-location", file, "checkpoint-interval",
                  SAVED, "checkpoint-carries", carries, NULL);
     push(a, 0, SAVED + 5);
     CHECK(gst_harness_push_event(a, gst_event_new_eos()));
     g_free(vae_test_pull_frames(a, 0, had));
-    wanted = vae_test_pull_frames(a, had, frames_of(SAVED + 5) - had);
+    gchar *wanted = vae_test_pull_frames(a, had, frames_of(SAVED + 5) - had);
     g_signal_emit_by_name(b->element, "load-checkpoint", file);
     push(b, k0, SAVED + 5);
     CHECK(gst_harness_push_event(b, gst_event_new_eos()));
-    found = vae_test_pull_frames(b, had, frames_of(SAVED + 5) - had);
+    gchar *found = vae_test_pull_frames(b, had, frames_of(SAVED + 5) - had);
     vae_test_wait_eos(b);
     vae_test_no_more(b);
     vae_test_same(found, wanted);
     vae_play_remove(file);
-    g_free(folder);
     vae_test_teardown(a);
     vae_test_teardown(b);
 }
@@ -339,7 +315,7 @@ enum { LATENTS = 40 };
 static gchar *
 write_clip(void)
 {
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
     gfloat values[LATENTS][CHANNELS];
     const VaeTensorOut tensor = {.name = "latent",
@@ -356,7 +332,6 @@ write_clip(void)
         fill(values[k], k);
     CHECK(vae_tensor_file_write(path, &tensor, 1, metadata,
                                 G_N_ELEMENTS(metadata), &error) == VAE_OK);
-    g_free(folder);
     return path;
 }
 

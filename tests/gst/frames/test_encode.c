@@ -31,7 +31,7 @@ pull(GstHarness *h, guint k, guint from, guint to)
 TEST(groups)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info);
+    SCOPED GstHarness *h = encoder(&info);
 
     vae_test_push_frames(h, &info, 0, 9);
     pull(h, 0, 0, 1);
@@ -41,13 +41,12 @@ TEST(groups)
     vae_test_no_more(h);
     CHECK_INT(vae_test_stat(h, "steps"), 3);
     CHECK_INT(vae_test_stat(h, "frames"), 9);
-    vae_test_teardown(h);
 }
 
 TEST(tail_repeat)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info);
+    SCOPED GstHarness *h = encoder(&info);
 
     vae_test_push_frames(h, &info, 0, 7);
     vae_test_push_eos(h);
@@ -55,26 +54,24 @@ TEST(tail_repeat)
     pull(h, 1, 1, 5);
     pull(h, 2, 5, 7);
     vae_test_no_more(h);
-    vae_test_teardown(h);
 }
 
 TEST(tail_drop)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder_sized(W, H, "tail", 1, &info);
+    SCOPED GstHarness *h = encoder_sized(W, H, "tail", 1, &info);
 
     vae_test_push_frames(h, &info, 0, 7);
     vae_test_push_eos(h);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     vae_test_no_more(h);
-    vae_test_teardown(h);
 }
 
 TEST(caps)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder_sized(50, 34, NULL, 0, &info);
+    SCOPED GstHarness *h = encoder_sized(50, 34, NULL, 0, &info);
     GstCaps *caps, *wanted = gst_caps_from_string(
                        "video/x-vae-latent,type=float32,layout=chw,frames=1,"
                        "channels=16,latent-width=7,latent-height=5,width=50,"
@@ -82,10 +79,9 @@ TEST(caps)
                        "latent-space=wan2.1,normalization=normalized,"
                        "framerate=16/1,pixel-aspect-ratio=1/1,"
                        "colorimetry=bt601,chroma-site=jpeg");
-    GstBuffer *latent;
 
     vae_test_push_frames(h, &info, 0, 1);
-    latent = vae_test_pull(h);
+    GstBuffer *latent = vae_test_pull(h);
     CHECK_INT(gst_buffer_get_size(latent), 16 * 7 * 5 * 4);
     gst_buffer_unref(latent);
     caps = gst_caps_make_writable(gst_pad_get_current_caps(h->sinkpad));
@@ -96,7 +92,6 @@ TEST(caps)
     CHECK(gst_caps_is_equal(caps, wanted));
     gst_caps_unref(caps);
     gst_caps_unref(wanted);
-    vae_test_teardown(h);
 }
 
 /* Downstream chooses among types and normalizations. */
@@ -105,24 +100,18 @@ check_choice(const char *choice, const char *field, const char *value,
              gsize size)
 {
     GstVideoInfo info;
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GstBuffer *latent;
-    GstCaps *caps;
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
 
     gst_harness_set_sink_caps_str(h, choice);
-    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, W, H);
-    info.fps_n = VAE_TEST_FPS;
-    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    vae_test_set_format(h, &info, GST_VIDEO_FORMAT_RGB, W, H);
     vae_test_push_frames(h, &info, 0, 1);
-    latent = vae_test_pull(h);
+    GstBuffer *latent = vae_test_pull(h);
     CHECK_INT(gst_buffer_get_size(latent), size);
     gst_buffer_unref(latent);
-    caps = gst_pad_get_current_caps(h->sinkpad);
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->sinkpad);
     CHECK(g_strcmp0(
               gst_structure_get_string(gst_caps_get_structure(caps, 0), field),
               value) == 0);
-    gst_caps_unref(caps);
-    vae_test_teardown(h);
 }
 
 TEST(choices)
@@ -141,7 +130,7 @@ TEST(choices)
 static void
 check_unwanted(const char *wanted, const char *word, const char *other)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
 
@@ -150,7 +139,6 @@ check_unwanted(const char *wanted, const char *word, const char *other)
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,
                           other);
-    vae_test_teardown(h);
 }
 
 TEST(unwanted)
@@ -227,7 +215,7 @@ TEST(force_key_unit)
 TEST(no_pts)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info);
+    SCOPED GstHarness *h = encoder(&info);
 
     for (guint n = 0; n < 5; n++) {
         GstBuffer *frame = vae_test_frame(&info, n);
@@ -238,14 +226,13 @@ TEST(no_pts)
     }
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
-    vae_test_teardown(h);
 }
 
 /* A gap in the middle of a group fills it up before the gap goes on. */
 TEST(gap)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info);
+    SCOPED GstHarness *h = encoder(&info);
 
     vae_test_push_frames(h, &info, 0, 2);
     CHECK(gst_harness_push_event(
@@ -254,37 +241,32 @@ TEST(gap)
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 2);
     pull(h, 0, 4, 5);
-    vae_test_teardown(h);
 }
 
 TEST(drain)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info);
-    GstQuery *query = gst_query_new_drain();
+    SCOPED GstHarness *h = encoder(&info);
+    g_autoptr(GstQuery) query = gst_query_new_drain();
 
     vae_test_push_frames(h, &info, 0, 3);
     CHECK(gst_pad_peer_query(h->srcpad, query));
     CHECK_INT(gst_harness_buffers_in_queue(h), 2);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 3);
-    gst_query_unref(query);
-    vae_test_teardown(h);
 }
 
 static void
 check_refused(const char *more, const char *word, const char *other)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
-    gchar *text =
+    g_autofree gchar *text =
         g_strdup_printf("video/x-raw,format=I420,width=48,height=32,%s", more);
 
     vae_test_start(h, text);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, word,
                           other);
-    g_free(text);
-    vae_test_teardown(h);
 }
 
 TEST(refused)
@@ -303,9 +285,8 @@ TEST(range_matters)
     gdouble sum[2] = {0, 0};
 
     for (int full = 0; full < 2; full++) {
-        GstHarness *h = vae_test_harness("vaeencode", NULL);
+        SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
         GstVideoInfo info;
-        GstBuffer *latent;
         GstMapInfo map;
 
         gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, W, H);
@@ -314,13 +295,11 @@ TEST(range_matters)
             full ? GST_VIDEO_COLOR_RANGE_0_255 : GST_VIDEO_COLOR_RANGE_16_235;
         gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
         vae_test_push_frames(h, &info, 0, 1);
-        latent = vae_test_pull(h);
+        g_autoptr(GstBuffer) latent = vae_test_pull(h);
         CHECK(gst_buffer_map(latent, &map, GST_MAP_READ));
         for (gsize i = 0; i < map.size / 4; i++)
             sum[full] += ((float *) map.data)[i] * (gdouble) (i % 7);
         gst_buffer_unmap(latent, &map);
-        gst_buffer_unref(latent);
-        vae_test_teardown(h);
     }
     CHECK(sum[0] != sum[1]);
 }
@@ -332,40 +311,30 @@ latents_of(const char *posterior, guint64 seed, guint slice)
     GstVideoInfo info;
     GstHarness *h = vae_test_harness("vaeencode", "seed", seed, "slice-size",
                                      slice, "queue-depth", 8, NULL);
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
-    gchar *text;
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
 
     gst_util_set_object_arg(G_OBJECT(h->element), "posterior", posterior);
-    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, W, H);
-    info.fps_n = VAE_TEST_FPS;
-    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    vae_test_set_format(h, &info, GST_VIDEO_FORMAT_I420, W, H);
     vae_test_push_frames(h, &info, 0, 9);
     vae_test_push_eos(h);
     for (guint k = 0; k < 3; k++) {
-        GstBuffer *latent = vae_test_pull(h);
-        GstMapInfo map;
-
-        CHECK(gst_buffer_map(latent, &map, GST_MAP_READ));
-        g_checksum_update(sum, map.data, (gssize) map.size);
-        gst_buffer_unmap(latent, &map);
-        gst_buffer_unref(latent);
+        g_autoptr(GstBuffer) latent = vae_test_pull(h);
+        vae_test_sum(sum, latent);
     }
     CHECK_INT(vae_test_stat(h, "slice-size"), slice);
     vae_test_teardown(h);
-    text = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    return text;
+    return g_strdup(g_checksum_get_string(sum));
 }
 
 TEST(posterior)
 {
     const guint64 seed = G_GUINT64_CONSTANT(0xfedcba9876543210);
-    gchar *mean = latents_of("mean", seed, 1);
-    gchar *other_mean = latents_of("mean", seed + 1, 1);
-    gchar *one = latents_of("sample", seed, 1);
-    gchar *again = latents_of("sample", seed, 1);
-    gchar *two = latents_of("sample", seed, 2);
-    gchar *other =
+    g_autofree gchar *mean = latents_of("mean", seed, 1);
+    g_autofree gchar *other_mean = latents_of("mean", seed + 1, 1);
+    g_autofree gchar *one = latents_of("sample", seed, 1);
+    g_autofree gchar *again = latents_of("sample", seed, 1);
+    g_autofree gchar *two = latents_of("sample", seed, 2);
+    g_autofree gchar *other =
         latents_of("sample", seed ^ (G_GUINT64_CONSTANT(1) << 60), 1);
 
     CHECK(strcmp(mean, other_mean) == 0);
@@ -373,19 +342,13 @@ TEST(posterior)
     CHECK(strcmp(one, again) == 0);
     CHECK(strcmp(one, two) == 0);
     CHECK(strcmp(one, other) != 0);
-    g_free(mean);
-    g_free(other_mean);
-    g_free(one);
-    g_free(again);
-    g_free(two);
-    g_free(other);
 }
 
 /* Times that are even within each group are kept, others are told of once. */
 static void
 check_jump(GstClockTime jump, gboolean told)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
 
@@ -404,7 +367,6 @@ check_jump(GstClockTime jump, gboolean told)
         vae_test_one_warning(bus, "videorate");
     else
         CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING));
-    vae_test_teardown(h);
 }
 
 TEST(jump)

@@ -29,17 +29,15 @@ static const char *const sites[] = {"mpeg2", "jpeg", "cosited"};
 static GstVideoInfo
 info_of(const char *format, const char *colour, const char *site)
 {
-    gchar *text = g_strdup_printf(
+    g_autofree gchar *text = g_strdup_printf(
         "video/x-raw,format=%s,width=%d,height=%d,framerate=16/1,"
         "interlace-mode=progressive%s%s%s%s",
         format, W, H, colour ? ",colorimetry=" : "", colour ? colour : "",
         site ? ",chroma-site=" : "", site ? site : "");
-    GstCaps *caps = gst_caps_from_string(text);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(text);
     GstVideoInfo info;
 
     CHECK(gst_video_info_from_caps(&info, caps));
-    gst_caps_unref(caps);
-    g_free(text);
     return info;
 }
 
@@ -47,23 +45,19 @@ info_of(const char *format, const char *colour, const char *site)
 static GstBuffer *
 decode(const GstVideoInfo *info)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *more = g_strdup_printf(",width=%d,height=%d", W, H);
-    gchar *in = vae_test_latent_caps(LW, LH, more);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autofree gchar *more = g_strdup_printf(",width=%d,height=%d", W, H);
+    g_autofree gchar *in = vae_test_latent_caps(LW, LH, more);
     GstCaps *caps = gst_video_info_to_caps((GstVideoInfo *) info), *out;
-    GstBuffer *frame;
 
     gst_harness_set_sink_caps(h, gst_caps_ref(caps));
     gst_harness_set_src_caps_str(h, in);
     vae_test_push_latents(h, LW, LH, 0, 1);
-    frame = vae_test_pull(h);
+    GstBuffer *frame = vae_test_pull(h);
     out = gst_pad_get_current_caps(h->sinkpad);
     CHECK(gst_caps_can_intersect(out, caps));
     gst_caps_unref(out);
     gst_caps_unref(caps);
-    vae_test_teardown(h);
-    g_free(in);
-    g_free(more);
     return frame;
 }
 
@@ -214,33 +208,27 @@ check_decode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
 {
     const GstVideoInfo info = info_of(format, colour, site);
     const gboolean row = on_row(&info, site);
-    GstBuffer *source = row ? smooth(rgb, rgb_info) : gst_buffer_ref(rgb);
-    GstBuffer *wanted = convert(source, rgb_info, &info);
-    GstBuffer *found = decode(&info);
-    gdouble d;
+    g_autoptr(GstBuffer) source =
+        row ? smooth(rgb, rgb_info) : gst_buffer_ref(rgb);
+    g_autoptr(GstBuffer) wanted = convert(source, rgb_info, &info);
+    g_autoptr(GstBuffer) found = decode(&info);
 
     if (is_limited_rgb(&info))
         limit(&info, wanted);
-    d = difference(&info, wanted, found, row ? 1 : 0);
+    gdouble d = difference(&info, wanted, found, row ? 1 : 0);
     expect(d <= 2, format, colour, site, d);
-    gst_buffer_unref(source);
-    gst_buffer_unref(wanted);
-    gst_buffer_unref(found);
 }
 
 /* The latent of one frame. */
 static GstBuffer *
 encode(const GstVideoInfo *info, GstBuffer *frame)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstCaps *caps = gst_video_info_to_caps((GstVideoInfo *) info);
-    GstBuffer *latent;
 
     gst_harness_set_src_caps(h, caps);
     CHECK_INT(gst_harness_push(h, gst_buffer_copy(frame)), GST_FLOW_OK);
-    latent = vae_test_pull(h);
-    vae_test_teardown(h);
-    return latent;
+    return vae_test_pull(h);
 }
 
 /* How far a is from b, in parts of b. */
@@ -273,21 +261,18 @@ check_encode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
              const char *colour, const char *site)
 {
     const GstVideoInfo info = info_of(format, colour, site);
-    GstBuffer *frame = convert(rgb, rgb_info, &info);
-    GstBuffer *back = convert(frame, &info, rgb_info);
+    g_autoptr(GstBuffer) frame = convert(rgb, rgb_info, &info);
+    g_autoptr(GstBuffer) back = convert(frame, &info, rgb_info);
     const gboolean row = on_row(&info, site);
     const GstVideoInfo other = info_of(format, colour, sites[0]);
     GstBuffer *wanted = row ? encode(&other, frame) : encode(rgb_info, back),
               *found;
-    gdouble d;
 
     if (is_limited_rgb(&info))
         limit(&info, frame);
     found = encode(&info, frame);
-    d = apart(found, wanted);
+    gdouble d = apart(found, wanted);
     expect(row ? d > 0.05 : d <= 0.03, format, colour, site, d);
-    gst_buffer_unref(frame);
-    gst_buffer_unref(back);
     gst_buffer_unref(wanted);
     gst_buffer_unref(found);
 }
@@ -300,7 +285,7 @@ static void
 each(const char *rgb_format, Check check)
 {
     const GstVideoInfo rgb_info = info_of(rgb_format, NULL, NULL);
-    GstBuffer *rgb = decode(&rgb_info);
+    g_autoptr(GstBuffer) rgb = decode(&rgb_info);
 
     for (guint i = 0; i < G_N_ELEMENTS(formats); i++) {
         const GstVideoInfo info = info_of(formats[i], NULL, NULL);
@@ -316,7 +301,6 @@ each(const char *rgb_format, Check check)
         for (guint j = 1; sited && j < G_N_ELEMENTS(sites); j++)
             check(rgb, &rgb_info, formats[i], colours[0], sites[j]);
     }
-    gst_buffer_unref(rgb);
 }
 
 TEST(decode)
@@ -333,7 +317,7 @@ TEST(encode)
 static GstSample *
 play(const char *format, gchar **taken)
 {
-    gchar *text = g_strdup_printf(
+    g_autofree gchar *text = g_strdup_printf(
         "videotestsrc num-buffers=5 pattern=ball ! video/x-raw%s ! "
         "videoconvert dither=none ! "
         "video/x-raw%s%s,width=%d,height=%d,framerate=16/1 ! "
@@ -344,26 +328,19 @@ play(const char *format, gchar **taken)
         format ? ",format=RGB" : "", format ? ",format=" : "",
         format ? format : "", W, H, vae_test_weights(), vae_test_weights(),
         format ? ",format=" : "", format ? format : "");
-    GstElement *pipeline = gst_parse_launch(text, NULL);
-    GstElement *encoder = gst_bin_get_by_name(GST_BIN(pipeline), "e");
-    GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
-    GstPad *pad = gst_element_get_static_pad(encoder, "sink");
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
+    g_autoptr(GstElement) encoder = gst_bin_get_by_name(GST_BIN(pipeline), "e");
+    g_autoptr(GstElement) sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(encoder, "sink");
     GstSample *sample = NULL;
-    GstCaps *caps;
 
     vae_test_play(pipeline);
     g_object_get(sink, "last-sample", &sample, NULL);
     CHECK(sample != NULL);
-    caps = gst_pad_get_current_caps(pad);
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(pad);
     *taken = g_strdup(
         gst_structure_get_string(gst_caps_get_structure(caps, 0), "format"));
-    gst_caps_unref(caps);
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(pad);
-    gst_object_unref(sink);
-    gst_object_unref(encoder);
-    gst_object_unref(pipeline);
-    g_free(text);
     return sample;
 }
 
@@ -406,19 +383,17 @@ mean_difference(GstSample *one, GstSample *two)
 TEST(pipelines)
 {
     gchar *taken;
-    GstSample *rgb = play("RGB", &taken);
+    g_autoptr(GstSample) rgb = play("RGB", &taken);
 
     g_free(taken);
     for (guint i = 0; i < G_N_ELEMENTS(formats); i++) {
-        GstSample *sample = play(formats[i], &taken);
+        g_autoptr(GstSample) sample = play(formats[i], &taken);
         const gdouble far = mean_difference(rgb, sample);
 
         CHECK(g_strcmp0(taken, formats[i]) == 0);
         expect(far <= allowed(formats[i]), formats[i], "", NULL, far);
         g_free(taken);
-        gst_sample_unref(sample);
     }
-    gst_sample_unref(rgb);
 }
 
 /* Who takes anything gets what it always got: the formats of the first group
@@ -436,21 +411,17 @@ TEST(preferred)
     gchar *taken;
 
     for (guint i = 0; i < G_N_ELEMENTS(choices); i++) {
-        GstHarness *h = vae_test_harness("vaedecode", NULL);
-        gchar *in = vae_test_latent_caps(LW, LH, NULL);
-        GstCaps *out;
+        SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+        g_autofree gchar *in = vae_test_latent_caps(LW, LH, NULL);
 
         gst_harness_set_sink_caps_str(h, choices[i][0]);
         gst_harness_set_src_caps_str(h, in);
         vae_test_push_latents(h, LW, LH, 0, 1);
         gst_buffer_unref(vae_test_pull(h));
-        out = gst_pad_get_current_caps(h->sinkpad);
+        g_autoptr(GstCaps) out = gst_pad_get_current_caps(h->sinkpad);
         CHECK(g_strcmp0(gst_structure_get_string(gst_caps_get_structure(out, 0),
                                                  "format"),
                         choices[i][1]) == 0);
-        gst_caps_unref(out);
-        g_free(in);
-        vae_test_teardown(h);
     }
     gst_sample_unref(play(NULL, &taken));
     CHECK(g_strv_contains(usual, taken));

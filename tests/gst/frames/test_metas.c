@@ -20,19 +20,17 @@ is_first(guint n)
 static void
 add_metas(GstBuffer *frame, guint n)
 {
-    GstCaps *caps = gst_caps_new_empty_simple(REFERENCE);
+    g_autoptr(GstCaps) caps = gst_caps_new_empty_simple(REFERENCE);
     const guint8 caption[] = {0xfc, 0x20 + n, 0x20};
-    GstCustomMeta *custom;
 
     gst_buffer_add_reference_timestamp_meta(frame, caps, n * GST_SECOND,
                                             GST_CLOCK_TIME_NONE);
-    gst_caps_unref(caps);
     gst_buffer_add_video_time_code_meta_full(frame, VAE_TEST_FPS, 1, NULL, 0,
                                              10, 0, 0, n % VAE_TEST_FPS, 0);
     gst_buffer_add_video_caption_meta(frame, GST_VIDEO_CAPTION_TYPE_CEA708_RAW,
                                       caption, sizeof caption);
     gst_buffer_add_video_region_of_interest_meta(frame, "face", n, 2, 3, 4);
-    custom = gst_buffer_add_custom_meta(frame, CUSTOM);
+    GstCustomMeta *custom = gst_buffer_add_custom_meta(frame, CUSTOM);
     gst_structure_set(gst_custom_meta_get_structure(custom), "n", G_TYPE_UINT,
                       n, NULL);
 }
@@ -72,8 +70,8 @@ check_metas(GstBuffer *buffer, guint n, gboolean wanted)
 static void
 check_round(const char *model, guint n)
 {
-    GstHarness *e = vae_test_harness("vaeencode", "model", model, NULL);
-    GstHarness *d = vae_test_harness("vaedecode", "model", model, NULL);
+    SCOPED GstHarness *e = vae_test_harness("vaeencode", "model", model, NULL);
+    SCOPED GstHarness *d = vae_test_harness("vaedecode", "model", model, NULL);
     GstVideoInfo info;
     GstBuffer *buffer;
     guint k = 0;
@@ -104,19 +102,15 @@ check_round(const char *model, guint n)
         gst_buffer_unref(buffer);
     }
     vae_test_no_more(d);
-    vae_test_teardown(d);
-    vae_test_teardown(e);
 }
 
 TEST(round)
 {
-    gchar *tae = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taew2_1",
-                                  "weights.safetensors", NULL);
+    g_autofree gchar *tae = vae_test_network("taehv/taew2_1");
 
     check_round(vae_test_weights(), 9);
     check_round(vae_test_weights(), 7); /* a tail */
     check_round(tae, 9);                /* which begins with a whole group */
-    g_free(tae);
 }
 
 /* Metas of the first frame are not those of a later one of its group, and a
@@ -125,7 +119,6 @@ TEST(parts)
 {
     GstHarness *h = vae_test_decoder(NULL, 6, 4, NULL);
     GstBuffer *latent = vae_test_latent(6, 4, 3);
-    gchar *caps;
 
     add_metas(latent, 7);
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
@@ -136,9 +129,9 @@ TEST(parts)
     vae_test_teardown(h);
 
     h = vae_test_harness("vaedecode", NULL);
-    caps = vae_test_latent_caps(6, 4, ", layout=tchw, frames=2");
+    g_autofree gchar *caps =
+        vae_test_latent_caps(6, 4, ", layout=tchw, frames=2");
     gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
     latent =
         gst_buffer_append(vae_test_latent(6, 4, 0), vae_test_latent(6, 4, 1));
     GST_BUFFER_DURATION(latent) = vae_test_time(5);

@@ -14,14 +14,11 @@ static void
 handoff(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
 {
     Seen *seen = data;
-    GstMapInfo map;
 
     CHECK_INT(GST_BUFFER_PTS(buffer), seen->end);
     seen->end = GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);
     seen->frames++;
-    CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
-    g_checksum_update(seen->sum, map.data, (gssize) map.size);
-    gst_buffer_unmap(buffer, &map);
+    vae_test_sum(seen->sum, buffer);
 }
 
 /* Plays to the end of the stream, and to NULL. */
@@ -37,7 +34,7 @@ static gchar *
 run(guint n, const char *rate, guint slice, guint threads, const char *backend,
     Seen *out)
 {
-    gchar *text = g_strdup_printf(
+    g_autofree gchar *text = g_strdup_printf(
         "videotestsrc num-buffers=%u pattern=ball ! video/x-raw,format=RGB,"
         "width=50,height=34,framerate=%s ! vaeencode model=\"%s\" threads=%u "
         "slice-size=%u backend=%s precision=fp32 ! vaedecode model=\"%s\" "
@@ -49,15 +46,13 @@ run(guint n, const char *rate, guint slice, guint threads, const char *backend,
     GstElement *pipeline = gst_parse_launch(text, NULL);
     GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
     Seen seen = {.sum = g_checksum_new(G_CHECKSUM_MD5)};
-    gchar *md5;
 
     g_signal_connect(sink, "handoff", G_CALLBACK(handoff), &seen);
     finish(pipeline);
-    md5 = g_strdup(g_checksum_get_string(seen.sum));
+    gchar *md5 = g_strdup(g_checksum_get_string(seen.sum));
     g_checksum_free(seen.sum);
     gst_object_unref(sink);
     gst_object_unref(pipeline);
-    g_free(text);
     if (out)
         *out = seen;
     return md5;
@@ -97,8 +92,8 @@ uneven(guint i, gboolean changes)
 static void
 check_uneven(gboolean changes, Stated stated)
 {
-    GstHarness *e = vae_test_harness("vaeencode", NULL);
-    GstHarness *d = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *e = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *d = vae_test_harness("vaedecode", NULL);
     GstVideoInfo info;
     GstBuffer *latent;
     GstClockTime end = 0;
@@ -134,8 +129,6 @@ check_uneven(gboolean changes, Stated stated)
     }
     CHECK_INT(n, 13);
     CHECK(ABS(GST_CLOCK_DIFF(uneven(13, changes), end)) <= 4); /* rounded */
-    vae_test_teardown(d);
-    vae_test_teardown(e);
 }
 
 TEST(uneven)
@@ -148,15 +141,13 @@ TEST(uneven)
 
 TEST(deterministic)
 {
-    gchar *first = run(14, "16/1", 0, 2, "auto", NULL);
+    g_autofree gchar *first = run(14, "16/1", 0, 2, "auto", NULL);
 
     for (guint i = 1; i < 5; i++) {
-        gchar *again = run(14, "16/1", 0, 2, "auto", NULL);
+        g_autofree gchar *again = run(14, "16/1", 0, 2, "auto", NULL);
 
         CHECK(strcmp(first, again) == 0);
-        g_free(again);
     }
-    g_free(first);
 }
 
 /* Numbers do depend on what computes them: the backend is given. */
@@ -164,18 +155,16 @@ static void
 check_slices(const char *backend)
 {
     static const guint slices[] = {2, 3, 5, 8};
-    gchar *one = run(23, "16/1", 1, 1, backend, NULL);
+    g_autofree gchar *one = run(23, "16/1", 1, 1, backend, NULL);
 
     for (guint i = 0; i < G_N_ELEMENTS(slices); i++) {
-        gchar *other = run(23, "16/1", slices[i], 1, backend, NULL);
+        g_autofree gchar *other = run(23, "16/1", slices[i], 1, backend, NULL);
 
         if (strcmp(one, other) != 0)
             g_printerr("%s: slices of %u: %s, of 1: %s\n", backend, slices[i],
                        other, one);
         CHECK(strcmp(one, other) == 0);
-        g_free(other);
     }
-    g_free(one);
 }
 
 TEST(slices)
@@ -187,19 +176,18 @@ TEST(slices)
 /* A file, and a seek into it: the frame asked for and all after it. */
 TEST(seek)
 {
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
-    gchar *write = g_strdup_printf(
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
+    g_autofree gchar *write = g_strdup_printf(
         "videotestsrc num-buffers=33 ! video/x-raw,format=RGB,width=48,"
         "height=32,framerate=16/1 ! vaeencode model=\"%s\" threads=1 ! "
         "latentmux ! filesink location=%s",
         vae_test_weights(), path);
-    gchar *read = g_strdup_printf(
+    g_autofree gchar *read = g_strdup_printf(
         "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" "
         "threads=1 ! fakesink name=s sync=false signal-handoffs=true",
         path, vae_test_weights());
     GstElement *pipeline = gst_parse_launch(write, NULL), *sink;
-    Seen seen;
 
     finish(pipeline);
     gst_object_unref(pipeline);
@@ -214,7 +202,8 @@ TEST(seek)
                                   GST_SECOND));
     CHECK(gst_element_get_state(pipeline, NULL, NULL, GST_CLOCK_TIME_NONE) ==
           GST_STATE_CHANGE_SUCCESS);
-    seen = (Seen){.end = GST_SECOND, .sum = g_checksum_new(G_CHECKSUM_MD5)};
+    Seen seen =
+        (Seen){.end = GST_SECOND, .sum = g_checksum_new(G_CHECKSUM_MD5)};
     g_signal_connect(sink, "handoff", G_CALLBACK(handoff), &seen);
     finish(pipeline);
     CHECK(seen.end == 33 * GST_SECOND / 16);
@@ -223,10 +212,6 @@ TEST(seek)
     gst_object_unref(pipeline);
     CHECK(remove(path) == 0);
     CHECK(rmdir(folder) == 0);
-    g_free(path);
-    g_free(folder);
-    g_free(read);
-    g_free(write);
 }
 
 /* What raw video becomes again after it was a file of latents. */
@@ -234,50 +219,41 @@ static void
 check_kept(const char *in, const char *out, const char *field,
            const char *wanted)
 {
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
-    gchar *write = g_strdup_printf(
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
+    g_autofree gchar *write = g_strdup_printf(
         "videotestsrc num-buffers=1 ! video/x-raw,width=16,height=16,"
         "framerate=16/1,%s ! vaeencode model=\"%s\" threads=1 ! latentmux ! "
         "filesink location=%s",
         in, vae_test_weights(), path);
-    gchar *read = g_strdup_printf(
+    g_autofree gchar *read = g_strdup_printf(
         "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" "
         "threads=1 ! video/x-raw,%s ! fakesink name=s sync=false",
         path, vae_test_weights(), out);
     GstElement *pipeline = gst_parse_launch(write, NULL), *sink;
-    const GValue *value;
-    GstCaps *caps;
-    gchar *found;
-    GstPad *pad;
 
     finish(pipeline);
     gst_object_unref(pipeline);
     pipeline = gst_parse_launch(read, NULL);
     sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
-    pad = gst_element_get_static_pad(sink, "sink");
+    GstPad *pad = gst_element_get_static_pad(sink, "sink");
     gst_element_set_state(pipeline, GST_STATE_PAUSED);
     CHECK(gst_element_get_state(pipeline, NULL, NULL, GST_CLOCK_TIME_NONE) ==
           GST_STATE_CHANGE_SUCCESS);
-    caps = gst_pad_get_current_caps(pad);
-    value = gst_structure_get_value(gst_caps_get_structure(caps, 0), field);
-    found = value ? gst_value_serialize(value) : NULL;
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(pad);
+    const GValue *value =
+        gst_structure_get_value(gst_caps_get_structure(caps, 0), field);
+    g_autofree gchar *found = value ? gst_value_serialize(value) : NULL;
     if (g_strcmp0(found, wanted) != 0)
         g_printerr("%s to %s: %s is %s, wanted %s\n", in, out, field, found,
                    wanted);
     CHECK(g_strcmp0(found, wanted) == 0);
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_caps_unref(caps);
     gst_object_unref(pad);
     gst_object_unref(sink);
     gst_object_unref(pipeline);
     CHECK(remove(path) == 0);
     CHECK(rmdir(folder) == 0);
-    g_free(found);
-    g_free(path);
-    g_free(folder);
-    g_free(read);
-    g_free(write);
 }
 
 #define MASTERING "34000:16000:13250:34500:7500:3000:15635:16450:10000000:1"

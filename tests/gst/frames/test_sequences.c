@@ -16,9 +16,9 @@ write_file(void)
 {
     static const gint64 table[3][2] = {{0, 9}, {3, 1}, {4, 4}};
     const gsize step = (gsize) 16 * LW * LH * 4;
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
-    guint8 *data = g_malloc(LATENTS * step);
+    g_autofree guint8 *data = g_malloc(LATENTS * step);
     const VaeTensorOut tensors[] = {{.name = "latent",
                                      .type = VAE_TYPE_F32,
                                      .data = data,
@@ -35,15 +35,12 @@ write_file(void)
     VaeError error;
 
     for (guint k = 0; k < LATENTS; k++) {
-        GstBuffer *latent = vae_test_latent(LW, LH, k);
+        g_autoptr(GstBuffer) latent = vae_test_latent(LW, LH, k);
 
         CHECK_INT(gst_buffer_extract(latent, 0, data + k * step, step), step);
-        gst_buffer_unref(latent);
     }
     CHECK(vae_tensor_file_write(path, tensors, 2, metadata,
                                 G_N_ELEMENTS(metadata), &error) == VAE_OK);
-    g_free(data);
-    g_free(folder);
     return path;
 }
 

@@ -18,8 +18,7 @@ wan(void)
     static gchar *path;
 
     if (!path)
-        path = g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taew2_1",
-                                "weights.safetensors", NULL);
+        path = vae_test_network("taehv/taew2_1");
     return (Family){path, 4, 32};
 }
 
@@ -80,14 +79,13 @@ check_encode(const Family *f)
 {
     const guint g = f->group;
     GstVideoInfo info;
-    GstHarness *h = coder(f, "vaeencode", &info);
+    SCOPED GstHarness *h = coder(f, "vaeencode", &info);
 
     gst_harness_set_upstream_latency(h, 0);
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
     query_latency(h, 2 * (g - 1) * vae_test_time(1));
     for (guint n = 0; n < 4 * g; n++) {
         const guint steps = vae_test_stat(h, "steps");
-        GstBuffer *latent;
 
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
         if (n % g != g - 1) { /* nothing to compute was queued */
@@ -95,7 +93,7 @@ check_encode(const Family *f)
             CHECK_INT(vae_test_stat(h, "steps"), steps);
             continue;
         }
-        latent = vae_test_pull(h);
+        g_autoptr(GstBuffer) latent = vae_test_pull(h);
         CHECK_INT(GST_BUFFER_OFFSET(latent), n / g);
         CHECK_INT(GST_BUFFER_PTS(latent),
                   n < g ? 0 : vae_test_time(n + 2 - 2 * g));
@@ -103,10 +101,8 @@ check_encode(const Family *f)
                   vae_test_time(n + 2 - g));
         CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
                   n >= g);
-        gst_buffer_unref(latent);
     }
     CHECK_INT(vae_test_stat(h, "frames"), 4 * g);
-    vae_test_teardown(h);
 }
 
 TEST(encode)
@@ -124,10 +120,9 @@ check_count(const Family *f, guint n)
 {
     const guint wanted = 1 + (n - 1 + f->group - 1) / f->group;
     GstVideoInfo info;
-    GstHarness *encode = coder(f, "vaeencode", &info);
-    GstHarness *decode = coder(f, "vaedecode", &info);
+    SCOPED GstHarness *encode = coder(f, "vaeencode", &info);
+    SCOPED GstHarness *decode = coder(f, "vaedecode", &info);
     GstBuffer *latents[8];
-    GstCaps *caps;
 
     gst_harness_set_src_caps(encode, gst_video_info_to_caps(&info));
     for (guint i = 0; i < n; i++)
@@ -144,7 +139,7 @@ check_count(const Family *f, guint n)
     vae_test_wait_eos(encode);
     vae_test_no_more(encode);
 
-    caps = gst_pad_get_current_caps(encode->sinkpad);
+    GstCaps *caps = gst_pad_get_current_caps(encode->sinkpad);
     gst_harness_set_src_caps(decode, caps);
     for (guint k = 0; k < wanted; k++)
         CHECK_INT(gst_harness_push(decode, latents[k]), GST_FLOW_OK);
@@ -152,8 +147,6 @@ check_count(const Family *f, guint n)
     g_free(vae_test_pull_frames(decode, 0, n));
     vae_test_wait_eos(decode);
     vae_test_no_more(decode);
-    vae_test_teardown(encode);
-    vae_test_teardown(decode);
 }
 
 TEST(counts)
@@ -173,7 +166,7 @@ TEST(drop)
 {
     const Family f = wan();
     GstVideoInfo info;
-    GstHarness *h = coder(&f, "vaeencode", &info);
+    SCOPED GstHarness *h = coder(&f, "vaeencode", &info);
 
     g_object_set(h->element, "tail", 1, NULL);
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
@@ -181,7 +174,6 @@ TEST(drop)
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
     vae_test_push_eos(h);
     CHECK_INT(gst_harness_buffers_in_queue(h), 2);
-    vae_test_teardown(h);
 }
 
 /* There is nothing to sample. */
@@ -189,14 +181,13 @@ TEST(no_posterior)
 {
     const Family f = wan();
     GstVideoInfo info;
-    GstHarness *h = coder(&f, "vaeencode", &info);
+    SCOPED GstHarness *h = coder(&f, "vaeencode", &info);
     GstBus *bus = vae_test_bus(h);
 
     gst_util_set_object_arg(G_OBJECT(h->element), "posterior", "sample");
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT,
                           "taew2_1", "no posterior");
-    vae_test_teardown(h);
 }
 
 /* A sequence that begins with latent 2 of eight frames each: frame 16, the
@@ -205,9 +196,8 @@ TEST(cold_start)
 {
     const Family f = ltx();
     GstVideoInfo info;
-    GstHarness *h = coder(&f, "vaedecode", &info);
+    SCOPED GstHarness *h = coder(&f, "vaedecode", &info);
     GstClockTime pts, duration;
-    GstEvent *gap;
 
     gst_harness_set_src_caps_str(
         h, "video/x-vae-latent,type=float32,channels=128,latent-width=2,"
@@ -222,13 +212,12 @@ TEST(cold_start)
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     }
     g_free(vae_test_pull_frames(h, 16, 9));
-    gap = vae_test_event(h, GST_EVENT_GAP);
+    GstEvent *gap = vae_test_event(h, GST_EVENT_GAP);
     CHECK(gap != NULL);
     gst_event_parse_gap(gap, &pts, &duration);
     gst_event_unref(gap);
     CHECK_INT(pts, vae_test_time(9));
     CHECK_INT(duration, vae_test_time(7));
-    vae_test_teardown(h);
 }
 
 int

@@ -22,43 +22,34 @@ element(const char *name, const char *tiles)
 static gchar *
 decode(const char *tiles, guint n, const char *warning)
 {
-    GstHarness *h = element("vaedecode", tiles);
+    SCOPED GstHarness *h = element("vaedecode", tiles);
     GstBus *bus = vae_test_bus(h);
-    gchar *md5;
-    GstSegment segment;
 
-    gst_segment_init(&segment, GST_FORMAT_TIME);
     vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     gst_buffer_unref(vae_test_pull(h));
-    gst_harness_push_event(h, gst_event_new_flush_start());
-    gst_harness_push_event(h, gst_event_new_flush_stop(TRUE));
-    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_flush(h);
     vae_test_push_latents(h, LW, LH, 0, 2);
-    md5 = vae_test_pull_frames(h, 0, 5);
+    gchar *md5 = vae_test_pull_frames(h, 0, 5);
     CHECK_INT(vae_test_stat(h, "tiles"), n);
     CHECK((vae_test_stat(h, "bytes-tiled") > 0) == (n > 0));
     vae_test_one_warning(bus, warning);
-    vae_test_teardown(h);
     return md5;
 }
 
 TEST(decode)
 {
-    gchar *tiles = decode("blend", 4, "the picture is not exact");
-    gchar *again = decode("blend", 4, "4 tiles of 32x24");
-    gchar *whole = decode("off", 0, "no effect without tiles=blend");
+    g_autofree gchar *tiles = decode("blend", 4, "the picture is not exact");
+    g_autofree gchar *again = decode("blend", 4, "4 tiles of 32x24");
+    g_autofree gchar *whole = decode("off", 0, "no effect without tiles=blend");
 
     CHECK(strcmp(tiles, again) == 0);
     CHECK(strcmp(tiles, whole) != 0);
-    g_free(tiles);
-    g_free(again);
-    g_free(whole);
 }
 
 TEST(encode)
 {
-    GstHarness *h = element("vaeencode", "blend");
+    SCOPED GstHarness *h = element("vaeencode", "blend");
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
 
@@ -67,12 +58,11 @@ TEST(encode)
     gst_buffer_unref(vae_test_pull_latent(h, 0, 0, 1));
     gst_buffer_unref(vae_test_pull_latent(h, 1, 1, 5));
     vae_test_one_warning(bus, "the latents are not exact");
-    vae_test_teardown(h);
 }
 
 TEST(refused)
 {
-    GstHarness *h = element("vaedecode", "blend");
+    SCOPED GstHarness *h = element("vaedecode", "blend");
     GstBus *bus = vae_test_bus(h);
 
     g_object_set(h->element, "tile-width", 33, NULL);
@@ -80,5 +70,4 @@ TEST(refused)
     gst_harness_push(h, vae_test_latent(LW, LH, 0));
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
                           "a tile width of 33", "multiple of 8");
-    vae_test_teardown(h);
 }

@@ -18,8 +18,7 @@ frames_of(guint latents)
 static gchar *
 vectors(const gchar *network)
 {
-    return g_build_filename(g_getenv("VAE_TEST_VECTORS"), network,
-                            "weights.safetensors", NULL);
+    return vae_test_network(network);
 }
 
 /* The values of a tensor of the small decoder, for as many latent channels as
@@ -55,10 +54,9 @@ write_wide(const gchar *path)
     VaeTensorFile *file = NULL;
     VaeError error;
 
-    gchar *small = vectors("ltx2_3");
+    g_autofree gchar *small = vectors("ltx2_3");
 
     CHECK(vae_tensor_file_open(small, &file, &error) == VAE_OK);
-    g_free(small);
     const gsize n = vae_tensor_file_count(file);
     VaeTensorOut *out = g_new0(VaeTensorOut, n);
     gsize kept = 0;
@@ -84,11 +82,10 @@ push(GstHarness *h, guint k0, guint k1)
 {
     for (guint k = k0; k < k1; k++) {
         gfloat values[WIDE] = {0};
-        GstBuffer *buffer;
 
         for (guint i = 0; i < CHANNELS; i++)
             values[i] = sinf(0.9f * (gfloat) i + 1.7f * (gfloat) k);
-        buffer = gst_buffer_new_memdup(values, sizeof values);
+        GstBuffer *buffer = gst_buffer_new_memdup(values, sizeof values);
         GST_BUFFER_OFFSET(buffer) = k;
         GST_BUFFER_PTS(buffer) = vae_test_time(frames_of(k));
         GST_BUFFER_DURATION(buffer) =
@@ -103,10 +100,10 @@ push(GstHarness *h, guint k0, guint k1)
  * is missing, and the times go on. */
 TEST(tiny)
 {
-    gchar *tiny = vectors("taehv/taeltx2_3");
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *full = g_build_filename(folder, "w.safetensors", NULL);
-    GstHarness *h = vae_test_harness("vaedecode", "model", tiny, NULL);
+    g_autofree gchar *tiny = vectors("taehv/taeltx2_3");
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *full = g_build_filename(folder, "w.safetensors", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", tiny, NULL);
 
     write_wide(full);
     gst_harness_set_src_caps_str(
@@ -125,8 +122,4 @@ TEST(tiny)
     vae_test_wait_eos(h);
     vae_test_no_more(h);
     CHECK(remove(full) == 0 && rmdir(folder) == 0);
-    g_free(full);
-    g_free(folder);
-    g_free(tiny);
-    vae_test_teardown(h);
 }

@@ -9,10 +9,10 @@
 gchar *
 vae_play_write(guint n, int width, int height, const char *rate)
 {
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
     const gsize step = (gsize) 16 * width * height * 4;
-    guint8 *data = g_malloc(n * step);
+    g_autofree guint8 *data = g_malloc(n * step);
     const VaeTensorOut tensor = {.name = "latent",
                                  .type = VAE_TYPE_F32,
                                  .data = data,
@@ -24,26 +24,22 @@ vae_play_write(guint n, int width, int height, const char *rate)
     VaeError error;
 
     for (guint k = 0; k < n; k++) {
-        GstBuffer *latent = vae_test_latent(width, height, k);
+        g_autoptr(GstBuffer) latent = vae_test_latent(width, height, k);
 
         CHECK_INT(gst_buffer_extract(latent, 0, data + k * step, step), step);
-        gst_buffer_unref(latent);
     }
     CHECK(vae_tensor_file_write(path, &tensor, 1, metadata,
                                 G_N_ELEMENTS(metadata), &error) == VAE_OK);
-    g_free(data);
-    g_free(folder);
     return path;
 }
 
 void
 vae_play_remove(gchar *path)
 {
-    gchar *folder = g_path_get_dirname(path);
+    g_autofree gchar *folder = g_path_get_dirname(path);
 
     CHECK(remove(path) == 0);
     CHECK(rmdir(folder) == 0);
-    g_free(folder);
     g_free(path);
 }
 
@@ -94,7 +90,6 @@ VaePlay *
 vae_play_make(const gchar *text)
 {
     VaePlay *play = g_new0(VaePlay, 1);
-    GstPad *pad;
 
     g_mutex_init(&play->lock);
     play->shown = g_array_new(FALSE, FALSE, sizeof(VaeShown));
@@ -103,26 +98,22 @@ vae_play_make(const gchar *text)
     CHECK(play->pipeline != NULL);
     play->sink = gst_bin_get_by_name(GST_BIN(play->pipeline), "s");
     g_signal_connect(play->sink, "handoff", G_CALLBACK(handoff), play);
-    pad = gst_element_get_static_pad(play->sink, "sink");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(play->sink, "sink");
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_FLUSH, on_flush, play,
                       NULL);
-    gst_object_unref(pad);
     return play;
 }
 
 VaePlay *
 vae_play_new(const gchar *format, ...)
 {
-    VaePlay *play;
-    gchar *text;
     va_list args;
 
     va_start(args, format);
-    text = g_strdup_vprintf(format, args);
+    g_autofree gchar *text = g_strdup_vprintf(format, args);
     va_end(args);
-    play = vae_play_make(text);
+    VaePlay *play = vae_play_make(text);
     vae_play_set(play, GST_STATE_PAUSED);
-    g_free(text);
     return play;
 }
 
@@ -148,7 +139,7 @@ vae_play_forget(VaePlay *play)
 GstMessage *
 vae_play_wait(VaePlay *play)
 {
-    GstBus *bus = gst_element_get_bus(play->pipeline);
+    g_autoptr(GstBus) bus = gst_element_get_bus(play->pipeline);
     GstMessage *message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE,
         GST_MESSAGE_EOS | GST_MESSAGE_ERROR | GST_MESSAGE_SEGMENT_DONE);
@@ -158,19 +149,15 @@ vae_play_wait(VaePlay *play)
         g_printerr("%s\n",
                    gst_structure_to_string(gst_message_get_structure(message)));
     CHECK(GST_MESSAGE_TYPE(message) != GST_MESSAGE_ERROR);
-    gst_object_unref(bus);
     return message;
 }
 
 void
 vae_play_to_end(VaePlay *play)
 {
-    GstMessage *message;
-
     gst_element_set_state(play->pipeline, GST_STATE_PLAYING);
-    message = vae_play_wait(play);
+    g_autoptr(GstMessage) message = vae_play_wait(play);
     CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
-    gst_message_unref(message);
 }
 
 gboolean
@@ -193,11 +180,10 @@ gboolean
 vae_play_same_bytes(GstBuffer *a, GstBuffer *b)
 {
     GstMapInfo map;
-    gboolean same;
 
     CHECK(gst_buffer_map(a, &map, GST_MAP_READ));
-    same = gst_buffer_get_size(b) == map.size &&
-           gst_buffer_memcmp(b, 0, map.data, map.size) == 0;
+    gboolean same = gst_buffer_get_size(b) == map.size &&
+                    gst_buffer_memcmp(b, 0, map.data, map.size) == 0;
     gst_buffer_unmap(a, &map);
     return same;
 }

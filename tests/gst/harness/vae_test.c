@@ -21,18 +21,27 @@ vae_test_check_int(gint64 found, gint64 wanted, const char *what,
     exit(1);
 }
 
+void
+vae_test_check_str(const char *found, const char *wanted, const char *what,
+                   const char *file, int line)
+{
+    if (g_strcmp0(found, wanted) == 0)
+        return;
+    g_printerr("%s is '%s', wanted '%s'\n", what, found, wanted);
+    vae_test_fail(what, file, line);
+}
+
 /* What the registry owns for good, and its caps. */
 static gboolean
 permanent(const GstStructure *entry)
 {
     const GValue *object = gst_structure_get_value(entry, "object");
-    gchar *text = gst_value_serialize(object);
+    g_autofree gchar *text = gst_value_serialize(object);
     const gboolean ours =
         g_type_is_a(G_VALUE_TYPE(object), GST_TYPE_PLUGIN_FEATURE) ||
         (G_VALUE_TYPE(object) == GST_TYPE_CAPS && text &&
          strstr(text, "application/x-"));
 
-    g_free(text);
     return ours;
 }
 
@@ -48,15 +57,13 @@ count_alive(GObject *tracer, gboolean print)
     for (guint i = 0; list && i < gst_value_list_get_size(list); i++) {
         const GstStructure *entry =
             gst_value_get_structure(gst_value_list_get_value(list, i));
-        gchar *text;
 
         if (permanent(entry))
             continue;
         n++;
-        text = gst_structure_to_string(entry);
+        g_autofree gchar *text = gst_structure_to_string(entry);
         if (print)
             g_printerr("alive at the end: %s\n", text);
-        g_free(text);
     }
     return n;
 }
@@ -96,6 +103,7 @@ named(int argc, char **argv, const char *name)
 }
 
 static VaeTest *tests;
+void (*vae_test_after)(void);
 
 void
 vae_test_add(VaeTest *test)
@@ -111,10 +119,8 @@ vae_test_add(VaeTest *test)
 int
 vae_test_main(int argc, char **argv)
 {
-    guint before;
-
     gst_init(NULL, NULL);
-    before = alive(FALSE);
+    guint before = alive(FALSE);
     if (!gst_registry_check_feature_version(gst_registry_get(), "vaedecode", 0,
                                             1, 0)) {
         g_printerr("the plugin is not in GST_PLUGIN_PATH\n");
@@ -125,6 +131,8 @@ vae_test_main(int argc, char **argv)
             continue;
         running = test->name;
         test->run();
+        if (vae_test_after)
+            vae_test_after();
         g_print("ok %s\n", running);
     }
     return leaks(before) ? 1 : 0;
@@ -146,6 +154,13 @@ vae_test_weights(void)
 }
 
 gchar *
+vae_test_network(const char *folder)
+{
+    return g_build_filename(g_getenv("VAE_TEST_VECTORS"), folder,
+                            "weights.safetensors", NULL);
+}
+
+gchar *
 vae_test_home_new(void)
 {
     gchar *home = g_dir_make_tmp("vae-test-XXXXXX", NULL);
@@ -161,10 +176,9 @@ vae_test_home_free(gchar *home)
     static const char *const folders[] = {"gst-vae/models", "gst-vae", ""};
 
     for (guint i = 0; i < G_N_ELEMENTS(folders); i++) {
-        gchar *folder = g_build_filename(home, folders[i], NULL);
+        g_autofree gchar *folder = g_build_filename(home, folders[i], NULL);
 
         rmdir(folder);
-        g_free(folder);
     }
     g_free(home);
 }
@@ -172,8 +186,7 @@ vae_test_home_free(gchar *home)
 GstHarness *
 vae_test_harness(const char *name, const char *property, ...)
 {
-    GstElement *element = gst_element_factory_make(name, NULL);
-    GstHarness *h;
+    g_autoptr(GstElement) element = gst_element_factory_make(name, NULL);
     va_list args;
 
     CHECK(element != NULL);
@@ -181,8 +194,7 @@ vae_test_harness(const char *name, const char *property, ...)
     va_start(args, property);
     g_object_set_valist(G_OBJECT(element), property, args);
     va_end(args);
-    h = gst_harness_new_with_element(element, "sink", "src");
-    gst_object_unref(element);
+    GstHarness *h = gst_harness_new_with_element(element, "sink", "src");
     return h;
 }
 
@@ -199,40 +211,67 @@ vae_test_decoder(const char *model, int width, int height, const char *more)
 void
 vae_test_start(GstHarness *h, const char *caps)
 {
-    GstCaps *parsed = gst_caps_from_string(caps);
+    g_autoptr(GstCaps) parsed = gst_caps_from_string(caps);
 
     gst_harness_push_event(h, gst_event_new_stream_start("test"));
     gst_harness_push_event(h, gst_event_new_caps(parsed));
-    gst_caps_unref(parsed);
 }
 
 void
 vae_test_set_latents(GstHarness *h, int width, int height, const char *more)
 {
-    gchar *caps = vae_test_latent_caps(width, height, more);
+    g_autofree gchar *caps = vae_test_latent_caps(width, height, more);
 
     gst_harness_set_src_caps_str(h, caps);
-    g_free(caps);
 }
 
 void
-vae_test_set_video(GstHarness *h, GstVideoInfo *info, int width, int height)
+vae_test_set_format(GstHarness *h, GstVideoInfo *info, GstVideoFormat format,
+                    int width, int height)
 {
-    gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, width, height);
+    gst_video_info_set_format(info, format, width, height);
     info->fps_n = VAE_TEST_FPS;
     info->fps_d = 1;
     gst_harness_set_src_caps(h, gst_video_info_to_caps(info));
 }
 
 void
+vae_test_set_video(GstHarness *h, GstVideoInfo *info, int width, int height)
+{
+    vae_test_set_format(h, info, GST_VIDEO_FORMAT_I420, width, height);
+}
+
+void
+vae_test_push_segment(GstHarness *h)
+{
+    GstSegment segment;
+
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+}
+
+void
+vae_test_flush(GstHarness *h)
+{
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+    vae_test_push_segment(h);
+}
+
+void
 vae_test_teardown(GstHarness *h)
 {
-    GstElement *element = gst_object_ref(h->element);
+    g_autoptr(GstElement) element = gst_object_ref(h->element);
 
     gst_harness_teardown(h);
     gst_element_set_bus(element, NULL); /* its messages own the element */
     CHECK_INT(GST_OBJECT_REFCOUNT_VALUE(element), 1);
-    gst_object_unref(element);
+}
+
+void
+vae_test_teardown_scoped(GstHarness **h)
+{
+    vae_test_teardown(*h);
 }
 
 GstClockTime
@@ -331,29 +370,31 @@ vae_test_pull_latent(GstHarness *h, guint k, guint from, guint to)
     return latent;
 }
 
+void
+vae_test_sum(GChecksum *sum, GstBuffer *buffer)
+{
+    GstMapInfo map;
+
+    CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
+    g_checksum_update(sum, map.data, (gssize) map.size);
+    gst_buffer_unmap(buffer, &map);
+}
+
 gchar *
 vae_test_pull_frames(GstHarness *h, guint first, guint n)
 {
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
-    gchar *text;
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
 
     for (guint i = first; i < first + n; i++) {
-        GstBuffer *buffer = vae_test_pull(h);
-        GstMapInfo map;
-
+        g_autoptr(GstBuffer) buffer = vae_test_pull(h);
         CHECK(buffer != NULL);
         CHECK_INT(GST_BUFFER_PTS(buffer), vae_test_time(i));
         CHECK_INT(GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer),
                   vae_test_time(i + 1));
         CHECK_INT(GST_BUFFER_OFFSET(buffer), i);
-        CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
-        g_checksum_update(sum, map.data, (gssize) map.size);
-        gst_buffer_unmap(buffer, &map);
-        gst_buffer_unref(buffer);
+        vae_test_sum(sum, buffer);
     }
-    text = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    return text;
+    return g_strdup(g_checksum_get_string(sum));
 }
 
 void
@@ -394,14 +435,13 @@ vae_test_wait_eos(GstHarness *h)
     gboolean eos = FALSE;
 
     while (!eos) {
-        GstEvent *event = gst_harness_try_pull_event(h);
+        g_autoptr(GstEvent) event = gst_harness_try_pull_event(h);
 
         if (!event) {
             g_usleep(1000);
             continue;
         }
         eos = GST_EVENT_TYPE(event) == GST_EVENT_EOS;
-        gst_event_unref(event);
     }
 }
 
@@ -423,20 +463,17 @@ vae_test_end(GstHarness *h)
 void
 vae_test_play(GstElement *pipeline)
 {
-    GstBus *bus = gst_element_get_bus(pipeline);
-    GstMessage *message;
+    g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
     GError *error = NULL;
 
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
     if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
         gst_message_parse_error(message, &error, NULL);
         g_printerr("%s\n", error->message);
     }
     CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
-    gst_message_unref(message);
-    gst_object_unref(bus);
 }
 
 void
@@ -461,7 +498,7 @@ void
 vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
                       const char *other)
 {
-    GstMessage *message =
+    g_autoptr(GstMessage) message =
         gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ERROR);
     GError *error = NULL;
 
@@ -476,7 +513,6 @@ vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
         exit(1);
     }
     g_error_free(error);
-    gst_message_unref(message);
 }
 
 void

@@ -25,8 +25,19 @@
     vae_test_check_int((gint64) (found), (gint64) (wanted), #found, __FILE__,  \
                        __LINE__)
 
+/* CHECK() that prints more. */
+#define CHECK_SAYS(condition, ...)                                             \
+    ((condition) ? (void) 0                                                    \
+                 : (g_printerr(__VA_ARGS__), g_printerr("\n"),                 \
+                    vae_test_fail(#condition, __FILE__, __LINE__)))
+#define CHECK_STR(found, wanted)                                               \
+    vae_test_check_str(found, wanted, #found, __FILE__, __LINE__)
+
 G_NORETURN void vae_test_fail(const char *what, const char *file, int line);
 void vae_test_check_int(gint64 found, gint64 wanted, const char *what,
+                        const char *file, int line);
+
+void vae_test_check_str(const char *found, const char *wanted, const char *what,
                         const char *file, int line);
 
 typedef struct VaeTest VaeTest;
@@ -49,12 +60,16 @@ struct VaeTest {
     static void test_##id(void)
 
 void vae_test_add(VaeTest *test);
+/* Called after each test, if set. */
+extern void (*vae_test_after)(void);
 /* Returns the exit status. */
 int vae_test_main(int argc, char **argv);
 
 /* The small Wan 2.1 model: 16 channels, factor 8, 1 then 4 frames, 16/1.
  * Exits with 77 where it is not there. */
 const char *vae_test_weights(void);
+/* The weights of another small network. (transfer full) */
+gchar *vae_test_network(const char *folder);
 
 /* An empty folder in place of the XDG data folders, so that nothing that is
  * installed on this machine is found. */
@@ -75,8 +90,16 @@ void vae_test_set_latents(GstHarness *h, int width, int height,
 /* Sets caps of I420 at 16/1 in front of vaeencode; fills info. */
 void vae_test_set_video(GstHarness *h, GstVideoInfo *info, int width,
                         int height);
+void vae_test_set_format(GstHarness *h, GstVideoInfo *info,
+                         GstVideoFormat format, int width, int height);
+/* Pushes a segment of all times, and a whole flush with one. */
+void vae_test_push_segment(GstHarness *h);
+void vae_test_flush(GstHarness *h);
 /* Tears down, with the bus; the element must have no other owner. */
 void vae_test_teardown(GstHarness *h);
+void vae_test_teardown_scoped(GstHarness **h);
+/* SCOPED GstHarness *h = ...; is torn down at the end of its block. */
+#define SCOPED __attribute__((cleanup(vae_test_teardown_scoped)))
 
 #define VAE_TEST_FPS 16
 /* The time of frame n at 16/1. */
@@ -108,6 +131,8 @@ GstBuffer *vae_test_pull_latent(GstHarness *h, guint k, guint from, guint to);
 /* Pulls n buffers and expects times of frames from first on, without gap, and
  * OFFSET. Returns their MD5. */
 gchar *vae_test_pull_frames(GstHarness *h, guint first, guint n);
+/* Adds the bytes of a buffer. */
+void vae_test_sum(GChecksum *sum, GstBuffer *buffer);
 /* No buffer may be left. Call after EOS or a drain. */
 void vae_test_no_more(GstHarness *h);
 /* The next downstream event of a type; others in front are dropped. NULL:

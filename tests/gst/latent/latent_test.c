@@ -6,12 +6,13 @@
 #include <gst/base/gsttypefindhelper.h>
 
 gchar *test_folder;
-static guint live_before;
+static Run *current;
 
-gchar *
+const gchar *
 test_path(const gchar *name)
 {
-    return g_build_filename(test_folder, name, NULL);
+    g_autofree gchar *path = g_build_filename(test_folder, name, NULL);
+    return g_intern_string(path);
 }
 
 /* Files ----------------------------------------------------------------- */
@@ -38,23 +39,22 @@ clip_data(const Clip *clip, Order order)
     const gsize step = step_bytes(clip), plane = step / clip->c;
     guint8 *all = g_malloc(step * clip->t);
     for (gint k = 0; k < clip->t; k++) {
-        guint8 *data = step_data(clip, k);
+        g_autofree guint8 *data = step_data(clip, k);
         for (gint c = 0; c < clip->c; c++) {
             const gsize at = order == TCHW ? (gsize) k * clip->c + c
                                            : (gsize) c * clip->t + k;
             memcpy(all + at * plane, data + c * plane, plane);
         }
-        g_free(data);
     }
     return all;
 }
 
-gchar *
+const gchar *
 write_clip(const gchar *file, const gchar *name, const Clip *clip, Order order,
            const VaeMetadata *metadata, gsize n)
 {
-    gchar *path = test_path(file);
-    guint8 *data = clip_data(clip, order);
+    const gchar *path = test_path(file);
+    g_autofree guint8 *data = clip_data(clip, order);
     VaeTensorOut out = {.name = name, .type = clip->type, .data = data};
     VaeError error = {0};
     if (order == BCTHW)
@@ -63,34 +63,45 @@ write_clip(const gchar *file, const gchar *name, const Clip *clip, Order order,
     out.dims[out.n_dims++] = order == TCHW ? clip->c : clip->t;
     out.dims[out.n_dims++] = clip->h;
     out.dims[out.n_dims++] = clip->w;
-    fail_unless(vae_tensor_file_write(path, &out, 1, metadata, n, &error) ==
-                    VAE_OK,
-                "%s", error.message);
-    g_free(data);
+    CHECK_SAYS(vae_tensor_file_write(path, &out, 1, metadata, n, &error) ==
+                   VAE_OK,
+               "%s", error.message);
     return path;
 }
 
-gchar *
+const gchar *
+described_clip(const Clip *clip, const VaeMetadata *metadata, gsize n)
+{
+    return write_clip("a", "latent", clip, CTHW, metadata, n);
+}
+
+const gchar *
+plain_clip(const Clip *clip)
+{
+    return described_clip(clip, NULL, 0);
+}
+
+const gchar *
 write_bytes(const gchar *file, gconstpointer data, gsize size)
 {
-    gchar *path = test_path(file);
-    fail_unless(g_file_set_contents(path, data, size, NULL));
+    const gchar *path = test_path(file);
+    CHECK(g_file_set_contents(path, data, size, NULL));
     return path;
 }
 
-gchar *
+const gchar *
 write_npy(const gchar *file, const Clip *clip, Order order)
 {
-    gchar *shape =
+    g_autofree gchar *shape =
         order == TCHW
             ? g_strdup_printf("%d, %d, %d, %d", clip->t, clip->c, clip->h,
                               clip->w)
             : g_strdup_printf("%s%d, %d, %d, %d", order == BCTHW ? "1, " : "",
                               clip->c, clip->t, clip->h, clip->w);
-    gchar *dict = g_strdup_printf(
+    g_autofree gchar *dict = g_strdup_printf(
         "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
         clip->type == VAE_TYPE_F32 ? "<f4" : "<f2", shape);
-    GByteArray *all = g_byte_array_new();
+    g_autoptr(GByteArray) all = g_byte_array_new();
     g_byte_array_append(all, (const guint8 *) "\x93NUMPY\x01\x00", 8);
     const gsize used = 10 + strlen(dict) + 1, whole = (used + 63) / 64 * 64;
     const guint8 length[2] = {(whole - 10) & 255, (whole - 10) >> 8};
@@ -99,13 +110,9 @@ write_npy(const gchar *file, const Clip *clip, Order order)
     while (all->len < whole - 1)
         g_byte_array_append(all, (const guint8 *) " ", 1);
     g_byte_array_append(all, (const guint8 *) "\n", 1);
-    guint8 *data = clip_data(clip, order);
+    g_autofree guint8 *data = clip_data(clip, order);
     g_byte_array_append(all, data, step_bytes(clip) * clip->t);
-    gchar *path = write_bytes(file, all->data, all->len);
-    g_byte_array_unref(all);
-    g_free(data);
-    g_free(dict);
-    g_free(shape);
+    const gchar *path = write_bytes(file, all->data, all->len);
     return path;
 }
 
@@ -114,7 +121,7 @@ read_bytes(const gchar *path)
 {
     gchar *data;
     gsize size;
-    fail_unless(g_file_get_contents(path, &data, &size, NULL));
+    CHECK(g_file_get_contents(path, &data, &size, NULL));
     return g_bytes_new_take(data, size);
 }
 
@@ -131,21 +138,37 @@ collect(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     return GST_PAD_PROBE_OK;
 }
 
+static void
+end_run(void)
+{
+    Run *run = g_steal_pointer(&current);
+    if (!run)
+        return;
+    gst_element_set_state(run->pipeline, GST_STATE_NULL);
+    gst_object_unref(run->pipeline);
+    g_ptr_array_unref(run->buffers);
+    g_free(run->error);
+    g_free(run->warning);
+    g_free(run->info);
+    g_free(run->source);
+    g_free(run);
+}
+
 static Run *
 new_run(const gchar *description)
 {
+    end_run();
     GError *error = NULL;
-    Run *run = g_new0(Run, 1);
+    Run *run = current = g_new0(Run, 1);
     run->pipeline = gst_parse_launch(description, &error);
-    fail_unless(run->pipeline && !error, "%s: %s", description,
-                error ? error->message : "");
+    CHECK_SAYS(run->pipeline && !error, "%s: %s", description,
+               error ? error->message : "");
     run->buffers =
         g_ptr_array_new_with_free_func((GDestroyNotify) gst_buffer_unref);
     GstElement *sink = gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
     if (sink) {
-        GstPad *pad = gst_element_get_static_pad(sink, "sink");
+        g_autoptr(GstPad) pad = gst_element_get_static_pad(sink, "sink");
         gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, collect, run, NULL);
-        gst_object_unref(pad);
         gst_object_unref(sink);
     }
     return run;
@@ -156,10 +179,9 @@ run_new(const gchar *format, ...)
 {
     va_list args;
     va_start(args, format);
-    gchar *description = g_strdup_vprintf(format, args);
+    g_autofree gchar *description = g_strdup_vprintf(format, args);
     va_end(args);
     Run *run = new_run(description);
-    g_free(description);
     return run;
 }
 
@@ -170,7 +192,7 @@ run_preroll(const gchar *path, const gchar *properties, const gchar *more)
                        "%s fakesink name=sink",
                        path, properties, more);
     gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
-    fail_unless(
+    CHECK(
         gst_element_get_state(run->pipeline, NULL, NULL, GST_CLOCK_TIME_NONE) ==
         GST_STATE_CHANGE_SUCCESS);
     return run;
@@ -201,8 +223,8 @@ note_text(Run *run, GstMessage *message)
         gst_message_parse_info(message, &error, &debug);
     else
         gst_message_parse_warning(message, &error, NULL);
-    fail_unless(!info || strstr(debug, error->message),
-                "gst-launch-1.0 does not show: %s", error->message);
+    CHECK_SAYS(!info || strstr(debug, error->message),
+               "gst-launch-1.0 does not show: %s", error->message);
     g_free(debug);
     if (!*text)
         *text = g_strdup(error->message);
@@ -212,14 +234,14 @@ note_text(Run *run, GstMessage *message)
 void
 run_wait(Run *run)
 {
-    GstBus *bus = gst_element_get_bus(run->pipeline);
+    g_autoptr(GstBus) bus = gst_element_get_bus(run->pipeline);
     gboolean done = FALSE;
     while (!done) {
-        GstMessage *message = gst_bus_timed_pop_filtered(
+        g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
             bus, GST_CLOCK_TIME_NONE,
             GST_MESSAGE_EOS | GST_MESSAGE_ERROR | GST_MESSAGE_WARNING |
                 GST_MESSAGE_INFO | GST_MESSAGE_SEGMENT_DONE);
-        fail_unless(message != NULL, "the pipeline neither ends nor fails");
+        CHECK_SAYS(message != NULL, "the pipeline neither ends nor fails");
         const gboolean text = GST_MESSAGE_TYPE(message) &
                               (GST_MESSAGE_WARNING | GST_MESSAGE_INFO);
         done = !text;
@@ -231,9 +253,7 @@ run_wait(Run *run)
             run->eos = TRUE;
         else
             run->segment_done = TRUE;
-        gst_message_unref(message);
     }
-    gst_object_unref(bus);
 }
 
 Run *
@@ -241,162 +261,97 @@ run_all(const gchar *format, ...)
 {
     va_list args;
     va_start(args, format);
-    gchar *description = g_strdup_vprintf(format, args);
+    g_autofree gchar *description = g_strdup_vprintf(format, args);
     va_end(args);
     Run *run = new_run(description);
-    g_free(description);
     gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
     run_wait(run);
     gst_element_set_state(run->pipeline, GST_STATE_NULL);
     return run;
 }
 
-void
-run_free(Run *run)
+Run *
+demux(gint way, const gchar *path, const gchar *properties)
 {
-    gst_element_set_state(run->pipeline, GST_STATE_NULL);
-    gst_object_unref(run->pipeline);
-    g_ptr_array_unref(run->buffers);
-    g_free(run->error);
-    g_free(run->warning);
-    g_free(run->info);
-    g_free(run->source);
-    g_free(run);
+    return run_all("filesrc location=%s ! %s latentdemux %s ! "
+                   "fakesink name=sink",
+                   path, way == PUSH ? "queue !" : "", properties);
+}
+
+void
+run_play(Run *run)
+{
+    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
+    run_wait(run);
 }
 
 void
 assert_clip(const Run *run, const Clip *clip, gint from)
 {
-    fail_unless(run->error == NULL, "%s", run->error);
-    fail_unless_equals_int(run->buffers->len, clip->t - from);
+    CHECK_SAYS(run->error == NULL, "%s", run->error);
+    CHECK_INT(run->buffers->len, clip->t - from);
     for (gint k = from; k < clip->t; k++) {
         GstBuffer *buffer = g_ptr_array_index(run->buffers, k - from);
-        guint8 *data = step_data(clip, k);
-        fail_unless_equals_int(gst_buffer_get_size(buffer), step_bytes(clip));
-        fail_unless(gst_buffer_memcmp(buffer, 0, data, step_bytes(clip)) == 0,
-                    "latent %d differs", k);
-        fail_unless_equals_uint64(GST_BUFFER_OFFSET(buffer), k);
-        fail_unless(GST_BUFFER_FLAG_IS_SET(
-                        buffer, GST_BUFFER_FLAG_DELTA_UNIT) == (k > from));
-        g_free(data);
+        g_autofree guint8 *data = step_data(clip, k);
+        CHECK_INT(gst_buffer_get_size(buffer), step_bytes(clip));
+        CHECK_SAYS(gst_buffer_memcmp(buffer, 0, data, step_bytes(clip)) == 0,
+                   "latent %d differs", k);
+        CHECK_INT(GST_BUFFER_OFFSET(buffer), k);
+        CHECK(GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT) ==
+              (k > from));
     }
 }
 
 void
 assert_error(const Run *run, GQuark domain, gint code, const gchar *words)
 {
-    fail_unless(run->error != NULL, "no error, wanted '%s'", words);
-    fail_unless(strstr(run->error, words) != NULL, "'%s' lacks '%s'",
-                run->error, words);
-    fail_unless(run->domain == domain && run->code == code,
-                "'%s' is of domain %s, code %d, wanted %s, %d", run->error,
-                g_quark_to_string(run->domain), run->code,
-                g_quark_to_string(domain), code);
+    CHECK_SAYS(run->error != NULL, "no error, wanted '%s'", words);
+    CHECK_SAYS(strstr(run->error, words) != NULL, "'%s' lacks '%s'", run->error,
+               words);
+    CHECK_SAYS(run->domain == domain && run->code == code,
+               "'%s' is of domain %s, code %d, wanted %s, %d", run->error,
+               g_quark_to_string(run->domain), run->code,
+               g_quark_to_string(domain), code);
 }
 
 /* Fixture --------------------------------------------------------------- */
 
 static void
-make_folder(void)
-{
-    test_folder = g_dir_make_tmp("latent-test-XXXXXX", NULL);
-    fail_unless(test_folder != NULL);
-}
-
-static void
-remove_folder(void)
+after_test(void)
 {
     const gchar *name;
     GDir *folder = g_dir_open(test_folder, 0, NULL);
-    while (folder && (name = g_dir_read_name(folder))) {
-        gchar *path = test_path(name);
-        g_remove(path);
-        g_free(path);
-    }
-    if (folder)
-        g_dir_close(folder);
-    g_rmdir(test_folder);
-    g_clear_pointer(&test_folder, g_free);
+    end_run();
+    while ((name = g_dir_read_name(folder)))
+        g_remove(test_path(name));
+    g_dir_close(folder);
 }
 
-/* Objects that the leaks tracer knows of, where it runs; text in words.
- * (transfer full) */
-static guint
-live_objects(gchar **text)
-{
-    guint n = 0;
-    GList *tracers = gst_tracing_get_active_tracers();
-    *text = NULL;
-    for (GList *i = tracers; i; i = i->next) {
-        GstStructure *live = NULL;
-        if (strcmp(G_OBJECT_TYPE_NAME(i->data), "GstLeaksTracer") != 0)
-            continue;
-        g_signal_emit_by_name(i->data, "get-live-objects", &live);
-        const GValue *list = gst_structure_get_value(live, "live-objects-list");
-        n = list ? gst_value_list_get_size(list) : 0;
-        *text = gst_structure_to_string(live);
-        /* Not freed: it would drop references that GStreamer 1.22 never
-         * took. */
-    }
-    g_list_free_full(tracers, gst_object_unref);
-    return n;
-}
-
-/* What a plugin registers lives on, so those in use are loaded before the
- * count; noise makes every typefinder try. */
+/* What a plugin registers lives on, so those in use are loaded before objects
+ * are counted; noise makes every typefinder try. */
 static void
-count_objects(void)
+load_plugins(void)
 {
     static const gchar *const names[] = {"coreelements", "vae", "playback"};
     static const guint8 noise[64];
-    gchar *text;
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
         GstPlugin *plugin = gst_plugin_load_by_name(names[i]);
-        if (plugin)
-            gst_object_unref(plugin);
+        gst_clear_object(&plugin);
     }
     GstCaps *caps =
         gst_type_find_helper_for_data(NULL, noise, sizeof noise, NULL);
     gst_clear_caps(&caps);
-    live_before = live_objects(&text);
-    g_free(text);
-}
-
-static void
-check_leaks(void)
-{
-    gchar *text;
-    const guint n = live_objects(&text);
-    fail_unless(n == live_before, "%u objects before, %u after: %.2000s",
-                live_before, n, text);
-    g_free(text);
-}
-
-static void
-setup(void)
-{
-    make_folder();
-    count_objects();
-}
-
-static void
-teardown(void)
-{
-    remove_folder();
-    check_leaks();
-}
-
-TCase *
-latent_tcase(Suite *suite, const gchar *name)
-{
-    TCase *tcase = tcase_create(name);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    suite_add_tcase(suite, tcase);
-    return tcase;
 }
 
 int
-latent_main(int argc, char **argv, Suite *suite)
+main(int argc, char **argv)
 {
-    return gst_check_run_suite(suite, argc > 0 ? argv[0] : "latent", __FILE__);
+    gst_init(NULL, NULL);
+    load_plugins();
+    test_folder = g_dir_make_tmp("latent-test-XXXXXX", NULL);
+    vae_test_after = after_test;
+    const int status = vae_test_main(argc, argv);
+    g_rmdir(test_folder);
+    g_clear_pointer(&test_folder, g_free);
+    return status;
 }

@@ -66,14 +66,11 @@ start(GstHarness *h)
 static gboolean
 gives_cuda(GstHarness *h)
 {
-    GstCaps *caps = gst_pad_get_current_caps(h->sinkpad);
-    gboolean cuda;
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->sinkpad);
 
     CHECK(caps != NULL);
-    cuda = gst_caps_features_contains(gst_caps_get_features(caps, 0),
+    return gst_caps_features_contains(gst_caps_get_features(caps, 0),
                                       GST_CAPS_FEATURE_MEMORY_CUDA_MEMORY);
-    gst_caps_unref(caps);
-    return cuda;
 }
 
 static void
@@ -97,37 +94,32 @@ add_frame(GChecksum *sum, GstBuffer *buffer, const GstVideoInfo *info)
 static gchar *
 pull(GstHarness *h, GstCudaContext *context)
 {
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstCaps *caps = NULL;
     GstVideoInfo info;
-    gchar *text;
 
     for (guint i = 0; i < FRAMES; i++) {
-        GstBuffer *buffer = vae_test_pull(h);
-        GstMemory *memory;
+        g_autoptr(GstBuffer) buffer = vae_test_pull(h);
 
         CHECK(buffer != NULL);
         if (!caps)
             caps = gst_pad_get_current_caps(h->sinkpad);
         CHECK(gst_video_info_from_caps(&info, caps));
         CHECK_INT(GST_BUFFER_PTS(buffer), vae_test_time(i));
-        memory = gst_buffer_peek_memory(buffer, 0);
+        GstMemory *memory = gst_buffer_peek_memory(buffer, 0);
         CHECK_INT(gst_is_cuda_memory(memory), context != NULL);
         CHECK(!context || GST_CUDA_MEMORY_CAST(memory)->context == context);
         add_frame(sum, buffer, &info);
-        gst_buffer_unref(buffer);
     }
     gst_caps_unref(caps);
-    text = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    return text;
+    return g_strdup(g_checksum_get_string(sum));
 }
 
 /* The context that the element at a harness's pad answers with. */
 static GstCudaContext *
 context_of(GstPad *pad)
 {
-    GstQuery *query = gst_query_new_context(GST_CUDA_CONTEXT_TYPE);
+    g_autoptr(GstQuery) query = gst_query_new_context(GST_CUDA_CONTEXT_TYPE);
     GstCudaContext *cuda = NULL;
     GstContext *context = NULL;
 
@@ -137,20 +129,17 @@ context_of(GstPad *pad)
                           GST_CUDA_CONTEXT_TYPE, GST_TYPE_CUDA_CONTEXT, &cuda,
                           NULL);
     }
-    gst_query_unref(query);
     return cuda;
 }
 
 static gchar *
 decode_system(void)
 {
-    GstHarness *h = decoder(on_device() ? "cuda" : "ref", SYSTEM);
-    gchar *sum;
+    SCOPED GstHarness *h = decoder(on_device() ? "cuda" : "ref", SYSTEM);
 
     start(h);
-    sum = pull(h, NULL);
+    gchar *sum = pull(h, NULL);
     CHECK(!gives_cuda(h));
-    vae_test_teardown(h);
     return sum;
 }
 
@@ -185,16 +174,12 @@ check_waits(const int before[2], int n)
  * itself, each after what may still read the memory. */
 TEST(decode)
 {
-    GstHarness *h;
-    GstCudaContext *context;
-    GstBus *bus;
-    gchar *sum;
     int before, waits[2];
 
     if (!on_device())
         return;
-    h = decoder("cuda", CUDA);
-    bus = vae_test_bus(h);
+    GstHarness *h = decoder("cuda", CUDA);
+    GstBus *bus = vae_test_bus(h);
     before = driver_count("emu_driver_copies");
     waits[0] = driver_count("emu_driver_waits");
     waits[1] = driver_count("emu_driver_events");
@@ -206,9 +191,9 @@ TEST(decode)
     CHECK(gives_cuda(h));
     CHECK(had(bus, GST_MESSAGE_NEED_CONTEXT));
     CHECK(had(bus, GST_MESSAGE_HAVE_CONTEXT));
-    context = context_of(h->sinkpad);
+    GstCudaContext *context = context_of(h->sinkpad);
     CHECK(context != NULL);
-    sum = pull(h, context);
+    gchar *sum = pull(h, context);
     gst_object_unref(context);
     vae_test_teardown(h);
     vae_test_same(sum, decode_system());
@@ -217,24 +202,18 @@ TEST(decode)
 /* Another's context is taken, and the bytes are the same. */
 TEST(decode_other_context)
 {
-    GstHarness *h;
-    GstCudaContext *other;
-    GstContext *context;
-    GstBus *bus;
-    gchar *sum;
-
     if (!on_device())
         return;
     CHECK(gst_cuda_load_library());
-    other = gst_cuda_context_new(0);
+    GstCudaContext *other = gst_cuda_context_new(0);
     CHECK(other != NULL);
-    context = gst_context_new_cuda_context(other);
-    h = decoder("cuda", CUDA);
-    bus = vae_test_bus(h);
+    GstContext *context = gst_context_new_cuda_context(other);
+    GstHarness *h = decoder("cuda", CUDA);
+    GstBus *bus = vae_test_bus(h);
     gst_element_set_context(h->element, context);
     gst_context_unref(context);
     start(h);
-    sum = pull(h, other);
+    gchar *sum = pull(h, other);
     CHECK(!had(bus, GST_MESSAGE_NEED_CONTEXT));
     CHECK(!had(bus, GST_MESSAGE_HAVE_CONTEXT));
     vae_test_teardown(h);
@@ -252,15 +231,12 @@ TEST(choice)
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(system); i++) {
-        GstHarness *h;
-
         if (!on_device() && i < 2)
             continue;
-        h = decoder(system[i][0], system[i][1]);
+        SCOPED GstHarness *h = decoder(system[i][0], system[i][1]);
         start(h);
         gst_buffer_unref(vae_test_pull(h));
         CHECK(!gives_cuda(h));
-        vae_test_teardown(h);
     }
 }
 
@@ -270,25 +246,21 @@ TEST(choice)
 static void
 check_none(const gchar *backend, const char *word)
 {
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-    GstHarness *h = decoder(backend, CUDA);
+    g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    SCOPED GstHarness *h = decoder(backend, CUDA);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_start(h, caps);
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,
                           "memory:CUDAMemory");
-    vae_test_teardown(h);
-    g_free(caps);
 }
 
 TEST(without_device)
 {
-    GstHarness *h;
-
     check_none("ref", "backend=ref");
     if (vae_backend_available(VAE_BACKEND_CUDA, NULL, 0))
         return;
-    h = decoder("auto", CUDA "; " SYSTEM);
+    GstHarness *h = decoder("auto", CUDA "; " SYSTEM);
     start(h);
     gst_buffer_unref(vae_test_pull(h));
     CHECK(!gives_cuda(h));
@@ -302,13 +274,12 @@ static GstHarness *
 encoder(const gchar *caps)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
-    gchar *all = g_strdup_printf("%s, width=%d, height=%d, framerate=16/1",
-                                 caps, WIDTH, HEIGHT);
+    g_autofree gchar *all = g_strdup_printf(
+        "%s, width=%d, height=%d, framerate=16/1", caps, WIDTH, HEIGHT);
 
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
     gst_util_set_object_arg(G_OBJECT(h->element), "precision", "fp32");
     gst_harness_set_src_caps_str(h, all);
-    g_free(all);
     return h;
 }
 
@@ -316,8 +287,8 @@ encoder(const gchar *caps)
 static GstBufferPool *
 proposed_pool(GstHarness *h)
 {
-    GstCaps *caps = gst_pad_get_current_caps(h->srcpad);
-    GstQuery *query = gst_query_new_allocation(caps, TRUE);
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->srcpad);
+    g_autoptr(GstQuery) query = gst_query_new_allocation(caps, TRUE);
     GstBufferPool *pool = NULL;
 
     CHECK(gst_pad_peer_query(h->srcpad, query));
@@ -325,8 +296,6 @@ proposed_pool(GstHarness *h)
     gst_query_parse_nth_allocation_pool(query, 0, &pool, NULL, NULL, NULL);
     CHECK(pool && GST_IS_CUDA_BUFFER_POOL(pool));
     CHECK(gst_buffer_pool_set_active(pool, TRUE));
-    gst_query_unref(query);
-    gst_caps_unref(caps);
     return pool;
 }
 
@@ -354,16 +323,14 @@ static gchar *
 encode(gboolean cuda, gboolean other)
 {
     GstHarness *h = encoder(cuda ? CUDA : SYSTEM);
-    GstBufferPool *pool;
     GstBuffer *frames[5];
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoInfo info;
-    gchar *text;
     int before, waits[2];
 
     if (other)
         g_object_set(h->element, "cuda-device-id", 1, NULL);
-    pool = cuda ? proposed_pool(h) : NULL;
+    GstBufferPool *pool = cuda ? proposed_pool(h) : NULL;
     CHECK(
         gst_video_info_set_format(&info, GST_VIDEO_FORMAT_NV12, WIDTH, HEIGHT));
     for (guint i = 0; i < 5; i++) {
@@ -377,14 +344,11 @@ encode(gboolean cuda, gboolean other)
     for (guint i = 0; i < 5; i++)
         CHECK_INT(gst_harness_push(h, frames[i]), GST_FLOW_OK);
     for (guint i = 0; i < 2; i++) {
-        GstBuffer *latent = vae_test_pull(h);
+        g_autoptr(GstBuffer) latent = vae_test_pull(h);
         GstMapInfo map;
 
         CHECK(latent != NULL);
-        CHECK(gst_buffer_map(latent, &map, GST_MAP_READ));
-        g_checksum_update(sum, map.data, (gssize) map.size);
-        gst_buffer_unmap(latent, &map);
-        gst_buffer_unref(latent);
+        vae_test_sum(sum, latent);
     }
     /* The element brings them onto the device where it reads them there. */
     CHECK_INT(driver_count("emu_driver_copies") > before, cuda && !other);
@@ -395,9 +359,7 @@ encode(gboolean cuda, gboolean other)
         gst_buffer_pool_set_active(pool, FALSE);
         gst_object_unref(pool);
     }
-    text = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    return text;
+    return g_strdup(g_checksum_get_string(sum));
 }
 
 TEST(encode)
@@ -421,22 +383,19 @@ TEST(template)
                                      {"vaeencode", "sink"}};
 
     for (guint i = 0; i < 2; i++) {
-        GstElement *element = gst_element_factory_make(names[i][0], NULL);
-        GstPad *pad = gst_element_get_static_pad(element, names[i][1]);
-        GstCaps *cuda = gst_caps_from_string(CUDA);
-        GstCaps *caps = gst_pad_query_caps(pad, NULL);
-        GstContext *context = gst_context_new("another", TRUE);
+        g_autoptr(GstElement) element =
+            gst_element_factory_make(names[i][0], NULL);
+        g_autoptr(GstPad) pad =
+            gst_element_get_static_pad(element, names[i][1]);
+        g_autoptr(GstCaps) cuda = gst_caps_from_string(CUDA);
+        g_autoptr(GstCaps) caps = gst_pad_query_caps(pad, NULL);
+        g_autoptr(GstContext) context = gst_context_new("another", TRUE);
 
         CHECK(gst_caps_can_intersect(caps, cuda));
         CHECK(
             gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
                                        GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY));
         gst_element_set_context(element, context);
-        gst_context_unref(context);
-        gst_caps_unref(caps);
-        gst_caps_unref(cuda);
-        gst_object_unref(pad);
-        gst_object_unref(element);
     }
 }
 
@@ -444,22 +403,21 @@ TEST(template)
  * own; others' contexts are none of the element's business. */
 TEST(asked_early)
 {
-    GstElement *element = gst_element_factory_make("vaedecode", NULL);
-    GstPad *pad = gst_element_get_static_pad(element, "src");
-    GstPad *peer = gst_pad_new("peer", GST_PAD_SINK);
+    g_autoptr(GstElement) element = gst_element_factory_make("vaedecode", NULL);
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(element, "src");
+    g_autoptr(GstPad) peer = gst_pad_new("peer", GST_PAD_SINK);
     GstQuery *other = gst_query_new_context("gst.gl.GLDisplay");
-    GstCudaContext *early, *later;
 
     CHECK_INT(gst_pad_link(pad, peer), GST_PAD_LINK_OK);
     CHECK(!gst_pad_peer_query(peer, other));
     gst_util_set_object_arg(G_OBJECT(element), "backend", "cpu");
     CHECK(context_of(peer) == NULL);
     gst_util_set_object_arg(G_OBJECT(element), "backend", "cuda");
-    early = context_of(peer);
+    GstCudaContext *early = context_of(peer);
     CHECK_INT(early != NULL, on_device());
     CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
               GST_STATE_CHANGE_SUCCESS);
-    later = context_of(peer);
+    GstCudaContext *later = context_of(peer);
     CHECK(later == early);
     CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
               GST_STATE_CHANGE_SUCCESS);
@@ -467,7 +425,4 @@ TEST(asked_early)
     gst_clear_object(&later);
     gst_query_unref(other);
     gst_pad_unlink(pad, peer);
-    gst_object_unref(peer);
-    gst_object_unref(pad);
-    gst_object_unref(element);
 }

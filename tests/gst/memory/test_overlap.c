@@ -56,15 +56,13 @@ decoder(const char *nan_policy, guint slice)
 static gchar *
 decode(const char *nan_policy, guint slice)
 {
-    GstHarness *h = decoder(nan_policy, slice);
-    gchar *sum;
+    SCOPED GstHarness *h = decoder(nan_policy, slice);
 
     listen();
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
-    sum = vae_test_pull_frames(h, 0, FRAMES);
+    gchar *sum = vae_test_pull_frames(h, 0, FRAMES);
     CHECK_INT(vae_test_stat(h, "steps"), LATENTS);
-    vae_test_teardown(h);
     return sum;
 }
 
@@ -78,14 +76,13 @@ same(gchar *found, const gchar *wanted)
 /* The same frames, also where each slice is looked at. */
 TEST(decode)
 {
-    gchar *wanted = decode("error", 1);
+    g_autofree gchar *wanted = decode("error", 1);
 
     CHECK(begun > 0);
     same(decode("pass", 1), wanted);
     CHECK(begun > 0);
     same(decode("pass", 2), wanted);
     CHECK(begun > 0);
-    g_free(wanted);
 }
 
 TEST(encode)
@@ -93,8 +90,8 @@ TEST(encode)
     gchar *sums[2];
 
     for (guint run = 0; run < 2; run++) {
-        GstHarness *h = element("vaeencode", run ? "pass" : "error", 1);
-        GChecksum *all = g_checksum_new(G_CHECKSUM_MD5);
+        SCOPED GstHarness *h = element("vaeencode", run ? "pass" : "error", 1);
+        g_autoptr(GChecksum) all = g_checksum_new(G_CHECKSUM_MD5);
         GstVideoInfo info;
 
         listen();
@@ -102,19 +99,12 @@ TEST(encode)
         vae_test_push_frames(h, &info, 0, FRAMES);
         vae_test_push_eos(h);
         for (guint k = 0; k < LATENTS; k++) {
-            GstBuffer *buffer =
+            g_autoptr(GstBuffer) buffer =
                 vae_test_pull_latent(h, k, k ? 4 * k - 3 : 0, 4 * k + 1);
-            GstMapInfo map;
-
-            CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
-            g_checksum_update(all, map.data, (gssize) map.size);
-            gst_buffer_unmap(buffer, &map);
-            gst_buffer_unref(buffer);
+            vae_test_sum(all, buffer);
         }
         CHECK(begun > 0); /* with both policies */
         sums[run] = g_strdup(g_checksum_get_string(all));
-        g_checksum_free(all);
-        vae_test_teardown(h);
     }
     same(sums[1], sums[0]);
     g_free(sums[0]);
@@ -123,40 +113,34 @@ TEST(encode)
 /* Flushes at any moment, and a sequence that is whole behind them. */
 TEST(flush)
 {
-    gchar *wanted = decode("error", 1);
-    GstHarness *h = decoder("pass", 1);
+    g_autofree gchar *wanted = decode("error", 1);
+    SCOPED GstHarness *h = decoder("pass", 1);
 
     listen();
     for (guint turn = 0; turn < 12; turn++) {
-        GstSegment segment;
-
         vae_test_push_latents(h, LW, LH, 0, 2 + turn % 4);
         g_usleep(turn % 3 * 20000);
         CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
         CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
         while (gst_harness_buffers_in_queue(h) > 0)
             gst_buffer_unref(vae_test_pull(h));
-        gst_segment_init(&segment, GST_FORMAT_TIME);
-        CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+        vae_test_push_segment(h);
     }
     CHECK(begun > 0);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
     same(vae_test_pull_frames(h, 0, FRAMES), wanted);
-    g_free(wanted);
-    vae_test_teardown(h);
 }
 
 /* What came in last goes out without anything behind it. */
 TEST(alone)
 {
-    GstHarness *h = decoder("pass", 1);
+    SCOPED GstHarness *h = decoder("pass", 1);
 
     for (guint k = 0; k < 3; k++) {
         vae_test_push_latents(h, LW, LH, k, k + 1);
         g_free(vae_test_pull_frames(h, k ? 4 * k - 3 : 0, k ? 4 : 1));
     }
-    vae_test_teardown(h);
 }
 
 static GstPadProbeReturn
@@ -173,9 +157,9 @@ offer(GstPad *pad, GstPadProbeInfo *info, gpointer pool)
 /* Frames that are done do not wait for buffers for the next ones. */
 TEST(bounded)
 {
-    gchar *wanted = decode("error", 1);
-    GstHarness *h = element("vaedecode", "pass", 1);
-    GstBufferPool *pool = gst_video_buffer_pool_new();
+    g_autofree gchar *wanted = decode("error", 1);
+    SCOPED GstHarness *h = element("vaedecode", "pass", 1);
+    g_autoptr(GstBufferPool) pool = gst_video_buffer_pool_new();
 
     gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM, offer,
                       gst_object_ref(pool), gst_object_unref);
@@ -186,19 +170,15 @@ TEST(bounded)
     CHECK(gst_buffer_pool_is_active(pool));
     same(vae_test_pull_frames(h, 0, FRAMES), wanted);
     CHECK_INT(begun, 0);
-    g_free(wanted);
-    vae_test_teardown(h);
-    gst_object_unref(pool);
 }
 
 /* Down to NULL while slices run. */
 TEST(stop)
 {
     for (guint turn = 0; turn < 5; turn++) {
-        GstHarness *h = decoder("pass", 1);
+        SCOPED GstHarness *h = decoder("pass", 1);
 
         vae_test_push_latents(h, LW, LH, 0, 4);
         g_usleep(turn * 30000);
-        vae_test_teardown(h);
     }
 }

@@ -77,14 +77,13 @@ static gchar *
 pull_all(GstHarness *h, void (*check)(GstBuffer *frame, gpointer data),
          gpointer data)
 {
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoFrame frame;
     GstVideoInfo info;
-    gchar *text;
 
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
     for (guint i = 0; i < FRAMES; i++) {
-        GstBuffer *buffer = vae_test_pull(h);
+        g_autoptr(GstBuffer) buffer = vae_test_pull(h);
 
         CHECK(buffer != NULL);
         if (check)
@@ -98,11 +97,8 @@ pull_all(GstHarness *h, void (*check)(GstBuffer *frame, gpointer data),
                         y * GST_VIDEO_FRAME_COMP_STRIDE(&frame, c),
                     GST_VIDEO_FRAME_COMP_WIDTH(&frame, c));
         gst_video_frame_unmap(&frame);
-        gst_buffer_unref(buffer);
     }
-    text = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    return text;
+    return g_strdup(g_checksum_get_string(sum));
 }
 
 /* Runs a clip with the offer and expects the bytes of one without any. */
@@ -112,15 +108,14 @@ check_offer(VaeTestOffer *offer, void (*check)(GstBuffer *, gpointer),
 {
     VaeTestOffer none = {0};
     GstHarness *h = decoder(&none);
-    gchar *wanted, *found;
 
     vae_test_push_latents(h, LW, LH, 0, STEPS);
-    wanted = pull_all(h, NULL, NULL);
+    gchar *wanted = pull_all(h, NULL, NULL);
     CHECK_INT(none.asked, 1);
     vae_test_teardown(h);
     h = decoder(offer);
     vae_test_push_latents(h, LW, LH, 0, STEPS);
-    found = pull_all(h, check, data);
+    gchar *found = pull_all(h, check, data);
     vae_test_same(found, wanted);
     CHECK(offer->asked >= 1);
     vae_test_teardown(h);
@@ -129,10 +124,9 @@ check_offer(VaeTestOffer *offer, void (*check)(GstBuffer *, gpointer),
 static GstBufferPool *
 pool_of(guint max, GstAllocator *allocator, const GstVideoAlignment *align)
 {
-    GstCaps *caps = gst_caps_from_string(VIDEO);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(VIDEO);
     GstBufferPool *pool = vae_test_pool_new(caps, 0, max, allocator, align);
 
-    gst_caps_unref(caps);
     return pool;
 }
 
@@ -197,16 +191,14 @@ TEST(small_pool)
         VaeTestOffer offer = {.pool = pool_of(max, NULL, NULL),
                               .size = 48 * 32 * 3 / 2,
                               .max = max};
-        GstHarness *h = decoder(&offer);
-        GstBuffer *frame;
+        SCOPED GstHarness *h = decoder(&offer);
 
         vae_test_push_latents(h, LW, LH, 0, 3);
-        frame = vae_test_pull(h);
+        GstBuffer *frame = vae_test_pull(h);
         CHECK_INT(frame->pool == offer.pool, max == enough);
         gst_buffer_unref(frame);
         for (guint i = 1; i < 9; i++)
             gst_buffer_unref(vae_test_pull(h));
-        vae_test_teardown(h);
         gst_object_unref(offer.pool);
     }
     {
@@ -284,13 +276,12 @@ TEST(decode_copies_nothing)
                           .size = 48 * 32 * 3 / 2};
     GstHarness *h = decoder(&offer);
     GstBuffer *frames[FRAMES], *latents[STEPS];
-    gint made, mapped;
 
     begin_notes();
     for (guint k = 0; k < STEPS; k++) /* of the allocator `others` */
         latents[k] = vae_test_latent(LW, LH, k);
-    made = g_atomic_int_get(&others->allocated);
-    mapped = g_atomic_int_get(&others->read);
+    gint made = g_atomic_int_get(&others->allocated);
+    gint mapped = g_atomic_int_get(&others->read);
     for (guint k = 0; k < STEPS; k++)
         CHECK_INT(gst_harness_push(h, gst_buffer_ref(latents[k])), GST_FLOW_OK);
     for (guint i = 0; i < FRAMES; i++)
@@ -324,7 +315,6 @@ TEST(encode_copies_nothing)
     GstHarness *h = vae_test_harness("vaeencode", "slice-size", 1, NULL);
     GstBuffer *frames[FRAMES], *latents[STEPS];
     GstVideoInfo info;
-    gint made;
 
     begin_notes();
     vae_test_offer(h->sinkpad, &offer);
@@ -332,7 +322,7 @@ TEST(encode_copies_nothing)
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
     for (guint i = 0; i < FRAMES; i++)
         frames[i] = vae_test_frame(&info, i);
-    made = g_atomic_int_get(&others->allocated);
+    gint made = g_atomic_int_get(&others->allocated);
     for (guint i = 0; i < FRAMES; i++)
         CHECK_INT(gst_harness_push(h, gst_buffer_ref(frames[i])), GST_FLOW_OK);
     for (guint k = 0; k < STEPS; k++)

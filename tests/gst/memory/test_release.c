@@ -72,21 +72,18 @@ decoder(guint64 idle)
 static gchar *
 undisturbed(void)
 {
-    GstHarness *h = decoder(0);
-    gchar *sum;
+    SCOPED GstHarness *h = decoder(0);
 
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
-    sum = vae_test_pull_frames(h, 0, FRAMES);
-    vae_test_teardown(h);
-    return sum;
+    return vae_test_pull_frames(h, 0, FRAMES);
 }
 
 /* The next `vae-release`. */
 static void
 expect_release(GstBus *bus, gboolean idle)
 {
-    GstMessage *message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                                     GST_MESSAGE_ELEMENT);
+    g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ELEMENT);
     gboolean released = !on_device(), was_idle = !idle;
 
     CHECK(message != NULL);
@@ -96,7 +93,6 @@ expect_release(GstBus *bus, gboolean idle)
                             &was_idle, NULL));
     CHECK_INT(released, on_device());
     CHECK_INT(was_idle, idle);
-    gst_message_unref(message);
 }
 
 /* Adds the next n buffers. */
@@ -104,13 +100,8 @@ static void
 pull(GstHarness *h, GChecksum *sum, guint n)
 {
     for (guint i = 0; i < n; i++) {
-        GstBuffer *buffer = vae_test_pull(h);
-        GstMapInfo map;
-
-        CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
-        g_checksum_update(sum, map.data, (gssize) map.size);
-        gst_buffer_unmap(buffer, &map);
-        gst_buffer_unref(buffer);
+        g_autoptr(GstBuffer) buffer = vae_test_pull(h);
+        vae_test_sum(sum, buffer);
     }
 }
 
@@ -118,13 +109,10 @@ pull(GstHarness *h, GChecksum *sum, guint n)
 static void
 end_flush(GstHarness *h)
 {
-    GstSegment segment;
-
     CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
     while (gst_harness_buffers_in_queue(h) > 0)
         gst_buffer_unref(vae_test_pull(h));
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_push_segment(h);
 }
 
 /* ------------------------------------------------------------------ */
@@ -132,11 +120,11 @@ end_flush(GstHarness *h)
 /* After each latent; the memory goes and comes. */
 TEST(between)
 {
-    gchar *wanted = undisturbed();
+    g_autofree gchar *wanted = undisturbed();
     const guint64 empty = on_device() ? left() : 0;
     GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
-    GChecksum *all = g_checksum_new(G_CHECKSUM_MD5);
+    g_autoptr(GChecksum) all = g_checksum_new(G_CHECKSUM_MD5);
 
     for (guint k = 0; k < LATENTS; k++) {
         vae_test_push_latents(h, LW, LH, k, k + 1);
@@ -149,8 +137,6 @@ TEST(between)
             CHECK_INT(left(), empty);
     }
     CHECK(strcmp(g_checksum_get_string(all), wanted) == 0);
-    g_checksum_free(all);
-    g_free(wanted);
     vae_test_teardown(h);
     if (on_device())
         CHECK_INT(left(), empty);
@@ -173,30 +159,26 @@ emit_on(gpointer data)
 TEST(any_time)
 {
     gchar *wanted = undisturbed();
-    GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
-    GstMessage *message;
     gint go_on = 1;
-    GThread *thread;
 
     g_object_set_data(G_OBJECT(h->element), "go-on", &go_on);
-    thread = g_thread_new("release", emit_on, h);
+    GThread *thread = g_thread_new("release", emit_on, h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
     g_atomic_int_set(&go_on, 0);
     g_thread_join(thread);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_ELEMENT);
+    g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ELEMENT);
     CHECK(message != NULL && gst_message_has_name(message, "vae-release"));
-    gst_message_unref(message);
-    vae_test_teardown(h);
 }
 
 /* What came in before is computed first, and no message comes twice. */
 TEST(order)
 {
     gchar *wanted = undisturbed();
-    GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
@@ -205,14 +187,13 @@ TEST(order)
     CHECK_INT(vae_test_stat(h, "steps"), LATENTS);
     vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT) == NULL);
-    vae_test_teardown(h);
 }
 
 /* A flush does not lose the wish; the new sequence is right. */
 TEST(flush)
 {
     gchar *wanted = undisturbed();
-    GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_push_latents(h, LW, LH, 0, 1);
@@ -224,7 +205,6 @@ TEST(flush)
     end_flush(h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
-    vae_test_teardown(h);
 }
 
 /* By itself after a while, and only once; set while the element runs. */
@@ -232,7 +212,7 @@ TEST(idle)
 {
     gchar *wanted = undisturbed();
     const guint64 empty = on_device() ? left() : 0;
-    GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_push_latents(h, LW, LH, 0, 3);
@@ -247,7 +227,6 @@ TEST(idle)
     vae_test_push_latents(h, LW, LH, 3, LATENTS);
     expect_release(bus, TRUE);
     vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
-    vae_test_teardown(h);
 }
 
 TEST(encode)
@@ -259,9 +238,10 @@ TEST(encode)
     info.fps_n = VAE_TEST_FPS;
     info.fps_d = 1;
     for (guint run = 0; run < 2; run++) {
-        GstHarness *h = vae_test_harness("vaeencode", "slice-size", 1, NULL);
+        SCOPED GstHarness *h =
+            vae_test_harness("vaeencode", "slice-size", 1, NULL);
         GstBus *bus = vae_test_bus(h);
-        GChecksum *all = g_checksum_new(G_CHECKSUM_MD5);
+        g_autoptr(GChecksum) all = g_checksum_new(G_CHECKSUM_MD5);
         GstCaps *caps = gst_video_info_to_caps(&info);
 
         if (on_device())
@@ -277,8 +257,6 @@ TEST(encode)
         }
         pull(h, all, 3);
         sums[run] = g_strdup(g_checksum_get_string(all));
-        g_checksum_free(all);
-        vae_test_teardown(h);
     }
     vae_test_same(sums[1], sums[0]);
 }
@@ -286,15 +264,11 @@ TEST(encode)
 /* The device is full when the memory is wanted back; a later try works. */
 TEST(refused)
 {
-    gchar *wanted;
-    GstHarness *h;
-    GstBus *bus;
-
     if (!on_device())
         return;
-    wanted = undisturbed();
-    h = decoder(0);
-    bus = vae_test_bus(h);
+    gchar *wanted = undisturbed();
+    SCOPED GstHarness *h = decoder(0);
+    GstBus *bus = vae_test_bus(h);
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_signal_emit_by_name(h->element, "release");
     expect_release(bus, FALSE);
@@ -308,5 +282,4 @@ TEST(refused)
     end_flush(h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
-    vae_test_teardown(h);
 }

@@ -37,11 +37,10 @@ static gchar *
 undisturbed(void)
 {
     GstHarness *h = decoder("fp32");
-    gchar *sum;
 
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     g_free(vae_test_pull_frames(h, 0, FRAMES_AT));
-    sum = vae_test_pull_frames(h, FRAMES_AT, FRAMES - FRAMES_AT);
+    gchar *sum = vae_test_pull_frames(h, FRAMES_AT, FRAMES - FRAMES_AT);
     finish(h);
     return sum;
 }
@@ -98,12 +97,10 @@ static void
 goes_on(guint from, const gchar *want)
 {
     GstHarness *h = decoder("fp32");
-    GstBuffer *first;
-    gchar *sum;
 
     g_signal_emit_by_name(h->element, "load-checkpoint", file);
     vae_test_push_latents(h, LW, LH, from, LATENTS);
-    first = vae_test_pull(h);
+    GstBuffer *first = vae_test_pull(h);
     CHECK(GST_BUFFER_FLAG_IS_SET(first, GST_BUFFER_FLAG_DISCONT));
     CHECK_INT(GST_BUFFER_OFFSET(first), FRAMES_AT);
     CHECK_INT(GST_BUFFER_PTS(first), vae_test_time(FRAMES_AT));
@@ -114,30 +111,28 @@ goes_on(guint from, const gchar *want)
     h = decoder("fp32");
     g_signal_emit_by_name(h->element, "load-checkpoint", file);
     vae_test_push_latents(h, LW, LH, from, LATENTS);
-    sum = vae_test_pull_frames(h, FRAMES_AT, FRAMES - FRAMES_AT);
+    g_autofree gchar *sum =
+        vae_test_pull_frames(h, FRAMES_AT, FRAMES - FRAMES_AT);
     CHECK(g_strcmp0(sum, want) == 0);
-    g_free(sum);
     finish(h);
 }
 
 TEST(without_carries)
 {
-    gchar *want = undisturbed();
+    g_autofree gchar *want = undisturbed();
 
     interrupted(FALSE, FALSE);
     goes_on(0, want);
     goes_on(AT - 38, want);
-    g_free(want);
 }
 
 TEST(with_carries)
 {
-    gchar *want = undisturbed();
+    g_autofree gchar *want = undisturbed();
 
     interrupted(TRUE, TRUE);
     goes_on(AT, want);
     goes_on(0, want);
-    g_free(want);
 }
 
 /* A clip of three sequences, of 3, 4 and 2 latents. */
@@ -178,7 +173,6 @@ clip_goes_on(guint at, guint from, gboolean carries, gboolean numbered)
     const guint n = clip_frame(at);
     GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
-    gchar *want, *got;
 
     g_object_set(h->element, "checkpoint-carries", carries, NULL);
     push_clip(h, 0, at, numbered);
@@ -186,16 +180,14 @@ clip_goes_on(guint at, guint from, gboolean carries, gboolean numbered)
     g_free(vae_test_pull_frames(h, 0, n));
     CHECK_INT(wait_saved(bus), n);
     push_clip(h, at, CLIP_LATENTS, numbered);
-    want = vae_test_pull_frames(h, n, CLIP_FRAMES - n);
+    g_autofree gchar *want = vae_test_pull_frames(h, n, CLIP_FRAMES - n);
     finish(h);
 
     h = decoder("fp32");
     g_signal_emit_by_name(h->element, "load-checkpoint", file);
     push_clip(h, from, CLIP_LATENTS, numbered);
-    got = vae_test_pull_frames(h, n, CLIP_FRAMES - n);
+    g_autofree gchar *got = vae_test_pull_frames(h, n, CLIP_FRAMES - n);
     CHECK(g_strcmp0(got, want) == 0);
-    g_free(got);
-    g_free(want);
     finish(h);
 }
 
@@ -217,14 +209,13 @@ static void
 refused(const gchar *precision, guint from, GQuark domain, gint code,
         const gchar *word, const gchar *other)
 {
-    GstHarness *h = decoder(precision);
+    SCOPED GstHarness *h = decoder(precision);
     GstBus *bus = vae_test_bus(h);
 
     g_signal_emit_by_name(h->element, "load-checkpoint", file);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, from)),
               GST_FLOW_ERROR);
     vae_test_expect_error(bus, domain, code, word, other);
-    vae_test_teardown(h);
 }
 
 TEST(refused)
@@ -239,7 +230,6 @@ TEST(unwritable)
 {
     GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
-    GstMessage *message;
     GError *warning = NULL;
 
     /* Before anything was decoded. */
@@ -250,8 +240,8 @@ TEST(unwritable)
     gst_bus_set_flushing(bus, TRUE);
     gst_bus_set_flushing(bus, FALSE);
     g_signal_emit_by_name(h->element, "save-checkpoint", "/dev/full");
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_WARNING);
+    GstMessage *message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
+                                                     GST_MESSAGE_WARNING);
     gst_message_parse_warning(message, &warning, NULL);
     CHECK(
         g_error_matches(warning, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_WRITE));
@@ -276,7 +266,7 @@ count_warning(GstBus *bus, GstMessage *message, gpointer count)
  * that is asked for is always answered. */
 TEST(unwritable_interval)
 {
-    GstHarness *h = decoder("fp32");
+    SCOPED GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
     gint warnings = 0;
 
@@ -292,7 +282,6 @@ TEST(unwritable_interval)
     g_signal_emit_by_name(h->element, "save-checkpoint", "/dev/full");
     CHECK_INT(wait_saved(bus), -1);
     CHECK_INT(g_atomic_int_get(&warnings), 2);
-    vae_test_teardown(h);
 }
 
 /* An empty file, and one of another size of picture. */
@@ -309,11 +298,9 @@ TEST(foreign)
 int
 main(int argc, char **argv)
 {
-    int ret;
-
     folder = g_dir_make_tmp("vae-checkpoint-XXXXXX", NULL);
     file = g_build_filename(folder, "a.safetensors", NULL);
-    ret = vae_test_main(argc, argv);
+    int ret = vae_test_main(argc, argv);
     g_unlink(file);
     g_rmdir(folder);
     g_free(file);

@@ -18,10 +18,9 @@ static const char *const kinds[] = {"upload", "compute", "download",
 static guint64
 stat_of(GstHarness *h, const char *which, const char *kind)
 {
-    gchar *field = g_strdup_printf("%s-%s-ns", which, kind);
+    g_autofree gchar *field = g_strdup_printf("%s-%s-ns", which, kind);
     const guint64 value = vae_test_stat(h, field);
 
-    g_free(field);
     return value;
 }
 
@@ -29,11 +28,10 @@ static gchar *
 text_of(GstHarness *h, const char *field)
 {
     GstStructure *stats = NULL;
-    gchar *text;
 
     g_object_get(h->element, "stats", &stats, NULL);
     CHECK(gst_structure_has_field_typed(stats, field, G_TYPE_STRING));
-    text = g_strdup(gst_structure_get_string(stats, field));
+    gchar *text = g_strdup(gst_structure_get_string(stats, field));
     gst_structure_free(stats);
     return text;
 }
@@ -82,14 +80,13 @@ check_times(GstHarness *h, guint64 slices)
 
 TEST(times)
 {
-    GstHarness *h = decoder("auto");
+    SCOPED GstHarness *h = decoder("auto");
 
     check_times(h, 0);
     for (guint k = 0; k < 4; k++)
         run_slice(h, k);
     check_times(h, 4);
     CHECK_INT(vae_test_stat(h, "frames"), 13);
-    vae_test_teardown(h);
 }
 
 static int
@@ -105,7 +102,7 @@ TEST(percentile)
 {
     enum { N = RECENT + 14 };
     static guint64 seen[G_N_ELEMENTS(kinds)][N];
-    GstHarness *h = decoder("auto");
+    SCOPED GstHarness *h = decoder("auto");
 
     for (guint k = 0; k < N; k++) {
         run_slice(h, k);
@@ -121,19 +118,17 @@ TEST(percentile)
         CHECK_INT(stat_of(h, "p95", kinds[i]), sorted[121]);
     }
     check_times(h, N);
-    vae_test_teardown(h);
 }
 
 static void
 check_rung(GstHarness *h, const VaePlan *plan)
 {
-    gchar *text = text_of(h, "rung");
+    g_autofree gchar *text = text_of(h, "rung");
     gchar setting[100];
 
     vae_plan_setting(plan, setting, sizeof setting);
     CHECK(strcmp(text, setting) == 0);
     CHECK(strcmp(text, "slices of 1") == 0);
-    g_free(text);
 }
 
 /* Memory and names are those of the library's plan. */
@@ -154,7 +149,7 @@ TEST(plan)
     VaePlan plan = VAE_INIT(VaePlan);
     VaeStream *stream = NULL;
     VaeError error;
-    GstHarness *h = decoder("ref");
+    SCOPED GstHarness *h = decoder("ref");
     gchar *text = text_of(h, "rung");
 
     CHECK(strcmp(text, "") == 0); /* no stream is open */
@@ -187,7 +182,6 @@ TEST(plan)
     g_free(text);
     vae_stream_free(&stream);
     vae_model_free(&model);
-    vae_test_teardown(h);
 }
 
 static GstPadProbeReturn
@@ -201,8 +195,8 @@ hold_caps(GstPad *pad, GstPadProbeInfo *info, gpointer user)
 TEST(queue_wait)
 {
     const guint64 wait_us = 30000;
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
     const gulong probe = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         hold_caps, NULL, NULL);
@@ -214,15 +208,13 @@ TEST(queue_wait)
     gst_pad_remove_probe(pad, probe);
     g_free(vae_test_pull_frames(h, 0, 1));
     CHECK(stat_of(h, "last", "queue-wait") >= wait_us * 1000);
-    gst_object_unref(pad);
-    vae_test_teardown(h);
 }
 
 /* The messages that an interval lets through, for 5 slices and the end. */
 static guint
 count_messages(guint64 interval)
 {
-    GstHarness *h =
+    SCOPED GstHarness *h =
         vae_test_harness("vaedecode", "post-stats", TRUE, "stats-interval",
                          interval, "slice-size", 1, NULL);
     GstBus *bus = vae_test_bus(h);
@@ -240,7 +232,6 @@ count_messages(guint64 interval)
         gst_message_unref(message);
         n++;
     }
-    vae_test_teardown(h);
     return n;
 }
 
@@ -261,11 +252,12 @@ TEST(properties)
         GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PLAYING;
 
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
-        GstElement *element = gst_element_factory_make(names[i], NULL);
-        GParamSpec **specs;
+        g_autoptr(GstElement) element =
+            gst_element_factory_make(names[i], NULL);
         guint n;
 
-        specs = g_object_class_list_properties(G_OBJECT_GET_CLASS(element), &n);
+        GParamSpec **specs =
+            g_object_class_list_properties(G_OBJECT_GET_CLASS(element), &n);
         for (guint j = 0; j < n; j++) {
             if (specs[j]->owner_type == GST_TYPE_OBJECT)
                 continue;
@@ -277,6 +269,5 @@ TEST(properties)
                   (specs[j]->flags & when));
         }
         g_free(specs);
-        gst_object_unref(element);
     }
 }

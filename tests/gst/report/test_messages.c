@@ -12,12 +12,11 @@ static void
 check_refused(const char *element, const char *caps, GQuark domain, gint code,
               const char *word, const char *other)
 {
-    GstHarness *h = vae_test_harness(element, NULL);
+    SCOPED GstHarness *h = vae_test_harness(element, NULL);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_start(h, caps);
     vae_test_expect_error(bus, domain, code, word, other);
-    vae_test_teardown(h);
 }
 
 TEST(sizes)
@@ -25,10 +24,10 @@ TEST(sizes)
     static const char *const grid = "video/x-vae-latent,type=float32,"
                                     "channels=16,latent-width=%d,"
                                     "latent-height=%d,framerate=16/1";
-    gchar *wide = g_strdup_printf(grid, 9000, 1);
-    gchar *wider = g_strdup_printf(grid, 20000, 1);
-    gchar *large = g_strdup_printf(grid, 8000, 8000);
-    gchar *much = g_strdup_printf(grid, 4000, 4000);
+    g_autofree gchar *wide = g_strdup_printf(grid, 9000, 1);
+    g_autofree gchar *wider = g_strdup_printf(grid, 20000, 1);
+    g_autofree gchar *large = g_strdup_printf(grid, 8000, 8000);
+    g_autofree gchar *much = g_strdup_printf(grid, 4000, 4000);
 
     check_refused("vaedecode", wide, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                   "9000x1 are a picture of 72000x8 pixels", "65535");
@@ -43,10 +42,6 @@ TEST(sizes)
                   "64000x64000", "2 GiB");
     check_refused("vaedecode", much, GST_RESOURCE_ERROR,
                   GST_RESOURCE_ERROR_NO_SPACE_LEFT, "32000x32000", "MiB");
-    g_free(wide);
-    g_free(wider);
-    g_free(large);
-    g_free(much);
 }
 
 /* A pipeline that plays, or tries to, and its bus. */
@@ -54,13 +49,12 @@ static GstElement *
 start(GstBus **bus, const char *format, va_list args)
 {
     GError *error = NULL;
-    gchar *text = g_strdup_vprintf(format, args);
+    g_autofree gchar *text = g_strdup_vprintf(format, args);
     GstElement *pipeline = gst_parse_launch(text, &error);
 
     CHECK(pipeline != NULL && error == NULL);
     *bus = gst_element_get_bus(pipeline);
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    g_free(text);
     return pipeline;
 }
 
@@ -69,13 +63,12 @@ start(GstBus **bus, const char *format, va_list args)
 static void
 check_error(const char *word, const char *other, const char *format, ...)
 {
-    GstElement *pipeline;
     GstMessage *message;
     va_list args;
     GstBus *bus;
 
     va_start(args, format);
-    pipeline = start(&bus, format, args);
+    g_autoptr(GstElement) pipeline = start(&bus, format, args);
     va_end(args);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
                           word, other);
@@ -86,18 +79,19 @@ check_error(const char *word, const char *other, const char *format, ...)
     }
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(bus);
-    gst_object_unref(pipeline);
 }
 
 /* An element is missing in front. */
 TEST(foreign)
 {
     const char *const file = vae_test_weights();
-    gchar *bytes = g_strconcat(file,
-                               ": data without caps (by its look "
-                               "application/x-safetensors) came, wanted video/",
-                               NULL);
-    gchar *typed = g_strconcat(file, ": application/x-safetensors came", NULL);
+    g_autofree gchar *bytes =
+        g_strconcat(file,
+                    ": data without caps (by its look "
+                    "application/x-safetensors) came, wanted video/",
+                    NULL);
+    g_autofree gchar *typed =
+        g_strconcat(file, ": application/x-safetensors came", NULL);
     const char *const demux = ": put latentdemux (or decodebin) before "
                               "vaedecode";
     const char *const decoder = "video/x-raw: put a decoder (such as "
@@ -132,31 +126,27 @@ TEST(foreign)
                   GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
                   "video/x-raw(memory:GLMemory) came",
                   "wanted video/x-raw in the memory of the system");
-    g_free(bytes);
-    g_free(typed);
 }
 
 /* Who only asks, as decodebin does, makes no error. */
 TEST(asked)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstPad *pad = gst_element_get_static_pad(h->element, "sink");
-    GstCaps *caps = gst_caps_new_empty_simple("application/x-safetensors");
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "sink");
+    g_autoptr(GstCaps) caps =
+        gst_caps_new_empty_simple("application/x-safetensors");
     GstBus *bus = vae_test_bus(h);
 
     CHECK(!gst_pad_query_accept_caps(pad, caps));
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
-    gst_caps_unref(caps);
-    gst_object_unref(pad);
-    vae_test_teardown(h);
 }
 
 /* The next progress message of a kind. (transfer full) */
 static gchar *
 progress(GstBus *bus, GstProgressType wanted, const char *code)
 {
-    GstMessage *message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                                     GST_MESSAGE_PROGRESS);
+    g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS);
     GstProgressType type;
     gchar *found, *text;
 
@@ -165,7 +155,6 @@ progress(GstBus *bus, GstProgressType wanted, const char *code)
     CHECK_INT(type, wanted);
     CHECK(strcmp(found, code) == 0);
     g_free(found);
-    gst_message_unref(message);
     return text;
 }
 
@@ -180,7 +169,7 @@ check_text(gchar *text, const char *word, const char *other)
 
 TEST(progress)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "model", "", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", "", NULL);
     GstBus *bus = vae_test_bus(h);
 
     g_object_set(h->element, "model", vae_test_weights(), NULL);
@@ -195,7 +184,6 @@ TEST(progress)
                "preparing", "48x32");
     check_text(progress(bus, GST_PROGRESS_TYPE_COMPLETE, "open-stream"),
                "48x32 pixels: backend", "MiB");
-    vae_test_teardown(h);
 }
 
 typedef struct Wanted {
@@ -252,8 +240,8 @@ TEST(log_taken)
 TEST(device)
 {
     for (gint i = 0; i < 2; i++) {
-        GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id",
-                                         i == 0 ? G_MAXINT : -1, NULL);
+        SCOPED GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id",
+                                                i == 0 ? G_MAXINT : -1, NULL);
         GstBus *bus = vae_test_bus(h);
 
         gst_util_set_object_arg(G_OBJECT(h->element), "backend", "auto");
@@ -263,7 +251,6 @@ TEST(device)
         if (i == 0)
             vae_test_one_warning(bus, "device 2147483647 was asked for, and");
         CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
-        vae_test_teardown(h);
     }
 }
 
@@ -351,12 +338,11 @@ file_progress(GstBus *bus)
 static void
 check_told(GstBus *bus, const char *wanted)
 {
-    gchar *told = file_progress(bus);
+    g_autofree gchar *told = file_progress(bus);
 
     if (strcmp(told, wanted) != 0)
         g_printerr("told \"%s\", wanted \"%s\"\n", told, wanted);
     CHECK(strcmp(told, wanted) == 0);
-    g_free(told);
 }
 
 /* Latent k of 5 ends with frame 4k, of 17 in all. */
@@ -418,17 +404,15 @@ look_for_lines(GstDebugCategory *category, GstDebugLevel level,
 static void
 play(const char *format, ...)
 {
-    GstElement *pipeline;
     va_list args;
     GstBus *bus;
 
     va_start(args, format);
-    pipeline = start(&bus, format, args);
+    g_autoptr(GstElement) pipeline = start(&bus, format, args);
     va_end(args);
     vae_test_play(pipeline);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(bus);
-    gst_object_unref(pipeline);
 }
 
 /* Who looks for a category finds there what it is to say. */
@@ -445,8 +429,8 @@ TEST(categories)
                     {"latentdemux", GST_LEVEL_LOG, "latent 1:", 0},
                     {"latentdemux", GST_LEVEL_DEBUG, "READY->PAUSED", 0},
                     {NULL, 0, NULL, 0}};
-    gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *file = g_build_filename(folder, "clip.safetensors", NULL);
+    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *file = g_build_filename(folder, "clip.safetensors", NULL);
 
     gst_debug_add_log_function(look_for_lines, lines, NULL);
     gst_debug_set_threshold_from_string("vae*:6,latent*:6", FALSE);
@@ -466,8 +450,6 @@ TEST(categories)
     }
     CHECK_INT(g_unlink(file), 0);
     CHECK_INT(g_rmdir(folder), 0);
-    g_free(file);
-    g_free(folder);
 }
 
 /* One name everywhere, and no address on a network: there is none. The pages
@@ -476,13 +458,14 @@ TEST(author)
 {
     static const char *const names[] = {"vaedecode", "vaeencode", "latentdemux",
                                         "latentmux"};
-    GstPlugin *plugin = gst_registry_find_plugin(gst_registry_get(), "vae");
+    g_autoptr(GstPlugin) plugin =
+        gst_registry_find_plugin(gst_registry_get(), "vae");
     const char *page;
 
     CHECK(g_str_has_prefix(gst_plugin_get_origin(plugin), "file:///"));
     CHECK(strcmp(gst_plugin_get_package(plugin), "gst-vae") == 0);
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
-        GstElementFactory *f = gst_element_factory_find(names[i]);
+        g_autoptr(GstElementFactory) f = gst_element_factory_find(names[i]);
 
         CHECK(strcmp(gst_element_factory_get_metadata(
                          f, GST_ELEMENT_METADATA_AUTHOR),
@@ -494,19 +477,15 @@ TEST(author)
                                 strrchr(page, '/'), NULL);
         CHECK(g_file_test(page, G_FILE_TEST_IS_REGULAR));
         g_free((gpointer) page);
-        gst_object_unref(f);
     }
-    gst_object_unref(plugin);
 }
 
 int
 main(int argc, char **argv)
 {
-    GstPlugin *finders;
-
     /* The first look at bytes loads it, and its caps stay for good. */
     gst_init(&argc, &argv);
-    finders = gst_plugin_load_by_name("typefindfunctions");
+    GstPlugin *finders = gst_plugin_load_by_name("typefindfunctions");
     gst_clear_object(&finders);
     return vae_test_main(argc, argv);
 }

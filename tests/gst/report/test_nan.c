@@ -56,12 +56,11 @@ push_clip(GstHarness *h)
 static gchar *
 write_model(gchar **folder)
 {
-    gchar *path;
     VaeError error;
 
     *folder = g_dir_make_tmp("vae-nan-XXXXXX", NULL);
     CHECK(*folder != NULL);
-    path = g_build_filename(*folder, "w.safetensors", NULL);
+    gchar *path = g_build_filename(*folder, "w.safetensors", NULL);
     CHECK_INT(overflow_write(vae_test_weights(), path, &error), VAE_OK);
     return path;
 }

@@ -86,8 +86,8 @@ static void
 check(gdouble gain, gboolean raw, const char *caps, const char *property,
       const char *wanted)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
-    gchar *text = vae_test_latent_caps(LW, LH, caps);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
+    g_autofree gchar *text = vae_test_latent_caps(LW, LH, caps);
     GstBus *bus = vae_test_bus(h);
 
     if (property)
@@ -103,8 +103,6 @@ check(gdouble gain, gboolean raw, const char *caps, const char *property,
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, 0, 26));
     CHECK_INT(count_warnings(bus, wanted), wanted ? 2 : 0);
-    g_free(text);
-    vae_test_teardown(h);
 }
 
 TEST(warning)
@@ -122,8 +120,9 @@ TEST(warning)
 /* What stands in for the VAE of a space has the same statistics. */
 TEST(tiny)
 {
-    gchar *path = g_build_filename(g_getenv("VAE_TEST_VECTORS"),
-                                   "taehv/taew2_1/weights.safetensors", NULL);
+    g_autofree gchar *path =
+        g_build_filename(g_getenv("VAE_TEST_VECTORS"),
+                         "taehv/taew2_1/weights.safetensors", NULL);
 
     read_model();
     model = path;
@@ -131,7 +130,6 @@ TEST(tiny)
     check(1, FALSE, ",normalization=raw", NULL, "normalization=normalized");
     check(1, TRUE, NULL, NULL, "normalization=raw");
     check(1, TRUE, ",normalization=raw", NULL, NULL);
-    g_free(path);
 }
 
 /* Flat and rich pictures are what they are declared to be. */
@@ -154,8 +152,8 @@ real_latent(const VaeLatentClip *clip, int k, gboolean raw)
     const int h = clip->height / 2, w = clip->width / 2;
     const gsize n = (gsize) 16 * clip->height * clip->width;
     GstBuffer *buffer = vae_test_latent(w, h, k);
-    guint8 *packed = g_malloc(n * vae_type_size(clip->type));
-    float *values = g_new(float, n);
+    g_autofree guint8 *packed = g_malloc(n * vae_type_size(clip->type));
+    g_autofree float *values = g_new(float, n);
     GstMapInfo map;
 
     vae_latent_clip_read(clip, k, packed);
@@ -169,8 +167,6 @@ real_latent(const VaeLatentClip *clip, int k, gboolean raw)
         ((float *) map.data)[i] = raw ? v * std[c] + mean[c] : v;
     }
     gst_buffer_unmap(buffer, &map);
-    g_free(values);
-    g_free(packed);
     return buffer;
 }
 
@@ -178,7 +174,7 @@ static void
 check_real(const VaeLatentClip *clip, gboolean raw, const char *declared,
            gboolean warns)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBus *bus = vae_test_bus(h);
 
     vae_test_set_latents(h, clip->width / 2, clip->height / 2, declared);
@@ -187,7 +183,6 @@ check_real(const VaeLatentClip *clip, gboolean raw, const char *declared,
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, 0, 13));
     CHECK_INT(count_warnings(bus, "normalization="), warns);
-    vae_test_teardown(h);
 }
 
 TEST(real)

@@ -30,12 +30,12 @@ on_log(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
        const gchar *function, gint number, GObject *object,
        GstDebugMessage *message, gpointer data)
 {
-    GstStructure *line;
     const gchar *element;
 
     if (strcmp(gst_debug_category_get_name(category), "GST_TRACER") != 0)
         return;
-    line = gst_structure_from_string(gst_debug_message_get(message), NULL);
+    GstStructure *line =
+        gst_structure_from_string(gst_debug_message_get(message), NULL);
     if (!line)
         return;
     g_mutex_lock(&seen.lock);
@@ -54,13 +54,13 @@ on_log(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
 
 TEST(tracer)
 {
-    GstElement *pipeline = gst_parse_launch(
+    g_autoptr(GstElement) pipeline = gst_parse_launch(
         "videotestsrc is-live=true num-buffers=17 ! "
         "video/x-raw,format=I420,width=48,height=32,framerate=50/1 ! "
         "vaeencode name=encode ! vaedecode name=decode ! fakesink name=sink",
         NULL);
-    GstElement *e = gst_bin_get_by_name(GST_BIN(pipeline), "encode");
-    GstElement *d = gst_bin_get_by_name(GST_BIN(pipeline), "decode");
+    g_autoptr(GstElement) e = gst_bin_get_by_name(GST_BIN(pipeline), "encode");
+    g_autoptr(GstElement) d = gst_bin_get_by_name(GST_BIN(pipeline), "decode");
 
     g_object_set(e, "model", vae_test_weights(), NULL);
     g_object_set(d, "model", vae_test_weights(), NULL);
@@ -72,15 +72,11 @@ TEST(tracer)
     CHECK(seen.most_encode >= STEP);
     CHECK(seen.most_decode >= STEP);
     CHECK(seen.most_pipeline >= 2 * STEP);
-    gst_object_unref(e);
-    gst_object_unref(d);
-    gst_object_unref(pipeline);
 }
 
 int
 main(int argc, char **argv)
 {
-    GList *tracers;
     guint major, minor, micro, nano;
 
     gst_version(&major, &minor, &micro, &nano);
@@ -93,7 +89,7 @@ main(int argc, char **argv)
     g_setenv("GST_TRACERS", "latency(flags=pipeline+element)", TRUE);
     g_setenv("VAE_FAKE_STEP_US", "20000", TRUE);
     gst_init(NULL, NULL);
-    tracers = gst_tracing_get_active_tracers();
+    GList *tracers = gst_tracing_get_active_tracers();
     if (!tracers) {
         g_printerr("GStreamer has no latency tracer here\n");
         return 77;

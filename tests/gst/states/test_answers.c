@@ -39,17 +39,15 @@ answer(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 static void
 bed_open(Bed *b, const char *element, GstFlowReturn ret)
 {
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-    GstPad *pad;
+    g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     *b = (Bed){.encodes = g_str_equal(element, "vaeencode"), .answer = ret};
     b->h = vae_test_harness(element, NULL);
     b->bus = vae_test_bus(b->h);
-    pad = gst_element_get_static_pad(b->h->element, "src");
+    GstPad *pad = gst_element_get_static_pad(b->h->element, "src");
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, answer, b, NULL);
     gst_object_unref(pad);
     gst_harness_set_src_caps_str(b->h, b->encodes ? VIDEO : caps);
-    g_free(caps);
 }
 
 static void
@@ -79,15 +77,13 @@ count_errors(Bed *b)
 static void
 flush_and_go_on(Bed *b)
 {
-    GstSegment segment;
     GstBuffer *buffer;
 
     CHECK(gst_harness_push_event(b->h, gst_event_new_flush_start()));
     CHECK(gst_harness_push_event(b->h, gst_event_new_flush_stop(TRUE)));
     while ((buffer = gst_harness_try_pull(b->h)))
         gst_buffer_unref(buffer);
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    CHECK(gst_harness_push_event(b->h, gst_event_new_segment(&segment)));
+    vae_test_push_segment(b->h);
     b->answer = GST_FLOW_OK;
     for (guint k = 0; k < 3; k++)
         CHECK_INT(push_step(b, k), GST_FLOW_OK);

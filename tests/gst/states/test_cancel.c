@@ -66,12 +66,11 @@ TEST(to_null)
 {
     GstHarness *h = slow_decoder();
     const gdouble slice = whole_slice(h);
-    gdouble began;
 
     vae_test_teardown(h);
     h = slow_decoder();
     begin_slice(h, slice / 10);
-    began = cpu_time();
+    gdouble began = cpu_time();
     gst_element_set_state(h->element, GST_STATE_NULL);
     check_short("to NULL", cpu_time() - began, slice);
     vae_test_teardown(h);
@@ -93,30 +92,21 @@ check_last_slice(GstHarness *h)
  * and for itself only, and the bytes are those of a new stream. */
 TEST(flush)
 {
-    GstHarness *h = slow_decoder();
+    SCOPED GstHarness *h = slow_decoder();
     const gdouble slice = whole_slice(h);
-    GstSegment segment;
-    gdouble began, one;
-    gchar *wanted, *found;
 
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    gst_harness_push_event(h, gst_event_new_flush_start());
-    gst_harness_push_event(h, gst_event_new_flush_stop(TRUE));
-    gst_harness_push_event(h, gst_event_new_segment(&segment));
-    began = cpu_time();
+    vae_test_flush(h);
+    gdouble began = cpu_time();
     vae_test_push_latents(h, SIZE, SIZE, 0, 1);
-    wanted = vae_test_pull_frames(h, 0, 1);
-    one = cpu_time() - began;
+    gchar *wanted = vae_test_pull_frames(h, 0, 1);
+    gdouble one = cpu_time() - began;
 
     begin_slice(h, slice / 10);
     began = cpu_time();
-    gst_harness_push_event(h, gst_event_new_flush_start());
-    gst_harness_push_event(h, gst_event_new_flush_stop(TRUE));
-    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_flush(h);
     vae_test_push_latents(h, SIZE, SIZE, 0, 1);
-    found = vae_test_pull_frames(h, 0, 1);
+    gchar *found = vae_test_pull_frames(h, 0, 1);
     check_short("a flush", cpu_time() - began - one, slice);
     check_last_slice(h);
     vae_test_same(found, wanted);
-    vae_test_teardown(h);
 }

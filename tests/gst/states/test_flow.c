@@ -56,9 +56,9 @@ trace_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 
 TEST(order)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstPad *pad = gst_element_get_static_pad(h->element, "src");
-    gchar *other = vae_test_latent_caps(LW, LH + 1, NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
+    g_autofree gchar *other = vae_test_latent_caps(LW, LH + 1, NULL);
     Trace trace = {.text = g_string_new(NULL)};
 
     gst_pad_add_probe(
@@ -79,9 +79,6 @@ TEST(order)
     CHECK(strcmp(trace.text->str, "CSfffffXffffTGCSfffffE") == 0 ||
           strcmp(trace.text->str, "CSfffffXffffTGCfffffE") == 0);
     g_string_free(trace.text, TRUE);
-    gst_object_unref(pad);
-    g_free(other);
-    vae_test_teardown(h);
 }
 
 /* Pushes from a thread of its own, as far as it gets. */
@@ -126,13 +123,11 @@ set_flushing(GstHarness *h, gboolean on)
 static void
 after_flush(GstHarness *h)
 {
-    GstSegment segment;
     GstBuffer *buffer;
 
     while ((buffer = gst_harness_try_pull(h)))
         gst_buffer_unref(buffer);
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_push_segment(h);
 }
 
 static GstPadProbeReturn
@@ -145,7 +140,7 @@ block_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
  * and a flush lets the sender go at once. */
 TEST(back_pressure)
 {
-    GstHarness *h = decoder_sized(LW, LW);
+    SCOPED GstHarness *h = decoder_sized(LW, LW);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
     gulong probe = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER, block_probe,
@@ -167,14 +162,13 @@ TEST(back_pressure)
     gst_object_unref(pad);
     vae_test_push_latents(h, LW, LW, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
-    vae_test_teardown(h);
 }
 
 /* A flush takes the caps before they were pushed; they come again. */
 TEST(flush_before_caps)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
     gulong probe = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         block_probe, NULL, NULL);
@@ -189,8 +183,6 @@ TEST(flush_before_caps)
     after_flush(h);
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
-    gst_object_unref(pad);
-    vae_test_teardown(h);
 }
 
 /* The first question about downstream's caps is when a flush begins. */
@@ -209,10 +201,10 @@ flush_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
  * behind it GStreamer would warn of the order. */
 TEST(flush_in_caps)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstPad *pad = gst_element_get_static_pad(h->element, "src");
-    gchar *text = vae_test_latent_caps(LW, LH, NULL);
-    GstCaps *caps = gst_caps_from_string(text);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
+    g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(text);
     Trace trace = {.text = g_string_new(NULL)};
 
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, trace_probe,
@@ -227,10 +219,6 @@ TEST(flush_in_caps)
     g_free(vae_test_pull_frames(h, 0, 5));
     CHECK(strcmp(trace.text->str, "CS") == 0);
     g_string_free(trace.text, TRUE);
-    gst_caps_unref(caps);
-    g_free(text);
-    gst_object_unref(pad);
-    vae_test_teardown(h);
 }
 
 /* Flushes at random moments: what follows is what a fresh stream gives. */
@@ -239,8 +227,8 @@ TEST(flush_storm)
     const char *given = g_getenv("VAE_TEST_SEED");
     const guint32 seed =
         given ? (guint32) g_ascii_strtoull(given, NULL, 10) : g_random_int();
-    GRand *rand = g_rand_new_with_seed(seed);
-    GstHarness *h = decoder_sized(BIG, BIG);
+    g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
+    SCOPED GstHarness *h = decoder_sized(BIG, BIG);
     gchar *wanted = NULL, *found;
 
     g_print("VAE_TEST_SEED=%u\n", seed);
@@ -263,30 +251,24 @@ TEST(flush_storm)
         wanted = found;
     }
     g_free(wanted);
-    g_rand_free(rand);
-    vae_test_teardown(h);
 }
 
 TEST(drain)
 {
-    GstHarness *h = decoder();
-    GstQuery *query = gst_query_new_drain();
+    SCOPED GstHarness *h = decoder();
+    g_autoptr(GstQuery) query = gst_query_new_drain();
 
     vae_test_push_latents(h, LW, LH, 0, 4);
     CHECK(gst_pad_peer_query(h->srcpad, query));
     CHECK_INT(gst_harness_buffers_in_queue(h), 13);
-    gst_query_unref(query);
-    vae_test_teardown(h);
 }
 
 TEST(empty)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstSegment segment;
 
-    gst_segment_init(&segment, GST_FORMAT_TIME);
     gst_harness_push_event(h, gst_event_new_stream_start("empty"));
-    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_push_segment(h);
     vae_test_end(h);
 
     h = decoder(); /* with caps, without buffers */
@@ -296,18 +278,15 @@ TEST(empty)
 /* After EOS, a new stream without a flush. */
 TEST(after_eos)
 {
-    GstHarness *h = decoder();
-    GstSegment segment;
+    SCOPED GstHarness *h = decoder();
 
     vae_test_push_latents(h, LW, LH, 0, 2);
     vae_test_push_eos(h);
     g_free(vae_test_pull_frames(h, 0, 5));
     gst_harness_push_event(h, gst_event_new_stream_start("again"));
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_push_segment(h);
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
-    vae_test_teardown(h);
 }
 
 static GstPadProbeReturn
@@ -337,13 +316,12 @@ push_until_refused(GstHarness *h)
  * and a segment opens the way again. */
 TEST(downstream_eos)
 {
-    GstHarness *h = decoder();
-    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    SCOPED GstHarness *h = decoder();
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
     GstBuffer *buffer;
     gint left = 7;
     gulong probe = gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER,
                                      refuse_probe, &left, NULL);
-    GstSegment segment;
 
     CHECK_INT(push_until_refused(h), GST_FLOW_EOS);
     vae_test_wait_eos(h);
@@ -353,37 +331,30 @@ TEST(downstream_eos)
         gst_buffer_unref(buffer);
 
     gst_harness_push_event(h, gst_event_new_stream_start("again"));
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_push_segment(h);
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_free(vae_test_pull_frames(h, 0, 9));
-    gst_object_unref(pad);
-    vae_test_teardown(h);
 }
 
 /* A pipeline in which something after the decoder ends or fails. */
 static void
 check_pipeline_ends(const char *after, GstMessageType wanted)
 {
-    gchar *text = g_strdup_printf(
+    g_autofree gchar *text = g_strdup_printf(
         "videotestsrc num-buffers=40 ! video/x-raw,width=48,height=32,"
         "framerate=16/1 ! vaeencode model=\"%s\" threads=1 ! vaedecode "
         "model=\"%s\" threads=1 ! %s ! fakesink sync=false",
         vae_test_weights(), vae_test_weights(), after);
-    GstElement *pipeline = gst_parse_launch(text, NULL);
-    GstBus *bus = gst_element_get_bus(pipeline);
-    GstMessage *message;
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
+    g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
 
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    GstMessage *message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
     CHECK(message != NULL);
     CHECK_INT(GST_MESSAGE_TYPE(message), wanted);
     gst_message_unref(message);
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(bus);
-    gst_object_unref(pipeline);
-    g_free(text);
 }
 
 TEST(pipeline_ends)
@@ -397,7 +368,7 @@ TEST(pipeline_ends)
 TEST(states)
 {
     for (guint i = 0; i < 20; i++) {
-        GstHarness *h = decoder_sized(BIG, BIG);
+        SCOPED GstHarness *h = decoder_sized(BIG, BIG);
         Pusher p;
 
         pusher_start(&p, h, BIG, 20);
@@ -405,7 +376,6 @@ TEST(states)
         gst_element_set_state(h->element, GST_STATE_NULL);
         g_thread_join(p.thread);
         CHECK(p.result == GST_FLOW_FLUSHING || p.result == GST_FLOW_OK);
-        vae_test_teardown(h);
     }
 }
 
@@ -418,7 +388,8 @@ TEST(state_cycle)
                                       GST_STATE_READY,   GST_STATE_NULL};
 
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
-        GstElement *element = gst_element_factory_make(names[i], NULL);
+        g_autoptr(GstElement) element =
+            gst_element_factory_make(names[i], NULL);
 
         g_object_set(element, "model", vae_test_weights(), NULL);
         for (guint j = 0; j < 5 * G_N_ELEMENTS(states); j++) {
@@ -434,7 +405,6 @@ TEST(state_cycle)
             CHECK(!qos);
         }
         CHECK_INT(GST_OBJECT_REFCOUNT_VALUE(element), 1);
-        gst_object_unref(element);
     }
 }
 
@@ -442,21 +412,16 @@ TEST(state_cycle)
  * the first events of a stream, must not become an error. */
 TEST(shut)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstPad *pad = gst_element_get_static_pad(h->element, "src");
-    gchar *text = vae_test_latent_caps(LW, LH, NULL);
-    GstSegment segment;
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
+    g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
 
-    gst_segment_init(&segment, GST_FORMAT_TIME);
     gst_pad_set_active(pad, FALSE);
     vae_test_start(h, text);
-    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_push_segment(h);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, 0)),
               GST_FLOW_FLUSHING);
     gst_pad_set_active(pad, TRUE);
-    g_free(text);
-    gst_object_unref(pad);
-    vae_test_teardown(h);
 }
 
 /* Seeks; returns the rate of the seek that reaches upstream, or 0. */

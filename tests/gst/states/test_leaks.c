@@ -25,9 +25,8 @@ come_and_go(GstElement *element, gpointer data)
 /* The thread has the last reference to the element. */
 TEST(late)
 {
-    GstElement *element = gst_element_factory_make("identity", NULL);
+    g_autoptr(GstElement) element = gst_element_factory_make("identity", NULL);
 
     CHECK(element != NULL);
     gst_element_call_async(element, come_and_go, NULL, NULL);
-    gst_object_unref(element);
 }

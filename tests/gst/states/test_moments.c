@@ -54,12 +54,10 @@ void
 fake_backend_at(FakePoint point, int op, int n_ops, int steps, bool first,
                 const atomic_bool *cancel)
 {
-    gboolean here;
-
     g_mutex_lock(&lock);
     if (runs && op == 0)
         g_array_append_val(runs, steps);
-    here =
+    gboolean here =
         armed && point == stop_at && (point != FAKE_COMPUTE || op >= n_ops / 2);
     g_mutex_unlock(&lock);
     if (here)
@@ -72,10 +70,9 @@ fake_backend_at(FakePoint point, int op, int n_ops, int steps, bool first,
 static void
 on_map(GstMapFlags flags)
 {
-    gboolean here;
-
     g_mutex_lock(&lock);
-    here = armed && stop_at == (FakePoint) -1 && (flags & GST_MAP_WRITE);
+    gboolean here =
+        armed && stop_at == (FakePoint) -1 && (flags & GST_MAP_WRITE);
     g_mutex_unlock(&lock);
     if (here)
         wait_here(NULL);
@@ -138,33 +135,26 @@ buffers_of(const Bed *b, guint steps)
 static gchar *
 run_clip(Bed *b)
 {
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
-    gchar *text;
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
 
     for (guint k = 0; k < STEPS; k++)
         CHECK_INT(push_step(b, k), GST_FLOW_OK);
     for (guint i = 0; i < buffers_of(b, STEPS); i++) {
-        GstBuffer *buffer = vae_test_pull(b->h);
-        GstMapInfo map;
+        g_autoptr(GstBuffer) buffer = vae_test_pull(b->h);
 
         CHECK(buffer != NULL);
         CHECK_INT(GST_BUFFER_OFFSET(buffer), i);
-        CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
-        g_checksum_update(sum, map.data, (gssize) map.size);
-        gst_buffer_unmap(buffer, &map);
-        gst_buffer_unref(buffer);
+        vae_test_sum(sum, buffer);
     }
     vae_test_no_more(b->h);
-    text = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    return text;
+    return g_strdup(g_checksum_get_string(sum));
 }
 
 static void
 bed_open(Bed *b, const char *element)
 {
-    gchar *text = vae_test_latent_caps(LW, LH, NULL);
-    GstCaps *caps = gst_caps_from_string(VIDEO);
+    g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(VIDEO);
 
     *b = (Bed){.encodes = g_str_equal(element, "vaeencode"),
                .allocator = vae_test_allocator_new()};
@@ -180,8 +170,6 @@ bed_open(Bed *b, const char *element)
         vae_test_harness(element, "slice-size", 1, "queue-depth", DEPTH, NULL);
     vae_test_offer(b->h->sinkpad, &b->offer);
     gst_harness_set_src_caps_str(b->h, b->encodes ? VIDEO : text);
-    gst_caps_unref(caps);
-    g_free(text);
 }
 
 static void
@@ -202,33 +190,30 @@ stay(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 static void
 shut(Bed *b)
 {
-    GstPad *pad = gst_element_get_static_pad(b->h->element, "src");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(b->h->element, "src");
 
     b->block = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER, stay, NULL,
         NULL);
-    gst_object_unref(pad);
 }
 
 static void
 wait_shut(Bed *b)
 {
-    GstPad *pad = gst_element_get_static_pad(b->h->element, "src");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(b->h->element, "src");
 
     while (!gst_pad_is_blocking(pad))
         g_usleep(1000);
-    gst_object_unref(pad);
 }
 
 static void
 unshut(Bed *b)
 {
-    GstPad *pad = gst_element_get_static_pad(b->h->element, "src");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(b->h->element, "src");
 
     if (b->block)
         gst_pad_remove_probe(pad, b->block);
     b->block = 0;
-    gst_object_unref(pad);
 }
 
 static gpointer
@@ -324,18 +309,14 @@ drop_all(Bed *b)
 static gint
 flush(Bed *b)
 {
-    GstSegment segment;
-    gint before;
-
     CHECK(gst_harness_push_event(b->h, gst_event_new_flush_start()));
-    before = g_atomic_int_get(&ops);
+    gint before = g_atomic_int_get(&ops);
     join(b);
     let_go();
     unshut(b);
     CHECK(gst_harness_push_event(b->h, gst_event_new_flush_stop(TRUE)));
     drop_all(b);
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    CHECK(gst_harness_push_event(b->h, gst_event_new_segment(&segment)));
+    vae_test_push_segment(b->h);
     return before;
 }
 
@@ -427,11 +408,10 @@ TEST(states)
 static gpointer
 drain(gpointer data)
 {
-    GstQuery *query = gst_query_new_drain();
+    g_autoptr(GstQuery) query = gst_query_new_drain();
     Bed *b = data;
 
     b->drained = gst_pad_peer_query(b->h->srcpad, query);
-    gst_query_unref(query);
     return NULL;
 }
 
@@ -439,13 +419,12 @@ drain(gpointer data)
 static void
 wait_query(Bed *b)
 {
-    GstPad *pad = gst_element_get_static_pad(b->h->element, "sink");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(b->h->element, "sink");
 
     while (GST_PAD_STREAM_TRYLOCK(pad)) {
         GST_PAD_STREAM_UNLOCK(pad);
         g_usleep(1000);
     }
-    gst_object_unref(pad);
 }
 
 /* A drain waits for what is under way; a flush ends the wait. */
@@ -455,12 +434,11 @@ TEST(drain)
 
     for (guint i = 0; i < 2 * G_N_ELEMENTS(where); i++) {
         const gboolean flushed = i % 2;
-        GThread *thread;
         Bed b;
 
         bed_open(&b, "vaedecode");
         go_to(&b, where[i / 2]);
-        thread = g_thread_new("drain", drain, &b);
+        GThread *thread = g_thread_new("drain", drain, &b);
         wait_query(&b);
         if (flushed) {
             flush(&b);
@@ -481,13 +459,13 @@ TEST(drain)
 TEST(half_shut)
 {
     for (guint i = 0; i < 2; i++) {
-        GstCaps *caps = gst_caps_from_string(VIDEO ",pixel-aspect-ratio=1/2");
+        g_autoptr(GstCaps) caps =
+            gst_caps_from_string(VIDEO ",pixel-aspect-ratio=1/2");
         GstSegment segment;
-        GstPad *pad;
         Bed b;
 
         bed_open(&b, "vaeencode");
-        pad = gst_element_get_static_pad(b.h->element, "src");
+        g_autoptr(GstPad) pad = gst_element_get_static_pad(b.h->element, "src");
         CHECK_INT(push_step(&b, 0), GST_FLOW_OK);
         gst_buffer_unref(vae_test_pull(b.h));
         CHECK(gst_pad_set_active(pad, FALSE));
@@ -495,8 +473,6 @@ TEST(half_shut)
         gst_harness_push_event(b.h, i == 0 ? gst_event_new_segment(&segment)
                                            : gst_event_new_caps(caps));
         CHECK_INT(push_step(&b, 1), GST_FLOW_FLUSHING);
-        gst_object_unref(pad);
-        gst_caps_unref(caps);
         bed_close(&b);
     }
 }
@@ -506,7 +482,7 @@ TEST(half_shut)
 TEST(first_shown)
 {
     static const gint wanted[] = {1, 1, 1, 4}; /* a tail runs in ones */
-    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
 
     vae_test_set_latents(h, LW, LH, NULL);
     runs = g_array_new(FALSE, FALSE, sizeof(gint));
@@ -527,5 +503,4 @@ TEST(first_shown)
     for (guint i = 0; i < runs->len; i++)
         CHECK_INT(g_array_index(runs, gint, i), wanted[i]);
     g_clear_pointer(&runs, g_array_unref);
-    vae_test_teardown(h);
 }

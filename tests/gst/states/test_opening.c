@@ -26,13 +26,12 @@ expect_progress(GstBus *bus, GstProgressType wanted)
         GstMessage *message = gst_bus_timed_pop_filtered(
             bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS | GST_MESSAGE_ERROR);
         GstProgressType type;
-        gboolean found;
         gchar *code;
 
         CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_PROGRESS);
         gst_message_parse_progress(message, &type, &code, NULL);
         gst_message_unref(message);
-        found = strcmp(code, "open-stream") == 0;
+        gboolean found = strcmp(code, "open-stream") == 0;
         g_free(code);
         if (found) {
             CHECK_INT(type, wanted);
@@ -67,11 +66,10 @@ clip(GstHarness *h)
 
 TEST(to_null)
 {
-    GstHarness *h;
     GstBus *bus;
 
     g_atomic_int_set(&waits, TRUE);
-    h = decoder(&bus);
+    GstHarness *h = decoder(&bus);
     expect_progress(bus, GST_PROGRESS_TYPE_START);
     CHECK_INT(gst_element_set_state(h->element, GST_STATE_NULL),
               GST_STATE_CHANGE_SUCCESS);
@@ -82,21 +80,17 @@ TEST(to_null)
 static void
 end_flush(GstHarness *h)
 {
-    GstSegment segment;
-
-    gst_segment_init(&segment, GST_FORMAT_TIME);
     CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
-    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_push_segment(h);
 }
 
 /* The stream of the caps serves what comes behind the flush, too. */
 TEST(flush)
 {
-    GstHarness *h;
     GstBus *bus;
 
     g_atomic_int_set(&waits, TRUE);
-    h = decoder(&bus);
+    GstHarness *h = decoder(&bus);
     expect_progress(bus, GST_PROGRESS_TYPE_START);
     CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
     end_flush(h);
@@ -118,19 +112,17 @@ push_next(gpointer data)
 static void
 check_switch(gboolean flushes)
 {
-    GstHarness *h;
-    GThread *thread;
     GstBus *bus;
-    gchar *wanted, *found;
+    gchar *found;
 
     g_atomic_int_set(&waits, FALSE);
-    h = decoder(&bus);
-    wanted = clip(h);
+    GstHarness *h = decoder(&bus);
+    g_autofree gchar *wanted = clip(h);
     expect_progress(bus, GST_PROGRESS_TYPE_START);
     expect_progress(bus, GST_PROGRESS_TYPE_COMPLETE);
     g_atomic_int_set(&waits, TRUE);
     g_signal_emit_by_name(h->element, "restart");
-    thread = g_thread_new("pusher", push_next, h);
+    GThread *thread = g_thread_new("pusher", push_next, h);
     expect_progress(bus, GST_PROGRESS_TYPE_START);
     if (flushes)
         gst_harness_push_event(h, gst_event_new_flush_start());
@@ -145,7 +137,6 @@ check_switch(gboolean flushes)
         CHECK(strcmp(found, wanted) == 0);
         g_free(found);
     }
-    g_free(wanted);
     close_bus(h, bus);
 }
 

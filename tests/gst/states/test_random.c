@@ -194,17 +194,15 @@ read_bus(Run *r)
 static gchar *
 model(const char *name)
 {
-    return g_build_filename(g_getenv("VAE_TEST_VECTORS"), name,
-                            "weights.safetensors", NULL);
+    return vae_test_network(name);
 }
 
 static void
 set_format(Run *r, guint i)
 {
-    GstCaps *caps = gst_caps_from_string(formats[i]);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(formats[i]);
 
     g_object_set(r->filter, "caps", caps, NULL);
-    gst_caps_unref(caps);
 }
 
 /* Of the source: it has just negotiated, and will again. A filter that changes
@@ -213,10 +211,9 @@ static GstPadProbeReturn
 on_source(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     Run *r = data;
-    gint format;
 
     g_mutex_lock(&r->lock);
-    format = r->format;
+    gint format = r->format;
     r->format = -1;
     g_mutex_unlock(&r->lock);
     if (format >= 0)
@@ -236,7 +233,6 @@ static void
 run_open(Run *r, guint32 number)
 {
     GstElement *src;
-    GstPad *pad;
 
     *r = (Run){.rand = g_rand_new_with_seed(number), .wish = "", .format = -1};
     g_mutex_init(&r->lock);
@@ -256,7 +252,7 @@ run_open(Run *r, guint32 number)
     g_object_set(r->encode, "model", vae_test_weights(), NULL);
     g_object_set(r->decode, "model", vae_test_weights(), NULL);
     set_format(r, 0);
-    pad = gst_element_get_static_pad(r->sink, "sink");
+    GstPad *pad = gst_element_get_static_pad(r->sink, "sink");
     gst_pad_add_probe(pad,
                       GST_PAD_PROBE_TYPE_BUFFER |
                           GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM |
@@ -312,12 +308,10 @@ set_state(Run *r, GstState state)
 static void
 wait_frames(Run *r, guint n)
 {
-    guint64 until;
-
     if (r->state != GST_STATE_PLAYING || r->ended)
         return;
     g_mutex_lock(&r->lock);
-    until = r->frames + n;
+    guint64 until = r->frames + n;
     while (r->frames < until && !r->eos)
         g_cond_wait(&r->cond, &r->lock);
     r->ended = r->eos;
@@ -451,14 +445,14 @@ change_property(Run *r)
 static void
 end_stream(Run *r)
 {
-    GstElement *src = gst_bin_get_by_name(GST_BIN(r->pipeline), "src");
+    g_autoptr(GstElement) src =
+        gst_bin_get_by_name(GST_BIN(r->pipeline), "src");
 
     if (flows(r) && gst_element_send_event(src, gst_event_new_eos())) {
         beat();
         wait_frames(r, G_MAXUINT);
         r->ended = TRUE;
     }
-    gst_object_unref(src);
 }
 
 static void
@@ -476,12 +470,11 @@ static void
 refuse_model(Run *r)
 {
     static const char *const names[] = {"seedvr2", "no-such"};
-    gchar *path = model(names[pick(r, G_N_ELEMENTS(names))]);
+    g_autofree gchar *path = model(names[pick(r, G_N_ELEMENTS(names))]);
 
     to_start(r);
     g_object_set(either(r), "model", path, NULL);
     to_start(r);
-    g_free(path);
 }
 
 /* Another of the same latent space. */
@@ -489,13 +482,12 @@ static void
 change_model(Run *r)
 {
     static const char *const names[] = {"wan21", "taehv/taew2_1"};
-    gchar *path = model(names[pick(r, G_N_ELEMENTS(names))]);
+    g_autofree gchar *path = model(names[pick(r, G_N_ELEMENTS(names))]);
 
     if (r->state == GST_STATE_PLAYING && pick(r, 3) == 0)
         refuse_model(r);
     else
         g_object_set(either(r), "model", path, NULL);
-    g_free(path);
 }
 
 static void
@@ -526,7 +518,7 @@ ask(Run *r)
 static void
 send_upstream(Run *r)
 {
-    GstPad *pad = gst_element_get_static_pad(r->sink, "sink");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(r->sink, "sink");
 
     if (pick(r, 2))
         gst_pad_push_event(
@@ -537,7 +529,6 @@ send_upstream(Run *r)
     else
         gst_pad_push_event(pad, gst_video_event_new_upstream_force_key_unit(
                                     GST_CLOCK_TIME_NONE, TRUE, 1));
-    gst_object_unref(pad);
 }
 
 static const struct {
@@ -588,8 +579,8 @@ operate(Run *r)
 static gchar *
 clean_clip(Run *r)
 {
-    GstElement *src = gst_bin_get_by_name(GST_BIN(r->pipeline), "src");
-    gchar *text;
+    g_autoptr(GstElement) src =
+        gst_bin_get_by_name(GST_BIN(r->pipeline), "src");
 
     r->wish = "a clip at the end";
     set_state(r, GST_STATE_READY);
@@ -607,30 +598,28 @@ clean_clip(Run *r)
     set_state(r, GST_STATE_PLAYING);
     wait_frames(r, G_MAXUINT);
     CHECK_INT(r->frames, CLIP);
-    text = g_strdup(g_checksum_get_string(r->sum));
+    gchar *text = g_strdup(g_checksum_get_string(r->sum));
     set_state(r, GST_STATE_READY);
     read_bus(r);
     g_object_set(src, "num-buffers", -1, NULL);
     g_clear_pointer(&r->sum, g_checksum_free);
-    gst_object_unref(src);
     return text;
 }
 
 static void
 run_seed(guint32 number, guint n)
 {
-    gchar *wanted, *found;
     Run r;
 
     seed = number;
     g_print("VAE_TEST_SEED=%u\n", number);
     run_open(&r, number);
     now = &r;
-    wanted = clean_clip(&r);
+    gchar *wanted = clean_clip(&r);
     set_state(&r, GST_STATE_PLAYING);
     while (r.done < n)
         operate(&r);
-    found = clean_clip(&r);
+    gchar *found = clean_clip(&r);
     vae_test_same(found, wanted);
     now = NULL;
     run_close(&r);

@@ -82,19 +82,17 @@ static void
 storm_open(Storm *s, const gchar *text)
 {
     GError *error = NULL;
-    GstPad *pad;
 
     *s = (Storm){.pipeline = gst_parse_launch(text, &error)};
     CHECK(s->pipeline != NULL && !error);
     s->bus = gst_element_get_bus(s->pipeline);
     s->sink = gst_bin_get_by_name(GST_BIN(s->pipeline), "sink");
-    pad = gst_element_get_static_pad(s->sink, "sink");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(s->sink, "sink");
     gst_pad_add_probe(pad,
                       GST_PAD_PROBE_TYPE_BUFFER |
                           GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM |
                           GST_PAD_PROBE_TYPE_EVENT_FLUSH,
                       on_data, s, NULL);
-    gst_object_unref(pad);
 }
 
 /* Fails on an error; TRUE: the stream has ended. FALSE: nothing so far. */
@@ -122,10 +120,8 @@ look_at_bus(Storm *s, GstClockTime patience)
 static gboolean
 has_come(Storm *s, gint64 n, const gint64 *frames)
 {
-    gboolean come;
-
     g_mutex_lock(&s->lock);
-    come = *frames >= n;
+    gboolean come = *frames >= n;
     g_mutex_unlock(&s->lock);
     return come;
 }
@@ -163,7 +159,7 @@ static gpointer
 flush_main(gpointer data)
 {
     Storm *s = data;
-    GRand *rand = g_rand_new_with_seed(seed + 1);
+    g_autoptr(GRand) rand = g_rand_new_with_seed(seed + 1);
 
     while (s->flushes < s->wanted_flushes) {
         g_usleep((gulong) g_rand_int_range(rand, 0, 40000));
@@ -171,7 +167,6 @@ flush_main(gpointer data)
                                     GST_SEEK_FLAG_FLUSH, 0))
             s->flushes++;
     }
-    g_rand_free(rand);
     return NULL;
 }
 
@@ -218,7 +213,7 @@ change_states(Storm *s, guint n)
 {
     static const GstState states[] = {GST_STATE_NULL, GST_STATE_READY,
                                       GST_STATE_PAUSED, GST_STATE_PLAYING};
-    GRand *rand = g_rand_new_with_seed(seed);
+    g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
     gint at = 3;
 
     for (; s->changes < n; s->changes++) {
@@ -231,7 +226,6 @@ change_states(Storm *s, guint n)
                 g_usleep(1000);
         let_go_on(s, rand, states[at] == GST_STATE_PLAYING);
     }
-    g_rand_free(rand);
     gst_element_set_state(s->pipeline, GST_STATE_PLAYING);
 }
 
@@ -259,23 +253,20 @@ check_pipeline(const gchar *text)
 static gchar *
 weights_of(const gchar *model)
 {
-    return g_build_filename(g_getenv("VAE_TEST_VECTORS"), model,
-                            "weights.safetensors", NULL);
+    return vae_test_network(model);
 }
 
 /* Both elements, with what each network asks of the other. */
 static void
 check_both(const gchar *model, const gchar *between)
 {
-    gchar *file = weights_of(model);
-    gchar *text =
+    g_autofree gchar *file = weights_of(model);
+    g_autofree gchar *text =
         g_strdup_printf(SOURCE("") " ! vaeencode threads=1 model=\"%s\" ! %s "
                                    "vaedecode threads=1 model=\"%s\" ! " SINK,
                         file, between, file);
 
     check_pipeline(text);
-    g_free(text);
-    g_free(file);
 }
 
 TEST(wan21)
@@ -295,15 +286,16 @@ TEST(file)
 {
     gchar *file = NULL;
     const int fd = g_file_open_tmp("vae-storm-XXXXXX.safetensors", &file, NULL);
-    gchar *write =
+    g_autofree gchar *write =
         g_strdup_printf(SOURCE("num-buffers=33") " ! vaeencode threads=1 "
                                                  "model=\"%s\" ! latentmux ! "
                                                  "filesink location=\"%s\"",
                         vae_test_weights(), file);
-    gchar *read = g_strdup_printf("filesrc location=\"%s\" ! latentdemux ! "
-                                  "vaedecode threads=1 model=\"%s\" ! "
-                                  "video/x-raw,format=RGB ! " SINK,
-                                  file, vae_test_weights());
+    g_autofree gchar *read =
+        g_strdup_printf("filesrc location=\"%s\" ! latentdemux ! "
+                        "vaedecode threads=1 model=\"%s\" ! "
+                        "video/x-raw,format=RGB ! " SINK,
+                        file, vae_test_weights());
     Storm s = {.pipeline = gst_parse_launch(write, NULL)};
 
     CHECK(fd >= 0);
@@ -315,8 +307,6 @@ TEST(file)
     check_pipeline(read);
     unlink(file);
     g_free(file);
-    g_free(write);
-    g_free(read);
 }
 
 int

@@ -30,7 +30,8 @@ pthread_create(pthread_t *out, const pthread_attr_t *attributes,
 static void
 expect_no_thread(GstBus *bus)
 {
-    GstMessage *message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
+    g_autoptr(GstMessage) message =
+        gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
     GError *error = NULL;
 
     CHECK(message != NULL);
@@ -39,7 +40,6 @@ expect_no_thread(GstBus *bus)
         g_error_matches(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_FAILED));
     CHECK(strstr(error->message, "thread") != NULL);
     g_error_free(error);
-    gst_message_unref(message);
 }
 
 static GstElement *
@@ -57,7 +57,7 @@ static GstElement *
 decoder(GstStateChangeReturn wanted, gint threads)
 {
     GstElement *element = make("vaedecode", "model", vae_test_weights());
-    GstBus *bus = gst_bus_new();
+    g_autoptr(GstBus) bus = gst_bus_new();
 
     gst_util_set_object_arg(G_OBJECT(element), "backend", "ref");
     gst_element_set_bus(element, bus);
@@ -69,7 +69,6 @@ decoder(GstStateChangeReturn wanted, gint threads)
     if (wanted == GST_STATE_CHANGE_FAILURE)
         expect_no_thread(bus);
     gst_element_set_bus(element, NULL);
-    gst_object_unref(bus);
     return element;
 }
 
@@ -106,11 +105,9 @@ read_without_threads(void)
  * first, while no idle thread is there that could take the task. */
 TEST(tasks)
 {
-    GstElement *element;
-
     /* GLib's own thread, without which it ends the process. */
     gst_object_unref(gst_task_new((GstTaskFunction) end, NULL, NULL));
-    element = decoder(GST_STATE_CHANGE_FAILURE, 1);
+    GstElement *element = decoder(GST_STATE_CHANGE_FAILURE, 1);
     read_without_threads();
     end(element);
     end(decoder(GST_STATE_CHANGE_SUCCESS, -1));
@@ -119,9 +116,9 @@ TEST(tasks)
 /* The element says so, the process lives on, and a later try works. */
 TEST(refused)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstElement *element = h->element;
-    GstBus *bus = gst_bus_new();
+    g_autoptr(GstBus) bus = gst_bus_new();
 
     gst_element_set_bus(element, bus);
     CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
@@ -137,8 +134,6 @@ TEST(refused)
     CHECK(gst_element_set_state(element, GST_STATE_PLAYING) !=
           GST_STATE_CHANGE_FAILURE);
     gst_element_set_bus(element, NULL);
-    gst_object_unref(bus);
-    vae_test_teardown(h);
 }
 
 /* A pool of no threads: those that wait for work in the usual one would do. As
@@ -195,7 +190,7 @@ set_pool(GstBus *bus, GstMessage *message, gpointer user)
 TEST(seek)
 {
     gchar *path = vae_play_write(3, 6, 4, "16/1");
-    gchar *text = g_strdup_printf(
+    g_autofree gchar *text = g_strdup_printf(
         "filesrc location=%s ! latentdemux name=d ! fakesink name=s", path);
     GstElement *pipeline = gst_parse_launch(text, NULL);
     GstElement *demux = gst_bin_get_by_name(GST_BIN(pipeline), "d");
@@ -222,5 +217,4 @@ TEST(seek)
     gst_object_unref(demux);
     end(pipeline);
     vae_play_remove(path);
-    g_free(text);
 }

@@ -36,10 +36,9 @@ request(GstHarness *h, GstClockTime when, guint count)
 static void
 pull(GstHarness *h, guint k, guint from, guint to)
 {
-    GstBuffer *latent = vae_test_pull_latent(h, k, from, to);
+    g_autoptr(GstBuffer) latent = vae_test_pull_latent(h, k, from, to);
 
     CHECK_INT(GST_BUFFER_IS_DISCONT(latent), from == 0);
-    gst_buffer_unref(latent);
 }
 
 /* Several are kept, each until its running time; those that are due at the
@@ -84,17 +83,13 @@ TEST(requests_gone)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
-    GstSegment segment;
 
     request(h, GST_CLOCK_TIME_NONE, 1);
     vae_test_push_frames(h, &info, 0, 5);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
     request(h, vae_test_time(7), 2);
-    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
-    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    vae_test_flush(h);
     vae_test_push_frames(h, &info, 0, 13);
     pull(h, 0, 0, 1);
     pull(h, 1, 1, 5);
@@ -125,11 +120,9 @@ TEST(from_upstream)
 /* A family that begins with a whole group: nothing is lost either. */
 TEST(tae)
 {
-    gchar *path =
-        g_build_filename(g_getenv("VAE_TEST_VECTORS"), "taehv/taew2_1",
-                         "weights.safetensors", NULL);
+    g_autofree gchar *path = vae_test_network("taehv/taew2_1");
     GstVideoInfo info;
-    GstHarness *h = encoder_of(path, &info);
+    SCOPED GstHarness *h = encoder_of(path, &info);
 
     request(h, vae_test_time(7), 1);
     vae_test_push_frames(h, &info, 0, 12);
@@ -141,8 +134,6 @@ TEST(tae)
     pull(h, 1, 8, 12);
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    vae_test_teardown(h);
-    g_free(path);
 }
 
 /* What was encoded with a new sequence in the middle of a group decodes to as
@@ -152,15 +143,14 @@ TEST(decodes)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info), *d = vae_test_harness("vaedecode", NULL);
-    GstHarness *again = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *again = vae_test_harness("vaedecode", NULL);
     GstBuffer *latents[5];
-    GstCaps *caps;
 
     request(h, vae_test_time(7), 1);
     vae_test_push_frames(h, &info, 0, 12);
     for (guint i = 0; i < 5; i++)
         latents[i] = vae_test_pull(h);
-    caps = gst_pad_get_current_caps(h->sinkpad);
+    GstCaps *caps = gst_pad_get_current_caps(h->sinkpad);
     gst_harness_set_src_caps(d, gst_caps_ref(caps));
     gst_harness_set_src_caps(again, caps);
     for (guint i = 3; i < 5; i++)
@@ -185,7 +175,6 @@ TEST(decodes)
     }
     vae_test_push_eos(d);
     vae_test_no_more(d);
-    vae_test_teardown(again);
     vae_test_teardown(d);
     vae_test_teardown(h);
 }
@@ -197,7 +186,6 @@ TEST(decodes)
 TEST(decoder_requests)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
-    gchar *wanted, *found;
     GstEvent *event;
     gboolean seen = FALSE;
 
@@ -217,7 +205,7 @@ TEST(decoder_requests)
     }
     CHECK(seen);
     vae_test_push_latents(h, LW, LH, 0, 4);
-    wanted = vae_test_pull_frames(h, 0, 13);
+    gchar *wanted = vae_test_pull_frames(h, 0, 13);
     vae_test_teardown(h);
 
     h = vae_test_decoder(NULL, LW, LH, NULL);
@@ -227,7 +215,7 @@ TEST(decoder_requests)
                                       vae_test_time(5), vae_test_time(5),
                                       vae_test_time(5), FALSE, 1)));
     vae_test_push_latents(h, LW, LH, 2, 4);
-    found = vae_test_pull_frames(h, 0, 13);
+    gchar *found = vae_test_pull_frames(h, 0, 13);
     vae_test_same(found, wanted);
     while ((event = gst_harness_try_pull_event(h)) &&
            !gst_video_event_is_force_key_unit(event))
@@ -250,25 +238,21 @@ custom(const char *name)
 static GstEvent *
 toc_event(void)
 {
-    GstToc *toc = gst_toc_new(GST_TOC_SCOPE_GLOBAL);
-    GstEvent *event;
+    g_autoptr(GstToc) toc = gst_toc_new(GST_TOC_SCOPE_GLOBAL);
 
     gst_toc_append_entry(
         toc, gst_toc_entry_new(GST_TOC_ENTRY_TYPE_CHAPTER, "chapter"));
-    event = gst_event_new_toc(toc, FALSE);
-    gst_toc_unref(toc);
-    return event;
+    return gst_event_new_toc(toc, FALSE);
 }
 
 static GstEvent *
 collection_event(void)
 {
     GstStreamCollection *collection = gst_stream_collection_new("x");
-    GstEvent *event;
 
     gst_stream_collection_add_stream(
         collection, gst_stream_new("y", NULL, GST_STREAM_TYPE_VIDEO, 0));
-    event = gst_event_new_stream_collection(collection);
+    GstEvent *event = gst_event_new_stream_collection(collection);
     gst_object_unref(collection);
     return event;
 }
@@ -276,20 +260,18 @@ collection_event(void)
 static GstEvent *
 protection_event(void)
 {
-    GstBuffer *buffer = gst_buffer_new();
+    g_autoptr(GstBuffer) buffer = gst_buffer_new();
     GstEvent *event = gst_event_new_protection("system", buffer, "origin");
 
-    gst_buffer_unref(buffer);
     return event;
 }
 
 static GstEvent *
 message_event(void)
 {
-    GstMessage *message = gst_message_new_eos(NULL);
+    g_autoptr(GstMessage) message = gst_message_new_eos(NULL);
     GstEvent *event = gst_event_new_sink_message("message", message);
 
-    gst_message_unref(message);
     return event;
 }
 
@@ -310,13 +292,12 @@ note(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 static void
 check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
 {
-    GstPad *pad = gst_element_get_static_pad(h->element, "src");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
     GString *seen = g_string_new(NULL);
-    gulong probe;
 
     CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
     gst_buffer_unref(vae_test_pull(h));
-    probe = gst_pad_add_probe(
+    gulong probe = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         note, seen, NULL);
     CHECK(gst_harness_push_event(h, custom("one")));
@@ -342,7 +323,6 @@ check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
                                       "protection sink-message two frame "));
     CHECK(g_str_has_suffix(seen->str, "frame three stream-group-done eos "));
     g_string_free(seen, TRUE);
-    gst_object_unref(pad);
     vae_test_teardown(h);
 }
 
@@ -386,44 +366,40 @@ last_tags(GstHarness *h, const GstTagList *in)
  * passes all on, and so do both those of the whole medium. */
 TEST(tags)
 {
-    GstTagList *in =
+    g_autoptr(GstTagList) in =
         gst_tag_list_new(GST_TAG_TITLE, "t", GST_TAG_VIDEO_CODEC, "H.264",
                          GST_TAG_BITRATE, 9, GST_TAG_LANGUAGE_CODE, "de", NULL);
-    GstTagList *out, *wanted;
     GstVideoInfo info;
 
-    out = last_tags(vae_test_decoder(NULL, LW, LH, NULL), in);
+    GstTagList *out = last_tags(vae_test_decoder(NULL, LW, LH, NULL), in);
     CHECK(gst_tag_list_is_equal(out, in));
     gst_tag_list_unref(out);
 
-    wanted =
+    g_autoptr(GstTagList) wanted =
         gst_tag_list_new(GST_TAG_TITLE, "t", GST_TAG_VIDEO_CODEC, "VAE latents",
                          GST_TAG_LANGUAGE_CODE, "de", GST_TAG_BITRATE,
                          16 * LW * LH * 32 * VAE_TEST_FPS / 4, NULL);
     out = last_tags(encoder(&info), in);
     CHECK(gst_tag_list_is_equal(out, wanted));
-    gst_tag_list_unref(wanted);
     gst_tag_list_unref(out);
 
     gst_tag_list_set_scope(in, GST_TAG_SCOPE_GLOBAL);
     out = last_tags(encoder(&info), in);
     CHECK(gst_tag_list_is_equal(out, in));
     gst_tag_list_unref(out);
-    gst_tag_list_unref(in);
 }
 
 /* The codec and the bitrate are told, also where upstream has no tags; once. */
 TEST(own_tags)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info);
+    SCOPED GstHarness *h = encoder(&info);
     GstTagList *list;
-    GstEvent *event;
     guint rate;
 
     vae_test_push_frames(h, &info, 0, 5);
     gst_buffer_unref(vae_test_pull(h));
-    event = vae_test_event(h, GST_EVENT_TAG);
+    GstEvent *event = vae_test_event(h, GST_EVENT_TAG);
     CHECK(event != NULL);
     gst_event_parse_tag(event, &list);
     CHECK(gst_tag_list_get_uint(list, GST_TAG_BITRATE, &rate));
@@ -437,5 +413,4 @@ TEST(own_tags)
         gst_event_unref(event);
     }
     gst_clear_event(&event);
-    vae_test_teardown(h);
 }

@@ -72,14 +72,14 @@ check_hour(const Clip *clip)
 {
     Sides s = {.encode = vae_test_harness("vaeencode", NULL),
                .decode = vae_test_harness("vaedecode", NULL)};
-    GstBuffer *pixels;
     GstVideoInfo info;
 
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, SIZE, SIZE);
     info.fps_n = clip->fps_n;
     info.fps_d = clip->fps_d;
     gst_harness_set_src_caps(s.encode, gst_video_info_to_caps(&info));
-    pixels = gst_buffer_new_allocate(NULL, info.size, NULL);
+    g_autoptr(GstBuffer) pixels =
+        gst_buffer_new_allocate(NULL, info.size, NULL);
     gst_buffer_memset(pixels, 0, 99, info.size);
     while (time_of(clip, s.in) < HOUR) {
         push(&s, clip, pixels);
@@ -90,7 +90,6 @@ check_hour(const Clip *clip)
     vae_test_push_eos(s.decode);
     pull(&s, clip);
     CHECK_INT(s.out, s.in);
-    gst_buffer_unref(pixels);
     vae_test_teardown(s.decode);
     vae_test_teardown(s.encode);
 }
@@ -150,20 +149,17 @@ play(gchar *text, const Clip *clip, GstPadProbeCallback probe)
 {
     Counted counted = {clip, 0};
     GstElement *pipeline = gst_parse_launch(text, NULL), *element;
-    GstMessage *message;
-    GstBus *bus;
-    GstPad *pad;
 
     CHECK(pipeline != NULL);
     element = gst_bin_get_by_name(GST_BIN(pipeline), "probe");
-    pad = gst_element_get_static_pad(element, "sink");
+    GstPad *pad = gst_element_get_static_pad(element, "sink");
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, probe, &counted, NULL);
     gst_object_unref(pad);
     gst_object_unref(element);
-    bus = gst_element_get_bus(pipeline);
+    GstBus *bus = gst_element_get_bus(pipeline);
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    GstMessage *message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
     CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
     gst_message_unref(message);
     gst_object_unref(bus);
@@ -175,8 +171,8 @@ play(gchar *text, const Clip *clip, GstPadProbeCallback probe)
 
 TEST(file)
 {
-    gchar *path = g_strdup_printf("%s/vae-hour-%d.safetensors", g_get_tmp_dir(),
-                                  (int) getpid());
+    g_autofree gchar *path = g_strdup_printf("%s/vae-hour-%d.safetensors",
+                                             g_get_tmp_dir(), (int) getpid());
 
     for (guint i = 0; i < G_N_ELEMENTS(clips); i++) {
         const Clip *clip = &clips[i];
@@ -200,7 +196,6 @@ TEST(file)
                   n);
     }
     CHECK(remove(path) == 0);
-    g_free(path);
 }
 
 int

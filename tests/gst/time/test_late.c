@@ -44,7 +44,7 @@ static void
 pull(GstHarness *h, gchar **sums, guint n)
 {
     for (guint i = 0; i < n; i++) {
-        GstBuffer *frame = vae_test_pull(h);
+        g_autoptr(GstBuffer) frame = vae_test_pull(h);
         GstMapInfo map;
 
         CHECK(frame != NULL);
@@ -56,7 +56,6 @@ pull(GstHarness *h, gchar **sums, guint n)
         sums[GST_BUFFER_OFFSET(frame)] =
             g_compute_checksum_for_data(G_CHECKSUM_MD5, map.data, map.size);
         gst_buffer_unmap(frame, &map);
-        gst_buffer_unref(frame);
     }
 }
 
@@ -105,14 +104,13 @@ TEST(late)
     gchar *all[FRAMES] = {NULL}, *some[FRAMES] = {NULL};
     GstHarness *h = decoder(TRUE);
     GstMessage *message;
-    GstBus *bus;
 
     push(h, 0, STEPS);
     pull(h, all, FRAMES);
     vae_test_teardown(h);
 
     h = decoder(TRUE);
-    bus = vae_test_bus(h);
+    GstBus *bus = vae_test_bus(h);
     push(h, 0, 1);
     pull(h, some, 1);
     /* Frame 2 was late by three frames: useful again from 2 + 2 * 3 + 1. */
@@ -147,28 +145,23 @@ TEST(late)
 TEST(flush)
 {
     gchar *sums[FRAMES] = {NULL};
-    GstHarness *h = decoder(TRUE);
-    GstSegment segment;
+    SCOPED GstHarness *h = decoder(TRUE);
 
     push(h, 0, 1);
     pull(h, sums, 1);
     tell(h, 2, 100 * GST_SECOND, 2);
-    gst_harness_push_event(h, gst_event_new_flush_start());
-    gst_harness_push_event(h, gst_event_new_flush_stop(TRUE));
-    gst_segment_init(&segment, GST_FORMAT_TIME);
-    gst_harness_push_event(h, gst_event_new_segment(&segment));
+    vae_test_flush(h);
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_free(vae_test_pull_frames(h, 0, 9));
     CHECK_INT(vae_test_stat(h, "dropped"), 0);
     g_free(sums[0]);
-    vae_test_teardown(h);
 }
 
 /* A stream that is always late still shows a picture every second. */
 TEST(always_late)
 {
     gchar *sums[FRAMES] = {NULL};
-    GstHarness *h = decoder(TRUE);
+    SCOPED GstHarness *h = decoder(TRUE);
 
     push(h, 0, 1);
     pull(h, sums, 1);
@@ -180,7 +173,6 @@ TEST(always_late)
         CHECK(!sums[i] == (i % VAE_TEST_FPS != 0));
         g_free(sums[i]);
     }
-    vae_test_teardown(h);
 }
 
 /* Nobody is told of anything with qos=false; with it, the encoder's upstream
@@ -188,7 +180,7 @@ TEST(always_late)
 TEST(off)
 {
     gchar *sums[FRAMES] = {NULL};
-    GstHarness *h = decoder(FALSE);
+    SCOPED GstHarness *h = decoder(FALSE);
     GstBus *bus = vae_test_bus(h);
 
     push(h, 0, 1);
@@ -198,7 +190,6 @@ TEST(off)
     CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_QOS));
     for (guint i = 0; i < FRAMES; i++)
         g_free(sums[i]);
-    vae_test_teardown(h);
 }
 
 /* At this rate no machine is fast enough. */
@@ -218,7 +209,7 @@ slow_decoder(void)
 TEST(slow)
 {
     for (guint late = 0; late < 2; late++) {
-        GstHarness *h = slow_decoder();
+        SCOPED GstHarness *h = slow_decoder();
         GstBus *bus = vae_test_bus(h);
 
         tell(h, 2, late ? (GstClockTimeDiff) GST_SECOND : -1, 2);
@@ -227,7 +218,6 @@ TEST(slow)
         if (late)
             vae_test_one_warning(bus, "times slower than real time");
         CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING));
-        vae_test_teardown(h);
     }
 }
 
@@ -235,7 +225,7 @@ TEST(slow)
  * another slice. */
 TEST(slow_at_once)
 {
-    GstHarness *h = slow_decoder();
+    SCOPED GstHarness *h = slow_decoder();
     GstBus *bus = vae_test_bus(h);
 
     vae_test_push_latents(h, LW, LH, 1, 5);
@@ -243,13 +233,13 @@ TEST(slow_at_once)
         gst_buffer_unref(vae_test_pull(h));
     tell(h, 2, (GstClockTimeDiff) GST_SECOND, 2);
     vae_test_one_warning(bus, "times slower than real time");
-    vae_test_teardown(h);
 }
 
 TEST(encoder)
 {
     for (guint on = 0; on < 2; on++) {
-        GstHarness *h = vae_test_harness("vaeencode", "qos", on > 0, NULL);
+        SCOPED GstHarness *h =
+            vae_test_harness("vaeencode", "qos", on > 0, NULL);
         GstEvent *event;
         guint seen = 0;
 
@@ -261,6 +251,5 @@ TEST(encoder)
             gst_event_unref(event);
         }
         CHECK_INT(seen, on);
-        vae_test_teardown(h);
     }
 }

@@ -27,10 +27,8 @@ static guint begun, ended;               /* steps, by the backend */
 GstClockTime
 gst_util_get_timestamp(void)
 {
-    GstClockTime t;
-
     g_mutex_lock(&lock);
-    t = now;
+    GstClockTime t = now;
     g_mutex_unlock(&lock);
     return t;
 }
@@ -82,17 +80,16 @@ set_cost(GstClockTime run, GstClockTime step)
 static void
 ask(Bench *b)
 {
-    GstQuery *query = gst_query_new_latency();
+    g_autoptr(GstQuery) query = gst_query_new_latency();
 
     CHECK(gst_pad_peer_query(b->h->sinkpad, query));
     gst_query_parse_latency(query, NULL, &b->told, NULL);
-    gst_query_unref(query);
 }
 
 static void
 bench_open(Bench *b, const char *element, guint slice, guint depth)
 {
-    gchar *caps = vae_test_latent_caps(LW, LH, NULL);
+    g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
 
     g_mutex_lock(&lock);
     now = GST_SECOND;
@@ -105,7 +102,6 @@ bench_open(Bench *b, const char *element, guint slice, guint depth)
     b->bus = vae_test_bus(b->h);
     gst_harness_set_upstream_latency(b->h, UPSTREAM);
     gst_harness_set_src_caps_str(b->h, b->encodes ? VIDEO : caps);
-    g_free(caps);
     ask(b);
 }
 
@@ -143,13 +139,12 @@ take(Bench *b, guint steps)
     const guint n = b->encodes ? steps : 4 * steps - 3;
 
     for (; b->left < n; b->left++) {
-        GstBuffer *buffer = vae_test_pull(b->h);
+        g_autoptr(GstBuffer) buffer = vae_test_pull(b->h);
         const GstClockTime at = now - GST_SECOND;
 
         CHECK(buffer != NULL);
         if (at > GST_BUFFER_PTS(buffer)) /* or ahead of its time */
             b->worst = MAX(b->worst, at - GST_BUFFER_PTS(buffer));
-        gst_buffer_unref(buffer);
     }
     answer_messages(b);
 }
@@ -160,10 +155,8 @@ static gboolean
 call_ended(Bench *b, guint done)
 {
     for (;;) {
-        guint at;
-
         g_mutex_lock(&lock);
-        at = begun;
+        guint at = begun;
         g_mutex_unlock(&lock);
         if (vae_test_stat(b->h, "steps") >= done)
             return TRUE;
@@ -205,11 +198,10 @@ arrive(Bench *b, GstClockTime when)
 {
     const guint k = b->units++;
     GstVideoInfo info;
-    gboolean idle;
 
     advance(b, GST_SECOND + UPSTREAM + when);
     g_mutex_lock(&lock);
-    idle = !GST_CLOCK_TIME_IS_VALID(busy_until);
+    gboolean idle = !GST_CLOCK_TIME_IS_VALID(busy_until);
     g_mutex_unlock(&lock);
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
     CHECK_INT(gst_harness_push(b->h, b->encodes ? vae_test_frame(&info, k)
@@ -239,10 +231,8 @@ run_steps(Bench *b, guint n)
 static void
 check_told(Bench *b, const char *what)
 {
-    GstClockTime wrong;
-
     ask(b);
-    wrong = MAX(b->told, b->worst) - MIN(b->told, b->worst);
+    GstClockTime wrong = MAX(b->told, b->worst) - MIN(b->told, b->worst);
 
     g_print("%s: told %" GST_TIME_FORMAT ", measured %" GST_TIME_FORMAT "\n",
             what, GST_TIME_ARGS(b->told), GST_TIME_ARGS(b->worst));
@@ -252,8 +242,8 @@ check_told(Bench *b, const char *what)
 static void
 check_element(const char *element, guint slice, guint depth)
 {
-    gchar *what = g_strdup_printf("%s slice-size=%u queue-depth=%u", element,
-                                  slice, depth);
+    g_autofree gchar *what = g_strdup_printf("%s slice-size=%u queue-depth=%u",
+                                             element, slice, depth);
     Bench b;
 
     set_cost(10 * GST_MSECOND, 150 * GST_MSECOND);
@@ -275,7 +265,6 @@ check_element(const char *element, guint slice, guint depth)
         check_told(&b, what);
         bench_close(&b);
     }
-    g_free(what);
 }
 
 static void

@@ -19,16 +19,15 @@ static void
 query_latency(GstHarness *h, gboolean *live, GstClockTime *min,
               GstClockTime *max)
 {
-    GstQuery *query = gst_query_new_latency();
+    g_autoptr(GstQuery) query = gst_query_new_latency();
 
     CHECK(gst_pad_peer_query(h->sinkpad, query));
     gst_query_parse_latency(query, live, min, max);
-    gst_query_unref(query);
 }
 
 TEST(latency)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstClockTime min, max;
     gboolean live;
 
@@ -46,12 +45,11 @@ TEST(latency)
     /* Live: one step at a time. */
     CHECK_INT(vae_test_stat(h, "slice-size"), 1);
     CHECK_INT(vae_test_stat(h, "slices"), 3);
-    vae_test_teardown(h);
 }
 
 TEST(encode_latency)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstClockTime min, max;
     gboolean live;
 
@@ -61,27 +59,23 @@ TEST(encode_latency)
     query_latency(h, &live, &min, &max);
     /* Three more frames come after the first of a group. */
     CHECK_INT(min, 5 * GST_MSECOND + vae_test_time(3));
-    vae_test_teardown(h);
 }
 
 /* The pipeline hears when computing takes longer than it was told. */
 TEST(new_latency)
 {
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBus *bus = vae_test_bus(h);
     GstClockTime min, max;
-    GstMessage *message;
     gboolean live;
 
     vae_test_set_latents(h, LW, LH, NULL);
     query_latency(h, &live, &min, &max);
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
-    message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                         GST_MESSAGE_LATENCY);
+    g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_LATENCY);
     CHECK(message != NULL);
-    gst_message_unref(message);
-    vae_test_teardown(h);
 }
 
 /* A pool of padded frames, as a sink with strides of its own offers. */
@@ -92,7 +86,6 @@ allocation_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     GstQuery *query = GST_PAD_PROBE_INFO_QUERY(info);
     GstVideoAlignment align;
-    GstStructure *config;
     GstVideoInfo video;
     GstCaps *caps;
 
@@ -101,7 +94,7 @@ allocation_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     gst_query_parse_allocation(query, &caps, NULL);
     gst_video_info_from_caps(&video, caps);
     offered = gst_video_buffer_pool_new();
-    config = gst_buffer_pool_get_config(offered);
+    GstStructure *config = gst_buffer_pool_get_config(offered);
     gst_video_alignment_reset(&align);
     align.padding_right = 32;
     align.padding_bottom = 8;
@@ -121,10 +114,9 @@ allocation_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 static gchar *
 visible_sum(GstBuffer *buffer, GstCaps *caps)
 {
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_MD5);
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoInfo info;
     GstVideoFrame frame;
-    gchar *text;
 
     CHECK(gst_video_info_from_caps(&info, caps));
     CHECK(gst_video_frame_map(&frame, &info, buffer, GST_MAP_READ));
@@ -135,27 +127,21 @@ visible_sum(GstBuffer *buffer, GstCaps *caps)
                                   y * GST_VIDEO_FRAME_COMP_STRIDE(&frame, c),
                               GST_VIDEO_FRAME_COMP_WIDTH(&frame, c));
     gst_video_frame_unmap(&frame);
-    text = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    return text;
+    return g_strdup(g_checksum_get_string(sum));
 }
 
 static gchar *
 first_frame(gboolean with_pool)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-    gchar *text = vae_test_latent_caps(LW, LH, NULL);
-    GstBuffer *buffer;
-    GstCaps *caps;
-    gchar *sum;
+    g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
 
     if (with_pool)
         gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM,
                           allocation_probe, NULL, NULL);
     gst_harness_set_src_caps_str(h, text);
-    g_free(text);
     vae_test_push_latents(h, LW, LH, 0, 1);
-    buffer = vae_test_pull(h);
+    GstBuffer *buffer = vae_test_pull(h);
     if (with_pool) {
         GstVideoMeta *meta = gst_buffer_get_video_meta(buffer);
 
@@ -163,9 +149,8 @@ first_frame(gboolean with_pool)
         CHECK(meta != NULL);
         CHECK(meta->stride[0] > 48);
     }
-    caps = gst_pad_get_current_caps(h->sinkpad);
-    sum = visible_sum(buffer, caps);
-    gst_caps_unref(caps);
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->sinkpad);
+    gchar *sum = visible_sum(buffer, caps);
     gst_buffer_unref(buffer);
     vae_test_teardown(h);
     if (with_pool)
@@ -182,10 +167,10 @@ TEST(allocation)
 
 TEST(propose)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GstCaps *caps = gst_caps_from_string(
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
+    g_autoptr(GstCaps) caps = gst_caps_from_string(
         "video/x-raw,format=I420,width=48,height=32,framerate=16/1");
-    GstQuery *query = gst_query_new_allocation(caps, TRUE);
+    g_autoptr(GstQuery) query = gst_query_new_allocation(caps, TRUE);
     guint size, min;
 
     CHECK(gst_pad_peer_query(h->srcpad, query));
@@ -194,15 +179,12 @@ TEST(propose)
     gst_query_parse_nth_allocation_pool(query, 0, NULL, &size, &min, NULL);
     CHECK_INT(size, 48 * 32 * 3 / 2);
     CHECK(min >= 8);
-    gst_query_unref(query);
-    gst_caps_unref(caps);
-    vae_test_teardown(h);
 }
 
 /* Late frames are computed, not converted; the rest is as without. */
 TEST(qos)
 {
-    GstHarness *h = decoder();
+    SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     guint messages = 0;
     GstMessage *message;
@@ -228,15 +210,13 @@ TEST(qos)
     }
     CHECK_INT(messages, 4);
     CHECK_INT(vae_test_stat(h, "dropped"), 4);
-    vae_test_teardown(h);
 }
 
 /* The last frame of the segment stays on the screen. */
 TEST(qos_last)
 {
-    GstHarness *h = decoder();
+    SCOPED GstHarness *h = decoder();
     GstSegment segment;
-    GstBuffer *frame;
 
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.stop = vae_test_time(9);
@@ -247,17 +227,16 @@ TEST(qos_last)
         h, gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 2.0, 10 * GST_SECOND,
                              vae_test_time(1))));
     vae_test_push_latents(h, LW, LH, 1, 3);
-    frame = vae_test_pull(h);
+    GstBuffer *frame = vae_test_pull(h);
     CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(8));
     gst_buffer_unref(frame);
     vae_test_no_more(h);
     CHECK_INT(vae_test_stat(h, "dropped"), 7);
-    vae_test_teardown(h);
 }
 
 TEST(qos_off)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "qos", FALSE, NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", "qos", FALSE, NULL);
 
     vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
@@ -267,7 +246,6 @@ TEST(qos_off)
     vae_test_push_latents(h, LW, LH, 1, 3);
     g_free(vae_test_pull_frames(h, 0, 9));
     CHECK_INT(vae_test_stat(h, "dropped"), 0);
-    vae_test_teardown(h);
 }
 
 /* Downstream takes RGB only and, after five frames, what caps_text says, in the
@@ -276,19 +254,18 @@ TEST(qos_off)
 static guint
 rgb_frames_after(const char *caps_text)
 {
-    GstElement *bin = gst_parse_bin_from_description(
+    g_autoptr(GstElement) bin = gst_parse_bin_from_description(
         "vaedecode name=d threads=1 ! capsfilter name=f "
         "caps=video/x-raw,format=RGB",
         TRUE, NULL);
     GstElement *decode = gst_bin_get_by_name(GST_BIN(bin), "d");
     GstElement *filter = gst_bin_get_by_name(GST_BIN(bin), "f");
-    GstCaps *then = gst_caps_from_string(caps_text);
-    gchar *text = vae_test_latent_caps(LW, LH, NULL);
+    g_autoptr(GstCaps) then = gst_caps_from_string(caps_text);
+    g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
     guint rgb_frames = 0;
-    GstHarness *h;
 
     g_object_set(decode, "model", vae_test_weights(), NULL);
-    h = gst_harness_new_with_element(bin, "sink", "src");
+    GstHarness *h = gst_harness_new_with_element(bin, "sink", "src");
     gst_harness_set_src_caps_str(h, text);
     vae_test_push_latents(h, LW, LH, 0, 2);
     for (guint i = 0; i < 5; i++)
@@ -296,21 +273,17 @@ rgb_frames_after(const char *caps_text)
     g_object_set(filter, "caps", then, NULL);
     vae_test_push_latents(h, LW, LH, 2, 6);
     for (guint i = 5; i < 21; i++) {
-        GstBuffer *frame = vae_test_pull(h);
+        g_autoptr(GstBuffer) frame = vae_test_pull(h);
 
         CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(i));
         if (gst_buffer_get_size(frame) == 48 * 32 * 3)
             rgb_frames++;
         else
             CHECK_INT(gst_buffer_get_size(frame), 48 * 32 * 4);
-        gst_buffer_unref(frame);
     }
-    gst_caps_unref(then);
-    g_free(text);
     gst_object_unref(decode);
     gst_object_unref(filter);
     gst_harness_teardown(h);
-    gst_object_unref(bin);
     return rgb_frames;
 }
 
@@ -329,8 +302,8 @@ TEST(reconfigure_keeps)
 static GstPadProbeReturn
 stats_before_eos(GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
 {
-    GstElement *element = gst_pad_get_parent_element(pad);
-    GstBus *bus = gst_element_get_bus(element);
+    g_autoptr(GstElement) element = gst_pad_get_parent_element(pad);
+    g_autoptr(GstBus) bus = gst_element_get_bus(element);
     GstMessage *message;
 
     while (GST_EVENT_TYPE(info->data) == GST_EVENT_EOS &&
@@ -340,14 +313,13 @@ stats_before_eos(GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
                                        "frames", user_data));
         gst_message_unref(message);
     }
-    gst_object_unref(bus);
-    gst_object_unref(element);
     return GST_PAD_PROBE_OK;
 }
 
 TEST(stats_message)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "post-stats", TRUE, NULL);
+    SCOPED GstHarness *h =
+        vae_test_harness("vaedecode", "post-stats", TRUE, NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
     guint64 frames = 0;
 
@@ -359,14 +331,13 @@ TEST(stats_message)
     vae_test_push_latents(h, LW, LH, 0, 3);
     vae_test_push_eos(h);
     CHECK_INT(frames, 9);
-    vae_test_teardown(h);
 }
 
 /* Loading says where it stands; two elements of one file share it. */
 TEST(progress)
 {
-    GstElement *element = gst_element_factory_make("vaedecode", NULL);
-    GstBus *bus = gst_bus_new();
+    g_autoptr(GstElement) element = gst_element_factory_make("vaedecode", NULL);
+    g_autoptr(GstBus) bus = gst_bus_new();
     guint seen = 0;
 
     g_object_set(element, "model", vae_test_weights(), NULL);
@@ -374,7 +345,7 @@ TEST(progress)
     CHECK(gst_element_set_state(element, GST_STATE_PAUSED) !=
           GST_STATE_CHANGE_FAILURE);
     for (guint i = 0; i < 2; i++) {
-        GstMessage *message = gst_bus_timed_pop_filtered(
+        g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
             bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS);
         GstProgressType type;
         gchar *code;
@@ -386,13 +357,10 @@ TEST(progress)
                                : GST_PROGRESS_TYPE_COMPLETE);
         seen++;
         g_free(code);
-        gst_message_unref(message);
     }
     CHECK_INT(seen, 2);
     gst_element_set_state(element, GST_STATE_NULL);
     gst_element_set_bus(element, NULL);
-    gst_object_unref(bus);
-    gst_object_unref(element);
 }
 
 /* What is asked for and is not there is an error; which device does not matter
@@ -401,7 +369,6 @@ TEST(backend)
 {
     GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id", 7, NULL);
     gchar *caps = vae_test_latent_caps(LW, LH, NULL), why[256];
-    GstBus *bus;
     gint id = 0;
 
     g_object_get(h->element, "cuda-device-id", &id, NULL);
@@ -423,7 +390,7 @@ TEST(backend)
     }
     h = vae_test_harness("vaedecode", NULL);
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
-    bus = vae_test_bus(h);
+    GstBus *bus = vae_test_bus(h);
     gst_harness_set_src_caps_str(h, caps);
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT,
                           "backend cuda", why);
@@ -442,7 +409,8 @@ TEST(factories)
                   {"latentmux", "Codec/Muxer/Video", GST_RANK_PRIMARY}};
 
     for (guint i = 0; i < G_N_ELEMENTS(wanted); i++) {
-        GstElementFactory *f = gst_element_factory_find(wanted[i].name);
+        g_autoptr(GstElementFactory) f =
+            gst_element_factory_find(wanted[i].name);
 
         CHECK(f != NULL);
         CHECK(strcmp(gst_element_factory_get_metadata(
@@ -450,6 +418,5 @@ TEST(factories)
                      wanted[i].klass) == 0);
         CHECK_INT(gst_plugin_feature_get_rank(GST_PLUGIN_FEATURE(f)),
                   wanted[i].rank);
-        gst_object_unref(f);
     }
 }

@@ -47,11 +47,10 @@ pull_segment(GstHarness *h, guint first)
     GstSegment segment;
 
     do {
-        GstEvent *event = vae_test_event(h, GST_EVENT_SEGMENT);
+        g_autoptr(GstEvent) event = vae_test_event(h, GST_EVENT_SEGMENT);
 
         CHECK(event != NULL);
         gst_event_copy_segment(event, &segment);
-        gst_event_unref(event);
     } while (segment.start != vae_test_time(first));
     return segment;
 }
@@ -63,7 +62,7 @@ pull_running(GstHarness *h, guint first, guint last, guint running)
     GstSegment segment;
 
     for (guint n = first; n < last; n++) {
-        GstBuffer *frame = vae_test_pull(h);
+        g_autoptr(GstBuffer) frame = vae_test_pull(h);
 
         if (n == first)
             segment = pull_segment(h, first);
@@ -72,34 +71,31 @@ pull_running(GstHarness *h, guint first, guint last, guint running)
                                               GST_BUFFER_PTS(frame)),
                   vae_test_time(running + n - first));
         CHECK_INT(GST_BUFFER_IS_DISCONT(frame), n == first);
-        gst_buffer_unref(frame);
     }
 }
 
 /* Two pieces of a clip, one after the other. */
 TEST(pieces)
 {
-    GstHarness *h = decoder();
-    GstBuffer *latent;
+    SCOPED GstHarness *h = decoder();
 
     push_segment(h, 3, 8, 0);
     vae_test_push_latents(h, LW, LH, 0, 3);
     push_segment(h, 22, 27, 5);
-    latent = vae_test_latent(LW, LH, 4);
+    GstBuffer *latent = vae_test_latent(LW, LH, 4);
     GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DISCONT);
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     vae_test_push_latents(h, LW, LH, 5, 8);
     pull_running(h, 3, 8, 0);
     pull_running(h, 22, 27, 5);
     end(h);
-    vae_test_teardown(h);
 }
 
 /* Behind the stop nothing is decoded, and upstream hears that it is enough; a
  * new segment begins anew. */
 TEST(stop)
 {
-    GstHarness *h = decoder();
+    SCOPED GstHarness *h = decoder();
 
     push_segment(h, 0, 7, 0);
     vae_test_push_latents(h, LW, LH, 0, 3);
@@ -112,13 +108,12 @@ TEST(stop)
     g_free(vae_test_pull_frames(h, 17, 4));
     end(h);
     CHECK_INT(vae_test_stat(h, "steps"), 5);
-    vae_test_teardown(h);
 }
 
 /* Frames that upstream marks so are not made. */
 TEST(decode_only)
 {
-    GstHarness *h = decoder();
+    SCOPED GstHarness *h = decoder();
 
     for (guint k = 0; k < 4; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
@@ -131,14 +126,13 @@ TEST(decode_only)
     end(h);
     CHECK_INT(vae_test_stat(h, "frames"), 8);
     CHECK_INT(vae_test_stat(h, "steps"), 4);
-    vae_test_teardown(h);
 }
 
 /* Rounded another way than here, a segment neither shows a sliver of the
  * frame in front nor of the one behind. */
 TEST(slivers)
 {
-    GstHarness *h = decoder();
+    SCOPED GstHarness *h = decoder();
     GstSegment segment;
 
     gst_segment_init(&segment, GST_FORMAT_TIME);
@@ -148,7 +142,6 @@ TEST(slivers)
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_free(vae_test_pull_frames(h, 3, 4));
     end(h);
-    vae_test_teardown(h);
 }
 
 /* What is asked for and what comes: at 24/1 and from any latent on, frames
@@ -156,7 +149,7 @@ TEST(slivers)
 TEST(same_times)
 {
     for (guint k = 1; k < 40; k += 3) {
-        GstHarness *h = vae_test_harness("vaedecode", NULL);
+        SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         guint n = 4 * k;
 
         gst_harness_set_src_caps_str(
@@ -171,14 +164,12 @@ TEST(same_times)
             CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
         }
         for (guint i = 0; i < 9; i++, n++) {
-            GstBuffer *frame = vae_test_pull(h);
+            g_autoptr(GstBuffer) frame = vae_test_pull(h);
 
             CHECK_INT(GST_BUFFER_PTS(frame),
                       gst_util_uint64_scale(n, GST_SECOND, 24));
             CHECK_INT(GST_BUFFER_OFFSET(frame), n);
-            gst_buffer_unref(frame);
         }
-        vae_test_teardown(h);
     }
 }
 
@@ -200,7 +191,7 @@ push_backwards(GstHarness *h)
 TEST(reverse)
 {
     static const guint groups[][2] = {{2, 4}, {0, 2}};
-    GstHarness *h = decoder();
+    SCOPED GstHarness *h = decoder();
     guint next = 13;
 
     push_backwards(h);
@@ -215,7 +206,7 @@ TEST(reverse)
         }
     gst_harness_push_event(h, gst_event_new_eos());
     while (next > 0) {
-        GstBuffer *frame = vae_test_pull(h);
+        g_autoptr(GstBuffer) frame = vae_test_pull(h);
 
         /* Latent 2 has no context and gives its last frame only. */
         next = next == 8 ? 4 : next - 1;
@@ -223,17 +214,15 @@ TEST(reverse)
         CHECK_INT(GST_BUFFER_OFFSET(frame), next);
         CHECK_INT(GST_BUFFER_FLAG_IS_SET(frame, GST_BUFFER_FLAG_DISCONT),
                   next == 12 || next == 4);
-        gst_buffer_unref(frame);
     }
     vae_test_wait_eos(h);
-    vae_test_teardown(h);
 }
 
 /* An encoder cannot turn its frames round. */
 TEST(reverse_encoder)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info);
+    SCOPED GstHarness *h = encoder(&info);
     GstBus *bus = vae_test_bus(h);
     GstBuffer *buffer = vae_test_frame(&info, 0);
 
@@ -248,7 +237,6 @@ TEST(reverse_encoder)
     buffer = vae_test_pull(h);
     CHECK_INT(GST_BUFFER_PTS(buffer), 0);
     gst_buffer_unref(buffer);
-    vae_test_teardown(h);
 }
 
 /* ------------------------------------------------------------------ */
@@ -266,7 +254,7 @@ gap_event(guint first, guint frames, GstGapFlags flags)
 static void
 expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags wanted)
 {
-    GstEvent *event = vae_test_event(h, GST_EVENT_GAP);
+    g_autoptr(GstEvent) event = vae_test_event(h, GST_EVENT_GAP);
     GstClockTime pts, duration;
     GstGapFlags flags = 0;
 
@@ -276,24 +264,22 @@ expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags wanted)
     CHECK_INT(pts, vae_test_time(first));
     CHECK_INT(duration, vae_test_time(frames));
     CHECK_INT(flags, wanted);
-    gst_event_unref(event);
 }
 
 /* A gap of which nothing is said goes on and disturbs nothing. */
 TEST(gap)
 {
     GstHarness *h = decoder();
-    gchar *wanted, *found;
 
     vae_test_push_latents(h, LW, LH, 0, 4);
-    wanted = vae_test_pull_frames(h, 0, 13);
+    gchar *wanted = vae_test_pull_frames(h, 0, 13);
     vae_test_teardown(h);
 
     h = decoder();
     vae_test_push_latents(h, LW, LH, 0, 2);
     CHECK(gst_harness_push_event(h, gap_event(5, 0, 0)));
     vae_test_push_latents(h, LW, LH, 2, 4);
-    found = vae_test_pull_frames(h, 0, 13);
+    gchar *found = vae_test_pull_frames(h, 0, 13);
     vae_test_same(found, wanted);
     expect_gap(h, 5, 0, 0);
     vae_test_teardown(h);
@@ -304,10 +290,9 @@ TEST(gap)
 TEST(missing_data)
 {
     GstHarness *h = decoder();
-    gchar *wanted, *found;
 
     vae_test_push_latents(h, LW, LH, 3, 6);
-    wanted = vae_test_pull_frames(h, 12, 9);
+    gchar *wanted = vae_test_pull_frames(h, 12, 9);
     vae_test_teardown(h);
 
     h = decoder();
@@ -316,7 +301,7 @@ TEST(missing_data)
         gst_harness_push_event(h, gap_event(5, 4, GST_GAP_FLAG_MISSING_DATA)));
     vae_test_push_latents(h, LW, LH, 3, 6);
     g_free(vae_test_pull_frames(h, 0, 5));
-    found = vae_test_pull_frames(h, 12, 9);
+    gchar *found = vae_test_pull_frames(h, 12, 9);
     vae_test_same(found, wanted);
     expect_gap(h, 5, 4, GST_GAP_FLAG_MISSING_DATA);
     expect_gap(h, 9, 3, 0);
@@ -326,7 +311,7 @@ TEST(missing_data)
 TEST(missing_frames)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info);
+    SCOPED GstHarness *h = encoder(&info);
     static const guint from[] = {0, 1, 8, 9}, to[] = {1, 3, 9, 13};
 
     for (guint n = 0; n < 13; n++)
@@ -337,7 +322,7 @@ TEST(missing_frames)
             CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)),
                       GST_FLOW_OK);
     for (guint i = 0; i < 4; i++) {
-        GstBuffer *latent = vae_test_pull(h);
+        g_autoptr(GstBuffer) latent = vae_test_pull(h);
 
         CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from[i]));
         CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
@@ -345,8 +330,6 @@ TEST(missing_frames)
         CHECK_INT(GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT),
                   i % 2);
         CHECK_INT(GST_BUFFER_IS_DISCONT(latent), i % 2 == 0);
-        gst_buffer_unref(latent);
     }
     expect_gap(h, 3, 5, GST_GAP_FLAG_MISSING_DATA);
-    vae_test_teardown(h);
 }

@@ -39,7 +39,7 @@ static void
 write_sound(const gchar *path)
 {
     const guint n = RATE * FRAMES / FPS;
-    GByteArray *bytes = g_byte_array_new();
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
 
     g_byte_array_append(bytes, (const guint8 *) "RIFF", 4);
     append(bytes, 36 + 4 * n, 4);
@@ -57,13 +57,12 @@ write_sound(const gchar *path)
         append(bytes, i, 4);
     CHECK(g_file_set_contents(path, (const gchar *) bytes->data,
                               (gssize) bytes->len, NULL));
-    g_byte_array_unref(bytes);
 }
 
 static void
 bed_open(Bed *bed)
 {
-    gchar *rate = g_strdup_printf("%d/1", FPS);
+    g_autofree gchar *rate = g_strdup_printf("%d/1", FPS);
 
     bed->latents = vae_play_write(LATENTS, 6, 4, rate);
     bed->sound = g_strconcat(bed->latents, ".wav", NULL);
@@ -75,7 +74,6 @@ bed_open(Bed *bed)
         bed->latents, vae_test_weights());
     vae_play_to_end(bed->whole);
     CHECK_INT(bed->whole->shown->len, FRAMES);
-    g_free(rate);
 }
 
 static void
@@ -108,18 +106,18 @@ hear(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
     const GstSegment *segment = &GST_BASE_SINK(sink)->segment;
     const GstClockTime pts = GST_BUFFER_PTS(buffer);
     GstMapInfo map;
-    guint32 skip;
-    Heard heard;
 
     /* As any sink for sound does: what is in front of the segment is cut. */
-    skip = pts >= segment->start
-               ? 0
-               : gst_util_uint64_scale(segment->start - pts, RATE, GST_SECOND);
+    guint32 skip =
+        pts >= segment->start
+            ? 0
+            : gst_util_uint64_scale(segment->start - pts, RATE, GST_SECOND);
     CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
-    heard = (Heard){.running = gst_segment_to_running_time(
-                        segment, GST_FORMAT_TIME, MAX(pts, segment->start)),
-                    .first = GST_READ_UINT32_LE(map.data) + skip,
-                    .n = (guint32) (map.size / 4) - skip};
+    Heard heard =
+        (Heard){.running = gst_segment_to_running_time(
+                    segment, GST_FORMAT_TIME, MAX(pts, segment->start)),
+                .first = GST_READ_UINT32_LE(map.data) + skip,
+                .n = (guint32) (map.size / 4) - skip};
     gst_buffer_unmap(buffer, &map);
     g_mutex_lock(&both->play->lock);
     g_array_append_val(both->heard, heard);
@@ -197,11 +195,11 @@ check_sync(const Bed *bed, const Both *both, guint first)
         const VaeShown *shown = vae_play_frame(both->play, i);
         const guint n = frame_number(bed, shown->buffer);
         const GstClockTime heard = heard_at(both, shown->running);
-        GstClockTimeDiff skew;
 
         CHECK_INT(n, FRAMES - n_shown + i);
         CHECK(GST_CLOCK_TIME_IS_VALID(heard));
-        skew = GST_CLOCK_DIFF(frame_time(n) + shown->cut, heard);
+        GstClockTimeDiff skew =
+            GST_CLOCK_DIFF(frame_time(n) + shown->cut, heard);
         worst = MAX(worst, ABS(skew));
     }
     g_print("from frame %u: %u frames, skew %.3f ms at most\n", first, n_shown,
@@ -259,17 +257,15 @@ check_container(const char *mux, const char *demux)
 {
     Bed bed;
     Both both;
-    gchar *path, *text;
-    GstElement *pipeline;
 
     bed_open(&bed);
-    path = g_strconcat(bed.latents, ".muxed", NULL);
-    text = g_strdup_printf(
+    g_autofree gchar *path = g_strconcat(bed.latents, ".muxed", NULL);
+    g_autofree gchar *text = g_strdup_printf(
         "%s name=m ! filesink location=%s filesrc location=%s ! latentdemux ! "
         "vaedecode model=\"%s\" threads=1 ! video/x-raw,format=I420 ! queue ! "
         "m. filesrc location=%s ! wavparse ! queue ! m.",
         mux, path, bed.latents, vae_test_weights(), bed.sound);
-    pipeline = gst_parse_launch(text, NULL);
+    GstElement *pipeline = gst_parse_launch(text, NULL);
     CHECK(pipeline != NULL);
     vae_test_play(pipeline);
     gst_element_set_state(pipeline, GST_STATE_NULL);
@@ -284,8 +280,6 @@ check_container(const char *mux, const char *demux)
     check_seeks(&bed, &both);
     both_close(&both);
     CHECK(remove(path) == 0);
-    g_free(path);
-    g_free(text);
     bed_close(&bed);
 }
 
@@ -301,11 +295,11 @@ main(int argc, char **argv)
                                          "matroskademux"};
 
     static const guint8 noise[64];
-    GstCaps *caps;
 
     gst_init(&argc, &argv);
     /* Makes what wavparse makes of every typefinder, and what lives on. */
-    caps = gst_type_find_helper_for_data(NULL, noise, sizeof noise, NULL);
+    GstCaps *caps =
+        gst_type_find_helper_for_data(NULL, noise, sizeof noise, NULL);
     gst_clear_caps(&caps);
     for (guint i = 0; i < G_N_ELEMENTS(needed); i++)
         if (!gst_registry_check_feature_version(gst_registry_get(), needed[i],

@@ -1,0 +1,41 @@
+/*
+ * mux_test.h: latentmux ! filesink, fed by hand, and what is in the file.
+ */
+#ifndef MUX_TEST_H
+#define MUX_TEST_H
+
+#include "latent_test.h"
+
+/* Four latents of small_caps, at 24/1. */
+extern const Clip small;
+extern const gchar *const small_caps;
+
+#define OUT test_path("out")
+#define PLAY_FILE "filesrc location=%s ! latentdemux ! fakesink name=sink"
+
+extern GstHarness *mux;
+
+/* Opens OUT. */
+void mux_open(const gchar *caps);
+/* Times may be none. */
+GstFlowReturn push_timed(const Clip *clip, gint k, GstClockTime pts,
+                         GstClockTime duration, gboolean start);
+GstClockTime frame_time(gint frame);
+/* Latent k of a sequence, with the duration of so many frames, or of none. */
+GstFlowReturn mux_push(const Clip *clip, gint k, gint frames);
+void mux_end(void);
+/* Closes the file. */
+void mux_close(void);
+/* Ends and closes; nothing is left to be told. */
+void mux_finish(void);
+
+/* The first error or warning on the bus has the words and comes from an
+ * element of that kind. */
+void assert_posted(GstMessageType type, const gchar *element,
+                   const gchar *words);
+void assert_quiet(void);
+/* The file is the clip's first t latents and this many frames. */
+void assert_file(const gchar *path, const Clip *clip, gint t, gint64 frames);
+void assert_metadata(const gchar *path, const gchar *key, const gchar *wanted);
+
+#endif
