@@ -1,0 +1,296 @@
+/*
+ * test_ltx2.c: LTX-2's files: their variants, names, decoders, configurations
+ * and timesteps.
+ */
+#include "weights_set.h"
+
+static void
+test_ltx_variants(void)
+{
+    load("taehv/taeltx2_3");
+    open_variant("128 channels without a variant", NULL, VAE_OK, "taeltx_2");
+    open_variant("taeltx_2", "taeltx_2", VAE_OK, "taeltx_2");
+    open_variant("taeltx2_3", "taeltx2_3", VAE_OK, "taeltx2_3");
+    load("taehv/taeltx2_3_wide");
+    open_variant("wide blocks", "taeltx2_3_wide", VAE_OK, "taeltx2_3_wide");
+    open_variant("wide blocks, named without them", "taeltx2_3", VAE_ERR_MODEL,
+                 "holds taeltx2_3_wide, which is no taeltx2_3");
+    open_variant("wide blocks as another variant", "taeltx_2", VAE_ERR_MODEL,
+                 "variants that fit: taeltx2_3_wide");
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    check(vae_model_open(write_set(), NULL, &model, &error) == VAE_OK &&
+              strcmp(vae_model_info(model)->arch, "taeltx2_3_wide") == 0 &&
+              !strstr(vae_model_info(model)->reason, "assumed"),
+          "wide blocks need no variant", error.message);
+    vae_model_free(&model);
+    VaeTensorOut *t = find("decoder.3.conv.2.weight");
+    t->dims[0] = 6; /* the same bytes, groups of other sizes */
+    t->dims[1] = 8;
+    expect_error("groups that do not fit", VAE_ERR_MODEL,
+                 WORDS("decoder.3.conv.2.weight is 6x8x3x3"));
+}
+
+static bool
+has_prefix(const char *prefix)
+{
+    for (size_t i = 0; i < set.n; i++)
+        if (strncmp(set.out[i].name, prefix, strlen(prefix)) == 0)
+            return true;
+    return false;
+}
+
+/* Opens LTX-2's weights. Checks the model's name and a word of its reason. */
+static void
+open_ltx2(const char *what, const char *names, const char *reason)
+{
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    const VaeStatus status = vae_model_open(write_set(), NULL, &model, &error);
+    const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+    check(status == VAE_OK && strcmp(info->names, names) == 0 &&
+              strstr(info->reason, reason) && info->spatial == 32 &&
+              info->temporal == 8 && strcmp(info->space, "ltx2") == 0 &&
+              info->has_encoder != has_prefix("decoder.timestep_scale") &&
+              info->std[0] > 0.5f && info->std[0] != 1,
+          what, info ? info->reason : error.message);
+    vae_model_free(&model);
+}
+
+/* Renames the tensors as diffusers does. */
+static void
+ltx2_to_diffusers(void)
+{
+    for (size_t i = 0; i < set.n; i++) {
+        char *name = set.names[i], part[8], rest[96];
+        int n, end = 0;
+        if (strncmp(name, "per_channel_statistics.", 23) == 0) {
+            strcpy(name, name[23] == 'm' ? "latents_mean" : "latents_std");
+        } else if (strncmp(name, "decoder.last_", 13) == 0) {
+            memmove(name + 8, name + 13, strlen(name + 13) + 1);
+        } else if (sscanf(name, "%7[a-z].%*[a-z]_blocks.%d.%n", part, &n,
+                          &end) == 2 &&
+                   end) {
+            const bool enc = part[0] == 'e';
+            const bool timed = strncmp(name + end, "time_", 5) == 0;
+            snprintf(rest, sizeof rest, "%.95s", name + end);
+            if (n == (enc ? 8 : 0))
+                snprintf(name, 160, "%scoder.mid_block.%s%s", enc ? "en" : "de",
+                         timed ? "" : "resnets.", rest + (timed ? 0 : 11));
+            else
+                snprintf(name, 160, "%scoder.%s_blocks.%d.%s%s",
+                         enc ? "en" : "de", enc ? "down" : "up",
+                         enc ? n / 2 : (n - 1) / 2,
+                         timed        ? ""
+                         : n % 2 == 0 ? "resnets."
+                         : enc        ? "downsamplers.0."
+                                      : "upsamplers.0.",
+                         n % 2 || timed ? rest : rest + 11);
+        }
+    }
+}
+
+/* Adds one tensor. */
+static void
+add_tensor(const char *name)
+{
+    static const float number = 1;
+    set.out[set.n++] = (VaeTensorOut){.name = name,
+                                      .type = VAE_TYPE_F32,
+                                      .n_dims = 1,
+                                      .dims = {1},
+                                      .data = &number};
+}
+
+static void
+test_ltx2_names(void)
+{
+    load("ltx2_0");
+    drop_prefix("decoder.");
+    open_ltx2("LTX-2.0, official names", "official", "names");
+    add_tensor("per_channel_statistics.mean-of-stds");
+    add_tensor("decoder.det_stages.0.weight");
+    open_ltx2("LTX-2.5, whose decoder is a diffusion model", "official",
+              "CausalDiffusionVAE");
+    drop_prefix("encoder.");
+    expect_error(
+        "  and nothing else", VAE_ERR_UNSUPPORTED,
+        WORDS("no encoder", "CausalDiffusionVAE", "conv file decodes"));
+
+    load("ltx2_3");
+    drop_prefix("decoder.");
+    for (size_t i = 0; i < set.n; i++) {
+        char name[160];
+        memcpy(name, set.out[i].name, sizeof name);
+        snprintf((char *) set.out[i].name, sizeof name, "vae.%.150s", name);
+    }
+    add_tensor("model.diffusion_model.patchify_proj.weight");
+    add_tensor("audio_vae.decoder.conv_in.conv.weight");
+    open_ltx2("LTX-2.3 beside its diffusion model", "official, with vae.",
+              "names");
+
+    load("ltx2_3");
+    ltx2_to_diffusers();
+    drop_prefix("decoder.");
+    open_ltx2("LTX-2.3, diffusers names", "diffusers", "names");
+    set.meta[0] = (VaeMetadata){"variant", "ltx2.0"};
+    set.n_meta = 1;
+    open_variant("LTX-2.3's encoder by another variant", NULL, VAE_OK,
+                 "ltx2.0");
+}
+
+static void
+test_ltx2_decoders(void)
+{
+    static const struct {
+        const char *set, *padding;
+        int look_ahead, delay;
+    } known[] = {{"ltx2_0", "with reflections around", 22, 173},
+                 {"ltx2_3", "with zeros around", 14, 108}};
+    for (int i = 0; i < 2; i++) {
+        VaeModel *model = NULL;
+        VaeError error = {0};
+        load(known[i].set);
+        open_ltx2("LTX-2 with its decoder", "official", known[i].padding);
+        ltx2_to_diffusers();
+        open_ltx2("  and with diffusers names", "diffusers", known[i].padding);
+        const VaeStatus status =
+            vae_model_open(write_set(), NULL, &model, &error);
+        const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+        check(status == VAE_OK && info->look_ahead == known[i].look_ahead &&
+                  info->delay == known[i].delay,
+              "  has the delay of its convolutions", error.message);
+        vae_model_free(&model);
+    }
+}
+
+/* The decoder's padding and shortcuts come from the file, from the variant or
+ * from an assumption. */
+static void
+test_ltx2_stated(void)
+{
+    load("ltx2_3");
+    open_ltx2("LTX-2.3 without a configuration", "official",
+              "with zeros around pictures and no shortcuts around upsamplers: "
+              "assumed");
+    const char *config = vae_tensor_file_metadata(set.file, "config");
+    set.meta[set.n_meta++] = (VaeMetadata){"config", config};
+    open_ltx2("LTX-2.3 with one", "official", "stated by the file");
+    set.meta[set.n_meta++] = (VaeMetadata){"variant", "ltx2.0"};
+    open_ltx2("LTX-2.3 by another variant", "official",
+              "with reflections around pictures and shortcuts around "
+              "upsamplers: by the variant given");
+    load("ltx2_0");
+    open_ltx2("LTX-2.0 without a configuration", "official",
+              "with reflections around pictures and shortcuts around "
+              "upsamplers: assumed");
+    set.meta[set.n_meta++] =
+        (VaeMetadata){"config", "{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+                                "\"upsample_residual\": [false, false, false], "
+                                "\"decoder_spatial_padding_mode\": \"zeros\"}"};
+    open_ltx2("LTX-2.0 with another one", "official",
+              "with zeros around pictures and no shortcuts around upsamplers: "
+              "stated by the file");
+}
+
+static void
+test_ltx2_timestep(void)
+{
+    char plain[65], other[65];
+    load("ltx2_0_timestep");
+    open_ltx2("LTX-2 with a timestep", "official",
+              "the decoder, at timestep 0.05, with reflections");
+    set.meta[0] = (VaeMetadata){"decode_timestep", "0"};
+    set.n_meta = 1;
+    open_ltx2("  which the file states", "official", "at timestep 0,");
+    ltx2_to_diffusers();
+    open_ltx2("  and with diffusers names", "diffusers", "at timestep 0,");
+    set.meta[0].value = "0";
+    fingerprint(write_set(), plain);
+    set.meta[0].value = "0.25";
+    fingerprint(write_set(), other);
+    check(strcmp(plain, other) != 0, "  and the fingerprint covers it", other);
+    set.meta[0] = (VaeMetadata){"config", "{\"vae\": {\"_class_name\": "
+                                          "\"CausalVideoAutoencoder\", "
+                                          "\"decode_timestep\": 0.25}}"};
+    open_ltx2("  which its configuration states", "diffusers",
+              "at timestep 0.25,");
+    set.meta[0].value = "{\"decode_timestep\": \"soon\"}";
+    expect_error("  as no number", VAE_ERR_MODEL,
+                 WORDS("decode_timestep is nan"));
+    set.meta[1] = (VaeMetadata){"decode_timestep", "0.5"};
+    set.n_meta = 2;
+    open_ltx2("  unless the metadata do", "diffusers", "at timestep 0.5,");
+    set.n_meta = 1;
+    set.meta[0] = (VaeMetadata){"decode_timestep", "2"};
+    expect_error("  out of range", VAE_ERR_MODEL,
+                 WORDS("decode_timestep is 2"));
+    set.meta[0].value = "0,05";
+    expect_error("  no number", VAE_ERR_MODEL, WORDS("decode_timestep is nan"));
+    drop_prefix("decoder.time_embedder.timestep_embedder.linear_1");
+    set.n_meta = 0;
+    expect_error("  without a part", VAE_ERR_MODEL,
+                 WORDS("2 missing", "decoder.time_embedder"));
+}
+
+/* A configuration that does not match the network is refused. */
+static void
+test_ltx2_refused(void)
+{
+    static const char *const configs[][2] = {
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"norm_layer\": \"group_norm\"}}",
+         "norm_layer is \"group_norm\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"encoder_blocks\": [[\"res_x\", 4], [\"attn_res_x\", {}]]}}",
+         "encoder_blocks is \"attn_res_x\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"encoder_blocks\": [[\"compress_all\", {}]]}}",
+         "expected res_x and compress_*_res"},
+        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+         "\"encoder_spatial_padding_mode\": \"reflect\"}",
+         "encoder_spatial_padding_mode is \"reflect\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"causal_decoder\": true}}",
+         "causal_decoder is \"true\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"decoder_blocks\": [[\"res_x\", {\"inject_noise\": true}]]}}",
+         "decoder_blocks is \"inject_noise\""},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"spatial_padding_mode\": \"replicate\"}}",
+         "spatial_padding_mode is \"replicate\""},
+        {"{\"vae\": ", "JSON"}};
+    load("ltx2_3");
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        VaeModel *model = NULL;
+        VaeError error = {0};
+        set.meta[0] = (VaeMetadata){"config", configs[i][0]};
+        set.n_meta = 1;
+        check(vae_model_open(write_set(), NULL, &model, &error) != VAE_OK &&
+                  strstr(error.message, configs[i][1]),
+              configs[i][1], error.message);
+        vae_model_free(&model);
+    }
+    set.meta[0].value = "{\"vae\": {\"_class_name\": \"SomeTransformer\", "
+                        "\"norm_layer\": \"layer_norm\"}}";
+    open_ltx2("a configuration of another model", "official", "names");
+    set.n_meta = 0;
+    find("encoder.down_blocks.3.conv.conv.bias")->dims[0] = 1;
+    find("encoder.down_blocks.3.conv.conv.weight")->dims[0] = 5;
+    find("encoder.down_blocks.3.conv.conv.weight")->dims[1] = 1;
+    drop_prefix("encoder.down_blocks.3.conv.conv.bias");
+    expect_error("a resampler of unknown factors", VAE_ERR_MODEL,
+                 WORDS("encoder.down_blocks.3.conv.conv",
+                       "expected a ratio of 2, 4 or 8"));
+}
+
+void
+test_ltx2(void)
+{
+    test_ltx_variants();
+    test_ltx2_names();
+    test_ltx2_decoders();
+    test_ltx2_stated();
+    test_ltx2_timestep();
+    test_ltx2_refused();
+}

@@ -1,0 +1,127 @@
+#include "weights_set.h"
+
+Set set;
+int failures;
+char folder[] = "/tmp/vae-model-XXXXXX";
+
+void
+check(bool good, const char *what, const char *detail)
+{
+    printf("%s %s%s%s\n", good ? "ok" : "not ok", what, detail ? ": " : "",
+           detail ? detail : "");
+    failures += !good;
+}
+
+void
+clear_set(void)
+{
+    vae_tensor_file_free(&set.file);
+    memset(&set, 0, sizeof set);
+}
+
+void
+load(const char *model)
+{
+    char path[512];
+    VaeError error;
+    clear_set();
+    snprintf(path, sizeof path, "%s/%s/weights.safetensors",
+             getenv("VAE_TEST_VECTORS"), model);
+    if (vae_tensor_file_open(path, &set.file, &error) != VAE_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        exit(1);
+    }
+    for (size_t i = 0; i < vae_tensor_file_count(set.file); i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(set.file, i);
+        VaeTensorOut *o = &set.out[set.n];
+        snprintf(set.names[set.n], sizeof set.names[0], "%s", t->name);
+        *o = (VaeTensorOut){.name = set.names[set.n],
+                            .type = t->type,
+                            .n_dims = t->n_dims,
+                            .data = t->data};
+        memcpy(o->dims, t->dims, sizeof t->dims);
+        set.n++;
+    }
+    const char *groups = vae_tensor_file_metadata(set.file, "norm_num_groups");
+    if (groups)
+        set.meta[set.n_meta++] = (VaeMetadata){"norm_num_groups", groups};
+}
+
+const char *
+write_set(void)
+{
+    static char path[512];
+    VaeError error;
+    snprintf(path, sizeof path, "%s/w.safetensors", folder);
+    if (vae_tensor_file_write(path, set.out, set.n, set.meta, set.n_meta,
+                              &error) != VAE_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        exit(1);
+    }
+    return path;
+}
+
+void
+drop_prefix(const char *prefix)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < set.n; i++)
+        if (strncmp(set.out[i].name, prefix, strlen(prefix)) != 0)
+            set.out[kept++] = set.out[i];
+    set.n = kept;
+}
+
+VaeTensorOut *
+find(const char *name)
+{
+    for (size_t i = 0; i < set.n; i++)
+        if (strcmp(set.out[i].name, name) == 0)
+            return &set.out[i];
+    fprintf(stderr, "no tensor %s\n", name);
+    exit(1);
+}
+
+void
+expect_error(const char *what, VaeStatus status, const char *const *words)
+{
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    const VaeStatus got = vae_model_open(write_set(), NULL, &model, &error);
+    bool good = got == status && !model;
+    for (int i = 0; good && words[i]; i++)
+        good = strstr(error.message, words[i]) != NULL;
+    check(good, what, error.message);
+    vae_model_free(&model);
+}
+
+void
+fingerprint(const char *path, char *out)
+{
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    out[0] = '\0';
+    if (vae_model_open(path, NULL, &model, &error) != VAE_OK ||
+        vae_model_fingerprint(model, out, &error) != VAE_OK)
+        check(false, path, error.message);
+    vae_model_free(&model);
+}
+
+void
+open_variant(const char *what, const char *variant, VaeStatus status,
+             const char *arch_or_word)
+{
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    const VaeModelOptions options = {.struct_size = sizeof(VaeModelOptions),
+                                     .variant = variant};
+    const VaeStatus got = vae_model_open(write_set(), &options, &model, &error);
+    const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+    check(got == status && (info ? strcmp(info->arch, arch_or_word) == 0
+                                 : strstr(error.message, arch_or_word) != NULL),
+          what, info ? info->reason : error.message);
+    if (info)
+        check((strstr(info->reason, "assumed") != NULL) ==
+                  (variant == NULL && set.n_meta == 0),
+              "  and says whether that was assumed", info->reason);
+    vae_model_free(&model);
+}

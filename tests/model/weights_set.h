@@ -1,0 +1,57 @@
+/*
+ * weights_set.h: the tensors of a small golden model, to be changed, written
+ * and opened.
+ */
+#ifndef WEIGHTS_SET_H
+#define WEIGHTS_SET_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vae-private/stream.h"
+
+#define MAX_TENSORS 300
+
+typedef struct Set {
+    VaeTensorFile *file;
+    VaeTensorOut out[MAX_TENSORS];
+    char names[MAX_TENSORS][160];
+    size_t n;
+    VaeMetadata meta[8];
+    size_t n_meta;
+} Set;
+
+/* The set of all tests, and the folder into which it is written. */
+extern Set set;
+extern char folder[];
+extern int failures;
+
+void check(bool good, const char *what, const char *detail);
+
+void clear_set(void);
+/* Fills the set from VAE_TEST_VECTORS. */
+void load(const char *model);
+/* Writes the set; returns the path. */
+const char *write_set(void);
+void drop_prefix(const char *prefix);
+VaeTensorOut *find(const char *name);
+
+/* Opening the set fails with all these words. */
+#define WORDS(...)                                                             \
+    (const char *[])                                                           \
+    {                                                                          \
+        __VA_ARGS__, NULL                                                      \
+    }
+void expect_error(const char *what, VaeStatus status, const char *const *words);
+/* Opening it as a variant, or NULL, gives this network, or an error with this
+ * word. */
+void open_variant(const char *what, const char *variant, VaeStatus status,
+                  const char *arch_or_word);
+/* Of a file; 64 digits and a NUL. */
+void fingerprint(const char *path, char *out);
+
+/* test_ltx2.c */
+void test_ltx2(void);
+
+#endif
