@@ -345,7 +345,6 @@ encode(gboolean cuda, gboolean other)
         CHECK_INT(gst_harness_push(h, frames[i]), GST_FLOW_OK);
     for (guint i = 0; i < 2; i++) {
         g_autoptr(GstBuffer) latent = vae_test_pull(h);
-        GstMapInfo map;
 
         CHECK(latent != NULL);
         vae_test_sum(sum, latent);
