@@ -116,7 +116,7 @@ vae_stream_warn_of_precision(VaeStream *s)
 {
     const VaeStreamParams *p = &s->params;
     char line[300];
-    if (!s->class->compare || s->borrowed || !p->warn ||
+    if (!s->class->compare || s->borrowed || !p->warn || p->deterministic ||
         p->precision != VAE_PRECISION_BF16)
         return;
     const Times times = take_times(s);

@@ -148,6 +148,11 @@ check_asked(void)
     t = plan(params, 1, 0.5);
     expect(t.warnings == 0, "none of a fast one: %s", t.warning);
     compared = 0;
+    params.deterministic = true;
+    t = plan(params, 1, 2.5);
+    expect(compared == 0 && t.warnings == 0, "deterministic times nothing: %s",
+           t.warning);
+    params.deterministic = false;
     params.precision = VAE_PRECISION_FP32;
     t = plan(params, 1, 0.5);
     expect(compared == 0 && t.warnings == 0, "none of fp32: %s", t.warning);
