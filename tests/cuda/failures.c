@@ -137,6 +137,46 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
     clip_free(&want);
 }
 
+/* Each call of the steps of an open stream, or each by-th, fails once. */
+static void
+refused_steps(const Bed *bed, VaeDirection direction, int by)
+{
+    TestClip want = new_clip(bed);
+    TestClip clip = new_clip(bed);
+    VaeError error = {0};
+    VaeStream *stream = open_stream(bed->model, direction);
+    int told = 0, wrong = 0;
+    run_clip(bed, stream, direction, &want, calls);
+    emu_refuse_call(0);
+    vae_stream_reset(stream);
+    run_clip(bed, stream, direction, &clip, calls);
+    const int all = emu_refuse_call(0);
+    for (int n = 1; n <= all; n += by) {
+        vae_stream_reset(stream);
+        clip_poison(bed, &clip, direction);
+        emu_refuse_call(n);
+        const VaeStatus status =
+            run_calls(bed, stream, direction, &clip, &error);
+        emu_refuse_call(0);
+        told += status != VAE_OK;
+        wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
+        if (status != VAE_OK) {
+            vae_stream_reset(stream);
+            clip_poison(bed, &clip, direction);
+            must(run_calls(bed, stream, direction, &clip, &error), &error);
+        }
+        if (!is_same_clip(bed, &clip, &want, direction)) {
+            printf("call %d of the steps: another result\n", n);
+            wrong++;
+        }
+    }
+    expect(told * by > 20 && wrong == 0,
+           "%d calls of steps, %d refusals told, %d wrong", all, told, wrong);
+    vae_stream_free(&stream);
+    clip_free(&clip);
+    clip_free(&want);
+}
+
 /* When a stream takes its memory again, each of the first calls fails once. */
 static void
 refused_reload(const Bed *bed)
@@ -208,6 +248,7 @@ main(int argc, char **argv)
         const VaeDirection direction = i ? VAE_ENCODE : VAE_DECODE;
         failing_device(&bed, direction);
         refused_calls(&bed, direction, 37 * stride);
+        refused_steps(&bed, direction, stride);
     }
     refused_reload(&bed);
     lost_device(&bed);
