@@ -58,7 +58,7 @@ says "model: wan2.1 (official names; recognised by" "latent space wan2.1" \
     "encode: 1 frame to 1 latent, then 4 to 1; with posterior; 86 tensors" \
     "194 tensors, mostly float32" "n latents are 1 + 4 (n - 1) frames" \
     "looks back 38 latents to decode, 28 to encode" \
-    c70cadd0e4489183d16968d8223f273c5f424f22efc4d9b859b706fb9eb89c6e \
+    96d488c03333fbed94e4b46f11f1240d85dbfd2e6dd127f16cbc8931d5fdab7e \
     "--tensors lists them" "seed = 2101"
 says_not "encoder.conv1.weight"
 check "with every tensor" 0 "$tool" info --tensors "$wan"

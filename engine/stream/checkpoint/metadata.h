@@ -1,9 +1,9 @@
 /*
- * fields.h: the fields of a checkpoint, as metadata of its file, and its
+ * metadata.h: the fields of a checkpoint, as metadata of its file, and its
  * checksum.
  */
-#ifndef VAE_CHECKPOINT_FIELDS_H
-#define VAE_CHECKPOINT_FIELDS_H
+#ifndef VAE_CHECKPOINT_METADATA_H
+#define VAE_CHECKPOINT_METADATA_H
 
 #include "stream.h"
 

@@ -1,12 +1,12 @@
 /*
- * fields.c: see fields.h.
+ * metadata.c: see metadata.h.
  */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "fields.h"
+#include "metadata.h"
 #include "vae-private/stream.h"
 
 #define FORMAT "1"
