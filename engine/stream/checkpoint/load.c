@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "metadata.h"
+#include "saved_fields.h"
 #include "files.h"
 #include "sized.h"
 #include "vae-private/stream.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "metadata.h"
+#include "saved_fields.h"
 #include "files.h"
 #include "sized.h"
 #include "vae-private/stream.h"

@@ -1,9 +1,9 @@
 /*
- * metadata.h: the fields of a checkpoint, as metadata of its file, and its
+ * saved_fields.h: the fields of a checkpoint, as metadata of its file, and its
  * checksum.
  */
-#ifndef VAE_CHECKPOINT_METADATA_H
-#define VAE_CHECKPOINT_METADATA_H
+#ifndef VAE_SAVED_FIELDS_H
+#define VAE_SAVED_FIELDS_H
 
 #include "stream.h"
 

@@ -1,12 +1,12 @@
 /*
- * metadata.c: see metadata.h.
+ * saved_fields.c: see saved_fields.h.
  */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "metadata.h"
+#include "saved_fields.h"
 #include "vae-private/stream.h"
 
 #define FORMAT "1"
