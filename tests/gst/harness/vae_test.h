@@ -99,7 +99,7 @@ void vae_test_flush(GstHarness *h);
 void vae_test_teardown(GstHarness *h);
 void vae_test_teardown_scoped(GstHarness **h);
 /* SCOPED GstHarness *h = ...; is torn down at the end of its block. */
-#define SCOPED __attribute__((cleanup(vae_test_teardown_scoped)))
+#define SCOPED __attribute__((cleanup(vae_test_teardown_scoped), unused))
 
 #define VAE_TEST_FPS 16
 /* The time of frame n at 16/1. */

@@ -261,10 +261,11 @@ static void
 check_both(const gchar *model, const gchar *between)
 {
     g_autofree gchar *file = weights_of(model);
-    g_autofree gchar *text =
-        g_strdup_printf(SOURCE("") " ! vaeencode threads=1 model=\"%s\" ! %s "
-                                   "vaedecode threads=1 model=\"%s\" ! " SINK,
-                        file, between, file);
+    g_autofree gchar *text = g_strdup_printf(
+        SOURCE(
+            "") " ! vaeencode threads=1 model=\"%s\" ! %s "
+                "vaedecode threads=1 deterministic=true model=\"%s\" ! " SINK,
+        file, between, file);
 
     check_pipeline(text);
 }
@@ -293,7 +294,7 @@ TEST(file)
                         vae_test_weights(), file);
     g_autofree gchar *read =
         g_strdup_printf("filesrc location=\"%s\" ! latentdemux ! "
-                        "vaedecode threads=1 model=\"%s\" ! "
+                        "vaedecode threads=1 deterministic=true model=\"%s\" ! "
                         "video/x-raw,format=RGB ! " SINK,
                         file, vae_test_weights());
     Storm s = {.pipeline = gst_parse_launch(write, NULL)};
