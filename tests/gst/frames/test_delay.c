@@ -59,18 +59,11 @@ fill(gfloat *values, guint k)
 static GstBuffer *
 latent(guint k)
 {
-    GstBuffer *buffer =
-        gst_buffer_new_allocate(NULL, CHANNELS * sizeof(gfloat), NULL);
     gfloat values[CHANNELS];
 
     fill(values, k);
-    gst_buffer_fill(buffer, 0, values, sizeof values);
-    GST_BUFFER_OFFSET(buffer) = k;
-    GST_BUFFER_PTS(buffer) = vae_test_time(frames_of(k));
-    GST_BUFFER_DURATION(buffer) =
-        vae_test_time(frames_of(k + 1)) - GST_BUFFER_PTS(buffer);
-    if (k > 0)
-        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    GstBuffer *buffer = gst_buffer_new_memdup(values, sizeof values);
+    vae_test_stamp(buffer, k, frames_of(k), frames_of(k + 1));
     return buffer;
 }
 

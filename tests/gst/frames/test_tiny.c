@@ -86,12 +86,7 @@ push(GstHarness *h, guint k0, guint k1)
         for (guint i = 0; i < CHANNELS; i++)
             values[i] = sinf(0.9f * (gfloat) i + 1.7f * (gfloat) k);
         GstBuffer *buffer = gst_buffer_new_memdup(values, sizeof values);
-        GST_BUFFER_OFFSET(buffer) = k;
-        GST_BUFFER_PTS(buffer) = vae_test_time(frames_of(k));
-        GST_BUFFER_DURATION(buffer) =
-            vae_test_time(frames_of(k + 1)) - GST_BUFFER_PTS(buffer);
-        if (k > 0)
-            GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+        vae_test_stamp(buffer, k, frames_of(k), frames_of(k + 1));
         CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
     }
 }

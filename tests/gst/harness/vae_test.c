@@ -290,6 +290,16 @@ vae_test_latent_caps(int width, int height, const char *more)
                            width, height, more ? more : "");
 }
 
+void
+vae_test_stamp(GstBuffer *latent, guint k, guint first, guint end)
+{
+    GST_BUFFER_OFFSET(latent) = k;
+    GST_BUFFER_PTS(latent) = vae_test_time(first);
+    GST_BUFFER_DURATION(latent) = vae_test_time(end) - GST_BUFFER_PTS(latent);
+    if (k > 0)
+        GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+}
+
 GstBuffer *
 vae_test_latent(int width, int height, guint k)
 {
@@ -301,12 +311,7 @@ vae_test_latent(int width, int height, guint k)
     for (gsize i = 0; i < n; i++)
         ((float *) map.data)[i] = sinf(0.37f * i + 1.7f * k);
     gst_buffer_unmap(buffer, &map);
-    GST_BUFFER_OFFSET(buffer) = k;
-    GST_BUFFER_PTS(buffer) = vae_test_time(k == 0 ? 0 : 4 * k - 3);
-    GST_BUFFER_DURATION(buffer) =
-        vae_test_time(4 * k + 1) - GST_BUFFER_PTS(buffer);
-    if (k > 0)
-        GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
+    vae_test_stamp(buffer, k, k == 0 ? 0 : 4 * k - 3, 4 * k + 1);
     return buffer;
 }
 

@@ -107,6 +107,9 @@ GstClockTime vae_test_time(guint64 n);
 
 /* float32 latents of a grid, at 16/1. more: further fields or NULL. */
 gchar *vae_test_latent_caps(int width, int height, const char *more);
+/* Sets the offset and the flag of latent k, whose frames are first to end - 1,
+ * and their time. */
+void vae_test_stamp(GstBuffer *latent, guint k, guint first, guint end);
 /* Latent k of a clip, times and flags by the law 1 then 4; the numbers depend
  * on k and the size only. */
 GstBuffer *vae_test_latent(int width, int height, guint k);
