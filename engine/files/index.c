@@ -32,25 +32,39 @@ vae_index_is(const uint8_t *bytes, size_t size)
 }
 
 static VaeStatus
+fail_most(const VaeTensorFile *file, const char *found, int most,
+          VaeError *error)
+{
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, "at most %d", most);
+    return vae_fail_parts(error, VAE_ERR_FORMAT,
+                          (VaeErrorParts){NULL, found, wanted},
+                          "%s: %s, wanted %s", file->label, found, wanted);
+}
+
+static VaeStatus
 check_name(const VaeTensorFile *file, const char *name, VaeError *error)
 {
     const size_t n = strlen(name);
     static const char end[] = ".safetensors";
     const size_t n_end = sizeof end - 1;
+    const VaeErrorParts parts = {NULL, name, "*.safetensors beside the index"};
     if (name[0] == '/')
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: refused: the shard \"%.*s\" is an absolute path",
-                        file->label, VAE_NAME_SHOWN, name);
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT, parts,
+            "%s: refused: the shard \"%.*s\" is an absolute path", file->label,
+            VAE_NAME_SHOWN, name);
     if (strchr(name, '/') != NULL || strchr(name, '\\') != NULL ||
         name[0] == '.')
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: refused: the shard \"%.*s\" is no file beside the "
-                        "index",
-                        file->label, VAE_NAME_SHOWN, name);
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT, parts,
+            "%s: refused: the shard \"%.*s\" is no file beside the index",
+            file->label, VAE_NAME_SHOWN, name);
     if (n <= n_end || n > 255 || strcmp(name + n - n_end, end) != 0)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: the shard \"%.*s\" is not named *.safetensors",
-                        file->label, VAE_NAME_SHOWN, name);
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT, parts,
+            "%s: the shard \"%.*s\" is not named *.safetensors", file->label,
+            VAE_NAME_SHOWN, name);
     return VAE_OK;
 }
 
@@ -87,15 +101,16 @@ open_shards(VaeTensorFile *file, json_t *map, json_t *places, VaeOpenShard open,
     {
         const char *name = json_string_value(value);
         if (name == NULL || strlen(name) != json_string_length(value))
-            return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: weight_map: the shard of \"%.*s\" is no text",
-                            file->label, VAE_NAME_SHOWN, tensor);
+            return vae_fail_parts(
+                error, VAE_ERR_FORMAT,
+                (VaeErrorParts){tensor, "no text", "the name of a file"},
+                "%s: weight_map: the shard of \"%.*s\" is no text", file->label,
+                VAE_NAME_SHOWN, tensor);
         if (json_object_get(places, name) != NULL)
             continue;
         VaeStatus status = check_name(file, name, error);
         if (status == VAE_OK && file->n_shards == MAX_SHARDS)
-            status = vae_fail(error, VAE_ERR_FORMAT, "%s: more than %d shards",
-                              file->label, MAX_SHARDS);
+            status = fail_most(file, "too many shards", MAX_SHARDS, error);
         if (status == VAE_OK)
             status = open_shard(file, name, open, &file->shards[file->n_shards],
                                 error);
@@ -118,15 +133,18 @@ check_shard(const VaeTensorFile *file, const json_t *map, const char *name,
         const char *tensor = shard->tensors[i].name;
         const char *stated = json_string_value(json_object_get(map, tensor));
         if (stated == NULL)
-            return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: shard \"%s\" holds tensor \"%.*s\", which the "
-                            "index does not name",
-                            file->label, name, VAE_NAME_SHOWN, tensor);
+            return vae_fail_parts(
+                error, VAE_ERR_FORMAT,
+                (VaeErrorParts){tensor, name, "a shard in the index"},
+                "%s: shard \"%s\" holds tensor \"%.*s\", which the index does "
+                "not name",
+                file->label, name, VAE_NAME_SHOWN, tensor);
         if (strcmp(stated, name) != 0)
-            return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: tensor \"%.*s\" appears twice: the index "
-                            "says \"%s\", but shard \"%s\" holds it",
-                            file->label, VAE_NAME_SHOWN, tensor, stated, name);
+            return vae_fail_parts(
+                error, VAE_ERR_FORMAT, (VaeErrorParts){tensor, name, stated},
+                "%s: tensor \"%.*s\" appears twice: the index says \"%s\", but "
+                "shard \"%s\" holds it",
+                file->label, VAE_NAME_SHOWN, tensor, stated, name);
     }
     return VAE_OK;
 }
@@ -147,10 +165,12 @@ take_tensors(VaeTensorFile *file, json_t *map, const json_t *places,
         const VaeTensorInfo *info =
             vae_tensor_file_find(file->shards[place], key);
         if (info == NULL)
-            return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: shard \"%s\" does not hold tensor \"%.*s\", "
-                            "as the index says",
-                            file->label, name, VAE_NAME_SHOWN, key);
+            return vae_fail_parts(
+                error, VAE_ERR_FORMAT,
+                (VaeErrorParts){key, "no such tensor", name},
+                "%s: shard \"%s\" does not hold tensor \"%.*s\", as the index "
+                "says",
+                file->label, name, VAE_NAME_SHOWN, key);
         file->tensors[i++] = *info;
     }
     json_object_foreach((json_t *) places, key, value)
@@ -165,10 +185,11 @@ take_tensors(VaeTensorFile *file, json_t *map, const json_t *places,
 VaeStatus
 vae_index_parse(VaeTensorFile *file, VaeOpenShard open, VaeError *error)
 {
-    if (file->size > VAE_MAX_HEADER)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: JSON of %zu bytes, wanted at most %d", file->label,
-                        file->size, (int) VAE_MAX_HEADER);
+    if (file->size > VAE_MAX_HEADER) {
+        char found[48];
+        snprintf(found, sizeof found, "JSON of %zu bytes", file->size);
+        return fail_most(file, found, (int) VAE_MAX_HEADER, error);
+    }
     VaeStatus status = vae_file_bytes(file, 0, file->size, error);
     if (status == VAE_OK)
         status = vae_json_load((const char *) file->bytes, file->size,
@@ -177,10 +198,14 @@ vae_index_parse(VaeTensorFile *file, VaeOpenShard open, VaeError *error)
         return status;
     json_t *map = json_object_get(file->header, "weight_map");
     if (json_object_size(map) == 0)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: is JSON without a \"weight_map\" of tensors; "
-                        "wanted weights or their index",
-                        file->label);
+        return vae_fail_parts(error, VAE_ERR_FORMAT,
+                              (VaeErrorParts){NULL,
+                                              "JSON without a \"weight_map\"",
+                                              "weights or their index"},
+                              "%s: is JSON without a \"weight_map\" of "
+                              "tensors; wanted weights or "
+                              "their index",
+                              file->label);
     const size_t n = json_object_size(map);
     const size_t most = n < MAX_SHARDS ? n : MAX_SHARDS;
     json_t *places = json_object();

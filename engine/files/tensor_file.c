@@ -100,8 +100,10 @@ vae_file_begin(const char *path, int flags, VaeTensorFile *out, VaeError *error)
     const int fd =
         open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
     if (fd < 0 && errno == ELOOP && (flags & O_NOFOLLOW) != 0)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: refused: is a symbolic link", label);
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT,
+            (VaeErrorParts){NULL, "symbolic link", "regular file"},
+            "%s: refused: is a symbolic link", label);
     if (fd < 0)
         return fail_errno(path, "open", error);
     VaeStatus status = VAE_OK;
@@ -114,8 +116,10 @@ vae_file_begin(const char *path, int flags, VaeTensorFile *out, VaeError *error)
     } else if (!S_ISREG(st.st_mode)) {
         status = fail_kind(label, "device or pipe", error);
     } else if (st.st_size == 0) {
-        status =
-            vae_fail(error, VAE_ERR_FORMAT, "%s: the file is empty", label);
+        status = vae_fail_parts(
+            error, VAE_ERR_FORMAT,
+            (VaeErrorParts){NULL, "an empty file", "a file of tensors"},
+            "%s: the file is empty", label);
     } else {
         map = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -195,10 +199,13 @@ fail_short(const VaeTensorFile *file, VaeError *error)
     struct stat st;
     if (fstat(file->fd, &st) != 0)
         return fail_errno(file->label, "read", error);
-    return vae_fail(error, VAE_ERR_READ,
-                    "%s: was cut short to %" PRId64
-                    " bytes after it had been opened with %zu",
-                    file->label, (int64_t) st.st_size, file->size);
+    char found[32], wanted[32];
+    snprintf(found, sizeof found, "%" PRId64 " bytes", (int64_t) st.st_size);
+    snprintf(wanted, sizeof wanted, "%zu", file->size);
+    return vae_fail_parts(
+        error, VAE_ERR_READ, (VaeErrorParts){NULL, found, wanted},
+        "%s: was cut short to %s after it had been opened with %s", file->label,
+        found, wanted);
 }
 
 /* Reads n bytes of the file from offset. */

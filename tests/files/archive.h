@@ -211,14 +211,15 @@ open_zip(const char *name, Bytes *zip, VaeTensorFile **file, VaeError *error)
                                        error);
 }
 
+static VaeError zip_error; /* of expect_zip() */
+
 /* Checks that the archive is refused with these words, and frees it. */
 static inline void
 expect_zip(const char *what, Bytes zip, const char *words)
 {
-    VaeError error;
     VaeTensorFile *file = NULL;
-    const VaeStatus status = open_zip("bad.pth", &zip, &file, &error);
-    check_refused(what, status, &error, VAE_ERR_FORMAT, words);
+    const VaeStatus status = open_zip("bad.pth", &zip, &file, &zip_error);
+    check_refused(what, status, &zip_error, VAE_ERR_FORMAT, words);
     vae_tensor_file_free(&file);
     free(zip.data);
 }

@@ -51,6 +51,18 @@ check_refused(const char *what, VaeStatus status, const VaeError *error,
            status == VAE_OK ? "" : error->message);
 }
 
+/* Checks the parts of an error; NULL: "". */
+static inline void
+check_error_parts(const char *what, const VaeError *error, const char *tensor,
+                  const char *found, const char *wanted)
+{
+    check(strcmp(error->tensor, tensor ? tensor : "") == 0 &&
+              strcmp(error->found, found ? found : "") == 0 &&
+              strcmp(error->wanted, wanted ? wanted : "") == 0,
+          "%s: tensor \"%s\", found \"%s\", wanted \"%s\"", what, error->tensor,
+          error->found, error->wanted);
+}
+
 /* Returns a safetensors file with this header and data_size bytes 1, 2, 3 ...
  * The caller frees it. */
 static inline uint8_t *

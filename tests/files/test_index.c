@@ -50,15 +50,16 @@ first_of(const VaeTensorFile *file, const char *name)
     return v;
 }
 
+static VaeError last; /* of expect() */
+
 static void
 expect(const char *what, const char *index, VaeStatus wanted, const char *words)
 {
-    VaeError error = {0};
     VaeTensorFile *file;
     write_text("i.json", index);
     const VaeStatus status =
-        vae_tensor_file_open(path_of("i.json"), &file, &error);
-    check_refused(what, status, &error, wanted, words);
+        vae_tensor_file_open(path_of("i.json"), &file, &last);
+    check_refused(what, status, &last, wanted, words);
     vae_tensor_file_free(&file);
 }
 
@@ -95,6 +96,8 @@ check_refusals(void)
     const VaeStatus format = VAE_ERR_FORMAT;
     expect("an absolute path", MAP("\"x\": \"/etc/x.safetensors\""), format,
            "refused|\"/etc/x.safetensors\"|absolute");
+    check_error_parts("an absolute path", &last, NULL, "/etc/x.safetensors",
+                      "*.safetensors beside the index");
     expect("a folder above", MAP("\"x\": \"../a.safetensors\""), format,
            "refused|\"../a.safetensors\"|beside");
     expect("a folder below", MAP("\"x\": \"s/../../a.safetensors\""), format,
@@ -102,8 +105,13 @@ check_refusals(void)
     expect("the folder above", MAP("\"x\": \"..\""), format, "refused|\"..\"");
     expect("another kind of file", MAP("\"x\": \"a.pth\""), format,
            "\"a.pth\"|.safetensors");
+    check_error_parts("another kind of file", &last, NULL, "a.pth",
+                      "*.safetensors beside the index");
     expect("no text", MAP("\"x\": 3"), format, "\"x\"|no text");
+    check_error_parts("no text", &last, "x", "no text", "the name of a file");
     expect("no map", "{\"_class_name\": \"x\"}", format, "weight_map");
+    check_error_parts("no map", &last, NULL, "JSON without a \"weight_map\"",
+                      "weights or their index");
     expect("an empty map", MAP(""), format, "weight_map");
     expect("a map that is no object", "{\"weight_map\": []}", format,
            "weight_map");
@@ -119,8 +127,12 @@ check_refusals(void)
            MAP("\"x\": \"a.safetensors\", \"z\": \"a.safetensors\", "
                "\"v\": \"a.safetensors\""),
            format, "\"v\"|\"a.safetensors\"|does not hold");
+    check_error_parts("a tensor that is missing", &last, "v", "no such tensor",
+                      "a.safetensors");
     expect("a tensor too many", MAP("\"x\": \"a.safetensors\""), format,
            "\"z\"|\"a.safetensors\"|does not name");
+    check_error_parts("a tensor too many", &last, "z", "a.safetensors",
+                      "a shard in the index");
 }
 
 /* Shards that are no files of tensors, or not those of the index. */
@@ -133,6 +145,8 @@ check_refused_shards(void)
            MAP("\"x\": \"a.safetensors\", \"z\": \"a.safetensors\", "
                "\"y\": \"c.safetensors\""),
            format, "\"x\"|twice|\"c.safetensors\"");
+    check_error_parts("a tensor in two shards", &last, "x", "c.safetensors",
+                      "a.safetensors");
     write_text("d.safetensors", MAP("\"x\": \"d.safetensors\""));
     expect("an index as a shard", MAP("\"x\": \"d.safetensors\""), format,
            "\"d.safetensors\"|JSON");
@@ -142,8 +156,11 @@ check_refused_shards(void)
         abort();
     expect("a symbolic link", MAP("\"x\": \"l.safetensors\""), format,
            "refused|\"l.safetensors\"|symbolic link");
+    check_error_parts("a symbolic link", &last, NULL, "symbolic link",
+                      "regular file");
     expect("a directory", MAP("\"x\": \"m.safetensors\""), VAE_ERR_READ,
            "\"m.safetensors\"|directory");
+    check_error_parts("a directory", &last, NULL, "directory", "regular file");
     expect("a pipe", MAP("\"x\": \"p.safetensors\""), VAE_ERR_READ,
            "\"p.safetensors\"|pipe");
     Member member = {"x/data.pkl", {(uint8_t *) "N.", 2}};

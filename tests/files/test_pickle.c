@@ -386,6 +386,7 @@ check_archives(void)
                         {"x/constants.pkl", {(uint8_t *) "N.", 2}}};
     const ZipFault none = {0};
     expect_zip("of a large end", make_zip(members, 2, none), "byte order");
+    check_error_parts("of a large end", &zip_error, NULL, "big", "little");
     expect_zip("a program", make_zip(members, 3, none), "TorchScript");
     Member other = {"arr_0.npy", {(uint8_t *) "\x93NUMPY", 6}};
     expect_zip("another archive", make_zip(&other, 1, none),

@@ -52,7 +52,8 @@ cut(const char *what, const uint8_t *bytes, size_t n)
         left = -1;
         opened += status == VAE_OK;
         bad += status != VAE_OK && (status != VAE_ERR_READ ||
-                                    !strstr(error.message, "was cut short"));
+                                    !strstr(error.message, "was cut short") ||
+                                    !*error.found || !*error.wanted);
         vae_tensor_file_free(&file);
     }
     check(bad == 0, "%s: %d other errors, %d times opened; %s", what, bad,
@@ -82,6 +83,7 @@ cut_config(void)
     left = 0;
     check(vae_config_load(path, &json, &error) == VAE_ERR_READ && !json,
           "config.json: %s", error.message);
+    check_error_parts("config.json", &error, NULL, "0 bytes", "8");
     left = -1;
     unlink(config);
 }

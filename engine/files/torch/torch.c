@@ -90,17 +90,21 @@ static VaeStatus
 check_byteorder(const Torch *t, VaeError *error)
 {
     const VaeZipMember *m = find(t, "byteorder");
-    if (m != NULL && m->size == 6) {
-        const VaeStatus status = vae_file_bytes(t->file, m->offset, 6, error);
-        if (status != VAE_OK)
-            return status;
-    }
-    if (m == NULL ||
-        (m->size == 6 && memcmp(t->zip.bytes + m->offset, "little", 6) == 0))
+    char found[16];
+    if (m == NULL)
         return VAE_OK;
-    return vae_fail(error, VAE_ERR_FORMAT,
-                    "%s: its byte order is not \"little\", others are not read",
-                    t->file->label);
+    const size_t n =
+        m->size < sizeof found ? (size_t) m->size : sizeof found - 1;
+    const VaeStatus status = vae_file_bytes(t->file, m->offset, n, error);
+    if (status != VAE_OK)
+        return status;
+    vae_shown((const char *) t->zip.bytes + m->offset, n, found, sizeof found);
+    if (strcmp(found, "little") == 0)
+        return VAE_OK;
+    return vae_fail_parts(error, VAE_ERR_FORMAT,
+                          (VaeErrorParts){NULL, found, "little"},
+                          "%s: its byte order is \"%s\", wanted \"little\"",
+                          t->file->label, found);
 }
 
 /* ------------------------------------------------------------------ */
