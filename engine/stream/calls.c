@@ -6,7 +6,7 @@
 #include "pixels.h"
 #include "stream.h"
 
-/* The frames of the next latents where these come in chunks. */
+/* The number of frames of the next latents, for models with chunks. */
 static int
 chunk_frames(const VaeStream *s, int latents)
 {

@@ -11,10 +11,11 @@
 #include "stream.h"
 
 /*
- * AUTO takes fp32 if the largest convolutions take more than this many times as
- * long in bf16. All other ops are faster in bf16, which moves half the bytes.
- * On an AMD EPYC with AVX512_BF16 whole networks took 0.49 to 0.91 times as
- * long where these took 0.51 to 1.10 times (docs/measurements/cpu.md).
+ * AUTO chooses fp32 if the largest convolutions take at least this factor
+ * longer in bf16. All other ops are faster in bf16, because they move half the
+ * bytes. On an AMD EPYC with AVX512_BF16 the largest convolutions took 0.51 to
+ * 1.10 times as long in bf16 as in fp32, and whole networks 0.49 to 0.91 times
+ * (docs/measurements/cpu.md).
  */
 #define SLOWER 1.15
 
@@ -145,7 +146,7 @@ usable_threads(void)
     return n < 1 ? 1 : n;
 }
 
-/* Passes lines to the log, and keeps the first and the last one. */
+/* A log function that also keeps the first and the last line. */
 typedef struct Reasons {
     VaeLog to;
     char first[600], last[600];
@@ -161,7 +162,8 @@ keep(void *user, const char *line)
     vae_log(&r->to, "%s", line);
 }
 
-/* Chooses the next backend. passed: gets the reasons why AUTO skips others. */
+/* Chooses the next backend. passed: the log for the reasons why AUTO skips
+ * backends. */
 static VaeStatus
 choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
 {
@@ -240,7 +242,8 @@ warn_of_ref(const VaeStream *s, const char *why)
     s->params.warn(s->params.log_user, line);
 }
 
-/* AUTO also skips backends that cannot be opened. */
+/* Tries one backend after another, because AUTO also skips those that cannot be
+ * opened. */
 VaeStatus
 vae_stream_choose_backend(VaeStream *s, VaeError *error)
 {

@@ -2,9 +2,9 @@
  * delay.c: decoders whose frames come later than their latents, and the end of
  * their sequences. See program/delay.h.
  *
- * Frame 0 is the first frame of the sequence. A restart also gives the 7
- * (temporal - 1) frames before it, which have negative numbers. The number of
- * latents and of steps of the end so far tells which frame comes next.
+ * Frame 0 is the first frame of the sequence. A restart also gives the temporal
+ * - 1 (7) frames before it, which have negative indices. The numbers of latents
+ * and of steps of the end so far determine the next frame.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@ vae_stream_has_delay(const VaeStream *s)
     return s->params.direction == VAE_DECODE && s->model->info.delay > 0;
 }
 
-/* Latents of the sequence until now. */
+/* The number of latents of the sequence so far. */
 static int64_t
 latents_of(const VaeStream *s)
 {
@@ -34,7 +34,8 @@ vae_stream_clock(const VaeStream *s)
                       .cold = owner->began_cold};
 }
 
-/* The number of the next frame, after so many latents and steps of the end. */
+/* The index of the next frame after so many latents and so many steps of the
+ * end (`drained`). */
 static int64_t
 next_frame(const VaeStream *s, int64_t latents, int drained)
 {
@@ -104,8 +105,8 @@ vae_stream_clear_unused(const VaeStream *s, const VaeClock *next,
         const size_t frame = vae_carry_frame(carry);
         vae_clock_span(next, op->kind == VAE_OP_TAIL ? op->x : op->y, &first,
                        &end);
-        /* frame -1 and the frame after the last are copies that later ops read
-         */
+        /* later ops read frame -1 and the frame after the last one, which are
+         * copies */
         for (int k = 0; k < carry->frames; k++)
             if (k - carry->frames < first - 1 || k - carry->frames > end)
                 memset(carries + carry->offset + (size_t) k * frame, 0, frame);

@@ -1,5 +1,5 @@
 /*
- * exec.c: runs one program, counts it in the sequence, and times its ops.
+ * exec.c: runs one program, counts the run, and times its ops.
  */
 #include "stream.h"
 

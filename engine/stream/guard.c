@@ -1,9 +1,9 @@
 /*
- * guard.c: copies of the units of a run in flight, for nan.c.
+ * guard.c: copies the units of a run in flight, for nan.c.
  *
- * Pictures are copied only if they are read later: by the fallback, or for an
- * error message that says if the input was finite. The message needs copies
- * only of float pictures.
+ * Pictures are copied only if they are read after the run: by the fallback, or
+ * by the error message, which says if the input was finite. The message reads
+ * only float pictures.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ needs_data(const VaeStream *s, VaePixels pixels)
            (s->fallback || pixels == VAE_PIXELS_RGB_F32);
 }
 
-/* Bytes of a picture whose rows and planes follow each other. */
+/* Bytes of a picture without gaps between rows and planes. */
 static size_t
 picture_bytes(const VaePicture *p)
 {
@@ -154,7 +154,7 @@ copy_picture(VaePicture *p, uint8_t *data)
     }
 }
 
-/* False: a picture must be copied, and the copies have no room for it. */
+/* False: the memory for copies is too small for a picture. */
 static bool
 copy_pictures(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
 {

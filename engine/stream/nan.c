@@ -1,17 +1,18 @@
 /*
  * nan.c: non-finite results, see VaeStreamParams.nan_policy.
  *
- * The backend counts the non-finite values of the output's activation in each
- * run. With the policy FALLBACK, the carries are saved before each run. A
- * non-finite slice is computed again step by step from the saved carries, and a
- * non-finite step by the fallback, a stream in fp32. So the slice size does not
- * decide which steps are computed in fp32. The fallback's carries are converted
- * back to 16 bits if they fit. Until then the fallback computes the steps
- * (`in_fallback`).
+ * The backend counts the non-finite values of each run's result. With the
+ * policy FALLBACK, the carries are saved before each run. If a slice is
+ * non-finite, it is computed again step by step from the saved carries. If a
+ * step is non-finite, the fallback stream computes it in fp32. The slice size
+ * therefore does not decide which steps are computed in fp32. Afterwards the
+ * carries of the fallback are converted back to 16 bits. If they do not fit,
+ * the fallback also computes the next step (`in_fallback`).
  *
- * A device computes while the results of the run before are copied. So the
- * count of a run is looked at before the next run begins, or when the caller
- * waits for it. The caller's input may be gone by then; guard.c copies it.
+ * A device computes a run while it copies the results of the run before. The
+ * count of a run is therefore checked before the next run begins, or when the
+ * caller waits. The caller may have freed its input by then, so guard.c copies
+ * it.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -82,7 +83,8 @@ same_carry(const VaeStream *s, const VaeCarry *other)
     return NULL;
 }
 
-/* Converts carries from one block to another. False: some are not finite. */
+/* Converts carries from one block to another. False: some values are
+ * non-finite. */
 static bool
 convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
         uint8_t *dst)
@@ -104,7 +106,7 @@ convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
     return finite;
 }
 
-/* Copies the saved carries into the fallback. *usable: they are finite. */
+/* Copies the saved carries to the fallback. *usable: they are finite. */
 static VaeStatus
 widen(VaeStream *s, bool *usable, VaeError *error)
 {
@@ -206,7 +208,7 @@ recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
     return narrow(s, error);
 }
 
-/* Runs a step when only the fallback has the carries. */
+/* Runs a step while only the fallback has the carries. */
 static VaeStatus
 run_in_fallback(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
@@ -223,7 +225,7 @@ run_in_fallback(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 
 /* ------------------------------------------------------------------ */
 
-/* Runs the same units as single steps; each is checked and counted. */
+/* Runs the units of p as single steps. Checks and counts each. */
 static VaeStatus
 one_by_one(VaeStream *s, const VaeProgram *p, const VaeUnits *units,
            VaeError *error)
@@ -272,7 +274,7 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
                         : "precision fp32 or the nan-policy fallback");
 }
 
-/* Sets the stream back to the state before the last run, except its memory. */
+/* Restores the state of the stream before the last run, except its memory. */
 static void
 take_back(VaeStream *s)
 {
@@ -289,7 +291,7 @@ take_back(VaeStream *s)
     s->drained = g->drained;
 }
 
-/* Applies the nan-policy to the last run: its results are non-finite, and
+/* Applies the nan-policy to the last run. Its results are non-finite and
  * already delivered. */
 static VaeStatus
 apply_policy(VaeStream *s, const VaeUnits *units, VaeError *error)
@@ -306,8 +308,8 @@ apply_policy(VaeStream *s, const VaeUnits *units, VaeError *error)
             vae_carries_restore(&s->carries, VAE_BEFORE_RUN, error);
         if (status == VAE_OK)
             status = one_by_one(s, p, units, error);
-        s->runs = runs + 1; /* together they count as one run of the call, which
-                               has finished */
+        s->runs = runs + 1; /* for vae_stream_wait() these steps are one run,
+                               which has finished */
         return status;
     }
     s->stats.nonfinite_steps += (uint64_t) p->steps;
@@ -318,8 +320,8 @@ apply_policy(VaeStream *s, const VaeUnits *units, VaeError *error)
     return status;
 }
 
-/* Counts the non-finite values of the carries. In the first runs of a decoder
- * with a delay, the results do not show them yet. */
+/* Counts the carries with non-finite values. In the first runs of a decoder
+ * with a delay, the results do not have these values yet. */
 static VaeStatus
 count_carries(VaeStream *s, VaeError *error)
 {
@@ -341,7 +343,7 @@ count_carries(VaeStream *s, VaeError *error)
     return status;
 }
 
-/* Checks the last run, which had these units. */
+/* Checks the last run, whose units these are. */
 static VaeStatus
 settle(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
@@ -351,8 +353,8 @@ settle(VaeStream *s, const VaeUnits *units, VaeError *error)
         status = count_carries(s, error);
     if (status != VAE_OK || s->guard.bad == 0)
         return status;
-    /* first deliver the runs before it, because the two count their latents
-     * separately */
+    /* deliver earlier runs first, because stats.nonfinite is saved before this
+     * run adds to it */
     if (s->class->finish)
         status = s->class->finish(s->backend, 1, true, error);
     if (s->class->finish && status == VAE_OK) {

@@ -20,7 +20,6 @@ open_stream(VaeModel *model, const VaeStreamParams *params, bool make,
                : status;
 }
 
-/* rungs may be NULL. */
 VaeStatus
 vae_stream_plan_ladder(VaeModel *model, const VaeStreamParams *params,
                        VaePlan *out, VaeRungPlan rungs[VAE_RUNGS], int *n_rungs,

@@ -7,8 +7,8 @@
 #include "clock.h"
 #include "stream.h"
 
-/* After a failed call, neither this stream nor its fallback reads or writes the
- * caller's memory. */
+/* Waits for runs in flight. After a failed call no run may access the caller's
+ * memory, so it also waits for those of the fallback. */
 static VaeStatus
 finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
 {
@@ -84,8 +84,9 @@ run_program(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 static VaeStatus run_steps(VaeStream *s, const VaeUnits *units, int steps,
                            VaeError *error);
 
-/* With a smaller look-ahead, after each step: computes the frames that are
- * given out now as if the sequence ended here, and goes back. */
+/* Computes the frames that are due now as if the sequence ended here, and
+ * restores the carries. Called after each step if the look-ahead is smaller
+ * than the model's. */
 static VaeStatus
 guess(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
@@ -105,7 +106,7 @@ guess(VaeStream *s, const VaeUnits *units, VaeError *error)
                : status;
 }
 
-/* The next steps: with latents, or of the end. */
+/* Runs the next steps, with latents or of the end. */
 static VaeStatus
 run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
@@ -137,8 +138,8 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     return VAE_OK;
 }
 
-/* Sets the pictures of the next n decoded latents, which one run computes. The
- * frames that the first latent of a chunk lacks have none. */
+/* Sets the pictures of the next n latents, which one run decodes. The first
+ * latent of a chunk has fewer frames; the slots of the others stay empty. */
 static void
 place_chunk(const VaeStream *s, const VaePicture *from, int n)
 {
@@ -155,8 +156,8 @@ place_chunk(const VaeStream *s, const VaePicture *from, int n)
     }
 }
 
-/* As run_steps(), where latents come in chunks. An encoder begins
- * each chunk as it begins a sequence. */
+/* As run_steps(), for models with chunks. An encoder begins each chunk as it
+ * begins a sequence. */
 static VaeStatus
 run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {

@@ -10,7 +10,7 @@
 #include "pixels.h"
 #include "stream.h"
 
-/* A latent or a picture; the direction and the side decide which. */
+/* A latent or a picture, depending on direction and side. */
 typedef struct Unit {
     bool is_picture;
     VaeLatentOut latent;
@@ -26,7 +26,8 @@ typedef struct Side {
 } Side;
 
 struct VaeWaiting {
-    uint64_t sequence; /* sequences of the stream; else all is out of date */
+    uint64_t sequence; /* value of stream->sequences; if they differ, all
+                          members are out of date */
     Side in, out;
     int sent;        /* copies in `in` */
     int last;        /* the copy that was made last */
@@ -35,7 +36,7 @@ struct VaeWaiting {
     bool ended,
         whole; /* whole: the whole sequence was sent, from its first unit on */
     int64_t units, results; /* of the sequence: units sent, results computed */
-    /* Arguments of a call: as many as a slice has. */
+    /* Arguments of a call, for one slice. */
     size_t room;
     VaeLatentIn *latents_in;
     VaeLatentOut *latents_out;
@@ -213,8 +214,9 @@ make_waiting(VaeStream *s, VaeError *error)
     return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
 }
 
-/* First unit of a sequence: makes room for n copies of such units. Later units:
- * checks that they are like the first. */
+/* For the first unit of a sequence: allocates memory for n copies of such
+ * units. For later units: checks that they have the type or format of the
+ * first. */
 static VaeStatus
 settle(const VaeStream *s, Side *side, const Unit *unit, int n, VaeError *error)
 {
@@ -251,8 +253,8 @@ check_stream(VaeStream *s, VaeDirection direction, VaeError *error)
     return status == VAE_OK ? make_waiting(s, error) : status;
 }
 
-/* The number of steps of the next run. The first steps run alone, so that their
- * results come early. */
+/* The number of steps of the next run. The first steps run one by one, so that
+ * their results come early. */
 static int
 next_steps(const VaeStream *s)
 {
@@ -286,7 +288,8 @@ send_unit(VaeStream *s, const Unit *unit, VaeError *error)
     return VAE_OK;
 }
 
-/* The first of n results goes to the receiver, the others to copies. */
+/* Sets the addresses of n results: the first one is the receiver's, the others
+ * are copies. */
 static void
 set_results(VaeStream *s, int n, const Unit *first)
 {
@@ -300,8 +303,8 @@ set_results(VaeStream *s, int n, const Unit *first)
     }
 }
 
-/* Runs the units that were sent. If a step lacks some, it gets copies of the
- * last one. */
+/* Runs the units that were sent. Incomplete steps are filled with copies of the
+ * last unit. */
 static VaeStatus
 run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
 {
@@ -321,8 +324,8 @@ run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
                                       n_out, error);
 }
 
-/* The number of latents that an encoder must still compute, so that decoding
- * gives all frames that were sent. */
+/* The number of latents that an encoder must still compute so that they decode
+ * to all frames that were sent. */
 static int64_t
 results_lacking(const VaeStream *s)
 {
@@ -332,7 +335,7 @@ results_lacking(const VaeStream *s)
     return vae_model_latents_of(s->model, w->units) - w->results;
 }
 
-/* Runs a slice of the end of a sequence with a delay. */
+/* Runs a slice of the end, for a model with a delay. */
 static VaeStatus
 drain_slice(VaeStream *s, const Unit *first, VaeError *error)
 {

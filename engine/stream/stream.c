@@ -87,8 +87,8 @@ set_statistics(VaeStream *s)
     }
 }
 
-/* Sets the delay: the number of latents that the user asks for, or what an
- * exact result needs. */
+/* Sets the delay: the look-ahead that the user asks for, or the look-ahead of
+ * exact results. */
 static void
 set_delay(VaeStream *s)
 {
@@ -153,7 +153,7 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->at_start = true;
-    /* no run goes beyond a chunk that is encoded */
+    /* an encoder's run ends with its chunk */
     if (own.direction == VAE_ENCODE && model->info.chunk &&
         own.slice_size >= model->info.chunk)
         s->params.slice_size = model->info.chunk - 1;

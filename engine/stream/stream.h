@@ -11,51 +11,50 @@
 #include "carries.h"
 #include "model.h"
 
-/* The programs of a picture, or of a tile of full size, come first. Behind them
- * are the same of the other shapes of tiles. */
+/* Indices of programs: first those of the picture, or of a tile of full size,
+ * then those of the other shapes of tiles. */
 enum { FIRST, NEXT, NEXT1, COLD, KINDS, PROGRAMS = KINDS * VAE_TILE_SHAPES };
 
 /* The labels of programs. */
 extern const char *const vae_stream_labels[KINDS];
 
-/* The number of calls in flight that vae_stream_wait() can tell apart. */
+/* The number of calls in flight that vae_stream_wait() distinguishes. */
 #define VAE_STREAM_CALLS 8
 
 /* Units that were sent and not computed, or computed and not received. */
 typedef struct VaeWaiting VaeWaiting;
 
-/* A setting that a stream may take to fit in memory. */
+/* A rung of the ladder: a setting with which a stream may fit in memory. */
 typedef struct VaeRung {
     int slice;        /* steps */
-    int group;        /* frames at once, see split.h; 0: all */
-    int strips;       /* of rows, at most; 0: none */
-    uint64_t spared;  /* bytes of carries, at least, that are spilled */
-    uint64_t windows; /* bytes, at most, that the arena grows by so that copies
-                         of spilled carries take place beside the ops */
+    int group;        /* frames computed at once, see split.h; 0: all */
+    int strips;       /* most strips of rows, see strips.h; 0: none */
+    uint64_t spared;  /* least bytes of carries that are spilled */
+    uint64_t windows; /* most bytes by which windows extend the arena */
 } VaeRung;
 
-/* nan.c's: the last run whose result is checked, and the stream before it. */
+/* nan.c: the last guarded run, and the state of the stream before it. */
 typedef struct VaeGuard {
-    bool pending; /* it was not looked at yet */
-    bool singly;  /* each run is looked at before the next */
+    bool pending; /* the result is not checked yet */
+    bool singly;  /* each run is checked before the next begins */
     int which, step, drained;
     uint64_t runs, latents;
-    uint64_t bad;       /* the number of the result's non-finite values */
-    uint64_t nonfinite; /* stats.nonfinite before the run */
+    uint64_t bad;       /* number of non-finite values of the result */
+    uint64_t nonfinite; /* value of stats.nonfinite before the run */
     /* Copies of the units of a run in flight. */
     VaeLatentIn *in;
     VaeLatentOut *out;
     VaePicture *pictures;
-    uint8_t *data; /* of input that is copied */
+    uint8_t *data; /* memory of `in` and of pictures */
     size_t latent_bytes, picture_bytes;
     size_t room_latents, room_pictures;
 } VaeGuard;
 
-/* tiles.c's, in host memory. */
+/* tiles.c: host memory for tiles. */
 typedef struct VaeTileMemory {
-    uint8_t *carries; /* tile after tile; NULL: not taken */
-    uint8_t *block;   /* of all that follows; NULL: not taken */
-    /* Of one tile: latents in, results out (an encoder's have logvar behind
+    uint8_t *carries; /* tile after tile; NULL: not allocated */
+    uint8_t *block; /* memory of all members that follow; NULL: not allocated */
+    /* Of one tile: latents in, results out (of an encoder: with logvar behind
      * them), and an encoder's result as (h, w, c). */
     float *latents, *results, *pixels;
     float *whole, *above, *left; /* see blend.h; for each unit out */
@@ -70,60 +69,62 @@ struct VaeStream {
     VaeSteps steps;
     VaePlan plan;
     VaeRung rung;      /* of the programs */
-    uint64_t refused;  /* peak of the rung above, which was refused memory; 0:
-                          none was */
+    uint64_t refused;  /* peak of the larger rung whose allocation was refused;
+                          0: none was */
     bool rough;        /* the programs give only sizes, see VAE_BUILD_ROUGH */
     bool lowers_slice; /* the ladder has smaller slices than the caller set */
-    VaePlan least;     /* of all that were too large; peak 0: none was */
+    VaePlan least; /* the smallest plan that was too large; peak 0: none was */
     bool least_is_prepared;
-    bool too_large; /* no rung fits in so many bytes */
+    bool too_large; /* no rung fits in the limit */
     uint64_t limit;
-    bool own_limit; /* of the process (ulimit) */
+    bool own_limit; /* the limit is that of the process (ulimit) */
 
     const VaeBackendClass *class;
     VaeBackend *backend;
     const VaeStream *borrowed; /* the stream that owns backend, or NULL */
-    VaeDevice device;          /* its name and threads */
+    VaeDevice device;          /* name and threads of the backend's device */
     char why[512]; /* why AUTO chose the precision; empty: it was set */
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
     VaeCarryStore carries;
-    VaeCarrySet tile_sets[VAE_TILE_SHAPES - 1]; /* of the other shapes */
-    VaeTileGrid grid;                           /* of tiles, or columns 0 */
+    VaeCarrySet
+        tile_sets[VAE_TILE_SHAPES - 1]; /* of the other shapes of tiles */
+    VaeTileGrid grid;                   /* of tiles, or columns 0 */
     VaeTileMemory tiles;
     VaeMemory memory;
-    bool released; /* memory is empty, the execs are offloaded */
+    bool released; /* memory is freed, the execs are offloaded */
 
     bool at_start, cold, broken;
     uint64_t runs;                   /* begun */
-    uint64_t ends[VAE_STREAM_CALLS]; /* runs at the end of the last calls */
+    uint64_t ends[VAE_STREAM_CALLS]; /* value of `runs` at the end of each of
+                                        the last calls */
     uint64_t calls;
-    int step;         /* programs run since the sequence began */
-    uint64_t latents; /* in or out since then */
+    int step;         /* runs since the sequence began */
+    uint64_t latents; /* latents in or out since then */
     bool from_cold;   /* the sequence began by a restart, at the latent */
     uint64_t origin;
     atomic_bool cancel;
-    bool normalise; /* the network's latents are v * std + mean */
+    bool normalise; /* the network reads or writes v * std + mean */
     float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
     float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
     VaeStreamStats stats;
     uint64_t sequences;  /* begun by a reset or a restart */
-    VaeWaiting *waiting; /* send_receive.c's, or NULL */
+    VaeWaiting *waiting; /* send_receive.c; or NULL */
 
-    /* nan.c's. */
+    /* nan.c. */
     VaeStream *fallback;    /* in fp32, for non-finite steps, or NULL */
-    VaeStream *fallback_of; /* of a fallback: its stream, else NULL */
+    VaeStream *fallback_of; /* NULL: this stream is no fallback */
     bool in_fallback;       /* only the fallback has the carries */
     VaeGuard guard;
     VaeOpTime *times[PROGRAMS];
 
-    /* delay.c's. */
-    uint64_t began;          /* the latent that the delay lines began with */
-    bool began_cold;         /* by a restart */
-    bool ended;              /* the end of the sequence is drained */
-    int drained;             /* steps of that until now */
-    VaePicture *slots;       /* of a run; NULL without delay and chunks */
-    VaeLatentIn *no_latents; /* without data, for the end */
+    /* delay.c. */
+    uint64_t began;    /* index of the latent at which the delay lines began */
+    bool began_cold;   /* they began at a restart */
+    bool ended;        /* the end of the sequence is drained */
+    int drained;       /* steps of the end so far */
+    VaePicture *slots; /* pictures of a run; NULL without delay and chunks */
+    VaeLatentIn *no_latents; /* latents without data, for runs of the end */
 };
 
 /* send_receive.c. */
@@ -132,7 +133,7 @@ void vae_stream_free_waiting(VaeStream *s);
 /* calls.c: the stream has that direction and was not broken off. */
 VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                                  VaeError *error);
-/* The number of steps that take n_in units, or -1 if it is not whole. */
+/* The number of steps that read n_in units; -1: not a whole number of steps. */
 int vae_stream_steps_of(const VaeStream *stream, int n_in);
 VaeStatus vae_stream_check_pictures(const VaeStream *s,
                                     const VaePicture *pictures, int n,
@@ -144,9 +145,9 @@ VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,
 
 /* How a stream is opened. */
 typedef struct VaeTerms {
-    const VaeStream *borrowed; /* use the backend of this stream; or NULL */
+    const VaeStream *borrowed; /* uses the backend of this stream, or NULL */
     bool all_rungs; /* tries all, so that an error names the smallest plan */
-    bool make;      /* allocate memory next; false: only plan */
+    bool make;      /* the memory is allocated next; false: only plans */
 } VaeTerms;
 /* stream.c: chooses the backend and the rung; the stream has no memory yet.
  * After an error, *out is NULL or can only be freed. */
@@ -170,63 +171,67 @@ vae_stream_direction(const VaeStream *s)
     return s->params.direction == VAE_DECODE ? "decode" : "encode";
 }
 
-/* ROUGH: only for the sizes. As if the backend could compute all strips, which
- * takes long to ask; and of tiles only the largest are planned. */
+/* ROUGH: only the sizes are needed. Assumes that the backend can compute all
+ * strips, because asking it takes long. Plans only the largest shape of tiles.
+ */
 typedef enum VaeBuildHow { VAE_BUILD_EXACT, VAE_BUILD_ROUGH } VaeBuildHow;
-/* programs.c: records, fuses and plans the programs of a rung. Those of
- * before are dropped. On an error there are none. */
+/* programs.c: records, fuses and plans the programs of a rung. Drops the
+ * programs of the rung before. After an error there are none. */
 VaeStatus vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how,
                            VaeError *error);
-/* Prepares the programs, anew where they are. cache NULL: only sizes, no weight
- * is made. */
+/* Prepares the programs, again if they are prepared already. cache NULL: sets
+ * only sizes and makes no weights. */
 VaeStatus vae_stream_prepare(VaeStream *s, VaeWeightCache *cache,
                              VaeError *error);
 void vae_stream_drop_programs(VaeStream *s);
-/* Allocates the memory of the plan and binds the execs to it. On an error some
- * may be allocated. */
+/* Allocates the memory of the plan and binds the execs to it. After an error
+ * some memory may be allocated. */
 VaeStatus vae_stream_take_memory(VaeStream *stream, VaeError *error);
 void vae_stream_free_memory(VaeStream *stream);
-/* Also builds the programs if they were dropped, and makes the weights and
- * allocates the memory of the plan. On an error all is
- * freed, and the programs are dropped. */
+/* Builds the programs if they were dropped, makes the weights and allocates the
+ * memory of the plan. After an error all memory is freed and the programs are
+ * dropped. */
 VaeStatus vae_stream_take(VaeStream *s, VaeError *error);
 
-/* ladder.c: chooses the rung and fills the plan; allocates no memory of
- * the stream. make: the memory is taken next, so that no more than
- * what is free counts. all: also tries rungs that are known not to fit, so that
- * s->least is the smallest plan. An error that sets s->too_large: none fits. */
+/* ladder.c: chooses the rung and fills in the plan. Allocates no memory of the
+ * stream. make: the memory is allocated next, so the plan must fit in the
+ * memory that is free now. all: also tries rungs that are known not to fit, so
+ * that s->least is the smallest plan. If no rung fits, it sets s->too_large and
+ * fails. */
 VaeStatus vae_stream_choose_rung(VaeStream *s, bool make, bool all,
                                  VaeError *error);
-/* Drops the programs, and takes the next rung that the caller's settings allow:
- * a smaller slice size, strips and fewer frames at once, then all carries
- * spilled. False: there is none. why: goes to the log. */
+/* Drops the programs and selects the next rung that the caller's settings
+ * allow: a smaller slice size, strips and fewer frames at once, then all
+ * carries spilled. Logs why. False: there is none. */
 bool vae_stream_step_down(VaeStream *s, const VaeError *why);
-/* For a new sequence: if a rung was refused memory and now there is enough,
- * chooses the rung anew. The memory is freed, and the next call takes it. */
+/* For a new sequence: if an allocation was refused earlier, and there is enough
+ * memory now, chooses the rung again. The memory is freed, and the next call
+ * allocates it. */
 void vae_stream_step_up(VaeStream *s);
-/* vae_stream_take(), also of the fallback. Where memory is refused, the next
- * rung is taken. */
+/* Calls vae_stream_take(), also for the fallback. If an allocation is refused,
+ * tries the next rung. */
 VaeStatus vae_stream_make(VaeStream *s, VaeError *error);
 
-/* The rungs of the ladder, the fastest first. Returns their number. */
+/* Lists the rungs of the ladder, the fastest first. Returns their number. */
 int vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS]);
-/* tell.c: plans them, and leaves out those that are no setting of their own.
- * exact: as the backend prepares them, which takes long. Else only the
- * activations and carries are exact. */
+/* tell.c: plans the rungs, and omits those that equal another one. exact: has
+ * the backend prepare each, which takes long; otherwise only activations and
+ * carries are exact. */
 int vae_stream_plan_rungs(const VaeStream *s, bool exact,
                           VaeRungPlan rungs[VAE_RUNGS]);
-/* Logs the resulting settings; and what each rung would take, with the cost of
- * a step. */
+/* Logs the chosen settings; and for each rung its memory and the cost of a
+ * step. */
 void vae_stream_tell(const VaeStream *s);
 void vae_stream_tell_ladder(const VaeStream *s);
-/* Warns that tiles are not exact, and of smaller slices than the caller set. */
+/* Warns that tiles are not exact, and that slices are smaller than the caller
+ * set. */
 void vae_stream_warn_of_setting(const VaeStream *s);
 
 /* fit.c: returns VAE_ERR_MEMORY with the plan, the limit, and settings that
  * would fit, for a stream that is too large. */
 VaeStatus vae_stream_does_not_fit(const VaeStream *s, VaeError *error);
 
-/* offload.c: frees the memory of a device, until vae_stream_resume(). No run is
+/* offload.c: frees the device memory until vae_stream_resume(). No run may be
  * in flight. */
 VaeStatus vae_stream_offload(VaeStream *s, VaeError *error);
 
@@ -234,11 +239,11 @@ VaeStatus vae_stream_offload(VaeStream *s, VaeError *error);
 bool vae_stream_has_delay(const VaeStream *s);
 
 /*
- * tiles.c: a picture that is computed in tiles, which is not exact. All
- * shapes of tiles share the arena, the scratch and the memory of the carries. A
- * step computes one tile after another: the carries of the tile are copied from
- * the host, a program runs, and they are copied back. The results are blended
- * in host memory.
+ * tiles.c: computes a picture in tiles, which is not exact. All shapes of tiles
+ * share the arena, the scratch and the memory of the carries. A step computes
+ * one tile after another. For each tile, the carries are copied from the host,
+ * a program runs, and the carries are copied back. The results are blended in
+ * host memory.
  */
 static inline bool
 vae_stream_has_tiles(const VaeStream *s)
@@ -256,16 +261,17 @@ vae_stream_may_tile(const VaeStreamParams *p)
 {
     return p->tiles && !p->tile_width && !p->tile_height;
 }
-/* Checks the params, and sets the grid that they ask for. */
+/* Checks the params, and sets the grid. */
 VaeStatus vae_stream_set_tiles(VaeStream *s, VaeError *error);
-/* The next smaller tiles of a stream that may choose them; false: none. */
+/* Selects the next smaller tiles, if the stream may choose them. False: there
+ * are none. */
 bool vae_stream_shrink_tiles(VaeStream *s);
-/* The carries of a tile; and where they are among those of all, which is the
- * end for the number of tiles. */
+/* The carries of a tile, and in *at their offset in the block of all tiles.
+ * tile may be the number of tiles; then *at is the size of the block. */
 const VaeCarrySet *vae_stream_tile_carries(const VaeStream *s, int tile,
                                            size_t *at);
-/* carry_items.c: one of all carries, those of the picture or of tile after
- * tile, and where it is in a block of all. */
+/* carry_items.c: a carry of the picture or of a tile, and its place in a block
+ * of all carries. */
 typedef struct VaeCarryItem {
     const VaeCarry *carry;
     size_t at;
@@ -274,17 +280,18 @@ typedef struct VaeCarryItem {
 int vae_carry_items(const VaeStream *s);
 void vae_carry_item_at(const VaeStream *s, int i, VaeCarryItem *out);
 size_t vae_carry_items_bytes(const VaeStream *s);
-/* Bytes of host memory for all tiles. The programs are built. */
+/* Bytes of host memory for all tiles. The programs must be built. */
 size_t vae_stream_tiled_bytes(const VaeStream *s);
 VaeStatus vae_stream_take_tiles(VaeStream *s, VaeError *error);
-/* Frees all but the carries; and the carries, too. */
+/* The first frees all memory of tiles except the carries, the second also the
+ * carries. */
 void vae_stream_drop_tiles(VaeStream *s);
 void vae_stream_free_tiles(VaeStream *s);
-/* Runs one program for all tiles; run is that of the whole picture. */
+/* Runs one program for all tiles. run: units of the whole picture. */
 VaeStatus vae_stream_run_tiles(VaeStream *s, int which, const VaeRun *run,
                                VaeError *error);
 
-/* The copies of the carries to go back to; returns their number. */
+/* The snapshots of carries that the stream needs; returns their number. */
 static inline int
 vae_stream_snapshots(const VaeStream *s, bool which[VAE_SNAPSHOTS])
 {
@@ -298,8 +305,8 @@ typedef struct VaeUnits {
     const VaeLatentIn *in;
     const VaeLatentOut *out;
     const VaePicture *pictures;
-    /* With a delay: the number of the frame of pictures[0], and those that are
-     * given out now: from..until-1. */
+    /* With a delay: the index of the frame of pictures[0], and the frames that
+     * are due now, from..until-1. */
     int64_t base, from, until;
 } VaeUnits;
 
@@ -315,43 +322,43 @@ vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
     units->pictures += s->params.direction == VAE_DECODE ? n_out : n_in;
 }
 
-/* exec.c: runs a program; and counts it in the sequence afterwards. */
+/* exec.c: the first runs a program, the second counts the run afterwards. */
 VaeStatus vae_stream_run_exec(VaeStream *stream, int which,
                               const VaeUnits *units, VaeError *error);
 void vae_stream_count_run(VaeStream *stream, int which);
 
-/* delay.c: the place of the next run. */
+/* delay.c: the position of the next run in the sequence. */
 VaeClock vae_stream_clock(const VaeStream *s);
-/* Frames that the next steps give. */
+/* The number of frames that the next steps give. */
 int vae_stream_frames_after(const VaeStream *s, int steps);
-/* Sets units->from and until for the next steps; nothing without a delay. */
+/* Sets units->from and until for the next steps, if there is a delay. */
 void vae_stream_set_frames(const VaeStream *s, VaeUnits *units, int steps);
-/* The pictures and the clock of a run of a program with delay lines. */
+/* Sets the pictures and the clock of a run with delay lines. */
 void vae_stream_place_frames(const VaeStream *s, const VaeProgram *p,
                              const VaeUnits *units, VaeRun *run);
-/* Zeroes what no frame depends on in a copy of the carries, as they are before
- * the run at that clock. */
+/* In a copy of the carries from before the run at that clock, zeroes the values
+ * that no frame depends on. */
 void vae_stream_clear_unused(const VaeStream *s, const VaeClock *next,
                              uint8_t *carries);
-/* True if the last run, of that program, gave frames before the first one,
- * which are not counted, so that a number that is not finite may be in the
- * carries alone. clock: of the next run. */
+/* True if the last run, of that program, computed slots before the first frame.
+ * These are not counted, so non-finite values may be only in the carries.
+ * clock: of the next run. */
 bool vae_stream_is_early(const VaeStream *s, const VaeProgram *p,
                          VaeClock clock);
-/* nan.c: does both, for a params.nan_policy other than PASS. A run on a
- * device may still be in flight then; the next call settles it. */
+/* nan.c: runs and counts a program if params.nan_policy is not PASS. A run on a
+ * device may still be in flight afterwards; the next call checks it. */
 VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
                                  const VaeUnits *units, VaeError *error);
-/* Looks at the result of the last guarded run, if that was not done yet, and
- * computes it again if it must be. */
+/* Checks the result of the last guarded run, unless that is done, and applies
+ * the policy. */
 VaeStatus vae_stream_settle(VaeStream *stream, VaeError *error);
-/* guard.c: forgets that run; and takes, or frees, memory for the units
- * of runs. */
+/* guard.c: the first discards that run, the second allocates or frees the
+ * memory for copies of units. */
 void vae_stream_forget_guarded(VaeStream *stream);
 VaeStatus vae_stream_guard_take(VaeStream *stream, VaeError *error);
 void vae_stream_guard_free(VaeStream *stream);
-/* Copies the units of a run, as far as they are looked at when it has ended.
- * False: it must be looked at before the call returns. */
+/* Copies those units of a run that are read after it has ended. False: the run
+ * must be checked before the call returns. */
 bool vae_stream_copy_units(VaeStream *stream, const VaeProgram *program,
                            const VaeUnits *units);
 VaeUnits vae_stream_copied_units(const VaeStream *stream);

@@ -1,5 +1,6 @@
 /*
- * load.c: loads the place of a stream in its sequence from a file.
+ * load.c: loads a checkpoint: the position of a stream in its sequence, and its
+ * carries.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -103,7 +104,7 @@ carry_text(const VaeTensorInfo *t, char text[CARRY_TEXT])
     return text;
 }
 
-/* The type and shape that the stream wants. */
+/* The type and shape that the stream requires. */
 static const char *
 wanted_text(const VaeCarry *c, char text[CARRY_TEXT])
 {
@@ -169,14 +170,14 @@ load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
     return status;
 }
 
-/* The place in the sequence, read from the file and checked. */
+/* The position in the sequence, read from the file and checked. */
 typedef struct Place {
     uint64_t latents, frames, origin, before;
     bool carries, from_cold;
     uint64_t begin;
 } Place;
 
-/* Finds the latent at which a stream without carries has to begin. */
+/* Finds the latent at which a stream without saved carries must begin. */
 static VaeStatus
 find_begin(const VaeStream *s, Place *p, VaeError *error)
 {
@@ -185,7 +186,8 @@ find_begin(const VaeStream *s, Place *p, VaeError *error)
         vae_model_history(s->model, s->params.direction, &history, error);
     if (status != VAE_OK)
         return status;
-    /* the next frames belong to latents that came look_ahead earlier */
+    /* the next frames are those of latents that came look_ahead latents earlier
+     */
     if (vae_stream_has_delay(s))
         history += s->model->info.look_ahead;
     const uint64_t back = (uint64_t) history;
@@ -197,7 +199,7 @@ find_begin(const VaeStream *s, Place *p, VaeError *error)
     return VAE_OK;
 }
 
-/* Moves the stream to that place. */
+/* Sets the stream to that position. */
 static VaeStatus
 take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
 {
@@ -208,8 +210,8 @@ take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
         return status;
     vae_stream_reset(s);
     if (p->carries)
-        status = vae_stream_resume(
-            s, error); /* because a reset may have freed the memory */
+        status =
+            vae_stream_resume(s, error); /* a reset may have freed the memory */
     if (p->carries && status == VAE_OK)
         status = load_carries(s, file, error);
     if (!p->carries && (p->begin > p->origin || p->from_cold))

@@ -1,5 +1,6 @@
 /*
- * save.c: saves the place of a stream in its sequence to a file.
+ * save.c: saves a checkpoint: the position of a stream in its sequence, and its
+ * carries.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -26,7 +26,7 @@ add(VaeCheckpointFields *f, const char *key, const char *name,
     va_end(args);
 }
 
-/* The settings that only some streams read. */
+/* Adds the settings that only some streams read. */
 static void
 add_settings(VaeCheckpointFields *f, const VaeStream *s)
 {
@@ -54,7 +54,7 @@ add_settings(VaeCheckpointFields *f, const VaeStream *s)
     add(f, "vae.seed", "the seed", "%s", seed);
     add(f, "vae.threads", "the number of threads", "%s", threads);
     add(f, "vae.deterministic", "deterministic", "%s", deterministic);
-    /* all other policies compute the same */
+    /* all other policies give the same bytes */
     add(f, "vae.nan-policy", "the nan-policy", "%s",
         s->fallback ? "fallback" : "");
     add(f, "vae.delay", "the delay in frames", "%d", s->plan.delay);

@@ -7,10 +7,11 @@
 
 #include "stream.h"
 
-/* Fields that decide the bytes must not change. */
+/* A field of a checkpoint. A field with a name must be the same when it is
+ * loaded. */
 typedef struct VaeCheckpointField {
     const char *key;
-    const char *name; /* for error messages; NULL: may differ */
+    const char *name; /* its name in error messages; NULL: it may differ */
     char value[72];
 } VaeCheckpointField;
 
