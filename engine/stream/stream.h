@@ -202,7 +202,8 @@ VaeStatus vae_stream_choose_rung(VaeStream *s, bool make, bool all,
                                  VaeError *error);
 /* Drops the programs and selects the next rung that the caller's settings
  * allow: a smaller slice size, strips and fewer frames at once, then all
- * carries spilled. Logs why. False: there is none. */
+ * carries spilled, and before the first step of a sequence, tiles. Logs why.
+ * False: there is none. */
 bool vae_stream_step_down(VaeStream *s, const VaeError *why);
 /* For a new sequence: if an allocation was refused earlier, and there is enough
  * memory now, chooses the rung again. The memory is freed, and the next call

@@ -382,17 +382,43 @@ lower_slice(VaeStream *s, VaeRung *out)
     return true;
 }
 
+/* The first rung that fits in what is free with the next tiles; false: there is
+ * none. The carries of a sequence are those of its first tiles. */
+static bool
+take_tiles(VaeStream *s, VaeRung *out)
+{
+    const VaeTileGrid grid = s->grid;
+    const VaeRung rung = s->rung;
+    const VaePlan plan = s->plan;
+    Limit limit;
+    bool fits = false;
+    if (!s->at_start || find_limit(s, true, &limit, NULL) != VAE_OK)
+        return false;
+    vae_stream_free_tiles(s);
+    while (!fits && vae_stream_shrink_tiles(s))
+        if (climb_down_quickly(s, true, &limit, &fits, NULL) != VAE_OK)
+            break;
+    *out = s->rung;
+    if (fits)
+        return true;
+    s->grid = grid;
+    s->rung = rung;
+    s->plan = plan;
+    vae_stream_drop_programs(s);
+    return false;
+}
+
 bool
 vae_stream_step_down(VaeStream *s, const VaeError *why)
 {
     const VaeLog log = {s->params.log, s->params.log_user};
     char before[160], after[160];
     const uint64_t refused = s->plan.peak;
-    VaePlan next = s->plan;
     VaeRung rung;
-    if (!next_rung(s, &rung) && !lower_slice(s, &rung))
-        return false;
     vae_plan_setting(&s->plan, before, sizeof before);
+    if (!next_rung(s, &rung) && !lower_slice(s, &rung) && !take_tiles(s, &rung))
+        return false;
+    VaePlan next = s->plan;
     next.slice_size = rung.slice;
     next.frames_at_once = rung.group;
     next.strips = rung.strips;
@@ -424,6 +450,8 @@ vae_stream_step_up(VaeStream *s)
     vae_stream_free_memory(s);
     vae_stream_free_tiles(s); /* there may be others */
     vae_stream_drop_programs(s);
+    if (vae_stream_may_tile(&s->params))
+        s->grid = (VaeTileGrid){0};
     if (vae_stream_choose_rung(s, true, false, NULL) == VAE_OK) {
         vae_log(&log, "there is memory again: slices of %d", s->rung.slice);
     } else {

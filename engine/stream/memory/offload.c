@@ -113,6 +113,7 @@ vae_stream_resume(VaeStream *s, VaeError *error)
 {
     VaeError why = {0};
     Patience patience = {0};
+    const int tiles = s->plan.tiles;
     VaeStatus status;
     if (!s->released)
         return VAE_OK;
@@ -127,6 +128,8 @@ vae_stream_resume(VaeStream *s, VaeError *error)
     if (status != VAE_OK)
         return not_resumed(s, status, &patience, &why, error);
     s->released = false;
+    if (s->plan.tiles > tiles)
+        vae_stream_warn_of_setting(s);
     return VAE_OK;
 }
 

@@ -177,6 +177,7 @@ sum_up(VaeStream *s)
     assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = count_flop(s, FIRST);
     p->flop_step = count_flop(s, NEXT);
+    p->tiles = p->tile_width = p->tile_height = p->tile_overlap = 0;
     if (vae_stream_has_tiles(s)) {
         const int unit = s->model->info.spatial;
         p->tiles = vae_tile_count(&s->grid);

@@ -29,10 +29,8 @@ plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out)
                        .plan = s->plan,
                        .grid = s->grid};
     const VaePlan *p = &other.plan;
-    if (exact && vae_stream_may_tile(&s->params)) {
+    if (exact && vae_stream_may_tile(&s->params))
         other.grid = (VaeTileGrid){0};
-        other.plan.tiles = 0;
-    }
     bool good =
         vae_stream_build(&other, rung, VAE_BUILD_EXACT, NULL) == VAE_OK &&
         p->frames_at_once == rung.group && has_strips(p, rung) &&

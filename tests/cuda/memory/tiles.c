@@ -1,6 +1,7 @@
 /*
  * tiles.c: pictures in tiles on the emulated device: the same bytes with
- * spilled carries and when its memory is released, and what is refused.
+ * spilled carries and when its memory is released, what is refused, and tiles
+ * that a stream takes because it is refused memory.
  *
  * tiles MODEL STRIDE
  */
@@ -69,6 +70,91 @@ check_on_device(const Bed *bed)
     clip_free(&clip);
 }
 
+/* ------------------------------------------------------------------ */
+
+enum { WIDE = 1024 };
+#define MEMORY ((uint64_t) 4 << 30)
+/* The backend leaves so much free for the driver. */
+#define BESIDE ((uint64_t) 128 << 20)
+
+static void
+count_warning(void *user, const char *line)
+{
+    int *n = user;
+    *n += strstr(line, "not exact") != NULL;
+}
+
+/* A stream that may choose tiles. *less: bytes of a device with room for tiles,
+ * but not for the picture. */
+static VaeStreamParams
+choosing(const Bed *bed, int *warnings, uint64_t *less)
+{
+    VaeError error;
+    VaePlan tiles = VAE_INIT(VaePlan), picture = VAE_INIT(VaePlan);
+    VaeStreamParams p = tiled(VAE_DECODE);
+    p.width = p.height = WIDE;
+    p.tile_width = WIDE / 4;
+    p.slice_size = 1;
+    must(vae_stream_plan(bed->model, &p, &tiles, &error), &error);
+    p.tile_width = 0;
+    must(vae_stream_plan(bed->model, &p, &picture, &error), &error);
+    *less = tiles.peak + BESIDE + (BESIDE >> 2);
+    expect(picture.tiles == 0 && picture.total > *less,
+           "the picture takes %.1f MiB, more than %.1f",
+           (double) picture.total / 1048576, (double) *less / 1048576);
+    *warnings = 0;
+    p.warn = count_warning;
+    p.log_user = warnings;
+    return p;
+}
+
+/* Memory goes after the stream was planned: tiles come, as long as no sequence
+ * has begun, and go with a new one. */
+static void
+check_taken(const Bed *bed, bool opening)
+{
+    uint64_t less;
+    int warnings;
+    VaeError error = {0};
+    VaeStream *s;
+    const VaeStreamParams p = choosing(bed, &warnings, &less);
+    VaeModel *model = open_model(bed);
+    TestClip clip = bed_clip(bed, 2, WIDE, WIDE, 0);
+    const int two[] = {1, 1, 0};
+    emu_skip_work(true);
+    const uint64_t others = MEMORY - memory_left();
+    emu_take_memory(1, opening ? memory_left() - less : 0);
+    must(vae_stream_new(model, &p, &s, &error), &error);
+    const VaePlan *plan = vae_stream_get_plan(s);
+    if (!opening) {
+        expect(plan->tiles == 0 && warnings == 0, "no tiles");
+        must(vae_stream_release(s, &error), &error);
+        emu_set_memory(others + less);
+        must(vae_stream_resume(s, &error), &error);
+    }
+    expect(plan->tiles > 1 && warnings == 1,
+           "memory that goes when the stream %s: %d tiles, %d warning",
+           opening ? "opens" : "resumes", plan->tiles, warnings);
+    run_clip(bed, s, VAE_DECODE, &clip, two);
+    emu_take_memory(1, 0);
+    emu_set_memory(MEMORY);
+    vae_stream_reset(s);
+    run_clip(bed, s, VAE_DECODE, &clip, two);
+    expect(plan->tiles == 0, "and comes back: %d tiles", plan->tiles);
+    must(vae_stream_release(s, &error), &error);
+    emu_set_memory(others + less);
+    expect(vae_stream_resume(s, &error) == VAE_ERR_MEMORY && warnings == 1,
+           "amid a sequence: %s", error.message);
+    emu_set_memory(MEMORY);
+    must(vae_stream_resume(s, &error), &error);
+    expect(plan->tiles == 0, "the carries are kept");
+    emu_take_memory(0, 0);
+    emu_skip_work(false);
+    vae_stream_free(&s);
+    vae_model_free(&model);
+    clip_free(&clip);
+}
+
 static void
 look(const Bed *bed, VaeDirection direction)
 {
@@ -104,6 +190,8 @@ main(int argc, char **argv)
     look(&bed, VAE_DECODE);
     look(&bed, VAE_ENCODE);
     check_on_device(&bed);
+    check_taken(&bed, true);
+    check_taken(&bed, false);
     vae_model_free(&bed.model);
     return tests_end();
 }
