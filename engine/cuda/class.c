@@ -1,7 +1,7 @@
 /*
- * class.c: the class of the CUDA backend. All calls enter the backend by its
- * functions. Each function selects the device. At its end it restores the
- * context and the mode of the calling thread, which may be the application's.
+ * class.c: the class of the CUDA backend. Each of its functions selects the
+ * device, and at the end restores the context and the capture mode of the
+ * calling thread, which may belong to the application.
  */
 #include <stdio.h>
 
@@ -28,7 +28,7 @@ cuda_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
 }
 
 /* ------------------------------------------------------------------ */
-/* Entries: whoever calls gets its thread back as it was.              */
+/* Entering and leaving the backend.                                   */
 
 static VaeStatus
 enter(const VaeBackend *cuda, VaeRtCaller *caller, VaeError *error)
@@ -46,8 +46,8 @@ enter_anyway(const VaeBackend *cuda, VaeRtCaller *caller)
     vae_rt_enter(cuda->number, caller);
 }
 
-/* A library, or an allocation, may say that memory is missing because the
- * device has failed; then the error is that of the device. */
+/* If the device has failed, a library or an allocation may report "out of
+ * memory". This returns the device's own error instead. */
 static VaeStatus
 leave(const VaeBackend *cuda, const VaeRtCaller *caller, VaeStatus status,
       VaeError *error)

@@ -28,13 +28,13 @@ vae_cuda_copy_now(const VaeBackend *cuda, void *dst, const void *src,
     int code = vae_rt_copy(dst, src, bytes, cuda->compute);
     if (!code)
         code = vae_rt_stream_sync(cuda->compute);
-    if (code)
-        vae_rt_stream_sync(cuda->compute); /* may be able to, after all */
+    if (code) /* a second wait may succeed */
+        vae_rt_stream_sync(cuda->compute);
     return code;
 }
 
-/* Memory that the driver, and cuDNN for layers that were not timed, will still
- * take for kernels at their first run. */
+/* Memory that the driver still takes for kernels at their first run, and cuDNN
+ * for layers that were not timed. */
 #define BESIDE ((uint64_t) 128 << 20)
 
 VaeStatus

@@ -23,14 +23,14 @@
 extern const VaeBackendClass vae_backend_cuda;
 
 /* One latent or picture in flight: the caller's copy and the one on the device.
- * A picture without data is not in flight. */
+ * A picture without data is not copied. */
 typedef struct VaeCudaUnit {
     VaeLatentOut latent, device_latent;
-    VaeLatentIn device_read; /* device_latent, for kernels that read it */
+    VaeLatentIn device_read; /* device_latent, as input of kernels */
     VaePicture picture, device_picture;
     bool direct;     /* the device copies the picture to the caller's memory */
-    size_t elements; /* of a latent */
-    size_t begin, end; /* of a result, in the device's block */
+    size_t elements; /* values of a latent */
+    size_t begin, end; /* offsets of a result in the device's block */
 } VaeCudaUnit;
 
 /*
@@ -42,12 +42,12 @@ typedef struct VaeCudaUnit {
 typedef struct VaeCudaSlot {
     uint8_t *host_in, *host_out, *device_in, *device_out;
     size_t out_used;
-    bool direct; /* a result is */
+    bool direct; /* at least one unit is direct */
     VaeRtEvent begun, uploaded, started, computed, downloaded;
     VaeCudaUnit *in, *out;
     int n_out;
     VaeStreamStats *stats; /* the caller's */
-    uint64_t *bad;         /* the caller's, or NULL */
+    uint64_t *bad;         /* of the caller, or NULL */
     bool busy;
 } VaeCudaSlot;
 
@@ -92,14 +92,13 @@ struct VaeBackend {
     VaeCudaShared *shared;
     VaeCudaConvs *convs; /* of shared */
     VaeRtStream up, compute, down;
-    VaeRtStream fetching,
-        storing; /* of spilled carries; NULL before the first */
+    VaeRtStream fetching, storing; /* of spilled carries; or NULL */
 
-    VaeRoom room; /* work space for making weights */
+    VaeRoom room; /* temporary memory for making weights */
     VaeCudaLoad load;
-    VaeCudaBlock *block; /* our open block for weights, or NULL */
-    size_t pieces;       /* bytes of weights not yet suballocated */
-    int refused; /* code of the last allocation of a block that failed */
+    VaeCudaBlock *block; /* open block for weights, see suballoc.c; or NULL */
+    size_t pieces;       /* bytes of weights that are not suballocated yet */
+    int refused; /* error code of the last failed allocation of a block */
 
     VaeCudaLayer *layers;
     int n_layers, layers_room;
@@ -119,8 +118,9 @@ typedef struct VaeCudaExec VaeCudaExec;
 typedef struct VaeCudaOp {
     VaeCudaExec *exec;
     VaeCudaParts conv;
-    VaeRtEvent ready, moved; /* of a copy that it begins, or NULL */
-    size_t phases, gathered; /* offsets in scratch of these, if any */
+    VaeRtEvent ready, moved; /* events of a copy that the op begins, or NULL */
+    size_t phases, gathered; /* offsets in scratch of phases and of gathered
+                                rows, if any */
     VaeCachedWeight *offloaded_weight, *offloaded_bias; /* or NULL */
     char impl[VAE_CUDA_CHOICE + 8];
 } VaeCudaOp;
@@ -131,11 +131,12 @@ struct VaeCudaExec {
     VaeWeightCache *cache; /* NULL: for planning only, without weights */
     VaeCudaOp *ops;
     size_t in_bytes, out_bytes; /* of one slot */
-    VaeRtGraph graph;           /* all ops but the first and last, or NULL */
-    VaeCudaExec *next;          /* of those that are not recorded */
-    bool loaded;                /* the code of all its ops is */
+    VaeRtGraph graph;  /* all ops except the first and the last, or NULL */
+    VaeCudaExec *next; /* in the list of programs that are not recorded */
+    bool loaded;       /* the code of all ops is loaded */
     bool ran;
-    bool waits;        /* it was not recorded, and is when it has run */
+    bool waits; /* recording failed before its first run; it is tried again
+                   after that run */
     VaeRtEvent *marks; /* n_ops + 1 while profiling, else NULL */
 };
 
@@ -146,8 +147,8 @@ vae_cuda_exec(VaeExec *exec)
 }
 
 /* cuda/device.c. */
-/* Held by any thread while it records a stream, and while a library waits for
- * the whole device. Such a wait during a recording makes both fail. */
+/* Held while a thread records a stream, and while a library waits for the whole
+ * device. A wait during a recording makes both fail. */
 extern pthread_mutex_t vae_cuda_recording;
 
 /* Returns VAE_OK for code 0, else VAE_ERR_BACKEND or VAE_ERR_MEMORY with the
@@ -155,12 +156,13 @@ extern pthread_mutex_t vae_cuda_recording;
 VaeStatus vae_cuda_status(const VaeBackend *cuda, int code, const char *doing,
                           VaeError *error);
 
-/* Copies and waits. Returns a code; then, too, both may be freed. */
+/* Copies and waits. Returns 0 or an error code. After an error, too, both
+ * blocks may be freed. */
 int vae_cuda_copy_now(const VaeBackend *cuda, void *dst, const void *src,
                       size_t bytes);
 
-/* The class's functions (cuda/class.c) select the device around those of the
- * same name that follow. */
+/* Functions of the class without selecting the device, which cuda/class.c does.
+ */
 VaeStatus vae_cuda_memory_left(VaeBackend *cuda, uint64_t *bytes,
                                VaeError *error);
 VaeStatus vae_cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes,
@@ -177,8 +179,8 @@ void vae_cuda_close(VaeBackend *cuda);
  * op's parts writes. */
 uint8_t *vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op,
                           const VaeTensor *t, int i);
-/* Address of the first row that it reads of frame f of its input; and how many
- * of these frames are in op's carry. */
+/* The first: address of the first row that convolution i reads of input frame
+ * f. The second: how many of these frames are in op's carry. */
 const uint8_t *vae_cuda_input_of(const VaeCudaOp *own, const VaeOp *op, int i,
                                  int f);
 int vae_cuda_past_of(const VaeCudaOp *own, const VaeOp *op, int i);
@@ -193,21 +195,21 @@ void vae_cuda_exec_free(VaeBackend *cuda, VaeExec **exec);
 VaeStatus vae_cuda_bind(VaeBackend *cuda, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 
-/* cuda/memory/weight.c: gets op's weight, or its bias, on the device. A
- * convolution's have the types of its tensors; all others are fp32. A
- * convolution without a bias gets zeros. *out does not change if op has no such
- * weight. exec without a cache: only counts the bytes. */
+/* cuda/memory/weight.c: gets op's weight, or its bias, on the device. Weight
+ * and bias of a convolution have the types of its tensors; all others are fp32.
+ * A convolution without a bias gets zeros. *out does not change if op has no
+ * such weight. If exec has no cache, only counts the bytes. */
 VaeStatus vae_cuda_weight(VaeCudaExec *exec, const VaeOp *op, bool bias,
                           const void **out, VaeError *error);
-/* Begins to load the weights of the program that are missing on the device or
- * offloaded; vae_cuda_suballoc_end() ends it. */
+/* Begins to load those weights of the program that are not on the device.
+ * vae_cuda_suballoc_end() ends it. */
 void vae_cuda_weights_begin(VaeBackend *cuda, VaeWeightCache *cache,
                             const VaeProgram *program);
 
-/* cuda/memory/suballoc.c: between begin and end, suballocations follow each
- * other in blocks. A new block has room for `bytes`; more may be allocated. A
- * block lives until its last suballocation is freed. The caller of
- * vae_cuda_suballoc() holds the lock of the weight cache. */
+/* cuda/memory/suballoc.c: between begin and end, suballocations share blocks. A
+ * new block has `bytes` bytes; more blocks may follow. A block is freed with
+ * its last suballocation. The caller of vae_cuda_suballoc() holds the lock of
+ * the weight cache. */
 void vae_cuda_suballoc_begin(VaeBackend *cuda, const VaeCudaLoad *load,
                              size_t bytes);
 void vae_cuda_suballoc_end(VaeBackend *cuda);
@@ -217,28 +219,28 @@ void vae_cuda_suballoc_free(void *piece, int device);
 /* Bytes that a suballocation occupies in its block. */
 size_t vae_cuda_suballoc_bytes(size_t bytes);
 
-/* Elements from one phase of op's weight to the next. Rounded up, because the
- * convolution library requires weights at multiples of 16 bytes for any type.
- */
+/* Elements from one phase of op's weight to the next. It is rounded up, because
+ * the convolution library requires weights at multiples of 16 bytes for any
+ * type. */
 size_t vae_cuda_phase_room(const VaeOp *op);
 
-/* Times of one choice in ms. steady: they differ little, so the device did
- * nothing else and its clocks did not change. */
+/* Times of one choice in ms. steady: they differ little, so neither other work
+ * nor a change of clocks disturbed them. */
 typedef struct VaeCudaTiming {
-    float ms, most; /* the least and the most; negative: none */
+    float ms, most; /* shortest and longest time; negative: none */
     bool steady;
 } VaeCudaTiming;
 
 /* cuda/conv/shared.c: sets cuda->shared and cuda->convs, or frees them. */
 VaeStatus vae_cuda_shared_take(VaeBackend *cuda, VaeError *error);
 void vae_cuda_shared_drop(VaeBackend *cuda);
-/* Whether the code of a layer's choice is loaded. */
+/* True if the code of the layer's choice is loaded; and marks it so. */
 bool vae_cuda_is_loaded(const VaeBackend *cuda, const char *layer,
                         const VaeCudaChoice *choice);
 void vae_cuda_set_loaded(VaeBackend *cuda, const char *layer,
                          const VaeCudaChoice *choice);
-/* The choice of a layer that was timed, by this backend or one that is open
- * beside it. Streams of one process compute a layer in one way. */
+/* Gets the choice of a layer that this or another open backend of the device
+ * has made. All streams of a process compute a layer in the same way. */
 bool vae_cuda_get_chosen(const VaeBackend *cuda, const char *layer,
                          VaeCudaChoice *out);
 void vae_cuda_set_chosen(const VaeBackend *cuda, const char *layer,
@@ -247,38 +249,37 @@ void vae_cuda_set_chosen(const VaeBackend *cuda, const char *layer,
 void vae_cuda_timing_begin(const VaeBackend *cuda);
 void vae_cuda_timing_end(const VaeBackend *cuda);
 
-/* cuda/conv/measure.c: returns the index of the fastest of n choices, and its
- * times in *out. It computes the same as the first choice. Returns -1 if
+/* cuda/conv/measure.c: returns the index of the fastest of n choices that gives
+ * the same results as the first one, and its times in *out. Returns -1 if
  * nothing could be timed. Clears the failures that vae_rt_failure() would
  * return. */
 int vae_cuda_fastest(VaeBackend *cuda, const char *layer,
                      const VaeCudaConvShape *shape,
                      const VaeCudaChoice *choices, int n, VaeCudaTiming *out);
 
-/* cuda/conv/autotune.c: the way to compute the layer of that convolution. The
- * first call chooses it: from the store, else by timing (time) or by a guess. A
- * deterministic backend always guesses. */
+/* cuda/conv/autotune.c: gets the choice for the layer of a convolution. The
+ * first call makes it: from the store, or by timing (time), or else it takes
+ * cuDNN's first suggestion, as a deterministic backend always does. */
 VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
                                 bool time, VaeCudaChoice *out, VaeError *error);
-/* VaeFusions.reads_carry, of a VaeBackend: true if the layer's choice is known
- * to be the own kernel. It then stays so. */
+/* VaeFusions.reads_carry, of a VaeBackend: true if the layer's choice is known,
+ * and is the own kernel. The choice does not change afterwards. */
 bool vae_cuda_reads_carry(void *backend, const VaeOp *conv);
-/* VaeFusions.norms: the same, if the kernel also computes a norm. */
+/* VaeFusions.norms: the same, and the kernel can also compute a norm. */
 bool vae_cuda_norms(void *backend, const VaeOp *conv);
 /* The class's learn(). */
 void vae_cuda_learn(VaeBackend *cuda, const VaeProgram *program);
-/* Saves the timed choices; called once for a program. */
+/* Saves the timed choices. Called once for a program. */
 void vae_cuda_layers_keep(VaeBackend *cuda);
 
-/* cuda/conv/code.c: device memory that the library's code takes. Between begin
- * and end code is loaded, and no other memory taken. end() returns the bytes.
- */
+/* cuda/conv/code.c: device memory of the library's code. Between begin and end
+ * only code may be loaded, and nothing allocated. end() returns the bytes. */
 uint64_t vae_cuda_code_begin(void);
 uint64_t vae_cuda_code_end(const VaeBackend *cuda, uint64_t before);
-/* Counts the bytes of a layer's choices, once in the process. */
+/* Adds the code bytes of a layer's choices, once in the process. */
 void vae_cuda_code_need(const VaeBackend *cuda, const char *layer,
                         uint64_t bytes);
-/* Bytes that are counted and not loaded yet. */
+/* Bytes that were added and are not loaded yet. */
 uint64_t vae_cuda_code_to_come(const VaeBackend *cuda);
 
 /* cuda/memory/slots.c and cuda/memory/staging.c. */
@@ -292,16 +293,17 @@ void vae_cuda_stage_free(VaeBackend *cuda);
  * again. Pinned host memory stays: pinning it again takes longer than all the
  * copies. */
 void vae_cuda_stage_offload(VaeBackend *cuda);
-/* Launches the kernels of the program's first and last op with one pixel, so
- * that they are loaded. For any run they are the same. */
+/* Loads the kernels of the program's first and last op, by launching them for
+ * one pixel. They are the same for all runs. */
 VaeStatus vae_cuda_stage_load(VaeBackend *cuda, const VaeExec *exec,
                               VaeError *error);
-/* Delivers the earlier results of the next slot and returns the slot. Starts
- * the upload of the inputs; compute waits for it. */
+/* Delivers the earlier results of the next slot, and starts the upload of the
+ * run's inputs to it. The compute stream waits for the upload. */
 VaeStatus vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec,
                             const VaeRun *run, VaeCudaSlot **out,
                             VaeError *error);
-/* Starts the download of the results when compute reaches this point. */
+/* Starts the download of the results behind the work of the compute stream so
+ * far. */
 VaeStatus vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *slot,
                              VaeError *error);
 /* The class's finish(): delivers results, oldest first. */
@@ -326,12 +328,12 @@ VaeStatus vae_cuda_prepare_move(VaeBackend *cuda, VaeCudaExec *exec, int op,
 void vae_cuda_end_moves(VaeBackend *cuda);
 
 /* cuda/record.c. */
-/* Loads the code of all ops, because code that is loaded by its first run
- * cannot be recorded, and would delay the first slice. Of each layer it runs a
- * small convolution. Once for a program. */
+/* Loads the code of all ops of a program, by running a small convolution of
+ * each layer. Otherwise the first run would load it, which cannot be recorded
+ * and delays the first slice. */
 VaeStatus vae_cuda_load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error);
-/* Bound programs are recorded behind the next run, while the device computes.
- * Offloaded ones are not. */
+/* The first adds a bound program to those that are recorded after the next run,
+ * while the device computes. The second removes one, for offloading. */
 void vae_cuda_record_later(VaeBackend *cuda, VaeCudaExec *e);
 void vae_cuda_record_never(VaeBackend *cuda, const VaeCudaExec *e);
 VaeStatus vae_cuda_record(VaeBackend *cuda, VaeError *error);
@@ -347,8 +349,8 @@ VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
 void vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i);
 /* A VaeExecOp.run; own is a VaeCudaOp. */
 VaeStatus vae_cuda_run_conv(void *own, const VaeOp *op, VaeError *error);
-/* Takes the events that time each op, or frees them. Without memory for them,
- * runs are not timed. */
+/* Makes the events that time each op, or frees them. If there is no memory for
+ * them, runs are not timed. */
 void vae_cuda_profile(VaeExec *exec, bool on);
 
 #endif

@@ -10,7 +10,7 @@
 /* ------------------------------------------------------------------ */
 /* Ops.                                                                */
 
-/* time: times a choice that is not known yet, instead of guessing it. */
+/* time: times the layer if its choice is not known yet. */
 static VaeStatus
 prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
 {
@@ -38,8 +38,8 @@ prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
     return VAE_OK;
 }
 
-/* Checks the rows inside the network; rounding up may make them more than the
- * caller's. */
+/* Checks the rows inside the network, which may be more than the caller's
+ * because they are rounded up. */
 static VaeStatus
 check_rows(const VaeOp *op, VaeError *error)
 {
@@ -52,7 +52,7 @@ check_rows(const VaeOp *op, VaeError *error)
                           t->shape.h, VAE_ROWS_CUDA);
 }
 
-/* A VaeExecOp.run of a norm: the convolution in front of it has computed it. */
+/* The VaeExecOp.run of a norm that the convolution in front of it computes. */
 static VaeStatus
 run_done(void *own, const VaeOp *op, VaeError *error)
 {

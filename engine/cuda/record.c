@@ -68,7 +68,6 @@ load_conv(VaeCudaExec *e, int i, VaeError *error)
     return VAE_OK;
 }
 
-/* All convolutions of a program take long; other ops do not. */
 VaeStatus
 vae_cuda_load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
@@ -96,7 +95,7 @@ vae_cuda_load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 
 enum { TRIES = 3 }; /* attempts to record a program */
 
-/* Graphs only improve speed; they change no result. */
+/* Tests can disable graphs, which change no result. */
 static bool
 wants_graph(void)
 {
@@ -118,8 +117,8 @@ capture_once(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
                : vae_cuda_status(cuda, code, "record a program", error);
 }
 
-/* Any thread of the process that waits for the device, such as one of the
- * application, makes a recording fail; so there are several attempts. */
+/* A recording fails if any thread of the process, perhaps the application's,
+ * waits for the device. There are therefore several attempts. */
 static VaeStatus
 capture(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
@@ -140,8 +139,8 @@ capture(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 }
 
 /* Records all ops between the first and the last as one graph. If one of them
- * can run but cannot be recorded, there is no graph: a program that did not run
- * yet is tried again when it has, because its first run may load code. */
+ * cannot be recorded, there is no graph. A program that has not run yet is then
+ * recorded again after its first run, which may load the missing code. */
 static VaeStatus
 record(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
 {
@@ -183,7 +182,7 @@ vae_cuda_record_never(VaeBackend *cuda, const VaeCudaExec *e)
         *at = e->next;
 }
 
-/* The next program to record: one that will run next, else one that ran. */
+/* The next program to record. Programs that have not run come first. */
 static VaeCudaExec *
 next_unrecorded(const VaeBackend *cuda)
 {

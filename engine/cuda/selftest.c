@@ -2,9 +2,9 @@
  * selftest.c: see cuda/selftest.h.
  *
  * The inputs and weights of the convolutions are small whole multiples of 1/8
- * and 1/64. Every product and every sum, in any order, is thus exact in fp32;
- * only the rounding to the type of the result remains. A single missing tap of
- * the large convolution changes some of its results.
+ * and 1/64. Every product and every sum, in any order, is therefore exact in
+ * fp32. Only the rounding to the type of the result remains. A single missing
+ * tap of the large convolution changes some of its results.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -15,18 +15,18 @@
 #include "selftest.h"
 
 enum {
-    LOOKS = 4096, /* results of a convolution that are checked */
+    LOOKS = 4096, /* most results of a convolution that are checked */
     MOST_DEVICES = 64,
     MOST_BLOCKS = 6
 };
 
-/* Bit set, for each device, of the precisions that passed in this process. */
+/* For each device, a bit set of the precisions that passed in this process. */
 static atomic_uint passed[MOST_DEVICES];
 
 typedef struct Test {
     VaeBackend *cuda;
     VaeType type;
-    double eps; /* distance between the type's values near 1 */
+    double eps; /* distance of neighbouring values of the type near 1 */
     void *blocks[MOST_BLOCKS];
     int n_blocks;
     double worst; /* largest error, relative to the allowed one */
@@ -48,8 +48,8 @@ numbers(size_t n, unsigned seed, float unit)
     return v;
 }
 
-/* Allocates a device block that drop_blocks() frees, and fills it with n values
- * or (values NULL) with bytes 0xff, which are NaN in all types. */
+/* Allocates a device block, which drop_blocks() frees. Fills it with n values
+ * or, if values is NULL, with bytes 0xff, which are NaN in all types. */
 static int
 give(Test *t, const float *values, VaeType type, size_t n, void **out)
 {
@@ -106,7 +106,7 @@ status_of(const Test *t, int code, const char *doing, VaeError *error)
 /* Comparing.                                                          */
 
 typedef struct Looks {
-    const char *what; /* is checked */
+    const char *what; /* name of the check, for the error */
     int h, w, c;      /* of a frame of the results */
     int n, wrong;
     double got, want; /* of the first wrong value */
@@ -129,7 +129,7 @@ look(Test *t, Looks *l, size_t at, double got, double want, double allowed)
     }
 }
 
-/* Returns the verdict. */
+/* Returns VAE_OK or the error of the first wrong value. */
 static VaeStatus
 judge(const Test *t, const Looks *l, VaeError *error)
 {
@@ -179,7 +179,7 @@ make_numbers(const VaeCudaConvShape *s, Numbers *n)
 }
 
 /* The right value of result `at`, with a stride of 1 in time. *size: a bound of
- * the values that may have been rounded. */
+ * the intermediate values that an engine may round. */
 static double
 convolve(const VaeCudaConvShape *s, const Numbers *n, size_t at, double *size)
 {
@@ -246,13 +246,14 @@ static void
 look_at_conv(Test *t, const VaeCudaConvShape *s, const Numbers *n, Looks *l)
 {
     for (size_t i = 0; i < LOOKS; i++) {
-        /* Spread over all results; every one of a small convolution. */
+        /* Checks all results of a small convolution, and results spread over a
+         * large one. */
         const size_t at = n->n_y <= LOOKS ? i : i * 2654435761u % n->n_y;
         if (at >= n->n_y)
             break;
         double size;
         const double want = convolve(s, n, at, &size);
-        /* Most engines round once; some round at each addition, three times. */
+        /* Most engines round once. Some round at each of three additions. */
         look(t, l, at, (double) n->y[at], want, 2 * t->eps * (size + 0.125));
     }
 }
@@ -298,7 +299,7 @@ silu(double v)
     return v / (1 + exp(-v));
 }
 
-/* y as kernels.h defines it, in double. */
+/* Computes y in double, as kernels.h defines it. */
 static void
 norm_definition(const VaeNormArgs *a, double *y)
 {

@@ -1,7 +1,6 @@
 /*
- * autotune.c: chooses the way to compute each layer: the library's best guess,
- * or the fastest of its choices, timed on the device now or in an earlier
- * process.
+ * autotune.c: makes the choice of each layer: the library's first suggestion,
+ * or the fastest choice, timed now or in an earlier process.
  */
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +51,7 @@ get_store(VaeBackend *cuda)
     return cuda->store;
 }
 
-/* Uses the choice of a stream that is open. */
+/* Uses the choice of another open stream. */
 static bool
 use_shared(const VaeBackend *cuda, VaeCudaLayer *l)
 {
@@ -63,7 +62,8 @@ use_shared(const VaeBackend *cuda, VaeCudaLayer *l)
     return true;
 }
 
-/* Uses the choice of an earlier process, if it can still be made. */
+/* Uses the stored choice of an earlier process, if its plan can still be made.
+ */
 static bool
 use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
 {
@@ -95,8 +95,8 @@ use_stored(VaeBackend *cuda, const VaeCudaConvShape *shape, VaeCudaLayer *l)
     return good;
 }
 
-/* Leaves out the choices that a process did not survive, but at least one
- * stays. Returns their number. */
+/* Removes the choices that ended a process, but keeps at least one. Returns
+ * their number. */
 static int
 leave_out_killed(VaeBackend *cuda, const VaeCudaLayer *l,
                  VaeCudaChoice *choices, int n)
@@ -113,7 +113,7 @@ static void
 choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                VaeCudaChoice *choices, int n, VaeCudaLayer *l)
 {
-    VaeCudaTiming t = {.steady = true}; /* stays with only one choice */
+    VaeCudaTiming t = {.steady = true}; /* used if there is only one choice */
     VaeCudaStore *store = get_store(cuda);
     VaeCudaConvShape timed = *shape;
     const uint64_t free = vae_cuda_code_begin();
@@ -146,7 +146,7 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                                            .code_mib = (code + 0xfffff) >> 20});
 }
 
-/* Searches the choices of the layer and takes one. */
+/* Searches the choices of the layer and selects one. */
 static VaeStatus
 choose(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
        VaeCudaLayer *l, VaeError *error)
@@ -167,8 +167,8 @@ choose(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
     return status;
 }
 
-/* A line for the log, kept while the timing lock is held: the log function may
- * wait for another stream, which may wait for that lock. */
+/* A line for the log, which is written after the timing lock is released: the
+ * log function may wait for another stream, which may wait for that lock. */
 typedef struct Line {
     struct Line *next;
     char text[];
@@ -231,7 +231,7 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
     return status;
 }
 
-/* Searches nothing, as the program may be too large to be computed at all. */
+/* Does not search, because the program may be too large for the device. */
 bool
 vae_cuda_reads_carry(void *backend, const VaeOp *conv)
 {

@@ -2,18 +2,20 @@
  * code.c: counts the device memory of the library's code.
  *
  * The library loads the code of a choice at its first run and keeps it until
- * the process ends. A start that times layers thus loads the code of all
- * choices, a later start only what it uses. Both must choose the same slice
- * size, so the later start leaves as much memory free as the first one needed.
+ * the process ends. A start that times layers loads the code of all choices, a
+ * later start only the code that it uses. Both must choose the same slice size.
+ * A later start therefore subtracts the code of all choices from the free
+ * memory.
  */
 #include "gpu.h"
 
 enum { MOST_DEVICES = 64, MOST_LAYERS = 4096 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Bytes on each device: of the layers that are counted, and loaded already. */
+/* For each device: bytes of code of all counted layers, and those that are
+ * loaded. */
 static uint64_t needed[MOST_DEVICES], loaded[MOST_DEVICES];
-/* Hashes of a device and a layer's name. */
+/* Hashes of device and layer name. */
 static uint64_t counted[MOST_LAYERS];
 static int n_counted;
 

@@ -1,7 +1,7 @@
 /*
- * conv.c: computes convolutions by the library or by the own kernel, which is
- * the choice "own 3". Change the number with the kernel, so that stored times
- * of the old kernel no longer count.
+ * conv.c: computes convolutions by the library or by the own kernel. The latter
+ * is the choice "own 3". Change the number when you change the kernel, so that
+ * stored times of the old kernel are not used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 
 struct VaeCudaConvs {
     VaeCudaLibrary *library;
-    const VaeKernels *own; /* has conv_matrix; NULL: the device has no such */
+    const VaeKernels
+        *own; /* table with conv_matrix; NULL: the device cannot run it */
 };
 
 struct VaeCudaConv {
@@ -45,7 +46,7 @@ vae_cuda_choice_is_own(const VaeCudaChoice *choice)
     return strcmp(choice->text, OWN) == 0;
 }
 
-/* True when the own kernel computes the convolution right. */
+/* True if the own kernel can compute the convolution. */
 static bool
 can(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
 {
@@ -54,7 +55,7 @@ can(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
            s->k <= 3 && s->c_in % 8 == 0 && s->c_out % 4 == 0 && s->align >= 16;
 }
 
-/* True when it may also be fast: no part of a tile is empty. */
+/* True if it may also be fast, because every tile is full. */
 static bool
 fits(const VaeCudaConvShape *s)
 {
@@ -160,7 +161,8 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
         convs->library, shape, choices, own ? most - 1 : most, n, error);
     if (status != VAE_OK || !own)
         return status;
-    /* The library's guess stays the first; the last ones may not be timed. */
+    /* The library's first suggestion stays in front. The own kernel is the
+     * second, because the last ones may not be timed. */
     const int at = *n < 1 ? *n : 1;
     memmove(choices + at + 1, choices + at,
             (size_t) (*n - at) * sizeof *choices);

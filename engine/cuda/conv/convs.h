@@ -22,13 +22,14 @@ typedef struct VaeCudaConvShape {
     int t, h, w, c_in, ho, wo, c_out;
     int k, kt, s, st, pad_y, pad_x; /* padding above and to the left */
     bool add, relu;
-    bool tf32;              /* F32 may be multiplied with 10 bits of mantissa */
-    VaeType x_type, y_type; /* of x and weights; of y, add and bias */
-    int align; /* power of two; x, y and add begin at multiples of this */
+    bool tf32; /* F32 may be multiplied with 10 bits of mantissa */
+    VaeType x_type,
+        y_type; /* the first: x and weights; the second: y, add and bias */
+    int align;  /* power of two; x, y and add begin at multiples of this */
 } VaeCudaConvShape;
 
-/* A fourth of the rows of one frame: those in the middle, which read no zeros,
- * the first ones and the last ones, which read zeros on one side. */
+/* A fourth of the rows of one frame: rows in the middle, which read no zeros,
+ * or the first or last rows, which read zeros on one side. */
 enum { VAE_CUDA_SOME_ROWS = 3 };
 static inline VaeCudaConvShape
 vae_cuda_some_rows(const VaeCudaConvShape *shape, int i)
@@ -43,8 +44,9 @@ vae_cuda_some_rows(const VaeCudaConvShape *shape, int i)
     return s;
 }
 
-/* A way to compute a convolution, as text: an engine of the library and its
- * settings, or the own kernel. It fits every t of the same shape. */
+/* A choice: a way to compute a convolution, as text. It names an engine of the
+ * library with its settings, or the own kernel. It computes any t of a shape.
+ */
 #define VAE_CUDA_CHOICE 120
 typedef struct VaeCudaChoice {
     char text[VAE_CUDA_CHOICE];
@@ -52,8 +54,9 @@ typedef struct VaeCudaChoice {
 bool vae_cuda_choice_is_own(const VaeCudaChoice *choice);
 
 /* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. The
- * first past_frames frames are in past, the others in x; norm, joined, row and
- * column are as in VaeConvMatrixArgs. Only the own kernel has these. */
+ * first past_frames frames are in past, the others in x. norm, joined, row and
+ * column are as in VaeConvMatrixArgs. Only the own kernel supports past and
+ * these four. */
 typedef struct VaeCudaConvArgs {
     void *y;
     const void *x, *past, *add, *weight, *bias;
@@ -64,8 +67,8 @@ typedef struct VaeCudaConvArgs {
     void *workspace; /* vae_cuda_conv_workspace() bytes, 256-byte aligned */
 } VaeCudaConvArgs;
 
-/* Checks that the library is installed, complete, and of a version that is
- * known to compute right. Errors: VAE_ERR_UNSUPPORTED. */
+/* Checks that the library is installed and complete, and that its version is
+ * known to compute correctly. Errors: VAE_ERR_UNSUPPORTED. */
 VaeStatus vae_cuda_convs_check(VaeError *error);
 
 /*
@@ -76,20 +79,20 @@ VaeStatus vae_cuda_convs_check(VaeError *error);
 VaeStatus vae_cuda_convs_new(const char *properties, VaeCudaConvs **out,
                              VaeError *error);
 void vae_cuda_convs_free(VaeCudaConvs **convs);
-/* Makes kernels->conv_matrix a choice, if a device of that capability has it.
- */
+/* Adds kernels->conv_matrix to the choices, if a device of that capability can
+ * run it. */
 void vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
                         int capability);
-/* True if the environment's VAE_CUDA_CONV is "cudnn" or "own": the own kernel
- * then computes nothing, or all that it can. For tests; such choices are not
- * stored. */
+/* True if the environment variable VAE_CUDA_CONV is "cudnn" or "own". The own
+ * kernel then computes no convolution, or all that it can. For tests; such
+ * choices are not stored. */
 bool vae_cuda_conv_is_forced(void);
 
-/* Between the two calls only this thread uses convs: while it records a stream,
- * convolutions of other threads wait. */
+/* Between hold and let_go only this thread uses convs. A thread that records a
+ * stream needs this. */
 void vae_cuda_convs_hold(VaeCudaConvs *convs);
 void vae_cuda_convs_let_go(VaeCudaConvs *convs);
-/* Call before the stream is freed. */
+/* Forgets the stream. Call it before the stream is freed. */
 void vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream);
 /* Plans made since convs was opened. */
 int vae_cuda_convs_plans(const VaeCudaConvs *convs);
@@ -101,30 +104,28 @@ const char *vae_cuda_convs_name(const VaeCudaConvs *convs);
 const char *vae_cuda_convs_properties(VaeCudaConvs *convs);
 
 /*
- * Writes at most `most` ways to compute the convolution to choices, the
- * library's best guess first, then the own kernel where it fits, and their
- * number to *n. One choice is never the own kernel, unless forced. Omits ways
- * whose sums depend on chance or on t, ways with less precision than the shape
- * says, and ways that cannot be made for one frame, or for some rows of one.
- * Ways that need much workspace, and ways that are compiled at run time, are
- * given only if there are no others. Errors: VAE_ERR_BACKEND if there is none
- * at all.
+ * Writes at most `most` choices for the convolution, and their number to *n.
+ * The library's first suggestion comes first, then the own kernel if it can be
+ * fast. A single choice is never the own kernel, unless forced. Omits choices
+ * whose sums depend on chance or on t, choices with less precision than the
+ * shape asks for, and choices that cannot compute one frame, or some rows of
+ * one. Choices that need much workspace or are compiled at run time are used
+ * only if there are no others. Errors: VAE_ERR_BACKEND if there is none at all.
  */
 VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
                                 const VaeCudaConvShape *shape,
                                 VaeCudaChoice *choices, int most, int *n,
                                 VaeError *error);
 
-/* Makes the convolution as choice says. Convolutions of one shape and choice
- * share their plan. Errors: VAE_ERR_BACKEND (also if
- * vae_cuda_conv_choices() would omit that way because of its sums),
- * VAE_ERR_MEMORY. */
+/* Makes the convolution by a choice. Convolutions of one shape and choice share
+ * their plan. Errors: VAE_ERR_BACKEND (also if vae_cuda_conv_choices() would
+ * omit the choice because of its sums), VAE_ERR_MEMORY. */
 VaeStatus vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                             const VaeCudaChoice *choice, VaeCudaConv **out,
                             VaeError *error);
 void vae_cuda_conv_free(VaeCudaConv **conv);
 size_t vae_cuda_conv_workspace(const VaeCudaConv *conv);
-/* True when it uses the device's matrix units. */
+/* True if it uses the device's matrix units. */
 bool vae_cuda_conv_matrix(const VaeCudaConv *conv);
 
 /* Sets the addresses. They must stay valid for all runs that follow. */

@@ -16,7 +16,7 @@ VaeCudaPartLimits vae_cuda_part_limits = {
 };
 static const VaeCudaPartLimits *const limits = &vae_cuda_part_limits;
 
-/* Most bands of a frame. */
+/* Largest number of bands of a frame. */
 enum { MOST_BANDS = 64 };
 
 /* Alignment of every row: blocks begin at multiples of 64 bytes, and rows
@@ -85,7 +85,7 @@ band_of(const VaeCudaRows *rows, int k, int s, int n, int i)
         .y = y, .n_y = end - y, .x = x, .n_x = x_end - x, .top = x - from};
 }
 
-/* Sets the rows of a convolution; past the last one it reads zeros. */
+/* Sets the rows of a convolution. It reads zeros behind the last one. */
 static void
 set_band(VaeCudaConvShape *s, const VaeCudaBand *band)
 {
@@ -115,7 +115,7 @@ vae_cuda_layer_frames(const VaeCudaConvShape *shape)
     return s.t;
 }
 
-/* True where no engine with matrix units computes the frame at once. */
+/* True if no engine with matrix units can compute the frame at once. */
 static bool
 is_too_large(const VaeCudaConvShape *s)
 {
@@ -124,7 +124,7 @@ is_too_large(const VaeCudaConvShape *s)
     return s->t == 1 && (x > y ? x : y) > limits->numbers;
 }
 
-/* The first one of n bands of a frame. */
+/* The first of n bands of a frame. */
 static VaeCudaConvShape
 first_band(const VaeCudaConvShape *shape, int n)
 {
@@ -148,8 +148,8 @@ vae_cuda_layer_shape(const VaeCudaConvShape *shape)
     return s;
 }
 
-/* 2000 of the largest output tiles that engines compute at a time: ten and more
- * for each multiprocessor, so that a partial last round hardly counts. */
+/* 2000 of the largest output tiles of engines. These are ten or more for each
+ * multiprocessor, so a partial last round hardly counts. */
 #define MANY_RESULTS ((size_t) 2000 * 256 * 128)
 
 int
@@ -245,14 +245,14 @@ shape_of(const VaeCudaParts *p, const VaeCudaConvShape *shape, int i)
     return s;
 }
 
-/* There can be twice as many bands. */
+/* True if twice as many bands are possible. */
 static bool
 has_bands(const VaeCudaParts *p)
 {
     return 2 * p->bands <= MOST_BANDS && 2 * p->bands <= p->rows.y;
 }
 
-/* Says what of the parts is too large; NULL: nothing. */
+/* Names what is too large in the parts; NULL: nothing. */
 static const char *
 too_large(const VaeCudaParts *p, const VaeCudaConvShape *shape)
 {
@@ -267,7 +267,7 @@ too_large(const VaeCudaParts *p, const VaeCudaConvShape *shape)
                : NULL;
 }
 
-/* workspace: most of a part of one frame, or of a band. */
+/* workspace: limit for a part of one frame, or for a band. */
 static VaeStatus
 make_parts(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
            const VaeCudaChoice *choice, size_t workspace, VaeCudaParts *p,
@@ -303,7 +303,8 @@ make_parts(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     return VAE_OK;
 }
 
-/* More parts, or more bands of parts of one frame. False: there are no more. */
+/* Increases the number of parts or, if parts have one frame, of bands. False:
+ * this is not possible. */
 static bool
 divide(VaeCudaParts *p, int t)
 {

@@ -1,6 +1,7 @@
 /*
  * library.h: the library of convolutions: cuDNN, or the emulation of the tests.
- * Its functions are those of convs.h without the own kernel, which conv.c adds.
+ * Its functions are those of convs.h, but do not know the own kernel, which
+ * conv.c adds.
  */
 #ifndef VAE_CUDA_LIBRARY_H
 #define VAE_CUDA_LIBRARY_H

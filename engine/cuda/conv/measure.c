@@ -1,15 +1,15 @@
 /*
- * measure.c: measures the time of convolutions on the device, and compares the
- * results of the fastest one with those of the library's first guess.
+ * measure.c: times convolutions on the device, and compares the results of the
+ * fastest choice with those of the library's first suggestion.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu.h"
 
-/* Timed runs of one choice. Only LEAST if they take LONG ms in sum, or if all
- * take more than this factor of the best time. One time is not enough: other
- * work on the device may have disturbed it. */
+/* Timed runs of one choice. There are only LEAST if these take LONG ms
+ * together, or if all take more than HOPELESS times the best time. One run is
+ * not enough, because other work on the device may disturb it. */
 #define RUNS 3
 #define LEAST 2
 #define LONG 50.0f
@@ -19,22 +19,22 @@
 #define SHORT 0.2f
 #define MANY 8
 /* After this many ms of timed runs, the remaining choices of a layer are
- * skipped: the library's best guesses come first. */
+ * skipped. The library's best suggestions come first. */
 #define ENOUGH 1000.0f
-/* Times of one choice that differ by more than this factor were disturbed: by
- * other work on the device, or while its clocks changed. */
+/* If the times of one choice differ by more than this factor, other work on the
+ * device or a change of its clocks disturbed them. */
 #define STEADY 1.25f
-/* At most this many bytes of results are compared, in pieces. */
+/* At most this many bytes of results are compared, in blocks. */
 #define COMPARED ((size_t) 256 << 20)
-#define COMPARED_PIECE ((size_t) 1 << 20)
+#define COMPARED_BLOCK ((size_t) 1 << 20)
 
 /*
- * Buffers of a layer. The inputs hold pseudo-random values: with zeros a device
- * computes faster than with real data. They are multiples of 1/128 from -1 to
- * 1, and so exact in all types. Their sums are exact in fp32, in any order, as
- * long as they stay below 1024. A sum of n products is larger than
- * sqrt(n) only by chance, and no layer has more than 30000 products. So all
- * choices must give the same results.
+ * Buffers of a layer. The inputs have pseudo-random values, because a device
+ * computes faster with zeros than with real data. The values are multiples of
+ * 1/128 from -1 to 1, which are exact in all types. Their sums are exact in
+ * fp32, in any order, if they are below 1024. A sum of n products is about
+ * sqrt(n), and no layer has more than 30000 products. All choices must
+ * therefore give the same results.
  */
 typedef struct Bench {
     VaeBackend *cuda;
@@ -56,7 +56,7 @@ elements(const VaeCudaConvShape *s, char which)
 }
 
 /* Fills dst with n values around zero: uploads the first ones and copies them
- * on the device. Two seeds give values that are independent. */
+ * on the device. Different seeds give independent values. */
 static int
 fill(Bench *b, void *dst, VaeType type, size_t n, uint32_t seed)
 {
@@ -151,7 +151,7 @@ record_many(const Bench *b, VaeCudaConv *conv)
     if (good)
         return many;
     vae_rt_graph_free(many);
-    vae_rt_failure(); /* no error: a program is then not recorded, either */
+    vae_rt_failure(); /* clears the failure of the recording */
     return NULL;
 }
 
@@ -176,8 +176,8 @@ time_run(Bench *b, VaeCudaConv *conv, VaeRtGraph many)
     return many ? ms / MANY : ms;
 }
 
-/* Runs it once, because the first run loads code. A kernel that cannot be
- * launched is a failure here, else it would be the fastest. */
+/* Runs it once, because the first run loads code. Fails if a kernel cannot be
+ * launched, which would otherwise look fastest. */
 static bool
 load(const Bench *b, VaeCudaConv *conv)
 {
@@ -195,8 +195,8 @@ add_time(VaeCudaTiming *t, float ms)
     t->most = most;
 }
 
-/* Some times of one choice, fewer if it is much slower than `best` (negative:
- * none yet); none if it cannot run. */
+/* Times one choice, with fewer runs if it is much slower than `best` (negative:
+ * none yet). There are no times if it cannot run. */
 static VaeCudaTiming
 take_times(Bench *b, VaeCudaConv *conv, float best)
 {
@@ -293,17 +293,17 @@ equal(const void *a, const void *b, VaeType type, size_t n)
     return true;
 }
 
-/* Compares b->y with b->add on the host, in pieces that are spread evenly if
- * they cannot be all. */
+/* Compares b->y with b->add on the host: all blocks, or blocks that are spread
+ * evenly. */
 static bool
 compare(const Bench *b)
 {
     const VaeType type = b->shape->y_type;
     const size_t n = elements(b->shape, 'y');
-    const size_t piece = COMPARED_PIECE / vae_type_size(type);
+    const size_t piece = COMPARED_BLOCK / vae_type_size(type);
     const size_t pieces = (n + piece - 1) / piece;
-    const size_t step = (pieces * COMPARED_PIECE + COMPARED - 1) / COMPARED;
-    uint8_t *host = malloc(2 * COMPARED_PIECE);
+    const size_t step = (pieces * COMPARED_BLOCK + COMPARED - 1) / COMPARED;
+    uint8_t *host = malloc(2 * COMPARED_BLOCK);
     bool same = host != NULL;
     for (size_t i = 0; i < pieces && same; i += step) {
         const size_t first = i * piece;
@@ -312,16 +312,17 @@ compare(const Bench *b)
         const size_t bytes = some * vae_type_size(type);
         same = vae_cuda_copy_now(b->cuda, host, (uint8_t *) b->y + at, bytes) ==
                    0 &&
-               vae_cuda_copy_now(b->cuda, host + COMPARED_PIECE,
+               vae_cuda_copy_now(b->cuda, host + COMPARED_BLOCK,
                                  (uint8_t *) b->add + at, bytes) == 0 &&
-               equal(host, host + COMPARED_PIECE, type, some);
+               equal(host, host + COMPARED_BLOCK, type, some);
     }
     free(host);
     return same;
 }
 
-/* True if the choice computes what the guess does, also where it overwrites
- * what it adds, as programs do. Takes one more time of the choice. */
+/* True if the choice gives the results of the first suggestion, also if the
+ * result overwrites the residual, as in programs. Times the choice once more.
+ */
 static bool
 agrees(Bench *b, const VaeCudaChoice *guess, const VaeCudaChoice *choice,
        VaeCudaTiming *t)
@@ -345,8 +346,7 @@ agrees(Bench *b, const VaeCudaChoice *guess, const VaeCudaChoice *choice,
 
 /* ------------------------------------------------------------------ */
 
-/* Writes down that a choice of the layer is tried, in case that the process
- * does not survive it. */
+/* Stores that a choice of the layer is tried, in case it ends the process. */
 static void
 note(const VaeBackend *cuda, const char *layer, const VaeCudaChoice *choice)
 {
@@ -354,7 +354,7 @@ note(const VaeBackend *cuda, const char *layer, const VaeCudaChoice *choice)
         vae_cuda_store_try(cuda->store, layer, choice);
 }
 
-/* It survived; false if the device did not. */
+/* Stores that the process survived. False: the device has failed. */
 static bool
 survived(const VaeBackend *cuda)
 {
@@ -364,7 +364,7 @@ survived(const VaeBackend *cuda)
     return true;
 }
 
-/* The least time of n; -1: there is none. */
+/* The index of the shortest time of n; -1: there is none. */
 static int
 least(const VaeCudaTiming *times, int n)
 {
@@ -375,7 +375,7 @@ least(const VaeCudaTiming *times, int n)
     return best;
 }
 
-/* The fastest choice that agrees with the first one that runs. */
+/* The index of the fastest choice that agrees with the first one that runs. */
 static int
 choose_agreeing(Bench *b, const char *layer, const VaeCudaChoice *choices,
                 VaeCudaTiming *times, int n)

@@ -25,7 +25,7 @@
 typedef struct Row {
     char layer[VAE_CUDA_LAYER_NAME];
     VaeCudaChoice choice;
-    long long ns; /* KILLED: no process survived it */
+    long long ns; /* KILLED: the choice ended a process */
     char date[16];
     uint64_t free_mib, code_mib;
 } Row;
@@ -45,7 +45,7 @@ struct VaeCudaStore {
     int trying; /* the locked file of that ending, or -1 */
 };
 
-/* FNV-1a: protects against accidents, not against forgery. */
+/* FNV-1a: protects against damage, not against forgery. */
 static uint64_t
 checksum(const char *text, size_t n)
 {
@@ -58,8 +58,8 @@ checksum(const char *text, size_t n)
 /* ------------------------------------------------------------------ */
 /* Rows.                                                               */
 
-/* killed NULL: the layer's timed row; else the row of that choice, if no
- * process survived it. */
+/* killed NULL: finds the layer's timed row; otherwise the row of that choice,
+ * if it ended a process. */
 static Row *
 find(const Rows *rows, const char *layer, const VaeCudaChoice *killed)
 {
@@ -137,7 +137,8 @@ read_file(const char *path, size_t *size, const char **why)
     return text;
 }
 
-/* Cuts off the line that begins at *at; NULL if it is not complete. */
+/* Terminates the line at *at with NUL, and moves *at behind it. NULL: it is
+ * incomplete. */
 static char *
 next_line(char **at)
 {
@@ -149,7 +150,7 @@ next_line(char **at)
     return line;
 }
 
-/* Cuts *at at the next tab; NULL if there is none. */
+/* The same for the cell up to the next tab. NULL: there is none. */
 static char *
 next_cell(char **at)
 {
@@ -224,8 +225,8 @@ parse(char *text, size_t size, const char *key, Rows *rows)
     return NULL;
 }
 
-/* Reads the rows of the file; none if any part of it is wrong. Returns what is
- * wrong with it, or NULL. */
+/* Reads the rows of the file, or none if any part of it is wrong. Returns NULL,
+ * or what is wrong. */
 static const char *
 load(const VaeCudaStore *s, Rows *rows)
 {
@@ -259,7 +260,7 @@ make_folders(const char *path)
     strcpy(folder, path);
     for (char *p = strchr(folder + 1, '/'); p; p = strchr(p + 1, '/')) {
         *p = '\0';
-        mkdir(folder, 0700); /* creating the file shows any failure */
+        mkdir(folder, 0700); /* a failure shows when the file is created */
         *p = '/';
     }
 }
@@ -271,7 +272,7 @@ format_row(FILE *f, const Row *r)
             r->choice.text, r->ns, r->date, r->free_mib, r->code_mib);
 }
 
-/* The whole text, or NULL. The caller frees it with free(). */
+/* The text of the file, or NULL. The caller frees it with free(). */
 static char *
 format(const VaeCudaStore *s, size_t *size)
 {
@@ -364,7 +365,7 @@ find_folder(char *out, size_t size)
 }
 
 /* ------------------------------------------------------------------ */
-/* The choice that is tried.                                           */
+/* The file of the choice that is tried.                               */
 
 static void
 set_date(Row *row)
@@ -376,8 +377,8 @@ set_date(Row *row)
         strcpy(row->date, "-");
 }
 
-/* Adds what the file of the choice that is tried says: it is the last act of a
- * process that ended. */
+/* If the file names a choice, the process that ran it has ended. Adds that
+ * choice to the rows. */
 static void
 read_trying(VaeCudaStore *s)
 {
@@ -399,7 +400,7 @@ read_trying(VaeCudaStore *s)
     s->changed = add(&s->rows, &row) || s->changed;
 }
 
-/* Opens and locks that file, unless another stream or process has locked it. */
+/* Opens and locks the file, unless another stream or process has locked it. */
 static void
 lock_trying(VaeCudaStore *s, int flags)
 {
@@ -426,7 +427,7 @@ vae_cuda_store_try(VaeCudaStore *s, const char *layer,
     if (choice)
         snprintf(text, sizeof text, "%s\t%s\t", layer, choice->text);
     const size_t n = strlen(text);
-    /* The record is there whole, or not at all. */
+    /* The record is complete or empty. */
     if (ftruncate(s->trying, 0) != 0 ||
         (n > 0 && pwrite(s->trying, text, n, 0) != (ssize_t) n))
         unlock_trying(s);
@@ -464,8 +465,7 @@ vae_cuda_store_open(const char *key, const VaeLog *log)
         vae_log(log, "%s is not used: %s; convolutions are timed anew", s->path,
                 why);
     lock_trying(s, 0);
-    vae_cuda_store_save(
-        s); /* before another choice takes that record's place */
+    vae_cuda_store_save(s); /* before another choice replaces the record */
     return s;
 }
 

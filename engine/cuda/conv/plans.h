@@ -14,7 +14,8 @@ typedef struct VaeCudaPlan {
     int users;
 } VaeCudaPlan;
 
-/* The plan of that shape and choice, with one more user, or NULL. */
+/* Finds the plan of that shape and choice, and adds a user. NULL: there is
+ * none. */
 VaeCudaPlan *vae_cuda_plan_find(VaeCudaPlan *list,
                                 const VaeCudaConvShape *shape,
                                 const VaeCudaChoice *choice);
@@ -22,8 +23,8 @@ VaeCudaPlan *vae_cuda_plan_find(VaeCudaPlan *list,
 void vae_cuda_plan_add(VaeCudaPlan **list, VaeCudaPlan *plan,
                        const VaeCudaConvShape *shape,
                        const VaeCudaChoice *choice);
-/* One user less. True: it was the last one, the plan is out of the list, and
- * the caller frees it. */
+/* Removes a user. True: it was the last one; the plan is removed from the list,
+ * and the caller frees it. */
 bool vae_cuda_plan_drop(VaeCudaPlan **list, VaeCudaPlan *plan);
 
 #endif

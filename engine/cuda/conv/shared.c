@@ -1,8 +1,8 @@
 /*
- * shared.c: the library's handle, and with it the plans, of each device, and
- * the choices of layers. All backends of the process share them: opening a
- * handle takes memory of the device and waits for it, and a layer that two
- * streams compute in two ways would have other bytes in each.
+ * shared.c: for each device, the library's handle with its plans, and the
+ * choices of layers. All backends of the process share them. Opening a handle
+ * takes device memory and waits for the device. And two streams must not
+ * compute a layer in two ways, because their bytes would differ.
  */
 #include <string.h>
 
@@ -24,7 +24,7 @@ struct VaeCudaShared {
     VaeCudaConvs *convs;
     Loaded *loaded;
     Chosen *chosen;
-    pthread_mutex_t timing; /* held by a stream that chooses */
+    pthread_mutex_t timing; /* held by a stream that makes choices */
     int device, users;
 };
 
@@ -131,7 +131,7 @@ vae_cuda_set_loaded(VaeBackend *cuda, const char *layer,
                     const VaeCudaChoice *choice)
 {
     Loaded *l = vae_mem_alloc(sizeof *l);
-    if (!l) /* it is loaded once more */
+    if (!l) /* the code is loaded again */
         return;
     strcpy(l->name, layer);
     strcat(l->name, choice->text);
@@ -172,7 +172,7 @@ vae_cuda_set_chosen(const VaeBackend *cuda, const char *layer,
                     const VaeCudaChoice *choice)
 {
     Chosen *c = vae_mem_alloc(sizeof *c);
-    if (!c) /* the next stream chooses anew */
+    if (!c) /* the next stream chooses again */
         return;
     strcpy(c->layer, layer);
     c->choice = *choice;

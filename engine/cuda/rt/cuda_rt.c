@@ -12,8 +12,8 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 
-/* Returns code and clears the last error: vae_rt_failure() must not report the
- * same failure again, perhaps for the work of another stream. */
+/* Returns code and clears the last error. Otherwise vae_rt_failure() would
+ * report the same failure again, perhaps for another stream. */
 static int
 told(int code)
 {
@@ -22,8 +22,8 @@ told(int code)
     return code;
 }
 
-/* The run time has one code for no driver and for one that is too old. Every
- * driver of its own major version, such as 13.x, will do. */
+/* The run time has the same code for a missing driver and for one that is too
+ * old. Every driver of its own major version, such as 13.x, is new enough. */
 static const char *
 driver_words(char *text, size_t size)
 {
@@ -146,8 +146,8 @@ driver_function(const char *name)
     return told(code) ? NULL : function;
 }
 
-/* cudaGetDevice() and cudaSetDevice() would not do: a context need not be the
- * device's primary one, and a thread without a context must not get one. */
+/* cudaGetDevice() and cudaSetDevice() are not enough: the context may not be
+ * the device's primary one, and a thread without a context must not get one. */
 static void
 get_context(void **out)
 {

@@ -2,8 +2,8 @@
  * cuda_rt.h: the functions of the CUDA run time that the CUDA backend uses. In
  * the tests an emulation on the CPU replaces cuda_rt.c.
  *
- * Calls that return int return 0 or a code that vae_rt_words() explains. Any
- * later call may report the failure of a kernel or a copy.
+ * Calls that return int return 0 or an error code, which vae_rt_words()
+ * explains. Any later call may report the failure of a kernel or a copy.
  */
 #ifndef VAE_CUDA_RT_H
 #define VAE_CUDA_RT_H
@@ -17,8 +17,8 @@ typedef struct VaeRtDevice {
     int driver, runtime; /* CUDA versions, 13000 for 13.0 */
 } VaeRtDevice;
 
-/* A cudaStream_t, which does its work on a device in order; a cudaEvent_t; a
- * cudaGraphExec_t. */
+/* A cudaStream_t, a cudaEvent_t and a cudaGraphExec_t. The work of a stream is
+ * done in order. */
 typedef void *VaeRtStream;
 typedef void *VaeRtEvent;
 typedef void *VaeRtGraph;
@@ -34,28 +34,28 @@ int vae_rt_failure(void);
 int vae_rt_devices(int *count);
 int vae_rt_device(int device, VaeRtDevice *out);
 
-/* The context of this thread and its mode for recordings, both the caller's. */
+/* Context and capture mode of the calling thread. */
 typedef struct VaeRtCaller {
     void *context;
     int mode;
 } VaeRtCaller;
 
-/* Selects the device for the later calls of this thread, and allows them while
- * another thread of the process, perhaps the application's, records a stream:
- * otherwise such a call fails, and so does that recording. */
+/* Selects the device for the later calls of this thread. Also allows these
+ * calls while another thread of the process records a stream; otherwise both
+ * the call and that recording would fail. */
 int vae_rt_enter(int device, VaeRtCaller *out);
-/* Gives the thread back what it had, also after vae_rt_enter() has failed. */
+/* Restores the context and the mode, also after vae_rt_enter() has failed. */
 void vae_rt_leave(const VaeRtCaller *caller);
 int vae_rt_memory_left(uint64_t *bytes);
 
-/* Device memory, 256-byte aligned, and pinned host memory. Copies between host
- * and device overlap with other work only from and to pinned memory. */
+/* Device memory, 256-byte aligned, and pinned host memory. Only copies from and
+ * to pinned memory overlap with other work. */
 int vae_rt_alloc(void **out, size_t bytes);
 void vae_rt_free(void *block);
 int vae_rt_alloc_host(void **out, size_t bytes);
 void vae_rt_free_host(void *block);
 
-/* Pins host memory that was allocated otherwise. */
+/* Pins host memory of another allocator. */
 int vae_rt_pin(void *data, size_t bytes);
 void vae_rt_unpin(void *data);
 
@@ -74,9 +74,9 @@ int vae_rt_event_sync(VaeRtEvent event);
 /* Milliseconds between two events that have occurred. */
 int vae_rt_event_span(VaeRtEvent from, VaeRtEvent to, float *ms);
 
-/* Copies between device memory, memory of vae_rt_alloc_host() and other host
- * memory. Copies from and to other host memory keep the order of the stream but
- * may not overlap with other work. */
+/* Copies between device memory, pinned memory and other host memory, in the
+ * order of the stream. Copies from and to other host memory may not overlap
+ * with other work. */
 int vae_rt_copy(void *dst, const void *src, size_t bytes, VaeRtStream stream);
 int vae_rt_zero(void *dst, size_t bytes, VaeRtStream stream);
 
@@ -86,8 +86,8 @@ int vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out);
 int vae_rt_graph_run(VaeRtGraph graph, VaeRtStream stream);
 void vae_rt_graph_free(VaeRtGraph graph);
 
-/* Names the work of this thread between the two calls for a profiler. Does
- * nothing without a profiler, or in a build without NVTX. */
+/* Names the work of this thread between the two calls, for a profiler. Has no
+ * effect in a build without NVTX. */
 void vae_rt_range_begin(const char *name);
 void vae_rt_range_end(void);
 

@@ -1,5 +1,5 @@
 /*
- * choices.c: finds cuDNN's ways to compute a convolution. conv.c adds the own
+ * choices.c: finds cuDNN's choices for a convolution. conv.c adds the own
  * kernel.
  */
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 
 enum { MAX_RESULTS = 256 };
 
-/* True when the plan of the choice can be made and fits the workspace. */
+/* True if the plan of the choice can be made, and its workspace is small
+ * enough. */
 static bool
 can_make(const VaeCudaLibrary *c, Desc graph, const char *text,
          size_t workspace)
@@ -30,14 +31,14 @@ can_make(const VaeCudaLibrary *c, Desc graph, const char *text,
 typedef struct Search {
     const VaeCudaLibrary *convs;
     const VaeCudaConvShape *shape;
-    /* For the shape, for one frame of it, and for some rows of that. */
+    /* Graphs of the shape, of one frame of it, and of some rows of a frame. */
     Desc graph, frame, rows[VAE_CUDA_SOME_ROWS];
     size_t workspace;
     VaeCudaChoice *choices;
     int most, n;
     bool compiled; /* true: engines compiled at run time; false: others */
     bool matrix;   /* only engines that use the matrix units */
-    bool fast;     /* one of the choices does */
+    bool fast;     /* at least one of the choices uses them */
 } Search;
 
 static bool
@@ -117,8 +118,8 @@ search(Search *s, cudnnBackendHeurMode_t mode)
     vae_cudnn_bag_free(&b);
 }
 
-/* Workspace limit in bytes. A larger workspace would hold a copy of the input,
- * which can pay off only with few channels. */
+/* Workspace limit in bytes. A larger workspace would have a copy of the input,
+ * which saves time only with few channels. */
 static size_t
 workspace_limit(const VaeCudaConvShape *s)
 {
@@ -145,8 +146,9 @@ search_all(Search *s)
     }
 }
 
-/* Where the first ones are all plain, copies for the matrix units take less
- * time. In TF32 these are copies of more bytes for slower sums. */
+/* If none of the choices uses the matrix units, adds those that copy their
+ * input for them, which take less time. Not in TF32, where copies have more
+ * bytes and sums are slower. */
 static void
 search_fast(Search *s)
 {

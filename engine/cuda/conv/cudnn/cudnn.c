@@ -10,7 +10,7 @@
 #include "alloc.h"
 #include "cudnn_conv.h"
 
-/* cuDNN 9.8 to 9.10 compute bf16 convolutions over time wrong. */
+/* cuDNN 9.8 to 9.10 give wrong results for bf16 convolutions over time. */
 #define OLDEST 91500
 
 /* Shared by the convolutions of one shape and choice. */
@@ -39,8 +39,8 @@ name_library(char *out, size_t size)
     snprintf(out, size, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 }
 
-/* Opens a part of cuDNN: from the folder of libcudnn or, as cuDNN does, from
- * the search path of libraries. The part stays open for cuDNN. */
+/* Opens a library of cuDNN: from the folder of libcudnn or, as cuDNN does, from
+ * the search path of libraries. It stays open for cuDNN. */
 static bool
 open_part(const char *part)
 {
@@ -64,8 +64,8 @@ open_part(const char *part)
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 }
 
-/* libcudnn forwards calls to libraries that it opens at their first use. If the
- * graph library is missing, it ends the process, so this checks first. */
+/* libcudnn opens its other libraries at their first use. If the graph library
+ * is missing, it ends the process, so this checks first. */
 static VaeStatus
 check_parts(VaeError *error)
 {

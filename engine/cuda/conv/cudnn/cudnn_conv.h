@@ -22,7 +22,7 @@ struct VaeCudaLibrary {
     char *properties;
     /* Held while the handle or the list of plans is used. */
     pthread_mutex_t lock;
-    void *stream; /* of the handle, NULL: none of ours */
+    void *stream; /* stream of the handle; NULL: none that we set */
     VaeCudaPlan *plans;
     int plans_made;
 };
@@ -48,7 +48,7 @@ void vae_cudnn_bag_set_ints(VaeCudnnBag *b, Desc d,
                             const int64_t *values);
 void vae_cudnn_bag_set_desc(VaeCudnnBag *b, Desc d,
                             cudnnBackendAttributeName_t name, Desc value);
-/* doing: for the message "cuDNN cannot ..."; may be NULL. */
+/* doing: what failed, for the message "cuDNN cannot ..."; may be NULL. */
 void vae_cudnn_bag_finalize(VaeCudnnBag *b, Desc d, const char *doing);
 VaeStatus vae_cudnn_bag_status(const VaeCudnnBag *b, VaeError *error);
 VaeStatus vae_cudnn_fail(cudnnStatus_t status, const char *doing,
@@ -59,24 +59,22 @@ VaeStatus vae_cudnn_fail(cudnnStatus_t status, const char *doing,
 Desc vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaLibrary *c,
                          const VaeCudaConvShape *s);
 
-/* Reads the choice of a configuration. False: it cannot be read. */
+/* Reads the choice of a configuration. False: this failed. */
 bool vae_cudnn_read_choice(Desc config, Desc engine, VaeCudaChoice *out);
 /* Makes the plan of a choice, with its engine and configuration, in b. */
 Desc vae_cudnn_add_plan(VaeCudnnBag *b, const VaeCudaLibrary *c, Desc graph,
                         const char *text, Desc *engine);
-/* True when the engine is compiled at run time. */
+/* True if the engine is compiled at run time. */
 bool vae_cudnn_is_compiled(Desc engine);
 bool vae_cudnn_has_note(Desc engine, cudnnBackendNumericalNote_t wanted);
-/* True when the engine computes with the precision that the shape asks for, and
- * in the same order every time. */
+/* True if the engine computes with the precision that the shape asks for, and
+ * always in the same order. */
 bool vae_cudnn_is_exact(Desc engine, const VaeCudaConvShape *s);
 /*
- * True when a setting may split a sum over several thread blocks. The number of
+ * True if a setting may split a sum over several thread blocks. The number of
  * blocks could then depend on the size of the convolution, and so on t.
- * Hopper's engines split sums unless they are kept from taking workspace; the
- * amount of workspace depends on the output tiles left over for the
- * multiprocessors. One slice means the whole sum: Blackwell's engines always
- * give the number of slices.
+ * Hopper's engines split sums unless a knob forbids them workspace. Blackwell's
+ * engines always have a number of slices; one slice is the whole sum.
  */
 bool vae_cudnn_splits_sums(const VaeCudaChoice *choice);
 

@@ -4,7 +4,7 @@
  * The graph is conv, + add, + bias, ReLU, in this order; x, weights, add, bias
  * and y have one type. Only such a graph can use the precompiled engines of
  * cuDNN. With the bias first, with a bias or a result of another type, or with
- * add and no bias, only the run-time compiler takes it.
+ * add and no bias, cuDNN has only engines that it compiles at run time.
  */
 #include "cudnn_conv.h"
 
@@ -104,9 +104,9 @@ data_type(VaeType type)
 }
 
 /*
- * Dimensions as passed to cuDNN. If the kernel has one frame, the frames are a
- * batch of pictures. If it has one pixel, the frames are the rows and the
- * pixels the columns of one picture. More engines take two dimensions than
+ * Dimensions for cuDNN. If the kernel has one frame, the frames are a batch of
+ * pictures. If it has one pixel, the frames are the rows and the pixels the
+ * columns of one picture. cuDNN has more engines for two dimensions than for
  * three.
  */
 typedef struct Dims {
