@@ -273,9 +273,11 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
     }
     s = gst_caps_get_structure(caps, 0);
     if (!gst_structure_has_name(s, GST_VAE_LATENT_NAME)) {
-        g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                    "The caps are %s, wanted " GST_VAE_LATENT_NAME,
-                    gst_structure_get_name(s));
+        const gchar *found = gst_structure_get_name(s);
+
+        gst_vae_set_mismatch(
+            error, (GstVaeMismatch){"caps", found, GST_VAE_LATENT_NAME},
+            "The caps are %s, wanted " GST_VAE_LATENT_NAME, found);
         return FALSE;
     }
     return read_words(s, info, error) &&

@@ -34,6 +34,7 @@ G_BEGIN_DECLS
 #define GST_VAE_LATENT_MAX_FRAMES 65535
 #define GST_VAE_LATENT_MAX_GRID 16384 /* as above */
 #define GST_VAE_MAX_PIXELS 65535      /* of video, each way */
+#define GST_VAE_MAX_TEXT "at most " G_STRINGIFY(GST_VAE_MAX_PIXELS) " each way"
 /* The range of frame rates. With higher rates, times in microseconds could not
  * distinguish frames. With lower rates, times could overflow. */
 #define GST_VAE_RATES "1/3600 to 100000/1"

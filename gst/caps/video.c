@@ -166,9 +166,11 @@ check_yuv(const GstCaps *caps, const GstVideoInfo *info, GError **error)
 static gboolean
 too_large(GError **error, gint width, gint height, const gchar *limit)
 {
-    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                "The video has %dx%d pixels; %s are not possible", width,
-                height, limit);
+    gchar found[32];
+
+    g_snprintf(found, sizeof found, "%dx%d", width, height);
+    gst_vae_set_mismatch(error, (GstVaeMismatch){"size", found, limit},
+                         "The video has %s pixels, wanted %s", found, limit);
     return FALSE;
 }
 
@@ -185,15 +187,14 @@ read_caps(const GstCaps *caps, GstVideoInfo *info, GError **error)
     gst_structure_get_int(s, "width", &width);
     gst_structure_get_int(s, "height", &height);
     if (width > GST_VAE_MAX_PIXELS || height > GST_VAE_MAX_PIXELS)
-        return too_large(
-            error, width, height,
-            "more than " G_STRINGIFY(GST_VAE_MAX_PIXELS) " each way");
+        return too_large(error, width, height, GST_VAE_MAX_TEXT);
     if (!format || !pixels_of(gst_video_format_from_string(format), &pixels)) {
         text = gst_caps_to_string(caps);
         gst_vae_set_mismatch(
             error, (GstVaeMismatch){"format", format, GST_VAE_RAW_FORMATS},
             "The video caps are %s, wanted one of the "
-            "formats " GST_VAE_RAW_FORMATS,
+            "formats " GST_VAE_RAW_FORMATS
+            ": put videoconvert before vaeencode",
             text);
         g_free(text);
         return FALSE;
@@ -201,7 +202,7 @@ read_caps(const GstCaps *caps, GstVideoInfo *info, GError **error)
     if (gst_video_info_from_caps(info, caps))
         return TRUE;
     if ((guint64) width * height > G_MAXINT / 4)
-        return too_large(error, width, height, "frames of 2 GiB");
+        return too_large(error, width, height, "frames of less than 2 GiB");
     text = gst_caps_to_string(caps);
     g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                 "The video caps cannot be read: %s", text);
@@ -213,11 +214,14 @@ read_caps(const GstCaps *caps, GstVideoInfo *info, GError **error)
 static gboolean
 check_rate(const GstVideoInfo *info, GError **error)
 {
+    gchar found[32];
+
     if (info->fps_n == 0 || gst_vae_rate_is_possible(info->fps_n, info->fps_d))
         return TRUE;
-    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                "The video has framerate = %d/%d, wanted " GST_VAE_RATES,
-                info->fps_n, info->fps_d);
+    g_snprintf(found, sizeof found, "%d/%d", info->fps_n, info->fps_d);
+    gst_vae_set_mismatch(
+        error, (GstVaeMismatch){"framerate", found, GST_VAE_RATES},
+        "The video has framerate = %s, wanted " GST_VAE_RATES, found);
     return FALSE;
 }
 

@@ -72,13 +72,16 @@ static gboolean
 check_size(const GstVaeLatentInfo *in, const VaeModelInfo *model,
            GError **error)
 {
+    gchar found[64];
+
     if (in->width <= GST_VAE_MAX_PIXELS && in->height <= GST_VAE_MAX_PIXELS)
         return TRUE;
-    g_set_error(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                "Latents of %dx%d are a picture of %dx%d pixels with %s; more "
-                "than %d each way are not possible",
-                in->latent_width, in->latent_height, in->width, in->height,
-                model->path, GST_VAE_MAX_PIXELS);
+    g_snprintf(found, sizeof found, "%dx%d", in->width, in->height);
+    gst_vae_set_mismatch(
+        error, (GstVaeMismatch){"size", found, GST_VAE_MAX_TEXT},
+        "Latents of %dx%d are a picture of %s pixels with %s, "
+        "wanted " GST_VAE_MAX_TEXT,
+        in->latent_width, in->latent_height, found, model->path);
     return FALSE;
 }
 
@@ -87,12 +90,14 @@ check_size(const GstVaeLatentInfo *in, const VaeModelInfo *model,
 static gboolean
 check_rate(const GstVaeLatentInfo *in, GError **error)
 {
+    gchar found[32];
+
     if (gst_vae_rate_is_possible(in->fps_n, in->fps_d))
         return TRUE;
-    g_set_error(
-        error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-        "The framerate of the video would be %d/%d, wanted " GST_VAE_RATES,
-        in->fps_n, in->fps_d);
+    g_snprintf(found, sizeof found, "%d/%d", in->fps_n, in->fps_d);
+    gst_vae_set_mismatch(
+        error, (GstVaeMismatch){"framerate", found, GST_VAE_RATES},
+        "The framerate of the video would be %s, wanted " GST_VAE_RATES, found);
     return FALSE;
 }
 

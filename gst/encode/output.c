@@ -39,6 +39,20 @@ add_latent(GstVaeCall *call, GstVaeItem *item, VaeError *error)
     return VAE_OK;
 }
 
+static VaeStatus
+fail_size(const GstVaeSession *session, GstBuffer *frame, VaeError *error)
+{
+    gchar found[32], wanted[32];
+
+    g_snprintf(found, sizeof found, "%zu bytes", gst_buffer_get_size(frame));
+    g_snprintf(wanted, sizeof wanted, "%zu",
+               GST_VIDEO_INFO_SIZE(&session->video));
+    return vae_fail_parts(
+        error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, wanted},
+        "a frame of %s came, wanted %s for %dx%d pixels", found, wanted,
+        session->params.width, session->params.height);
+}
+
 VaeStatus
 gst_vae_encode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
                         VaeError *error)
@@ -47,11 +61,6 @@ gst_vae_encode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
 
     for (guint i = 0; i < item->n_in; i++)
         if (!gst_vae_call_add_picture(call, session, item->in[i], GST_MAP_READ))
-            return vae_fail(error, VAE_ERR_SIZE,
-                            "a frame of %zu bytes came, wanted %zu for "
-                            "%dx%d pixels",
-                            gst_buffer_get_size(item->in[i]),
-                            GST_VIDEO_INFO_SIZE(&session->video),
-                            session->params.width, session->params.height);
+            return fail_size(session, item->in[i], error);
     return add_latent(call, item, error);
 }

@@ -19,15 +19,13 @@ dup_setting(GstVaeBase *base)
     return path;
 }
 
-/* Sets the error for a file without that side of the network. */
+/* Refuses a file whose network cannot run here. */
 static void
-refuse_side(const VaeModelInfo *info, gboolean decode, GError **error)
+refuse_network(const VaeModelInfo *info, const gchar *found,
+               const gchar *wanted, GError **error)
 {
-    const gchar *wanted = decode ? "decoder" : "encoder";
-    const gchar *found = decode ? "encoder" : "decoder";
-    gchar *message = g_strdup_printf(
-        "%s has no %s, only %s (recognised by %s)", info->path, wanted,
-        decode ? "an encoder" : "a decoder", info->reason);
+    gchar *message = g_strdup_printf("%s has %s (recognised by %s), wanted %s",
+                                     info->path, found, info->reason, wanted);
 
     *error = gst_vae_error_new(
         GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, message,
@@ -41,20 +39,18 @@ check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
 {
     const gboolean decode =
         GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE;
+    const gint most = MAX(MAX(info->decode.first_out, info->decode.step_out),
+                          MAX(info->encode.first_in, info->encode.step_in));
+    const gboolean present = decode ? info->has_decoder : info->has_encoder;
 
-    if (decode ? !info->has_decoder : !info->has_encoder) {
-        refuse_side(info, decode, error);
-        return FALSE;
-    }
-    if (MAX(info->decode.first_out, info->decode.step_out) >
-            GST_VAE_MAX_UNITS ||
-        MAX(info->encode.first_in, info->encode.step_in) > GST_VAE_MAX_UNITS) {
-        g_set_error(error, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
-                    "%s: a step of more than %d frames", info->path,
-                    GST_VAE_MAX_UNITS);
-        return FALSE;
-    }
-    return TRUE;
+    if (!present)
+        refuse_network(info, decode ? "only an encoder" : "only a decoder",
+                       decode ? "a decoder" : "an encoder", error);
+    else if (most > GST_VAE_MAX_UNITS)
+        refuse_network(info, "steps of more frames",
+                       "steps of at most " G_STRINGIFY(GST_VAE_MAX_UNITS),
+                       error);
+    return present && most <= GST_VAE_MAX_UNITS;
 }
 
 /* The file that setting names, or what there is without. (transfer full) */

@@ -58,6 +58,18 @@ length(GstPad *pad)
                                                                       : -1;
 }
 
+static void
+fail_short(guint64 end, guint64 size, VaeError *error)
+{
+    gchar found[32], wanted[32];
+    g_snprintf(found, sizeof found, "%" G_GUINT64_FORMAT, end);
+    g_snprintf(wanted, sizeof wanted, "%" G_GUINT64_FORMAT, size);
+    vae_fail_parts(error, VAE_ERR_READ, (VaeErrorParts){NULL, found, wanted},
+                   "the latent file got shorter while it was read: it ends at "
+                   "byte %s, wanted %s",
+                   found, wanted);
+}
+
 GstFlowReturn
 gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
                 VaeError *error)
@@ -76,10 +88,7 @@ gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
             return ret; /* EOS: upstream was told to end */
         }
         if (got < want) {
-            vae_fail(error, VAE_ERR_READ,
-                     "the latent file got shorter while it was read: it ends "
-                     "at byte %" G_GUINT64_FORMAT ", wanted %" G_GUINT64_FORMAT,
-                     offset + got, offset + size);
+            fail_short(offset + got, offset + size, error);
             return GST_FLOW_CUSTOM_ERROR;
         }
         offset += want;

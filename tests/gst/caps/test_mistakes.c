@@ -204,6 +204,28 @@ TEST(interlaced)
     }
 }
 
+TEST(format)
+{
+    GstBus *bus;
+    SCOPED GstHarness *h = encoder("video/x-raw,format=GRAY8," SMALL, &bus);
+
+    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                          "GRAY8", "put videoconvert before vaeencode");
+}
+
+TEST(short_frame)
+{
+    GstBus *bus;
+    SCOPED GstHarness *h = encoder("video/x-raw,format=I420," SMALL, &bus);
+    GstBuffer *frame = gst_buffer_new_allocate(NULL, 10, NULL);
+
+    vae_test_push_segment(h);
+    GST_BUFFER_PTS(frame) = 0;
+    gst_harness_push(h, frame);
+    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                          "10 bytes", "wanted 2304");
+}
+
 /* Upstream, which asks first, may send it, so that the encoder can say so; but
  * not if it has a choice. */
 TEST(interlaced_query)

@@ -291,17 +291,15 @@ TEST(engine_details)
                          "F32, F16 or BF16");
 }
 
-/* A file of latents with these bytes. */
+/* A file of latents with these bytes, and settings of the demuxer. */
 static void
-check_file_details(const char *bytes, gsize size, const char *found,
-                   const char *wanted)
+check_file_details(const char *settings, const char *bytes, gsize size,
+                   const char *found, const char *wanted)
 {
     g_autofree gchar *path =
         g_build_filename(g_get_user_data_dir(), "bad.latents", NULL);
-    g_autofree gchar *text =
-        g_strdup_printf("filesrc location=%s ! latentdemux "
-                        "framerate=1000000/1 ! fakesink",
-                        path);
+    g_autofree gchar *text = g_strdup_printf(
+        "filesrc location=%s ! latentdemux %s ! fakesink", path, settings);
     GstElement *pipeline = gst_parse_launch(text, NULL);
     GstBus *bus = gst_element_get_bus(pipeline);
 
@@ -318,7 +316,7 @@ check_file_details(const char *bytes, gsize size, const char *found,
 
 #define NPY(version, header) "\x93NUMPY" version header
 #define CHECK_FILE(bytes, found, wanted)                                       \
-    check_file_details(bytes, sizeof bytes - 1, found, wanted)
+    check_file_details("", bytes, sizeof bytes - 1, found, wanted)
 
 TEST(file_details)
 {
@@ -331,6 +329,21 @@ TEST(file_details)
                "'<f4', '<f2' or '|u1'");
     CHECK_FILE(NPY("\1\0", "\27\0{'fortran_order': True}"), "fortran_order",
                "C order");
+}
+
+/* A good file, and settings of the demuxer that are not. */
+TEST(clip_details)
+{
+    static const char good[] =
+        NPY("\1\0", "\77\0{'descr': '<f4', 'fortran_order': False, 'shape': "
+                    "(4,1,1,1)}  \n") "123412341234123";
+    g_autofree gchar *name = g_strnfill(64, 'x');
+    g_autofree gchar *space = g_strdup_printf("latent-space=%s", name);
+
+    check_file_details("framerate=1000000/1", good, sizeof good, "1000000/1",
+                       "1/3600 to 100000/1");
+    check_file_details(space, good, sizeof good, name,
+                       "a name of 1 to 63 bytes of UTF-8");
 }
 
 /* Without a model the space decides; none fits here. The first buffer brings

@@ -240,6 +240,24 @@ TEST(restart_at_start)
     expect_quiet(bus);
 }
 
+static void
+check_details(GstMessage *message, const char *path, gboolean of_other_space)
+{
+    const GstStructure *details = NULL;
+    const gchar *field;
+
+    gst_message_parse_warning_details(message, &details);
+    CHECK(details != NULL);
+    CHECK_STR(gst_structure_get_string(details, "model"), path);
+    field = gst_structure_get_string(details, "field");
+    CHECK((field != NULL) == of_other_space);
+    if (of_other_space) {
+        CHECK_STR(field, "latent-space");
+        CHECK_STR(gst_structure_get_string(details, "found"), "seedvr2");
+        CHECK_STR(gst_structure_get_string(details, "wanted"), "wan2.1");
+    }
+}
+
 /* One warning that names both files and a word. */
 static void
 expect_warning(GstHarness *h, GstBus *bus, const char *path, GQuark domain,
@@ -262,6 +280,7 @@ expect_warning(GstHarness *h, GstBus *bus, const char *path, GQuark domain,
     CHECK(strstr(error->message, word) && strstr(error->message, path) &&
           strstr(error->message, wan));
     g_error_free(error);
+    check_details(message, path, code == GST_STREAM_ERROR_FORMAT);
     gst_message_unref(message);
     g_object_get(h->element, "model", &model, NULL);
     CHECK(strcmp(model, wan) == 0);

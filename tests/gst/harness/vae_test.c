@@ -502,6 +502,20 @@ vae_test_bus(GstHarness *h)
 }
 
 void
+vae_test_check_wanted(GstMessage *message)
+{
+    const GstStructure *details = NULL;
+    GError *error;
+
+    gst_message_parse_error(message, &error, NULL);
+    gst_message_parse_error_details(message, &details);
+    CHECK_SAYS(!strstr(error->message, ", wanted ") ||
+                   (details && gst_structure_has_field(details, "wanted")),
+               "has no details: %s", error->message);
+    g_error_free(error);
+}
+
+void
 vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
                       const char *other)
 {
@@ -511,6 +525,7 @@ vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
 
     CHECK(message != NULL);
     gst_message_parse_error(message, &error, NULL);
+    vae_test_check_wanted(message);
     if (error->domain != domain || error->code != code ||
         !strstr(error->message, word) || !strstr(error->message, other)) {
         g_printerr("%s: %s %d: \"%s\", wanted %s %d with %s and %s\n", running,

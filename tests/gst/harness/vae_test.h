@@ -157,6 +157,8 @@ void vae_test_same(gchar *found, gchar *wanted);
 
 /* A bus for an element in a harness; vae_test_teardown() frees it. */
 GstBus *vae_test_bus(GstHarness *h);
+/* The wanted value of an error's text is one of its details, too. */
+void vae_test_check_wanted(GstMessage *message);
 /* The next error, which must be of that kind and hold both words. */
 void vae_test_expect_error(GstBus *bus, GQuark domain, gint code,
                            const char *word, const char *other);

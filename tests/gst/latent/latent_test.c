@@ -204,6 +204,7 @@ note_error(Run *run, GstMessage *message)
     GError *error;
     if (run->error)
         return;
+    vae_test_check_wanted(message);
     gst_message_parse_error(message, &error, NULL);
     run->error = g_strdup(error->message);
     run->domain = error->domain;
