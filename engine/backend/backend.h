@@ -28,7 +28,7 @@ typedef struct VaeBackendParams {
     bool (*cancelled)(void *user); /* with log.user; or NULL */
 } VaeBackendParams;
 
-/* Asked before each op is prepared. Errors: VAE_ERR_CANCELLED. */
+/* Called before each op is prepared. Errors: VAE_ERR_CANCELLED. */
 static inline VaeStatus
 vae_backend_goes_on(const VaeBackendParams *p, VaeError *error)
 {
@@ -37,9 +37,9 @@ vae_backend_goes_on(const VaeBackendParams *p, VaeError *error)
                : VAE_OK;
 }
 
-/* Where a block of memory is. VAE_ON_HOST: pinned memory of the host, so that
- * the device copies to and from it by itself. Backends without copy() have only
- * one kind of memory. */
+/* The place of a block of memory. VAE_ON_HOST: pinned host memory, so that
+ * copies run while the device computes. Backends without copy() have only one
+ * kind of memory. */
 typedef enum VaePlace { VAE_ON_DEVICE, VAE_ON_HOST } VaePlace;
 
 /* Memory of one stream, zeroed when it is allocated. */
@@ -52,20 +52,20 @@ typedef struct VaeMemory {
  * program. run() reads the arrays before it returns; finish() may still write
  * to the memory that their elements point to. */
 typedef struct VaeRun {
-    const VaeLatentIn *latents_in;   /* when decoding */
-    const VaeLatentOut *latents_out; /* when encoding */
+    const VaeLatentIn *latents_in;   /* of a decoder */
+    const VaeLatentOut *latents_out; /* of an encoder */
     const VaePicture *pictures;
     const float *scale, *shift; /* decode: raw = v * scale[c] + shift[c] */
     const float *mean, *std;    /* encode */
     bool normalise, sample;
-    uint64_t seed, index; /* for samples; index: that of the first latent in the
-                             sequence */
+    uint64_t seed, index; /* of random samples; index: of the run's first latent
+                             in the sequence */
     int channels;         /* latent channels */
     float low, high;
-    uint64_t *bad; /* the number of the result's non-finite values, or NULL: 0
-                      before the run, set by run() or counted() */
-    VaeStreamStats *stats; /* run(), or for runs in flight finish(), adds to
-                              nonfinite and to the three times */
+    uint64_t *bad; /* receives the number of non-finite values of the result, by
+                      run() or counted(); 0 before the run. Or NULL */
+    VaeStreamStats *stats; /* run(), or finish() for runs in flight, adds
+                              nonfinite and the three times */
     atomic_bool *cancel;
     VaeDumpFunc dump;
     void *dump_user;
@@ -77,8 +77,8 @@ typedef struct VaeOpTime {
     uint64_t calls, ns;
 } VaeOpTime;
 
-/* Weights in a layout that a library chooses by the size of the picture: their
- * bytes, and a hash of the layout. All 0: no weights, or another layout. */
+/* Weights whose layout a library chooses by the size of the picture: their
+ * bytes, and a hash of the layout. All 0: no such weights. */
 typedef struct VaeLayOut {
     size_t bytes;
     uint64_t layout;
@@ -88,9 +88,8 @@ typedef struct VaeLayOut {
 typedef struct VaeExecOp {
     const char *impl; /* for profiles: "ref", "brgconv:avx512_core" ... */
     const void *weight, *bias; /* in the memory of the backend; NULL: none */
-    VaeLayOut laid_out[4]; /* the weights; behind an upsampling, those of each
-                              phase */
-    /* Computes the op in place of the kernel table; NULL: the table does. */
+    VaeLayOut laid_out[4];     /* behind an upsampling: of each phase */
+    /* Computes the op; NULL: a kernel of the table does. */
     VaeStatus (*run)(void *own, const VaeOp *op, VaeError *error);
     void *own;
     void (*own_free)(void *own);
@@ -103,12 +102,12 @@ typedef struct VaeExec {
     VaeMemory memory;
     size_t scratch;      /* bytes of one run */
     size_t weight_bytes; /* of all weights, as the cache has them */
-    size_t
-        loading; /* most bytes taken while a weight is made, and then freed */
-    size_t staging;   /* bytes of alloc() for units in flight */
-    size_t library;   /* margin for what the computing library itself takes */
-    VaeOpTime *times; /* n_ops times, which the caller sets between runs and to
-                         which runs add; NULL: no profile */
+    size_t loading;      /* most temporary bytes while a weight is made */
+    size_t staging;      /* bytes of alloc() for units in flight */
+    size_t library;      /* estimated bytes that the computing library allocates
+                            itself */
+    VaeOpTime *times;    /* n_ops times, to which runs add. The caller sets the
+                            pointer between runs; NULL: no profile */
 } VaeExec;
 
 /* The type of convolutions' inputs. */
@@ -123,13 +122,13 @@ vae_act_type(VaePrecision precision)
 /* The processor or GPU of an open backend. */
 typedef struct VaeDevice {
     char name[256];
-    int threads; /* in use: those asked for, or fewer */
+    int threads; /* in use, which may be fewer than requested */
 } VaeDevice;
 
 typedef struct VaeBackendClass {
     const char *name;
     VaeBackendKind kind;
-    /* What AUTO means when encoding: diffusion models are sensitive to 16-bit
+    /* AUTO for an encoder, because diffusion models are sensitive to 16-bit
      * errors of latents. */
     VaePrecision encode_precision;
     bool narrow_sums;   /* the residual stream has vae_act_type(); else F32 */
@@ -146,8 +145,8 @@ typedef struct VaeBackendClass {
                       VaeDevice *device, VaeError *error);
     void (*close)(VaeBackend **backend);
 
-    /* The bytes that alloc() can still give. NULL: it takes memory of the host.
-     */
+    /* The bytes that alloc() can still allocate. NULL: alloc() uses host
+     * memory. */
     VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,
                              VaeError *error);
     /* The block is zeroed and aligned to 64 bytes. */
@@ -155,9 +154,9 @@ typedef struct VaeBackendClass {
                        void **out, VaeError *error);
     void (*free)(VaeBackend *backend, VaePlace place, void *block);
 
-    /* Does the test runs that prepare() would do. Call it before memory_left(),
-     * which then counts the code that they load. NULL: prepare() does no runs.
-     */
+    /* Does the timed runs that prepare() would do. If it is called before
+     * memory_left(), the code that these runs load is already subtracted. NULL:
+     * prepare() does no runs. */
     void (*learn)(VaeBackend *backend, const VaeProgram *program);
     /*
      * Prepares each op: makes primitives, and weights in the library's layout
@@ -171,15 +170,15 @@ typedef struct VaeBackendClass {
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
     /* VaeStrips.can for this backend; NULL: it can always. */
     bool (*can_strip)(void *backend, const VaeOp *conv);
-    /* Called before the first run, and after offload() to allocate again what
-     * that freed. Addresses stay fixed from then on. */
+    /* Called before the first run, and after offload(), whose memory it
+     * allocates again. Addresses stay fixed from then on. */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);
 
     VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
                      VaeError *error);
     /* Blocks until at most `left` runs are in flight. Runs finish in order.
-     * keep false: discards results. NULL: runs are never in flight. */
+     * keep false: discards their results. NULL: runs are never in flight. */
     VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
                         VaeError *error);
     /* Blocks until the last run is computed and its VaeRun.bad is set. Its
@@ -192,15 +191,15 @@ typedef struct VaeBackendClass {
                     double seconds[2]);
 
     /*
-     * For devices whose memory other programs need meanwhile. No run may be in
-     * flight. offload() frees all memory of alloc() that the exec holds, except
-     * the blocks that it is bound to; on an error the rest stays. It also
-     * undoes a bind() that failed. NULL: nothing to free.
+     * Frees the memory of alloc() that the exec owns, except the blocks that it
+     * is bound to, so that other programs can use it. Also undoes a bind() that
+     * failed. No run may be in flight. After an error some memory is not freed.
+     * NULL: there is no such memory.
      */
     VaeStatus (*offload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
-    /* pin() pins memory of the caller; unpin() gets its *device. unpin() may
-     * run on any thread, also after the backend is closed. Both NULL: pinning
-     * is of no use. */
+    /* pin() pins memory of the caller and sets *device, which unpin() needs.
+     * unpin() may run on any thread, also after the backend is closed. Both
+     * NULL: pinning has no use. */
     bool (*pin)(VaeBackend *backend, void *data, size_t bytes, int *device);
     void (*unpin)(int device, void *data);
     /* Copies between a block of alloc() and host memory, and waits for the

@@ -12,7 +12,7 @@ static const VaeBackendKind order[] = {VAE_BACKEND_CUDA, VAE_BACKEND_CPU,
 
 #define N_ORDER (sizeof order / sizeof *order)
 
-/* NULL, with a sentence in why: there is none. */
+/* NULL: there is none; `why` says why. */
 static const VaeBackendClass *
 find_class(VaeBackendKind kind, char *why, size_t size)
 {
@@ -43,7 +43,7 @@ vae_backend_available(VaeBackendKind kind, char *why, size_t size)
     return c && c->usable(VAE_PRECISION_AUTO, &precision, why, size);
 }
 
-/* Sets chosen and why. False: why is an error. */
+/* Sets chosen and why. False: `why` is an error. */
 static bool
 resolve(VaeBackendChoice *c)
 {

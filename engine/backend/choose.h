@@ -10,16 +10,15 @@ typedef struct VaeBackendChoice {
     VaeBackendKind kind;    /* asked for; AUTO: the fastest that works */
     VaePrecision precision; /* asked for */
     VaeDirection direction;
-    int next; /* for AUTO: 0 in the first call; each call sets it for the next
-                 one */
+    int next; /* state of AUTO: 0 in the first call */
     /* Results. */
     const VaeBackendClass *class;
     VaePrecision chosen; /* never AUTO */
     char why[512];       /* why AUTO chose the precision, or empty */
 } VaeBackendChoice;
 
-/* Chooses a backend. If a backend that AUTO chose cannot be opened, another
- * call chooses the next one. log: why AUTO did not take a backend. Errors:
+/* Chooses a backend. If it cannot be opened, another call chooses AUTO's next
+ * one. log: gets the reasons why AUTO skips backends. Errors:
  * VAE_ERR_UNSUPPORTED with the reason. */
 VaeStatus vae_backend_choose(VaeBackendChoice *choice, const VaeLog *log,
                              VaeError *error);

@@ -246,7 +246,7 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
     case VAE_OP_KINDS:
         clamp_or_cast(l, op);
         break;
-    case VAE_OP_FETCH: /* of backends that can spill, which run them */
+    case VAE_OP_FETCH: /* backends that can spill run these themselves */
     case VAE_OP_FETCHED:
     case VAE_OP_STORE:
     case VAE_OP_STORED:
@@ -270,9 +270,9 @@ frame_of(VaeTensor *t, int f, VaeTensor *out)
     return out;
 }
 
-/* Runs the op frame by frame, because kernels need frames that follow each
- * other in memory. Ops of a strip have one frame of x for each frame of y. For
- * a convolution it is the last frame that it reads. */
+/* Runs an op of a strip frame by frame, because kernels need frames without
+ * gaps. Such an op has one frame of x for each frame of y; for a convolution
+ * this is the last frame that it reads. */
 static int
 run_frames(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {

@@ -56,7 +56,7 @@ vae_host_weight(VaeExec *e, VaeWeightCache *cache, VaeWeight *w,
     const size_t bytes = vae_weight_count(w) * sizeof(float);
     e->weight_bytes += bytes;
     if (w->kind != VAE_WEIGHT_VECTOR && bytes > e->loading)
-        e->loading = bytes; /* freed after make_weight() */
+        e->loading = bytes; /* make_weight() allocates and frees these */
     if (!cache)
         return VAE_OK;
     HostKey key;
@@ -201,7 +201,7 @@ vae_host_run(VaeExec *e, const VaeRun *run, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
-/* Functions of VaeBackendClass. */
+/* Functions of VaeBackendClass.                                       */
 
 VaeStatus
 vae_host_alloc(VaeBackend *backend, VaePlace place, size_t bytes, void **out,

@@ -19,9 +19,9 @@ vae_host_threads(const VaeExec *exec)
     return ((const VaeHostExec *) exec)->queue.threads;
 }
 
-/* Makes an exec, and the weights of the ops that the table computes (norms,
- * depthwise convolutions, perhaps convolutions) in its layout. cache NULL: sets
- * only sizes. */
+/* Makes an exec, and in the table's layout the weights of the ops that the
+ * table computes: norms, depthwise convolutions, perhaps convolutions. cache
+ * NULL: sets only sizes. */
 VaeStatus vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
                            const VaeKernels *kernels,
                            const VaeBackendParams *params, VaeExec **out,

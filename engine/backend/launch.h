@@ -1,5 +1,5 @@
 /*
- * launch.h: what the ops of a run need: kernels, memory, input and output.
+ * launch.h: kernels, memory, input and output of the ops of a run.
  */
 #ifndef VAE_LAUNCH_H
 #define VAE_LAUNCH_H
@@ -11,10 +11,10 @@ struct VaeLaunch {
     const VaeExec *exec;
     const VaeKernels *kernels;
     VaeQueue queue;
-    bool tf32; /* attention in F32 may use it */
+    bool tf32; /* attention in F32 may use TF32 */
 
-    /* Copy and clear memory of alloc(), in the order of the queue. Any result
-     * but 0 is an error. */
+    /* Copy and clear memory of alloc(), in the order of the queue. Return 0 or
+     * an error code. */
     int (*copy)(const VaeQueue *queue, void *dst, const void *src, size_t n);
     int (*zero)(const VaeQueue *queue, void *dst, size_t n);
     VaeStatus (*failed)(const VaeLaunch *launch, int code, VaeError *error);
@@ -26,8 +26,9 @@ struct VaeLaunch {
                        VaeError *error);
     void *user; /* for before() and after() */
 
-    /* The run, or NULL if no unit goes in or out. The pointers are addresses
-     * that kernels read and write; the strides are bytes from unit to unit. */
+    /* The run, or NULL if the ops read and write no units. The pointers are
+     * addresses of units that kernels read and write, the strides are bytes
+     * from unit to unit. */
     const VaeRun *run;
     const VaeLatentIn *latents_in;
     const VaeLatentOut *latents_out;
@@ -38,8 +39,8 @@ struct VaeLaunch {
     uint64_t *bad; /* non-finite values of the result; NULL: not counted */
 };
 
-/* transfer.c: an op that copies latents or pictures in or out, a context or a
- * carry. Returns 0, or the code of copy() or zero(). */
+/* transfer.c: runs an op that copies units in or out, a context or a carry.
+ * Returns 0, or the error code of copy() or zero(). */
 int vae_exec_transfer(const VaeLaunch *launch, const VaeOp *op);
 /* Copies t's rows of the carry of op to the context of t. */
 int vae_exec_load_context(const VaeLaunch *launch, const VaeOp *op,
@@ -65,8 +66,8 @@ vae_exec_carry(const VaeExec *e, const VaeOp *op)
     return (op->carry->spilled ? e->memory.spilled : e->memory.carries) +
            op->carry->place;
 }
-/* The first frame of x that a convolution reads. A tensor may have more context
- * than one convolution needs, or none if that is read from the carry. */
+/* The first frame of x that a convolution reads. x may have more context than
+ * this convolution needs, or none if it reads the carry. */
 static inline uint8_t *
 vae_exec_conv_input(const VaeExec *e, const VaeOp *op)
 {

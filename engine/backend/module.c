@@ -34,7 +34,7 @@ static const VaeBackendClass *class;
 static char reason[400] =
     "this build has no cuda backend and " MODULE " is not installed";
 
-/* True if a file of that name exists: the search ends. */
+/* True if a file of that name exists, which ends the search. */
 static bool
 open_path(const char *path)
 {

@@ -7,7 +7,7 @@
 
 #include "host.h"
 
-/* The text behind the first "key : " of the file. */
+/* Copies the text behind the first "key : " of the file. */
 static bool
 read_value(const char *path, const char *key, char *out, size_t size)
 {
@@ -28,8 +28,7 @@ read_value(const char *path, const char *key, char *out, size_t size)
     return found;
 }
 
-/* Arm processors have two numbers instead of a name. Some systems have
- * neither. */
+/* Arm processors have two numbers instead of a name. */
 bool
 vae_processor_name(const char *path, char *out, size_t size)
 {

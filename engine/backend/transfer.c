@@ -1,6 +1,5 @@
 /*
- * transfer.c: the ops that copy: latents and pictures in and out, contexts and
- * carries.
+ * transfer.c: ops that copy units in and out, contexts and carries.
  */
 #include <assert.h>
 
@@ -88,7 +87,7 @@ latents_out(const VaeLaunch *l, const VaeOp *op)
     }
 }
 
-/* How many of the n pictures one call converts. */
+/* The number of the first n pictures that one call can convert. */
 static int
 count_alike(const VaeLaunch *l, const VaePicture *first, size_t stride, int n)
 {
@@ -231,8 +230,8 @@ copy_frame(const VaeLaunch *l, const VaeTensor *x, int64_t to, int64_t from)
 }
 
 /* Copies the first frame of a sequence to the slot in front of it, and the last
- * frame to all slots behind it. While a graph is recorded there is no run, and
- * nothing is copied. */
+ * frame to all slots behind it. Copies nothing without a run, that is, while a
+ * graph is recorded. */
 static int
 fill_edges(const VaeLaunch *l, const VaeOp *op)
 {

@@ -46,14 +46,14 @@ typedef struct VaeWeightCache {
 
 /* False: the lock cannot be made. */
 bool vae_weight_cache_init(VaeWeightCache *cache);
-/* Frees all entries, which nobody uses any more, and the lock. */
+/* Frees all entries, which must have no users, and the lock. */
 void vae_weight_cache_clear(VaeWeightCache *cache);
 
-/* Writes an entry's bytes to dst. */
+/* Makes an entry: writes its bytes to dst. */
 typedef VaeStatus (*VaeWeightMake)(void *user, void *dst, VaeError *error);
 
-/* The memory of entries. alloc() runs only within the call and gets user;
- * free() may run on any thread and gets place. */
+/* The memory of entries. alloc() gets user and is called only in
+ * vae_weight_cache_get(). free() gets place and may run on any thread. */
 typedef struct VaeWeightMemory {
     void *(*alloc)(size_t bytes, void *user);
     void (*free)(void *block, int place);
@@ -72,7 +72,7 @@ typedef struct VaeWeightRequest {
     const VaeWeightMemory *memory; /* copied; NULL: host memory */
 } VaeWeightRequest;
 
-/* Gets the entry. Makes it if there is none, or if it is offloaded. Errors:
+/* Gets the entry, and makes it if there is none or if it is offloaded. Errors:
  * VAE_ERR_MEMORY, those of make. */
 VaeStatus vae_weight_cache_get(VaeWeightCache *cache,
                                const VaeWeightRequest *request,
@@ -92,12 +92,13 @@ typedef struct VaeWeightMove {
     void (*copy_free)(void *copy);
 } VaeWeightMove;
 
-/* Ends the use of block until *out is reloaded. After an error, too, this use
- * has ended, but the weight stays in the device's memory. */
+/* Ends the use of block until *out is reloaded. After an error the use has
+ * ended, too, but the weight stays in device memory. */
 VaeStatus vae_weight_cache_offload(VaeWeightCache *cache, const void *block,
                                    const VaeWeightMove *move,
                                    VaeCachedWeight **out, VaeError *error);
-/* *out: the address from now on. On an error the weight stays offloaded. */
+/* Uses the weight again. *out: its new address. After an error it stays
+ * offloaded. */
 VaeStatus vae_weight_cache_reload(VaeWeightCache *cache,
                                   VaeCachedWeight *weight,
                                   const VaeWeightMove *move, const void **out,

@@ -1,16 +1,16 @@
 /*
  * attention.c: softmax(Q K^T / sqrt(c)) V frame by frame, in blocks of query
- * rows, so that scratch grows with n and not with n * n. The products are
- * computed in the type of the result (fp32 or bf16), scores and softmax in
- * fp32. Frames are independent, so their number changes no byte.
+ * rows, so that scratch grows with n and not with n * n. The products have the
+ * type of the result (fp32 or bf16), scores and softmax are fp32. Frames are
+ * independent, so their number changes no byte.
  */
 #include <math.h>
 #include <stdio.h>
 
 #include "cpu.h"
 
-/* Query rows of one block at most. A block of 256 rows has 33 MB of scores at
- * n = 32400. */
+/* Most query rows of one block. The scores of 256 rows have 33 MB at n = 32400.
+ */
 #define MAX_ROWS 256
 
 typedef struct Attention {
@@ -21,8 +21,8 @@ typedef struct Attention {
     /* Reorder Q, K and V of one frame to the layouts of the products. */
     VaeDnnlPrimitive pack[3];
     VaeDnnlPrimitive scores, softmax, product;
-    /* Offsets in scratch; the library's own scratch is at 0. Probabilities
-     * overwrite the scores if the types are equal. */
+    /* Offsets in scratch, which begins with the library's own scratch.
+     * Probabilities overwrite the scores if the types are equal. */
     size_t packed[3], score, probability;
     /* The implementations of both products. */
     char impl[2 * sizeof((VaeDnnlPrimitive *) 0)->impl + 4];
@@ -109,7 +109,7 @@ place(Attention *a)
     return end;
 }
 
-/* Executes p with scratch, source, weights (or NULL) and destination. */
+/* Executes p. weights may be NULL. */
 static VaeDnnlStatus
 execute(Attention *a, VaeDnnlPrimitive *p, const void *src, const void *weights,
         void *dst)

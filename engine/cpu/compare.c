@@ -1,11 +1,11 @@
 /*
- * compare.c: measures with a model's own convolutions whether bf16 or fp32 is
- * faster on this processor. The processor's flags do not answer it. With
- * AVX512_BF16 and without AMX it depends on the processor, on the number of
+ * compare.c: measures if bf16 or fp32 is faster on this processor, with
+ * convolutions of the model. The flags of a processor with AVX512_BF16 and
+ * without AMX do not tell: it depends on the processor, on the number of
  * channels, and on Winograd convolutions in fp32 (cpu/winograd.c).
  *
- * A convolution runs alone, over zeros, on one thread. The thread's own
- * processor time counts, so other load on the machine matters little.
+ * A convolution runs over zeros, on one thread. The times are processor times
+ * of this thread, so that other load on the machine has little influence.
  */
 #include <omp.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 
 #include "cpu.h"
 
-/* CONVS: number of convolutions timed, of different widths. The two precisions
- * of each alternate, so that a processor that is slow for a while slows both.
- * PAIRS counts the pairs of runs; one pair before them is discarded. */
+/* CONVS: number of convolutions that are timed, of different widths. Runs in
+ * both precisions alternate, so that a temporarily slow processor slows both.
+ * PAIRS: number of pairs of runs, after one pair that is discarded. */
 enum { CONVS = 2, PAIRS = 15 };
 
 /* A program of one convolution, with zeros as weights in a cache of its own. */
@@ -37,7 +37,8 @@ typedef struct CompareJob {
     double *seconds;
 } CompareJob;
 
-/* Multiplications of the convolution, the same in both precisions. */
+/* The number of multiplications of the convolution, the same in both
+ * precisions. */
 static double
 work(const VaeOp *op)
 {
@@ -53,8 +54,8 @@ same_widths(const VaeOp *a, const VaeOp *b)
            a->conv.k == b->conv.k && a->conv.kt == b->conv.kt;
 }
 
-/* The convolution with the most work whose widths differ from those of `other`
- * (NULL: any); NULL if there is none. */
+/* The convolution with the most work whose widths differ from those of `other`,
+ * which may be NULL. NULL: there is none. */
 static const VaeOp *
 largest(const VaeProgram *program, const VaeOp *other)
 {
@@ -167,8 +168,8 @@ by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds the times of both: the shortest fp32 run, and the same time multiplied
- * by the median quotient of all pairs. */
+/* Adds to both times: for fp32 the shortest run, for bf16 the same time
+ * multiplied by the median ratio of the pairs. */
 static void
 time_pairs(Trial *fp32, Trial *bf16, double seconds[2])
 {

@@ -1,9 +1,8 @@
 /*
  * conv.c: a convolution as one oneDNN primitive for one output frame, run once
- * per frame at successive addresses of the slab. The primitive does not know
- * the number of frames, so the bytes of a frame cannot depend on it. One
- * primitive over all frames would choose its order of summation by their
- * number.
+ * per frame at successive addresses of the slab. The bytes of a frame therefore
+ * cannot depend on the number of frames. A primitive for all frames would
+ * choose its order of summation by their number.
  *
  * Activations are plain channels-last, as everywhere; only the weights have the
  * library's layout.
@@ -21,8 +20,8 @@ typedef struct Window {
     int k, kt, top, left, bottom, right, x_h, h, w;
 } Window;
 
-/* Number of rows or columns read past the last one. It follows from the planned
- * output size, so it is right for `same` and for right-and-bottom padding. */
+/* Padding behind the last row or column. It is computed from the planned output
+ * size, and so it is right for `same` and for right-and-bottom padding. */
 static int
 pad_end(const VaeOp *op, int k, int pad, int in, int out)
 {
@@ -30,7 +29,7 @@ pad_end(const VaeOp *op, int k, int pad, int in, int out)
     return past > 0 ? past : 0;
 }
 
-/* whole: of the whole picture, where op computes a strip of it. */
+/* whole: of the whole picture, if op computes a strip of it. */
 static Window
 window(const VaeCpuConv *c, bool whole)
 {
@@ -56,7 +55,7 @@ window(const VaeCpuConv *c, bool whole)
     return w;
 }
 
-/* True when y overwrites the residual. */
+/* True if y overwrites the residual. */
 static bool
 adds_in_place(const VaeOp *op)
 {
@@ -64,9 +63,9 @@ adds_in_place(const VaeOp *op)
 }
 
 /*
- * The implementation to avoid, or NULL. oneDNN 2.6's brgconv for bf16 gives
- * wrong sums in some processes for kernels of 3x3x3 with a stride in space (two
- * layers of SeedVR2's encoder), so another implementation computes those.
+ * The implementation to avoid, or NULL. In some processes, oneDNN 2.6's brgconv
+ * for bf16 gives wrong sums for kernels of 3x3x3 with a stride in space. This
+ * concerns two layers of SeedVR2's encoder.
  */
 static const char *
 avoid(const VaeOp *op)
@@ -83,10 +82,10 @@ vae_cpu_is_product(const VaeDnnlPrimitive *conv)
 }
 
 /*
- * True where one thread computes the product, because the library divides it
- * among threads and their number would decide the order of sums. Only on x86,
- * where products are for processors without AVX2: on Arm without SVE all layers
- * are products, and one thread would be too slow.
+ * True if one thread must compute the product. The library divides a product
+ * among threads, so that their number would change the order of sums. Only on
+ * x86, where only processors without AVX2 use products. On Arm without SVE all
+ * layers are products, and one thread would be too slow.
  */
 static bool
 runs_alone(const VaeDnnlPrimitive *made)
@@ -99,9 +98,9 @@ runs_alone(const VaeDnnlPrimitive *made)
 }
 
 /*
- * oneDNN 2.6 convolves by a matrix product on Arm and on x86 before AVX2. The
- * implementation adds wrong elements of VAE_DNNL_ADD. There y begins as a copy
- * of the residual instead.
+ * True if the implementation adds wrong elements of VAE_DNNL_ADD, as the matrix
+ * product of oneDNN 2.6 does (on Arm, and on x86 without AVX2). The residual is
+ * then copied to y first.
  */
 static bool
 adds_wrongly(const VaeDnnlConv *conv, const VaeDnnlPrimitive *made)
@@ -144,12 +143,12 @@ describe(const VaeOp *op, Window w)
     return conv;
 }
 
-/* A strip would be computed in another way than the whole picture. */
+/* A strip would not have the bytes of the whole picture. */
 enum { UNLIKE = -1 };
 
-/* Makes the primitive of a strip with the implementation and the weights'
- * layout of the whole picture, so that the order of each sum is the same. There
- * is none in a matrix product: see vae_cpu_is_product(). */
+/* Makes the primitive of a strip with the implementation and the layout of
+ * weights of the whole picture, so that the order of each sum is the same. A
+ * matrix product is UNLIKE, see vae_cpu_is_product(). */
 static VaeDnnlStatus
 make_strip(VaeCpuConv *c, VaeDnnlConv *conv, bool plan)
 {
@@ -198,7 +197,7 @@ vae_cpu_conv_can_strip(VaeBackend *cpu, const VaeOp *op)
     return can;
 }
 
-/* A primitive keeps the number of threads that it is made with. */
+/* A primitive always uses the number of threads for which it is made. */
 static VaeDnnlStatus
 make_for_threads(VaeCpuConv *c, bool plan)
 {

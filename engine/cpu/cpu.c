@@ -15,9 +15,9 @@ typedef struct OpenJob {
     VaeError *error;
 } OpenJob;
 
-/* Number of threads that OpenMP really gives; the environment may allow fewer
- * than wanted (OMP_THREAD_LIMIT). A oneDNN primitive made for more threads
- * leaves parts of its result unwritten. */
+/* The number of threads that OpenMP really uses. The environment may allow
+ * fewer than wanted (OMP_THREAD_LIMIT). A oneDNN primitive made for more
+ * threads does not write all of its result. */
 static int
 team_size(int wanted)
 {

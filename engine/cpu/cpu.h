@@ -1,8 +1,8 @@
 /*
  * cpu.h: declarations that the files of the cpu backend share.
  *
- * All oneDNN objects of a backend are made, run and freed on its one worker
- * thread, whose OpenMP thread count is set once.
+ * All oneDNN objects of a backend are made, run and freed on its worker thread,
+ * whose number of OpenMP threads is set once.
  */
 #ifndef VAE_BACKEND_CPU_H
 #define VAE_BACKEND_CPU_H
@@ -16,7 +16,7 @@ struct VaeBackend {
     VaeBackendParams params;
     VaeDnnl dnnl;
 
-    VaeRoom raw; /* used by the worker while it reorders weights */
+    VaeRoom raw; /* temporary memory of the worker for reordering weights */
 
     pthread_t worker, spin_workaround;
     pthread_mutex_t turn; /* held by the caller from post to result */
@@ -28,8 +28,8 @@ struct VaeBackend {
     bool stop;
 };
 
-/* Starts the worker; an error number of pthreads, or 0. cpu's locks and
- * conditions exist. */
+/* Starts the worker. Returns 0 or an error number of pthreads. cpu's locks and
+ * conditions must exist. */
 int vae_cpu_start(VaeBackend *cpu);
 void vae_cpu_stop(VaeBackend *cpu);
 /* Runs job on the worker and waits. Allocates nothing. */
@@ -43,9 +43,9 @@ VaeStatus vae_cpu_status(VaeDnnlStatus status, const VaeOp *op,
                          const char *doing, VaeError *error);
 
 /*
- * These fill own, run, own_free and impl of exec->ops[i], and increase
- * exec->scratch and exec->weight_bytes. cache NULL: sizes only. On failure own
- * may be set; it is freed with the exec.
+ * These set own, run, own_free and impl of exec->ops[i], and increase
+ * exec->scratch and exec->weight_bytes. cache NULL: only sizes. After an error
+ * own may be set; it is freed with the exec.
  */
 VaeStatus vae_cpu_conv(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec,
                        int i, VaeError *error);

@@ -4,8 +4,8 @@
  */
 #include "conv.h"
 
-/* Memory that oneDNN keeps for itself: code and tables of its primitives, and
- * the pages of its own file, which it does not report. For pictures of 416x240
+/* An estimate of the memory that oneDNN uses and does not report: code and
+ * tables of its primitives, and pages of its own file. For pictures of 416x240
  * and more it was 8 to 16 MiB, and 34 to 56 MiB with AMX. */
 static size_t
 library_memory(const VaeProgram *program)

@@ -2,10 +2,10 @@
  * upsample.c: a 3x3 convolution over a picture upsampled by two (nearest), in
  * four phases (program/upsample_phases.c).
  *
- * Each phase is a primitive for one frame, as elsewhere, so its result cannot
- * depend on the number of frames. oneDNN writes dense rows: even and odd
- * columns go to scratch memory first, then interleaved to every other row of
- * the result.
+ * Each phase is a primitive for one frame, so its result cannot depend on the
+ * number of frames. oneDNN writes rows without gaps. Even and odd columns are
+ * therefore written to scratch, and then interleaved to every other row of the
+ * result.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 typedef struct ConvUp {
     VaePhase phase[VAE_PHASES];
     VaeCpuConv conv[VAE_PHASES];
-    /* Offsets of the even and odd columns in scratch; the library's own scratch
-     * begins at 0. */
+    /* Offsets of the even and odd columns in scratch, which begins with the
+     * library's own scratch. */
     size_t column[2];
     char impl[sizeof((VaeDnnlPrimitive *) 0)->impl + 4];
 } ConvUp;

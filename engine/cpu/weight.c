@@ -1,13 +1,13 @@
 /*
- * weight.c: the weights of a convolution in the layout that its primitive
- * needs, made once per model.
+ * weight.c: makes the weights of a convolution in the layout of its primitive,
+ * once per model.
  */
 #include <string.h>
 
 #include "conv.h"
 #include "cpu/simd.h"
 
-/* Key of a cached weight: its source and its layout, compared byte for byte. */
+/* Key of a cached weight: its source and its layout. Compared byte for byte. */
 typedef struct WeightKey {
     char table[8];
     int id, parts;
@@ -23,10 +23,10 @@ typedef struct WeightJob {
     bool tiles;
     const VaeDnnlLayout *layout;
     VaeDnnlKey key; /* of the layout */
-    int piece;      /* for tiles: output channels made at a time */
+    int piece;      /* for Winograd tiles: output channels made at a time */
 } WeightJob;
 
-/* True when the reorder reads the weights directly from the file. */
+/* True if the reorder reads the weights directly from the file. */
 static bool
 from_file(const WeightJob *j)
 {
@@ -118,9 +118,8 @@ tile_piece(const WeightJob *j, float *y, const float *taps, size_t first,
     }
 }
 
-/* Makes the job for *some output channels, starting at `first`: for all
- * channels if the layout cannot be cut. The caller frees out->layout unless it
- * is j's. */
+/* Makes a job for *some output channels, starting at `first`, or for all if the
+ * layout cannot be divided. The caller frees out->layout unless it is j's. */
 static VaeDnnlStatus
 cut(const WeightJob *j, int first, int *some, WeightJob *out)
 {
@@ -145,7 +144,8 @@ cut_free(const WeightJob *j, WeightJob *piece)
         vae_dnnl_layout_free(&part);
 }
 
-/* Floats that make_weight() and make_tiles() use as work space. */
+/* The number of floats that make_weight() and make_tiles() use as temporary
+ * memory. */
 static size_t
 raw_count(const WeightJob *j)
 {
@@ -237,7 +237,8 @@ choose_piece(WeightJob *j)
     return s;
 }
 
-/* FNV-1a over what tells layouts apart. */
+/* Sets exec's hash of the layout: FNV-1a over the members that distinguish
+ * layouts. */
 static void
 tell_layout(const WeightJob *j, VaeExec *exec, size_t bytes)
 {
@@ -251,8 +252,8 @@ tell_layout(const WeightJob *j, VaeExec *exec, size_t bytes)
         (VaeLayOut){bytes, sum};
 }
 
-/* Fills j->key and j->piece, and counts the temporary memory that making the
- * weights takes. */
+/* Sets j->key and j->piece, and adds the temporary memory for making the
+ * weights. */
 static VaeStatus
 begin(WeightJob *j, VaeExec *exec, VaeError *error)
 {

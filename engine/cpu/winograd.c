@@ -10,13 +10,13 @@
  *
  * The same holds for columns. A tile of 2x2 pixels then takes sixteen kernels
  * of one tap and three frames, instead of 36 taps of three frames. It is used
- * only in F32: 16-bit types would round the sums of pixels.
+ * only in F32, because 16-bit types would round the sums of pixels.
  *
- * The picture is cut into chunks of tiles. One thread computes all of a chunk
- * for one step. The input and output of the products thus stay in its own
- * cache, and the bytes depend neither on the number of threads nor on the steps
- * of a slice. A product is a oneDNN convolution of 3x1 taps; frames are its
- * rows and the chunk's tiles are its columns.
+ * The picture is divided into chunks of tiles. One thread computes a whole
+ * chunk for one step. The input and output of the products therefore stay in
+ * its cache, and the bytes depend neither on the number of threads nor on the
+ * steps of a slice. A product is a oneDNN convolution of 3x1 taps; frames are
+ * its rows and the chunk's tiles are its columns.
  */
 #include <assert.h>
 #include <omp.h>
@@ -30,13 +30,13 @@
  * kernels. */
 enum { SIDE = VAE_CPU_TILE_SIDE };
 
-/* A chunk is computed at a time. */
+/* How a picture is divided into chunks. */
 typedef struct Chunk {
     int across, down; /* tiles of a frame */
     int w, h;         /* tiles of a chunk */
 } Chunk;
 
-/* Memory objects of a thread, and its parts of scratch memory. */
+/* Memory objects and parts of scratch memory of a thread. */
 typedef struct Lane {
     VaeDnnlPrimitive product; /* shared */
     float *zeros;             /* one pixel of zeros */
@@ -50,8 +50,8 @@ typedef struct ConvTiles {
     const VaeOp *op;
     const VaeSimd *simd;
     Chunk chunk;
-    int steps;   /* a group of frames is one, see split.h */
-    int frames;  /* in a step */
+    int steps;   /* of the run; a group of frames is one step, see split.h */
+    int frames;  /* of a step */
     int at_once; /* frames in one product: all or one */
     VaeDnnlPrimitive product;
     const uint8_t *kernels; /* SIDE * SIDE kernels of kernel_bytes each */
@@ -59,7 +59,7 @@ typedef struct ConvTiles {
     const float *bias;
     int n_lanes;
     Lane *lanes;
-    /* Offsets in the scratch memory of a lane, and its size. */
+    /* Offsets in the scratch memory of a lane, and its bytes. */
     size_t zeros_at, in_at, out_at, lane_bytes;
     char impl[sizeof((VaeDnnlPrimitive *) 0)->impl + 10];
 } ConvTiles;
@@ -78,10 +78,10 @@ typedef struct Step {
 /* ------------------------------------------------------------------ */
 /* Chunks.                                                             */
 
-/* Limits on the tiles of a chunk. The input and output of four products of four
- * frames should stay in a thread's cache beside the picture, and the chunk
- * should be large enough to pay for reading the weights. From LEAST tiles on
- * oneDNN uses one weight layout for any number of frames. */
+/* Limits of the tiles of a chunk. The input and output of four products of four
+ * frames should fit in a thread's cache, together with the picture. Reading the
+ * weights should take little of a chunk's time. From LEAST tiles on, oneDNN
+ * uses one layout of weights for any number of frames. */
 #define CHUNK_BYTES ((size_t) 512 << 10)
 enum { LEAST = 28, FEW = 36 };
 
@@ -91,8 +91,8 @@ parts(int n, int of)
     return (n + of - 1) / of;
 }
 
-/* Cost of a frame in chunks of w x h tiles. The unit is the product of one
- * tile; reading a pixel costs about a hundredth of it. */
+/* The cost of a frame in chunks of w x h tiles, in products of one tile.
+ * Reading a pixel costs about a hundredth of a product. */
 static double
 cost(const Chunk *c, int w, int h)
 {
@@ -100,7 +100,7 @@ cost(const Chunk *c, int w, int h)
            (w * h + (2 * w + 2) * (2 * h + 2) / 100.0);
 }
 
-/* The chunks of the whole picture, of which op may compute some rows. */
+/* Chooses the chunks of the whole picture, of which op may compute a strip. */
 static Chunk
 choose_chunk(const VaeOp *op)
 {
@@ -141,8 +141,8 @@ frame_of(const ConvTiles *p, const Step *step, int f)
     return from + (size_t) behind * (bytes / sizeof(float));
 }
 
-/* Address of the pixel at row and column of x, and in *step the distance to the
- * next pixel; zeros for a row outside the picture. */
+/* The address of the pixel at row and column of x, and in *step the distance to
+ * the next pixel. For a row outside the picture: the address of zeros. */
 static const float *
 row_of(const ConvTiles *p, const Lane *lane, const float *x, int row,
        int column, size_t *step)
@@ -164,7 +164,7 @@ chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
     const Chunk *c = &p->chunk;
     const size_t n = (size_t) s.c;
     const size_t plane = (size_t) (p->frames + 2) * (size_t) (c->h * c->w) * n;
-    /* Of the first pixel, which is a zero left of the picture if -1. */
+    /* column of the first pixel; -1: a zero left of the picture */
     const int column = 2 * step->column - p->op->conv.pad;
     VaeTileIn t = {.minus = kernels != 1,
                    .first = column < 0,
@@ -217,8 +217,8 @@ chunk_products(const ConvTiles *p, Lane *lane, int kernels)
 }
 
 /* Describes output row `half` (of two) of a row of tiles, at `row` and `frame`
- * of y. The residual and the bias are added with the first products; relu
- * follows the last. */
+ * of y. Residual and bias are added with the first products, ReLU follows the
+ * last. */
 static VaeTileRow
 row_out(const ConvTiles *p, const Step *step, int kernels, int half, int frame,
         int row)
@@ -304,7 +304,7 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
     const float *add =
         op->add ? (const float *) vae_exec_body(e, op->add) : NULL;
     float *y = (float *) vae_exec_body(e, op->y);
-    /* A tensor may have more context than this conv looks back. */
+    /* x may have more context than this convolution reads */
     const int back = op->y->shape.t + 2 - op->x->shape.t;
     const float *context = op->carry ? (const float *) vae_exec_carry(e, op)
                                      : x - (size_t) back * x_frame;
@@ -368,10 +368,10 @@ make_product(ConvTiles *p, int frames, const VaeDnnlLayout *weights, bool plan,
     return s;
 }
 
-/* Chooses a product of all frames if the library has one of the same
- * implementation and weight layout as for one frame, and with the same bytes,
- * else a product of one frame. Programs differ in their number of frames, and
- * the weights are kept once. */
+/* Chooses a product of all frames if its implementation, its layout of weights
+ * and its bytes are those of a product of one frame. Otherwise chooses the
+ * latter. Programs with different numbers of frames therefore share the
+ * weights. */
 static VaeDnnlStatus
 choose_product(ConvTiles *p, bool plan)
 {
@@ -391,7 +391,8 @@ choose_product(ConvTiles *p, bool plan)
     return s;
 }
 
-/* A tile of a strip is another one of its chunk than in the whole picture. */
+/* In a strip, a tile has another place in its chunk than in the whole picture.
+ */
 bool
 vae_cpu_tiles_can_strip(VaeBackend *cpu, const VaeOp *op)
 {

@@ -42,12 +42,13 @@ worker(void *user)
 }
 
 /*
- * Keeps one more OpenMP thread, asleep. libgomp's threads spin for 300,000
- * rounds at every barrier before they sleep, 10 ms and more. If the process has
- * more OpenMP threads than processors, they spin for 1,000 rounds only. With
- * one thread per processor and any other load (the rest of a pipeline), the
- * long spin takes time slices from the threads that the spinning ones wait for.
- * Only the environment can set the number of rounds.
+ * Adds an OpenMP thread that sleeps. At every barrier, threads of libgomp spin
+ * for 300,000 rounds before they sleep, which takes 10 ms and more. If the
+ * process has more OpenMP threads than processors, they spin for only 1,000
+ * rounds. With one thread per processor and other load, such as the other
+ * elements of a pipeline, the long spin takes processor time from the threads
+ * for which the spinning ones wait. Only the environment can set the number of
+ * rounds.
  */
 static void *
 spin_workaround(void *user)

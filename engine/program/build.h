@@ -13,9 +13,9 @@ typedef struct VaeCarrySet {
     size_t bytes;   /* of all */
     size_t spilled; /* bytes of the spilled carries, which are placed first */
 } VaeCarrySet;
-/* Gives each carry its place, the largest first. Spills the largest carries
- * until the device has `spill` bytes less to hold. Call it before the programs
- * are fused. False: out of memory. */
+/* Sets the place of each carry, the largest first. Spills carries, the largest
+ * first, until at least `spill` bytes are not on the device. Call it before the
+ * programs are fused. False: out of memory. */
 bool vae_carry_set_place(VaeCarrySet *set, size_t spill);
 void vae_carry_set_free(VaeCarrySet *set);
 
@@ -24,12 +24,12 @@ typedef struct VaeTensorQuery {
     const char *name;    /* canonical */
     const int64_t *dims; /* the shape that the network requires */
     int n_dims;
-    long likely; /* a guess at its number, which find() tries first */
+    long likely; /* its probable index, which find() tries first */
 } VaeTensorQuery;
 
-/* The tensors of a model, numbered. */
+/* The tensors of a model, by index. */
 typedef struct VaeTensorSource {
-    /* Sets *out to the number of the tensor. Errors: VAE_ERR_MODEL (there is
+    /* Sets *out to the index of the tensor. Errors: VAE_ERR_MODEL (there is
      * none), VAE_ERR_MEMORY. */
     VaeStatus (*find)(void *user, const VaeTensorQuery *query, long *out,
                       VaeError *error);
@@ -43,7 +43,7 @@ typedef struct VaeNetwork {
     void (*forward)(VaeBuilder *b);
     const void *arch_data; /* see vae_arch_data() */
     VaeSteps steps;
-    int black; /* frames in front of the first one, for an encoder */
+    int black; /* black frames in front of the first one, for an encoder */
     int latent_channels, spatial;
     VaeTensorSource tensors;
 } VaeNetwork;
@@ -51,7 +51,7 @@ typedef struct VaeNetwork {
 typedef struct VaeBuildParams {
     VaeNetwork network; /* vae_model_build() fills it in */
     VaeDirection direction;
-    bool first; /* of a sequence, or of a chunk that is encoded */
+    bool first; /* first step of a sequence, or of a chunk that is encoded */
     bool cold;  /* a later step without context from earlier ones */
     int steps;
     int height, width; /* of the input: latent pixels, or padded pixels */
@@ -61,9 +61,8 @@ typedef struct VaeBuildParams {
     bool dry_run; /* only lists the required tensors */
 } VaeBuildParams;
 
-/* Records a program. It can be fused (fuse.h), and is planned before it runs.
- * Errors: VAE_ERR_MODEL (the network does not fit its tensors),
- * VAE_ERR_MEMORY. */
+/* Records a program. Fuse it (fuse.h) if you like, then plan it. Errors:
+ * VAE_ERR_MODEL (the network does not fit its tensors), VAE_ERR_MEMORY. */
 VaeStatus vae_program_build(const VaeBuildParams *params, VaeProgram **out,
                             VaeError *error);
 

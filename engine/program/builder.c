@@ -36,8 +36,7 @@ vae_builder_fail(VaeBuilder *b, VaeStatus status, const char *format, ...)
     b->error.status = b->status = status;
 }
 
-/* Allocates a zeroed block. On failure the builder fails, and the result is
- * NULL. */
+/* Allocates a zeroed block. NULL: the builder has failed. */
 static void *
 take_block(VaeBuilder *b, size_t bytes)
 {
@@ -59,7 +58,7 @@ struct VaeChunk {
     _Alignas(max_align_t) uint8_t bytes[];
 };
 
-/* As take_block(), of at most CHUNK bytes. The program frees the block. */
+/* The same for at most CHUNK bytes, which the program frees. */
 static void *
 take(VaeBuilder *b, size_t bytes)
 {
@@ -323,7 +322,7 @@ vae_builder_weight_part(VaeBuilder *b, VaeWeight *w, const char *full,
     const VaeTensorSource *tensors = &b->params->network.tensors;
     VaeError error = {0};
     long i = -1;
-    /* The programs of a model require them in much the same order. */
+    /* The programs of a model require tensors in almost the same order. */
     const VaeTensorQuery query = {full, dims, n_dims, b->next_tensor};
     const VaeStatus status = tensors->find(tensors->user, &query, &i, &error);
     if (status != VAE_OK) {
@@ -451,8 +450,8 @@ check_in_place(VaeBuilder *b)
     }
 }
 
-/* A dry run only lists tensors. After an error the last op may lack its
- * tensors. */
+/* A dry run only lists tensors. After an error, tensors of the last op may be
+ * missing. */
 static void
 finish(VaeBuilder *b)
 {

@@ -21,14 +21,14 @@ typedef enum VaeConvPad {
 } VaeConvPad;
 
 typedef struct VaeConv {
-    int c;      /* output channels */
-    int k;      /* 1 or 3; 0 means 1 */
-    int kt;     /* 1 to 3; 0 means 1. Keeps kt - st frames of carry */
-    int s, st;  /* 0 means 1 */
-    int lead;   /* with VAE_HEAD_REPEAT: more copies of frame 0 in front of the
-                   first step */
-    int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k];
-                   it is computed as one group, with zeros */
+    int c;     /* output channels */
+    int k;     /* 1 or 3; 0 means 1 */
+    int kt;    /* 1 to 3; 0 means 1. The carry has kt - st frames */
+    int s, st; /* 0 means 1 */
+    int lead;  /* with VAE_HEAD_REPEAT: additional copies of frame 0 in front of
+                  the first step */
+    int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k].
+                   Computed as one group, with zeros as the other weights */
     VaeConvPad pad;
     /* kt 3: reads the frame before and the one after, not two before. The
      * network then has a delay. x is a delay line, or becomes one. */
@@ -37,8 +37,8 @@ typedef struct VaeConv {
     bool linear; /* the file's weight is [out, in] */
     bool no_bias;
     bool relu;
-    bool narrow; /* nothing is added to the result: it has the type of
-                    convolutions' inputs */
+    bool narrow; /* the result has the type of convolutions' inputs, because
+                    nothing is added to it */
     VaeTaps taps;
     /* A tensor to add, or NULL. The sum is written over it, so nothing may read
      * it later. With keep, the sum is a tensor of its own. */
@@ -62,24 +62,25 @@ const void *vae_arch_data(const VaeBuilder *b);
 
 /* The program's input: latents (t, h, w, Z) or pictures (t, H, W, 3). */
 const VaeTensor *vae_input(VaeBuilder *b);
-/* Ends the program. x: the latents (c = Z, 2Z or Z + 1: one logvar) or pictures
- * (c = 3). If x has more frames than the step gives, the last ones are the
- * result. */
+/* Ends the program. x: the latents (c = Z, 2Z, or Z + 1 with one logvar) or
+ * pictures (c = 3). If x has more frames than the step gives, the last ones are
+ * the result. */
 void vae_output(VaeBuilder *b, const VaeTensor *x);
 
-/* name.weight, name.bias. name "" is the entered path itself. */
+/* Weights: name.weight, name.bias. name "" is the entered path itself. */
 const VaeTensor *vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x,
                           VaeConv conv);
 /*
- * For networks with a delay, see delay.h: x with the last VAE_LINE frames of
- * the run before in front, and with copies of the sequence's first and last
- * frame beside them. A norm of this line can be the input of a centred
- * convolution. vae_delayed() is x as it was 1 or 2 frames ago, which is what
- * comes out of one or two centred convolutions; x is a line.
+ * For networks with a delay, see delay.h. vae_line() makes the delay line of x:
+ * the last VAE_LINE frames of the run before, then x, with copies of the
+ * sequence's first and last frame in front and behind. A norm of a line can be
+ * the input of a centred convolution. vae_delayed() is the line's x of 1 or 2
+ * frames ago: one or two centred convolutions have this delay.
  */
 const VaeTensor *vae_line(VaeBuilder *b, const char *name, const VaeTensor *x);
 const VaeTensor *vae_delayed(VaeBuilder *b, const VaeTensor *line, int frames);
-/* name.gamma, of dims [c, 1, 1, 1] or, where image, [c, 1, 1]. */
+/* RMS norm. Weight: name.gamma, of dims [c, 1, 1, 1] or, if image, [c, 1, 1].
+ */
 const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
                          bool silu, bool image);
 /*
@@ -97,7 +98,7 @@ typedef struct VaeModulation {
 const VaeTensor *vae_pixel_norm(VaeBuilder *b, const char *name,
                                 const VaeTensor *x, float eps, bool silu,
                                 const VaeModulation *modulation);
-/* name.weight, name.bias of dims [c]. */
+/* Group norm. Weights: name.weight, name.bias, of dims [c]. */
 const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
                                 const VaeTensor *x, int groups, bool silu);
 /* qkv (t, h, w, 3c) -> (t, h, w, c). */
@@ -116,7 +117,8 @@ typedef struct VaeShortcutMove {
     int ft, fs;  /* factors in time and space; 0 means 1 */
     bool repeat; /* where frames are missing in front: copies of frame 0 */
 } VaeShortcutMove;
-/* y + dup or average of x, written over y; fs 1 and ft 1 average is y + x. */
+/* y + dup or average of x, written over y. An average with fs 1 and ft 1 is y +
+ * x. */
 const VaeTensor *vae_shortcut(VaeBuilder *b, const char *name,
                               const VaeTensor *y, const VaeTensor *x,
                               VaeShortcutMove move);
@@ -126,8 +128,8 @@ const VaeTensor *vae_clamp(VaeBuilder *b, const char *name, const VaeTensor *x);
  * one frame; name.weight [2n, 1, 7, 7]. */
 const VaeTensor *vae_depthwise(VaeBuilder *b, const char *name,
                                const VaeTensor *x);
-/* For a convolution that the first step skips: sets its carry (frames of x's h,
- * w, c) to zero, or to the last frames of x. */
+/* For a convolution that the first step skips. The first sets its carry (frames
+ * of x's h, w, c) to zero, the second to the last frames of x. */
 void vae_carry_zero(VaeBuilder *b, const char *name, const VaeTensor *x,
                     int frames);
 void vae_carry_keep(VaeBuilder *b, const char *name, const VaeTensor *x,
@@ -136,7 +138,7 @@ void vae_carry_keep(VaeBuilder *b, const char *name, const VaeTensor *x,
 void vae_builder_fail(VaeBuilder *b, VaeStatus status, const char *format, ...)
     VAE_PRINTF(3, 4);
 
-/* The context of causal convolutions in the first step; default: zeros. */
+/* Sets the context of causal convolutions in the first step. Default: zeros. */
 void vae_set_head(VaeBuilder *b, VaeHead head);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * builder_state.h: the members of the builder, for its files.
+ * builder_state.h: the struct of the builder, for its own files.
  */
 #ifndef VAE_BUILDER_STATE_H
 #define VAE_BUILDER_STATE_H
@@ -19,8 +19,8 @@ struct VaeBuilder {
     size_t path_end[VAE_MAX_DEPTH];
     int depth;
     int ops_room, tensors_room;
-    int next_carry;   /* guesses at the index of the next one */
-    long next_tensor; /* (both are tried first) */
+    int next_carry;   /* probable indices of the next carry and tensor, */
+    long next_tensor; /* which are tried first */
 };
 
 /* Appends an op and names it by path and name. Invalidates pointers to earlier
@@ -42,23 +42,24 @@ bool vae_builder_expect(VaeBuilder *b, const VaeOp *op, const VaeTensor *x,
 /* The carry of that name for `frames` frames like those of `like`. */
 VaeCarry *vae_builder_carry(VaeBuilder *b, const char *name,
                             const VaeTensor *like, int frames);
-/* path.name or path.name.suffix; an empty name has no dot. */
+/* Writes path.name or path.name.suffix. An empty name has no dot. */
 void vae_builder_full_name(const VaeBuilder *b, const char *name,
                            const char *suffix, char out[VAE_MAX_PATH]);
-/* Makes an empty weight, and adds a tensor of the file to it. */
+/* The first makes an empty weight, the second adds a tensor of the file to it.
+ */
 VaeWeight *vae_builder_new_weight(VaeBuilder *b, VaeWeightKind kind);
 void vae_builder_weight_part(VaeBuilder *b, VaeWeight *w, const char *full,
                              const int64_t *dims, int n_dims);
-/* The c gains of a modulated norm, or its offsets. */
+/* The c gains, or offsets, of a modulated norm. */
 VaeWeight *vae_builder_modulation_weight(VaeBuilder *b, const VaeModulation *m,
                                          int c, bool gain);
-/* name.suffix of dims [c, 1, ...], n_dims of them. */
+/* The weight name.suffix, of n_dims dims [c, 1, ...]. */
 VaeWeight *vae_builder_vector_weight(VaeBuilder *b, const char *name,
                                      const char *suffix, int c, int n_dims);
-/* The conv's weight, or its bias. */
+/* The weight, or the bias, of a convolution. */
 VaeWeight *vae_builder_conv_weight(VaeBuilder *b, const char *name,
                                    const VaeConv *conv, int c_in, bool bias);
-/* name.weight of dims [c, 1, k, k]. */
+/* The weight name.weight, of dims [c, 1, k, k]. */
 VaeWeight *vae_builder_depthwise_weight(VaeBuilder *b, const char *name, int c,
                                         int k);
 

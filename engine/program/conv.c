@@ -15,8 +15,8 @@ is_empty(const VaeBuilder *b)
     return b->params->first || b->params->cold;
 }
 
-/* Puts ctx frames in front of x: the carry or, if there is none, zeros or
- * copies of the first frame. */
+/* Adds an op that writes ctx frames in front of x: the carry or, without a
+ * carry, zeros or copies of the first frame. */
 static void
 add_head(VaeBuilder *b, const char *name, VaeTensor *x, int ctx,
          VaeCarry *carry)
@@ -50,7 +50,7 @@ add_tail(VaeBuilder *b, const char *name, VaeTensor *x, VaeCarry *carry)
     op->carry = carry;
 }
 
-/* A view of x from frame `from` on. */
+/* A view of t frames of x from frame `from` on. */
 static const VaeTensor *
 add_view(VaeBuilder *b, const char *name, const VaeTensor *x, int from, int t)
 {

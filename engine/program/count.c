@@ -26,8 +26,8 @@ static void
 count_conv(VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    /* Context frames that the convolution reads. Its last result ends with the
-     * last frame of x. */
+    /* Context frames that the convolution reads. It reads x up to the last
+     * frame. */
     const int context =
         (y->shape.t - 1) * op->conv.st + op->conv.kt - x->shape.t;
     double taps = op->conv.up ? 2 * 2 : op->conv.kt * op->conv.k * op->conv.k;
@@ -44,8 +44,8 @@ count_conv(VaeOp *op)
                 pair * weights * (double) vae_type_size(x->type);
 }
 
-/* A norm may also write a carry, and first copy one to the front of a slab. The
- * convolution that computes it has x at hand. */
+/* A norm may also copy a carry to the front of its slab, and write a carry. If
+ * a convolution computes it, the norm does not read x. */
 static void
 count_norm(VaeOp *op)
 {

@@ -26,7 +26,7 @@ vae_clock_skips(const VaeClock *clock, const VaeOp *op)
     if (!t || op->kind == VAE_OP_PICTURE_OUT)
         return false;
     vae_clock_span(clock, t, &first, &end);
-    /* A delay line also has frames of the run before, which later ops read. */
+    /* later ops also read the frames of the run before in a delay line */
     return first >= t->shape.t || end <= (op->y ? 0 : -VAE_LINE);
 }
 

@@ -21,21 +21,21 @@
 
 #include "program.h"
 
-/* Frames of the run before that a delay line has. */
+/* Number of frames of the run before in a delay line. */
 enum { VAE_LINE = 2 };
 
-/* The place of a run in its sequence. */
+/* The position of a run in its sequence. */
 typedef struct VaeClock {
     int64_t begin; /* latents of the sequence before the run */
     int64_t end;   /* latents of the sequence, or -1 as long as more may come */
-    bool cold;     /* it began in the middle of a video: its first latent has as
-                      many frames as each later one */
+    bool cold; /* the sequence began in the middle of a video: its first latent
+                  has as many frames as later ones */
 } VaeClock;
 
-/* The number of the frame at index 0 of t. */
+/* The frame in slot 0 of t. */
 int64_t vae_clock_frame(const VaeClock *clock, const VaeTensor *t);
-/* Indices in t of the sequence's first frame, and of the end behind the last
- * one, which may be far outside of t. */
+/* Slots of t of the sequence's first frame and of the end behind the last one.
+ * They may be far outside of t. */
 void vae_clock_span(const VaeClock *clock, const VaeTensor *t, int64_t *first,
                     int64_t *end);
 /* True if the op is idle. */

@@ -2,8 +2,8 @@
  * modulation.c: gains and offsets of a norm that depend on a timestep.
  *
  * They are constant in a stream, so they are computed when the weights are
- * loaded: a table of the file plus two linear layers of the sines and cosines
- * of the timestep.
+ * loaded: two linear layers of the sines and cosines of the timestep, plus a
+ * table of the file.
  */
 #include <math.h>
 #include <string.h>
@@ -52,8 +52,8 @@ vae_builder_modulation_weight(VaeBuilder *b, const VaeModulation *m, int c,
     return w;
 }
 
-/* Adds up the numbers [at, at + n) of a tensor. by: a factor for each, or NULL.
- */
+/* The sum of the values [at, at + n) of a tensor. by: a factor for each, or
+ * NULL. */
 static double
 dot(const VaeTensorInfo *t, size_t at, size_t n, const float *by)
 {

@@ -1,13 +1,13 @@
 /*
- * ops.c: the builder's calls that append ops, but for convolutions (conv.c).
- * See builder.h.
+ * ops.c: the builder's calls that append ops, except convolutions (conv.c). See
+ * builder.h.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "builder_state.h"
 
-/* y has ft frames for each frame of x: sets its rate and delay. */
+/* Sets the rate and delay of y, which has ft frames for each frame of x. */
 static void
 follow(VaeTensor *y, const VaeTensor *x, int ft)
 {
@@ -51,7 +51,7 @@ vae_input(VaeBuilder *b)
     return y;
 }
 
-/* Writes a shape and a type for an error, and returns the text. */
+/* Writes a shape and a type as text, for an error. Returns text. */
 static const char *
 outline(VaeShape s, VaeType type, char text[64])
 {
@@ -238,7 +238,7 @@ shortcut_fits(VaeBuilder *b, const VaeOp *op, const VaeTensor *y,
                       .w = dup ? x.w * fs : x.w / fs,
                       .c = y->shape.c};
     shape.t = dup ? x.t * ft : (x.t + ft - 1) / ft;
-    if (dup && y->shape.t < shape.t) /* y lacks the first frames */
+    if (dup && y->shape.t < shape.t) /* y does not have the first frames */
         shape.t = y->shape.t;
     if (!vae_builder_expect(b, op, y, shape, b->params->sum))
         return false;

@@ -14,18 +14,19 @@ typedef struct VaeShape {
 typedef struct VaeProgram VaeProgram;
 
 /* State from one step to the next: the last `frames` frames of a slab. Each
- * causal convolution has a carry. The programs of a stream share it by name. */
+ * causal convolution has a carry. Programs of a stream share carries by name.
+ */
 typedef struct VaeCarry {
     char *name;
     int frames;
     int h, w, c;
     VaeType type;
     size_t bytes;
-    size_t
-        offset;   /* in a copy of all carries (a checkpoint); 64-byte aligned */
-    bool spilled; /* it is in the host's memory, not the device's */
-    size_t place; /* offset in the memory of the spilled carries, or of the
-                     others */
+    size_t offset; /* offset in a copy of all carries (a checkpoint); 64-byte
+                      aligned */
+    bool spilled;  /* it is in the host's memory, not the device's */
+    size_t place;  /* offset in the memory of the spilled carries, or of the
+                      others */
 } VaeCarry;
 
 /*
@@ -42,16 +43,16 @@ typedef struct VaeTensor {
     VaeShape shape;
     VaeType type;
     int rate, lead, delay;  /* of a network with a delay, see delay.h */
-    struct VaeTensor *view; /* the tensor that this one is a part of, from frame
+    struct VaeTensor *view; /* this tensor is a part of that one, from frame
                                `from` of the root on; NULL: it is no view */
     int ctx, front, from, row, rows;
     struct VaeTensor *root;
-    int first_op, last_op; /* in a root: the first and last op of all tensors
-                              that share its memory */
+    int first_op,
+        last_op; /* of a root: the first and last op that use its memory */
     size_t offset;
     int id;
-    bool lost;   /* for a check of the builder: a sum was written over it */
-    bool hidden; /* it has no memory; read only by a norm that is done */
+    bool lost;   /* a sum was written over it; for a check of the builder */
+    bool hidden; /* it has no memory: only a norm with `done` reads it */
 } VaeTensor;
 
 typedef enum VaeWeightKind {
@@ -61,8 +62,8 @@ typedef enum VaeWeightKind {
 } VaeWeightKind;
 
 /*
- * The order of a kernel's frames in a file: in a dimension of their own, or
- * stacked along the input channels, block after block.
+ * The order of a kernel's frames in a file: a dimension of their own, or blocks
+ * stacked along the input channels.
  */
 typedef enum VaeTaps {
     VAE_TAPS_OWN,
@@ -84,30 +85,30 @@ typedef enum VaeModulated {
 typedef struct VaeWeight {
     VaeWeightKind kind;
     VaeTaps taps;
-    int groups; /* of a convolution; 0 and 1: it has none. dims counts all input
-                   channels */
+    int groups; /* of a convolution; 0 and 1: none. dims has all input channels
+                 */
     VaeModulated modulation;
-    int row;         /* of a modulation */
-    double timestep; /* likewise */
+    int row;         /* of a modulation: first row of the table */
+    double timestep; /* of a modulation */
     int n_parts;
     const VaeTensorInfo *part[6];
     const VaeTensorFile *file; /* the file with the parts, or NULL */
-    int dims[5];               /* of all parts together */
+    int dims[5];               /* of all parts stacked */
     int id;                    /* canonical index of part 0 in the model */
 } VaeWeight;
 
 size_t vae_weight_count(const VaeWeight *w);
-/* Reads the parts from their file into memory, until vae_weight_drop(). The
- * caller holds a lock, see vae_tensor_file_fetch(). */
+/* The first reads the parts from their file into memory, the second drops them.
+ * The caller holds a lock, see vae_tensor_file_fetch(). */
 VaeStatus vae_weight_fetch(const VaeWeight *w, VaeError *error);
 void vae_weight_drop(const VaeWeight *w);
-/* Converts the numbers to floats, in the order of dims. A channel of another
+/* Converts the values to floats, in the order of dims. A channel of another
  * group has the weight 0. */
 void vae_weight_read(const VaeWeight *w, float *dst);
 /* The same for a modulation, see modulation.c. */
 void vae_modulation_read(const VaeWeight *w, float *dst);
-/* True if the file has the numbers in that order, in one aligned block of F32
- * or BF16. */
+/* True if the file has the values in that order, in one aligned block of F32 or
+ * BF16. */
 bool vae_weight_is_direct(const VaeWeight *w);
 
 typedef enum VaeOpKind {
@@ -119,20 +120,20 @@ typedef enum VaeOpKind {
     VAE_OP_HEAD_REPEAT, /* slab context of x <- its frame 0 */
     VAE_OP_HEAD_CARRY,  /* slab context of x <- carry */
     VAE_OP_TAIL,        /* carry <- last frames of the slab of x */
-    VAE_OP_EDGE, /* the frames of x before the first and after the last frame of
-                    the sequence, see delay.h */
+    VAE_OP_EDGE, /* copies the first and the last frame of the sequence to the
+                    slots of x beside them, see delay.h */
     VAE_OP_CARRY_ZERO, /* carry <- 0 */
-    VAE_OP_CONV,       /* with a carry: reads the context of x there */
-    VAE_OP_NORM, /* with a carry: also writes its last frames there. add: its
-                    statistics, if another op computes them */
-    VAE_OP_NORM_SUMS, /* y <- the statistics of a norm of x */
+    VAE_OP_CONV,       /* with a carry: reads its context from it */
+    VAE_OP_NORM,       /* with a carry: also writes its last frames to it. add:
+                          statistics that another op has computed */
+    VAE_OP_NORM_SUMS,  /* y <- the statistics of a norm of x */
     VAE_OP_ATTENTION,
     VAE_OP_REARRANGE,
     VAE_OP_CAST,
     VAE_OP_SHORTCUT, /* y += dup or average of x */
     VAE_OP_CLAMP,
     VAE_OP_DEPTHWISE,
-    /* The window x and the host's memory, see prefetch.h. */
+    /* Copies between the window x and host memory, see prefetch.h. */
     VAE_OP_FETCH,
     VAE_OP_FETCHED,
     VAE_OP_STORE,
@@ -155,7 +156,7 @@ typedef struct VaeOp {
             bool relu;
             bool up;       /* reads each pixel of x as 2x2; see fuse.h */
             bool winograd; /* by F(2x2, 3x3) in space */
-            bool normed;   /* also computes vae_norm_behind() */
+            bool normed;   /* also computes the norm vae_norm_behind() */
         } conv;
         struct {
             VaeNormKind kind;
@@ -163,7 +164,7 @@ typedef struct VaeOp {
             float eps;
             bool silu;
             bool fills_context; /* first copies the carry to the context of y */
-            bool done; /* by the convolution that makes x; see fuse.h */
+            bool done;          /* the convolution that makes x computes it */
         } norm;
         struct {
             VaeRearrange kind;
@@ -177,14 +178,15 @@ typedef struct VaeOp {
             bool repeat;
         } shortcut;
         struct {      /* of units */
-            int trim; /* frames in front of x, or of y, that are none: skipped,
-                         or black */
+            int trim; /* number of frames in front that are no frames of the
+                         video: of x, which are skipped, or of y, which are
+                         black */
         };
     };
-    int group; /* the group of frames, from 1; 0: all frames. See split.h. All
-                  groups have the weights of the first */
-    int strip; /* the strip of rows, from 1; 0: all rows. See strips.h. All
-                  strips have the weights of the first */
+    int group; /* number of the group of frames, from 1; 0: all frames, see
+                  split.h. All groups use the weights of the first */
+    int strip; /* number of the strip of rows, from 1; 0: all rows, see
+                  strips.h. All strips use the weights of the first */
     const char *block; /* y is the result of this block, or NULL (dumps) */
     double flop, bytes;
 } VaeOp;
@@ -204,8 +206,8 @@ struct VaeProgram {
     VaeTensor *parts;        /* the tensors that split.h adds, or NULL */
     VaeTensor *row_parts;    /* those of strips.h */
     VaeTensor *windows;      /* those of prefetch.h */
-    int group;  /* frames that split.h computes at once, or 0: all */
-    int strips; /* number of strips of rows, see strips.h; 0: whole pictures */
+    int group;               /* frames computed at once, see split.h; 0: all */
+    int strips;   /* strips of rows, see strips.h; 0: whole pictures */
     bool delayed; /* the network has delay lines, see delay.h */
 };
 
@@ -218,8 +220,8 @@ vae_op_is_head(const VaeOp *op)
 }
 
 size_t vae_frame_bytes(const VaeTensor *t);
-/* Bytes from one row to the next, and from one frame to the next. A program
- * must be planned before the latter is known. */
+/* Bytes from one row to the next, and from one frame to the next. The latter is
+ * known after planning. */
 static inline size_t
 vae_row_bytes(const VaeTensor *t)
 {
@@ -275,16 +277,16 @@ vae_norm_behind(const VaeProgram *p, int i)
     return i;
 }
 
-/* Places all tensors in one arena; tensors whose lifetimes do not overlap share
- * memory. Sets their offsets and program->arena. Each block begins at a
- * multiple of 64 bytes. So does the body if the bytes of a frame are a multiple
- * of 64. False: out of memory. */
+/* Places all tensors in one arena. Tensors whose lifetimes do not overlap share
+ * memory. Sets their offsets and program->arena. Blocks begin at multiples of
+ * 64 bytes, and so do bodies if the bytes of a frame are a multiple of 64.
+ * False: out of memory. */
 bool vae_program_plan(VaeProgram *program);
 void vae_program_free(VaeProgram **program);
 
 /*
- * Sets *steps to the number of earlier steps that the results of a later step
- * depend on. False: out of memory.
+ * Sets *steps to the number of earlier steps that a step's results depend on.
+ * False: out of memory.
  */
 bool vae_program_receptive_field(const VaeProgram *program, int *steps);
 

@@ -1,9 +1,9 @@
 /*
  * receptive_field.c: how many earlier steps a result depends on.
  *
- * The age of a frame of an activation is the oldest step on whose input it
- * depends. This step is 0, the one before is -1. The carry in front of a tensor
- * holds the same activation of earlier steps.
+ * The age of a frame of an activation is the oldest step whose input it depends
+ * on. The current step is 0, the step before is -1. The carry in front of a
+ * tensor has frames of that tensor of earlier steps.
  */
 #include <assert.h>
 

@@ -1,10 +1,10 @@
 /*
- * upsample_phases.c: a 3x3 convolution behind a nearest upsampling by two, from
- * the small picture. In the doubled picture several of the nine taps meet
- * copies of the same small pixel. Their sum is one tap of a 2x2 convolution
- * over the small picture. There are four of these, one for each parity of row
- * and column of the result: 16 multiplications instead of 36. The zeros around
- * the doubled picture become zeros around the small one.
+ * upsample_phases.c: a 3x3 convolution behind a nearest upsampling by two,
+ * computed from the small picture. In the doubled picture several of the nine
+ * taps read copies of the same small pixel. Their sum is one tap of a 2x2
+ * convolution over the small picture. There are four such convolutions, one for
+ * each parity of row and column of the result: 16 multiplications instead of
+ * 36. Zeros around the doubled picture become zeros around the small one.
  */
 #include <string.h>
 
@@ -16,9 +16,9 @@ vae_phase(int i)
     return (VaePhase){i / 2, i % 2};
 }
 
-/* In rows 2i of the result, the first row of taps meets row i - 1 of the small
- * picture, and the other two meet row i. In rows 2i + 1, the first two meet row
- * i, and the last meets row i + 1. The same holds for columns. */
+/* For rows 2i of the result, the first row of taps reads row i - 1 of the small
+ * picture, and the other two read row i. For rows 2i + 1, the first two read
+ * row i, and the last reads row i + 1. The same holds for columns. */
 void
 vae_phase_taps(float *dst, const float *src, size_t n, VaePhase phase)
 {

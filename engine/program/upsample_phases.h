@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* One of the four convolutions: it computes the pixels of rows 2i + row and
+/* One of the four convolutions. It computes the pixels of rows 2i + row and
  * columns 2j + column. */
 typedef struct VaePhase {
     int row, column; /* 0 or 1 each */
@@ -15,8 +15,7 @@ typedef struct VaePhase {
 enum { VAE_PHASES = 4 };
 /* Phase i: columns before rows. */
 VaePhase vae_phase(int i);
-/* n kernels of 3x3 taps -> the 2x2 of a phase: sums of the taps that meet one
- * pixel of the small picture. dst may be src. */
+/* Sums n kernels of 3x3 taps to the 2x2 taps of a phase. dst may be src. */
 void vae_phase_taps(float *dst, const float *src, size_t n, VaePhase phase);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * dnnl.c: see dnnl.h. dnnl_v2.h and dnnl_v3.h give the C interfaces of oneDNN 2
- * and 3 one form; the rest is the same for both.
+ * dnnl.c: see dnnl.h. dnnl_v2.h and dnnl_v3.h have the calls that differ
+ * between oneDNN 2 and 3.
  */
 #include <assert.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -20,8 +20,8 @@ typedef struct ConvArgs {
     const dnnl_dim_t *stride, *begin, *end;
 } ConvArgs;
 
-/* Serializes descriptions of convolutions. oneDNN 2.6 keeps the blocking in
- * static variables while it describes one, so two threads would mix theirs. */
+/* Held while a convolution is described. oneDNN 2.6 uses static variables for
+ * this, so two threads would mix their values. */
 static pthread_mutex_t describing = PTHREAD_MUTEX_INITIALIZER;
 
 static bool
@@ -33,9 +33,9 @@ begins_with(const_dnnl_primitive_desc_t pd, const char *prefix)
            name && strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* Names of implementations that are skipped, and of those that are not. */
+/* Implementations to skip, and implementations to choose. */
 typedef struct Impls {
-    const char *avoid, *only; /* beginnings; NULL: none, all */
+    const char *avoid, *only; /* beginnings of names; NULL: none, all */
 } Impls;
 
 static bool
@@ -97,8 +97,7 @@ vae_dnnl_usable(char *why, size_t size)
     return true;
 }
 
-/* The ISA constants are those of x86; on other processors they have another
- * meaning. */
+/* The constants of ISAs have these meanings only on x86. */
 static bool
 has_isa(unsigned isa)
 {
@@ -230,7 +229,8 @@ make_memory(const VaeDnnl *dnnl, const VaeDnnlLayout *layout, void **out)
                               dnnl->engine, DNNL_MEMORY_NONE);
 }
 
-/* Takes the arguments `has`, bits SLOT(), from a described primitive. */
+/* Reads layouts of the arguments `has`, bits SLOT(), from a described
+ * primitive. */
 static dnnl_status_t
 take_arguments(const VaeDnnl *dnnl, const_dnnl_primitive_desc_t pd,
                unsigned has, bool plan, VaeDnnlPrimitive *out)
@@ -248,7 +248,7 @@ take_arguments(const VaeDnnl *dnnl, const_dnnl_primitive_desc_t pd,
     return s;
 }
 
-/* Makes the primitive that pd describes and destroys pd. s: the status of the
+/* Makes the primitive that pd describes, and destroys pd. s: status of the
  * description. */
 static VaeDnnlStatus
 finish(const VaeDnnl *dnnl, dnnl_status_t s, dnnl_primitive_desc_t pd,

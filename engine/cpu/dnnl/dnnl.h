@@ -22,12 +22,11 @@ enum { VAE_DNNL_OK = 0, VAE_DNNL_NO_MEMORY = 1 };
 /* Describes a status: "out of memory", for example. */
 const char *vae_dnnl_word(VaeDnnlStatus status);
 
-/* True when the loaded library can be used; otherwise `why` says why not. */
+/* True if the loaded library can be used. Otherwise `why` says why not. */
 bool vae_dnnl_usable(char *why, size_t size);
 /* Writes the name and version to `out`: "oneDNN 3.7.2". */
 void vae_dnnl_version(char *out, size_t size);
-/* True when the processor multiplies bf16 (AVX512_BF16), and when it does so in
- * tiles (AMX). */
+/* True if the processor has AVX512_BF16, and if it has AMX. */
 bool vae_dnnl_has_bf16(void);
 bool vae_dnnl_has_amx(void);
 
@@ -36,12 +35,12 @@ typedef struct VaeDnnl {
 } VaeDnnl;
 
 VaeDnnlStatus vae_dnnl_open(VaeDnnl *out);
-/* Must be called after a failed open as well. */
+/* Must also be called after a failed open. */
 void vae_dnnl_close(VaeDnnl *dnnl);
 VaeDnnlStatus vae_dnnl_wait(const VaeDnnl *dnnl);
 
 /* ------------------------------------------------------------------ */
-/* Layouts: type, dimensions and strides of a tensor. Immutable. */
+/* Layouts: type, dimensions and strides of a tensor. Immutable.       */
 
 enum { VAE_DNNL_DIMS = 5 };
 
@@ -65,8 +64,8 @@ typedef struct VaeDnnlMatrix {
 } VaeDnnlMatrix;
 
 VaeDnnlStatus vae_dnnl_matrix(const VaeDnnlMatrix *matrix, VaeDnnlLayout **out);
-/* The layout of `n` entries of the outermost dimension, starting at `first`.
- * Fails if that would cut a block of the layout. */
+/* Makes the layout of `n` entries of the outermost dimension, starting at
+ * `first`. Fails if this would divide a block of the layout. */
 VaeDnnlStatus vae_dnnl_part(const VaeDnnlLayout *layout, int first, int n,
                             VaeDnnlLayout **out);
 void vae_dnnl_layout_free(VaeDnnlLayout **layout);
@@ -84,10 +83,9 @@ typedef enum VaeDnnlSlot {
     VAE_DNNL_SLOTS
 } VaeDnnlSlot;
 
-/* A primitive and one memory object for each argument. A zeroed one is empty.
- */
+/* A primitive, and a memory object for each argument. Empty if zeroed. */
 typedef struct VaeDnnlPrimitive {
-    void *primitive; /* NULL when only planned */
+    void *primitive; /* NULL if only planned */
     bool borrowed;   /* another VaeDnnlPrimitive owns it */
     void *memory[VAE_DNNL_SLOTS];
     VaeDnnlLayout *layout[VAE_DNNL_SLOTS]; /* NULL: no such argument */
@@ -97,7 +95,8 @@ typedef struct VaeDnnlPrimitive {
 
 /*
  * Each of these makes a primitive that uses a scratchpad of the caller. plan:
- * layouts and sizes only. The caller calls vae_dnnl_free(), on failure as well.
+ * only layouts and sizes. The caller calls vae_dnnl_free(), also after an
+ * error.
  */
 
 /* A convolution of one output frame. Arrays of three are (t, h, w); t is 1 for
@@ -113,9 +112,9 @@ typedef struct VaeDnnlConv {
     bool add_dst;  /* adds the result to VAE_DNNL_DST */
     bool relu;     /* applied last */
     VaeType add_type;
-    /* Implementations whose name begins so are skipped; NULL: none. */
+    /* Skips implementations whose names begin so; NULL: none. */
     const char *avoid;
-    /* Only an implementation whose name begins so is taken; NULL: any. */
+    /* Uses only an implementation whose name begins so; NULL: any. */
     const char *only;
     const VaeDnnlLayout *weights; /* NULL: the library chooses */
 } VaeDnnlConv;
@@ -146,13 +145,13 @@ VaeDnnlStatus vae_dnnl_reorder_plain(VaeDnnl *dnnl, VaeType type,
                                      const VaeDnnlLayout *dst, bool plan,
                                      VaeDnnlPrimitive *out);
 
-/* Makes memory objects like p's, with which another thread can execute p. p
- * must outlive them. */
+/* Makes memory objects like p's, so that another thread can execute p. p must
+ * outlive them. */
 VaeDnnlStatus vae_dnnl_share(VaeDnnl *dnnl, const VaeDnnlPrimitive *p,
                              VaeDnnlPrimitive *out);
 void vae_dnnl_free(VaeDnnlPrimitive *p);
 
-/* Sets the address of an argument. Does nothing if p lacks that argument. */
+/* Sets the address of an argument. Has no effect if p has no such argument. */
 VaeDnnlStatus vae_dnnl_set(VaeDnnlPrimitive *p, VaeDnnlSlot slot,
                            const void *address);
 VaeDnnlStatus vae_dnnl_execute(const VaeDnnl *dnnl, const VaeDnnlPrimitive *p);

@@ -1,7 +1,7 @@
 /*
  * dnnl_v2.h: the calls of oneDNN 2.6 to 2.x that differ in 3.x. Only dnnl.c
- * includes it. A layout is our own structure; the library fills it. It is
- * allocated by the C library, as in 3.x, and no memory plan counts it.
+ * includes it. A layout is an own struct, which the library fills in. It is
+ * allocated by malloc(), as in 3.x, and no memory plan counts it.
  */
 typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
 
@@ -105,7 +105,7 @@ fill_key(const_dnnl_memory_desc_t md, VaeDnnlKey *key)
     }
 }
 
-/* Describes the first implementation that is wanted. */
+/* Describes the first implementation that `impls` allows. */
 static dnnl_status_t
 describe(dnnl_engine_t engine, const void *op_desc,
          const_dnnl_primitive_attr_t attr, Impls impls,

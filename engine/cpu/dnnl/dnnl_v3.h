@@ -78,7 +78,7 @@ fill_key(const_dnnl_memory_desc_t md, VaeDnnlKey *key)
     copy_dims(md, dnnl_query_inner_idxs, key->n_blocks, key->index);
 }
 
-/* Advances pd to the first implementation that is wanted. */
+/* Advances pd to the first implementation that `impls` allows. */
 static dnnl_status_t
 skip(dnnl_status_t s, Impls impls, dnnl_primitive_desc_t pd)
 {

@@ -2,8 +2,8 @@
  * offload.c: frees device memory while nothing is computed, and allocates it
  * again.
  *
- * The driver's context and the libraries' code stay on the device: no call can
- * free them.
+ * The driver's context and the code of libraries stay on the device, because no
+ * call frees them.
  */
 #include "gpu.h"
 
@@ -15,8 +15,8 @@ vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
                            "move what is kept", error);
 }
 
-/* Copies a weight to pageable host memory. Pinning would take longer than the
- * faster copies save, and the system could not swap pinned memory out. */
+/* Copies a weight to pageable host memory. Pinning takes longer than it saves
+ * in copies, and the system cannot swap pinned memory. */
 static VaeStatus
 weight_out(VaeBackend *cuda, const void *block, size_t bytes, void **out,
            VaeError *error)

@@ -51,7 +51,7 @@ taken(const VaeBackend *cuda, int code, VaeError *error)
                            error);
 }
 
-/* Allocates all of a slot except its device memory. */
+/* Makes the stream events and the host memory of a slot. */
 static VaeStatus
 take_slot(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
 {
@@ -92,7 +92,7 @@ larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Makes slots large enough for exec and for all earlier programs. */
+/* Makes all slots large enough for exec and for all earlier programs. */
 static VaeStatus
 make_slots(VaeBackend *cuda, const VaeCudaExec *exec, VaeError *error)
 {
@@ -186,7 +186,7 @@ vae_cuda_stage_load(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
     const VaeOp *ops[] = {&p->ops[0], &p->ops[p->n_ops - 1]};
     const VaeQueue q = {.threads = 1, .stream = cuda->compute};
     const VaeCudaSlot *s = &cuda->slots[0];
-    /* Planes of one pixel in the header, which every run writes anew. */
+    /* Planes of one pixel, in the header, which every run overwrites. */
     uint8_t *at = s->device_out + 64;
     VaePicture picture = {.width = 1, .height = 1, .stride = {16, 16, 16}};
     for (int i = 0; i < 3; i++)

@@ -1,9 +1,9 @@
 /*
- * spill.c: copies of spilled carries beside the ops of a program.
+ * spill.c: copies spilled carries while other ops compute.
  *
- * One stream fetches and one stores. The compute stream begins a copy by an
- * event, and waits for another that follows the copy. In a recorded program
- * these become branches of the graph.
+ * One stream fetches and one stores. An event of the compute stream begins a
+ * copy, and the compute stream waits for a second event behind the copy. In a
+ * recorded program these are branches of the graph.
  */
 #include "gpu.h"
 
@@ -20,7 +20,7 @@ vae_cuda_moves(const VaeOp *op)
            op->kind == VAE_OP_STORED;
 }
 
-/* The op that begins the copy which op waits for. */
+/* The op that begins the copy for which op waits. */
 static VaeCudaOp *
 beginning(VaeCudaExec *e, const VaeOp *op)
 {

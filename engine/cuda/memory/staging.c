@@ -1,10 +1,9 @@
 /*
  * staging.c: copies latents and pictures between the caller's memory and the
- * device. The blocks of a slot are reused only after its results have been
- * delivered; by then its upload, computation and download are done. Pictures in
- * device memory are not staged: the kernels read and write them in place, and
- * delivery only waits. Results for pinned memory of the caller's are staged on
- * the device only.
+ * device. The blocks of a slot are reused after its results are delivered; its
+ * upload, computation and download are then done. Pictures in device memory are
+ * not staged: kernels read and write them in place, and delivery only waits.
+ * Results for pinned memory of the caller are staged only on the device.
  */
 #include <assert.h>
 #include <string.h>
@@ -25,8 +24,8 @@ round_up(size_t v, size_t step)
 /* ------------------------------------------------------------------ */
 /* Layout.                                                             */
 
-/* True if the device can copy the picture to the caller's memory as it lies
- * there: without gaps between rows, which keep what is in them. */
+/* True if the device can copy the picture directly to the caller's memory.
+ * There must be no gaps between rows, because a copy would overwrite them. */
 static bool
 is_direct(const VaePicture *p)
 {
@@ -39,9 +38,10 @@ is_direct(const VaePicture *p)
     return direct;
 }
 
-/* Lays out p at base: rows begin at multiples of 16 bytes, planes at multiples
- * of 256. For a direct copy rows follow each other, and planes do so if those
- * of the caller do: one copy is then enough. Returns the bytes. */
+/* Lays out p at base, with rows at multiples of 16 bytes and planes at
+ * multiples of 256. For a direct copy there are no gaps between rows, and none
+ * between planes if the caller's have none: one copy is then enough. Returns
+ * the bytes. */
 static size_t
 place_picture(const VaePicture *p, uint8_t *base, VaePicture *out)
 {
@@ -80,8 +80,8 @@ copy_rows(const VaePicture *to, const VaePicture *from)
                    from->data[i] + y * from->stride[i], row[i]);
 }
 
-/* Most bytes of a slot that the n units of the op, the first or the last of a
- * program, take. */
+/* Most bytes of a slot for n units of op, which is the first or last op of a
+ * program. */
 static size_t
 side_bytes(const VaeBackend *cuda, const VaeOp *op, int n)
 {
@@ -95,7 +95,7 @@ side_bytes(const VaeBackend *cuda, const VaeOp *op, int n)
         return cuda->params.pictures_on_device
                    ? 0
                    : (size_t) n * place_picture(&p, NULL, &ignored);
-    /* A latent that goes out has up to three arrays: latent, mean, logvar. */
+    /* An encoded latent has up to three arrays: latent, mean, logvar. */
     return (size_t) n * (op->x ? 3 : 1) * latent_bytes(VAE_TYPE_F32, elements);
 }
 
@@ -143,8 +143,8 @@ give_latent(const VaeCudaSlot *s, const VaeCudaUnit *u)
                    u->elements * parts[i].size);
 }
 
-/* Adds the device times of a slot whose results have arrived. Skips a time that
- * the run time cannot give. */
+/* Adds the device times of a slot whose results have arrived. Skips times that
+ * the run time does not give. */
 static void
 count_times(const VaeCudaSlot *s)
 {
@@ -246,8 +246,8 @@ typedef struct Side {
     bool direct;
 } Side;
 
-/* Takes bytes behind the used ones and writes their device address to out. They
- * may be beyond the room. */
+/* Reserves bytes behind the used ones, and writes their device address to out.
+ * They may be beyond the end of the slot. */
 static void
 take(Side *side, size_t bytes, void *out)
 {
@@ -280,8 +280,7 @@ read_only(const VaeLatentIn *latent)
     return (VaeLatentOut){.type = latent->type, .data = (void *) latent->data};
 }
 
-/* Gives each unit its place in the slot. False: the slot has too little room.
- */
+/* Sets the place of each unit in the slot. False: the slot is too small. */
 static bool
 place_units(Side *side, const VaeRun *run)
 {
@@ -334,7 +333,8 @@ fill(const Side *side, const VaeRun *run)
     }
 }
 
-/* Makes compute wait until the device pictures of a side are ready. */
+/* Makes the compute stream wait until the pictures of a side that are in device
+ * memory are ready. */
 static int
 wait_for_pictures(const VaeBackend *cuda, const Side *side)
 {
@@ -347,8 +347,7 @@ wait_for_pictures(const VaeBackend *cuda, const Side *side)
     return code;
 }
 
-/* Places the units of both sides in the next slot. False: it has too little
- * room. */
+/* Places the units of both sides in the next slot. False: it is too small. */
 static bool
 place(VaeBackend *cuda, const VaeProgram *p, const VaeRun *run, Side *in,
       Side *to)
@@ -372,8 +371,8 @@ place(VaeBackend *cuda, const VaeProgram *p, const VaeRun *run, Side *in,
     return place_units(to, run) && fits;
 }
 
-/* Makes all slots larger, for pictures that were not planned. Nothing is in
- * flight afterwards. */
+/* Enlarges all slots, for pictures that were not planned. First waits for all
+ * runs in flight. */
 static VaeStatus
 grow(VaeBackend *cuda, const VaeExec *exec, size_t in, size_t out,
      VaeError *error)
@@ -439,8 +438,8 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
     return vae_cuda_status(cuda, code, "take in a slice", error);
 }
 
-/* Copies a picture to the caller's memory: planes that follow each other, which
- * they do on the device, too, by one copy. */
+/* Copies a picture to the caller's memory. Planes without gaps between them,
+ * which have none on the device either, are one copy. */
 static int
 copy_direct(const VaeBackend *cuda, const VaeCudaUnit *u)
 {
@@ -480,7 +479,7 @@ VaeStatus
 vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
 {
     int code = 0;
-    /* Counters that are waited for must not wait for earlier pictures. */
+    /* counted() waits for counters, which must not wait for earlier pictures */
     if (s->bad)
         code =
             vae_rt_copy(s->host_out, s->device_out, OUT_HEADER, cuda->compute);

@@ -1,12 +1,12 @@
 /*
  * suballoc.c: one block of device memory for the weights of a program. A device
- * allocates in steps of 2 MiB and takes some time for each block. A block for
- * each of a few hundred weights would take more memory than planned, and would
- * be slow to free and to allocate again.
+ * allocates in steps of 2 MiB, and each allocation takes time. A block for each
+ * of a few hundred weights would need more memory than planned, and would be
+ * slow to free and to allocate again.
  *
  * Several streams may load the same weights at the same time, each in its own
- * thread; any of them may make the next weight. Each has counted all missing
- * bytes, so the first open block serves the other streams as well.
+ * thread. Any of them may make the next weight. Each has counted all missing
+ * bytes, so the first open block is large enough for the other streams, too.
  */
 #include <pthread.h>
 
@@ -24,8 +24,7 @@ struct VaeCudaBlock {
     bool open; /* more suballocations may follow */
 };
 
-/* Blocks of all backends: a suballocation may outlive the backend that took it.
- */
+/* Blocks of all backends, because a suballocation may outlive its backend. */
 static VaeCudaBlock *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -35,7 +34,8 @@ vae_cuda_suballoc_bytes(size_t bytes)
     return (bytes + STEP - 1) / STEP * STEP;
 }
 
-/* Whoever frees a model does not come through the class. */
+/* Selects the device itself, because freeing a model does not enter the class.
+ */
 static void
 free_data(const VaeCudaBlock *b)
 {
@@ -45,7 +45,7 @@ free_data(const VaeCudaBlock *b)
     vae_rt_leave(&caller);
 }
 
-/* Frees the block if it is closed and empty. Lock held. */
+/* Frees the block if it is closed and empty. The lock is held. */
 static void
 look_at(VaeCudaBlock *b)
 {
@@ -80,8 +80,8 @@ vae_cuda_suballoc_end(VaeBackend *cuda)
     cuda->block = NULL;
 }
 
-/* True when the block is open, has room, and its owner loads the same weights
- * as cuda. Lock held. */
+/* True if the block is open, has room, and its owner loads the same weights as
+ * cuda. The lock is held. */
 static bool
 serves(const VaeCudaBlock *b, const VaeBackend *cuda, size_t size)
 {
@@ -91,7 +91,7 @@ serves(const VaeCudaBlock *b, const VaeBackend *cuda, size_t size)
            b->precision == cuda->params.precision && b->bytes - b->used >= size;
 }
 
-/* Lock held. */
+/* Adds a suballocation to the block. The lock is held. */
 static void *
 add_piece(VaeCudaBlock *b, size_t size)
 {
@@ -101,7 +101,7 @@ add_piece(VaeCudaBlock *b, size_t size)
     return piece;
 }
 
-/* Suballocates from an open block; NULL if none serves. */
+/* Suballocates from an open block. NULL: there is none. */
 static void *
 take_from_open(const VaeBackend *cuda, size_t size)
 {

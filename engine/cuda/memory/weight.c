@@ -13,7 +13,7 @@
 
 enum {
     MOST_THREADS = 8,
-    /* Elements that are worth a thread of their own. */
+    /* Least elements for each thread. */
     WORTH = 1 << 16
 };
 
@@ -55,8 +55,8 @@ vae_cuda_phase_room(const VaeOp *op)
     return (n + 7) / 8 * 8;
 }
 
-/* Transposes [b][n] to [n][b], in the order of dst: rows of src are often
- * multiples of 4 KiB apart and would evict each other from the cache. */
+/* Transposes [b][n] to [n][b], in the order of dst. Rows of src are often
+ * multiples of 4 KiB apart, so they would evict each other from the cache. */
 static void
 swap(const float *src, float *dst, size_t b, size_t n)
 {
@@ -68,15 +68,15 @@ swap(const float *src, float *dst, size_t b, size_t n)
 /* Output channels first..end-1 of a convolution's kernels. */
 typedef struct Share {
     const WeightJob *job;
-    const float *raw; /* all kernels; NULL: reads them from the file */
-    uint8_t *dst;     /* of all kernels */
+    const float *raw; /* of all channels; NULL: reads them from the file */
+    uint8_t *dst;     /* for all channels */
     float *room;      /* floats for 2 output channels */
     size_t first, end;
     pthread_t thread;
     bool running;
 } Share;
 
-/* Floats of one output channel. */
+/* The number of floats of one output channel. */
 static size_t
 channel_size(const WeightJob *j)
 {
@@ -84,7 +84,7 @@ channel_size(const WeightJob *j)
     return (size_t) d[1] * d[2] * d[3] * d[4];
 }
 
-/* src: the floats of channel o; room: as many floats. */
+/* Writes output channel o, whose floats are src. room: as many floats. */
 static void
 lay_out_channel(const Share *s, size_t o, const float *src, float *room)
 {
@@ -97,7 +97,7 @@ lay_out_channel(const Share *s, size_t o, const float *src, float *room)
         return;
     }
     for (size_t i = 0; i < VAE_PHASES; i++) {
-        float *swapped = room + 4 * in; /* of 9 * in */
+        float *swapped = room + 4 * in; /* 9 * in floats */
         vae_phase_taps(room, src, in, vae_phase((int) i));
         swap(room, swapped, in, 4);
         vae_type_from_float(
@@ -134,7 +134,8 @@ share_count(const WeightJob *j)
     return n < j->weight->dims[0] ? n : j->weight->dims[0];
 }
 
-/* raw: as in Share; room: 2 * channel_size() for each share. */
+/* Converts all output channels. raw: as in Share; room: 2 * channel_size()
+ * floats for each thread. */
 static void
 lay_out_conv(const WeightJob *j, const float *raw, float *room, uint8_t *dst)
 {
@@ -160,7 +161,7 @@ lay_out_conv(const WeightJob *j, const float *raw, float *room, uint8_t *dst)
 }
 
 /* ------------------------------------------------------------------ */
-/* Making one.                                                         */
+/* Making a weight.                                                    */
 
 static bool
 is_conv(const WeightJob *j)
@@ -168,7 +169,7 @@ is_conv(const WeightJob *j)
     return j->layout == LAYOUT_CONV || j->layout == LAYOUT_PHASES;
 }
 
-/* Floats that fill() uses as work space. */
+/* The number of floats that fill() uses as temporary memory. */
 static size_t
 fill_room(const WeightJob *j)
 {
@@ -236,8 +237,8 @@ layout_of(const VaeWeight *w, bool phases)
     return w->kind == VAE_WEIGHT_DEPTHWISE ? LAYOUT_DEPTH : LAYOUT_PLAIN;
 }
 
-/* Describes op's weight, or its bias, and makes its key in the cache. False if
- * op has none. A convolution always has a bias. */
+/* Describes op's weight, or its bias, and its key in the cache. False: op has
+ * none. A convolution always has a bias. */
 static bool
 describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
          WeightKey *key)
@@ -268,8 +269,8 @@ describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
     return true;
 }
 
-/* Convolutions of as many channels share zeros as their bias. True if an
- * earlier one of the program has them. */
+/* Convolutions without a bias share a bias of zeros if they have the same
+ * number of channels. True if an earlier op of the program has it. */
 static bool
 shares_zeros(const VaeCudaExec *e, const VaeOp *op, const WeightKey *key)
 {
@@ -308,14 +309,14 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
                                                  .user = &job,
                                                  .memory = &memory},
                              out, error);
-    /* Not every refused allocation is for want of memory. */
+    /* An allocation also fails if the device has failed. */
     return status == VAE_ERR_MEMORY && cuda->refused
                ? vae_cuda_status(cuda, cuda->refused, "take weights", error)
                : status;
 }
 
-/* Bytes, rounded as for suballocation, of the program's weights that are
- * missing on the device or offloaded; 0 if there is no memory to count them. */
+/* Bytes of those weights of the program that are not on the device, rounded as
+ * for suballocation. 0 if there is no memory to count them. */
 static size_t
 missing_bytes(VaeBackend *cuda, VaeWeightCache *cache,
               const VaeProgram *program)

@@ -6,10 +6,10 @@
 #include "fuse.h"
 #include "split.h"
 
-/* The kind of an op that another one computes; it is removed at the end. */
+/* Marks an op that another one computes. It is removed at the end. */
 #define FUSED VAE_OP_KINDS
 
-/* The only op that reads t, or NULL where there are others. */
+/* The op that reads t; NULL: there is not exactly one. */
 static VaeOp *
 only_reader(VaeProgram *p, const VaeTensor *t)
 {
@@ -60,13 +60,13 @@ fuse_upsample(VaeProgram *p, VaeOp *op)
 /* ------------------------------------------------------------------ */
 /* F(2x2, 3x3).                                                        */
 
-/* With fewer channels, the sums of the transforms cost as much time as the
- * fewer products save. */
+/* With fewer channels, the transforms take as much time as the products save.
+ */
 enum { WINOGRAD_CHANNELS = 32 };
 
-/* Counts the frames that the convolution of that name computes in a later step:
- * those of all groups, but those of only one strip, because strips compute
- * parts of the same frames. */
+/* The number of frames that the convolution of that name computes in a later
+ * step. Adds up groups, but counts only one strip, because all strips have the
+ * same frames. */
 static int
 later_frames(const VaeProgram *next, const char *name)
 {
@@ -110,8 +110,8 @@ fuse_head(VaeProgram *p, int i, const VaeFusions *f)
         head->kind != VAE_OP_HEAD_CARRY || head->x != op->x ||
         head->carry->spilled || head->carry->frames != op->conv.kt - 1)
         return;
-    /* The new carry must consist only of frames of x, because the convolution
-     * still reads the old one. */
+    /* the convolution still reads the old carry, so the new one must have only
+     * frames of x */
     if (op->x->shape.t >= head->carry->frames && reads_carry(f, op)) {
         op->carry = head->carry;
         op->x->ctx = 0;
@@ -142,7 +142,7 @@ fuse_norm(VaeProgram *p, int i)
     for (int k = i + 1; k < p->n_ops && !tail; k++) {
         if (p->ops[k].x != op->y)
             continue;
-        /* It still reads the carry that the tail writes. */
+        /* a convolution still reads the carry that the tail writes */
         if (p->ops[k].kind == VAE_OP_CONV && p->ops[k].carry)
             return;
         if (p->ops[k].kind == VAE_OP_HEAD_CARRY)
@@ -172,8 +172,8 @@ shares(const VaeTensor *a, const VaeTensor *b)
     return a && a->root == b->root;
 }
 
-/* True if the result is needed in memory: other ops read it, add to it, or
- * have it replace what they add. */
+/* True if other ops use the convolution's result: they read it, add to it, or
+ * share its memory. */
 static bool
 is_kept(const VaeProgram *p, const VaeOp *conv, const VaeOp *norm)
 {
@@ -198,7 +198,7 @@ fuse_conv_norm(VaeProgram *p, int i, const VaeFusions *f)
         if (shares(p->ops[k].x, op->y) || shares(p->ops[k].y, op->y) ||
             shares(p->ops[k].add, op->y))
             norm = &p->ops[k];
-    /* A norm with a carry reads and writes other memory, too. */
+    /* a norm with a carry also accesses other memory */
     if (!norm || norm->kind != VAE_OP_NORM || norm->x != op->y ||
         norm->norm.kind != VAE_NORM_RMS || norm->strip || norm->carry ||
         norm->y->root != norm->y || norm->y->type != op->y->type ||
@@ -229,8 +229,7 @@ vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
             choose_winograd(&p->ops[i], next);
     }
     remove_fused(p);
-    /* Split first: each group of frames has its own context, and the same
-     * kernels as the whole. */
+    /* split first, because each group of frames has its own context */
     if (!vae_program_split(p, cuts.group) ||
         !vae_program_strips(p, &cuts.strips))
         return false;

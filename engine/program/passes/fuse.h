@@ -1,9 +1,9 @@
 /*
  * fuse.h: neighbouring ops that a backend computes as one.
  *
- * A recorded program has one op for each thing that the network does. Fusing
- * rewrites it before it is planned, so that the plan has no memory for what the
- * backend never writes.
+ * A recorded program has one op for each operation of the network. It is fused
+ * before it is planned, so that the plan has no memory for tensors that are
+ * never written.
  */
 #ifndef VAE_FUSE_H
 #define VAE_FUSE_H
@@ -18,19 +18,20 @@ typedef struct VaeFusions {
     bool upsample;
     /* A 3x3x3 convolution in F32, and the op that copies the carry in front of
      * its input. The convolution becomes F(2x2, 3x3) (conv.winograd) and reads
-     * the carry where it is. Only convolutions that compute two frames or more
-     * in a later step: the others have few operations, and most of the weights.
-     */
+     * its carry in place. Only for convolutions that compute two frames or more
+     * in a later step, because the others have few operations and most of the
+     * weights. */
     bool winograd;
     /* A norm and the ops that copy the carry in front of its result and the
      * result's last frames into the carry: the norm does both. */
     bool norm_carry;
-    /* True for a convolution that reads the carry where it is: then no op
-     * copies the carry in front of its input. NULL: only those in Winograd
-     * tiles do. */
+    /* True for a convolution that reads its carry in place, so that no op
+     * copies the carry in front of its input. NULL: only convolutions in
+     * Winograd tiles do. */
     bool (*reads_carry)(void *user, const VaeOp *conv);
     /* True for a convolution that can also compute the norm of its result
-     * (conv.normed, norm.done). The norm stays an op. NULL: none can. */
+     * (conv.normed, norm.done). The norm stays an op, without work. NULL: none
+     * can. */
     bool (*norms)(void *user, const VaeOp *conv);
     void *user; /* the backend of the program */
 } VaeFusions;
@@ -41,8 +42,8 @@ typedef struct VaeCuts {
     VaeStrips strips;
 } VaeCuts;
 
-/* next: the program of later steps (which may be p). It decides for all
- * programs of a stream, so that an op has the same kernels in all of them.
+/* Fuses p. next: the program of later steps, which may be p. It decides for all
+ * programs of a stream, so that an op uses the same kernels in all of them.
  * False: out of memory; then p can only be freed. */
 bool vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
                       VaeCuts cuts);

@@ -3,8 +3,8 @@
  *
  * A root tensor lives from the first to the last op that uses it or a tensor
  * that shares its memory. The planner places the largest block first, each at
- * the lowest offset that is free over its whole life. This greedy method is
- * within a few percent of the largest live set for these networks.
+ * the lowest offset that is free over its whole lifetime. For these networks
+ * the arena is only a few percent larger than the largest live set.
  */
 #include <stdlib.h>
 

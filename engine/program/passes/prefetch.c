@@ -7,9 +7,9 @@
 #include "alloc.h"
 #include "prefetch.h"
 
-/* Operations, and bytes of its own memory, that a fast GPU computes and moves
- * while the bus moves a byte: about 400 TFLOP/s and 3 TB/s against 50 GB/s. A
- * slower GPU gets its copies earlier than it needs them. */
+/* Operations, and bytes of device memory, of a fast GPU in the time in which
+ * the bus copies one byte: about 400 TFLOP/s, 3 TB/s and 50 GB/s. On a slower
+ * GPU the copies end earlier than necessary. */
 #define FLOP_PER_BYTE 8000
 #define BYTES_PER_BYTE 60
 
@@ -25,8 +25,8 @@ typedef struct Use {
     bool fetch; /* reads the carry; false: writes it */
     bool part;  /* uses only some rows of the carry (see strips.h), so it has no
                    window */
-    int reach;  /* the copy runs beside so many ops before this one (a store:
-                   after it) */
+    int reach;  /* number of ops during which the copy runs: before this op or,
+                   for a store, after it */
     Block block; /* the window; size 0: none */
     VaeTensor *window;
 } Use;
@@ -71,7 +71,7 @@ find_uses(Prefetch *f)
     }
 }
 
-/* The next use of the same carry (step 1), or the one before (step -1). NULL:
+/* The next use of the same carry (step 1), or the previous one (step -1). NULL:
  * there is none. */
 static const Use *
 neighbour(const Prefetch *f, int i, int step)
@@ -165,9 +165,8 @@ lowest(const Prefetch *f, const Block *b)
     return offset;
 }
 
-/* Places the window. If there is no room for it, tries again with fewer ops
- * beside the copy, because a smaller part of the program has more free memory.
- */
+/* Places the window. If there is no room, tries again with a copy during fewer
+ * ops, for which more memory is free. */
 static void
 place(Prefetch *f, Use *u, size_t most)
 {
@@ -285,7 +284,7 @@ vae_program_prefetch(VaeProgram *p, size_t most)
 {
     const size_t n = (size_t) p->n_ops;
     Prefetch f = {.p = p};
-    if (p->delayed) /* its runs skip ops */
+    if (p->delayed) /* runs of such programs skip ops */
         return true;
     f.begin = vae_mem_alloc((n + 1) * sizeof *f.begin);
     f.uses = vae_mem_alloc(n * sizeof *f.uses);

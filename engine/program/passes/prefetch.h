@@ -1,9 +1,9 @@
 /*
- * prefetch.h: copies of spilled carries that run beside the ops.
+ * prefetch.h: copies spilled carries while ops compute.
  *
- * A HEAD_CARRY of a spilled carry would wait for a copy from the host's memory,
- * and a TAIL for one to it. With a window, memory of the arena for one carry,
- * the copy takes place while other ops compute:
+ * A HEAD_CARRY of a spilled carry waits for a copy from host memory, and a TAIL
+ * for a copy to it. With a window, which is memory of the arena for one carry,
+ * the copy runs while other ops compute:
  *
  *     FETCH    begins to copy the carry to the window
  *     ...      other ops
@@ -19,10 +19,9 @@
 
 #include "program.h"
 
-/* Places windows in the memory that no tensor of a planned program uses, for
- * the largest carries first, and adds the ops. The arena grows to at most
- * `most` bytes. A copy without room for a window stays as it was. False: out of
- * memory. */
+/* Places windows in unused memory of a planned program, for the largest carries
+ * first, and adds the ops. The arena grows to at most `most` bytes. A copy for
+ * whose window there is no room stays as it is. False: out of memory. */
 bool vae_program_prefetch(VaeProgram *program, size_t most);
 
 #endif

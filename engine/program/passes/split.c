@@ -10,11 +10,11 @@
 typedef struct Region {
     const VaeProgram *p;
     int t;     /* frames of the tensors in the region */
-    int dealt; /* frames that its first op makes of each input frame; 0: it has
-                  no such op */
+    int dealt; /* frames that its first op makes from each input frame; 0: there
+                  is no such op */
     int from, to;
-    /* By the id of a root tensor: ops outside the region use it; ops inside
-     * write it. */
+    /* By id of a root tensor: true if ops outside the region use it, and if ops
+     * inside write it. */
     bool *shared, *written;
 } Region;
 
@@ -40,9 +40,10 @@ fits(const Region *r, int i)
            has_frames(op->y, r->t) && has_frames(op->add, r->t);
 }
 
-/* Frames that the rearrangement in front of the region makes of each frame of
- * its input, which comes from a convolution of one tap. 0: there is no such
- * pair, or a group would need parts of more than one input frame. */
+/* The region may begin with a convolution of one tap and a rearrangement that
+ * separates its result into several frames. Returns the number of these frames
+ * for each input frame. 0: there is no such pair, or a group would need parts
+ * of more than one input frame. */
 static int
 frames_dealt(const Region *r, int frames)
 {
@@ -76,8 +77,8 @@ look_at_tensors(Region *r)
     }
 }
 
-/* True for a tensor that is complete before the region begins. The frames in
- * front of a group are its context. */
+/* True for a tensor that is complete before the region begins. A group finds
+ * its context in it, in front of its own frames. */
 static bool
 is_whole(const Region *r, VaeTensor *x)
 {
@@ -86,8 +87,8 @@ is_whole(const Region *r, VaeTensor *x)
 }
 
 /* True if the op needs context in a tensor that groups write and that ops
- * outside the region use: the frames of another group are where the context
- * would be. */
+ * outside the region use. Frames of another group are in the place of this
+ * context. */
 static bool
 lacks_context(const Region *r, int i)
 {
@@ -132,9 +133,9 @@ find_region(Region *r, int frames)
 typedef struct Groups {
     VaeProgram *p;
     const Region *region;
-    int number, first, t; /* from 1; its frames */
+    int number, first, t; /* number of the group, from 1; its frames */
     VaeTensor *
-        *made; /* the group's tensor by the id of the whole tensor, or NULL */
+        *made; /* by id of a whole tensor: the group's part of it, or NULL */
     VaeTensor *part;   /* memory for tensors of groups */
     VaeTensor **slots; /* all tensors of groups */
     int n_slots;
@@ -162,7 +163,7 @@ part_of(Groups *g, VaeTensor *t)
     return part;
 }
 
-/* The carry that the last frames of x go to. */
+/* The carry that the last frames of x are copied to. */
 static VaeCarry *
 carry_of(const Region *r, const VaeTensor *x)
 {
@@ -253,7 +254,7 @@ split(VaeProgram *p, const Region *r, int frames)
     return true;
 }
 
-/* A region must have a convolution over time: without one, splitting saves too
+/* True if the region has a convolution over time. Otherwise splitting saves too
  * little. */
 static bool
 is_worth_it(const Region *r)

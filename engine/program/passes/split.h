@@ -1,12 +1,11 @@
 /*
- * split.h: the layers at the full frame rate, some frames at a time.
+ * split.h: computes the layers at the full frame rate in groups of frames.
  *
- * A decoder makes most frames in its last upsampling in time. An encoder drops
- * most frames in its first downsampling in time. The layers between that layer
- * and the pictures have the largest tensors. They need less memory if they
- * compute one group of frames after the other. Each convolution over time then
- * takes its context from its carry, as it does from step to step. The results
- * are the same to the byte.
+ * The layers between the pictures and the last upsampling in time of a decoder,
+ * or the first downsampling in time of an encoder, have the largest tensors.
+ * They need less memory if they compute one group of frames after another. Each
+ * convolution over time then reads its context from its carry, as it does from
+ * step to step. The bytes of the results are the same.
  *
  * A convolution of one tap may make two frames from one. A rearrangement then
  * separates them. Each group runs both ops, so that no tensor holds all frames.

@@ -7,11 +7,11 @@
 #include "alloc.h"
 #include "strips.h"
 
-/* Slabs with less than this part of the largest one's bytes stay whole. */
+/* Slabs with less than 1 / SMALL of the largest one's bytes stay whole. */
 enum { SMALL = 8 };
 
-/* Ops that make a slab: a cast, a convolution of one tap and a rearrangement at
- * most. */
+/* Largest number of ops that make a slab: for example a cast, a convolution of
+ * one tap and a rearrangement. */
 enum { MAKERS = 4 };
 
 /* Ops around a slab, in this order: those that make it (`makers` of them), a
@@ -62,7 +62,7 @@ use_of(const VaeProgram *p, const VaeTensor *t)
     return u;
 }
 
-/* Rows of the result for each row that the op reads. */
+/* The number of rows of the result for each row that the op reads. */
 static int
 factor(const VaeOp *op)
 {
@@ -121,7 +121,7 @@ conv_of(const VaeProgram *p, const Chain *c)
     return &p->ops[c->first + c->makers + c->head];
 }
 
-/* Rows of the slab that its makers can only make together. */
+/* The number of rows of the slab that its makers can only make together. */
 static int
 unit_of(const VaeProgram *p, const Chain *c)
 {
@@ -158,8 +158,8 @@ can_wait(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
            !shares(op->add, conv->y) && (!op->carry || op->carry != carry);
 }
 
-/* By op: it is in the current chain, it is in another one; and room to move
- * ops. */
+/* By op: true if it is in the current chain, and in any other; and temporary
+ * memory for moving ops. */
 typedef struct Search {
     bool *in_chain, *taken;
     VaeOp *room;
@@ -217,8 +217,8 @@ find_chain(VaeProgram *p, int i, const Search *s, Chain *out)
     }
     if (!before && !behind)
         return false;
-    /* Ops that can run after the chain do: until then their results take no
-     * memory. */
+    /* Ops that can run after the chain are moved behind it, so that their
+     * results need no memory during the chain. */
     gather(p, makers[n - 1], last, s, behind);
     out->first = behind ? makers[n - 1] : last + 1 - out->n;
     out->last = last;
@@ -286,7 +286,7 @@ slab_rows(const VaeProgram *p, const Chain *c, Rows y)
     return (Rows){least, most < h ? most : h};
 }
 
-/* A tensor of some rows of t: with memory of its own, or in that of t. */
+/* A tensor of some rows of t, with its own memory (own) or in that of t. */
 static VaeTensor *
 rows_of(Strips *s, VaeTensor *t, Rows rows, bool own)
 {
@@ -324,7 +324,7 @@ add_statistics(Strips *s, const VaeOp *norm)
 }
 
 /* Adds the ops that compute the rows y of the result. They write the carry up
- * to row `end`; the rest is left to the next strip. */
+ * to row `end`; the next strip writes the rows behind. */
 static void
 add_strip(Strips *s, const Chain *c, Rows y, int end, VaeTensor *statistics)
 {
@@ -355,8 +355,9 @@ add_strip(Strips *s, const Chain *c, Rows y, int end, VaeTensor *statistics)
         s->n_ops--; /* the next strip begins with the same row */
 }
 
-/* True if the backend can compute strip i of n. Only the first, the second and
- * the last strip are asked: the others have the shape of the second. */
+/* True if the backend can compute strip i of n. Asks it only about the first,
+ * the second and the last strip, because the others have the shape of the
+ * second. */
 static bool
 can_compute(const Strips *s, const VaeOp *ops, int i, int n)
 {
@@ -434,7 +435,7 @@ find_chains(VaeProgram *p, int strips, Chain *chains, const Search *s)
         Chain *c = &chains[n];
         if (s->taken[i] || !find_chain(p, i, s, c))
             continue;
-        i = c->last + 1; /* op i may be another one now */
+        i = c->last + 1; /* the op at i may have changed */
         const double bytes = chain_bytes(p, c);
         most = bytes > most ? bytes : most;
         n++;

@@ -1,11 +1,11 @@
 /*
- * strips.h: large pictures, some rows at a time.
+ * strips.h: computes the slabs of large pictures in strips of rows.
  *
  * The input of a convolution over time is a slab: a whole picture for each
  * frame, and for each frame of its context. Only a norm, a cast or a
  * rearrangement writes it, and only the convolution reads it. A strip of its
  * rows is made, convolved and saved in the carry before the next strip is made.
- * The tensors around stay whole.
+ * The tensors around the slab stay whole.
  *
  * A 3x3 convolution reads one row above and one below its own. Neighbouring
  * strips both compute these rows of the slab. A strip writes to the carry only
@@ -20,16 +20,15 @@
 
 typedef struct VaeStrips {
     int most; /* strips; 0 and 1: none */
-    /* True if the backend computes a convolution of one strip with the same
-     * bytes as the whole picture. If false, that slab stays whole. NULL: always
-     * true. */
+    /* True if the backend computes a convolution of one strip with the bytes of
+     * the whole picture. Otherwise that slab stays whole. NULL: always true. */
     bool (*can)(void *user, const VaeOp *conv);
     void *user;
 } VaeStrips;
 
-/* Rewrites the large slabs of a recorded program, before it is fused and
- * planned. Sets program->strips to `most`, or leaves 0 where there is no such
- * slab. False: out of memory; the program can only be freed. */
+/* Replaces the large slabs of a recorded program, before it is fused and
+ * planned. Sets program->strips to `most` if there is such a slab. False: out
+ * of memory; the program can only be freed. */
 bool vae_program_strips(VaeProgram *program, const VaeStrips *strips);
 
 #endif
