@@ -221,6 +221,31 @@ TEST(key_unit)
     check_order(run, "|(49) 50 51");
 }
 
+/* The shortest clip of which docs/streaming.md says that a scrub over all its
+ * latents decodes at most a tenth of them. */
+static const Clip scrubbed = {VAE_TYPE_F16, 79, 16, 2, 2};
+
+static guint
+latents_of_scrub(GstSeekFlags flags)
+{
+    Run *run = run_preroll(plain_clip(&scrubbed), "", "");
+    guint sum = 0;
+    for (gint k = 0; k < scrubbed.t; k++) {
+        play(run, 1, flags, at(k), at(k) + 1);
+        sum += run->buffers->len;
+    }
+    return sum;
+}
+
+TEST(scrub)
+{
+    const guint exact = latents_of_scrub(GST_SEEK_FLAG_ACCURATE);
+    const guint quick = latents_of_scrub(GST_SEEK_FLAG_KEY_UNIT);
+    CHECK_INT(exact, 38 * 39 / 2 + (scrubbed.t - 38) * 39);
+    CHECK_INT(quick, 1 + 2 + (scrubbed.t - 2) * 3);
+    CHECK(10 * quick <= exact);
+}
+
 TEST(trick_mode)
 {
     const GstSeekFlags trick = GST_SEEK_FLAG_TRICKMODE_KEY_UNITS;
