@@ -58,9 +58,9 @@ refuse(const Bed *bed, VaeDirection direction, bool tiles, int most)
 int
 main(int argc, char **argv)
 {
-    /* At most three programs of a plan; seven rungs, ten sizes of tiles; and
+    /* At most three programs of a plan; eight rungs, ten sizes of tiles; and
      * the advice tries a precision, six sizes of the picture, and tiles. */
-    enum { PROGRAM = 3, RUNGS = 7, TILES = 10, ADVICE = 1 + 6 };
+    enum { PROGRAM = 3, RUNGS = 8, TILES = 10, ADVICE = 1 + 6 };
     Bed bed;
     bed_open_main(&bed, argc, argv);
     for (int d = 0; d < 2; d++) {

@@ -24,10 +24,9 @@ round_up(int v, int step)
 
 /* Frames at once, and strips of rows: both cost little, strips less. */
 static const VaeRung cuts[] = {
-    {.group = 0, .strips = 4},
-    {.group = 0, .strips = 8},
-    {.group = 2, .strips = 8},
-    {.group = 1, .strips = 16},
+    {.group = 0, .strips = 4},  {.group = 0, .strips = 8},
+    {.group = 2, .strips = 8},  {.group = 1, .strips = 16},
+    {.group = 1, .strips = 32},
 };
 
 /* True if a slice size that is set by hand is the largest, not the only one:
