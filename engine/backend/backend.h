@@ -157,7 +157,7 @@ typedef struct VaeBackendClass {
     /* Does the timed runs that prepare() would do. If it is called before
      * memory_left(), the code that these runs load is already subtracted. NULL:
      * prepare() does no runs. */
-    void (*learn)(VaeBackend *backend, const VaeProgram *program);
+    void (*tune)(VaeBackend *backend, const VaeProgram *program);
     /*
      * Prepares each op: makes primitives, and weights in the library's layout
      * (through vae_weight_cache_get(), once per model). Reads the plan's

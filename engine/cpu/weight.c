@@ -23,7 +23,7 @@ typedef struct WeightJob {
     bool tiles;
     const VaeDnnlLayout *layout;
     VaeDnnlKey key; /* of the layout */
-    int piece;      /* for Winograd tiles: output channels made at a time */
+    int batch;      /* for Winograd tiles: output channels made at a time */
 } WeightJob;
 
 /* True if the reorder reads the weights directly from the file. */
@@ -89,14 +89,14 @@ reorder_once(const WeightJob *j, const void *src, void *dst)
 
 enum { SIDE = VAE_CPU_TILE_SIDE, KERNELS = SIDE * SIDE };
 
-/* PIECE: output channels made at a time, few enough to stay in the caches from
+/* BATCH: output channels made at a time, few enough to stay in the caches from
  * one pass to the next. SOME: kernels transformed at a time. */
-enum { PIECE = 64, SOME = 64 };
+enum { BATCH = 64, SOME = 64 };
 
 /* Transforms n kernels of three frames, starting at `first`. taps NULL: reads
  * them from the file. */
 static void
-tile_piece(const WeightJob *j, float *y, const float *taps, size_t first,
+tile_batch(const WeightJob *j, float *y, const float *taps, size_t first,
            size_t n)
 {
     const VaeTensorInfo *t = j->weight->part[0];
@@ -126,7 +126,7 @@ cut(const WeightJob *j, int first, int *some, WeightJob *out)
     VaeDnnlLayout *part = NULL;
     const int channels = (int) j->key.dims[0];
     *out = *j;
-    *some = first + PIECE < channels ? PIECE : channels - first;
+    *some = first + BATCH < channels ? BATCH : channels - first;
     const VaeDnnlStatus s = vae_dnnl_part(j->layout, first, *some, &part);
     if (s == VAE_DNNL_OK) {
         out->layout = part;
@@ -137,9 +137,9 @@ cut(const WeightJob *j, int first, int *some, WeightJob *out)
 }
 
 static void
-cut_free(const WeightJob *j, WeightJob *piece)
+cut_free(const WeightJob *j, WeightJob *batch)
 {
-    VaeDnnlLayout *part = (VaeDnnlLayout *) piece->layout;
+    VaeDnnlLayout *part = (VaeDnnlLayout *) batch->layout;
     if (part != j->layout)
         vae_dnnl_layout_free(&part);
 }
@@ -152,7 +152,7 @@ raw_count(const WeightJob *j)
     const size_t n = vae_weight_count(j->weight);
     if (!j->tiles)
         return n;
-    return (size_t) j->piece * (size_t) j->key.dims[1] * 3 * KERNELS +
+    return (size_t) j->batch * (size_t) j->key.dims[1] * 3 * KERNELS +
            (vae_weight_is_direct(j->weight) ? 0 : n);
 }
 
@@ -192,18 +192,18 @@ tile_channels(const WeightJob *j, float *raw, const float *taps, uint8_t *dst,
 {
     const size_t bytes = vae_cpu_tile_kernel(j->layout);
     const size_t in = (size_t) j->key.dims[1];
-    WeightJob piece;
+    WeightJob batch;
     Reorder r = {0};
-    VaeDnnlStatus s = cut(j, first, some, &piece);
+    VaeDnnlStatus s = cut(j, first, some, &batch);
     if (s != VAE_DNNL_OK)
         return s;
-    s = reorder_make(&piece, false, &r);
+    s = reorder_make(&batch, false, &r);
     if (s == VAE_DNNL_OK)
-        tile_piece(j, raw, taps, (size_t) first * in, (size_t) *some * in);
+        tile_batch(j, raw, taps, (size_t) first * in, (size_t) *some * in);
     for (size_t i = 0; i < KERNELS && s == VAE_DNNL_OK; i++)
         s = reorder_run(&r, raw + i * (size_t) *some * in * 3, dst + i * bytes);
     reorder_free(&r);
-    cut_free(j, &piece);
+    cut_free(j, &batch);
     return s;
 }
 
@@ -228,12 +228,12 @@ make_tiles(void *user, void *dst, VaeError *error)
 
 /* Sets the number of output channels made at a time. */
 static VaeDnnlStatus
-choose_piece(WeightJob *j)
+choose_batch(WeightJob *j)
 {
-    WeightJob piece;
-    const VaeDnnlStatus s = cut(j, 0, &j->piece, &piece);
+    WeightJob batch;
+    const VaeDnnlStatus s = cut(j, 0, &j->batch, &batch);
     if (s == VAE_DNNL_OK)
-        cut_free(j, &piece);
+        cut_free(j, &batch);
     return s;
 }
 
@@ -252,7 +252,7 @@ tell_layout(const WeightJob *j, VaeExec *exec, size_t bytes)
         (VaeLayOut){bytes, sum};
 }
 
-/* Sets j->key and j->piece, and adds the temporary memory for making the
+/* Sets j->key and j->batch, and adds the temporary memory for making the
  * weights. */
 static VaeStatus
 begin(WeightJob *j, VaeExec *exec, VaeError *error)
@@ -260,7 +260,7 @@ begin(WeightJob *j, VaeExec *exec, VaeError *error)
     Reorder r = {0};
     VaeDnnlStatus s = vae_dnnl_key(j->layout, &j->key);
     if (s == VAE_DNNL_OK && j->tiles)
-        s = choose_piece(j);
+        s = choose_batch(j);
     if (s == VAE_DNNL_OK)
         s = reorder_make(j, true, &r);
     size_t bytes = r.primitive.scratch;

@@ -135,13 +135,13 @@ cuda_free(VaeBackend *cuda, VaePlace place, void *block)
 }
 
 static void
-cuda_learn(VaeBackend *cuda, const VaeProgram *program)
+cuda_tune(VaeBackend *cuda, const VaeProgram *program)
 {
     VaeRtCaller caller;
     VaeError ignored;
     if (enter(cuda, &caller, &ignored) != VAE_OK)
         return;
-    vae_cuda_learn(cuda, program);
+    vae_cuda_tune(cuda, program);
     vae_rt_leave(&caller);
 }
 
@@ -264,7 +264,7 @@ const VaeBackendClass vae_backend_cuda = {
     .memory_left = cuda_memory_left,
     .alloc = cuda_alloc,
     .free = cuda_free,
-    .learn = cuda_learn,
+    .tune = cuda_tune,
     .prepare = cuda_prepare,
     .exec_free = cuda_exec_free,
     .bind = cuda_bind,

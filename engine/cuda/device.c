@@ -56,7 +56,7 @@ vae_cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes, void **out,
     int code = host ? vae_rt_alloc_host(out, least) : vae_rt_alloc(out, least);
     if (vae_rt_is_memory(code))
         return vae_fail(error, VAE_ERR_MEMORY,
-                        "%s has no %.1f MiB left in one piece",
+                        "%s has no %.1f MiB left in one block",
                         host ? "the host's pinned memory" : cuda->device.name,
                         (double) bytes / 1048576);
     if (!code && host)

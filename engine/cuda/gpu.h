@@ -97,7 +97,7 @@ struct VaeBackend {
     VaeRoom room; /* temporary memory for making weights */
     VaeCudaLoad load;
     VaeCudaBlock *block; /* open block for weights, see suballoc.c; or NULL */
-    size_t pieces;       /* bytes of weights that are not suballocated yet */
+    size_t missing;      /* bytes of weights that are not suballocated yet */
     int refused; /* error code of the last failed allocation of a block */
 
     VaeCudaLayer *layers;
@@ -215,7 +215,7 @@ void vae_cuda_suballoc_begin(VaeBackend *cuda, const VaeCudaLoad *load,
 void vae_cuda_suballoc_end(VaeBackend *cuda);
 /* Device memory, 256-byte aligned, or NULL; user: the VaeBackend. */
 void *vae_cuda_suballoc(size_t bytes, void *user);
-void vae_cuda_suballoc_free(void *piece, int device);
+void vae_cuda_suballoc_free(void *part, int device);
 /* Bytes that a suballocation occupies in its block. */
 size_t vae_cuda_suballoc_bytes(size_t bytes);
 
@@ -267,8 +267,8 @@ VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
 bool vae_cuda_reads_carry(void *backend, const VaeOp *conv);
 /* VaeFusions.norms: the same, and the kernel can also compute a norm. */
 bool vae_cuda_norms(void *backend, const VaeOp *conv);
-/* The class's learn(). */
-void vae_cuda_learn(VaeBackend *cuda, const VaeProgram *program);
+/* The class's tune(). */
+void vae_cuda_tune(VaeBackend *cuda, const VaeProgram *program);
 /* Saves the timed choices. Called once for a program. */
 void vae_cuda_layers_keep(VaeBackend *cuda);
 

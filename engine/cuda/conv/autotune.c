@@ -255,7 +255,7 @@ vae_cuda_norms(void *backend, const VaeOp *conv)
 }
 
 void
-vae_cuda_learn(VaeBackend *cuda, const VaeProgram *program)
+vae_cuda_tune(VaeBackend *cuda, const VaeProgram *program)
 {
     VaeError ignored; /* prepare() fails, too */
     VaeCudaChoice choice;

@@ -300,14 +300,14 @@ compare(const Bench *b)
 {
     const VaeType type = b->shape->y_type;
     const size_t n = elements(b->shape, 'y');
-    const size_t piece = COMPARED_BLOCK / vae_type_size(type);
-    const size_t pieces = (n + piece - 1) / piece;
-    const size_t step = (pieces * COMPARED_BLOCK + COMPARED - 1) / COMPARED;
+    const size_t block = COMPARED_BLOCK / vae_type_size(type);
+    const size_t blocks = (n + block - 1) / block;
+    const size_t step = (blocks * COMPARED_BLOCK + COMPARED - 1) / COMPARED;
     uint8_t *host = malloc(2 * COMPARED_BLOCK);
     bool same = host != NULL;
-    for (size_t i = 0; i < pieces && same; i += step) {
-        const size_t first = i * piece;
-        const size_t some = n - first < piece ? n - first : piece;
+    for (size_t i = 0; i < blocks && same; i += step) {
+        const size_t first = i * block;
+        const size_t some = n - first < block ? n - first : block;
         const size_t at = first * vae_type_size(type);
         const size_t bytes = some * vae_type_size(type);
         same = vae_cuda_copy_now(b->cuda, host, (uint8_t *) b->y + at, bytes) ==

@@ -18,7 +18,7 @@ struct VaeCudaBlock {
     VaeCudaBlock *next;
     uint8_t *data;
     size_t bytes, used;
-    int device, pieces;
+    int device, parts;
     VaeCudaLoad load;
     VaePrecision precision;
     bool open; /* more suballocations may follow */
@@ -50,7 +50,7 @@ static void
 look_at(VaeCudaBlock *b)
 {
     VaeCudaBlock **at = &blocks;
-    if (b->open || b->pieces > 0)
+    if (b->open || b->parts > 0)
         return;
     while (*at && *at != b)
         at = &(*at)->next;
@@ -64,13 +64,13 @@ void
 vae_cuda_suballoc_begin(VaeBackend *cuda, const VaeCudaLoad *load, size_t bytes)
 {
     cuda->load = *load;
-    cuda->pieces = bytes;
+    cuda->missing = bytes;
 }
 
 void
 vae_cuda_suballoc_end(VaeBackend *cuda)
 {
-    cuda->pieces = 0;
+    cuda->missing = 0;
     if (!cuda->block)
         return;
     pthread_mutex_lock(&lock);
@@ -93,12 +93,12 @@ serves(const VaeCudaBlock *b, const VaeBackend *cuda, size_t size)
 
 /* Adds a suballocation to the block. The lock is held. */
 static void *
-add_piece(VaeCudaBlock *b, size_t size)
+add_part(VaeCudaBlock *b, size_t size)
 {
-    void *piece = b->data + b->used;
+    void *part = b->data + b->used;
     b->used += size;
-    b->pieces++;
-    return piece;
+    b->parts++;
+    return part;
 }
 
 /* Suballocates from an open block. NULL: there is none. */
@@ -109,16 +109,16 @@ take_from_open(const VaeBackend *cuda, size_t size)
     VaeCudaBlock *b = blocks;
     while (b && !serves(b, cuda, size))
         b = b->next;
-    void *piece = b ? add_piece(b, size) : NULL;
+    void *part = b ? add_part(b, size) : NULL;
     pthread_mutex_unlock(&lock);
-    return piece;
+    return part;
 }
 
 /* Suballocates from a new block that has room for all missing bytes. */
 static void *
 take_from_new(VaeBackend *cuda, size_t size)
 {
-    const size_t bytes = cuda->pieces > size ? cuda->pieces : size;
+    const size_t bytes = cuda->missing > size ? cuda->missing : size;
     vae_cuda_suballoc_end(cuda);
     VaeCudaBlock *b = vae_mem_alloc(sizeof *b);
     void *data = NULL;
@@ -136,11 +136,11 @@ take_from_new(VaeBackend *cuda, size_t size)
     pthread_mutex_lock(&lock);
     b->next = blocks;
     blocks = b;
-    void *piece = add_piece(b, size);
+    void *part = add_part(b, size);
     pthread_mutex_unlock(&lock);
     cuda->block = b;
-    cuda->pieces = bytes;
-    return piece;
+    cuda->missing = bytes;
+    return part;
 }
 
 void *
@@ -148,25 +148,25 @@ vae_cuda_suballoc(size_t bytes, void *user)
 {
     VaeBackend *cuda = user;
     const size_t size = vae_cuda_suballoc_bytes(bytes ? bytes : 1);
-    void *piece = take_from_open(cuda, size);
-    if (!piece)
-        piece = take_from_new(cuda, size);
-    if (piece)
-        cuda->pieces -= size < cuda->pieces ? size : cuda->pieces;
-    return piece;
+    void *part = take_from_open(cuda, size);
+    if (!part)
+        part = take_from_new(cuda, size);
+    if (part)
+        cuda->missing -= size < cuda->missing ? size : cuda->missing;
+    return part;
 }
 
 void
-vae_cuda_suballoc_free(void *piece, int device)
+vae_cuda_suballoc_free(void *part, int device)
 {
-    const uint8_t *at = piece;
+    const uint8_t *at = part;
     pthread_mutex_lock(&lock);
     VaeCudaBlock *b = blocks;
     while (b &&
            (b->device != device || at < b->data || at >= b->data + b->bytes))
         b = b->next;
     if (b) {
-        b->pieces--;
+        b->parts--;
         look_at(b);
     }
     pthread_mutex_unlock(&lock);

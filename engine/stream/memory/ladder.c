@@ -237,15 +237,15 @@ try_rungs(VaeStream *s, const VaeRung *rungs, int n, const Limit *limit,
     return status;
 }
 
-/* Learns what memory the code of the programs takes. True: less may be free
- * than before. */
+/* Does the timed runs of all programs, which load code. True: less memory may
+ * be free than before. */
 static bool
-learn(const VaeStream *s)
+tune(const VaeStream *s)
 {
-    for (int i = 0; i < PROGRAMS && s->class->learn; i++)
+    for (int i = 0; i < PROGRAMS && s->class->tune; i++)
         if (s->programs[i])
-            s->class->learn(s->backend, s->programs[i]);
-    return s->class->learn != NULL;
+            s->class->tune(s->backend, s->programs[i]);
+    return s->class->tune != NULL;
 }
 
 /* False: not even the last rung fits, with all carries spilled. */
@@ -270,7 +270,7 @@ climb_down(VaeStream *s, bool make, Limit *limit, bool *fits, VaeError *error)
     int cut;
     const int n = list_rungs(s, rungs, &cut);
     VaeStatus status = try_rungs(s, rungs, n, limit, fits, error);
-    if (status == VAE_OK && *fits && make && learn(s)) {
+    if (status == VAE_OK && *fits && make && tune(s)) {
         status = find_limit(s, make, limit, error);
         if (status == VAE_OK)
             status = try_rungs(s, rungs, n, limit, fits, error);
