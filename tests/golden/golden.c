@@ -2,11 +2,13 @@
  * golden.c: compares frames and latents with those of the official networks.
  *
  * golden SET BACKEND PRECISION [WORD...]
- *   small      the vectors of this source tree. With words: only those whose
- * name contains one of the words more       the vectors of VAE_TEST_DATA/golden
- * that are not in it generated  full-size models with generated weights,
- * against VAE_TEST_DATA/design/golden trace      the vectors of single blocks
- * in this source tree
+ *   small      the vectors of this source tree; with words: only those whose
+ *              name contains one of the words
+ *   more       the vectors of VAE_TEST_DATA/golden that are not in it
+ *   generated  full-size models with generated weights, against
+ *              VAE_TEST_DATA/design/golden
+ *   trace      the vectors of single blocks in this source tree
+ *   lengths    its clips of 1 to 33 latents
  */
 #include "golden.h"
 
@@ -597,16 +599,17 @@ run_generated(Golden *g)
     return true;
 }
 
+/* Runs one set of vectors of the source tree for each of the models. */
 static bool
-run_traces(Golden *g)
+run_folders(Golden *g, void (*set)(Golden *, const char *),
+            const char *const *models)
 {
-    static const char *const models[] = {"wan21", "seedvr2"};
-    for (int i = 0; i < 2; i++) {
+    for (; *models; models++) {
         char folder[256];
         if (!test_path(folder, sizeof folder, "VAE_TEST_VECTORS", "%s",
-                       models[i]))
+                       *models))
             return false;
-        golden_trace(g, folder);
+        set(g, folder);
     }
     return true;
 }
@@ -614,14 +617,17 @@ run_traces(Golden *g)
 int
 main(int argc, char **argv)
 {
+    static const char *const traced[] = {"wan21", "seedvr2", NULL};
+    static const char *const delayed[] = {"ltx2_0", "ltx2_3", "ltx2_0_timestep",
+                                          NULL};
     Golden g = {0};
     char why[256];
     bool there = false;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 4 || !vae_backend_parse(argv[2], &g.backend) ||
         !vae_precision_parse(argv[3], &g.precision)) {
-        fprintf(stderr, "usage: golden small|more|generated|trace BACKEND "
-                        "PRECISION [WORD...]\n");
+        fprintf(stderr, "usage: golden small|more|generated|trace|lengths "
+                        "BACKEND PRECISION [WORD...]\n");
         return 2;
     }
     if (!vae_backend_available(g.backend, why, sizeof why)) {
@@ -635,7 +641,9 @@ main(int argc, char **argv)
     else if (strcmp(argv[1], "generated") == 0)
         there = run_generated(&g);
     else if (strcmp(argv[1], "trace") == 0)
-        there = run_traces(&g);
+        there = run_folders(&g, golden_trace, traced);
+    else if (strcmp(argv[1], "lengths") == 0)
+        there = run_folders(&g, golden_lengths, delayed);
     if (!there) {
         printf("skipped: vectors not found (VAE_TEST_DATA or "
                "VAE_TEST_VECTORS)\n");

@@ -22,4 +22,7 @@ void golden_check(Golden *g, bool good);
 /* Every block of one short run against trace.safetensors of the folder. */
 void golden_trace(Golden *g, const char *folder);
 
+/* Clips of 1 to 33 latents against lengths.safetensors of the folder. */
+void golden_lengths(Golden *g, const char *folder);
+
 #endif
