@@ -6,15 +6,18 @@
 #include <string.h>
 
 #include "metadata.h"
+#include "vae-private/status.h"
 
 static void
 overrule(GstLatentClip *clip, const gchar *setting, const gchar *stated,
          const gchar *wish)
 {
-    if (!clip->overruled)
-        clip->overruled =
-            g_strdup_printf("%s is %s, so the property's value %s is not used",
-                            setting, stated, wish);
+    if (clip->overruled)
+        return;
+    clip->overruled =
+        g_strdup_printf("%s is %s, so the property's value %s is not used",
+                        setting, stated, wish);
+    vae_text_printable(clip->overruled);
 }
 
 static const gchar *

@@ -96,15 +96,16 @@ gst_vae_post(GstElement *element, GstMessageType type, GError *error,
              GstStructure *context)
 {
     const GstStructure *own = gst_vae_error_details(error);
+    gchar *text = g_strdup(error->message);
 
+    vae_text_printable(text);
     if (!context)
         context = gst_structure_new_empty("details");
     if (own)
         gst_structure_foreach(own, add_field, context);
     gst_element_message_full_with_details(
-        element, type, gst_vae_error_domain(error), error->code,
-        g_strdup(error->message), NULL, __FILE__, GST_FUNCTION, __LINE__,
-        context);
+        element, type, gst_vae_error_domain(error), error->code, text, NULL,
+        __FILE__, GST_FUNCTION, __LINE__, context);
     g_error_free(error);
 }
 

@@ -75,6 +75,14 @@ TEST(refused)
                          "frames", "1");
 }
 
+/* A name out of a file cannot speak to the terminal. */
+TEST(control_characters)
+{
+    check_format_refused("type=float32,channels=16,latent-width=6,"
+                         "latent-height=4,latent-space=\"\\033[31m\"",
+                         "latent-space ?[31m", "wan2.1");
+}
+
 /* Rates at which times of frames would overflow or coincide. */
 TEST(rates_refused)
 {

@@ -79,6 +79,15 @@ TEST(wrong_tensors)
     check_refused(path, "", GST_STREAM_ERROR_DEMUX, "latents 0");
 }
 
+/* The same for a warning of the demuxer. */
+TEST(control_characters)
+{
+    const VaeMetadata stated[] = {{"vae.latent_space", "a\033[31m"}};
+    Run *run =
+        demux(PULL, described_clip(&small, stated, 1), "latent-space=wan2.1");
+    CHECK(run->eos && run->warning && strstr(run->warning, "is a?[31m"));
+}
+
 TEST(error_names_file)
 {
     const gchar *path = write_bytes("noise", "not a file of tensors", 21);
