@@ -57,16 +57,14 @@ class Actor:
             raise RuntimeError(f"{self.name}: {error}") from None
         self.worker.node = self.name
 
-    def ready(self):
-        pass
-
     def call(self, name, *arguments):
         try:
             result = getattr(self.worker, name)(*arguments)
         except (sys.modules["libvae"].Error, OSError) as error:
             raise RuntimeError(f"{self.name}: {error}") from None
         # Ray copies bytes on both sides, but shares the memory of a buffer.
-        return pickle.PickleBuffer(result) if isinstance(result, bytes) else result
+        return (pickle.PickleBuffer(result) if isinstance(result, (bytes, memoryview))
+                else result)
 
 
 @dataclass
@@ -95,6 +93,7 @@ class Driver:
         self.fingerprint = self.model.fingerprint()
         self.lock = threading.Condition()
         self.queue = collections.deque()
+        self.begun = collections.deque()  # workers that nobody has taken yet
         self.alive, self.slots, self.computing = 0, 0, 1  # 1: makes the tasks
         self.failure = self.forced = self.first = None
         self.lost = self.handed = 0
@@ -128,18 +127,23 @@ class Driver:
 
     # Workers.
 
+    def begin_actor(self):
+        """Begins a worker, and returns it with its call that loads the model."""
+        actor = self.ray.remote(Actor).options(max_restarts=0, **self.resources).remote()
+        return actor, actor.prepare.remote(
+            self.sources, os.path.abspath(self.options.model), self.settings)
+
     def start_actor(self):
         """Returns a worker that holds the model, or None if all is done meanwhile."""
-        actor = self.ray.remote(Actor).options(max_restarts=0, **self.resources).remote()
-        ready = actor.ready.remote()
-        while not self.ray.wait([ready], timeout=0.5)[0]:
+        with self.lock:
+            begun = self.begun.popleft() if self.begun else None
+        actor, loaded = begun or self.begin_actor()
+        while not self.ray.wait([loaded], timeout=0.5)[0]:
             with self.lock:
                 if self.over():
                     return None
-        self.get(ready)
         try:
-            self.get(actor.prepare.remote(
-                self.sources, os.path.abspath(self.options.model), self.settings))
+            self.get(loaded)
         except Error as error:
             self.refused.append(actor)
             raise Refused(error) from None
@@ -157,7 +161,8 @@ class Driver:
 
     def open(self, actor, clip):
         """Opens the clip's stream on a worker, and compares what decides the bytes."""
-        found = self.get(actor.call.remote("open", clip.source.job(), self.forced))
+        found = self.get(actor.call.remote("open", clip.source.job(), self.forced,
+                                           clip.shared()))
         if found["missing"]:
             raise Refused(f"{found['node']} lacks {found['missing']}, which {clip.out} "
                           "needs")
@@ -259,7 +264,7 @@ class Driver:
                 a, b, wanted = call
                 sent.append((call, actor.call.remote(
                     "run", source.inputs(a, b), b - a,
-                    wanted and source.units(b) - source.units(a))))
+                    wanted and source.units(b) - source.units(a), clip.offset(a))))
             if not sent or self.failure:
                 return
             (a, b, wanted), ref = sent.popleft()
@@ -363,6 +368,8 @@ class Driver:
 
     def run(self):
         places = self.count_places()
+        for _ in range(self.options.workers or places):
+            self.begun.append(self.begin_actor())
         actor = self.open_first(places)
         workers = self.options.workers or places - len(self.refused)
         for clip in self.clips:

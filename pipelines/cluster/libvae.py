@@ -272,7 +272,7 @@ class Stream:
     def __init__(self, model, **settings):
         self.model = model
         self.params = Params(restarts=True, **settings)
-        self.handle = c_void_p()
+        self.handle, self.frames = c_void_p(), b""
         call("vae_stream_new", model.handle, byref(self.params), byref(self.handle))
         self.plan = load().vae_stream_get_plan(self.handle).contents
         self.device = load().vae_stream_get_device(self.handle).decode()
@@ -293,7 +293,8 @@ class Stream:
         return taken.value, given.value
 
     def decode(self, latents, n, pixels, wanted):
-        """n packed latents to packed frames, or to None if they are not wanted."""
+        """n packed latents to packed frames, which stay until the next call, or to None
+        if they are not wanted."""
         kind, size = latents
         width, height = self.params.width, self.params.height
         taken, given = self.count(n)
@@ -303,13 +304,14 @@ class Stream:
         at = ctypes.cast(ctypes.c_char_p(size), c_void_p).value
         inputs = (LatentIn * n)(*[LatentIn(kind, at + k * length) for k in range(n)])
         frame = frame_bytes(pixels, width, height)
-        out = ctypes.create_string_buffer(frame * given) if wanted else None
-        base = ctypes.addressof(out) if wanted else 0
+        if wanted and len(self.frames) < frame * given:
+            self.frames = ctypes.create_string_buffer(frame * given)
+        base = ctypes.addressof(self.frames) if wanted else 0
         frames = (Picture * given)(*[
             picture(pixels, width, height, base + i * frame if wanted else 0)
             for i in range(given)])
         call("vae_stream_decode", self.handle, inputs, n, frames, given)
-        return out.raw if wanted else None
+        return memoryview(self.frames).cast("B")[:frame * given] if wanted else None
 
     def encode(self, frames, n, pixels, colour=None):
         """Packed frames of n steps to [n][outputs][C, h, w] of F32: the latent and,

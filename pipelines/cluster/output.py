@@ -8,8 +8,9 @@ import os
 import threading
 
 import video
+import worker
 from cut import Segment
-from libvae import Error
+from libvae import DECODE, Error
 
 
 def replace(path, data):
@@ -41,10 +42,13 @@ class Output:
         known = resume and os.path.exists(self.journal)
         if known:
             self.read_journal(description)
-        self.file = os.open(self.part, os.O_RDWR | os.O_CREAT, 0o666)
+        self.file = self.open_part(alone)
+        if alone and not known:
+            # Workers of a driver that was killed may still write the old file.
+            os.unlink(self.part)
+            os.close(self.file)
+            self.file = self.open_part(alone)
         try:
-            if alone:
-                self.lock_part()
             if not known:
                 os.truncate(self.file, 0)
             self.write_journal()
@@ -53,13 +57,23 @@ class Output:
             raise
         self.pwrite(source.header, 0)
 
-    def lock_part(self):
+    def open_part(self, alone):
+        file = os.open(self.part, os.O_RDWR | os.O_CREAT, 0o666)
+        if alone and not self.lock(file):
+            os.close(file)
+            raise Error(f"{self.part}: another process is writing it")
+        return file
+
+    def lock(self, file):
+        """False if another process has locked the file, or replaced it meanwhile."""
         try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            # Others than this one: the file system has no locks.
             if error.errno == errno.EWOULDBLOCK:
-                raise Error(f"{self.part}: another process is writing it") from None
-            # This file system has no locks.
+                return False
+        return (os.path.exists(self.part) and
+                os.path.samestat(os.fstat(file), os.stat(self.part)))
 
     def read_journal(self, description):
         with open(self.journal, encoding="utf-8") as file:
@@ -209,6 +223,17 @@ class Clip:
         kind = Runs if self.source.video else Output
         self.output = kind(self.out, self.source, description, resume, alone=True)
         self.resumed = self.written = self.output.count(self.source.units)
+
+    def shared(self):
+        """The output, which workers on this machine write themselves, or None."""
+        if not self.output or self.source.video or self.source.direction != DECODE:
+            return None
+        return {"path": os.path.abspath(self.output.part),
+                "file": worker.identify(self.output.file)}
+
+    def offset(self, latent):
+        """Of its frames in the output."""
+        return len(self.source.header) + self.source.units(latent) * self.source.frame
 
     def complete(self):
         return self.output and self.output.done == [(0, self.source.latents)]

@@ -12,6 +12,16 @@ import video
 from libvae import DECODE, Error
 
 
+def identify(file):
+    """The machine and the file of a descriptor, or None if the machine does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
+            status = os.fstat(file)
+            return [boot.read(), status.st_dev, status.st_ino]
+    except OSError:
+        return None
+
+
 @dataclass
 class Leaving:
     """The answer of a worker that ends: its state behind the last answer."""
@@ -29,6 +39,7 @@ class Worker:
         self.leaving = False
         self.left = False
         self.key = self.stream = None
+        self.output = self.file = None
         try:
             signal.signal(signal.SIGTERM, self.on_term)
         except ValueError:
@@ -38,9 +49,10 @@ class Worker:
     def on_term(self, *_):
         self.leaving = True
 
-    def open(self, job, forced=None):
+    def open(self, job, forced=None, output=None):
         """Makes the stream for a job. Returns what must be equal on all nodes. forced:
-        settings that the first worker has chosen."""
+        settings that the first worker has chosen. output: {path, file}, which is written
+        here if the path is that file."""
         settings = {**self.settings, **(forced or {})}
         key = json.dumps([job, settings], sort_keys=True)
         if key != self.key:
@@ -50,6 +62,7 @@ class Worker:
             self.stream = libvae.Stream(self.model, **members, **settings)
             self.key = key
         self.job = job
+        self.open_output(output)
         plan = self.stream.plan
         return {"missing": video.missing(job["video"]) if job.get("video") else "",
                 "node": self.node, "pid": os.getpid(), "libvae": libvae.version(),
@@ -58,6 +71,21 @@ class Worker:
                 "precision": libvae.PRECISIONS[plan.precision], "threads": plan.threads,
                 "device": self.stream.device, "slice": plan.slice_size,
                 "memory": plan.total}
+
+    def open_output(self, output):
+        if output == self.output:
+            return
+        if self.file is not None:
+            os.close(self.file)
+        self.output, self.file = output, None
+        try:
+            file = os.open(output["path"], os.O_WRONLY) if output else None
+        except OSError:
+            return  # on another machine
+        if file is not None and identify(file) != output["file"]:
+            os.close(file)
+            return
+        self.file = file
 
     def begin(self, unit, checkpoint=None):
         """The next run() starts at latent `unit`: without context, or with the carries
@@ -79,9 +107,10 @@ class Worker:
             with open(path, "rb") as file:
                 return file.read()
 
-    def run(self, inputs, n, wanted):
-        """Computes n latents. wanted: how many frames of them. Returns bytes, or Leaving
-        after SIGTERM."""
+    def run(self, inputs, n, wanted, at=0):
+        """Computes n latents. wanted: how many frames of them. at: their offset in the
+        output. Returns what is left to write until the next call, or Leaving after
+        SIGTERM."""
         if self.leaving:
             if self.left:
                 return Leaving()
@@ -91,17 +120,31 @@ class Worker:
             except Error as error:
                 return Leaving(error=str(error))
         if self.job["direction"] == DECODE:
-            return self.decode(inputs, n, wanted)
+            return self.decode(inputs, n, wanted, at)
         result = self.stream.encode(inputs, n, self.job["pixels"], self.job["colour"])
         return result if wanted else b""
 
-    def decode(self, latents, n, wanted):
+    def decode(self, latents, n, wanted, at):
         """The frames, or their pictures of a video."""
         job = self.job
         frames = self.stream.decode((job["kind"], latents), n, job["pixels"], wanted)
-        if not wanted or not job.get("video"):
-            return frames or b""
-        size = libvae.frame_bytes(job["pixels"], job["width"], job["height"])
-        return video.encode(memoryview(frames)[:wanted * size], job["video"],
-                            job["width"], job["height"], job["rate"],
-                            self.stream.plan.threads)
+        if not wanted:
+            return b""
+        frames = frames[:wanted * libvae.frame_bytes(job["pixels"], job["width"],
+                                                     job["height"])]
+        if job.get("video"):
+            return video.encode(frames, job["video"], job["width"], job["height"],
+                                job["rate"], self.stream.plan.threads)
+        return b"" if self.write(frames, at) else frames
+
+    def write(self, frames, at):
+        """Writes to the output. False if the driver has to write the frames."""
+        if self.file is None:
+            return False
+        try:
+            while frames:
+                n = os.pwrite(self.file, frames, at)
+                frames, at = frames[n:], at + n
+        except OSError:
+            return False  # the driver says why if it fails, too
+        return True

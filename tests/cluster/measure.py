@@ -3,9 +3,10 @@
     sh tests/cluster/ray.sh . build build/tests/cluster/ray measure.py [OPTION...]
 
 Decodes one clip by vaetool, with one worker and with two, in turns, compares all bytes,
-and then kills workers and nodes during runs. Prints the tables of docs/cluster.md, of
-medians, and the simulation with the times that were measured. Use an idle machine with at
-least two cores. Options:
+and then kills workers and nodes during runs. The workers write their frames themselves,
+except for one row, where they send them through Ray, as from another machine. Prints the
+tables of docs/cluster.md, of medians, and the simulation with the times that were
+measured. Use an idle machine with at least two cores. Options:
     --latents 400   --size 208x120  --runs 3   --kills 20
     --model WEIGHTS (default: the demo model)
 """
@@ -27,6 +28,7 @@ import cut
 import libvae
 import simulate
 
+SENT = "1 worker, frames through Ray"
 DRIVER = re.compile(r"(\d+) frames in ([\d.]+) s.*the driver used ([\d.]+) s")
 
 
@@ -63,13 +65,17 @@ class Measure:
         _, seconds, used = DRIVER.search(said).groups()
         return {"seconds": float(seconds), "driver": float(used)}
 
-    def start(self, workers):
+    def start(self, workers, sent=False):
+        """sent: the workers do not find the output."""
+        folder, name = os.path.split(self.out)
         return self.nodes.start("--workers", str(workers), "--model", self.options.model,
-                                self.clip, "--to", self.out)
+                                self.clip, "--to", os.path.join(
+                                    "/proc/self/cwd" if sent else folder, name),
+                                cwd=folder)
 
-    def ray(self, workers):
+    def ray(self, workers, sent=False):
         begin = time.monotonic()
-        found = self.ended(self.start(workers))
+        found = self.ended(self.start(workers, sent))
         return {**found, "whole": time.monotonic() - begin}
 
     def kills(self):
@@ -93,7 +99,8 @@ class Measure:
         said = process.communicate()[1]
         if process.returncode:
             sys.exit(said)
-        return {"seconds": float(DRIVER.search(said)[2]),
+        _, seconds, used = DRIVER.search(said).groups()
+        return {"seconds": float(seconds), "driver": float(used),
                 "bytes": os.path.getsize(self.out)}
 
 
@@ -132,12 +139,14 @@ class Report:
     def simulated(self):
         """A call has 8 latents, and one worker has one segment."""
         latents = self.options.latents
-        call = self.median("1 worker", "driver") / math.ceil(latents / cut.CHUNK)
         width, height = self.options.size
-        kinds = {"F32 frames": (self.median("1 worker", "seconds"), 12 * width * height)}
+        kinds = {"F32 frames": (self.median(SENT, "seconds"), self.median(SENT, "driver"),
+                                12 * width * height)}
         if self.video:
-            kinds[".webm"] = self.video["seconds"], self.video["bytes"] / self.frames
-        for kind, (seconds, frame) in kinds.items():
+            kinds[".webm"] = (self.video["seconds"], self.video["driver"],
+                              self.video["bytes"] / self.frames)
+        for kind, (seconds, driver, frame) in kinds.items():
+            call = driver / math.ceil(latents / cut.CHUNK)
             words = ["--step", f"{seconds / latents:.3f}", "--call", f"{call:.4f}",
                      "--history", str(self.history), "--frame", f"{frame:.0f}"]
             print(f"A 2-hour clip of {width}x{height} as {kind}:\n\n```\n"
@@ -163,11 +172,12 @@ def main(arguments):
     try:
         with tempfile.TemporaryDirectory() as folder:
             measure = Measure(options, folder, nodes)
-            rows = {"vaetool": [], "1 worker": [], "2 workers": []}
+            rows = {"vaetool": [], "1 worker": [], "2 workers": [], SENT: []}
             for i in range(options.runs):
                 rows["vaetool"].append(measure.vaetool())
                 rows["1 worker"].append(measure.ray(1))
                 rows["2 workers"].append(measure.ray(2))
+                rows[SENT].append(measure.ray(1, sent=True))
                 print(f"run {i + 1}: " + ", ".join(
                     f"{name} {found[-1]['seconds']:.1f} s" for name, found in
                     rows.items()), file=sys.stderr, flush=True)

@@ -12,7 +12,8 @@ from clips import CLUSTER
 from ray.cluster_utils import Cluster
 
 # Not what the machine has free, which other programs change.
-MEMORY = {"object_store_memory": 100 << 20, "memory": 1 << 30}
+NODE = {"object_store_memory": 100 << 20, "memory": 1 << 30,
+        "include_log_monitor": False}  # takes CPU time from the workers
 
 
 class Nodes:
@@ -24,7 +25,7 @@ class Nodes:
         # A node that was killed counts as dead after five checks, by default of 3 s.
         os.environ["RAY_health_check_period_ms"] = "300"
         self.cluster = Cluster(initialize_head=True, head_node_args={
-            "num_cpus": 0, "include_dashboard": False, **MEMORY})
+            "num_cpus": 0, "include_dashboard": False, **NODE})
         self.nodes = [self.add() for _ in range(count)]
 
     def add(self, folder=None, **env):
@@ -33,7 +34,7 @@ class Nodes:
         if folder:
             os.chdir(folder)
         try:
-            return self.cluster.add_node(num_cpus=1, env_vars=env, **MEMORY)
+            return self.cluster.add_node(num_cpus=1, env_vars=env, **NODE)
         finally:
             os.chdir(before)
 

@@ -33,6 +33,11 @@ class Ray(clips.Clips):
         self.assertEqual(process.returncode, code, said)
         return said
 
+    def elsewhere(self, name):
+        """A path at which only a driver with cwd=self.work finds the file, so that it gets
+        the frames from the workers."""
+        return os.path.join("/proc/self/cwd", name)
+
     def long_clip(self):
         clip, whole = self.path("long.safetensors"), self.path("whole.safetensors")
         clips.make_clip(clip, 160, 16, 24)
@@ -48,6 +53,11 @@ class Decode(Ray):
         self.assertIn("workers: 2, threads of each: 1, cpu", said)
         self.assertIn("efficiency 94 %", said)
         self.assertEqual(os.listdir(self.work), ["out.safetensors"])
+
+    def test_file_elsewhere(self):
+        self.run_script("--model", TINY, self.clip, "--to",
+                        self.elsewhere("out.safetensors"), cwd=self.work)
+        self.assert_same(self.whole, self.path("out.safetensors"))
 
     def test_folder(self):
         """The paths are those of the driver's folder."""
@@ -172,7 +182,8 @@ class Failures(Ray):
         out, done, tries, handed = self.path("out.safetensors"), [0, 0], 0, 0
         while sum(done) < KILLS and tries < 20:
             tries += 1
-            process = self.nodes.start("--model", TINY, clip, "--to", out)
+            to = out if tries % 2 else self.elsewhere("out.safetensors")
+            process = self.nodes.start("--model", TINY, clip, "--to", to, cwd=self.work)
             now = self.nodes.kill(process, out + ".part", kind, KILLS - sum(done), tries)
             done = [a + b for a, b in zip(done, now)]
             said = process.communicate()[1]
@@ -256,8 +267,9 @@ class Failures(Ray):
         process = subprocess.run(
             ["sh", "-c", "ulimit -f 1000; exec \"$@\"", "sh", sys.executable,
              os.path.join(CLUSTER, "decode.py"), "--address", self.nodes.cluster.address,
-             "--threads", "1", "--model", TINY, self.clip, "--to", out],
-            stderr=subprocess.PIPE, text=True, check=False)
+             "--threads", "1", "--model", TINY, self.clip, "--to",
+             self.elsewhere("out.safetensors")],
+            stderr=subprocess.PIPE, text=True, check=False, cwd=self.work)
         self.assertEqual(process.returncode, 3, process.stderr)
         self.assertIn("out.safetensors.part: cannot write: File too large",
                       process.stderr)

@@ -26,7 +26,7 @@ import segments
 import simulate
 import sources
 from frames import open_frames
-from worker import Worker
+from worker import Worker, identify
 
 
 class Cut(clips.Clips):
@@ -233,6 +233,82 @@ class Video(clips.Clips):
         self.check(".webm", "vp8enc", "webmmux", "vp8dec")
 
 
+class Direct(clips.Clips):
+    """A worker that writes its frames to the driver's output."""
+
+    def setUp(self):
+        super().setUp()
+        self.out = self.path("out.safetensors")
+        self.worker = Worker(TINY, {"threads": 1})
+
+    def open_clip(self, **changed):
+        clip = output.Clip(sources.Decoding(self.worker.model, self.clip, self.out),
+                           self.out)
+        clip.open({}, False)
+        self.worker.open(clip.source.job(), None, {**clip.shared(), **changed})
+        return clip
+
+    def run_worker(self, clip, first, end):
+        """What the worker leaves to the driver."""
+        source = clip.source
+        return self.worker.run(source.inputs(first, end), end - first,
+                               source.units(end) - source.units(first),
+                               clip.offset(first))
+
+    def test_writes(self):
+        clip = self.open_clip()
+        self.worker.begin(0)
+        for first in range(0, self.LATENTS, 8):
+            end = min(first + 8, self.LATENTS)
+            self.assertEqual(self.run_worker(clip, first, end), b"")
+            clip.output.write(first, end, b"")
+        self.assertTrue(clip.complete())
+        clip.finish()
+        self.assert_same(self.whole, self.out)
+
+    def check_left(self, clip):
+        """The driver writes the frames."""
+        self.worker.begin(0)
+        left = self.run_worker(clip, 0, 8)
+        begin, size = clip.offset(0), clip.offset(8) - clip.offset(0)
+        self.assertEqual(clips.read(clip.output.part), clip.source.header)
+        self.assertEqual(left, clips.read(self.whole)[begin:begin + size])
+        clip.stop()
+
+    def test_another_file(self):
+        other = self.path("other")
+        with open(other, "wb"):
+            pass
+        for path in (other, self.path("none"), self.work):
+            self.check_left(self.open_clip(path=path))
+        self.assertEqual(clips.read(other), b"")
+
+    def test_another_machine(self):
+        plain = output.Clip.shared
+
+        def shared(clip):
+            made = plain(clip)
+            return {**made, "file": ["another boot", *made["file"][1:]]}
+
+        with unittest.mock.patch.object(output.Clip, "shared", shared):
+            self.check_left(self.open_clip())
+
+    def test_full_disk(self):
+        with open("/dev/full", "wb") as file:
+            self.check_left(self.open_clip(path="/dev/full",
+                                           file=identify(file.fileno())))
+
+    def test_worker_of_a_driver_that_was_killed(self):
+        old = self.open_clip()
+        self.worker.begin(0)
+        old.output.close()
+        new = output.Clip(old.source, self.out)
+        new.open({}, False)
+        self.assertEqual(self.run_worker(old, 0, 8), b"")
+        self.assertEqual(clips.read(new.output.part), new.source.header)
+        new.stop()
+
+
 class Driver(clips.Clips):
     """What needs no Ray of decode.py."""
 
@@ -327,7 +403,7 @@ class Driver(clips.Clips):
         made.options = types.SimpleNamespace(model="/w")
         made.fingerprint, made.first, made.forced = "12ab", right, None
         source = types.SimpleNamespace(job=dict)
-        clip = types.SimpleNamespace(source=source, out="out.mp4")
+        clip = types.SimpleNamespace(source=source, out="out.mp4", shared=lambda: None)
         actor = types.SimpleNamespace(call=types.SimpleNamespace(
             remote=lambda *_: self.answer))
         made.get = lambda answer: answer
