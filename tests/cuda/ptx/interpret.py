@@ -13,9 +13,10 @@ the files PTX must run at least once. ARGUMENTs are those of each CHECK.
                    in fewer than N cases before. The emulation runs the other
                    cases. Both round differently, so that a case runs on one of
                    them as a whole
-    --mutate TEXT  interprets wrong PTX instead: for each bar.sync and wait_group
-                   in the kernels whose name contains TEXT, a CHECK must fail if
-                   it is removed or waits for one group less
+    --mutate TEXT  interprets wrong PTX instead: for each barrier, fence, commit
+                   of multiplications and wait_group in the kernels whose name
+                   contains TEXT, a CHECK must fail if it is removed or waits for
+                   one group less
 """
 import argparse
 import json
@@ -140,10 +141,11 @@ def ordinary(options):
 
 def mutants(name, body):
     """Yields a description and the changed body, for each change."""
-    for found in re.finditer(r"bar\.sync[^;]*;", body):
-        yield (f"{name}: a bar.sync is removed",
+    for found in re.finditer(r"(bar\.sync|fence\.proxy|wgmma\.fence|"
+                             r"wgmma\.commit_group)[^;]*;", body):
+        yield (f"{name}: a {found.group(1)} is removed",
                body[:found.start()] + body[found.end():])
-    for found in re.finditer(r"cp\.async\.wait_group\s+(\d+);", body):
+    for found in re.finditer(r"\.wait_group(?:\.sync\.aligned)?\s+(\d+);", body):
         yield (f"{name}: wait_group {found.group(1)} waits for one less",
                body[:found.start(1)] + str(int(found.group(1)) + 1) +
                body[found.end(1):])

@@ -10,7 +10,8 @@ instruction is the earliest in the text run it together. The machine refuses:
   a barrier in between;
 - barriers that some threads of a block do not reach;
 - instructions for a whole warp that only some of its lanes run;
-- copies that are still under way when a thread exits.
+- copies that are still under way when a thread exits;
+- what wgmma.py lists.
 """
 import re
 
@@ -18,6 +19,7 @@ import numpy as np
 
 import arithmetic
 import warp
+import wgmma
 from arithmetic import SIGNED, UNSIGNED
 from parse import SIZES, TYPES, Error
 
@@ -72,11 +74,16 @@ class Shared:
         self.reader_epoch = np.full(n, -1, np.int64)
         self.reader = np.zeros(n, np.int64)
         self.several = np.zeros(n, np.bool_)
+        # How many multiplications read it now; if they may, see wgmma.py.
+        self.busy = np.zeros(n, np.int64)
+        self.shown = np.zeros(n, np.bool_)
         self.epoch = 0
 
     def index(self, address, size, block):
         """Checks addresses within each block; returns offsets in bytes."""
-        at = address - SHARED
+        return self.index_at(address - SHARED, size, block)
+
+    def index_at(self, at, size, block):
         out = (at < 0) | (at + size > self.size)
         if out.any():
             raise Error(f"access outside of {self.size} bytes of shared memory,"
@@ -103,8 +110,27 @@ class Shared:
         self.reader_epoch[word] = self.epoch
         self.several[word[self.reader[word] != warps]] = True
 
+    def several_read(self, word):
+        self.reader_epoch[word] = self.epoch
+        self.several[word] = True
+
+    def reads_by_group(self, word):
+        """Notes the begin of a multiplication's reads, see wgmma.py."""
+        if not self.written[word].all():
+            raise Error("read of shared memory that was not written")
+        if (self.writer_epoch[word] == self.epoch).any():
+            raise Error("a multiplication reads shared memory without a barrier"
+                        " behind its write")
+        if not self.shown[word].all():
+            raise Error("a multiplication reads shared memory without "
+                        "fence.proxy.async behind its write")
+        self.several_read(word)
+
     def writes(self, word, warps):
         """Notes writes, which come before the data."""
+        if self.busy[word].any():
+            raise Error("write of shared memory that a multiplication reads")
+        self.shown[word] = False
         warps = np.broadcast_to(warps, word.shape)
         bad = ((self.writer_epoch[word] == self.epoch) &
                (self.writer[word] != warps))
@@ -150,6 +176,10 @@ class Machine:
         self.state = np.full(n, RUNS, np.int8)
         self.pc = np.zeros(n, np.int64)
         self.copies = warp.Copies(n)
+        self.multiplications = wgmma.Multiplications(self)
+        self.sums = wgmma.registers(kernel)  # and what else wgmma uses
+        self.time = 0  # instructions so far
+        self.active = None  # threads of this one
         self.literals = {}
 
     def _place(self, base, items):
@@ -173,9 +203,15 @@ class Machine:
 
     # Operands.
 
+    def register(self, operand):
+        """The values of a register that an instruction uses, or None."""
+        if operand in self.sums:
+            self.multiplications.used(operand, self.active)
+        return self.registers.get(operand)
+
     def get(self, operand, type):
         """The value of an operand for all threads, as a type of that size."""
-        value = self.registers.get(operand)
+        value = self.register(operand)
         if value is None:
             value = self._other(operand, np.dtype(type))
         if value.dtype == type:
@@ -217,7 +253,7 @@ class Machine:
         """Sets a register where mask is true (None: everywhere)."""
         if operand == "_":
             return
-        register = self.registers[operand]
+        register = self.register(operand)
         if value.dtype != register.dtype:
             if (value.dtype.itemsize == register.dtype.itemsize and
                     "b" not in (value.dtype.kind, register.dtype.kind)):
@@ -293,7 +329,7 @@ class Machine:
                                 write=True)
         view = views[size]
         for i, source in enumerate(sources):
-            value = self.registers.get(source)
+            value = self.register(source)
             if value is None:
                 value = self._other(source, np.dtype(TYPES[parts[-1]]))
             if value.dtype.itemsize != size:
@@ -343,6 +379,9 @@ class Machine:
             raise Error("endless loop in " + self.kernel.name)
         if self.copies.any():
             raise Error("a thread exits while its copies are under way, in " +
+                        self.kernel.name)
+        if self.multiplications.pending:
+            raise Error("a thread exits while its multiplications run, in " +
                         self.kernel.name)
 
     def _step(self, instruction, pc, on, mask, together):
@@ -402,6 +441,8 @@ class Machine:
     def _do(self, instruction, on, mask):
         parts, operands = instruction.parts, instruction.operands
         name = parts[0]
+        self.active = on
+        self.time += 1
         if name == "ld":
             self.load(parts, operands, mask, on)
         elif name == "st":
@@ -410,6 +451,8 @@ class Machine:
             self.add_atomically(operands, on)
         elif name in warp.INSTRUCTIONS:
             warp.INSTRUCTIONS[name](self, parts, operands, mask, on)
+        elif name in wgmma.INSTRUCTIONS:
+            wgmma.INSTRUCTIONS[name](self, parts, operands, on)
         elif name in arithmetic.INSTRUCTIONS:
             arithmetic.INSTRUCTIONS[name](self, parts, operands, mask)
         else:

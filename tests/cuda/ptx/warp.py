@@ -148,6 +148,7 @@ class Copies:
             shared.written[word[done]] = True
             shared.writer_epoch[word[done]] = shared.epoch
             shared.writer[word[done]] = machine.warp[thread[done], None]
+            shared.shown[word[done]] = False
             keep = ~done
             if keep.any():
                 rest.append((thread[keep], group[keep], word[keep], data[keep]))
