@@ -88,6 +88,44 @@ vae_picture_planes(const VaePicture *p, size_t row[3], int rows[3])
     return planes;
 }
 
+/* Sets *out to p at that address, without gaps between rows and planes. Returns
+ * its bytes. */
+static inline size_t
+vae_picture_pack(const VaePicture *p, uintptr_t at, VaePicture *out)
+{
+    size_t row[3] = {0}, bytes = 0;
+    int rows[3] = {0};
+    const int n = vae_picture_planes(p, row, rows);
+    *out = *p;
+    for (int i = 0; i < n; i++) {
+        out->data[i] = (uint8_t *) (at + bytes);
+        out->stride[i] = (ptrdiff_t) row[i];
+        bytes += row[i] * (size_t) rows[i];
+    }
+    return bytes;
+}
+
+/* Copies between pictures of one format and size. */
+static inline void
+vae_picture_copy(const VaePicture *to, const VaePicture *from)
+{
+    size_t row[3];
+    int rows[3];
+    const int n = vae_picture_planes(to, row, rows);
+    for (int i = 0; i < n; i++)
+        for (int y = 0; y < rows[i]; y++)
+            memcpy(to->data[i] + y * to->stride[i],
+                   from->data[i] + y * from->stride[i], row[i]);
+}
+
+static inline bool
+vae_picture_same_format(const VaePicture *a, const VaePicture *b)
+{
+    return a->pixels == b->pixels && a->matrix == b->matrix &&
+           a->full_range == b->full_range && a->limited_rgb == b->limited_rgb &&
+           a->site_center == b->site_center && a->site_top == b->site_top;
+}
+
 /* True if both are converted by the same numbers, and both have memory or
  * neither does. */
 static inline bool
@@ -96,12 +134,8 @@ vae_pictures_alike(const VaePicture *a, const VaePicture *b)
     size_t row[3];
     int rows[3];
     const int n = vae_picture_planes(a, row, rows);
-    bool same = a->pixels == b->pixels && a->width == b->width &&
-                a->height == b->height && a->matrix == b->matrix &&
-                a->full_range == b->full_range &&
-                a->limited_rgb == b->limited_rgb &&
-                a->site_center == b->site_center &&
-                a->site_top == b->site_top && !a->data[0] == !b->data[0];
+    bool same = vae_picture_same_format(a, b) && a->width == b->width &&
+                a->height == b->height && !a->data[0] == !b->data[0];
     for (int i = 0; i < n; i++)
         same = same && a->stride[i] == b->stride[i];
     return same;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "conv.h"
+#include "hash.h"
 #include "cpu/simd.h"
 
 /* Key of a cached weight: its source and its layout. Compared byte for byte. */
@@ -237,19 +238,14 @@ choose_batch(WeightJob *j)
     return s;
 }
 
-/* Sets exec's hash of the layout: FNV-1a over the members that distinguish
- * layouts. */
+/* Sets exec's hash of the layout. */
 static void
 tell_layout(const WeightJob *j, VaeExec *exec, size_t bytes)
 {
     const size_t phase =
         j->phase ? (size_t) (2 * j->phase->row + j->phase->column) : 0;
-    const uint8_t *p = (const uint8_t *) &j->key;
-    uint64_t sum = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < sizeof j->key; i++)
-        sum = (sum ^ p[i]) * UINT64_C(0x100000001b3);
     exec->ops[j->op - exec->program->ops].laid_out[phase] =
-        (VaeLayOut){bytes, sum};
+        (VaeLayOut){bytes, vae_hash(VAE_HASH, &j->key, sizeof j->key)};
 }
 
 /* Sets j->key and j->batch, and adds the temporary memory for making the

@@ -10,8 +10,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "selftest.h"
 
 enum {
@@ -422,14 +422,6 @@ test_norm(Test *t, VaeNormKind kind, VaeError *error)
 
 /* ------------------------------------------------------------------ */
 
-static double
-now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
-
 VaeStatus
 vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
 {
@@ -442,7 +434,7 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
                                      : 0x1p-20; /* allows for TF32 */
     if (counted && (atomic_load(&passed[cuda->number]) & bit))
         return VAE_OK;
-    const double begin = now();
+    const uint64_t begin = vae_now_ns();
     vae_rt_failure(); /* clears failures of other users of the run time */
     VaeStatus status = test_norm(&t, VAE_NORM_RMS, error);
     if (status == VAE_OK)
@@ -454,9 +446,10 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     if (counted)
         atomic_fetch_or(&passed[cuda->number], bit);
     vae_log(&cuda->params.log,
-            "%s computes right in %s: %d convolutions and 2 norms, largest "
+            "%s computes correctly in %s: %d convolutions and 2 norms, largest "
             "error %.2f of what is allowed, in %.3f s",
             cuda->device.name, vae_precision_name(precision),
-            VAE_CUDA_TEST_SHAPES, t.worst, now() - begin);
+            VAE_CUDA_TEST_SHAPES, t.worst,
+            1e-9 * (double) (vae_now_ns() - begin));
     return VAE_OK;
 }

@@ -7,17 +7,8 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "hash.h"
 #include "model.h"
-
-/* FNV-1a, 64 bits. */
-static uint64_t
-hash_name(const char *name)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (; *name; name++)
-        h = (h ^ (unsigned char) *name) * UINT64_C(0x100000001b3);
-    return h;
-}
 
 /* Element i of the stream h, in [-1, 1): 24 bits of splitmix64. */
 static double
@@ -70,7 +61,7 @@ vae_generate(const char *name, const int64_t *dims, int n_dims, float *dst)
         n *= (uint64_t) dims[i];
     double scale, shift;
     value_range(name, dims, n_dims, &scale, &shift);
-    const uint64_t h = hash_name(name);
+    const uint64_t h = vae_hash(VAE_HASH, name, strlen(name));
     for (uint64_t i = 0; i < n; i++)
         dst[i] = (float) (number(h, i) * scale + shift);
 }

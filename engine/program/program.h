@@ -211,6 +211,15 @@ struct VaeProgram {
     bool delayed; /* the network has delay lines, see delay.h */
 };
 
+/* The tensor whose memory t shares, before and after planning. */
+static inline VaeTensor *
+vae_root_of(VaeTensor *t)
+{
+    while (t->root != t)
+        t = t->root;
+    return t;
+}
+
 /* True if the op writes the context in front of a slab. */
 static inline bool
 vae_op_is_head(const VaeOp *op)

@@ -27,18 +27,6 @@ needs_data(const VaeStream *s, VaePixels pixels)
            (s->fallback || pixels == VAE_PIXELS_RGB_F32);
 }
 
-/* Bytes of a picture without gaps between rows and planes. */
-static size_t
-picture_bytes(const VaePicture *p)
-{
-    size_t row[3] = {0}, bytes = 0;
-    int rows[3] = {0};
-    const int n = vae_picture_planes(p, row, rows);
-    for (int i = 0; i < n; i++)
-        bytes += row[i] * (size_t) rows[i];
-    return bytes;
-}
-
 static size_t
 larger(size_t a, int b)
 {
@@ -53,6 +41,7 @@ set_rooms(VaeStream *s)
     const VaePicture widest = {.pixels = s->params.pixels,
                                .width = s->params.width,
                                .height = s->params.height};
+    VaePicture packed;
     size_t latents = 0, pictures = 0;
     for (int i = 0; i < PROGRAMS; i++)
         if (s->programs[i]) {
@@ -64,7 +53,7 @@ set_rooms(VaeStream *s)
         decode ? vae_stream_latent_elements(s) * sizeof(float) : 0;
     g->picture_bytes =
         needs_data(s, s->params.pixels) && !s->params.pictures_on_device
-            ? picture_bytes(&widest)
+            ? vae_picture_pack(&widest, 0, &packed)
             : 0;
     g->room_latents = latents;
     g->room_pictures = pictures;
@@ -137,36 +126,22 @@ copy_latents(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
            (size_t) p->n_out * sizeof *g->pictures);
 }
 
-/* Copies the rows of *p to data. */
-static void
-copy_picture(VaePicture *p, uint8_t *data)
-{
-    size_t row[3] = {0};
-    int rows[3] = {0};
-    const int n = vae_picture_planes(p, row, rows);
-    for (int i = 0; i < n; i++) {
-        const uint8_t *from = p->data[i];
-        const ptrdiff_t stride = p->stride[i];
-        p->data[i] = data;
-        p->stride[i] = (ptrdiff_t) row[i];
-        for (int y = 0; y < rows[i]; y++, data += row[i])
-            memcpy(data, from + y * stride, row[i]);
-    }
-}
-
 /* False: the memory for copies is too small for a picture. */
 static bool
 copy_pictures(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
 {
     VaeGuard *g = &s->guard;
     for (int i = 0; i < p->n_in; i++) {
+        const VaePicture *from = &units->pictures[i];
         VaePicture *to = &g->pictures[i];
-        *to = units->pictures[i];
-        if (!needs_data(s, to->pixels) || (to->on_device && !s->fallback))
+        uint8_t *at = g->data + (size_t) i * g->picture_bytes;
+        *to = *from;
+        if (!needs_data(s, from->pixels) || (from->on_device && !s->fallback))
             continue;
-        if (to->on_device || picture_bytes(to) > g->picture_bytes)
+        if (from->on_device ||
+            vae_picture_pack(from, (uintptr_t) at, to) > g->picture_bytes)
             return false;
-        copy_picture(to, g->data + (size_t) i * g->picture_bytes);
+        vae_picture_copy(to, from);
     }
     memcpy(g->out, units->out, (size_t) p->n_out * sizeof *g->out);
     return true;

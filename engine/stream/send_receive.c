@@ -54,14 +54,7 @@ place(const VaeStream *s, const Unit *kind, uintptr_t at, Unit *out)
     const uintptr_t start = at;
     *out = *kind;
     if (kind->is_picture) {
-        size_t row[3] = {0};
-        int rows[3] = {0};
-        const int planes = vae_picture_planes(&kind->picture, row, rows);
-        for (int i = 0; i < planes; i++) {
-            out->picture.data[i] = (uint8_t *) at;
-            out->picture.stride[i] = (ptrdiff_t) row[i];
-            at += row[i] * (size_t) rows[i];
-        }
+        at += vae_picture_pack(&kind->picture, at, &out->picture);
     } else {
         const size_t n = vae_stream_latent_elements(s);
         float **const heads[] = {&out->latent.mean, &out->latent.logvar};
@@ -85,7 +78,6 @@ copy_at(const VaeStream *s, const Side *side, int i)
     return unit;
 }
 
-/* True if both units have the same type or format. */
 static void
 copy(const VaeStream *s, const Unit *to, const Unit *from)
 {
@@ -99,27 +91,19 @@ copy(const VaeStream *s, const Unit *to, const Unit *from)
             memcpy(to->latent.logvar, from->latent.logvar, n * sizeof(float));
         return;
     }
-    size_t row[3];
-    int rows[3];
-    const VaePicture *a = &to->picture, *b = &from->picture;
-    const int planes = a->data[0] ? vae_picture_planes(a, row, rows) : 0;
-    for (int i = 0; i < planes; i++)
-        for (int y = 0; y < rows[i]; y++)
-            memcpy(a->data[i] + y * a->stride[i], b->data[i] + y * b->stride[i],
-                   row[i]);
+    if (to->picture.data[0])
+        vae_picture_copy(&to->picture, &from->picture);
 }
 
+/* True if both units have the same type or format. */
 static bool
 same_kind(const Unit *x, const Unit *y)
 {
-    const VaePicture *a = &x->picture, *b = &y->picture;
-    if (!x->is_picture)
-        return x->latent.type == y->latent.type &&
-               !x->latent.mean == !y->latent.mean &&
-               !x->latent.logvar == !y->latent.logvar;
-    return a->pixels == b->pixels && a->matrix == b->matrix &&
-           a->full_range == b->full_range && a->limited_rgb == b->limited_rgb &&
-           a->site_center == b->site_center && a->site_top == b->site_top;
+    if (x->is_picture)
+        return vae_picture_same_format(&x->picture, &y->picture);
+    return x->latent.type == y->latent.type &&
+           !x->latent.mean == !y->latent.mean &&
+           !x->latent.logvar == !y->latent.logvar;
 }
 
 static VaeStatus
@@ -136,13 +120,7 @@ check_unit(const VaeStream *s, const Unit *unit, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "pictures in the memory of a device are for "
                         "vae_stream_decode_begin() and _encode_begin()");
-    if (p->width != s->params.width || p->height != s->params.height)
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "the picture is %dx%d, the stream was made for %dx%d",
-                        p->width, p->height, s->params.width, s->params.height);
-    if (!p->data[0] && s->params.direction == VAE_ENCODE)
-        return vae_fail(error, VAE_ERR_ARGUMENT, "the picture has no data");
-    return VAE_OK;
+    return vae_stream_check_pictures(s, p, 1, error);
 }
 
 /* ------------------------------------------------------------------ */

@@ -16,6 +16,7 @@
 #include "../files/folder.h"
 #include "../files/test.h"
 #include "files.h"
+#include "hash.h"
 #include "inject.h"
 #include "vae-private/model.h"
 
@@ -23,16 +24,16 @@ static const VaeTensorOut tensors[] = {{"x", VAE_TYPE_U8, 1, {2}, "ab"},
                                        {"y", VAE_TYPE_U8, 2, {2, 2}, "cdef"}};
 static const VaeMetadata metadata[] = {{"vae.latent_space", "wan2.1"}};
 
-/* The FNV-1a hash of a file; 0 if there is no such file. */
+/* The hash of a file; 0 if there is no such file. */
 static uint64_t
 content(const char *path)
 {
     FILE *f = fopen(path, "rb");
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = VAE_HASH;
     if (f == NULL)
         return 0;
     for (int c; (c = getc(f)) != EOF;)
-        hash = (hash ^ (uint64_t) c) * UINT64_C(0x100000001b3);
+        hash = vae_hash(hash, &(uint8_t){(uint8_t) c}, 1);
     fclose(f);
     return hash;
 }

@@ -11,6 +11,7 @@
  */
 
 #include "../stream/streams.h"
+#include "hash.h"
 #include "inject.h"
 
 enum { SIZE = 16, SLICE = 2, LATENTS = 6, FRAMES = 8 * LATENTS };
@@ -124,15 +125,13 @@ play(Case *c, VaeModel *model, VaeError *error)
     return status;
 }
 
-/* Returns the FNV-1a hash of the output and poisons the output again. */
+/* Returns the hash of the output and poisons the output again. */
 static uint64_t
 result(const Case *c, const Bed *bed)
 {
     size_t n;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
     uint8_t *bytes = (uint8_t *) clip_result(bed, &c->clip, c->direction, &n);
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    const uint64_t hash = vae_hash(VAE_HASH, bytes, n);
     memset(bytes, 0xee, n);
     return hash;
 }

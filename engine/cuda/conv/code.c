@@ -7,7 +7,10 @@
  * A later start therefore subtracts the code of all choices from the free
  * memory.
  */
+#include <string.h>
+
 #include "gpu.h"
+#include "hash.h"
 
 enum { MOST_DEVICES = 64, MOST_LAYERS = 4096 };
 
@@ -18,16 +21,6 @@ static uint64_t needed[MOST_DEVICES], loaded[MOST_DEVICES];
 /* Hashes of device and layer name. */
 static uint64_t counted[MOST_LAYERS];
 static int n_counted;
-
-/* FNV-1a. */
-static uint64_t
-hash(int device, const char *layer)
-{
-    uint64_t sum = 0xcbf29ce484222325 + (uint64_t) device;
-    for (; *layer; layer++)
-        sum = (sum ^ (unsigned char) *layer) * 0x100000001b3;
-    return sum;
-}
 
 uint64_t
 vae_cuda_code_begin(void)
@@ -52,7 +45,8 @@ vae_cuda_code_end(const VaeBackend *cuda, uint64_t before)
 void
 vae_cuda_code_need(const VaeBackend *cuda, const char *layer, uint64_t bytes)
 {
-    const uint64_t key = hash(cuda->number, layer);
+    const uint64_t key =
+        vae_hash(VAE_HASH + (uint64_t) cuda->number, layer, strlen(layer));
     int i = 0;
     pthread_mutex_lock(&lock);
     while (i < n_counted && counted[i] != key)

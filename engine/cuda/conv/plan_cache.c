@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hash.h"
 #include "plan_cache.h"
 
 /* The version changes with the format, and with the choices that
@@ -44,16 +45,6 @@ struct VaeCudaStore {
     bool changed;
     int trying; /* the locked file of that ending, or -1 */
 };
-
-/* FNV-1a: protects against damage, not against forgery. */
-static uint64_t
-checksum(const char *text, size_t n)
-{
-    uint64_t sum = 0xcbf29ce484222325;
-    for (size_t i = 0; i < n; i++)
-        sum = (sum ^ (unsigned char) text[i]) * 0x100000001b3;
-    return sum;
-}
 
 /* ------------------------------------------------------------------ */
 /* Rows.                                                               */
@@ -206,7 +197,7 @@ parse(char *text, size_t size, const char *key, Rows *rows)
     if (size < tail || memchr(text, '\0', size))
         return "it is cut off or damaged";
     snprintf(want, sizeof want, "end %016" PRIx64 "\n",
-             checksum(text, size - tail));
+             vae_hash(VAE_HASH, text, size - tail));
     if (memcmp(text + size - tail, want, tail) != 0)
         return "it is cut off or damaged";
     text[size - tail] = '\0';
@@ -284,7 +275,7 @@ format(const VaeCudaStore *s, size_t *size)
     for (int i = 0; i < s->rows.n; i++)
         format_row(f, &s->rows.row[i]);
     if (fflush(f) == 0)
-        fprintf(f, "end %016" PRIx64 "\n", checksum(text, *size));
+        fprintf(f, "end %016" PRIx64 "\n", vae_hash(VAE_HASH, text, *size));
     if (fclose(f) != 0) {
         free(text);
         text = NULL;
@@ -459,7 +450,7 @@ vae_cuda_store_open(const char *key, const VaeLog *log)
         return s;
     }
     snprintf(s->path, sizeof s->path, "%s/cuda-%016" PRIx64 ".txt", folder,
-             checksum(s->key, strlen(s->key)));
+             vae_hash(VAE_HASH, s->key, strlen(s->key)));
     const char *why = load(s, &s->rows);
     if (why)
         vae_log(log, "%s is not used: %s; convolutions are timed anew", s->path,

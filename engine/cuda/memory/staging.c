@@ -68,18 +68,6 @@ latent_bytes(VaeType type, size_t elements)
     return round_up(elements * vae_type_size(type), 256);
 }
 
-static void
-copy_rows(const VaePicture *to, const VaePicture *from)
-{
-    size_t row[3];
-    int rows[3];
-    const int n = vae_picture_planes(from, row, rows);
-    for (int i = 0; i < n; i++)
-        for (int y = 0; y < rows[i]; y++)
-            memcpy(to->data[i] + y * to->stride[i],
-                   from->data[i] + y * from->stride[i], row[i]);
-}
-
 /* Most bytes of a slot for n units of op, which is the first or last op of a
  * program. */
 static size_t
@@ -183,7 +171,7 @@ deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
         } else if (s->out[i].picture.data[0]) {
             const VaePicture from =
                 on_host(&s->out[i].device_picture, s->device_out, s->host_out);
-            copy_rows(&s->out[i].picture, &from);
+            vae_picture_copy(&s->out[i].picture, &from);
         } else if (s->out[i].latent.data) {
             give_latent(s, &s->out[i]);
         }
@@ -324,7 +312,7 @@ fill(const Side *side, const VaeRun *run)
         if (u->picture.data[0] && !u->picture.on_device) {
             const VaePicture to =
                 on_host(&u->device_picture, side->device, side->host);
-            copy_rows(&to, &u->picture);
+            vae_picture_copy(&to, &u->picture);
         } else if (u->latent.data) {
             memcpy(side->host +
                        ((uint8_t *) u->device_latent.data - side->device),

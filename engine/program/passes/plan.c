@@ -9,28 +9,14 @@
 #include <stdlib.h>
 
 #include "alloc.h"
-#include "program.h"
-
-typedef struct Block {
-    VaeTensor *root;
-    size_t size, offset;
-    int first, last;
-} Block;
-
-static VaeTensor *
-find_root(VaeTensor *t)
-{
-    while (t->root != t)
-        t = t->root;
-    return t;
-}
+#include "place.h"
 
 static void
 touch(VaeTensor *t, int op)
 {
     if (!t || t->hidden)
         return;
-    VaeTensor *root = find_root(t);
+    VaeTensor *root = vae_root_of(t);
     if (root->first_op < 0)
         root->first_op = op;
     root->last_op = op;
@@ -41,7 +27,7 @@ find_lives(VaeProgram *p)
 {
     for (int i = 0; i < p->n_tensors; i++) {
         VaeTensor *t = p->tensors[i];
-        t->root = find_root(t);
+        t->root = vae_root_of(t);
         t->first_op = t->last_op = -1;
         t->front = 0;
     }
@@ -63,38 +49,18 @@ find_lives(VaeProgram *p)
 static int
 larger_first(const void *a, const void *b)
 {
-    const Block *x = a, *y = b;
+    const VaePlaced *x = a, *y = b;
     if (x->size != y->size)
         return x->size < y->size ? 1 : -1;
     return x->root->id - y->root->id;
-}
-
-/* The lowest offset where block i fits between those placed before it. */
-static size_t
-place(const Block *blocks, int i)
-{
-    size_t offset = 0;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int j = 0; j < i; j++) {
-            const Block *o = &blocks[j];
-            if (o->last < blocks[i].first || blocks[i].last < o->first)
-                continue;
-            if (offset < o->offset + o->size &&
-                o->offset < offset + blocks[i].size) {
-                offset = o->offset + o->size;
-                moved = true;
-            }
-        }
-    }
-    return offset;
 }
 
 bool
 vae_program_plan(VaeProgram *p)
 {
     find_lives(p);
-    Block *blocks = vae_mem_alloc((size_t) (p->n_tensors + 1) * sizeof *blocks);
+    VaePlaced *blocks =
+        vae_mem_alloc((size_t) (p->n_tensors + 1) * sizeof *blocks);
     if (!blocks)
         return false;
     int n = 0;
@@ -104,15 +70,15 @@ vae_program_plan(VaeProgram *p)
             continue;
         const size_t bytes =
             vae_frame_bytes(t) * (size_t) (t->front + t->shape.t);
-        blocks[n++] = (Block){.root = t,
-                              .size = (bytes + 63) / 64 * 64,
-                              .first = t->first_op,
-                              .last = t->last_op};
+        blocks[n++] = (VaePlaced){.root = t,
+                                  .size = (bytes + 63) / 64 * 64,
+                                  .first = t->first_op,
+                                  .last = t->last_op};
     }
     qsort(blocks, (size_t) n, sizeof *blocks, larger_first);
     p->arena = 0;
     for (int i = 0; i < n; i++) {
-        blocks[i].offset = place(blocks, i);
+        blocks[i].offset = vae_lowest_offset(blocks, i, &blocks[i]);
         VaeTensor *t = blocks[i].root;
         t->offset = blocks[i].offset + vae_frame_bytes(t) * (size_t) t->front;
         if (blocks[i].offset + blocks[i].size > p->arena)

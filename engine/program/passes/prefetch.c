@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "place.h"
 #include "prefetch.h"
 
 /* Operations, and bytes of device memory, of a fast GPU in the time in which
@@ -12,12 +13,6 @@
  * GPU the copies end earlier than necessary. */
 #define FLOP_PER_BYTE 8000
 #define BYTES_PER_BYTE 60
-
-/* Memory of the arena in use from op `first` to op `last`. */
-typedef struct Block {
-    size_t offset, size;
-    int first, last;
-} Block;
 
 /* An op that reads or writes a spilled carry. */
 typedef struct Use {
@@ -27,7 +22,7 @@ typedef struct Use {
                    window */
     int reach;  /* number of ops during which the copy runs: before this op or,
                    for a store, after it */
-    Block block; /* the window; size 0: none */
+    VaePlaced block; /* the window; size 0: none */
     VaeTensor *window;
 } Use;
 
@@ -37,7 +32,7 @@ typedef struct Prefetch {
                       is the time in which the bus moves a byte */
     Use *uses;     /* in the order of the program */
     int n_uses;
-    Block *blocks;
+    VaePlaced *blocks;
     int n_blocks;
     int n_windows;
 } Prefetch;
@@ -139,30 +134,11 @@ find_blocks(Prefetch *f)
         if (t->root != t || t->first_op < 0)
             continue;
         f->blocks[f->n_blocks++] =
-            (Block){.offset = t->offset - frame * (size_t) t->front,
-                    .size = frame * (size_t) (t->front + t->shape.t),
-                    .first = t->first_op,
-                    .last = t->last_op};
+            (VaePlaced){.offset = t->offset - frame * (size_t) t->front,
+                        .size = frame * (size_t) (t->front + t->shape.t),
+                        .first = t->first_op,
+                        .last = t->last_op};
     }
-}
-
-/* The lowest offset where the block overlaps no other. */
-static size_t
-lowest(const Prefetch *f, const Block *b)
-{
-    size_t offset = 0;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int i = 0; i < f->n_blocks; i++) {
-            const Block *o = &f->blocks[i];
-            if (o->last < b->first || b->last < o->first ||
-                offset >= o->offset + o->size || o->offset >= offset + b->size)
-                continue;
-            offset = (o->offset + o->size + 63) / 64 * 64;
-            moved = true;
-        }
-    }
-    return offset;
 }
 
 /* Places the window. If there is no room, tries again with a copy during fewer
@@ -170,11 +146,11 @@ lowest(const Prefetch *f, const Block *b)
 static void
 place(Prefetch *f, Use *u, size_t most)
 {
-    Block b = {.size = (carry_of(f, u)->bytes + 63) / 64 * 64};
+    VaePlaced b = {.size = (carry_of(f, u)->bytes + 63) / 64 * 64};
     for (int reach = u->reach; reach > 0; reach /= 2) {
         b.first = u->fetch ? u->op - reach : u->op;
         b.last = u->fetch ? u->op : u->op + reach;
-        b.offset = lowest(f, &b);
+        b.offset = vae_lowest_offset(f->blocks, f->n_blocks, &b);
         if (b.offset + b.size > most)
             continue;
         u->block = f->blocks[f->n_blocks++] = b;

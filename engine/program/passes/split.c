@@ -18,14 +18,6 @@ typedef struct Region {
     bool *shared, *written;
 } Region;
 
-static VaeTensor *
-root_of(VaeTensor *t)
-{
-    while (t->root != t)
-        t = t->root;
-    return t;
-}
-
 static bool
 has_frames(const VaeTensor *t, int frames)
 {
@@ -71,9 +63,9 @@ look_at_tensors(Region *r)
         const bool inside = i >= r->from && i < r->to;
         for (int k = 0; k < 3; k++)
             if (used[k] && !inside)
-                r->shared[root_of(used[k])->id] = true;
+                r->shared[vae_root_of(used[k])->id] = true;
         if (inside && p->ops[i].y)
-            r->written[root_of(p->ops[i].y)->id] = true;
+            r->written[vae_root_of(p->ops[i].y)->id] = true;
     }
 }
 
@@ -82,7 +74,7 @@ look_at_tensors(Region *r)
 static bool
 is_whole(const Region *r, VaeTensor *x)
 {
-    const int id = root_of(x)->id;
+    const int id = vae_root_of(x)->id;
     return r->shared[id] && !r->written[id];
 }
 
@@ -93,7 +85,7 @@ static bool
 lacks_context(const Region *r, int i)
 {
     VaeTensor *x = r->p->ops[i].x;
-    return x && x->ctx && r->shared[root_of(x)->id] && !is_whole(r, x);
+    return x && x->ctx && r->shared[vae_root_of(x)->id] && !is_whole(r, x);
 }
 
 /* Finds the ops next to the pictures, up to the first one that needs context in
@@ -147,7 +139,7 @@ part_of(Groups *g, VaeTensor *t)
 {
     if (!t || g->made[t->id])
         return t ? g->made[t->id] : NULL;
-    VaeTensor *root = root_of(t), *part = g->part++;
+    VaeTensor *root = vae_root_of(t), *part = g->part++;
     g->made[t->id] = part;
     *part = *t;
     const int dealt = t->shape.t == g->region->t ? 1 : g->region->dealt;

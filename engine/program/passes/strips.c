@@ -32,14 +32,6 @@ typedef struct Rows {
     int from, to;
 } Rows;
 
-static VaeTensor *
-root_of(VaeTensor *t)
-{
-    while (t->root != t)
-        t = t->root;
-    return t;
-}
-
 static Use
 use_of(const VaeProgram *p, const VaeTensor *t)
 {
@@ -137,14 +129,15 @@ can_move(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
          const VaeCarry *carry)
 {
     const VaeOp *op = &p->ops[i];
-    return op < conv && (!op->y || root_of(op->y) != root_of(first->x)) &&
+    return op < conv &&
+           (!op->y || vae_root_of(op->y) != vae_root_of(first->x)) &&
            (!op->carry || op->carry != carry);
 }
 
 static bool
 shares(VaeTensor *a, VaeTensor *b)
 {
-    return a && b && root_of(a) == root_of(b);
+    return a && b && vae_root_of(a) == vae_root_of(b);
 }
 
 /* True if it can run after them. */
@@ -198,7 +191,7 @@ find_chain(VaeProgram *p, int i, const Search *s, Chain *out)
                                              : NULL;
     const int last = slab.tail > i ? slab.tail : i;
     /* The convolution would write over rows that the makers still read. */
-    if (root_of(first->x) == root_of(conv->y) || slab.head > i ||
+    if (vae_root_of(first->x) == vae_root_of(conv->y) || slab.head > i ||
         (slab.tail >= 0 && slab.tail < i))
         return false;
     memset(in_chain, 0, (size_t) p->n_ops * sizeof *in_chain);
@@ -292,7 +285,7 @@ rows_of(Strips *s, VaeTensor *t, Rows rows, bool own)
 {
     VaeTensor *part = s->part++;
     *part = *t;
-    part->root = own ? part : root_of(t);
+    part->root = own ? part : vae_root_of(t);
     part->row = rows.from;
     part->rows = t->rows ? t->rows : t->shape.h;
     part->shape.h = rows.to - rows.from;

@@ -119,7 +119,7 @@ wrong_device(const Bed *bed, Start start)
      */
     for (int i = 0; i < 2; i++) {
         must(try_start(bed, start, &stream, &error), &error);
-        const char *line = strstr(said, "computes right in ");
+        const char *line = strstr(said, "computes correctly in ");
         expect((i == 0) == (line != NULL), "%.*s",
                line ? (int) strcspn(line, "\n") : 9, line ? line : "not again");
         vae_stream_free(&stream);

@@ -457,7 +457,7 @@ static void
 listen(void *user, const char *line)
 {
     double *selftest_s = user;
-    const char *took = strstr(line, " computes right in ");
+    const char *took = strstr(line, " computes correctly in ");
     took = took ? strstr(took, ", in ") : NULL;
     if (took)
         *selftest_s = strtod(took + 5, NULL);
