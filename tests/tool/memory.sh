@@ -24,7 +24,7 @@ fi
 wan=$data/wan21/weights.safetensors
 check "a picture past the limit" 3 limited 1000000 "$tool" plan \
     --model "$wan" --size 1920x1088 --threads 2
-says "vaetool: decode of 1920x1088 in " "needs at least" "activations" "others not counted" \
+says "vaetool: decode of 1920x1088 in " "needs more than" "activations" "weights and others not counted" \
     "free within this process's limits (ulimit -v, -d)" \
     "what would fit: " "; or raise the limit"
 

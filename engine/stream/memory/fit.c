@@ -214,9 +214,10 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
                  MIB(p->scratch), MIB(p->staging), MIB(p->loading),
                  MIB(p->library), MIB(p->fallback));
     else
-        snprintf(parts, sizeof parts,
-                 "carries %.1f, activations %.1f, others not counted",
-                 MIB(p->carries - p->spilled), MIB(p->arena));
+        snprintf(
+            parts, sizeof parts,
+            "carries %.1f, activations %.1f, weights and others not counted",
+            MIB(p->carries - p->spilled), MIB(p->arena));
     if (p->tiles && !device) {
         const size_t used = strlen(parts);
         snprintf(parts + used, sizeof parts - used, ", %d tiles %.1f", p->tiles,
@@ -225,17 +226,18 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
     char given[96];
     tell_limit(s, limit, own, given, sizeof given);
     char needed[32], limited[32];
-    snprintf(needed, sizeof needed, "%.1f MiB", MIB(p->peak));
+    /* A rough plan has less than a stream needs. */
+    snprintf(needed, sizeof needed, "%s%.1f MiB",
+             s->least_is_prepared ? "" : "more than ", MIB(p->peak));
     snprintf(limited, sizeof limited, "%.1f MiB", MIB(limit));
     return vae_fail_parts(
         error, VAE_ERR_MEMORY,
         (VaeErrorParts){.found = needed, .wanted = limit > 0 ? limited : ""},
-        "%s of %dx%d in %s with %d latent step%s per slice needs %s%.1f MiB "
+        "%s of %dx%d in %s with %d latent step%s per slice needs %s "
         "(%s) and %s; %s%s%s",
         vae_stream_direction(s), s->params.width, s->params.height,
         vae_precision_name(p->precision), p->slice_size,
-        p->slice_size == 1 ? "" : "s", s->least_is_prepared ? "" : "at least ",
-        MIB(p->peak), parts, given,
+        p->slice_size == 1 ? "" : "s", needed, parts, given,
         a.used ? "what would fit: " : "no smaller picture fits, either", a.text,
         own && !device ? "; or raise the limit" : "");
 }
