@@ -1,5 +1,6 @@
 /*
- * details.c: see details.h.
+ * details.c: creates and reads errors that carry fields for applications. A
+ * GstVaeError has the domain and code of the posted error and its details.
  */
 #include "details.h"
 

@@ -1,5 +1,6 @@
 /*
- * fields.c: properties whose values are plain fields of their object.
+ * fields.c: reads and sets properties whose values are plain fields of their
+ * object.
  */
 #include "fields.h"
 

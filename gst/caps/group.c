@@ -1,5 +1,5 @@
 /*
- * group.c: see group.h.
+ * group.c: registers GstVaeGroupMeta, and adds it to a latent and reads it.
  */
 #include "group.h"
 

@@ -1,5 +1,6 @@
 /*
- * refusal.c: see refusal.h.
+ * refusal.c: writes the error for caps that downstream refuses: it compares
+ * both caps field by field.
  */
 #include "refusal.h"
 

@@ -1,5 +1,5 @@
 /*
- * tensors.c: caps of other/tensors, read and made.
+ * tensors.c: reads and makes caps of other/tensors.
  */
 #include "tensors.h"
 

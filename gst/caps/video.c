@@ -83,25 +83,25 @@ known_matrix(GstVideoColorMatrix matrix)
 /* Colorimetry of YUV: the wanted one if the engine knows it, else by the size.
  */
 static const gchar *
-yuv_colorimetry(const gchar *wish, gint height)
+yuv_colorimetry(const gchar *wanted, gint height)
 {
     GstVideoColorimetry colorimetry;
 
-    if (*wish && gst_video_colorimetry_from_string(&colorimetry, wish) &&
+    if (*wanted && gst_video_colorimetry_from_string(&colorimetry, wanted) &&
         known_matrix(colorimetry.matrix))
-        return wish;
+        return wanted;
     return height > 576 ? GST_VIDEO_COLORIMETRY_BT709
                         : GST_VIDEO_COLORIMETRY_BT601;
 }
 
 /* The wanted chroma site if the engine knows it, else the usual one. */
 static const gchar *
-known_site(const gchar *wish)
+known_site(const gchar *wanted)
 {
-    if (!*wish || (gst_video_chroma_site_from_string(wish) &
-                   GST_VIDEO_CHROMA_SITE_ALT_LINE))
+    if (!*wanted || (gst_video_chroma_site_from_string(wanted) &
+                     GST_VIDEO_CHROMA_SITE_ALT_LINE))
         return "mpeg2";
-    return wish;
+    return wanted;
 }
 
 GstCaps *

@@ -1,5 +1,5 @@
 /*
- * context.c: the CUDA device of an element.
+ * context.c: chooses the CUDA device of an element.
  */
 #include "context.h"
 

@@ -1,5 +1,6 @@
 /*
- * events.c: when the memory of a buffer on a CUDA device may be used.
+ * events.c: makes the accesses to a buffer on a CUDA device wait for each
+ * other.
  */
 #include "events.h"
 

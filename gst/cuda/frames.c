@@ -1,5 +1,6 @@
 /*
- * frames.c: buffers in the memory of a CUDA device.
+ * frames.c: creates pools of frames in the memory of a CUDA device, and maps
+ * these frames.
  */
 #include "frames.h"
 

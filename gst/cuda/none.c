@@ -1,5 +1,6 @@
 /*
- * none.c: a build without gstreamer-cuda.
+ * none.c: replaces the other files of this folder in a build without gstreamer-
+ * cuda.
  */
 #include "events.h"
 #include "frames.h"

@@ -1,5 +1,5 @@
 /*
- * offer.c: when the pads offer memory:CUDAMemory.
+ * offer.c: decides when the pads offer memory:CUDAMemory.
  */
 #include "offer.h"
 

@@ -1,5 +1,5 @@
 /*
- * check.c: whether latents look as their normalization says.
+ * check.c: warns if the latents do not look like their stated normalization.
  */
 #include <math.h>
 
@@ -8,8 +8,8 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* Latents of a sequence that are looked at. The first one of all stands for
- * one frame and spreads half as far as the others, so it is left out. */
+/* Latents of a sequence that are looked at. The first one of all is one
+ * frame and spreads half as far as the others, so it is left out. */
 #define FIRST_JUDGED 1
 #define LAST_JUDGED 3
 

@@ -3,7 +3,7 @@
  * @title: vaedecode
  * @short_description: decodes latents of video diffusion models to raw video
  *
- * Takes latents, one in a buffer, and gives the frames that each stands for:
+ * Takes latents, one in a buffer, and gives the frames of each:
  * one for the first of a sequence and, for the usual models, four for every
  * later one. Frames leave while latents still come in. A buffer without
  * DELTA_UNIT (unless #GstVaeDecode:sequence says otherwise), DISCONT, a flush

@@ -1,6 +1,6 @@
 /*
- * flag.c: which buffers continue a sequence, by their flags or the property
- * `sequence`.
+ * flag.c: decides which buffers continue a sequence, by their flags or by the
+ * property `sequence`.
  */
 #include "decode.h"
 

@@ -1,5 +1,6 @@
 /*
- * output.c: memory for frames, and steps of the engine's call.
+ * output.c: allocates the memory for frames, and adds the steps to the engine's
+ * call.
  */
 #include "call.h"
 #include "decode.h"

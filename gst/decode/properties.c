@@ -1,5 +1,5 @@
 /*
- * properties.c: the properties of vaedecode alone, and its signals.
+ * properties.c: defines the properties and signals that only vaedecode has.
  */
 #include "decode.h"
 

@@ -81,7 +81,7 @@ begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
 
 /* The file of load-checkpoint. (transfer full) */
 static gchar *
-take_wish(GstVaeBase *base)
+take_load(GstVaeBase *base)
 {
     gchar *path;
 
@@ -107,7 +107,7 @@ gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent,
                     const GstVaeStep *step)
 {
     GstVaeBase *base = &self->base;
-    gchar *path = take_wish(base);
+    gchar *path = take_load(base);
     GstFlowReturn ret = GST_FLOW_OK;
     GError *error = NULL;
 

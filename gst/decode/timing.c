@@ -1,5 +1,5 @@
 /*
- * timing.c: which frames a latent gives, and when.
+ * timing.c: computes which frames a latent gives, and their times.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * collect.c: frames to groups, and these to steps with times.
+ * collect.c: collects frames into groups, and makes steps with times of them.
  */
 #include "encode.h"
 
@@ -84,7 +84,7 @@ length_of(const GstVaeEncode *self, guint n)
     return length;
 }
 
-/* The times of the next latent, from the frames that it stands for. */
+/* The times of the next latent, from its frames. */
 static void
 cover(GstVaeEncode *self, guint n, GstVaeOut *out)
 {

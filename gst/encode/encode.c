@@ -108,7 +108,7 @@ set_list(GstCaps *caps, const gchar *field, const gchar *words)
 }
 
 /* Latents are of the picture's RGB; how the YUV was made of that, and what HDR
- * needs to be shown, is for whoever makes video of it again. */
+ * needs to be shown, is for the element that makes video of it again. */
 static void
 keep_picture(GstVaeEncode *self, GstVaeLatentInfo *info)
 {

@@ -1,5 +1,6 @@
 /*
- * output.c: memory for latents, and steps of the engine's call.
+ * output.c: allocates the memory for latents, and adds the steps to the
+ * engine's call.
  */
 #include "call.h"
 #include "encode.h"

@@ -1,5 +1,5 @@
 /*
- * properties.c: the properties of vaeencode alone.
+ * properties.c: defines the properties that only vaeencode has.
  */
 #include "encode.h"
 

@@ -1,5 +1,6 @@
 /*
- * clip.c: the clip in a latent file as a stream.
+ * clip.c: opens the clip in a latent file, and converts between its times,
+ * frames and latents.
  */
 #include "clip.h"
 
@@ -10,13 +11,13 @@
 
 static void
 overrule(GstLatentClip *clip, const gchar *setting, const gchar *stated,
-         const gchar *wish)
+         const gchar *value)
 {
     if (clip->overruled)
         return;
     clip->overruled =
         g_strdup_printf("%s is %s, so the property's value %s is not used",
-                        setting, stated, wish);
+                        setting, stated, value);
     vae_text_printable(clip->overruled);
 }
 
@@ -29,13 +30,13 @@ normalization_word(VaeNormalization normalization)
 /* A name that the caps cannot hold is refused: cut short, it would be another.
  */
 static VaeStatus
-fill_space(GstLatentClip *clip, const gchar *name, const gchar *wish,
+fill_space(GstLatentClip *clip, const gchar *name, const gchar *value,
            VaeError *error)
 {
     const gchar *stated = clip->data.space;
-    const gchar *space = stated ? stated : wish;
-    if (stated && wish && strcmp(stated, wish) != 0)
-        overrule(clip, "latent-space", stated, wish);
+    const gchar *space = stated ? stated : value;
+    if (stated && value && strcmp(stated, value) != 0)
+        overrule(clip, "latent-space", stated, value);
     if (!space)
         return VAE_OK;
     G_STATIC_ASSERT(sizeof clip->info.space == 64);
@@ -55,22 +56,22 @@ static void
 fill_normalization(GstLatentClip *clip, GstLatentNormalization setting)
 {
     GstVaeLatentInfo *info = &clip->info;
-    const VaeNormalization wish =
+    const VaeNormalization value =
         setting == GST_LATENT_NORMALIZATION_RAW ? VAE_RAW : VAE_NORMALIZED;
-    const gboolean wished = setting != GST_LATENT_NORMALIZATION_AUTO;
+    const gboolean is_set = setting != GST_LATENT_NORMALIZATION_AUTO;
     info->normalization = clip->data.normalization;
     info->normalization_stated =
         clip->data.normalization_stated || clip->data.normalization == VAE_RAW;
-    if (!wished)
+    if (!is_set)
         return;
     if (clip->data.normalization_stated) {
-        if (wish != info->normalization)
+        if (value != info->normalization)
             overrule(clip, "normalization",
                      normalization_word(info->normalization),
-                     normalization_word(wish));
+                     normalization_word(value));
         return;
     }
-    info->normalization = wish;
+    info->normalization = value;
     info->normalization_stated = TRUE;
 }
 
@@ -109,8 +110,8 @@ check_rate(const gchar *name, const gchar *what, gint n, gint d,
         "%s: %s is %s, wanted " GST_VAE_RATES, name, what, found);
 }
 
-/* The rate is always stated, so that who decodes counts time as it is counted
- * here. */
+/* The caps always state the rate, so that the decoder counts time as this
+ * element does. */
 static VaeStatus
 fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
                VaeError *error)

@@ -1,5 +1,6 @@
 /*
- * metadata.c: see metadata.h.
+ * metadata.c: converts caps and tags to the metadata of a latent file, and
+ * back.
  */
 #include "metadata.h"
 

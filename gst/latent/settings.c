@@ -1,5 +1,5 @@
 /*
- * settings.c: what a user says about a latent file, as properties.
+ * settings.c: defines the properties by which a user describes a latent file.
  */
 #include "settings.h"
 

@@ -1,5 +1,6 @@
 /*
- * metas.c: see metas.h.
+ * metas.c: copies the metas of a frame to its latent, and those of a latent to
+ * its frame.
  */
 #include "metas.h"
 

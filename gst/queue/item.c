@@ -1,5 +1,5 @@
 /*
- * item.c: an item of the queue.
+ * item.c: creates and frees the items of the queue.
  */
 #include "item.h"
 

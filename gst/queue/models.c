@@ -1,5 +1,6 @@
 /*
- * models.c: which file a model is in, and models shared between elements.
+ * models.c: finds the file of a model, and shares opened models between
+ * elements.
  */
 #include "models.h"
 

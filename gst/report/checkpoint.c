@@ -1,5 +1,6 @@
 /*
- * checkpoint.c: where a stream stands, written to a file while it runs.
+ * checkpoint.c: writes the position of a stream to a file while the stream
+ * runs.
  */
 #include "checkpoint.h"
 

@@ -1,5 +1,5 @@
 /*
- * error.c: the errors of the engine as those of GStreamer.
+ * error.c: converts the engine's errors to those of GStreamer and posts them.
  */
 #include "error.h"
 

@@ -1,5 +1,5 @@
 /*
- * latency.c: how long buffers are in the element.
+ * latency.c: measures how long buffers stay in the element.
  */
 #include "latency.h"
 

@@ -1,6 +1,6 @@
 /*
- * progress.c: messages about how far loading, opening and, in a file of known
- * length, decoding or encoding has come.
+ * progress.c: posts messages about the progress of loading, opening and, in a
+ * file of known length, of decoding or encoding.
  */
 #include "progress.h"
 

@@ -1,5 +1,6 @@
 /*
- * qos.c: which frames come too late for the sink.
+ * qos.c: decides which frames come too late for the sink, and warns once if the
+ * decoder is slower than real time.
  */
 #include "qos.h"
 

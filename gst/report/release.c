@@ -1,5 +1,5 @@
 /*
- * release.c: device memory freed while there is nothing to compute.
+ * release.c: frees memory of the device while there is nothing to compute.
  */
 #include "release.h"
 

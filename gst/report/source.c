@@ -1,5 +1,5 @@
 /*
- * source.c: which file upstream reads.
+ * source.c: asks upstream for the path of the file that it reads.
  */
 #include "source.h"
 

@@ -1,6 +1,6 @@
 /*
- * stats.c: the property `stats`, the message `vae-stats` and the warning of
- * values that are no numbers.
+ * stats.c: keeps the numbers of the property `stats` and of the message `vae-
+ * stats`, and warns of values that are not finite.
  */
 #include "stats.h"
 

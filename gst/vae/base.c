@@ -1,5 +1,5 @@
 /*
- * base.c: the parts of an element put together, and what they share.
+ * base.c: creates and frees the parts of an element.
  */
 #include "base.h"
 

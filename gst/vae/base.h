@@ -125,7 +125,7 @@ struct GstVaeBaseClass {
      * requests of events. Optional. */
     void (*flush)(GstVaeBase *base);
     /* Upstream requests that the next buffer begins a sequence. Optional; a
-     * decoder learns it from the latents. */
+     * decoder finds it in the latents. */
     void (*key_unit)(GstVaeBase *base);
     /* Converts the tags of the input stream to those of the output. Optional.
      * (takes list, which is writable) */

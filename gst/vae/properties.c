@@ -1,5 +1,5 @@
 /*
- * properties.c: the properties of both elements.
+ * properties.c: defines the properties that both elements have.
  */
 #include "properties.h"
 

@@ -1,5 +1,6 @@
 /*
- * switch.c: which model an element uses, and another one while it runs.
+ * switch.c: chooses the model of an element, and changes it while a stream
+ * runs.
  */
 #include "switch.h"
 
@@ -119,7 +120,7 @@ refuse(GstVaeBase *base, const gchar *setting, GError *error)
 
 /* TRUE: the property was set since the last call. */
 static gboolean
-take_wish(GstVaeBase *base)
+take_changed(GstVaeBase *base)
 {
     gboolean wanted;
 
@@ -152,7 +153,7 @@ use_setting(GstVaeBase *base, const gchar *setting, gboolean changed,
 gboolean
 gst_vae_base_use_model(GstVaeBase *base, GError **error)
 {
-    const gboolean changed = take_wish(base) && base->choice.model;
+    const gboolean changed = take_changed(base) && base->choice.model;
     gchar *setting = dup_setting(base);
     GError *fault = NULL;
     gboolean ok = use_setting(base, setting, changed, &fault);
@@ -187,8 +188,8 @@ same_number(const VaeModelInfo *new, const gchar *what, gint found, gint wanted,
     return found == wanted;
 }
 
-/* TRUE: new can go on where old stands: neither caps nor the count of frames
- * change. */
+/* Returns TRUE if new can continue the stream of old: neither the caps nor the
+ * number of frames change. */
 static gboolean
 check_successor(const VaeModelInfo *old, const VaeModelInfo *new,
                 GError **error)
@@ -287,8 +288,8 @@ announce(GstVaeBase *base, GstClockTime pts, gboolean cold)
 
 /* Takes the changes that are wanted at this step. */
 static void
-take_wishes(GstVaeBase *base, gboolean start, gboolean *change,
-            gboolean *restart)
+take_changes(GstVaeBase *base, gboolean start, gboolean *change,
+             gboolean *restart)
 {
     GstVaeChoice *c = &base->choice;
 
@@ -359,7 +360,7 @@ gst_vae_base_switch(GstVaeBase *base, gboolean start, GstClockTime pts,
     gchar *setting;
 
     *cold = FALSE;
-    take_wishes(base, start, &change, &restart);
+    take_changes(base, start, &change, &restart);
     if (!change && !restart)
         return GST_FLOW_OK;
     setting = change ? dup_setting(base) : g_strdup(base->choice.setting);

@@ -1,5 +1,5 @@
 /*
- * call.c: the latents and pictures of one call of the engine, mapped.
+ * call.c: maps the latents and pictures of one call of the engine.
  */
 #include "call.h"
 

@@ -1,5 +1,5 @@
 /*
- * load.c: models that the worker opens while somebody waits for them.
+ * load.c: opens models in the worker while another thread waits for them.
  */
 #include "load.h"
 

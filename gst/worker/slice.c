@@ -1,5 +1,5 @@
 /*
- * slice.c: the stream of the engine, and slices of steps that run on it.
+ * slice.c: opens the stream of the engine, and runs slices of steps on it.
  */
 #include "slice.h"
 
@@ -75,8 +75,8 @@ limit_slices(const GstVaeEngine *engine)
         vae_stream_get_plan(engine->stream)->slice_size, 1, GST_VAE_MAX_SLICE);
 }
 
-/* Makes stream and session those of the engine. Frees the old stream, after the
- * new one stands. */
+/* Makes stream and session those of the engine. Frees the old stream after
+ * this. */
 static void
 set_stream(GstVaeEngine *engine, GstVaeSession *session, VaeStream *stream)
 {
@@ -188,9 +188,9 @@ frames_of(const GstVaeEngine *engine, const GstVaeItem *item)
     return n;
 }
 
-/* The stream stands behind item. Lock held. */
+/* Notes that item is the last one that the stream has computed. Lock held. */
 static void
-stand(GstVaeEngine *engine, GstVaeItem *item)
+note_last(GstVaeEngine *engine, GstVaeItem *item)
 {
     gst_vae_engine_forget(engine);
     engine->last = gst_vae_item_ref(item);
@@ -225,7 +225,7 @@ note_slice(GstVaeEngine *engine, const GstVaeSlice *slice, gint64 start_us)
                             slice->items[i]->arrived);
     }
     g_mutex_lock(&engine->queue->lock);
-    stand(engine, slice->items[slice->n - 1]);
+    note_last(engine, slice->items[slice->n - 1]);
     g_mutex_unlock(&engine->queue->lock);
     gst_vae_stats_slice(engine->stats, &time);
     gst_vae_stats_frames(engine->stats, frames);
@@ -326,7 +326,7 @@ gst_vae_engine_close(GstVaeEngine *engine)
 /* The start of a slice.                                               */
 
 /* A flush cancels what the engine runs, and a reset forgets a cancel: so
- * whoever comes after the reset looks whether one came before. flushes: how
+ * after the reset the worker looks if a flush came before. flushes: how
  * many there were when the slice was taken. */
 static VaeStatus
 check_wanted(GstVaeEngine *engine, guint flushes, VaeError *error)

@@ -1,5 +1,5 @@
 /*
- * worker.c: the one thread of an element that calls the engine.
+ * worker.c: runs the one thread of an element that calls the engine.
  */
 #include "worker.h"
 
@@ -168,20 +168,20 @@ save(GstVaeWorker *worker)
     GstVaeEngine *engine = &worker->engine;
     GstVaeQueue *queue = worker->queue;
     gchar *path = g_steal_pointer(&engine->save_path);
-    const gboolean stands = engine->last && engine->last->delivered;
+    const gboolean computed = engine->last && engine->last->delivered;
     const gboolean partial = engine->partial, quiet = engine->save_quiet;
     gboolean saved;
     VaeCheckpointParams params = {.struct_size = sizeof(VaeCheckpointParams),
                                   .path = path,
-                                  .frames = stands ? engine->last->frames : 0,
-                                  .before = stands ? engine->last->first : 0};
+                                  .frames = computed ? engine->last->frames : 0,
+                                  .before = computed ? engine->last->first : 0};
     VaeError error = {0};
 
     g_mutex_unlock(&queue->lock);
     GST_OBJECT_LOCK(engine->element);
     params.carries = engine->checkpoints->carries;
     GST_OBJECT_UNLOCK(engine->element);
-    if (!stands)
+    if (!computed)
         vae_fail(&error, VAE_ERR_ARGUMENT,
                  "%s: nothing was decoded since the start of the sequence",
                  path);
@@ -202,7 +202,7 @@ save(GstVaeWorker *worker)
 }
 
 /* Writes a checkpoint that is wanted. A checkpoint counts frames that were
- * pushed, so this waits until all steps behind which the stream stands have
+ * pushed, so this waits until all steps that the stream has computed have
  * left the element; FALSE: none is wanted. Lock held on entry and exit. */
 static gboolean
 save_if_due(GstVaeWorker *worker)

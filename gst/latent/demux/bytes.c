@@ -1,5 +1,6 @@
 /*
- * bytes.c: the bytes of a latent file, pulled or collected.
+ * bytes.c: reads the bytes of a latent file: it pulls them, or collects them
+ * when they are pushed.
  */
 #include "bytes.h"
 

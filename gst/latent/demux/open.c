@@ -1,5 +1,5 @@
 /*
- * open.c: the clip of a file, found and forgotten.
+ * open.c: opens the clip of a file with its tables, and closes it.
  */
 #include "metadata.h"
 #include "send.h"

@@ -1,5 +1,6 @@
 /*
- * seek.c: which latents are read after a seek, and queries about the clip.
+ * seek.c: chooses the latents that are read after a seek, and answers queries
+ * about the clip.
  */
 #include "seek.h"
 

@@ -1,5 +1,5 @@
 /*
- * send.c: a clip's latents out of the source pad.
+ * send.c: sends the latents of a clip out of the source pad.
  */
 #include "send.h"
 

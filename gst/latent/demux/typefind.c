@@ -1,5 +1,5 @@
 /*
- * typefind.c: tells safetensors and npy files by their content.
+ * typefind.c: recognises safetensors and npy files by their content.
  */
 #include "demux.h"
 

@@ -1,5 +1,5 @@
 /*
- * header.c: see header.h.
+ * header.c: makes the header of the file that latentmux writes.
  */
 #include "header.h"
 

@@ -26,8 +26,8 @@
  * has a tensor "latent_sequences" (U8 [n, 16]) with two such integers of each:
  * its first latent, and how many frames it holds.
  *
- * How many latents there are stands at the front of the file and is known at
- * the end, so downstream has to be able to seek, as filesink can; for a
+ * The front of the file has the number of latents, which is known at the
+ * end. So downstream has to be able to seek, as filesink can; for a
  * stream use gdppay. Until the EOS event the header says that the recording is
  * open (vae.recording): of a process that was killed, latentdemux and vaetool
  * read all latents that are in the file as a whole. filesink writes as they
@@ -202,7 +202,7 @@ end(GstLatentMux *self)
 {
     if (self->state == GST_LATENT_MUX_WRITING) {
         const GstFlowReturn ret = gst_latent_mux_complete(self);
-        /* GST_FLOW_ERROR was posted by who returned it. */
+        /* The element that returned GST_FLOW_ERROR posted it. */
         if (ret != GST_FLOW_OK && ret != GST_FLOW_FLUSHING &&
             ret != GST_FLOW_ERROR)
             GST_ELEMENT_FLOW_ERROR(self, ret);

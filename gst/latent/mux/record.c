@@ -1,5 +1,6 @@
 /*
- * record.c: see record.h.
+ * record.c: counts the latents, frames and sequences of a recording, and keeps
+ * the times of its latents.
  */
 #include "record.h"
 

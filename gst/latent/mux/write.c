@@ -1,6 +1,6 @@
 /*
- * write.c: the file of latentmux: its header, the latents and the tables behind
- * them.
+ * write.c: writes the file of latentmux: its header, the latents and the tables
+ * behind them.
  */
 #include "details.h"
 #include "error.h"

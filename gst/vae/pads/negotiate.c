@@ -1,5 +1,5 @@
 /*
- * negotiate.c: sessions for new caps, and errors of the input.
+ * negotiate.c: opens sessions for new caps, and posts errors of the input.
  */
 #include "negotiate.h"
 

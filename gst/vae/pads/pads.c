@@ -1,5 +1,5 @@
 /*
- * pads.c: buffers and events of the two pads.
+ * pads.c: handles the buffers and events of both pads.
  */
 #include "pads.h"
 

@@ -1,5 +1,6 @@
 /*
- * push.c: the task of the source pad, and flushes.
+ * push.c: runs the task of the source pad, which pushes buffers and events, and
+ * handles flushes.
  */
 #include "push.h"
 

@@ -1,5 +1,5 @@
 /*
- * queries.c: answers to the queries of both pads.
+ * queries.c: answers the queries of both pads.
  */
 #include "queries.h"
 

@@ -1,5 +1,5 @@
 /*
- * task.c: a pad's task where the system may give no thread.
+ * task.c: starts and stops a pad's task, also if the system gives no thread.
  */
 #include "task.h"
 
