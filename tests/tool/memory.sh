@@ -71,6 +71,10 @@ if "$tool" plan --arch taew2_1 --size 16x16 --backend cpu \
     true_that "of bf16 $narrow MiB" less "$narrow" "$free"
     true_that "as planned" test "$narrow" = \
         "$(peak --size 416x240 --precision bf16 --slice 4)"
+    for arch in ltx2.0 ltx2.3; do
+        check "$arch decodes 1920x1080 in 5 GiB" 0 "$tool" plan --arch $arch \
+            --backend cpu --precision bf16 --memory-limit 5G --size 1920x1080
+    done
 fi
 
 echo "# tiles, which are not exact"
