@@ -3,11 +3,12 @@
  * process can continue with the same bytes.
  *
  * A checkpoint is a safetensors file. Its metadata contain the position and the
- * settings of the stream. It can also contain the carries, with the size of
- * VaePlan.carries (gigabytes for a full-size model and picture). Live streams
- * need them. Without carries a checkpoint has a kilobyte, and the process that
- * continues first computes the receptive field again (vae_model_history()).
- * This suits clips that can be read again.
+ * settings of the stream. It can also contain the carries: the state of the
+ * network between two steps, VaePlan.carries bytes (gigabytes for a full-size
+ * model and picture). Live streams need them. Without carries a checkpoint has
+ * a kilobyte, and the process that continues must first send the latents or
+ * frames of the receptive field again (vae_model_history()). This suits clips
+ * that can be read again.
  *
  * The file is first written as PATH.tmp, flushed to the disk and then renamed.
  * At any moment either the old or the new checkpoint exists completely.
@@ -25,23 +26,26 @@ typedef struct VaeCheckpointParams {
     size_t struct_size; /* VAE_INIT() */
     const char *path;
     bool carries;    /* saving: write the carries, too */
-    uint64_t frames; /* saving: frames that the caller has written or read */
+    uint64_t frames; /* saving: frames that the caller has written or read.
+                        Loading returns this number */
     const VaeMetadata *own; /* entries of the caller, such as its input file.
-                               Loading requires the same. Keys without "vae." */
-    size_t n_own;
-    uint64_t before; /* saving: latents of the caller's clip before the
-                        sequence, if a clip may hold several sequences */
+                               Loading fails if the file has other values. A
+                               key must not begin with "vae." */
+    size_t n_own;           /* at most 16 */
+    uint64_t before;        /* saving: latents of the caller's clip before this
+                               sequence, if the clip has several sequences. Loading
+                               returns this number */
 } VaeCheckpointParams;
 
 typedef struct VaeCheckpoint {
     size_t struct_size; /* VAE_INIT() */
     uint64_t latents;   /* latents of the sequence that were finished */
     uint64_t begin;     /* index of the latent that the stream takes or gives
-                           next. It is less than latents without carries:
-                           discard the output up to latents */
-    uint64_t frames;    /* VaeCheckpointParams.frames when it was saved */
-    bool carries;       /* the file has them */
-    uint64_t before;    /* VaeCheckpointParams.before when it was saved */
+                           next. Without carries it is less than `latents`:
+                           discard the output of the latents before that one */
+    uint64_t frames;    /* VaeCheckpointParams.frames of the saving call */
+    bool carries;       /* true: the file has the carries */
+    uint64_t before;    /* VaeCheckpointParams.before of the saving call */
 } VaeCheckpoint;
 
 /*
@@ -49,9 +53,11 @@ typedef struct VaeCheckpoint {
  * afterwards. The first checkpoint of a model reads all its weights, for their
  * fingerprint.
  *
- * Errors: VAE_ERR_ARGUMENT (an error broke the sequence), VAE_ERR_UNSUPPORTED
- * (only nan_policy's fallback stream has the carries), VAE_ERR_MEMORY (no host
- * memory for the carries), VAE_ERR_BACKEND, and those of writing a file.
+ * Errors: VAE_ERR_ARGUMENT (the sequence has ended, or an error broke it),
+ * VAE_ERR_UNSUPPORTED (with nan_policy FALLBACK: the carries have values that
+ * do not fit into 16 bits; a later latent, or a checkpoint without carries, may
+ * succeed), VAE_ERR_MEMORY (no host memory for the carries), VAE_ERR_BACKEND,
+ * VAE_ERR_WRITE, VAE_ERR_NO_SPACE.
  */
 VAE_API VaeStatus vae_stream_save(VaeStream *stream,
                                   const VaeCheckpointParams *params,
@@ -59,15 +65,17 @@ VAE_API VaeStatus vae_stream_save(VaeStream *stream,
 
 /*
  * Sets the stream to the position of a checkpoint. With carries this is
- * directly behind the last finished step. Without, it is as many latents
- * earlier as the network looks back, as after vae_stream_restart(), or
- * vae_stream_reset() at 0.
+ * directly behind the last finished step. Without carries the stream begins
+ * without context, as after vae_stream_restart(), as many latents earlier as
+ * the network looks back. If that is the start of the sequence, it begins as
+ * after vae_stream_reset().
  *
- * These must be the same: direction, weights (by their fingerprint),
- * architecture, backend, precision, size, tiles, normalization, delay and
- * params->own; for an encoder posterior and seed; for cpu the number of
- * threads; for cuda `deterministic`; and nan_policy's fallback. The slice size
- * may differ. An error other than VAE_ERR_BACKEND does not change the stream.
+ * The stream that loads must equal the one that saved in these points:
+ * direction, weights (by their fingerprint), architecture, backend, precision,
+ * size, tiles, normalization, delay, params->own, and if nan_policy is
+ * FALLBACK; for an encoder also posterior and seed; for cpu the number of
+ * threads; for cuda `deterministic`. The slice size may differ. An error other
+ * than VAE_ERR_BACKEND does not change the stream.
  *
  * Errors: those of vae_tensor_file_open(); VAE_ERR_FORMAT (not a checkpoint, or
  * a damaged one); VAE_ERR_ARGUMENT (something differs: the message names it,

@@ -13,16 +13,17 @@ extern "C" {
 /*
  * Pixel formats. The planes are those of GstVideoFrame: Y, U, V for I420, Y42B
  * and Y444; Y, V, U for YV12; Y, UV for NV12 and P010; G, B, R for the GBR
- * formats; one plane for the other RGB formats. Codes of more than 8 bits are
- * in samples of two bytes, little endian, in the low bits (P010: in the high
- * bits). A sample above the largest code is read as the largest code.
+ * formats; one plane for the other RGB formats. A value of more than 8 bits is
+ * a sample of two bytes, little endian, in the low bits (P010: in the high
+ * bits). A sample above the largest value is read as the largest value.
  */
 typedef enum VaePixels {
     VAE_PIXELS_RGB_F32, /* 3 floats a pixel, in the network's own range, not
-                           clamped; the stride is in bytes, as elsewhere */
+                           clamped; the stride is in bytes */
     VAE_PIXELS_RGB,
-    VAE_PIXELS_RGBA, /* also RGBx; the fourth byte is written 255, not read */
-    VAE_PIXELS_BGRX, /* also BGRA; the fourth byte is written 255, not read */
+    VAE_PIXELS_RGBA, /* also RGBx; a decoder writes 255 to the fourth byte, an
+                        encoder ignores it */
+    VAE_PIXELS_BGRX, /* also BGRA; the fourth byte as for RGBA */
     VAE_PIXELS_I420,
     VAE_PIXELS_NV12,
     VAE_PIXELS_BGR,
@@ -49,23 +50,23 @@ typedef enum VaeMatrix {
  *
  * width, height  visible size. Chroma planes have ceil(width / 2) columns in
  *                4:2:0 and 4:2:2, and ceil(height / 2) rows in 4:2:0
- * limited_rgb    RGB formats of whole numbers: codes are 16..235 of 255, scaled
- *                for more bits, instead of the full range
+ * limited_rgb    only for RGB formats except RGB_F32. True: black is 16 and
+ *                white is 235 (of 255; more bits scale both). False: full range
  * matrix, full_range
- *                YUV formats
- * site_center    chroma with half the columns: samples are between two columns
- *                (JPEG). False: in the left column (MPEG-2)
- * site_top       chroma with half the rows: samples are in the upper row.
- *                False: between two rows
- * on_device      data are addresses of the stream's device, in the primary
- *                context, as the CUDA run time uses it. The picture is not
- *                copied through the host. Samples are aligned to their size
- * pinned         data are in memory that vae_stream_pin() has pinned: a device
- *                writes results there by itself, also before the call is
- *                waited for
+ *                only for YUV formats
+ * site_center    only for chroma with half the columns. True: samples are
+ *                between two columns (JPEG). False: in the left column (MPEG-2)
+ * site_top       only for chroma with half the rows. True: samples are in the
+ *                upper row. False: between two rows
+ * on_device      data are addresses in the memory of the stream's device, in
+ *                its primary CUDA context. The picture is not copied through
+ *                the host. Samples are aligned to their size
+ * pinned         only for the plugin, which pins memory by a private function.
+ *                A device then writes results directly to data, possibly
+ *                before vae_stream_wait()
  * data, stride   per plane; strides are in bytes and may exceed a row
- * ready          with on_device: a CUevent (or cudaEvent_t) that the device
- *                waits for before it uses the picture, or NULL. It must stay
+ * ready          only with on_device: NULL, or a CUevent (cudaEvent_t) that the
+ *                device waits for before it uses the picture. It must stay
  *                valid as long as data
  */
 typedef struct VaePicture {

@@ -18,17 +18,19 @@ typedef enum VaeLatentLayout {
 
 typedef struct VaeLatentOptions {
     size_t struct_size; /* VAE_INIT() */
-    const char *tensor; /* NULL: latent, latents, samples, latent_tensor,
-                           else the only 4-D or 5-D tensor */
+    const char *tensor; /* NULL: the first of latent, latents, samples and
+                           latent_tensor that the file has, otherwise its only
+                           4-D or 5-D tensor */
     VaeLatentLayout layout;
-    int batch_index; /* -1: a batch of more than one is an error */
+    int batch_index; /* the clip of a batch, from 0. -1: a batch of more than
+                        one clip is an error */
 } VaeLatentOptions;
 
 /*
  * One clip of t latents. Channel c of latent k is a contiguous plane of
  * height x width elements. It begins at byte offset + k * t_stride +
- * c * c_stride of the file. If the file is in memory, data is the plane of
- * k = 0, c = 0.
+ * c * c_stride of the file. If the whole file is in memory, data points to the
+ * plane of k = 0, c = 0.
  */
 typedef struct VaeLatentClip {
     size_t struct_size; /* VAE_INIT() */
@@ -42,27 +44,31 @@ typedef struct VaeLatentClip {
     /* The file's metadata; 0 or NULL if it has no such entry. */
     const char *space;              /* vae.latent_space */
     VaeNormalization normalization; /* of the metadata; raw for ComfyUI .latent;
-                                       otherwise normalized. npy and PyTorch
-                                       files have no such metadata */
-    bool normalization_stated;      /* by metadata or as ComfyUI .latent */
+                                       otherwise normalized, as for npy and
+                                       PyTorch files */
+    bool normalization_stated;      /* false: the file does not state it */
     int fps_n, fps_d;               /* vae.framerate, "16/1" */
     int width_px, height_px;        /* vae.width, vae.height: visible pixels */
     int64_t frames;                 /* vae.frames: true count of video frames */
 } VaeLatentClip;
 
 /*
- * Finds the clip. The layout is that of options. If options have none, the
- * metadata vae.layout decides ("cthw" or "tchw", behind the batch in 5-D).
- * Otherwise 5-D is [B,C,T,H,W], and 4-D is [C,T,H,W]; 4-D is [T,C,H,W] if dim 1
- * is a known number of channels (16, 24, 32, 48, 128) and dim 0 is not. options
- * may be NULL, which sets nothing and allows no batch.
+ * Finds the clip. These decide its layout, the first one first:
+ *
+ * 1. options->layout
+ * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D behind the batch
+ * 3. the shape: 5-D is [B,C,T,H,W]; 4-D is [T,C,H,W] if dim 1 is a known number
+ *    of channels (16, 24, 32, 48, 128) and dim 0 is not, otherwise [C,T,H,W]
+ *
+ * options may be NULL: then the file decides, and a batch of more than one clip
+ * is an error.
  *
  * Errors: VAE_ERR_NOT_FOUND with the names of the tensors in the file (and
  * "looks like model weights" if they are those of a model); VAE_ERR_SIZE for a
- * number of dimensions other than 4 or 5, a batch, a dimension of 0, height or
- * width over 16384, channels over 1024, more than 2^24 latents; VAE_ERR_FORMAT
- * for an element type that is not a float, or a vae.* value that cannot be
- * read.
+ * number of dimensions other than 4 or 5, a batch without batch_index, a
+ * dimension of 0, height or width over 16384, channels over 1024, more than
+ * 2^24 latents; VAE_ERR_FORMAT for an element type that is not a float, or a
+ * vae.* value that cannot be read.
  */
 VAE_API VaeStatus vae_latent_clip_find(const VaeTensorFile *file,
                                        const VaeLatentOptions *options,

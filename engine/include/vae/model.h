@@ -12,8 +12,12 @@ extern "C" {
 
 typedef struct VaeModel VaeModel;
 
-/* Units that one step takes and gives: latents on one side, frames on the
- * other. The first step of a sequence differs from later ones. */
+/*
+ * A step is the smallest computation of a model, such as from one latent to
+ * four frames. The members are the numbers of units that a step takes (in) and
+ * gives (out): latents on one side, frames on the other. The first step of a
+ * sequence differs from later ones.
+ */
 typedef struct VaeSteps {
     int first_in, first_out;
     int step_in, step_out;
@@ -23,49 +27,50 @@ typedef struct VaeModelInfo {
     const char *arch;   /* "wan2.1", "seedvr2" */
     const char *space;  /* latent space: "wan2.1", "gst-vae-demo" */
     const char *names;  /* naming of the tensors: "official", ... */
-    const char *reason; /* evidence by which it was recognised */
-    const char *path;   /* the file */
+    const char *reason; /* how the model was recognised, for a log */
+    const char *path;   /* the file of weights */
     int latent_channels;
     int spatial;  /* video pixels per latent pixel, each way */
-    int temporal; /* frames per latent after the first */
+    int temporal; /* frames of each latent except the first */
     bool has_decoder, has_encoder, has_posterior;
     VaeSteps decode, encode;
     const float *mean, *std; /* latent_channels each:
                                 raw = normalized * std + mean */
-    bool takes_normalized;   /* the network takes and gives normalized latents
-                                (TAE). Other networks use raw ones */
+    bool takes_normalized;   /* true: the network takes and gives normalized
+                                latents (TAEHV family). False: raw ones */
     float pixel_low, pixel_high; /* the network's values of black and white */
-    int fps_n, fps_d;            /* frame rate if the stream has none */
-    VaeType weights_type;        /* of most tensors */
+    int fps_n, fps_d;            /* frame rate if the latents state none */
+    VaeType weights_type;        /* the type of most tensors */
     size_t tensor_count;
     uint64_t weights_bytes;
     size_t decoder_tensors, encoder_tensors; /* they sum to tensor_count */
     uint64_t decoder_bytes, encoder_bytes;
     /*
-     * Only for a decoder that is not causal: a frame depends on look_ahead
-     * later latents, so it leaves `delay` frames late. After n latents the
-     * stream has given vae_model_frames_of(n) - delay frames, or none if that
-     * is less than
-     * 1. vae_stream_drain() gives the rest. Both are 0 for causal decoders.
+     * Only for a decoder that is not causal, otherwise 0. A frame depends on
+     * look_ahead later latents, so it leaves `delay` frames late. After n
+     * latents the stream has given vae_model_frames_of(n) - delay frames, or
+     * none if that is negative. vae_stream_drain() gives the rest.
      */
     int look_ahead; /* latents */
     int delay;      /* frames */
     /*
-     * Latents of a chunk (taeh3: 5), or 0 if they do not come in chunks. The
-     * first latent of each chunk is one frame, as the first of a sequence is.
-     * An encoder forgets all earlier frames there.
+     * taeh3 divides a sequence into chunks of 5 latents; `chunk` is this number
+     * of latents, and 0 for all other models. The first latent of each chunk is
+     * one frame, like the first latent of a sequence. An encoder forgets all
+     * earlier frames there.
      */
     int chunk;
 } VaeModelInfo;
 
 typedef struct VaeModelOptions {
     size_t struct_size;  /* VAE_INIT() */
-    const char *variant; /* the network, if shapes do not decide it; or NULL */
+    const char *variant; /* name of the network, for weights whose shapes fit
+                            several networks; or NULL */
 } VaeModelOptions;
 
 /*
- * Opens weights. Recognises the architecture by names and shapes of the
- * tensors, and checks each tensor's name and shape. Computes nothing.
+ * Opens weights. Recognises the network by the names and shapes of its tensors,
+ * and checks each of them. Computes nothing.
  *
  * path     as for vae_tensor_file_open(): a file, an index of shards or a
  *          folder of a model. A config.json beside the weights adds what their
@@ -89,20 +94,23 @@ VAE_API void vae_model_free(VaeModel **model);
 /* Owned by the model. */
 VAE_API const VaeModelInfo *vae_model_info(const VaeModel *model);
 
-/* From the start of a sequence: the number of latents that
- * decode to at least `frames` frames, and the number of frames of `latents`
- * latents. */
+/* Returns the smallest number of latents that decode to at least `frames`
+ * frames, counted from the start of a sequence. */
 VAE_API int64_t vae_model_latents_of(const VaeModel *model, int64_t frames);
+/* Returns the number of frames that `latents` latents decode to, counted from
+ * the start of a sequence. */
 VAE_API int64_t vae_model_frames_of(const VaeModel *model, int64_t latents);
 
 /*
- * Writes the receptive field in steps to *steps: the output of step k depends
- * on the input of steps k - *steps to k only. The first step of a sequence
- * counts as one.
+ * Writes to *steps how many steps the network looks back: the output of step k
+ * depends on the input of steps k - *steps to k only. The first step of a
+ * sequence counts as one step. For a decoder with look_ahead, the frames of
+ * latent k depend on the latents k - *steps to k + look_ahead.
  *
  * A stream that starts with vae_stream_restart() at step k - *steps therefore
- * gives the same bytes from step k on as one that ran from the start. After
- * vae_stream_reset() one more step is needed, because its first step differs.
+ * gives the same bytes from step k on as one that ran from the start. A stream
+ * that starts with vae_stream_reset() must start one step earlier, because its
+ * first step differs.
  *
  * Errors: VAE_ERR_MODEL (no such direction), VAE_ERR_MEMORY.
  */

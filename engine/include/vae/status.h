@@ -2,8 +2,8 @@
  * vae/status.h: errors.
  *
  * Every function that can fail returns a VaeStatus. If its VaeError argument is
- * not NULL, it also writes one sentence for a user there: the file, tensor or
- * size, the value that was found and the value that was wanted.
+ * not NULL, it also writes one sentence for a user there. The sentence names
+ * the file, tensor or size, the value found and the value wanted.
  */
 #ifndef VAE_STATUS_H
 #define VAE_STATUS_H
@@ -16,7 +16,7 @@ extern "C" {
 
 typedef enum VaeStatus {
     VAE_OK,
-    VAE_ERR_ARGUMENT,    /* a parameter that is wrong for every input */
+    VAE_ERR_ARGUMENT,    /* a wrong parameter, or a call in a wrong state */
     VAE_ERR_NOT_FOUND,   /* no such file, tensor or installed model */
     VAE_ERR_READ,        /* the system refused to open or read */
     VAE_ERR_WRITE,       /* the system refused to create or write */
@@ -25,11 +25,11 @@ typedef enum VaeStatus {
     VAE_ERR_MODEL,       /* weights of an unknown or a different model */
     VAE_ERR_SIZE,        /* width, height, channels or counts do not fit */
     VAE_ERR_MEMORY,      /* memory refused, or the plan does not fit */
-    VAE_ERR_UNSUPPORTED, /* a precision, backend or feature not present */
+    VAE_ERR_UNSUPPORTED, /* this build, device or model lacks the feature */
     VAE_ERR_BACKEND,     /* the computing library or device failed */
     VAE_ERR_CANCELLED,   /* vae_stream_cancel() was called */
     /* Not errors. Only vae_stream_send_*() and _receive_*() return them. */
-    VAE_AGAIN, /* receive first, or send first */
+    VAE_AGAIN, /* from send: receive first; from receive: send first */
     VAE_END    /* the whole sequence was received */
 } VaeStatus;
 
@@ -38,8 +38,8 @@ typedef struct VaeError {
     char message[1024]; /* NUL-terminated UTF-8, no line break at the end */
     /* Parts of the message for programs; "" if the message has no such part. */
     char tensor[256]; /* the name of the tensor */
-    char found[256];
-    char wanted[256];
+    char found[256];  /* the value found */
+    char wanted[256]; /* the value expected */
 } VaeError;
 
 /* A short name of the status, for logs: "file format", never NULL. */

@@ -1,21 +1,24 @@
 /*
  * vae/stream.h: one direction of one model at one size, with its carry state.
  *
- * A sequence begins after vae_stream_new() or vae_stream_reset(). The first
- * step of a sequence takes first_in units and gives first_out units. Each later
- * step takes step_in and gives step_out (VaeModelInfo.decode, .encode). One
- * call may run several steps. The grouping never changes a byte of the output.
+ * A unit is one latent or one picture. A sequence begins after vae_stream_new()
+ * or vae_stream_reset(). The first step of a sequence takes first_in units and
+ * gives first_out units. Each later step takes step_in and gives step_out
+ * (VaeModelInfo.decode, .encode). One call may run several steps. Their number
+ * never changes a byte of the output. A slice is the steps that the stream
+ * computes together. A carry is a part of the state between two steps: the last
+ * frames that a convolution over time has read.
  *
  * Threads: only one thread at a time may use a stream, but it need not always
  * be the same thread. vae_stream_cancel() may be called from any thread.
  * Different streams are independent, also streams of one model.
  *
  * CUDA: each call restores the thread's context and device before it returns,
- * and does not disturb the recording of a CUDA graph in another stream.
+ * and does not disturb the recording of a CUDA graph in another CUDA stream.
  * The first calls that compute after vae_stream_new() and vae_stream_release()
- * record graphs themselves. During that time CUDA refuses any thread that waits
- * for the whole device (cudaDeviceSynchronize()). Wait for streams and events
- * instead, or set VAE_CUDA_GRAPHS=0 in the environment.
+ * record graphs themselves. During that time cudaDeviceSynchronize() fails in
+ * all threads. Wait for CUDA streams and events instead, or set
+ * VAE_CUDA_GRAPHS=0 in the environment.
  */
 #ifndef VAE_STREAM_H
 #define VAE_STREAM_H
@@ -31,7 +34,8 @@ typedef struct VaeStream VaeStream;
 
 /*
  * Receives each named intermediate result directly after it is computed.
- * step    runs of a program since the sequence began
+ * step    number of runs since the sequence began. A run computes the first
+ *         step, a slice or a single step
  * name    checkpoint path of the block, "decoder.upsamples.3"
  * values  [t, h, w, c] floats, valid during the call
  */
@@ -39,7 +43,7 @@ typedef void (*VaeDumpFunc)(void *user, int step, const char *name, int t,
                             int h, int w, int c, const float *values);
 
 /* Receives sentences for a log, without a line break, while a stream is planned
- * or created. If that succeeds, the last sentence is the choice: "decode: cuda
+ * or created. After a success the last sentence tells the choice: "decode: cuda
  * device 0 (NVIDIA H200), bf16, 416x240, slices of 4". */
 typedef void (*VaeLogFunc)(void *user, const char *line);
 
@@ -71,25 +75,27 @@ typedef struct VaeStreamParams {
                            limits are four times that number, and
                            OMP_THREAD_LIMIT of the environment */
     int device;         /* CUDA device index; -1 selects device 0. Other
-                           backends ignore it. If AUTO does not select cuda
-                           although an index is set, warn is called */
-    bool deterministic;
-    bool restarts; /* allows vae_stream_restart(), which needs one more program
-                    */
+                           backends ignore it. If an index is set and AUTO
+                           selects another backend, warn is called */
+    bool deterministic; /* algorithms are chosen without timing */
+    bool restarts;      /* allows vae_stream_restart() */
     VaeNormalization normalization; /* of the latents in or out */
     VaePosterior posterior;         /* only for encoding */
     VaeSpill spill;                 /* only for the cuda backend */
     uint64_t seed;                  /* of samples */
     /*
-     * FALLBACK and ERROR check the results of each slice. The next slice is
-     * computed only after that; when decoding on a device, the frames are
-     * copied meanwhile. In 16 bits FALLBACK opens a second stream in fp32, with
-     * weights of its own (VaePlan.fallback), and keeps a copy of the carries.
-     * Its output differs from that of PASS only in steps that are not finite,
-     * for every slice size. A step with non-finite input cannot be recovered;
-     * its results pass. With ERROR, and with FALLBACK in 32 bits, slices have
-     * one step, so that the results before the first bad one are not lost, and
-     * bad steps are counted one by one.
+     * FALLBACK and ERROR check the results of each slice before they compute
+     * the next one. When decoding on a device, the frames are copied during the
+     * check.
+     *
+     * In 16 bits FALLBACK opens a second stream in fp32, with weights of its
+     * own (VaePlan.fallback), and keeps a copy of the carries. For every slice
+     * size, the output differs from that of PASS only in non-finite steps. A
+     * step with non-finite input cannot be recovered; its results pass.
+     *
+     * With ERROR, and with FALLBACK in 32 bits, a slice has one step. The
+     * results before the first non-finite one are therefore not lost, and
+     * non-finite steps are counted one by one.
      */
     VaeNanPolicy nan_policy;
     VaePixels pixels;    /* the widest format that pictures will have. It sets
@@ -103,52 +109,59 @@ typedef struct VaeStreamParams {
     void *dump_user;
     VaeLogFunc log;      /* or NULL */
     VaeLogFunc warn;     /* or NULL; receives each request that is not met */
-    void *log_user;      /* of log, warn and cancelled */
+    void *log_user;      /* passed to log, warn and cancelled */
     double memory_share; /* if memory_limit is 0: usable part of the free
                             memory, such as 0.75. 0 selects 0.9, or all of it
                             if nothing smaller fits */
     /*
      * Only for a decoder with VaeModelInfo.delay. With low_latency a frame
-     * waits for look_ahead latents after its own, 0 or more. The end of a
-     * sequence then stands in place of later latents, so the result is not
-     * exact, and a step computes many times as much. The result is exact
-     * without low_latency, or if look_ahead is that of the model or more.
+     * waits for only look_ahead later latents, 0 or more. It is then computed
+     * as if the sequence ended behind them, so it is not exact unless
+     * look_ahead is at least that of the model. A step computes many times as
+     * much.
      */
     bool low_latency;
     int look_ahead;
     int64_t resume_ms; /* most milliseconds that the first call after
                           vae_stream_release() waits while others hold the
                           device's memory; 0: it does not wait */
-    int64_t strips;    /* 0: whole pictures, or strips if those do not fit; 1:
-                          whole pictures; else that number of strips of rows,
-                          in which the inputs of large convolutions are
-                          computed */
+    int64_t strips;    /* the inputs of large convolutions are computed in this
+                          number of strips of rows; 1: whole pictures; 0: strips
+                          only if whole pictures do not fit */
     int64_t pictures_on_device; /* 1: pictures will be on_device, so the stream
-                                   plans no buffers for others. If one comes
-                                   through the host all the same, or is wider
-                                   than pixels, the stream waits and takes more
-                                   memory than planned */
+                                   plans no buffers for others. If a picture is
+                                   in host memory all the same, or has a wider
+                                   format than pixels, the stream waits and
+                                   allocates more memory than planned */
     /*
-     * One of VaeTiling. VAE_TILES_BLEND computes the picture in tiles, one
-     * after another, and blends them where they overlap. Each tile is computed
-     * like a whole picture, so norms and attention see only their tile. The
-     * output is therefore not exact, and `warn` gets a warning. Use it for
-     * pictures that fit in no other way. A slice_size is then a maximum:
-     * smaller slices, which are exact, come before tiles; `warn` tells it. It
-     * does not work with VAE_NAN_FALLBACK, with a decoder that has a
+     * One of VaeTiling. VAE_TILES_BLEND is for pictures that fit in no other
+     * way. It computes the picture in tiles, one after another, and blends them
+     * where they overlap. Each tile is computed like a whole picture, so norms
+     * and attention see only their tile. The output is therefore not exact, and
+     * `warn` says so.
+     *
+     * If the size of tiles is 0, a slice_size is a maximum: smaller slices are
+     * exact, so they are tried before tiles, and `warn` says so.
+     *
+     * Tiles do not work with VAE_NAN_FALLBACK, with a decoder that has a
      * VaeModelInfo.delay, or with pictures in device memory.
      */
     int64_t tiles;
-    /* The size of a tile in pixels, a multiple of VaeModelInfo.spatial. If one
-     * side is 0, tiles are square. If both are 0, there are tiles only if
-     * nothing else fits, and they are as large as possible. Otherwise there are
-     * always tiles, unless the picture is no larger than one. tile_overlap: 0
-     * selects the overlap of the network's official pipeline, 1/4 or 1/8 of the
-     * shorter side of a tile; -1 selects none. It is at most half a tile. */
+    /*
+     * The size of a tile in pixels, a multiple of VaeModelInfo.spatial. If both
+     * are 0, tiles are used only if nothing else fits, and they are as large as
+     * possible. Otherwise tiles are always used, unless the picture fits into
+     * one. If one of the two is 0, tiles are square.
+     *
+     * tile_overlap is at most half a tile. 0 selects the overlap of the
+     * network's official pipeline, 1/4 or 1/8 of the shorter side of a tile. -1
+     * selects none.
+     */
     int64_t tile_width, tile_height, tile_overlap;
-    /* Or NULL. A plan, a new stream and one that allocates its memory again ask
-     * it before each op that they prepare. If it returns true, the call ends
-     * with VAE_ERR_CANCELLED. It may run on another thread than the call. */
+    /* Or NULL. Planning and preparing call it before each op: in
+     * vae_stream_plan(), in vae_stream_new() and when a released stream
+     * allocates its memory. If it returns true, the call ends with
+     * VAE_ERR_CANCELLED. Another thread than the caller's may call it. */
     bool (*cancelled)(void *user);
 } VaeStreamParams;
 
@@ -161,33 +174,34 @@ typedef struct VaePlan {
     uint64_t arena;    /* activations of one slice */
     uint64_t scratch;  /* working memory of the computing library */
     uint64_t staging;  /* pinned or conversion buffers */
-    uint64_t fallback; /* nan_policy's stream in fp32, and a copy of the
-                          carries that are not spilled; low_latency needs
-                          one more; or 0 */
+    uint64_t fallback; /* the fp32 stream of VAE_NAN_FALLBACK, and a copy of the
+                          carries that are not spilled. low_latency needs
+                          another copy. Otherwise 0 */
     uint64_t library;  /* margin for the code and tables that the computing
                           library allocates itself, once per process. It keeps
                           them when streams are freed. 0 for ref, which needs
                           none, and for cuda, where the size is not known */
-    uint64_t total;    /* sum of the above without spilled, held until the
-                          stream is freed */
-    uint64_t loading;  /* most that conversion of weights needs beside them;
-                          freed before the rest is allocated */
+    uint64_t total;    /* sum of the members above except spilled; allocated
+                          until the stream is freed */
+    uint64_t loading;  /* working memory for the conversion of weights; freed
+                          before the rest is allocated */
     uint64_t peak;     /* the larger of total and weights + loading + library */
     double flop_first, flop_step; /* of the first and of a later step */
-    int slice_size;               /* chosen */
-    int frames_at_once;           /* chosen; 0: all of a slice */
-    VaeBackendKind backend;       /* chosen */
-    VaePrecision precision;       /* chosen */
-    int threads;                  /* that compute */
+    int slice_size;               /* the chosen one */
+    int frames_at_once;           /* the chosen number; 0: all of a slice */
+    VaeBackendKind backend;       /* the chosen one */
+    VaePrecision precision;       /* the chosen one */
+    int threads;                  /* number of computing threads */
     int padded_width, padded_height;
-    int delay; /* frames: VaeModelInfo.delay, less with low_latency; 0 of an
+    int delay; /* frames: VaeModelInfo.delay, or less with low_latency; 0 for an
                   encoder */
-    /* Carries that a later step copies, in bytes: within the memory of the
-     * backend, and to and from the host's memory if they are spilled. */
+    /* Bytes of carries that a later step copies: copied_step within the memory
+     * of the backend, bus_step to and from host memory (spilled carries). */
     uint64_t copied_step, bus_step;
-    int strips; /* chosen; 0: whole pictures */
-    /* The chosen tiles of a picture, or 0 without tiles. With tiles, the other
-     * bytes of the plan are those of the largest tile. */
+    int strips; /* the chosen number; 0: whole pictures */
+    /* The number of tiles of a picture, their size and overlap; 0 without
+     * tiles. With tiles, all other bytes of the plan except tiled are those of
+     * the largest tile. */
     int tiles, tile_width, tile_height, tile_overlap;
     uint64_t tiled; /* carries and results of all tiles, in host memory; part of
                        total only if there is no device */
@@ -212,9 +226,9 @@ VAE_API VaeStatus vae_stream_new(VaeModel *model, const VaeStreamParams *params,
                                  VaeStream **out, VaeError *error);
 VAE_API void vae_stream_free(VaeStream **stream);
 
-/* Begins a new sequence. The output equals that of a new stream. A stream that
- * was refused memory, and therefore took a smaller setting, chooses its setting
- * again if there is more memory now. */
+/* Begins a new sequence. The output equals that of a new stream. If a device
+ * refused memory earlier and the stream continued with a smaller setting, it
+ * returns to a larger one if there is more memory now. */
 VAE_API void vae_stream_reset(VaeStream *stream);
 
 /*
@@ -223,7 +237,8 @@ VAE_API void vae_stream_reset(VaeStream *stream);
  * later step, but its context is that of the start of a sequence. The bytes do
  * not depend on earlier steps.
  *
- * latents  latents of the sequence before this step; samples count from there
+ * latents  number of latents of the sequence before this step. The samples of
+ *          VAE_POSTERIOR_SAMPLE depend on it
  *
  * Errors: VAE_ERR_ARGUMENT (the stream was created without params.restarts).
  */
@@ -236,8 +251,9 @@ VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 VAE_API const char *vae_stream_get_device(const VaeStream *stream);
 
 /*
- * Units that the next call takes and gives if it runs `steps` steps. A decoder
- * with VaePlan.delay gives no frames at first, then fewer than later.
+ * Writes the numbers of units that the next call takes (*n_in) and gives
+ * (*n_out) if it runs `steps` steps. A decoder with VaePlan.delay gives no
+ * frames at first. Its first call with frames may give fewer than later calls.
  */
 VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
                               int *n_out);
@@ -273,35 +289,37 @@ typedef struct VaeLatentOut {
  *         if (status == VAE_OK)
  *             use(&picture);
  *         else if (status == VAE_AGAIN)
- *             vae_stream_send_latent(s, next_latent_or_null(), &error);
- *         else
+ *             status = vae_stream_send_latent(s, next_or_null(), &error);
+ *         if (status != VAE_OK)
  *             break;
  *     }
  *
- * Send copies one unit into the stream. VAE_AGAIN means that a slice is waiting
- * and the unit was not taken: receive first. NULL ends the sequence. A decoder
- * with a delay then gives the frames that are due (vae_stream_drain()). An
- * encoder repeats the last frame until its latents decode to at least as many
- * frames as were sent (vae_model_latents_of()).
+ * Send copies one unit into the stream. VAE_AGAIN: the stream has a whole slice
+ * and did not take the unit; receive first. NULL ends the sequence. A decoder
+ * with a delay then gives the remaining frames (vae_stream_drain()). An encoder
+ * repeats the last frame until its latents decode to at least as many frames as
+ * were sent (vae_model_latents_of()).
  *
- * Receive writes one unit to the caller's memory. It computes as soon as a
- * whole slice was sent, or the first step of a sequence, or the rest at the
- * end. VAE_AGAIN means: send first. VAE_END means: everything was received.
- * Neither writes a unit or *error. A picture whose data[0] is NULL is skipped.
+ * Receive writes one unit to the caller's memory. It computes when the first
+ * step of a sequence, a whole slice, or at the end the rest was sent.
+ * VAE_AGAIN: send first. VAE_END: everything was received. With these two,
+ * receive writes neither a unit nor *error. A picture whose data[0] is NULL is
+ * received, but not written.
  *
- * The bytes equal those of vae_stream_decode() and vae_stream_encode(). On each
- * side, all units of a sequence have the same type, and either all or none have
- * mean and logvar. All pictures have the same members except data and stride,
- * and are in host memory. The first units allocate the copies, one slice on
- * each side; they are not part of VaePlan.
+ * The bytes equal those of vae_stream_decode() and vae_stream_encode(). All
+ * latents of a sequence have the same type, and either all or none have mean
+ * and logvar. All pictures have the same members except data and stride, and
+ * are in host memory. With the first units the stream allocates memory for
+ * copies of one slice of latents and of one slice of pictures, in addition to
+ * VaePlan.
  *
- * vae_stream_reset() and vae_stream_restart() discard units that are waiting. A
- * checkpoint does not include them. Call the functions below, which count
- * units, only if no unit is waiting.
+ * vae_stream_reset() and vae_stream_restart() discard units that are waiting in
+ * the stream. A checkpoint does not include them. Call the functions below,
+ * which process whole steps, only if no unit is waiting.
  *
  * Errors: VAE_ERR_ARGUMENT (the wrong direction, another type, a unit after the
  * end, a broken sequence), VAE_ERR_SIZE, VAE_ERR_MEMORY. Nothing ran, and the
- * call may be repeated. Receiving also returns VAE_ERR_CANCELLED and
+ * call may be repeated. Receive also returns VAE_ERR_CANCELLED and
  * VAE_ERR_BACKEND; these break the sequence: reset or free the stream.
  */
 VAE_API VaeStatus vae_stream_send_latent(VaeStream *stream,
@@ -320,10 +338,10 @@ VAE_API VaeStatus vae_stream_receive_latent(VaeStream *stream,
 /*
  * Decodes n_latents latents into n_frames pictures. Both numbers are those that
  * vae_stream_count() gives for one step or more. A picture whose data[0] is
- * NULL is computed but not converted. Pictures have the visible size of the
- * stream, and may be on_device only with the cuda backend. Non-finite values
- * pass through, except that a ReLU may turn NaN into 0. The statistics count
- * those in the latents.
+ * NULL is computed but not written. Pictures have the visible size of the
+ * stream, and may be on_device only with the cuda backend. With VAE_NAN_PASS,
+ * non-finite values pass through, except that a ReLU may turn NaN into 0.
+ * VaeStreamStats.nonfinite counts those in the latents.
  *
  * Errors: VAE_ERR_ARGUMENT (wrong counts or on_device; nothing ran),
  * VAE_ERR_SIZE (a picture of another size; nothing ran), VAE_ERR_CANCELLED and
@@ -340,15 +358,15 @@ VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
                                     int n_latents, VaeError *error);
 
 /*
- * Ends the sequence of a decoder with VaePlan.delay: gives the frames that are
- * due, without latents. This takes vae_stream_drain_steps() steps, in one call
- * or several. vae_stream_drain_count() gives the number of frames of the next
- * `steps` steps, which may be 0. After the first call the sequence takes no
- * more latents and cannot be saved. Reset or restart the stream after the last
- * step.
+ * Ends the sequence of a decoder with VaePlan.delay: gives the remaining
+ * frames, without latents. This takes vae_stream_drain_steps() steps, in one
+ * call or several. vae_stream_drain_count() writes the number of frames of the
+ * next `steps` steps, which may be 0. After the first vae_stream_drain() the
+ * sequence takes no more latents and cannot be saved. Reset or restart the
+ * stream after the last step.
  *
- * vae_stream_drain_steps() is the number of steps that remain. It is 0 before
- * the first latent, and without a delay.
+ * vae_stream_drain_steps() returns the number of steps that remain. It is 0
+ * before the first latent, and for a decoder without a delay.
  *
  * Errors: those of vae_stream_decode(); VAE_ERR_ARGUMENT if fewer steps remain.
  */
@@ -360,14 +378,14 @@ VAE_API VaeStatus vae_stream_drain(VaeStream *stream, int steps,
                                    VaeError *error);
 
 /*
- * These begin to decode or encode. The output that the array points to may be
- * written as late as in vae_stream_wait(), so it must stay valid until then.
- * Input pictures on_device must stay valid as long, too. The arrays and all
- * other input may be freed when the call returns.
+ * These two functions begin to decode or encode. The stream may write the
+ * output memory until vae_stream_wait() returns, so this memory must stay valid
+ * until then, and so must input pictures on_device. The arrays and all other
+ * input may be freed when the call returns.
  *
- * A backend with a device computes one call while the next one begins. Other
- * backends finish before the call returns. A later call or vae_stream_wait()
- * may return the error of an earlier call. Nothing is written after an error.
+ * The cuda backend may return before it has computed. Other backends finish
+ * before the call returns. A later call or vae_stream_wait() may return the
+ * error of an earlier call. Nothing is written after an error.
  */
 VAE_API VaeStatus vae_stream_decode_begin(VaeStream *stream,
                                           const VaeLatentIn *latents,
@@ -387,9 +405,9 @@ VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int pending,
 
 /*
  * Cancels the running call, or the next one if none is running. That call
- * returns VAE_ERR_CANCELLED within one op, and the sequence is broken.
- * vae_stream_reset() and vae_stream_restart() also end a cancel that no call
- * has seen yet. May be called from any thread before vae_stream_free().
+ * returns VAE_ERR_CANCELLED within one op, and the sequence is broken. If no
+ * call has been cancelled yet, vae_stream_reset() and vae_stream_restart()
+ * withdraw the request. May be called from any thread before vae_stream_free().
  */
 VAE_API void vae_stream_cancel(VaeStream *stream);
 
@@ -400,9 +418,9 @@ VAE_API void vae_stream_cancel(VaeStream *stream);
  * copied and freed, too. The next call allocates everything again and continues
  * with the same bytes. A stream on the host keeps its memory.
  *
- * Errors: VAE_ERR_MEMORY (no host memory for the copies; nothing was freed, or
- * all but some weights, see vae_stream_is_released()), VAE_ERR_BACKEND (also
- * that of an earlier call).
+ * Errors: VAE_ERR_MEMORY (no host memory for the copies), VAE_ERR_BACKEND (also
+ * that of an earlier call). If vae_stream_is_released() is true after an error,
+ * all memory was freed except some weights; if it is false, none was freed.
  */
 VAE_API VaeStatus vae_stream_release(VaeStream *stream, VaeError *error);
 /*
@@ -410,28 +428,35 @@ VAE_API VaeStatus vae_stream_release(VaeStream *stream, VaeError *error);
  * Does nothing if the stream is not released. If memory is refused, the stream
  * continues with smaller slices, fewer frames at once or spilled carries, as
  * the params allow. The bytes stay the same, and VaePlan has the new setting.
- * If none is left, the call waits for at most resume_ms.
- * Errors: VAE_ERR_MEMORY and VAE_ERR_BACKEND, also of the next call. Nothing
- * ran and nothing is lost; a later try may succeed. VAE_ERR_CANCELLED: the wait
- * was cancelled, and the sequence is broken.
+ * If no setting fits, the call waits for at most resume_ms.
+ *
+ * Errors: VAE_ERR_MEMORY and VAE_ERR_BACKEND: nothing ran and nothing is lost;
+ * a later call may succeed. VAE_ERR_CANCELLED: the wait was cancelled, and the
+ * sequence is broken. Any call that allocates the memory may return the same
+ * errors.
  */
 VAE_API VaeStatus vae_stream_resume(VaeStream *stream, VaeError *error);
+/* Returns true after vae_stream_release(), until the memory is allocated
+ * again. */
 VAE_API bool vae_stream_is_released(const VaeStream *stream);
 
 typedef struct VaeStreamStats {
-    uint64_t runs_first, runs_next, runs_next1, runs_cold; /* programs run */
+    /* Runs of the network: of the first step of a sequence, of a slice, of a
+     * single step if slices have more, and of a step without context. */
+    uint64_t runs_first, runs_next, runs_next1, runs_cold;
     uint64_t units_in, units_out;
-    uint64_t nonfinite;       /* values in the latents, in or out */
+    uint64_t nonfinite;       /* non-finite values in latents, in or out */
     uint64_t nonfinite_steps; /* steps with non-finite results; 0 with PASS */
-    uint64_t recovered_steps; /* of these, finite when computed in fp32 */
-    uint64_t busy_ns;         /* inside decode or encode calls */
-    uint64_t last_ns;         /* the last call */
-    /* Conversion or upload of the input, the network, and download of the
-     * output. A device overlaps them, so that their sum may exceed busy_ns. */
+    uint64_t recovered_steps; /* those of them that were finite in fp32 */
+    uint64_t busy_ns;         /* time inside decode or encode calls */
+    uint64_t last_ns;         /* time inside the last of these calls */
+    /* Time for conversion or upload of the input, for the network, and for
+     * download of the output. A device overlaps them, so their sum may exceed
+     * busy_ns. */
     uint64_t upload_ns, compute_ns, download_ns;
 } VaeStreamStats;
-/* Counts since the stream was created. Owned by the stream, which updates them
- * in its calls. */
+/* Returns counts since the stream was created. Owned by the stream, which
+ * updates them in its calls. */
 VAE_API const VaeStreamStats *vae_stream_stats(const VaeStream *stream);
 
 /* Returns true if this build and machine have the backend. Otherwise returns

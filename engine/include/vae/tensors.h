@@ -1,18 +1,23 @@
 /*
  * vae/tensors.h: named tensors in files.
  *
- * Formats: safetensors (F32, F16, BF16 and U8; tensors of other types are
- * listed as unsupported), npy (one tensor named "npy"; little endian, C order,
- * f4, f2, u1), and the files of torch.save() since PyTorch 1.6 (.pth, .pt). The
- * content decides the format, not the file's name. The reader trusts nothing in
- * a file. It checks lengths, offsets, overlaps, sizes of shapes, duplicate
- * names and the depth of nesting before it uses them.
+ * Formats:
  *
- * A PyTorch file holds a dict of tensors, or a dict that has one under a usual
- * key ("state_dict", "model", ...), or a single tensor, which is named
- * "latent". Other values of the dict are ignored. The reader executes nothing:
- * it refuses opcodes and globals that tensors do not need, and names them.
- * Tensors must be contiguous, and may share bytes.
+ * - safetensors: F32, F16, BF16 and U8; tensors of other types are listed with
+ *   `supported` false
+ * - npy: one tensor named "npy"; little endian, C order, f4, f2 or u1
+ * - files of torch.save() since PyTorch 1.6 (.pth, .pt)
+ *
+ * The content decides the format, not the file's name. The reader trusts
+ * nothing in a file. It checks lengths, offsets, overlaps, sizes of shapes,
+ * duplicate names and the depth of nesting before it uses them.
+ *
+ * A PyTorch file has a dict of tensors, or a dict with such a dict under a
+ * usual key ("state_dict", "model", ...), or a single tensor, which gets the
+ * name "latent". Other values of the dict are ignored. The reader executes
+ * nothing: it refuses opcodes and globals that tensors do not need, and the
+ * error names them. Tensors must be contiguous. Several tensors may share
+ * bytes.
  */
 #ifndef VAE_TENSORS_H
 #define VAE_TENSORS_H
@@ -26,11 +31,11 @@ extern "C" {
 typedef struct VaeTensorInfo {
     const char *name;
     VaeType type;
-    bool supported;        /* false: no VaeType fits, see type_name */
+    bool supported;        /* false: type is not valid, see type_name */
     const char *type_name; /* as in the file: "BF16", "I64", "<f4" */
     int n_dims;            /* 0 for a scalar */
     int64_t dims[8];       /* n_dims of them */
-    uint64_t offset;       /* of the first byte, from the start of its file */
+    uint64_t offset;       /* of the first byte, from the start of the file */
     uint64_t bytes;        /* number of elements times their size */
     const void *data;      /* NULL if only the header is in memory */
 } VaeTensorInfo;
@@ -39,13 +44,18 @@ typedef struct VaeTensorFile VaeTensorFile;
 
 /*
  * Maps the file and reads its header. The mapping exists until
- * vae_tensor_file_free(). Do not shorten the file during that time: reading a
- * mapping behind the end of its file ends the process.
+ * vae_tensor_file_free(). Do not shorten the file during that time: a read
+ * behind its new end ends the process.
  *
- * An index of shards (*.safetensors.index.json) opens all its shards as one
- * file. They are in the index's folder and are not symbolic links. A folder
- * opens its diffusion_pytorch_model.safetensors, or the index of that name,
- * also in its subfolder vae/. The error names the file that cannot be read.
+ * path may also name
+ *
+ * - an index of shards (*.safetensors.index.json). All its shards open as one
+ *   file. They must be in the folder of the index, and must not be symbolic
+ *   links
+ * - a folder with diffusion_pytorch_model.safetensors, or with the index of
+ *   that name; both may also be in its subfolder vae/
+ *
+ * The error names the file that cannot be read.
  *
  * Errors: VAE_ERR_NOT_FOUND, VAE_ERR_READ, VAE_ERR_FORMAT, VAE_ERR_MEMORY.
  */
@@ -57,9 +67,10 @@ VAE_API VaeStatus vae_tensor_file_open(const char *path, VaeTensorFile **out,
  * vae_tensor_file_free().
  *
  * bytes  the first `size` bytes of the file
- * total  length of the file. If size < total, every VaeTensorInfo.data is NULL.
- *        UINT64_MAX: not known, so offsets are not checked against the end
- * name   for error messages
+ * total  length of the whole file. If size < total, every VaeTensorInfo.data is
+ *        NULL. UINT64_MAX: the length is not known, so offsets are not checked
+ *        against it
+ * name   name of the file in error messages
  *
  * A PyTorch file needs all bytes and a known length. Only
  * vae_tensor_file_open() reads an index of shards.
@@ -73,13 +84,13 @@ VAE_API VaeStatus vae_tensor_file_open_memory(const void *bytes, size_t size,
 VAE_API void vae_tensor_file_free(VaeTensorFile **file);
 
 VAE_API size_t vae_tensor_file_count(const VaeTensorFile *file);
-/* Tensor i < count, in the order of the header. Owned by the file. */
+/* Returns tensor i < count, in the order of the header. Owned by the file. */
 VAE_API const VaeTensorInfo *vae_tensor_file_at(const VaeTensorFile *file,
                                                 size_t i);
 /* Finds a tensor by its exact name, in O(log n); NULL if there is none. */
 VAE_API const VaeTensorInfo *vae_tensor_file_find(const VaeTensorFile *file,
                                                   const char *name);
-/* The string under key in __metadata__, or NULL. Owned by the file. */
+/* Returns the value of key in __metadata__, or NULL. Owned by the file. */
 VAE_API const char *vae_tensor_file_metadata(const VaeTensorFile *file,
                                              const char *key);
 

@@ -16,16 +16,19 @@ extern "C" {
 #endif
 
 /*
- * A struct that may grow in a later version begins with struct_size, the size
- * of the struct in the caller's header. Programs that were compiled with older
- * headers still work: the library reads members that they lack as 0, and does
- * not write them. VAE_INIT() sets struct_size, and all other members to 0:
+ * A struct that the caller allocates and that may grow begins with struct_size,
+ * the size of the struct in the caller's header. VAE_INIT() sets struct_size,
+ * and all other members to 0:
  *
  *     VaeStreamParams params = VAE_INIT(VaeStreamParams);
  *
- * A size that no version has is VAE_ERR_ARGUMENT. A struct without struct_size
- * has the same size in all versions of libvae.so.0, or only the library
- * allocates it and appends new members.
+ * Programs that were compiled with older headers still work: the library reads
+ * members that they lack as 0, and does not write them. A struct_size that is
+ * too small or too large gives VAE_ERR_ARGUMENT. A member that this library
+ * does not know must be 0; otherwise the call gives the same error.
+ *
+ * Structs without struct_size: those that only the library allocates may grow
+ * at the end. The others have the same size in all versions of libvae.so.0.
  */
 #ifdef __cplusplus
 }
@@ -55,7 +58,7 @@ typedef enum VaeType {
 
 /* Bytes of one element: 4, 2, 2, 1. */
 VAE_API size_t vae_type_size(VaeType type);
-/* "float32", "float16", "bfloat16" or "uint8", as in the caps. */
+/* Returns "float32", "float16", "bfloat16" or "uint8". */
 VAE_API const char *vae_type_name(VaeType type);
 
 typedef enum VaeDirection { VAE_DECODE, VAE_ENCODE } VaeDirection;
@@ -68,7 +71,8 @@ typedef enum VaeBackendKind {
 } VaeBackendKind;
 
 typedef enum VaePrecision {
-    VAE_PRECISION_AUTO, /* the fastest of the backend without visible loss */
+    VAE_PRECISION_AUTO, /* the backend's fastest precision without visible
+                           loss */
     VAE_PRECISION_FP32,
     VAE_PRECISION_TF32,
     VAE_PRECISION_FP16,
@@ -89,10 +93,11 @@ typedef enum VaeNanPolicy {
     VAE_NAN_ERROR     /* the call fails */
 } VaeNanPolicy;
 
-/* The place of a stream's carries. It does not change the output. */
+/* The memory of a stream's carries: the state of the network between two steps.
+ * It does not change the output. */
 typedef enum VaeSpill {
-    VAE_SPILL_AUTO, /* on the device, except as many in host memory as it takes
-                       for the stream to fit */
+    VAE_SPILL_AUTO, /* on the device; if the stream does not fit there, as many
+                       carries as necessary in host memory */
     VAE_SPILL_OFF,  /* on the device */
     VAE_SPILL_HOST  /* in host memory */
 } VaeSpill;
@@ -103,7 +108,7 @@ typedef enum VaeTiling {
     VAE_TILES_BLEND /* tiles that overlap are blended */
 } VaeTiling;
 
-/* "auto", "cuda", "cpu", "ref"; "auto", "fp32" and so on. */
+/* Return "auto", "cuda", "cpu", "ref" and "auto", "fp32" and so on. */
 VAE_API const char *vae_backend_name(VaeBackendKind kind);
 VAE_API const char *vae_precision_name(VaePrecision precision);
 

@@ -10,14 +10,14 @@
 extern "C" {
 #endif
 
-/* The build of the library fails if these differ from its own version. */
+/* The version of the headers. */
 #define VAE_VERSION_MAJOR 0
 #define VAE_VERSION_MINOR 1
 #define VAE_VERSION_MICRO 0
 
 #define VAE_TEXT_OF_(major, minor, micro) #major "." #minor "." #micro
 #define VAE_TEXT_OF(major, minor, micro) VAE_TEXT_OF_(major, minor, micro)
-/* The same as text, "0.1.0". */
+/* The version of the headers as text, "0.1.0". */
 #define VAE_VERSION_STRING                                                     \
     VAE_TEXT_OF(VAE_VERSION_MAJOR, VAE_VERSION_MINOR, VAE_VERSION_MICRO)
 
@@ -28,7 +28,7 @@ extern "C" {
      (VAE_VERSION_MAJOR == (major) && VAE_VERSION_MINOR == (minor) &&          \
       VAE_VERSION_MICRO >= (micro)))
 
-/* The version of the library at run time, as text. */
+/* Returns the version of the library at run time, such as "0.1.0". */
 VAE_API const char *vae_version(void);
 
 #ifdef __cplusplus
