@@ -39,8 +39,8 @@ gst_vae_precision_get_type(void)
     static gsize once;
     static const GEnumValue values[] = {
         {VAE_PRECISION_AUTO,
-         "To decode bf16 where it is faster, else fp32; to encode fp32, on "
-         "cuda tf32",
+         "Decodes in bf16 where it is faster, else in fp32; encodes in tf32 "
+         "on cuda, else in fp32",
          "auto"},
         {VAE_PRECISION_FP32, "32-bit floats, on every backend", "fp32"},
         {VAE_PRECISION_TF32, "32-bit floats, products in TF32 (cuda)", "tf32"},
@@ -58,7 +58,7 @@ gst_vae_normalization_get_type(void)
     static gsize once;
     static const GEnumValue values[] = {
         {GST_VAE_NORMALIZATION_AUTO,
-         "As the caps state, normalized where they state none", "auto"},
+         "As the caps state, or normalized if they state none", "auto"},
         {GST_VAE_NORMALIZATION_NORMALIZED, "As the diffusion model emits them",
          "normalized"},
         {GST_VAE_NORMALIZATION_RAW, "As the network itself takes them", "raw"},
@@ -74,7 +74,7 @@ gst_vae_posterior_get_type(void)
     static const GEnumValue values[] = {
         {VAE_POSTERIOR_MEAN, "Mean of the distribution", "mean"},
         {VAE_POSTERIOR_SAMPLE,
-         "Random sample that depends on the seed and the position alone",
+         "Random sample that depends only on the seed and the position",
          "sample"},
         {0, NULL, NULL}};
 
@@ -116,8 +116,8 @@ gst_vae_nan_policy_get_type(void)
     static const GEnumValue values[] = {
         {VAE_NAN_PASS, "Do not check the results", "pass"},
         {VAE_NAN_FALLBACK,
-         "Compute a step that overflowed in 16 bits once more in fp32; takes "
-         "more than twice the memory",
+         "Compute a step that overflowed in 16 bits again in fp32; needs more "
+         "than twice the memory",
          "fallback"},
         {VAE_NAN_ERROR, "Stop the stream with an error", "error"},
         {0, NULL, NULL}};
@@ -130,7 +130,8 @@ gst_vae_spill_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_SPILL_AUTO, "As many as the GPU has no memory for", "auto"},
+        {VAE_SPILL_AUTO, "Carries that do not fit into the memory of the GPU",
+         "auto"},
         {VAE_SPILL_OFF, "No carries", "off"},
         {VAE_SPILL_HOST, "All carries", "host"},
         {0, NULL, NULL}};
@@ -143,8 +144,8 @@ gst_vae_tiles_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_TILES_OFF, "None, so that the output is exact", "off"},
-        {VAE_TILES_BLEND, "Tiles that overlap and are blended, not exact",
+        {VAE_TILES_OFF, "No tiles: the output is exact", "off"},
+        {VAE_TILES_BLEND, "Tiles that overlap and are blended: not exact",
          "blend"},
         {0, NULL, NULL}};
 

@@ -3,18 +3,18 @@
  * @title: vaedecode
  * @short_description: decodes latents of video diffusion models to raw video
  *
- * Takes latents, one in a buffer, and gives the frames of each:
- * one for the first of a sequence and, for the usual models, four for every
- * later one. Frames leave while latents still come in. A buffer without
- * DELTA_UNIT (unless #GstVaeDecode:sequence says otherwise), DISCONT, a flush
- * and new caps begin a sequence.
+ * Decodes each latent to a group of frames. With most models, the first latent
+ * of a sequence gives one frame, and every later latent gives four. Frames
+ * leave while later latents are still being generated. A sequence begins at a
+ * buffer without DELTA_UNIT (unless #GstVaeDecode:sequence is `continuous`) or
+ * with DISCONT, after a flush and after new caps.
  *
- * A sequence may begin with a later latent, as after a seek (DELTA_UNIT is set,
- * or OFFSET is above 0). It then has no context, and its first group gives only
- * its last frame.
+ * A sequence may begin in the middle of a clip, for example after a seek. The
+ * element recognises its first latent by DELTA_UNIT, or by an OFFSET above 0.
+ * This latent has no context, and gives only the last frame of its group.
  *
- * A #GstVaeBase:model that is set while playing takes over at the next
- * sequence, or with #GstVaeDecode::restart at the next latent.
+ * A #GstVaeBase:model that is set while playing takes over at the next start of
+ * a sequence. With #GstVaeDecode::restart, it takes over at the next latent.
  *
  * ## Example launch lines
  * |[
@@ -29,7 +29,7 @@
  *     videoconvert ! vp8enc deadline=1 target-bitrate=4000000 ! webmmux ! \
  *     filesink location=clip.webm
  * ]|
- * Makes a file of it, and tells every second how fast that goes.
+ * Makes a video file of the clip, and posts the speed every second.
  */
 #include "decode.h"
 

@@ -36,41 +36,43 @@ install_latents(GObjectClass *klass)
     /**
      * GstVaeDecode:framerate:
      *
-     * Rate of the decoded video where the caps state none.
+     * Rate of the decoded video if the caps state none.
      */
     g_object_class_install_property(
         klass, PROP_FRAMERATE,
         gst_param_spec_fraction("framerate", "Framerate",
-                                "Framerate of the video where the caps state "
+                                "Framerate of the video if the caps state "
                                 "none, " GST_VAE_RATES
                                 " (0/1 = the usual one of the model)",
                                 0, 1, G_MAXINT, 1, 0, 1, ready));
     /**
      * GstVaeDecode:normalization:
      *
-     * Convention of the latents: with or without the model's latent statistics
-     * applied. A value other than `auto` overrides the caps.
+     * Convention of the latents. `normalized` numbers are those that the
+     * diffusion model uses. `raw` numbers are normalized * std + mean, with the
+     * statistics of the latent space. A value other than `auto` overrides the
+     * caps.
      */
     g_object_class_install_property(
         klass, PROP_NORMALIZATION,
         g_param_spec_enum("normalization", "Normalization",
-                          "Normalization of the latents, which overrides that "
-                          "of the caps",
+                          "Normalization of the latents; a value other than "
+                          "auto overrides the caps",
                           GST_TYPE_VAE_NORMALIZATION,
                           GST_VAE_NORMALIZATION_AUTO, ready));
     /**
      * GstVaeDecode:sequence:
      *
-     * How the element recognises the first latent of a sequence, which gives
-     * one frame and knows nothing of those before it. With `flags` it is each
-     * one without DELTA_UNIT. `continuous` is for applications that set no
-     * flags: each one after the first continues the sequence. In both cases
-     * DISCONT, a flush and new caps begin one.
+     * How the element recognises the first latent of a sequence. This latent
+     * gives one frame and does not depend on the latents before it. With
+     * `flags`, every latent without DELTA_UNIT begins a sequence. `continuous`
+     * is for applications that cannot set this flag: every latent continues the
+     * sequence. In both cases DISCONT, a flush and new caps begin a sequence.
      */
     g_object_class_install_property(
         klass, PROP_SEQUENCE,
         g_param_spec_enum("sequence", "Sequence",
-                          "Which buffers begin a sequence: those without the "
+                          "Buffers that begin a sequence: those without the "
                           "flag DELTA_UNIT, or only those after a "
                           "discontinuity",
                           GST_TYPE_VAE_SEQUENCE, GST_VAE_SEQUENCE_FLAGS,
@@ -83,21 +85,21 @@ install_look_ahead(GObjectClass *klass)
     /**
      * GstVaeDecode:look-ahead:
      *
-     * Only for a model whose decoder is not causal (LTX-2): a frame also
-     * depends on latents behind its own, and comes when these have come. -1
-     * waits for all of them: the frames are exact, and LATENCY and
-     * `look-ahead` of #GstVaeBase:stats tell how long that takes. A smaller
-     * number waits for so many latents only and treats the next ones as
-     * missing, which is not exact. At the end of the sequence the frames that
-     * wait come at once.
+     * For models whose decoder is not causal (LTX-2). A frame of such a model
+     * also depends on later latents, and leaves when these have arrived. With
+     * -1 a frame waits for all of them and is exact. LATENCY and `look-ahead`
+     * of #GstVaeBase:stats show the delay. With a smaller number N, the frames
+     * of a latent leave after N later latents. They are computed as if the clip
+     * ended there, so they are not exact. At the end of a sequence, the frames
+     * that wait leave at once.
      */
     g_object_class_install_property(
         klass, PROP_LOOK_AHEAD,
         g_param_spec_int(
             "look-ahead", "Look Ahead",
             "Maximum number of later latents that a frame waits for, if "
-            "the model looks ahead: fewer mean less latency and frames "
-            "that are not exact (-1 = all that the model needs)",
+            "the model looks ahead. With fewer, the latency is lower and "
+            "the frames are not exact (-1 = all that the model needs)",
             -1, G_MAXINT, -1, ready));
 }
 
@@ -110,40 +112,45 @@ install_checkpoints(GObjectClass *klass)
     /**
      * GstVaeDecode:checkpoint-location:
      *
-     * Where #GstVaeDecode:checkpoint-interval writes. The file is replaced as a
-     * whole, so that the one before or the new one is there at any moment.
+     * File to which #GstVaeDecode:checkpoint-interval writes. The element
+     * writes each checkpoint under another name and renames it, so there is
+     * always a complete old or new file.
      */
     g_object_class_install_property(
         klass, PROP_LOCATION,
         g_param_spec_string("checkpoint-location", "Checkpoint Location",
-                            "Location of the file for the checkpoints of "
-                            "checkpoint-interval; each is written over the one "
+                            "Location of the file to which checkpoint-interval "
+                            "writes; each checkpoint is written over the one "
                             "before",
                             NULL, playing));
     /**
      * GstVaeDecode:checkpoint-interval:
      *
-     * After so many latents a checkpoint is written. Computing waits until the
-     * frames before it are pushed and the file is on the disk.
+     * Number of latents after which the element writes a checkpoint. It does
+     * not compute the next latent until the frames before the checkpoint are
+     * pushed and the file is on the disk.
      */
     g_object_class_install_property(
         klass, PROP_INTERVAL,
         g_param_spec_uint("checkpoint-interval", "Checkpoint Interval",
-                          "Number of latents between two checkpoints (0 = only "
-                          "those that the action save-checkpoint asks for)",
+                          "Number of latents between two checkpoints (0 = "
+                          "none, except by the action signal "
+                          "save-checkpoint)",
                           0, G_MAXUINT, 0, playing));
     /**
      * GstVaeDecode:checkpoint-carries:
      *
-     * For streams whose latents cannot be had again. The file then takes as
-     * much as `bytes-carries` of #GstVaeBase:stats, gigabytes for a large
-     * picture.
+     * Stores the carries, the state between two steps, in the checkpoints. This
+     * is for live streams, whose earlier latents cannot be sent again. The size
+     * of the file is about `bytes-carries` of #GstVaeBase:stats, gigabytes for
+     * a large picture.
      */
     g_object_class_install_property(
         klass, PROP_CARRIES,
         g_param_spec_boolean("checkpoint-carries", "Checkpoint Carries",
-                             "Store the carries in checkpoints, so that no "
-                             "latent has to come again; such files are large",
+                             "Store the carries in checkpoints. A stream then "
+                             "continues without earlier latents, but the files "
+                             "are large",
                              FALSE, playing));
 }
 
@@ -179,12 +186,13 @@ install_signals(GObjectClass *klass)
      * GstVaeDecode::restart:
      * @decode: the element
      *
-     * At the next latent, takes the #GstVaeBase:model that was set meanwhile,
-     * without waiting for a sequence to start, and forgets what was before:
-     * the latent is decoded without context, as at the start of a sequence, and
-     * gives as many frames as any other, so that the times of frames go on
-     * without a gap. The element message `vae-switch` says when: `model`,
-     * `cold` (TRUE), `timestamp` and `running-time`.
+     * Drops the context at the next latent. If another #GstVaeBase:model was
+     * set, this model takes over at this latent, without a new sequence. The
+     * latent is decoded without context, as at the start of a sequence. But it
+     * gives as many frames as every later latent, so the times of the frames
+     * continue without a gap. The element then posts the element message
+     * `vae-switch` with the fields `model`, `cold` (TRUE), `timestamp` and
+     * `running-time`.
      */
     g_signal_new_class_handler("restart", G_TYPE_FROM_CLASS(klass),
                                G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
@@ -195,12 +203,12 @@ install_signals(GObjectClass *klass)
      * @decode: the element
      * @location: path of the file
      *
-     * Writes the position of the stream to a file, once all latents that came
-     * before are decoded and their frames are pushed. Does not wait; the
-     * element message `vae-checkpoint` says when: `location`, `saved`, and
-     * `frames`, so many of which have left the element since the start of the
-     * clip. If it cannot be written there is a WARNING, and the stream goes
-     * on.
+     * Writes a checkpoint after the latents that have arrived are decoded and
+     * their frames are pushed. The signal does not wait for this. The element
+     * message `vae-checkpoint` then has the fields `location`, `saved` and
+     * `frames`, the number of frames that have left the element since the start
+     * of the clip. If the file cannot be written, the element posts a WARNING
+     * and the stream continues.
      */
     g_signal_new_class_handler("save-checkpoint", G_TYPE_FROM_CLASS(klass),
                                G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,
@@ -211,12 +219,13 @@ install_signals(GObjectClass *klass)
      * @decode: the element
      * @location: path of the file
      *
-     * At the next start of a sequence, usually before the first latent, goes on
-     * where the checkpoint was written. The same latents have to come once
-     * more, from the start or from the first one that is needed, or, if the
-     * file has carries, the next ones. The first frame that leaves is the one
-     * after those that the checkpoint counts. A file of another run, or a
-     * damaged one, is an error.
+     * Continues from a checkpoint at the next start of a sequence. Emit the
+     * signal before the first latent. Then send the same latents again, from
+     * the start of the clip or from the first latent that the decoder needs. If
+     * the checkpoint has carries, the decoder needs only the latents after it.
+     * The first frame that leaves is the one after those that the checkpoint
+     * counts. If the file is damaged or does not match the stream, the element
+     * posts an error.
      */
     g_signal_new_class_handler("load-checkpoint", G_TYPE_FROM_CLASS(klass),
                                G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,

@@ -3,12 +3,13 @@
  * @title: vaeencode
  * @short_description: encodes raw video to latents of video diffusion models
  *
- * Takes frames and gives latents, one in a buffer: for the usual models one
- * for the first frame of a sequence and one for every four later ones. The
- * first latent of a sequence has no DELTA_UNIT, and its OFFSET is 0. DISCONT,
- * a flush, new caps, a gap in the middle of a group and a force-key-unit event
- * begin a sequence. A #GstVaeBase:model that was set meanwhile takes over
- * there.
+ * Encodes each group of frames to a latent, in a buffer of its own. With most
+ * models, the first frame of a sequence is a group, and every four later frames
+ * are a group. The first latent of a sequence has no DELTA_UNIT, and its OFFSET
+ * is 0. A sequence begins at a frame with DISCONT, after a flush, after new
+ * caps, after a gap in the middle of a group and after a force-key-unit event.
+ * A #GstVaeBase:model that is set while playing takes over at the next start of
+ * a sequence.
  *
  * ## Example launch lines
  * |[
@@ -23,7 +24,7 @@
  *     vaeencode model=wan2.1_vae.safetensors posterior=sample seed=7 ! \
  *     latentmux ! filesink location=latents.safetensors
  * ]|
- * Takes a sample of the distribution instead of its mean.
+ * Takes a sample from the distribution instead of its mean.
  */
 #include "encode.h"
 

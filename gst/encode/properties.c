@@ -29,44 +29,46 @@ gst_vae_encode_install(GObjectClass *klass)
     /**
      * GstVaeEncode:tail:
      *
-     * Treatment of frames at the end of a sequence that fill no group.
-     * With `repeat` the last latent has the duration of the true frames, so
-     * that decoding gives as many frames as came in.
+     * Action for the last frames of a sequence if they do not fill a group.
+     * `repeat` fills the group with copies of the last frame. The duration of
+     * the latent is then that of the frames without the copies, so the decoder
+     * gives as many frames as arrived. `drop` drops the frames.
      */
     g_object_class_install_property(
         klass, PROP_TAIL,
         g_param_spec_enum("tail", "Tail",
                           "Action to take for the last frames of a sequence "
-                          "when they do not fill a latent",
+                          "if they do not fill a latent",
                           GST_TYPE_VAE_TAIL, GST_VAE_TAIL_REPEAT,
                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                               GST_PARAM_MUTABLE_PLAYING));
     /**
      * GstVaeEncode:posterior:
      *
-     * Value taken from the distribution that the encoder gives: its mean, or
-     * mean + exp(logvar / 2) * e with a standard normal e of
-     * #GstVaeEncode:seed. Models without a posterior (the TAEHV family) refuse
-     * `sample`.
+     * Value that the element takes from the distribution of the network.
+     * `sample` is mean + exp(logvar / 2) * e, with standard normal noise e that
+     * depends on #GstVaeEncode:seed. Networks that give no distribution (the
+     * TAEHV family) refuse `sample`.
      */
     g_object_class_install_property(
         klass, PROP_POSTERIOR,
         g_param_spec_enum("posterior", "Posterior",
                           "Value to take from the distribution that the "
-                          "encoder gives (the TAEHV family has a mean only)",
+                          "network gives; networks of the TAEHV family have a "
+                          "mean only",
                           GST_TYPE_VAE_POSTERIOR, VAE_POSTERIOR_MEAN, ready));
     /**
      * GstVaeEncode:seed:
      *
-     * Chooses the noise of `posterior=sample`. The noise depends on the seed,
-     * on the latent's index in its sequence and on the place in it, and on
-     * nothing else: the same seed gives the same latents whatever slice-size
-     * and threads are.
+     * Seed of the noise of `posterior=sample`. The noise depends only on the
+     * seed, on the index of the latent in its sequence, and on the position in
+     * the latent. The same seed therefore gives the same noise for every slice
+     * size and number of threads.
      */
     g_object_class_install_property(
         klass, PROP_SEED,
         g_param_spec_uint64("seed", "Seed",
                             "Seed of the noise of posterior=sample; the same "
-                            "seed gives the same latents",
+                            "seed gives the same noise",
                             0, G_MAXUINT64, 0, ready));
 }

@@ -10,7 +10,8 @@ layout_type(void)
 {
     static gsize type;
     static const GEnumValue values[] = {
-        {VAE_LAYOUT_AUTO, "By the file's metadata and shape", "auto"},
+        {VAE_LAYOUT_AUTO, "As the metadata and the shape in the file say",
+         "auto"},
         {VAE_LAYOUT_CTHW, "Channels before time", "cthw"},
         {VAE_LAYOUT_TCHW, "Time before channels", "tchw"},
         {0}};
@@ -48,34 +49,36 @@ install_choice(GObjectClass *klass)
     /**
      * GstLatentDemux:tensor:
      *
-     * A file may hold several tensors. Without a name, the first that is there
-     * of `latent`, `latents`, `samples` and `latent_tensor` is taken, else the
-     * only one with 4 or 5 dimensions.
+     * Name of the tensor to read, for files with several tensors. Without a
+     * name, the element reads the first that exists of `latent`, `latents`,
+     * `samples` and `latent_tensor`, or else the only tensor with 4 or 5
+     * dimensions.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_TENSOR,
         g_param_spec_string("tensor", "Tensor",
-                            "Name of the tensor (NULL = latent, latents, "
-                            "samples, latent_tensor, else the only one with "
-                            "4 or 5 dimensions)",
+                            "Name of the tensor (NULL = the first that exists "
+                            "of latent, latents, samples and latent_tensor, "
+                            "else the only tensor with 4 or 5 dimensions)",
                             NULL, FLAGS));
     /**
      * GstLatentDemux:layout:
      *
-     * Order of the tensor's dimensions. Overrides that of the file
-     * (`vae.layout`).
+     * Order of the tensor's dimensions. A value other than `auto` overrides
+     * the metadata of the file (`vae.layout`).
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LAYOUT,
         g_param_spec_enum("layout", "Layout",
-                          "Order of the tensor's dimensions, which overrides "
-                          "that of the file",
+                          "Order of the tensor's dimensions; a value other "
+                          "than auto overrides the file",
                           layout_type(), VAE_LAYOUT_AUTO, FLAGS));
     /**
      * GstLatentDemux:batch-index:
      *
-     * Clip to read from a tensor of 5 dimensions whose first one is the
-     * batch. Without an index, a batch of more than one clip is an error.
+     * Index of the clip to read from a tensor of 5 dimensions, whose first
+     * dimension is the batch. Without an index, a batch of more than one clip
+     * is an error.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_BATCH_INDEX,
@@ -92,43 +95,44 @@ install_defaults(GObjectClass *klass)
     /**
      * GstLatentDemux:framerate:
      *
-     * Rate of the decoded video; the caps and timestamps have it, in place of
-     * the rate and the times that the file states.
+     * Rate of the decoded video, in the caps and in the timestamps. It
+     * overrides the rate and the times that the file states.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_FRAMERATE,
         gst_param_spec_fraction("framerate", "Framerate",
-                                "Framerate of the decoded video, in place of "
-                                "the file's own, " GST_VAE_RATES
-                                " (0/1 = that of the file, else the usual one "
-                                "of the latent space, 16/1 where that is "
-                                "unknown)",
+                                "Framerate of the decoded video, " GST_VAE_RATES
+                                ", which overrides the file (0/1 = as the file "
+                                "states, else the usual one of the latent "
+                                "space)",
                                 0, 1, G_MAXINT, 1, 0, 1, FLAGS));
     /**
      * GstLatentDemux:latent-space:
      *
-     * Latent space of files that state none, for the caps. If the file
-     * states another one there is a WARNING, and that of the file is taken.
+     * Latent space in the caps if the file states none. If the file states
+     * another one, the element posts a WARNING and uses that of the file.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LATENT_SPACE,
         g_param_spec_string("latent-space", "Latent Space",
-                            "Name of the latent space where the file states "
-                            "none, such as wan2.1, wan2.2 or seedvr2; "
-                            "vaedecode finds the installed model by it",
+                            "Name of the latent space, such as wan2.1, if the "
+                            "file states none; vaedecode finds the installed "
+                            "model by this name",
                             NULL, FLAGS));
     /**
      * GstLatentDemux:normalization:
      *
-     * Convention of latents in files that state none: with or without the
-     * model's latent statistics applied. If the file states another one
-     * there is a WARNING, and that of the file is taken.
+     * Convention of the latents if the file states none. `normalized` numbers
+     * are those that the diffusion model uses. `raw` numbers are normalized *
+     * std + mean, with the statistics of the latent space. If the file states
+     * another convention, the element posts a WARNING and uses that of the
+     * file.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_NORMALIZATION,
         g_param_spec_enum("normalization", "Normalization",
-                          "Normalization of the latents where the file does "
-                          "not say",
+                          "Normalization of the latents if the file states "
+                          "none",
                           normalization_type(), GST_LATENT_NORMALIZATION_AUTO,
                           FLAGS));
 }

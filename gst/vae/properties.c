@@ -83,46 +83,51 @@ install_model(GObjectClass *klass)
     /**
      * GstVaeBase:model:
      *
-     * Path of the weights. The file is opened, recognised and checked on
-     * READY to PAUSED; a file that holds no known model is a
-     * RESOURCE/OPEN_READ error that names what was found. Elements with the
-     * same file share one copy.
+     * Path of the weights. The element opens, recognises and checks the file
+     * when it changes from READY to PAUSED. If the file contains no known
+     * model, the element posts a RESOURCE/OPEN_READ error that names the
+     * content of the file. Elements with the same file share one copy of the
+     * weights.
      *
-     * While the element runs, another file of the same latent space takes over
-     * at the next start of a sequence (for vaedecode also at once, with
-     * #GstVaeDecode::restart), and the element message `vae-switch` says so.
-     * The element opens the new model before it frees the memory of the old
-     * one. A model that it cannot take (a broken file, another latent space,
-     * too little memory for both) is a WARNING; the property goes back to its
-     * value before.
+     * While the element runs, the property may be set to another file of the
+     * same latent space. The new model takes over at the next start of a
+     * sequence. In vaedecode, #GstVaeDecode::restart makes it take over at the
+     * next latent. The element then posts the element message `vae-switch`. It
+     * opens the new model before it frees the memory of the old one. If the
+     * file is broken or has another latent space, or if there is too little
+     * memory for both models, the element posts a WARNING and keeps the old
+     * model. The property then has its previous value again.
      *
-     * Where it is not set, the latent space picks the file:
-     * `gst-vae/models/SPACE.safetensors` in the XDG data folders, then, for
-     * the space `gst-vae-demo` only, the bundled demo. An encoder that is
-     * told nothing takes the only installed model, or the demo if there is
-     * none.
+     * If the property is not set, the latent space selects the file
+     * `gst-vae/models/SPACE.safetensors` in the XDG data folders. For the space
+     * `gst-vae-demo`, the bundled demo model is used if no file is installed.
+     * An encoder takes the latent space from the caps behind it. If they name
+     * none, the encoder uses the only installed model. If no model is
+     * installed, it uses the demo model.
      */
     g_object_class_install_property(
         klass, PROP_MODEL,
         g_param_spec_string("model", "Model",
-                            "Location of the weights, a file or a folder of "
-                            "diffusers (NULL = the file installed for the "
-                            "latent space); a change while playing takes "
-                            "effect at the next start of a sequence",
+                            "Location of the weights: a file, or a folder that "
+                            "diffusers wrote (NULL = the file that is "
+                            "installed for the latent space). A change while "
+                            "playing takes effect at the next start of a "
+                            "sequence",
                             NULL, PLAYING));
     /**
      * GstVaeBase:variant:
      *
-     * Which of several models a file holds, where its shapes cannot tell.
+     * Selects the model if the shapes of the weights fit several models.
      */
     g_object_class_install_property(
         klass, PROP_VARIANT,
         g_param_spec_string(
             "variant", "Variant",
-            "Name of the model for weights whose shapes fit several: taew2_1, "
-            "taehv, taecvx, taeos1_3, lighttaew2_1; taew2_2, lighttaew2_2; "
-            "taeltx_2, taeltx2_3; ltx2.3, ltx2.0 (NULL = as the file says, "
-            "else the first)",
+            "Name of the model, if the shapes of the weights fit all models "
+            "of one of these groups: taew2_1, taehv, taecvx, taeos1_3, "
+            "lighttaew2_1; taew2_2, lighttaew2_2; taeltx_2, taeltx2_3; "
+            "ltx2.3, ltx2.0 (NULL = the one that the file states, else the "
+            "first of the group)",
             NULL, READY));
 }
 
@@ -132,9 +137,10 @@ install_backend(GObjectClass *klass)
     /**
      * GstVaeBase:backend:
      *
-     * Computes the network. `auto` takes the fastest one that works on this
-     * machine. Another value asks for that one: where the build or the machine
-     * lacks it, there is an error that says what is missing.
+     * Backend that computes the network. `auto` selects the first of `cuda`,
+     * `cpu` and `ref` that works on this machine. If another value is set and
+     * this backend does not work, the element posts an error that names the
+     * missing part.
      */
     g_object_class_install_property(
         klass, PROP_BACKEND,
@@ -145,8 +151,8 @@ install_backend(GObjectClass *klass)
      * GstVaeBase:cuda-device-id:
      *
      * CUDA device index for the `cuda` backend; -1 selects device 0. The other
-     * backends do not read it; where `auto` has to take one of them, there is a
-     * WARNING.
+     * backends ignore the index. If it is set and `auto` cannot use the `cuda`
+     * backend, the element posts a WARNING.
      */
     g_object_class_install_property(
         klass, PROP_CUDA_DEVICE_ID,
@@ -157,7 +163,7 @@ install_backend(GObjectClass *klass)
     /**
      * GstVaeBase:threads:
      *
-     * Threads of the `cpu` and `ref` backends.
+     * Number of threads of the `cpu` and `ref` backends.
      */
     g_object_class_install_property(
         klass, PROP_THREADS,
@@ -178,31 +184,32 @@ install_numbers(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_PRECISION,
         g_param_spec_enum("precision", "Precision",
-                          "Type of the numbers inside the network (auto = to "
-                          "decode bf16 where it is faster, else fp32; to "
-                          "encode fp32, on cuda tf32)",
+                          "Type of the numbers inside the network. auto "
+                          "decodes in bf16 where it is faster, else in fp32; "
+                          "it encodes in tf32 on cuda, else in fp32",
                           GST_TYPE_VAE_PRECISION, VAE_PRECISION_AUTO, READY));
     /**
      * GstVaeBase:nan-policy:
      *
-     * Action where the network overflows and its results are NaN or infinite,
-     * though the input was not. `fallback` takes a second stream in fp32 and a
-     * copy of the carries (`bytes-fallback` of #GstVaeBase:stats), therefore it
-     * is not the default; where the precision is not of 16 bits there is
-     * nothing to fall back to. `error` computes one step at a time, so that the
-     * frames before the first bad one leave; the error follows them.
+     * Action if the results of the network are NaN or infinite, but its input
+     * was finite. `pass`, the default, does not check the results. `fallback`
+     * computes such a step again in fp32. This needs a second stream in fp32
+     * and a copy of the carries (`bytes-fallback` of #GstVaeBase:stats). In a
+     * precision of 32 bits, `fallback` only counts such steps. `error` posts an
+     * error after the frames before the first such step have left. It computes
+     * one step at a time.
      */
     g_object_class_install_property(
         klass, PROP_NAN_POLICY,
         g_param_spec_enum("nan-policy", "NaN Policy",
-                          "Action to take when numbers overflow inside the "
-                          "network and results are NaN or infinite",
+                          "Action to take if numbers overflow inside the "
+                          "network, so that its results are NaN or infinite",
                           GST_TYPE_VAE_NAN_POLICY, VAE_NAN_PASS, READY));
     /**
      * GstVaeBase:deterministic:
      *
-     * Every run on one machine gives the same bytes, also where a faster way
-     * is chosen by timing otherwise.
+     * If set, every run on one machine gives the same bytes. If not set, the
+     * engine may choose the fastest algorithms by timing.
      */
     g_object_class_install_property(
         klass, PROP_DETERMINISTIC,
@@ -218,56 +225,59 @@ install_memory(GObjectClass *klass)
     /**
      * GstVaeBase:slice-size:
      *
-     * Steps (latents after the first) that one engine call may take. A call
-     * takes what waits and never waits for more. The output does not depend
-     * on it; speed and memory do. 0 takes the largest of 4, 2 and 1 that fits
-     * into memory (#GstVaeBase:memory-limit), and 1 behind a live source and
-     * for pictures of 1280x720 pixels and more.
+     * Maximum number of steps that one call of the engine computes. A step is
+     * one latent, or the frames of one latent. A call takes the steps that wait
+     * in the element and does not wait for more. The slice size changes speed
+     * and memory, but not the output. 0 selects the largest of 4, 2 and 1 that
+     * fits into memory (#GstVaeBase:memory-limit). In a live pipeline, and for
+     * pictures of 1280x720 pixels and more, 0 selects 1.
      */
     g_object_class_install_property(
         klass, PROP_SLICE_SIZE,
         g_param_spec_uint("slice-size", "Slice Size",
-                          "Maximum number of latents to compute at once: more "
-                          "are faster and come later, the output is the same "
-                          "(0 = automatic: the largest of 4, 2 and 1 that fits "
-                          "into memory, 1 when live and from 1280x720 up)",
+                          "Maximum number of latents to compute at once. With "
+                          "more, the speed and the latency are higher; the "
+                          "output is the same (0 = the largest of 4, 2 and 1 "
+                          "that fits into memory; 1 in a live pipeline and for "
+                          "pictures of 1280x720 pixels and more)",
                           0, GST_VAE_MAX_SLICE, 0, READY));
     /**
      * GstVaeBase:memory-limit:
      *
-     * The most memory that the network may take: `auto`, a number of bytes with
-     * or without a unit of 1024 (`12G`, `800M`), or a part of what is free when
-     * the stream starts (`75%`). It is memory of the GPU for the `cuda` backend
-     * and of the host for the others. `auto` takes what is free, but at most 90
-     * percent of it unless nothing smaller fits.
+     * Maximum memory of the network, on the GPU for the `cuda` backend and on
+     * the host for the others. The value is `auto`, a number of bytes (`12G`
+     * and `800M` count in powers of 1024), or a part of the memory that is free
+     * when the stream starts (`75%`). `auto` takes at most 90 percent of the
+     * free memory. The smallest settings may take all of it.
      *
-     * The element takes the largest slices within the limit, unless
-     * #GstVaeBase:slice-size is set, then computes strips of rows and fewer
-     * frames at once, then spills carries (#GstVaeBase:spill). If nothing
-     * fits, there is a
-     * RESOURCE/NO_SPACE_LEFT error that names settings that would fit.
+     * The element selects the first of these settings that fits: smaller slices
+     * (unless #GstVaeBase:slice-size is set), strips of rows, fewer frames at
+     * once, carries in host memory (#GstVaeBase:spill). If none fits, it posts
+     * a RESOURCE/NO_SPACE_LEFT error that names settings that would fit.
      */
     g_object_class_install_property(
         klass, PROP_MEMORY_LIMIT,
         g_param_spec_string("memory-limit", "Memory Limit",
-                            "Maximum memory for the network: auto (what is "
-                            "free), a size such as 12G, or a part of what is "
-                            "free such as 75%; smaller slices take less and "
-                            "give the same output",
+                            "Maximum memory for the network: auto (nearly all "
+                            "that is free), a size such as 12G, or a part of "
+                            "the free memory such as 75%. The output is the "
+                            "same with less memory",
                             DEFAULT_MEMORY_LIMIT, READY));
     /**
      * GstVaeBase:spill:
      *
-     * Carries of the `cuda` backend that are in the host's memory. They free
-     * memory of the GPU, which then waits for copies of them in every step. The
-     * output is the same. `auto` first takes smaller slices, and spills what
-     * then is too much, the largest carries first.
+     * Carries that the `cuda` backend keeps in host memory. A carry is the
+     * state of one layer between two steps. Spilling frees memory of the GPU,
+     * but the GPU then waits for copies of the carries in every step. The
+     * output is the same. `auto` first selects smaller slices. If these do not
+     * fit either, it spills as many carries as necessary, the largest first.
      */
     g_object_class_install_property(
         klass, PROP_SPILL,
         g_param_spec_enum("spill", "Spill",
-                          "Carries to keep in the host's memory instead of the "
-                          "GPU's; it makes room on the GPU and costs time",
+                          "Carries (the state between two steps) to keep in "
+                          "host memory; this frees memory of the GPU and takes "
+                          "time",
                           GST_TYPE_VAE_SPILL, VAE_SPILL_AUTO, READY));
 }
 
@@ -277,7 +287,7 @@ install_flow(GObjectClass *klass)
     /**
      * GstVaeBase:queue-depth:
      *
-     * Slices that may wait in the element before upstream has to.
+     * Maximum number of slices in the element before upstream has to wait.
      */
     g_object_class_install_property(
         klass, PROP_QUEUE_DEPTH,
@@ -288,11 +298,12 @@ install_flow(GObjectClass *klass)
     /**
      * GstVaeBase:qos:
      *
-     * Handles quality-of-service events. The decoder computes every frame,
-     * because the next ones need it, but does not convert those that come too
-     * late, and posts a QOS message for each. It always sends one frame a
-     * second and the last one of the segment. The encoder passes the events
-     * upstream; without `qos` it keeps them to itself.
+     * Handles quality-of-service events. The decoder computes every latent,
+     * because the next one needs the state. It drops frames that are too late
+     * before the conversion to video, and posts a QOS message for each. It
+     * always sends at least one frame a second, and the last frame of the
+     * segment. The encoder passes the events upstream. If `qos` is not set, it
+     * drops them.
      */
     g_object_class_install_property(
         klass, PROP_QOS,
@@ -309,38 +320,39 @@ install_tiles(GObjectClass *klass)
     /**
      * GstVaeBase:tiles:
      *
-     * `blend` computes a picture in tiles if it fits into memory in no other
-     * way (#GstVaeBase:memory-limit), not even in slices smaller than
-     * #GstVaeBase:slice-size. Each tile is computed as if it were the
-     * whole picture, and tiles are blended where they overlap. The result is
-     * not exact, which a WARNING says: normalizations and attention see only
-     * their tile. Not with `fallback` of #GstVaeBase:nan-policy, nor for
-     * decoding with a model that looks ahead (LTX-2).
+     * `blend` computes a picture in tiles if it does not fit into memory
+     * (#GstVaeBase:memory-limit) in any other setting. Slices smaller than
+     * #GstVaeBase:slice-size come before tiles. Each tile is computed as if it
+     * were the whole picture, and tiles are blended where they overlap. The
+     * result is not exact, because normalizations and attention see only their
+     * tile; the element posts a WARNING. Tiles do not work with
+     * #GstVaeBase:nan-policy `fallback`, or with a decoder that looks ahead
+     * (LTX-2).
      */
     g_object_class_install_property(
         klass, PROP_TILES,
         g_param_spec_enum("tiles", "Tiles",
-                          "Tiles for pictures that fit into memory in no "
-                          "other way; their output is not exact",
+                          "Tiles for pictures that do not fit into memory "
+                          "otherwise; the output is then not exact",
                           GST_TYPE_VAE_TILES, VAE_TILES_OFF, READY));
     /**
      * GstVaeBase:tile-width:
      *
-     * With #GstVaeBase:tiles, the width of a tile in pixels, a multiple of
-     * those of a latent pixel. Where it or #GstVaeBase:tile-height is set,
-     * larger pictures are always in tiles.
+     * Width of a tile in pixels with #GstVaeBase:tiles. It is a multiple of the
+     * width of a latent pixel. If this property or #GstVaeBase:tile-height is
+     * set, every picture that is larger than a tile is computed in tiles.
      */
     g_object_class_install_property(
         klass, PROP_TILE_WIDTH,
         g_param_spec_int("tile-width", "Tile Width",
-                         "Width of tiles in pixels (0 = tile-height; if both "
-                         "are 0, as large as fits, and only if nothing else "
-                         "fits)",
+                         "Width of tiles in pixels (0 = tile-height). If both "
+                         "are 0, tiles are used only if nothing else fits, and "
+                         "are as large as fits",
                          0, G_MAXUINT16, 0, READY));
     /**
      * GstVaeBase:tile-height:
      *
-     * The height, as #GstVaeBase:tile-width.
+     * Height of a tile in pixels; see #GstVaeBase:tile-width.
      */
     g_object_class_install_property(
         klass, PROP_TILE_HEIGHT,
@@ -355,8 +367,8 @@ install_tiles(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_TILE_OVERLAP,
         g_param_spec_int("tile-overlap", "Tile Overlap",
-                         "Overlap of tiles in pixels (0 = as in the network's "
-                         "own pipeline, 1/4 or 1/8 of a tile; -1 = none)",
+                         "Overlap of tiles in pixels (0 = 1/4 of the shorter "
+                         "side of a tile, for SeedVR2 1/8; -1 = no overlap)",
                          -1, G_MAXUINT16, 0, READY));
 }
 

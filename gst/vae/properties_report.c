@@ -12,36 +12,44 @@ install_stats(GObjectClass *klass)
     /**
      * GstVaeBase:stats:
      *
-     * Fields, guint64 unless said otherwise, counted since the element left
-     * READY; a slice is what one call of the engine took:
+     * A structure with these fields. A field without a type is a guint64. All
+     * counts start when the element leaves READY. A slice is one call of the
+     * engine.
      *
-     * - `slices`, `steps`: that the engine ran
-     * - `frames`: of video, in or out; `dropped`: came too late and were not
-     *   converted
-     * - `in-flight` (guint): steps in the element
-     * - `look-ahead` (guint): later latents that a frame waits for, 0 for most
-     *   models; `waiting` (guint): frames that wait for them now
-     * - `fps` (gdouble): frames per second from the first slice to the last
-     * - `avg-KIND-ns`, `p95-KIND-ns`, `last-KIND-ns`, `total-KIND-ns`: the time
-     *   per slice, where KIND is `upload` (what came in is put where the
-     *   network reads it, converted or copied to the device), `compute` (the
-     *   network), `download` (the way out), `slice` (the whole call) or
-     *   `queue-wait` (from when its first step came in until it began). `p95`,
-     *   which 95 of 100 do not exceed, is of the last 128 slices
-     * - `nonfinite`: NaN and infinite values among the latents
-     * - `nan-steps`, `mended-steps`: results that were not finite, and those
-     *   of them that are in fp32 (#GstVaeBase:nan-policy)
+     * - `slices`, `steps`: number of slices and of steps computed
+     * - `frames`: number of frames of video, in or out
+     * - `dropped`: number of frames that were too late and were not converted
+     * - `in-flight` (guint): number of steps in the element
+     * - `look-ahead` (guint): number of later latents that a frame waits for; 0
+     *   for causal decoders
+     * - `waiting` (guint): number of frames that wait for later latents now
+     * - `fps` (gdouble): frames per second, from the first slice to the last
+     * - `avg-KIND-ns`, `p95-KIND-ns`, `last-KIND-ns`, `total-KIND-ns`: times of
+     *   a slice. `p95` is the 95th percentile of the last 128 slices. KIND is
+     *   `upload` (converting the input, or copying it to the device), `compute`
+     *   (the network), `download` (the way of the results out), `slice` (the
+     *   whole call), or `queue-wait` (the wait of the slice's first step for
+     *   this call)
+     * - `nonfinite`: number of NaN and infinite values among the latents
+     * - `nan-steps`: number of steps whose results were not finite
+     *   (#GstVaeBase:nan-policy)
+     * - `mended-steps`: number of such steps that were recovered in fp32
      * - `bytes-weights`, `bytes-carries`, `bytes-arena`, `bytes-scratch`,
      *   `bytes-staging`, `bytes-library`, `bytes-fallback`, `bytes-total`:
-     *   memory, as `vaetool plan` tells it; `bytes-spilled`: of the carries, in
-     *   the host's memory and not in `bytes-total` (#GstVaeBase:spill)
+     *   memory by purpose, as `vaetool plan` prints it
+     * - `bytes-spilled`: carries in host memory (#GstVaeBase:spill), which are
+     *   not in `bytes-total`
      * - `rung` (string): the setting that these bytes are of, such as `slices
      *   of 1, 2 frames at once, the carries on the host`
-     * - `backend`, `precision`, `device` (strings, the last the name of the GPU
-     *   or the processor), `slice-size`, `frames-at-once` (guint; 0: all of a
-     *   slice), `strips` (guint; 0: whole pictures) and `tiles` (guint; 0:
-     *   none, else the output is not exact): what was chosen; `bytes-tiled`:
-     *   of all tiles, in the host's memory
+     * - `backend`, `precision` (string): backend and precision in use
+     * - `device` (string): name of the GPU or the processor
+     * - `model` (string): the file of the model in use
+     * - `slice-size` (guint): maximum number of steps in a slice
+     * - `frames-at-once` (guint): number of frames that the layers at the full
+     *   frame rate compute at once; 0: all of a slice
+     * - `strips` (guint): number of strips of rows; 0: whole pictures
+     * - `tiles` (guint): number of tiles, whose output is not exact; 0: none
+     * - `bytes-tiled`: memory of the host for all tiles
      */
     g_object_class_install_property(
         klass, PROP_STATS,
@@ -60,8 +68,8 @@ install_messages(GObjectClass *klass)
      * GstVaeBase:post-stats:
      *
      * Posts an element message `vae-stats` with the fields of
-     * #GstVaeBase:stats, as often as #GstVaeBase:stats-interval says and at the
-     * end of the stream.
+     * #GstVaeBase:stats, every #GstVaeBase:stats-interval and at the end of the
+     * stream.
      */
     g_object_class_install_property(
         klass, PROP_POST_STATS,
@@ -72,8 +80,8 @@ install_messages(GObjectClass *klass)
     /**
      * GstVaeBase:stats-interval:
      *
-     * Minimum time between two messages with statistics, and between two that
-     * tell the progress through a file of known length.
+     * Minimum time between two messages with statistics, and between two
+     * PROGRESS messages of a file of known length.
      */
     g_object_class_install_property(
         klass, PROP_STATS_INTERVAL,
@@ -96,8 +104,9 @@ install_release(GObjectClass *klass)
     /**
      * GstVaeBase:idle-release:
      *
-     * After this time without a slice to compute, in any state, the memory of
-     * the device is freed as with #GstVaeBase::release. 0: never.
+     * Time without a slice, after which the element frees the memory of the
+     * device, as with #GstVaeBase::release. It does so in every state. 0:
+     * never.
      */
     g_object_class_install_property(
         klass, PROP_IDLE_RELEASE,
@@ -109,35 +118,39 @@ install_release(GObjectClass *klass)
     /**
      * GstVaeBase:resume-timeout:
      *
-     * If others hold the memory of the device when a slice wants it back, the
-     * element first takes smaller slices, strips of rows, fewer frames at once
-     * and spilled state, as the other properties allow. If that does not do,
-     * it waits for
-     * at most this time. A flush ends the wait.
+     * Maximum time to wait for the memory of the device after it was freed by
+     * #GstVaeBase::release or #GstVaeBase:idle-release. If too little memory is
+     * free for the next slice, the element first tries smaller settings:
+     * smaller slices, strips of rows, fewer frames at once and spilled carries,
+     * as the other properties allow. If none fits, it waits until one fits. A
+     * flush ends the wait.
      */
     g_object_class_install_property(
         klass, PROP_RESUME_TIMEOUT,
         g_param_spec_uint64("resume-timeout", "Resume Timeout",
                             "Maximum time, in nanoseconds, to wait for device "
-                            "memory that was freed while there was no work",
+                            "memory when a slice arrives after release or "
+                            "idle-release freed it",
                             0, MAX_RESUME_TIMEOUT, DEFAULT_RESUME_TIMEOUT,
                             PLAYING));
     /**
      * GstVaeBase::release:
      * @object: the element
      *
-     * Frees the memory that the element holds on a device (weights,
-     * activations, state), once it has computed what came in so far; the state
-     * is kept in the memory of the host. The next slice reloads it and gives
-     * the same bytes as without. Weights that another element of the process
-     * computes with stay.
+     * Frees the memory of the element on the device. The element first computes
+     * everything that has arrived. Then it frees the weights, the activations
+     * and the state on the device, and keeps the weights and the state in host
+     * memory. The next slice allocates the memory again and gives the same
+     * bytes as without a release. Weights that another element of the process
+     * uses stay allocated.
      *
-     * May be emitted at any time and from any thread; it does not wait. The
-     * element message `vae-release` tells when it was done: `released` (FALSE
-     * on a backend without a device, which keeps its memory), and `idle` (TRUE
-     * for #GstVaeBase:idle-release). If the device has no room for the
-     * next slice within #GstVaeBase:resume-timeout, there is a
-     * RESOURCE/NO_SPACE_LEFT error; after a flush the element tries again.
+     * May be emitted at any time and from any thread; the signal does not wait.
+     * The element message `vae-release` says when the memory is free. Its field
+     * `released` is FALSE if the backend has no device, because nothing is
+     * freed then. Its field `idle` is TRUE for #GstVaeBase:idle-release. If the
+     * device has too little memory for the next slice during all of
+     * #GstVaeBase:resume-timeout, the element posts a RESOURCE/NO_SPACE_LEFT
+     * error. After a flush the element tries again.
      */
     g_signal_new_class_handler("release", G_TYPE_FROM_CLASS(klass),
                                G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,

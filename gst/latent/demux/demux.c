@@ -11,23 +11,25 @@
  * @title: latentdemux
  * @short_description: reads video latents from files
  *
- * Gives one buffer per latent, channels x height x width elements of the
- * file's own type. The first has no DELTA_UNIT flag, the others have; OFFSET
- * counts latents. The metadata of the file (vae.latent_space,
- * vae.normalization, vae.framerate, vae.width, vae.height, vae.frames,
- * vae.pixel_aspect_ratio, vae.colorimetry, vae.chroma_site,
- * vae.mastering_display_info, vae.content_light_level, vae.temporal_factor)
- * fill the caps; the properties of the same names serve files that say nothing.
- * vae.title, vae.comment and vae.application become tags.
+ * Sends one buffer for each latent: channels x height x width numbers of the
+ * type in the file. The first buffer of a sequence has no DELTA_UNIT flag, all
+ * others have it. OFFSET is the index of the latent. The caps and times come
+ * from the metadata of the file (vae.latent_space, vae.normalization,
+ * vae.framerate, vae.width, vae.height, vae.frames, vae.pixel_aspect_ratio,
+ * vae.colorimetry, vae.chroma_site, vae.mastering_display_info,
+ * vae.content_light_level, vae.temporal_factor). If the file does not state the
+ * latent space, the normalization or the framerate, set the property of this
+ * name. vae.title, vae.comment and vae.application become tags.
  *
- * A seek needs random access upstream. It starts #GstLatentDemux:warm-up
- * latents before the one that holds the position asked for and leaves it to
- * the decoder to drop the frames before the segment. The default, 38, is as
- * far as any of the networks remembers: what is shown is what an undisturbed
- * run shows. With KEY_UNIT the segment begins at a latent's first frame, and
- * only #GstLatentDemux:key-unit-warm-up latents are sent before it. With
- * TRICKMODE_KEY_UNITS most latents are skipped. Backwards, latents come in
- * groups, the last group first, and each group in its order.
+ * A seek needs random access upstream. The element begins
+ * #GstLatentDemux:warm-up latents before the latent of the seek position. The
+ * decoder drops the frames before the segment. The default of 38 is as far as
+ * any network looks back, so the frames after a seek are those of an
+ * undisturbed run. After a seek with KEY_UNIT, the segment begins at the first
+ * frame of a latent, and the element sends only
+ * #GstLatentDemux:key-unit-warm-up latents before it. With TRICKMODE_KEY_UNITS
+ * the element skips most latents. Backwards, latents come in groups, the last
+ * group first. Within a group, they come in forward order.
  *
  * ## Example launch lines
  * |[
@@ -41,7 +43,7 @@
  *     vaedecode model=wan2.1_vae.safetensors ! \
  *     videoconvert ! videoscale ! autovideosink
  * ]|
- * Says of a file what that does not say itself.
+ * States the latent space and the rate, because an npy file does not.
  */
 
 #include "demux.h"
@@ -410,48 +412,49 @@ install_properties(GObjectClass *klass)
     /**
      * GstLatentDemux:max-push-size:
      *
-     * Upstream without random access, such as a socket, sends the file as a
-     * whole before the first latent can leave. A larger file is an error.
+     * Maximum size of a file if upstream has no random access, such as a
+     * socket. The element then keeps the whole file in memory before the first
+     * latent leaves. A larger file is an error.
      */
     g_object_class_install_property(
         klass, PROP_MAX_PUSH_SIZE,
         g_param_spec_uint64("max-push-size", "Max Push Size",
-                            "Maximum size, in bytes, of a file that is held in "
-                            "memory where upstream has no random access",
+                            "Maximum size, in bytes, of a file that is kept in "
+                            "memory because upstream has no random access",
                             0, G_MAXSIZE, DEFAULT_MAX_PUSH_SIZE,
                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                                 GST_PARAM_MUTABLE_READY));
     /**
      * GstLatentDemux:warm-up:
      *
-     * Latents sent in front of the one that holds the position of a seek, so
-     * that the network has its context. The decoder drops their frames, which
-     * are outside the segment.
+     * Number of latents that the element sends before the latent of a seek
+     * position, so that the network has its context. Their frames are outside
+     * the segment, so the decoder drops them.
      */
     g_object_class_install_property(
         klass, PROP_WARM_UP,
         g_param_spec_int("warm-up", "Warm Up",
-                         "Number of latents to decode, unseen, in front of a "
-                         "seek position: 38 are enough for every network, 8 "
-                         "for the TAEHV family, to show exactly the frames of "
-                         "a run from the start; fewer are faster",
+                         "Number of latents to decode, but not show, before a "
+                         "seek position. The frames after it are exact with 38 "
+                         "for every network, and with 8 for the TAEHV family; "
+                         "fewer are faster",
                          0, G_MAXINT, GST_LATENT_WARM_UP,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));
     /**
      * GstLatentDemux:key-unit-warm-up:
      *
-     * The same for seeks with KEY_UNIT and without ACCURATE, and for the trick
-     * mode of key units. The pictures are approximate until as many latents
-     * are decoded as the network looks back.
+     * The same number for a seek with KEY_UNIT and without ACCURATE, and for
+     * each picture of TRICKMODE_KEY_UNITS. The pictures are approximate until
+     * the decoder has decoded as many latents as the network looks back. If
+     * #GstLatentDemux:warm-up is smaller, it is used instead.
      */
     g_object_class_install_property(
         klass, PROP_KEY_UNIT_WARM_UP,
         g_param_spec_int("key-unit-warm-up", "Key Unit Warm Up",
-                         "Number of latents to decode, unseen, in front of a "
-                         "position that was sought with KEY_UNIT, and of each "
-                         "picture of TRICKMODE_KEY_UNITS; no more than warm-up "
-                         "are decoded",
+                         "Number of latents to decode, but not show, before "
+                         "the position of a KEY_UNIT seek, and before each "
+                         "picture of TRICKMODE_KEY_UNITS; at most warm-up",
                          0, G_MAXINT, GST_LATENT_KEY_UNIT_WARM_UP,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));

@@ -7,31 +7,32 @@
  * @title: latentmux
  * @short_description: writes video latents into a safetensors file
  *
- * The file holds one tensor, "latent", in the order [T, C, H, W] and the
- * type of the caps, and as metadata what the caps state: vae.latent_space,
- * vae.normalization, vae.framerate, vae.width, vae.height,
+ * The file has a tensor "latent" in the order [T, C, H, W] and in the type of
+ * the caps. The metadata of the file has the values of the caps:
+ * vae.latent_space, vae.normalization, vae.framerate, vae.width, vae.height,
  * vae.temporal_factor, vae.colorimetry, vae.chroma_site,
- * vae.mastering_display_info, vae.content_light_level and, where pixels are not
- * square, vae.pixel_aspect_ratio; besides vae.layout (tchw) and vae.frames, the
- * number of video frames by the durations of the latents.
+ * vae.mastering_display_info, vae.content_light_level and, if pixels are not
+ * square, vae.pixel_aspect_ratio. It also has vae.layout (tchw) and vae.frames,
+ * the number of video frames by the durations of the latents.
  *
- * It writes the tags title, comment (as the prompt) and application-name, from
- * upstream or by #GstTagSetter, as vae.title, vae.comment and vae.application.
- * The header has 4 KiB for those that come after the first latent.
+ * The element writes the tags title, comment and application-name as vae.title,
+ * vae.comment and vae.application. The tags come from upstream or from
+ * #GstTagSetter. Tags that come after the first latent may take 4 KiB.
  *
- * Where the times of the latents do not follow the frame rate, a second tensor,
- * "latent_times" (U8 [T, 16]), has of each latent two 64-bit integers, little
- * endian: when it begins, after the first, and how long its frames last, in
- * nanoseconds. latentdemux gives these times back. A file of several sequences
- * has a tensor "latent_sequences" (U8 [n, 16]) with two such integers of each:
- * its first latent, and how many frames it holds.
+ * If the times of the latents differ from the frame rate, the file has a second
+ * tensor, "latent_times" (U8 [T, 16]). It has two little-endian 64-bit integers
+ * for each latent, in nanoseconds: the start of the latent, counted from the
+ * start of the first one, and the time that its frames last. latentdemux gives
+ * these times back. If the file has several sequences, it has a tensor
+ * "latent_sequences" (U8 [n, 16]). It has two such integers for each sequence:
+ * the index of its first latent, and its number of frames.
  *
- * The front of the file has the number of latents, which is known at the
- * end. So downstream has to be able to seek, as filesink can; for a
- * stream use gdppay. Until the EOS event the header says that the recording is
- * open (vae.recording): of a process that was killed, latentdemux and vaetool
- * read all latents that are in the file as a whole. filesink writes as they
- * come with buffer-mode=unbuffered.
+ * The header at the front of the file has the number of latents, which is known
+ * only at the end. Downstream must therefore be able to seek, as filesink can.
+ * For a stream use gdppay. Until the EOS event, the header states that the
+ * recording is open (vae.recording). If the process is killed, latentdemux and
+ * vaetool read every latent that is complete in the file. With
+ * buffer-mode=unbuffered, filesink writes each latent when it arrives.
  *
  * ## Example launch lines
  * |[
@@ -40,13 +41,13 @@
  *     vaeencode model=wan2.1_vae.safetensors ! latentmux ! \
  *     filesink location=latents.safetensors
  * ]|
- * With -e an interrupt ends the file as it should.
+ * With -e, the file is also complete after an interrupt.
  * |[
  * gst-launch-1.0 filesrc location=latents.npy ! \
  *     latentdemux latent-space=wan2.1 ! latentmux ! \
  *     filesink location=latents.safetensors
  * ]|
- * Makes a file that says what it holds of one that does not.
+ * Makes a file that states its latent space from a file that does not.
  */
 
 #include "mux.h"

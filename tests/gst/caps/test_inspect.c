@@ -63,15 +63,15 @@ check_element(const char *name, const char *klass, const char *const *words)
     g_free(specs);
 }
 
-/* What somebody who meets an element first has to find, and what would lead
- * him astray. */
+/* Words that a new user must find in a blurb, and words that would mislead. */
 TEST(words)
 {
     static const struct {
         const char *element, *property, *has, *has_not;
     } wanted[] = {
         {"vaedecode", "precision", "bf16 where it is faster", NULL},
-        {"vaeencode", "precision", "to encode fp32, on cuda tf32", NULL},
+        {"vaeencode", "precision", "encodes in tf32 on cuda, else in fp32",
+         NULL},
         {"vaeencode", "model", "next start of a sequence", "vaedecode"},
         {"vaedecode", "model", "folder", NULL},
         {"vaedecode", "slice-size", "output is the same", NULL},
