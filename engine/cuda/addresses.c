@@ -23,8 +23,9 @@ vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op, const VaeTensor *t,
            (size_t) row * vae_row_bytes(t);
 }
 
-int
-vae_cuda_past_of(const VaeCudaOp *own, const VaeOp *op, int i)
+/* How many frames of the input of convolution i are in op's carry. */
+static int
+past_of(const VaeCudaOp *own, const VaeOp *op, int i)
 {
     const int frames = op->carry ? op->carry->frames : 0;
     const int before = first_frame(&own->conv, i) * op->conv.st;
@@ -72,7 +73,7 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
     const VaeCudaOp *own = &cuda_exec->ops[op_index];
     const VaeCudaParts *p = &own->conv;
     const VaeCudaBand band = vae_cuda_band(p, i);
-    const int past = p->gathered ? 0 : vae_cuda_past_of(own, op, i);
+    const int past = p->gathered ? 0 : past_of(own, op, i);
     VaeCudaConvArgs args = {
         .y = op->y->hidden ? NULL : vae_cuda_part_of(own, op, op->y, i),
         .norm = norm_of(cuda_exec, op_index, i),

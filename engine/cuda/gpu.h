@@ -179,11 +179,9 @@ void vae_cuda_close(VaeBackend *cuda);
  * op's parts writes. */
 uint8_t *vae_cuda_part_of(const VaeCudaOp *own, const VaeOp *op,
                           const VaeTensor *t, int i);
-/* The first: address of the first row that convolution i reads of input frame
- * f. The second: how many of these frames are in op's carry. */
+/* Address of the first row that convolution i reads of frame f of its input. */
 const uint8_t *vae_cuda_input_of(const VaeCudaOp *own, const VaeOp *op, int i,
                                  int f);
-int vae_cuda_past_of(const VaeCudaOp *own, const VaeOp *op, int i);
 /* The addresses of convolution i of the op's parts. */
 VaeCudaConvArgs vae_cuda_conv_args(const VaeCudaExec *exec, int op, int i);
 

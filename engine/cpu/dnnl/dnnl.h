@@ -1,7 +1,7 @@
 /*
- * dnnl.h: the part of oneDNN that the cpu backend uses. Only dnnl.c includes
- * the library's headers. It hides the differences between the C interfaces of
- * 2.6 to 3.x.
+ * dnnl.h: the part of oneDNN that the cpu backend uses. Only this folder
+ * includes the library's headers. dnnl.c hides the differences between the C
+ * interfaces of 2.6 to 3.x.
  *
  * All objects of a VaeDnnl are made, run and freed on one thread. The OpenMP
  * thread count of that thread is set before. Functions return VAE_DNNL_OK or

@@ -36,13 +36,6 @@ typedef struct VaeCarryStore {
     VaeCarryBlocks kept;
 } VaeCarryStore;
 
-/* Bytes of all carries. */
-static inline size_t
-vae_carries_bytes(const VaeCarryStore *s)
-{
-    return s->set.bytes;
-}
-
 /* Allocates the memory, and that of the snapshots asked for. On an error
  * nothing is allocated. */
 VaeStatus vae_carries_take(VaeCarryStore *s,
@@ -60,8 +53,8 @@ VaeStatus vae_carries_reload(VaeCarryStore *s, VaeError *error);
 /* Frees everything. The backend must still be open. */
 void vae_carries_free(VaeCarryStore *s);
 
-/* Copies the carries to or from host memory, vae_carries_bytes() of it. No run
- * may be in flight. The carries may be offloaded when they are read, but not
+/* Copies the carries to or from host memory, set.bytes of it. No run may be in
+ * flight. The carries may be offloaded when they are read, but not
  * when they are written. */
 VaeStatus vae_carries_read(const VaeCarryStore *s, void *dst, VaeError *error);
 VaeStatus vae_carries_write(VaeCarryStore *s, const void *src, VaeError *error);

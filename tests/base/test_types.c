@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "test.h"
+#include "../files/test.h"
 
 typedef struct Format {
     VaeType type;

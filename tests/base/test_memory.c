@@ -2,7 +2,7 @@
  * Tests the library's allocator, and the file readers if it returns NULL.
  */
 #include "alloc.h"
-#include "test.h"
+#include "../files/test.h"
 #include "vae-private/stream.h"
 
 static void

@@ -2,7 +2,7 @@
  * test_sized.c: accepts shorter and longer structs of a program that was
  * compiled with another version of the headers. Also tests the version numbers.
  */
-#include "test.h"
+#include "../files/test.h"
 #include "vae-private/stream.h"
 #include "vae/vae.h"
 

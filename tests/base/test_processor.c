@@ -2,7 +2,7 @@
  * Reads the processor's name from the text of /proc/cpuinfo.
  */
 #include "host.h"
-#include "test.h"
+#include "../files/test.h"
 
 static const struct Case {
     const char *text, *name; /* name: NULL if the text has none */
