@@ -33,8 +33,8 @@ typedef struct VaeCheckpointParams {
                                key must not begin with "vae." */
     size_t n_own;           /* at most 16 */
     uint64_t before;        /* saving: latents of the caller's clip before this
-                               sequence, if the clip has several sequences. Loading
-                               returns this number */
+                               sequence, if the clip has several sequences.
+                               Loading returns this number */
 } VaeCheckpointParams;
 
 typedef struct VaeCheckpoint {

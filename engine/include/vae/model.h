@@ -34,10 +34,10 @@ typedef struct VaeModelInfo {
     int temporal; /* frames of each latent except the first */
     bool has_decoder, has_encoder, has_posterior;
     VaeSteps decode, encode;
-    const float *mean, *std; /* latent_channels each:
-                                raw = normalized * std + mean */
-    bool takes_normalized;   /* true: the network takes and gives normalized
-                                latents (TAEHV family). False: raw ones */
+    const float *mean, *std;     /* latent_channels each:
+                                    raw = normalized * std + mean */
+    bool takes_normalized;       /* true: the network takes and gives normalized
+                                    latents (TAEHV family). False: raw ones */
     float pixel_low, pixel_high; /* the network's values of black and white */
     int fps_n, fps_d;            /* frame rate if the latents state none */
     VaeType weights_type;        /* the type of most tensors */
