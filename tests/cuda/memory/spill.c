@@ -86,9 +86,14 @@ every_number(const Bed *bed, VaeDirection direction)
     close_clips(&c);
 }
 
-/* Groups of frames fetch and store a carry each. */
+/* The CUDA streams of the copies are numbered after the three of the backend.
+ */
+enum { LATE, EARLY = ~7 };
+
+/* Groups of frames fetch and store a carry each. when: the copies beside the
+ * ops are done as late or as early as possible. */
 static void
-groups(const Bed *bed, VaeDirection direction, int frames)
+groups(const Bed *bed, VaeDirection direction, int frames, int when)
 {
     Clips c = open_clips(bed, direction);
     VaeStreamParams params = params_of(direction);
@@ -96,7 +101,9 @@ groups(const Bed *bed, VaeDirection direction, int frames)
     VaeError error;
     params.spill = VAE_SPILL_HOST;
     params.frames_at_once = frames;
+    emu_set_eager((unsigned) when);
     must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    emu_set_eager(0);
     run_clip(bed, stream, direction, &c.got, whole);
     same_result(bed, &c.got, &c.want, direction, "groups of frames");
     vae_stream_free(&stream);
@@ -221,13 +228,11 @@ is_same_when(const Bed *bed, Clips *c, EmuFault fault, int n, int *count,
     return memcmp(want, got, bytes) == 0;
 }
 
-/* The CUDA streams of the copies are numbered after the three of the backend.
- */
 static bool
 is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
 {
-    return is_same_when(bed, c, fault, n, count, 0) &&
-           is_same_when(bed, c, fault, n, count, ~7u);
+    return is_same_when(bed, c, fault, n, count, LATE) &&
+           is_same_when(bed, c, fault, n, count, (unsigned) EARLY);
 }
 
 /* CUDA streams do their work in order, so a later wait often hides a missing
@@ -336,8 +341,10 @@ main(int argc, char **argv)
         every_number(&bed, direction);
         emu_set_eager(0);
         unsetenv("VAE_CUDA_GRAPHS");
-        groups(&bed, direction, 1);
-        groups(&bed, direction, 3);
+        groups(&bed, direction, 1, LATE);
+        groups(&bed, direction, 1, EARLY);
+        groups(&bed, direction, 3, LATE);
+        groups(&bed, direction, 3, EARLY);
         released(&bed, direction, VAE_SPILL_AUTO);
         released(&bed, direction, VAE_SPILL_HOST);
         checkpoints(&bed, direction, VAE_SPILL_HOST, VAE_SPILL_OFF);
