@@ -189,10 +189,22 @@ set_caps(GstLatentMux *self, const GstCaps *caps)
     return TRUE;
 }
 
+/* Caps that are refused come again with each buffer. */
+static gboolean
+take_caps(GstLatentMux *self, GstCaps *caps)
+{
+    if (self->refused && gst_caps_is_equal(caps, self->refused))
+        return FALSE;
+    const gboolean ok = set_caps(self, caps);
+    gst_caps_replace(&self->refused, ok ? NULL : caps);
+    return ok;
+}
+
 static void
 reset(GstLatentMux *self)
 {
     self->state = GST_LATENT_MUX_EMPTY;
+    gst_clear_caps(&self->refused);
     self->header = (GstLatentHeader){0};
     gst_latent_record_reset(&self->record);
     self->warned = self->times_told = FALSE;
@@ -207,7 +219,7 @@ end(GstLatentMux *self)
         if (ret != GST_FLOW_OK && ret != GST_FLOW_FLUSHING &&
             ret != GST_FLOW_ERROR)
             GST_ELEMENT_FLOW_ERROR(self, ret);
-    } else if (self->state == GST_LATENT_MUX_EMPTY) {
+    } else if (self->state == GST_LATENT_MUX_EMPTY && !self->refused) {
         GST_ELEMENT_ERROR(self, STREAM, MUX,
                           ("No latents arrived, nothing is written"), (NULL));
     }
@@ -232,7 +244,7 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
     switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_CAPS:
         gst_event_parse_caps(event, &caps);
-        ok = set_caps(self, caps);
+        ok = take_caps(self, caps);
         gst_event_unref(event);
         return ok;
     case GST_EVENT_TAG:
@@ -288,6 +300,7 @@ static void
 finalize(GObject *object)
 {
     gst_clear_caps(&GST_LATENT_MUX(object)->caps);
+    gst_clear_caps(&GST_LATENT_MUX(object)->refused);
     gst_clear_tag_list(&GST_LATENT_MUX(object)->tags);
     gst_latent_record_clear(&GST_LATENT_MUX(object)->record);
     G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);

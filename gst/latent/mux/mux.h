@@ -30,7 +30,8 @@ struct _GstLatentMux {
 
     /* Under the sink pad's stream lock. */
     GstLatentMuxState state;
-    GstCaps *caps; /* NULL before the first ones; as info_to_caps() says */
+    GstCaps *caps;    /* NULL before the first ones; as info_to_caps() says */
+    GstCaps *refused; /* the last ones, if the bus has their error, or NULL */
     GstVaeLatentInfo info;
     GstTagList *tags; /* that the header has, or NULL */
     GstLatentHeader header;

@@ -57,7 +57,10 @@ TEST(layout)
         "latent-height=3, layout=cthw, frames=2");
     gst_harness_push_event(mux, gst_event_new_caps(caps));
     assert_posted(GST_MESSAGE_ERROR, "latentmux", "layout = chw");
-    mux_close();
+    /* The event comes again with each buffer. */
+    CHECK(mux_push(&small, 0, 1) != GST_FLOW_OK);
+    CHECK(mux_push(&small, 1, 4) != GST_FLOW_OK);
+    mux_finish();
 }
 
 TEST(not_seekable)
