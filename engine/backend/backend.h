@@ -70,6 +70,8 @@ typedef struct VaeRun {
     VaeDumpFunc dump;
     void *dump_user;
     int step;
+    int ahead; /* steps until the next one whose results are wanted; 0: this
+                  run's are. vae_host_run() leaves out ops that nothing needs */
     VaeClock clock; /* for a program with delay lines */
 } VaeRun;
 

@@ -183,6 +183,7 @@ vae_host_run(VaeExec *e, const VaeRun *run, VaeError *error)
                         .after = after,
                         .user = &start,
                         .run = run,
+                        .ahead = run->ahead,
                         .latents_in = run->latents_in,
                         .latents_out = run->latents_out,
                         .pictures_in = run->pictures,

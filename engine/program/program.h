@@ -187,6 +187,8 @@ typedef struct VaeOp {
                   split.h. All groups use the weights of the first */
     int strip; /* number of the strip of rows, from 1; 0: all rows, see
                   strips.h. All strips use the weights of the first */
+    int range; /* 1 + the number of later steps whose results depend on the op,
+                  see vae_program_set_ranges(); 0: it always runs */
     const char *block; /* y is the result of this block, or NULL (dumps) */
     double flop, bytes;
 } VaeOp;
@@ -298,6 +300,9 @@ void vae_program_free(VaeProgram **program);
  * False: out of memory.
  */
 bool vae_program_receptive_field(const VaeProgram *program, int *steps);
+/* Sets the range of each op of a program of one later step. A program with
+ * delay lines has none. False: out of memory. */
+bool vae_program_set_ranges(VaeProgram *program);
 
 /* Sets the operations of each op, the bytes that it reads and writes, and the
  * sums of both over the program. */

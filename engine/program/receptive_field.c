@@ -1,5 +1,6 @@
 /*
- * receptive_field.c: how many earlier steps a result depends on.
+ * receptive_field.c: how many earlier steps a result depends on, and how many
+ * later steps depend on an op.
  *
  * The age of a frame of an activation is the oldest step whose input it depends
  * on. The current step is 0, the step before is -1. The carry in front of a
@@ -128,6 +129,79 @@ age_program(Ages *a, const VaeProgram *p)
         }
     }
     return -age;
+}
+
+/* ------------------------------------------------------------------ */
+/* Ranges. `oldest` has the number of later steps that depend on a frame. */
+
+/* The frame i of x, which may be one of an earlier step. */
+static int *
+later(const Ages *a, const VaeTensor *x, int i, int *steps)
+{
+    if (x->view) {
+        i += x->from;
+        x = x->view;
+    }
+    for (; i < 0; i += x->shape.t)
+        ++*steps;
+    return &a->oldest[x->id][i];
+}
+
+static void
+reach(const Ages *a, const VaeTensor *x, int i, int steps)
+{
+    int *most = later(a, x, i, &steps);
+    if (steps > *most)
+        *most = steps;
+}
+
+/* The later steps that depend on any frame of x. */
+static int
+reach_of(const Ages *a, const VaeTensor *x)
+{
+    int most = 0, none = 0;
+    for (int i = 0; i < x->shape.t; i++) {
+        const int one = *later(a, x, i, &none);
+        most = one > most ? one : most;
+    }
+    return most;
+}
+
+/* What depends on the result of op depends on its inputs. */
+static void
+reach_back(const Ages *a, const VaeOp *op)
+{
+    for (int j = 0; j < op->y->shape.t; j++) {
+        int none = 0, first = 0;
+        const int steps = *later(a, op->y, j, &none);
+        const int n = op->x ? span(op, j, &first) : 0;
+        for (int i = first; i < first + n; i++)
+            reach(a, op->x, i, steps);
+        if (op->add)
+            reach(a, op->add, j, steps);
+    }
+}
+
+bool
+vae_program_set_ranges(VaeProgram *p)
+{
+    Ages a = {0};
+    if (p->delayed)
+        return true;
+    const bool made = ages_make(&a, p);
+    for (int i = p->n_ops - 1; made && i >= 0; i--)
+        if (p->ops[i].y)
+            reach_back(&a, &p->ops[i]);
+    for (int i = 0; made && i < p->n_ops; i++) {
+        VaeOp *op = &p->ops[i];
+        const VaeTensor *t = op->y ? op->y : op->x;
+        if (op->kind == VAE_OP_PICTURE_OUT || op->kind == VAE_OP_LATENT_OUT)
+            op->range = 1;
+        else if (t)
+            op->range = 1 + reach_of(&a, t);
+    }
+    ages_free(&a);
+    return made;
 }
 
 bool

@@ -1,7 +1,40 @@
 /*
  * exec.c: runs one program, counts the run, and times its ops.
  */
+#include <math.h>
+
 #include "stream.h"
+
+/* True if the stream leaves out ops during a warm-up. A nan_policy needs all
+ * results. CUDA runs recorded graphs. */
+static bool
+leaves_out(const VaeStream *s)
+{
+    return s->params.nan_policy == VAE_NAN_PASS && !s->fallback_of &&
+           s->plan.backend != VAE_BACKEND_CUDA && !vae_stream_has_tiles(s);
+}
+
+void
+vae_stream_warm_up(VaeStream *stream, int steps)
+{
+    stream->warm_up = steps > 0 ? steps : 0;
+}
+
+int
+vae_stream_warm_up_cost(const VaeStream *stream, int steps)
+{
+    const int which = stream->plan.slice_size == 1 ? NEXT : NEXT1;
+    const VaeProgram *p = stream->programs[which];
+    double flop = 0;
+    if (!leaves_out(stream) || p->flop <= 0)
+        return steps;
+    for (int i = 0; i < p->n_ops; i++) {
+        const VaeOp *op = &p->ops[i];
+        const int most = op->range ? op->range - 1 : steps;
+        flop += op->flop * (most < steps ? most : steps);
+    }
+    return (int) ceil(flop / p->flop);
+}
 
 VaeStatus
 vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
@@ -33,6 +66,8 @@ vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
                   .step = s->step};
     if (vae_stream_has_tiles(s))
         return vae_stream_run_tiles(s, which, &run, error);
+    if (leaves_out(s))
+        run.ahead = s->warm_up;
     if (s->programs[which]->delayed)
         vae_stream_place_frames(s, s->programs[which], units, &run);
     return s->class->run(s->backend, s->execs[which], &run, error);
@@ -41,10 +76,12 @@ vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
 void
 vae_stream_count_run(VaeStream *s, int which)
 {
+    const int steps = s->programs[which]->steps;
     s->step++;
     s->runs++;
+    s->warm_up -= s->warm_up < steps ? s->warm_up : steps;
     if (s->ended)
-        s->drained += s->programs[which]->steps;
+        s->drained += steps;
     else
         s->latents += (uint64_t) (s->params.direction == VAE_DECODE
                                       ? s->programs[which]->n_in

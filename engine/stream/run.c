@@ -45,7 +45,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
     stream->at_start = stream->broken = false;
     stream->cold = stream->from_cold = true;
     stream->in_fallback = false;
-    stream->step = stream->drained = 0;
+    stream->step = stream->drained = stream->warm_up = 0;
     stream->latents = stream->origin = stream->began = latents;
     stream->began_cold = true;
     stream->ended = false;
@@ -114,10 +114,12 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     const bool guesses = s->params.low_latency && !s->ended;
     while (steps > 0) {
         const int most = guesses ? 1 : steps;
-        const int which = s->at_start                  ? FIRST
-                          : s->cold                    ? COLD
-                          : most >= s->plan.slice_size ? NEXT
-                                                       : NEXT1;
+        const int slice = s->plan.slice_size;
+        const int which = s->at_start ? FIRST
+                          : s->cold   ? COLD
+                          : slice == 1 || (most >= slice && !s->warm_up)
+                              ? NEXT
+                              : NEXT1;
         const VaeProgram *p = s->programs[which];
         if (guesses)
             vae_stream_set_frames(s, &at, 1);
@@ -197,7 +199,7 @@ vae_stream_reset(VaeStream *stream)
     stream->at_start = true;
     stream->cold = stream->broken = stream->from_cold = stream->in_fallback =
         false;
-    stream->step = stream->drained = 0;
+    stream->step = stream->drained = stream->warm_up = 0;
     stream->latents = stream->origin = stream->began = 0;
     stream->began_cold = stream->ended = false;
     vae_stream_step_up(stream);

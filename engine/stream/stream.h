@@ -99,7 +99,8 @@ struct VaeStream {
     uint64_t ends[VAE_STREAM_CALLS]; /* value of `runs` at the end of each of
                                         the last calls */
     uint64_t calls;
-    int step;         /* runs since the sequence began */
+    int step;    /* runs since the sequence began */
+    int warm_up; /* steps that come first and whose results are not wanted */
     uint64_t latents; /* latents in or out since then */
     bool from_cold;   /* the sequence began by a restart, at the latent */
     uint64_t origin;

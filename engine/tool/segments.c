@@ -9,44 +9,44 @@
 
 enum { ROUNDS_MAX = 8 };
 
-/* The latents of all segments together, with those that are computed twice. */
+/* The work of all segments together, in latents. */
 static int64_t
-work_of(int64_t latents, int64_t n, int64_t history)
+work_of(int64_t latents, int64_t n, int64_t cost)
 {
-    return latents + (n - 1) * history;
+    return latents + (n - 1) * cost;
 }
 
 /* More segments than workers lose less time if one of them fails, and level out
- * workers of different speed. They may cost 10 % more. */
+ * workers of different speed. They may cost 3 % more. */
 static int
-count_segments(int latents, int workers, int history)
+count_segments(int latents, int workers, int cost)
 {
-    const int64_t least = history > 1 ? (history + 1) / 2 : 1;
-    const int64_t most = (latents - history) / least;
+    const int64_t least = cost > 1 ? (cost + 1) / 2 : 1;
+    const int64_t most = (latents - cost) / least;
     int64_t n = workers < most ? workers : most;
     if (n < 2)
         return 1;
-    const int64_t cost = work_of(latents, n, history);
+    const int64_t work = work_of(latents, n, cost);
     int rounds = 1;
     while (rounds < ROUNDS_MAX && n * (rounds + 1) <= most &&
-           10 * work_of(latents, n * (rounds + 1), history) <= 11 * cost)
+           100 * work_of(latents, n * (rounds + 1), cost) <= 103 * work)
         rounds++;
     return (int) n * rounds;
 }
 
 VaeStatus
-segments_cut(int latents, int workers, int history, Segment **out, int *n_out,
-             VaeError *error)
+segments_cut(const Cut *cut, Segment **out, int *n_out, VaeError *error)
 {
-    const int n = count_segments(latents, workers, history);
+    const int latents = cut->latents, history = cut->history;
+    const int n = count_segments(latents, cut->workers, cut->cost);
     Segment *list = calloc((size_t) n, sizeof *list);
     if (!list)
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for %d segments", n);
     for (int i = 0; i < n; i++) {
-        const int64_t shared = n > 1 ? latents - history : latents;
+        const int64_t shared = n > 1 ? latents - cut->cost : latents;
         const int before = latents - (int) shared;
         Segment *s = &list[i];
-        /* The first segment recomputes nothing, so it is longer. */
+        /* The first segment looks back to nothing, so it is longer. */
         s->first = i == 0 ? 0 : before + (int) (shared * i / n);
         s->end = before + (int) (shared * (i + 1) / n);
         s->begin = s->first > history ? s->first - history : 0;

@@ -143,9 +143,14 @@ typedef struct Segment {
     int end;
 } Segment;
 
+typedef struct Cut {
+    int latents, workers, history;
+    int cost; /* of the history: the latents that take as long */
+} Cut;
+
 /* The caller frees *out. */
-VaeStatus segments_cut(int latents, int workers, int history, Segment **out,
-                       int *n_out, VaeError *error);
+VaeStatus segments_cut(const Cut *cut, Segment **out, int *n_out,
+                       VaeError *error);
 
 typedef struct SegmentJob {
     const Segment *segments;

@@ -249,14 +249,14 @@ class Driver:
         self.open(actor, clip)
         first = task.segment.first
         point, task.checkpoint = task.checkpoint, None
-        start = first if point else max(0, first - self.history)
         try:
-            self.get(actor.call.remote("begin", start, point))
+            if point:
+                self.get(actor.call.remote("begin", first, point))
         except Error:
-            if not point:
-                raise
             point = None  # of a worker that differs: without it
-            self.get(actor.call.remote("begin", max(0, first - self.history)))
+        if not point:
+            start = max(0, first - self.history)
+            self.get(actor.call.remote("begin", start, None, first - start))
         calls = iter(cut.chunks(source, task.segment, self.history, bool(point)))
         sent = collections.deque()
         while True:
@@ -349,12 +349,12 @@ class Driver:
 
     def make_tasks(self, workers):
         total = sum(c.source.latents for c in self.clips)
-        computed = 0
+        computed, cost = 0, self.first["cost"]
         for i, clip in enumerate(self.clips):
             share = max(1, round(workers * clip.source.latents / total))
-            n = cut.count_segments(clip.source.latents, share, self.history)
-            found = cut.cut(clip.source.latents, n, self.history)
-            computed += clip.source.latents + (len(found) - 1) * self.history
+            n = cut.count_segments(clip.source.latents, share, cost)
+            found = cut.cut(clip.source.latents, n, cost)
+            computed += clip.source.latents + (len(found) - 1) * cost
             for segment in found:
                 for part in clip.output.missing(segment):
                     self.queue.append(Task(i, part))
@@ -363,8 +363,8 @@ class Driver:
         print(f"{self.options.prog}: workers: {workers}, threads of each: "
               f"{plan['threads']}, {plan['backend']}, {plan['precision']}, "
               f"{plan['memory'] / 2**20:.0f} MiB each; segments: {len(self.queue)}, of at "
-              f"most {longest} latents, {self.history} before each: efficiency "
-              f"{100 * total / computed:.0f} %", file=sys.stderr)
+              f"most {longest} latents, which look back {self.history} at the cost of "
+              f"{cost}: efficiency {100 * total / computed:.0f} %", file=sys.stderr)
 
     def run(self):
         places = self.count_places()

@@ -152,6 +152,8 @@ def declare(lib):
                  "vae_stream_reset"):
         getattr(lib, name).argtypes = [c_void_p]
     lib.vae_stream_restart.argtypes = [c_void_p, c_uint64, c_void_p]
+    lib.vae_stream_warm_up.argtypes = [c_void_p, c_int]
+    lib.vae_stream_warm_up_cost.argtypes = [c_void_p, c_int]
     lib.vae_stream_count.argtypes = [c_void_p, c_int, POINTER(c_int), POINTER(c_int)]
     lib.vae_latent_clip_read.argtypes = [c_void_p, c_int, c_void_p]
     return lib
@@ -281,11 +283,18 @@ class Stream:
         if self.handle:
             load().vae_stream_free(byref(self.handle))
 
-    def start(self, unit):
-        """The next step is that of latent `unit`, without context."""
+    def start(self, unit, warm_up=0):
+        """The next step is that of latent `unit`, without context. warm_up: the steps
+        whose results are not wanted."""
         load().vae_stream_reset(self.handle)
         if unit:
             call("vae_stream_restart", self.handle, unit)
+        load().vae_stream_warm_up(self.handle, warm_up)
+
+    def history_cost(self):
+        """The latents that take as long as those that the network looks back to."""
+        return load().vae_stream_warm_up_cost(
+            self.handle, self.model.history(self.params.direction))
 
     def count(self, steps):
         taken, given = c_int(), c_int()

@@ -71,7 +71,8 @@ def compute(source, worker, output, segment, history, checkpoint):
                 print(f"segments: {checkpoint}: {error}; the latents before are computed "
                       "again", file=sys.stderr)
         if not begun:
-            worker.begin(max(0, missing.first - history))
+            start = max(0, missing.first - history)
+            worker.begin(start, warm_up=missing.first - start)
         for first, end, wanted in chunks(source, missing, history, begun):
             frames = source.units(end) - source.units(first)
             result = worker.run(source.inputs(first, end), end - first, wanted and frames)
@@ -134,7 +135,8 @@ def run_index(options):
     source = Decoding(model, options.latents, options.out,
                       tensor=options.tensor, batch_index=options.batch_index)
     history = model.history(DECODE)
-    all_segments = cut(source.latents, options.count, history)
+    plan = worker.open(source.job())
+    all_segments = cut(source.latents, options.count, plan["cost"])
     n = len(all_segments)
     folder, names = names_of(options.out, n)
     if os.path.exists(options.out):
@@ -148,7 +150,6 @@ def run_index(options):
     name = names[options.index]
     if not os.path.exists(name):
         segment = all_segments[options.index]
-        plan = worker.open(source.job())
         description = {**description_of(source, plan), "segment": asdict(segment)}
         output = Output(name, Part(source, segment), description, resume=True)
         if not compute(source, worker, output, segment, history, name + ".checkpoint"):

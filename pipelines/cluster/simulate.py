@@ -78,7 +78,8 @@ def main(arguments):
     add("--call", type=float, default=0.0, metavar="S",
         help="seconds of the driver for each call of %d latents" % cut.CHUNK)
     add("--latents", type=int, default=28800, help="default: 28800, 2 hours at 16 fps")
-    add("--history", type=int, default=38, help="latents to look back; default: 38")
+    add("--history", type=int, default=38, help="latents of work before each segment, as "
+        "decode.py prints them; default: 38")
     add("--rate", type=int, default=4, help="frames of a latent; default: 4")
     add("--frame", type=float, required=True, metavar="BYTES",
         help="of a frame on the link")

@@ -70,7 +70,7 @@ class Worker:
                 "backend": libvae.BACKENDS[plan.backend],
                 "precision": libvae.PRECISIONS[plan.precision], "threads": plan.threads,
                 "device": self.stream.device, "slice": plan.slice_size,
-                "memory": plan.total}
+                "memory": plan.total, "cost": self.stream.history_cost()}
 
     def open_output(self, output):
         if output == self.output:
@@ -87,11 +87,11 @@ class Worker:
             return
         self.file = file
 
-    def begin(self, unit, checkpoint=None):
+    def begin(self, unit, checkpoint=None, warm_up=0):
         """The next run() starts at latent `unit`: without context, or with the carries
-        of another worker."""
+        of another worker. warm_up: the first latents, which are not wanted."""
         if not checkpoint:
-            self.stream.start(unit)
+            self.stream.start(unit, warm_up)
             return
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "checkpoint")

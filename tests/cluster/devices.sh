@@ -14,6 +14,7 @@ clip() {
         tr '\000-\377' '\001-\077\001-\077\001-\077\001-\077\001-\077' |
         tensor "$1" latent F32 "16,$2,2,3"
 }
+clip "$out/few.safetensors" 8
 clip "$out/short.safetensors" 60
 clip "$out/long.safetensors" 130
 decode() {
@@ -30,15 +31,17 @@ same() { # NAME MODEL CLIP BACKEND DEVICES OPTION...
         cmp "$out/whole.safetensors" "$out/parts.safetensors"
 }
 same tiny "$tiny" "$out/short.safetensors" ref ref,ref
-says "segment 0: latents 0 to 33, from 0 on" \
-    "segment 1: latents 34 to 59, from 26 on"
+says "segment 0: latents 0 to 30, from 0 on" \
+    "segment 1: latents 31 to 59, from 23 on"
 same "tiny, slices of 3" "$tiny" "$out/long.safetensors" ref ref,ref,ref \
     --slice 3
 says "segment 2: "
 same wan "$net" "$out/long.safetensors" ref ref,ref
-says "segment 1: latents 84 to 129, from 46 on"
-same "too short to cut" "$net" "$out/short.safetensors" ref ref,ref
-says "segment 0: latents 0 to 59"
+says "segment 1: latents 68 to 129, from 30 on"
+same "shorter than the look-back" "$net" "$out/short.safetensors" ref ref,ref
+says "segment 1: latents 33 to 59, from 0 on"
+same "too short to cut" "$net" "$out/few.safetensors" ref ref,ref
+says "segment 0: latents 0 to 7, from 0 on"
 same "one device" "$tiny" "$out/short.safetensors" ref ref
 if "$tool" --backends | grep -q '^cpu: yes'; then
     same "cpu" "$tiny" "$out/short.safetensors" cpu cpu,cpu

@@ -111,10 +111,17 @@ class Report:
         self.options, self.rows, self.video = options, rows, video
         model = libvae.Model(options.model)
         self.history = model.history(libvae.DECODE)
+        self.cost = libvae.Stream(model, width=options.size[0], height=options.size[1],
+                                  threads=1).history_cost()
         self.frames = model.frames_of(options.latents)
 
     def median(self, name, key):
         return statistics.median(run[key] for run in self.rows[name])
+
+    def cut_allows(self):
+        latents = self.options.latents
+        n = cut.count_segments(latents, 2, self.cost)
+        return 2 * latents / (latents + (n - 1) * self.cost)
 
     def measured(self, killed):
         options, one = self.options, self.median("1 worker", "seconds")
@@ -129,9 +136,8 @@ class Report:
                   f"{100 * self.median(name, 'driver') / seconds:.1f} % |")
         print("\n- Two workers are "
               f"{one / self.median('2 workers', 'seconds'):.2f} times as fast as one. The "
-              "cut allows "
-              f"{2 * options.latents / (options.latents + self.history):.2f}, because the "
-              f"network looks back {self.history} latents.\n"
+              f"cut allows {self.cut_allows():.2f}, because each segment looks back "
+              f"{self.history} latents at the cost of {self.cost}.\n"
               "- The time of one worker is "
               f"{100 * one / self.median('vaetool', 'seconds'):.1f} % of that of `vaetool`.\n"
               f"- {killed}\n- The bytes were those of `vaetool` in all runs.\n")
@@ -148,7 +154,7 @@ class Report:
         for kind, (seconds, driver, frame) in kinds.items():
             call = driver / math.ceil(latents / cut.CHUNK)
             words = ["--step", f"{seconds / latents:.3f}", "--call", f"{call:.4f}",
-                     "--history", str(self.history), "--frame", f"{frame:.0f}"]
+                     "--history", str(self.cost), "--frame", f"{frame:.0f}"]
             print(f"A 2-hour clip of {width}x{height} as {kind}:\n\n```\n"
                   f"pipelines/cluster/simulate.py {' '.join(words)}\n```\n", flush=True)
             simulate.main(words)

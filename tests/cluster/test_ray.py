@@ -51,7 +51,7 @@ class Decode(Ray):
         said = self.run_script("--model", TINY, self.clip, "--to", out)
         self.assert_same(self.whole, out)
         self.assertIn("workers: 2, threads of each: 1, cpu", said)
-        self.assertIn("efficiency 94 %", said)
+        self.assertIn("which look back 8 at the cost of 2: efficiency 98 %", said)
         self.assertEqual(os.listdir(self.work), ["out.safetensors"])
 
     def test_file_elsewhere(self):

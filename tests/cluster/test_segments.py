@@ -46,7 +46,8 @@ class Cut(clips.Clips):
 
     def test_rounds(self):
         self.assertEqual(cut.count_segments(400, 2, 38), 2)
-        self.assertEqual(cut.count_segments(28800, 8, 38), 64)
+        self.assertEqual(cut.count_segments(400, 2, 5), 4)
+        self.assertEqual(cut.count_segments(28800, 8, 38), 24)
         self.assertEqual(cut.count_segments(28800, 512, 38), 512)
         self.assertEqual(cut.count_segments(40, 2, 38), 1)
 
@@ -67,14 +68,18 @@ class Cut(clips.Clips):
         self.assertTrue(driver <= seconds < driver + 30, (driver, seconds))
 
     def test_is_that_of_vaetool(self):
+        worker = Worker(TINY, {"threads": 1})
+        cost = worker.open(sources.Decoding(worker.model, self.clip,
+                                            "out.safetensors").job())["cost"]
+        self.assertEqual(cost, 2)
         for workers in (2, 3):
             said = subprocess.run(
                 [TOOL, "decode", "--verbose", "--threads", "1", "--devices",
                  ",".join(["cpu"] * workers), "--model", TINY, self.clip,
                  self.path("a.safetensors")], check=True, capture_output=True,
                 text=True).stderr
-            n = cut.count_segments(self.LATENTS, workers, 8)
-            for i, s in enumerate(cut.cut(self.LATENTS, n, 8)):
+            n = cut.count_segments(self.LATENTS, workers, cost)
+            for i, s in enumerate(cut.cut(self.LATENTS, n, cost)):
                 self.assertIn(f"segment {i}: latents {s.first} to {s.end - 1}, from "
                               f"{max(0, s.first - 8)} on\n", said)
 

@@ -10,7 +10,7 @@
 
 /* Steps behind the pre-roll that are compared. */
 enum { AFTER = 3 };
-static const int threes[] = {3, 0};
+static const int threes[] = {3, 0}, ones[] = {1, 0};
 
 typedef struct Case {
     const Bed *bed;
@@ -104,6 +104,55 @@ preroll(const Case *c, int k, int n)
            "%d steps before step %d: %zu numbers from there on are the same", n,
            k, left);
     free_result(c, &clip);
+}
+
+/* The operations that the runs of a stream computed. */
+static double
+computed(const VaeStream *stream)
+{
+    VaeProfileRow row;
+    double flop = 0;
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        flop += (double) row.calls * row.flop;
+    return flop;
+}
+
+/* The same, but the stream knows that the results before step k are not wanted.
+ * It writes none of them, and computes less. */
+static void
+warm_up(const Case *c, int k, int n, const int *plan)
+{
+    double flop[2];
+    for (int told = 0; told < 2; told++) {
+        TestClip clip = rest_of(c, k - n);
+        VaeStream *stream = open_stream(c);
+        VaeError error;
+        vae_stream_profile(stream, true);
+        must(vae_stream_restart(stream, (uint64_t) (k - n), &error), &error);
+        if (told)
+            vae_stream_warm_up(stream, n);
+        run_clip(c->bed, stream, c->direction, &clip, plan);
+        flop[told] = computed(stream);
+        vae_stream_free(&stream);
+        size_t bytes;
+        const float *got = clip_result(c->bed, &clip, c->direction, &bytes);
+        const float *want = clip_result(c->bed, &c->all, c->direction, &bytes);
+        const size_t one = out_numbers(c);
+        const size_t at = (size_t) before(c, k, false) * one;
+        const size_t skip = at - (size_t) before(c, k - n, false) * one;
+        expect(memcmp(got + skip, want + at, bytes - at * sizeof *want) == 0,
+               "%s %d steps before step %d: the same from there on",
+               told ? "a warm-up of" : "without a warm-up,", n, k);
+        uint32_t first;
+        memcpy(&first, got + skip - 1, sizeof first);
+        expect((first == 0xeeeeeeee) == told,
+               "the result before it is %swritten", told ? "not " : "");
+        free_result(c, &clip);
+    }
+    const double wanted = flop[0] * AFTER / (n + AFTER);
+    expect(flop[1] < flop[0],
+           "the warm-up has %.1f %% of the operations of as many steps",
+           100 * (flop[1] - wanted) / (flop[0] - wanted));
 }
 
 /* The same with a sequence that begins there: one more, since its first step
@@ -209,6 +258,8 @@ look(const Bed *bed, VaeDirection direction)
     vae_stream_free(&stream);
     preroll(&c, k, c.history);
     preroll(&c, k, c.history + 1);
+    warm_up(&c, k, c.history, threes);
+    warm_up(&c, k, c.history + 2, ones);
     if (!bed->info->chunk) /* a sequence begins with a chunk */
         preroll_reset(&c, k, c.history + 1);
     reach(&c);

@@ -331,6 +331,9 @@ vae_execute(VaeLaunch *l, int from, int to, VaeError *error)
         if (l->run &&
             atomic_load_explicit(l->run->cancel, memory_order_relaxed))
             return vae_fail(error, VAE_ERR_CANCELLED, "cancelled");
+        const int range = l->exec->program->ops[i].range;
+        if (range && l->ahead >= range)
+            continue;
         if (l->before)
             status = l->before(l, i, error);
         if (status != VAE_OK)

@@ -26,6 +26,7 @@ struct VaeLaunch {
                        VaeError *error);
     void *user; /* for before() and after() */
 
+    int ahead; /* VaeRun.ahead, or 0: all ops run */
     /* The run, or NULL if the ops read and write no units. The pointers are
      * addresses of units that kernels read and write, the strides are bytes
      * from unit to unit. */

@@ -245,6 +245,18 @@ VAE_API void vae_stream_reset(VaeStream *stream);
 VAE_API VaeStatus vae_stream_restart(VaeStream *stream, uint64_t latents,
                                      VaeError *error);
 
+/*
+ * The results of the next `steps` steps are not wanted: those are only the
+ * latents that later ones look back to. The backends cpu and ref then compute
+ * only what later results depend on, and write none of these results. Call it
+ * after vae_stream_restart(), which ends it, as vae_stream_reset() does. It has
+ * no effect with tiles, or with a nan_policy that checks results.
+ */
+VAE_API void vae_stream_warm_up(VaeStream *stream, int steps);
+/* The number of wanted steps that take as many operations as a warm-up of
+ * `steps` steps, rounded up. */
+VAE_API int vae_stream_warm_up_cost(const VaeStream *stream, int steps);
+
 VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 
 /* The maker's name of the GPU or the processor. Owned by the stream. */

@@ -194,6 +194,7 @@ sum_up(VaeStream *s)
 static VaeStatus
 record(VaeStream *s, int which, VaeError *error)
 {
+    VaeProgram **program = &s->programs[which];
     const bool decode = s->params.direction == VAE_DECODE;
     const int unit = s->model->info.spatial, up = decode ? 1 : unit;
     const int kind = which % KINDS, shape = which / KINDS;
@@ -202,7 +203,7 @@ record(VaeStream *s, int which, VaeError *error)
                     .h = s->plan.padded_height / unit};
     if (vae_stream_has_tiles(s))
         vae_tile_of_shape(&s->grid, shape, &tile);
-    return vae_model_build(
+    const VaeStatus status = vae_model_build(
         s->model,
         &(VaeBuildParams){.direction = s->params.direction,
                           .first = kind == FIRST,
@@ -215,7 +216,11 @@ record(VaeStream *s, int which, VaeError *error)
                                                        : VAE_TYPE_F32,
                           .label = vae_stream_labels[kind],
                           .carries = vae_stream_carry_set(s, shape)},
-        &s->programs[which], error);
+        program, error);
+    if (status == VAE_OK && kind != FIRST && (*program)->steps == 1 &&
+        !vae_program_set_ranges(*program))
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    return status;
 }
 
 /* The number of programs that are planned: a rough plan leaves out those of

@@ -200,6 +200,7 @@ run_segment(void *user, int worker, const Segment *s, VaeError *error)
     VaeStatus status = VAE_OK;
     if (s->begin > 0)
         status = vae_stream_restart(r.stream, (uint64_t) s->begin, error);
+    vae_stream_warm_up(r.stream, s->first - s->begin);
     return status == VAE_OK ? decode_run(&r, error) : status;
 }
 
@@ -223,8 +224,10 @@ run_segments(Decode *d, VaeError *error)
     int history;
     VaeStatus status = vae_model_history(d->model, VAE_DECODE, &history, error);
     if (status == VAE_OK)
-        status = segments_cut(d->clip.t, d->n_streams, history, &segments,
-                              &job.n, error);
+        status = segments_cut(
+            &(Cut){d->clip.t, d->n_streams, history,
+                   vae_stream_warm_up_cost(d->streams[0], history)},
+            &segments, &job.n, error);
     if (status == VAE_OK && d->o->resume)
         status = resume_parts(&d->resume, d->first, history, &segments, &job.n,
                               error);
