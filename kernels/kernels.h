@@ -112,6 +112,8 @@ typedef struct VaeNormArgs {
  * norm() gives. Of norm, only y, gain, offset, eps and silu are read. The
  * channels must be such that one block has all of a pixel's. y may then be
  * NULL: the result itself is not written.
+ *
+ * warpgroups: by the kernel for compute capability 9.0, and for no other.
  */
 typedef struct VaeConvMatrixArgs {
     void *y;
@@ -119,16 +121,16 @@ typedef struct VaeConvMatrixArgs {
     VaeType type;
     int t, h, w, c_in, ho, wo, c_out;
     int k, kt, pad_y, pad_x, past_frames;
-    bool relu, joined;
+    bool relu, joined, warpgroups;
     int row, column; /* 0 or 1 if joined, else 0 */
     VaeNormArgs norm;
 } VaeConvMatrixArgs;
 
 static inline bool
-vae_conv_matrix_can_norm(int c_out)
+vae_conv_matrix_can_norm(int c_out, bool warpgroups)
 {
-    return c_out % 8 == 0 &&
-           (c_out <= 96 || c_out == 128 || c_out == 192 || c_out == 256);
+    return c_out % 8 == 0 && (c_out <= 96 || c_out == 128 || c_out == 192 ||
+                              c_out == 256 || (c_out == 384 && warpgroups));
 }
 
 /* Pixels of a frame in one block of group sums. */

@@ -6,15 +6,14 @@ set -eu
 nvcc=$1
 shift
 all() {
-    # Devices of 9.0 run code for 9.0a. Devices before 7.5 lack instructions that
-    # the kernels use.
-    "$nvcc" --list-gpu-code | sed -n 's/^sm_//p' |
-        awk '$1 >= 75 && $1 <= 121 { print $1 == 90 ? "90a" : $1 }'
+    # Devices before 7.5 lack instructions that the kernels use.
+    "$nvcc" --list-gpu-code | sed -n 's/^sm_//p' | awk '$1 >= 75 && $1 <= 121'
 }
 native() {
     { nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null ||
-        true; } | sed -n 's/^\([0-9]*\)\.\([0-9]\) *$/\1\2/p' | sed 's/^90$/90a/'
+        true; } | sed -n 's/^\([0-9]*\)\.\([0-9]\) *$/\1\2/p'
 }
+# Devices of 9.0 run code for 9.0a, and one of the kernels needs it.
 for arch; do
     case $arch in
     all) all ;;
@@ -27,4 +26,4 @@ for arch; do
         ;;
     *) echo "$arch" ;;
     esac
-done | sort -nu
+done | sed 's/^90$/90a/' | sort -nu

@@ -10,19 +10,12 @@
  * Each sum runs over frames, then over pieces of 32 channels, then over taps,
  * so it depends neither on the number of frames nor on the size of the picture.
  */
-#include "cuda.h"
-#include "norm.cuh"
+#include "conv.cuh"
 
 enum {
     WARPS = 8,
-    ACROSS = 16, /* columns of pixels of a block */
-    MORE = 2,    /* the largest k, less one */
-    DEEP = 32,   /* input channels at a time */
-    PITCH = 40,  /* elements from one pixel or row of weights to the next, so
-                    that the rows of an 8 x 8 matrix are in different banks */
-    STAGES = 3,  /* buffers of weights */
-    AHEAD = 2,   /* steps between the copy of weights and their use */
-    OCTETS = DEEP / 8
+    PITCH = 40 /* elements from one pixel or row of weights to the next, so
+                  that the rows of an 8 x 8 matrix are in different banks */
 };
 
 /* DOWN warps share the pixels; the total must fit into 99 KiB, the shared
@@ -30,6 +23,9 @@ enum {
 template <int DOWN_, int WIDE_> struct Tile {
     static const int DOWN = DOWN_, WIDE = WIDE_;
     static const int N = WARPS / DOWN * WIDE;
+    static const int STAGES = 3; /* buffers of weights */
+    static const int LATE = 0;
+    static const int PARTS = 8; /* pixels of a thread */
     static const int ROWS = 4 * DOWN;
     static const int PIXELS = (ROWS + MORE) * (ACROSS + MORE);
     static const int HALO = PIXELS * PITCH; /* elements */
@@ -41,108 +37,33 @@ template <int DOWN_, int WIDE_> struct Tile {
     static_assert(BYTES <= 99 << 10, "shared memory of a block");
     static_assert(COLUMNS % 2 == 0, "pairs are loaded");
     static_assert(2 * ROWS * ACROSS * RESULT <= BYTES, "results");
-};
 
-typedef uint16_t Half;
-
-/* What the block computes. */
-struct Place {
-    int x, y, t, n; /* of its first pixel and channel */
-    int pieces, taps, steps;
-    size_t at, down; /* element of the frame's first pixel; from row to row */
-    int beside;      /* from pixel to pixel */
-};
-
-template <typename P>
-VAE_DEVICE Place
-place(const VaeConvMatrixArgs &a)
-{
-    const int beside = (a.wo + ACROSS - 1) / ACROSS;
-    Place p;
-    p.x = (int) blockIdx.x % beside * ACROSS;
-    p.y = (int) blockIdx.x / beside * P::ROWS;
-    p.t = (int) blockIdx.z;
-    p.n = (int) blockIdx.y * P::N;
-    p.pieces = (a.c_in + DEEP - 1) / DEEP;
-    p.taps = a.k * a.k;
-    p.steps = a.kt * p.pieces * p.taps;
-    const int by = a.joined ? 2 : 1;
-    const size_t row = (size_t) by * a.wo * a.c_out; /* of y */
-    p.beside = by * a.c_out;
-    p.down = by * row;
-    p.at = (size_t) (p.t * by * a.ho + a.row) * row + a.column * a.c_out;
-    return p;
-}
-
-VAE_DEVICE size_t
-element(const Place &p, int row, int column)
-{
-    return p.at + row * p.down + column * p.beside;
-}
-
-/* Starts to copy the pixels that a section reads: one frame and DEEP channels.
- * What is outside of the picture, and channels past c_in, become zero. */
-template <typename P>
-VAE_DEVICE void
-copy_pixels(const VaeConvMatrixArgs &a, const Place &p, Half *to, int section)
-{
-    const int frame = p.t + section / p.pieces;
-    const bool past = frame < a.past_frames;
-    const Half *x =
-        static_cast<const Half *>(past ? a.past : a.x) +
-        (size_t) (past ? frame : frame - a.past_frames) * a.h * a.w * a.c_in;
-    const int first = section % p.pieces * DEEP;
-    for (int i = (int) threadIdx.x; i < P::PIXELS * OCTETS; i += VAE_THREADS) {
-        const int pixel = i / OCTETS, c = first + i % OCTETS * 8;
-        const int row = p.y + pixel / (ACROSS + MORE) - a.pad_y;
-        const int column = p.x + pixel % (ACROSS + MORE) - a.pad_x;
-        const bool inside =
-            row >= 0 && row < a.h && column >= 0 && column < a.w && c < a.c_in;
-        const size_t at = ((size_t) row * a.w + column) * a.c_in + c;
-        vae_ptx_copy_async(to + pixel * PITCH + i % OCTETS * 8,
-                           x + (inside ? at : 0), !inside);
+    VAE_DEVICE int
+    halo_at(int pixel, int octet)
+    {
+        return pixel * PITCH + octet * 8;
     }
-}
-
-/*
- * Starts to copy the weights of a step: one tap of a section. Channels are in
- * another order: of 16, the first matrix of a pair gets 0, 1, 4, 5, 8, 9, 12
- * and 13, so that a lane's results are four neighbours.
- */
-template <typename P>
-VAE_DEVICE void
-copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *to, int step)
-{
-    const int section = step / p.taps, frame = section / p.pieces;
-    const int first = section % p.pieces * DEEP;
-    const int tap = frame * p.taps + step % p.taps;
-    const Half *weight = static_cast<const Half *>(a.weight);
-    for (int i = (int) threadIdx.x; i < P::N * OCTETS; i += VAE_THREADS) {
-        const int n = i / OCTETS, c = first + i % OCTETS * 8;
-        const int row = n / 16 * 16 + n % 16 / 4 * 2 + n % 2 + n / 2 % 2 * 8;
-        const bool inside = p.n + n < a.c_out && c < a.c_in;
-        const size_t at =
-            ((size_t) (p.n + n) * a.kt * p.taps + tap) * a.c_in + c;
-        vae_ptx_copy_async(to + row * PITCH + i % OCTETS * 8,
-                           weight + (inside ? at : 0), !inside);
+    VAE_DEVICE int
+    weight_at(int row, int octet)
+    {
+        return row * PITCH + octet * 8;
     }
-}
-
-/* Makes a group of the copies of a step's weights and, at the first tap of a
- * section, of the next section's pixels. Past the last step it is empty. */
-template <typename P>
-VAE_DEVICE void
-copy_ahead(const VaeConvMatrixArgs &a, const Place &p, Half *halo, Half *weight,
-           int step)
-{
-    const int next = step / p.taps + 1;
-    if (step % p.taps == 0 && next * p.taps < p.steps)
-        copy_pixels<P>(a, p, halo + next % 2 * P::HALO, next);
-    if (step + AHEAD < p.steps)
-        copy_weights<P>(a, p, weight + (step + AHEAD) % STAGES * P::WEIGHT,
-                        step + AHEAD);
-    vae_ptx_copy_commit();
-}
+    VAE_DEVICE int
+    down(int thread, int i)
+    {
+        return thread / 32 % DOWN * 4 + i / 2;
+    }
+    VAE_DEVICE int
+    across(int thread, int i)
+    {
+        return thread % 32 / 4 + i % 2 * 8;
+    }
+    VAE_DEVICE int
+    channel(int thread)
+    {
+        return thread / 32 / DOWN * WIDE;
+    }
+};
 
 /* Adds the products of one tap and DEEP channels. `pixels` begins at the tap's
  * first pixel. */
@@ -174,109 +95,6 @@ multiply(const Half *pixels, const Half *weight, float (*sum)[P::COLUMNS][4])
     }
 }
 
-/* The two values of a word. */
-template <int T>
-VAE_DEVICE void
-unpack(uint32_t word, float *v)
-{
-    VaeOctet<T> o;
-    o.word[0] = word;
-    v[0] = vae_octet_get<T>(o, 0);
-    v[1] = vae_octet_get<T>(o, 1);
-}
-
-/* Four neighbouring results of one pixel: adds, rounds once, stores. */
-template <int T>
-VAE_DEVICE void
-store(const VaeConvMatrixArgs &a, size_t at, const float *sum,
-      const float *bias, uint32_t *word)
-{
-    float add[4] = {};
-    if (a.add) {
-        vae_load8(word, static_cast<const Half *>(a.add) + at);
-        unpack<T>(word[0], add);
-        unpack<T>(word[1], add + 2);
-    }
-    float v[4];
-    VAE_UNROLL
-    for (int i = 0; i < 4; i++) {
-        v[i] = sum[i] + add[i] + bias[i];
-        v[i] = a.relu && v[i] < 0 ? 0 : v[i];
-    }
-    word[0] = vae_pair<T>(v[0], v[1]);
-    word[1] = vae_pair<T>(v[2], v[3]);
-    if (a.y)
-        vae_store8(static_cast<Half *>(a.y) + at, word);
-}
-
-/* Stores the results; for a norm also to `kept`. */
-template <typename P, int T>
-VAE_DEVICE void
-store_all(const VaeConvMatrixArgs &a, const Place &p,
-          float (*sum)[P::COLUMNS][4], Half *kept)
-{
-    const int lane = (int) threadIdx.x % 32, warp = (int) threadIdx.x / 32;
-    const int first = warp / P::DOWN * P::WIDE + lane % 4 * 4;
-    VAE_UNROLL
-    for (int j = 0; j < P::COLUMNS; j += 2) {
-        const int c = p.n + first + j * 8;
-        float bias[4];
-        uint32_t word[2];
-        if (c >= a.c_out)
-            continue;
-        vae_load8(word, static_cast<const Half *>(a.bias) + c);
-        unpack<T>(word[0], bias);
-        unpack<T>(word[1], bias + 2);
-        VAE_UNROLL
-        for (int i = 0; i < 8; i++) {
-            const int y = warp % P::DOWN * 4 + i / 2;
-            const int x = lane / 4 + i % 2 * 8;
-            const int row = p.y + y, column = p.x + x;
-            const float *low = sum[i / 2][j] + i % 2 * 2;
-            const float *high = sum[i / 2][j + 1] + i % 2 * 2;
-            const float v[4] = {low[0], low[1], high[0], high[1]};
-            if (row >= a.ho || column >= a.wo)
-                continue;
-            store<T>(a, element(p, row, column) + c, v, bias, word);
-            if (a.norm.y)
-                vae_store8(kept + (y * ACROSS + x) * P::RESULT + c, word);
-        }
-    }
-}
-
-/* The norm of the results, with the sums in the order of the norm's kernels. */
-template <typename P, int T>
-VAE_DEVICE void
-norm_all(const VaeConvMatrixArgs &a, const Place &p, const Half *kept,
-         int lanes)
-{
-    const int lane = (int) threadIdx.x & (lanes - 1);
-    const float root = sqrtf((float) a.c_out);
-    VAE_NO_UNROLL
-    for (int i = (int) threadIdx.x / lanes; i < P::ROWS * ACROSS;
-         i += VAE_THREADS / lanes) {
-        const int row = p.y + i / ACROSS, column = p.x + i % ACROSS;
-        const int c = row < a.ho && column < a.wo ? a.c_out : 0;
-        const size_t at = element(p, row, column);
-        const Half *pixel = kept + i * P::RESULT;
-        VaeOctet<T> x;
-        float sum = 0;
-        VAE_NO_UNROLL
-        for (int first = 8 * lane; first < c; first += 8 * lanes) {
-            vae_load16(x.word, pixel + first);
-            sum = vae_rms_squares<T>(sum, x);
-        }
-        const float scale =
-            vae_rms_scale(a.norm, vae_lanes_sum(sum, lanes), root);
-        VAE_NO_UNROLL
-        for (int first = 8 * lane; first < c; first += 8 * lanes) {
-            vae_load16(x.word, pixel + first);
-            vae_rms_octet<T, T>(a.norm, vae_rms_options(a.norm), x,
-                                {at + first, first, 8, false}, scale);
-        }
-    }
-}
-
 template <typename P, int T>
 VAE_KERNEL_LARGE void
 conv_matrix(VaeConvMatrixArgs a, int lanes)
@@ -285,23 +103,17 @@ conv_matrix(VaeConvMatrixArgs a, int lanes)
     Half *const weight = halo + 2 * P::HALO;
     const Place p = place<P>(a);
     float sum[4][P::COLUMNS][4] = {};
-    copy_pixels<P>(a, p, halo, 0);
-    VAE_UNROLL
-    for (int i = 0; i < AHEAD; i++) {
-        copy_weights<P>(a, p, weight + i * P::WEIGHT, i);
-        vae_ptx_copy_commit();
-    }
+    Step now = {}, ahead = copy_first<P>(a, p, halo, weight);
     /* The barrier separates the copies of all threads from their use, and the
      * use of buffers from the copies that overwrite them. */
     VAE_NO_UNROLL
-    for (int step = 0; step < p.steps; step++) {
-        const int section = step / p.taps, tap = step % p.taps;
+    for (; now.index < p.steps; next_step(p, now)) {
         vae_ptx_copy_wait<AHEAD - 1>();
         __syncthreads();
-        copy_ahead<P>(a, p, halo, weight, step);
-        multiply<P, T>(halo + section % 2 * P::HALO +
-                           (tap / a.k * (ACROSS + MORE) + tap % a.k) * PITCH,
-                       weight + step % STAGES * P::WEIGHT, sum);
+        copy_ahead<P>(a, p, halo, weight, now, ahead);
+        multiply<P, T>(halo + now.section % 2 * P::HALO +
+                           tap_pixel(a, now) * PITCH,
+                       weight + now.index % P::STAGES * P::WEIGHT, sum);
     }
     if (a.norm.y)
         __syncthreads(); /* the input is read */
@@ -318,9 +130,7 @@ launch(const VaeQueue *q, const VaeConvMatrixArgs *args)
 {
     VaeConvMatrixArgs a = *args;
     const int lanes = vae_rms_lanes(a.c_out);
-    const dim3 grid(vae_blocks((size_t) a.wo, ACROSS) *
-                        vae_blocks((size_t) a.ho, P::ROWS),
-                    vae_blocks((size_t) a.c_out, P::N), (unsigned) a.t);
+    const dim3 grid = grid_of<P>(a);
     a.norm.c = a.c_out;
     if (a.type == VAE_TYPE_BF16)
         vae_launch(conv_matrix<P, VAE_TYPE_BF16>, grid, VAE_THREADS, P::BYTES,
@@ -333,7 +143,9 @@ launch(const VaeQueue *q, const VaeConvMatrixArgs *args)
 void
 vae_cuda_convolve(const VaeQueue *q, const VaeConvMatrixArgs *a)
 {
-    if (a->c_out % 256 == 0)
+    if (a->warpgroups)
+        vae_cuda_convolve_groups(q, a);
+    else if (a->c_out % 256 == 0)
         launch<Tile<2, 64>>(q, a);
     else if (a->c_out % 192 == 0)
         launch<Tile<2, 48>>(q, a);

@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 void vae_cuda_convolve(const VaeQueue *q, const VaeConvMatrixArgs *a);
+void vae_cuda_convolve_groups(const VaeQueue *q, const VaeConvMatrixArgs *a);
 void vae_cuda_norm(const VaeQueue *q, const VaeNormArgs *a);
 void vae_cuda_attention(const VaeQueue *q, const VaeAttentionArgs *a);
 void vae_cuda_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a);

@@ -391,4 +391,182 @@ vae_ptx_multiply_tf32(float *d, const uint32_t *a, const uint32_t *b)
 #endif
 }
 
+/* ------------------------------------------------- groups of four warps */
+
+/* True where the group's instructions are: compute capability 9.0 only. */
+#if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define VAE_PTX_GROUPS 1
+#else
+#define VAE_PTX_GROUPS 0
+#endif
+
+/*
+ * Describes a matrix in shared memory, of 16-bit values, 16 of them in a row,
+ * to the group's multiplication. Eight halves of rows that follow each other
+ * are 128 bytes of shared memory. `right` is the distance in bytes from the
+ * left to the right half of a row, `down` that from eight rows to the next. All
+ * are multiples of 16. An address so many bytes further on is described by the
+ * sum with bytes / 16.
+ */
+VAE_DEVICE uint64_t
+vae_ptx_describe(const void *shared, int right, int down)
+{
+#ifdef __CUDACC__
+    const uint32_t at = (uint32_t) __cvta_generic_to_shared(shared);
+#else
+    const uint32_t at = (uint32_t) (static_cast<const char *>(shared) -
+                                    static_cast<char *>(vae_emu_shared()));
+#endif
+    return (at & 0x3ffff) >> 4 | (uint64_t) (right >> 4) << 16 |
+           (uint64_t) (down >> 4) << 32;
+}
+
+/* Makes what this thread wrote to shared memory, and copies that it has waited
+ * for, visible to the group's multiplications. */
+VAE_DEVICE void
+vae_ptx_group_visible(void)
+{
+#if defined(__CUDACC__) && VAE_PTX_GROUPS
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/* Separates the other uses of sums from multiplications that follow. */
+VAE_DEVICE void
+vae_ptx_group_begin(void)
+{
+#if defined(__CUDACC__) && VAE_PTX_GROUPS
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+
+/* Ends a batch of multiplications. */
+VAE_DEVICE void
+vae_ptx_group_commit(void)
+{
+#if defined(__CUDACC__) && VAE_PTX_GROUPS
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+/* Waits for all batches except the latest LEFT. */
+template <int LEFT>
+VAE_DEVICE void
+vae_ptx_group_wait(void)
+{
+#if defined(__CUDACC__) && VAE_PTX_GROUPS
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+#endif
+}
+
+#ifdef __CUDACC__
+/* Lists of operands; OUT_n: n sums. */
+#define VAE_PTX_0_TO_31                                                        \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "   \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "   \
+    "%30, %31"
+#define VAE_PTX_32_TO_47                                                       \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "   \
+    "%46, %47"
+#define VAE_PTX_32_TO_63                                                       \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "   \
+    "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "   \
+    "%60, %61, %62, %63"
+#define VAE_PTX_64_TO_95                                                       \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, "   \
+    "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, "   \
+    "%92, %93, %94, %95"
+#define VAE_PTX_96_TO_127                                                      \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "     \
+    "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "       \
+    "%119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define VAE_PTX_LIST_96 VAE_PTX_0_TO_31 ", " VAE_PTX_32_TO_47
+#define VAE_PTX_LIST_128 VAE_PTX_0_TO_31 ", " VAE_PTX_32_TO_63
+#define VAE_PTX_LIST_192 VAE_PTX_LIST_128 ", " VAE_PTX_64_TO_95
+#define VAE_PTX_LIST_256 VAE_PTX_LIST_192 ", " VAE_PTX_96_TO_127
+#define VAE_PTX_OUT_4(d) "+f"((d)[0]), "+f"((d)[1]), "+f"((d)[2]), "+f"((d)[3])
+#define VAE_PTX_OUT_16(d)                                                      \
+    VAE_PTX_OUT_4(d), VAE_PTX_OUT_4(d + 4), VAE_PTX_OUT_4(d + 8),              \
+        VAE_PTX_OUT_4(d + 12)
+#define VAE_PTX_OUT_96(d)                                                      \
+    VAE_PTX_OUT_16(d), VAE_PTX_OUT_16(d + 16), VAE_PTX_OUT_16(d + 32)
+#define VAE_PTX_OUT_128(d) VAE_PTX_OUT_96(d), VAE_PTX_OUT_16(d + 48)
+#define VAE_PTX_OUT_192(d) VAE_PTX_OUT_96(d), VAE_PTX_OUT_96(d + 48)
+#define VAE_PTX_OUT_256(d) VAE_PTX_OUT_128(d), VAE_PTX_OUT_128(d + 64)
+/* first, second: the operands behind the sums */
+#define VAE_PTX_GROUP_MULTIPLY(n, type, first, second)                         \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type        \
+                 "." type " {" VAE_PTX_LIST_##n "}, %" #first ", %" #second    \
+                                                ", 1, 1, 1, 0, 0;"             \
+                 : VAE_PTX_OUT_##n(d)                                          \
+                 : "l"(a), "l"(b))
+#endif
+
+/*
+ * Starts d += a b on four warps that follow each other, the first one a
+ * multiple of four. a is described as 64 x 16 of 16-bit T, b as the rows of the
+ * transposed N x 16; d is 64 x N of F32. Warp i of the four has rows 16i to 16i
+ * + 15 of d, and of each eight columns the same as in vae_ptx_multiply(). The
+ * hardware decides the order of the sum over 16.
+ */
+template <int T, int N>
+VAE_DEVICE void
+vae_ptx_group_multiply(float *d, uint64_t a, uint64_t b)
+{
+    static_assert(N == 96 || N == 128 || N == 192 || N == 256, "columns");
+#if defined(__CUDACC__) && !VAE_PTX_GROUPS
+    (void) d, (void) a, (void) b;
+    asm volatile("trap;");
+#elif defined(__CUDACC__)
+    const bool bf16 = T == VAE_TYPE_BF16;
+    if constexpr (N == 96 && bf16)
+        VAE_PTX_GROUP_MULTIPLY(96, "bf16", 48, 49);
+    else if constexpr (N == 96 && !bf16)
+        VAE_PTX_GROUP_MULTIPLY(96, "f16", 48, 49);
+    else if constexpr (N == 128 && bf16)
+        VAE_PTX_GROUP_MULTIPLY(128, "bf16", 64, 65);
+    else if constexpr (N == 128 && !bf16)
+        VAE_PTX_GROUP_MULTIPLY(128, "f16", 64, 65);
+    else if constexpr (N == 192 && bf16)
+        VAE_PTX_GROUP_MULTIPLY(192, "bf16", 96, 97);
+    else if constexpr (N == 192 && !bf16)
+        VAE_PTX_GROUP_MULTIPLY(192, "f16", 96, 97);
+    else if constexpr (N == 256 && bf16)
+        VAE_PTX_GROUP_MULTIPLY(256, "bf16", 128, 129);
+    else if constexpr (N == 256 && !bf16)
+        VAE_PTX_GROUP_MULTIPLY(256, "f16", 128, 129);
+#else
+    const char *shared = static_cast<const char *>(vae_emu_shared());
+    const unsigned lane = vae_emu_lane(), warp = threadIdx.x / 32 % 4;
+    const auto at = [=](uint64_t matrix, unsigned row, unsigned k) {
+        const uint64_t right = matrix >> 16 & 0x3fff,
+                       down = matrix >> 32 & 0x3fff;
+        uint16_t bits;
+        memcpy(&bits,
+               shared +
+                   16 * ((matrix & 0x3fff) + k / 8 * right + row / 8 * down +
+                         row % 8) +
+                   k % 8 * 2,
+               sizeof bits);
+        return T == VAE_TYPE_BF16 ? vae_from_bf16(bits) : vae_from_f16(bits);
+    };
+    float x[2][16];
+    for (unsigned k = 0; k < 16; k++)
+        for (unsigned i = 0; i < 2; i++)
+            x[i][k] = at(a, 16 * warp + 8 * i + lane / 4, k);
+    for (unsigned j = 0; j < N / 4; j++) {
+        double sum[2] = {0, 0};
+        for (unsigned k = 0; k < 16; k++) {
+            const float w = at(b, j / 2 * 8 + lane % 4 * 2 + j % 2, k);
+            sum[0] += (double) x[0][k] * w;
+            sum[1] += (double) x[1][k] * w;
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            float *to = d + j / 2 * 4 + 2 * i + j % 2;
+            *to = (float) (*to + sum[i]);
+        }
+    }
+#endif
+}
+
 #endif

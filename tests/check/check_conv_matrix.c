@@ -133,15 +133,17 @@ name_of(VaeType type)
 
 /* All sums are exact, so the results must be equal to the bit. */
 static void
-one_case(VaeCheck *t, const Case *c, VaeType type)
+one_case(VaeCheck *t, const Case *c, VaeType type, bool groups)
 {
     if (!vae_check_begin(
-            t, "conv_matrix_%s_%dto%d_%dx%dx%d_%dx%dx%d_p%d%d%s%s%s",
-            name_of(type), c->c_in, c->c_out, c->kt, c->k, c->k, c->t, c->h,
-            c->w, c->pad_y, c->pad_x, c->past ? "_past" : "",
-            c->add ? "_add" : "", c->relu ? "_relu" : ""))
+            t, "conv_matrix_%s%s_%dto%d_%dx%dx%d_%dx%dx%d_p%d%d%s%s%s",
+            groups ? "groups_" : "", name_of(type), c->c_in, c->c_out, c->kt,
+            c->k, c->k, c->t, c->h, c->w, c->pad_y, c->pad_x,
+            c->past ? "_past" : "", c->add ? "_add" : "",
+            c->relu ? "_relu" : ""))
         return;
     Both b = make(t, c, type, true);
+    b.args.warpgroups = groups;
     float *want = vae_check_buffer(t, b.n_y * sizeof *want, sizeof *want);
     b.wide.y = want;
     t->ref->conv(&t->queue, &b.wide);
@@ -165,21 +167,23 @@ check_shapes(VaeCheck *t)
         {40, 96, 2, 1, 1, 7, 18, false, false, false, 0, 1},
         {8, 100, 2, 2, 1, 4, 3, true, false, false, 1, 0},
     };
-    for (size_t i = 0; i < VAE_COUNT(cases); i++) {
-        one_case(t, &cases[i], VAE_TYPE_BF16);
-        one_case(t, &cases[i], VAE_TYPE_F16);
-    }
+    for (size_t i = 0; i < VAE_COUNT(cases); i++)
+        for (int groups = 0; groups < 2; groups++) {
+            one_case(t, &cases[i], VAE_TYPE_BF16, groups);
+            one_case(t, &cases[i], VAE_TYPE_F16, groups);
+        }
 }
 
 /* A frame alone and a strip of rows have the same bytes as the whole call, also
  * if sums are not exact. */
 static void
-check_parts(VaeCheck *t)
+parts(VaeCheck *t, bool groups)
 {
     const Case c = {40, 96, 3, 3, 3, 18, 5, true, false, false, 1, 1};
-    if (!vae_check_begin(t, "conv_matrix_parts"))
+    if (!vae_check_begin(t, "conv_matrix%s_parts", groups ? "_groups" : ""))
         return;
-    const Both b = make(t, &c, VAE_TYPE_BF16, false);
+    Both b = make(t, &c, VAE_TYPE_BF16, false);
+    b.args.warpgroups = groups;
     const size_t row = (size_t) c.w * c.c_in, frame = row * c.h;
     const size_t out_row = (size_t) c.w * c.c_out * 2;
     const uint8_t *all = compute(t, &b, b.args);
@@ -208,6 +212,13 @@ check_parts(VaeCheck *t)
                     all + (2 * c.h + 5) * out_row, 5 * out_row);
 }
 
+static void
+check_parts(VaeCheck *t)
+{
+    parts(t, false);
+    parts(t, true);
+}
+
 static const float *
 factors(VaeCheck *t, size_t n)
 {
@@ -217,13 +228,15 @@ factors(VaeCheck *t, size_t n)
 /* The norm of the result has the bits of the norm's kernel, with the result and
  * without it. */
 static void
-one_norm(VaeCheck *t, const Case *c, VaeType type)
+one_norm(VaeCheck *t, const Case *c, VaeType type, bool groups)
 {
-    if (!vae_check_begin(t, "conv_matrix_norm_%s_%dto%d_%dx%dx%d%s",
-                         name_of(type), c->c_in, c->c_out, c->t, c->h, c->w,
-                         c->relu ? "" : "_silu"))
+    if (!vae_conv_matrix_can_norm(c->c_out, groups) ||
+        !vae_check_begin(t, "conv_matrix_norm_%s%s_%dto%d_%dx%dx%d%s",
+                         groups ? "groups_" : "", name_of(type), c->c_in,
+                         c->c_out, c->t, c->h, c->w, c->relu ? "" : "_silu"))
         return;
-    const Both b = make(t, c, type, false);
+    Both b = make(t, c, type, false);
+    b.args.warpgroups = groups;
     const size_t out = (size_t) c->c_out;
     VaeConvMatrixArgs a = b.args;
     void *y = compute(t, &b, a);
@@ -267,9 +280,12 @@ check_norm(VaeCheck *t)
         {32, 192, 3, 1, 1, 9, 5, false, true, true, 1, 1},
         {32, 256, 3, 1, 1, 2, 17, false, false, false, 1, 1},
         {8, 40, 3, 1, 1, 4, 3, false, false, false, 1, 1},
+        {32, 384, 3, 1, 1, 3, 9, false, true, false, 1, 1},
     };
     for (size_t i = 0; i < VAE_COUNT(cases); i++)
-        one_norm(t, &cases[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16);
+        for (int groups = 0; groups < 2; groups++)
+            one_norm(t, &cases[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16,
+                     groups);
 }
 
 /* Pixels of rows 2i + row and columns 2j + column of y, as a result of their
@@ -291,12 +307,13 @@ phase_of(VaeCheck *t, const Case *c, const uint16_t *y, int row, int column)
 
 /* Four results in one picture of twice the size. */
 static void
-check_joined(VaeCheck *t)
+joined(VaeCheck *t, bool groups)
 {
     const Case c = {40, 96, 2, 1, 2, 9, 18, false, false, false, 0, 0};
-    if (!vae_check_begin(t, "conv_matrix_joined"))
+    if (!vae_check_begin(t, "conv_matrix%s_joined", groups ? "_groups" : ""))
         return;
     Both b = make(t, &c, VAE_TYPE_BF16, false);
+    b.args.warpgroups = groups;
     void *all = vae_check_buffer_at(t, 4 * b.n_y * 2, 0);
     for (int i = 0; i < 4; i++) {
         VaeConvMatrixArgs a = b.args;
@@ -316,6 +333,13 @@ check_joined(VaeCheck *t)
                         phase_of(t, &c, all, i / 2, i % 2), compute(t, &b, a),
                         b.n_y * 2);
     }
+}
+
+static void
+check_joined(VaeCheck *t)
+{
+    joined(t, false);
+    joined(t, true);
 }
 
 VAE_CHECK_MAIN(check_shapes, check_parts, check_norm, check_joined)

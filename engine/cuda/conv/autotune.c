@@ -231,27 +231,34 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
     return status;
 }
 
-/* Does not search, because the program may be too large for the device. */
-bool
-vae_cuda_reads_carry(void *backend, const VaeOp *conv)
+/* Does not search, because the program may be too large for the device. NULL:
+ * there is no choice yet. */
+static const VaeCudaChoice *
+known_choice(const VaeBackend *cuda, const VaeOp *conv)
 {
     char name[VAE_CUDA_LAYER_NAME];
-    VaeBackend *cuda = backend;
     const VaeCudaConvShape shape =
         vae_cuda_shape(conv, cuda->params.precision == VAE_PRECISION_TF32);
     const VaeCudaConvShape layer = vae_cuda_layer_shape(&shape);
     vae_cuda_layer_name(&layer, name);
     for (int i = 0; i < cuda->n_layers; i++)
         if (strcmp(cuda->layers[i].name, name) == 0)
-            return vae_cuda_choice_is_own(&cuda->layers[i].choice);
-    return false;
+            return &cuda->layers[i].choice;
+    return NULL;
+}
+
+bool
+vae_cuda_reads_carry(void *backend, const VaeOp *conv)
+{
+    const VaeCudaChoice *choice = known_choice(backend, conv);
+    return choice && vae_cuda_choice_is_own(choice);
 }
 
 bool
 vae_cuda_norms(void *backend, const VaeOp *conv)
 {
-    return vae_conv_matrix_can_norm(conv->y->shape.c) &&
-           vae_cuda_reads_carry(backend, conv);
+    const VaeCudaChoice *choice = known_choice(backend, conv);
+    return choice && vae_cuda_choice_norms(choice, conv->y->shape.c);
 }
 
 void

@@ -1,7 +1,8 @@
 /*
- * conv.c: computes convolutions by the library or by the own kernel. The latter
- * is the choice "own 3". Change the number when you change the kernel, so that
- * stored times of the old kernel are not used.
+ * conv.c: computes convolutions by the library or by an own kernel. The latter
+ * are the choices "own 3" and, for compute capability 9.0, "own 3 wgmma".
+ * Change the number when you change a kernel, so that stored times of the old
+ * one are not used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,13 @@
 #include "library.h"
 
 #define OWN "own 3"
+#define WGMMA OWN " wgmma"
 
 struct VaeCudaConvs {
     VaeCudaLibrary *library;
     const VaeKernels
         *own; /* table with conv_matrix; NULL: the device cannot run it */
+    bool warpgroups; /* it can also run the kernel for them */
 };
 
 struct VaeCudaConv {
@@ -37,13 +40,26 @@ is_wanted(const char *who)
 bool
 vae_cuda_conv_is_forced(void)
 {
-    return is_wanted("own") || is_wanted("cudnn");
+    return is_wanted("own") || is_wanted("wgmma") || is_wanted("cudnn");
+}
+
+static bool
+has_warpgroups(const VaeCudaChoice *choice)
+{
+    return strcmp(choice->text, WGMMA) == 0;
 }
 
 bool
 vae_cuda_choice_is_own(const VaeCudaChoice *choice)
 {
-    return strcmp(choice->text, OWN) == 0;
+    return strcmp(choice->text, OWN) == 0 || has_warpgroups(choice);
+}
+
+bool
+vae_cuda_choice_norms(const VaeCudaChoice *choice, int c_out)
+{
+    return vae_cuda_choice_is_own(choice) &&
+           vae_conv_matrix_can_norm(c_out, has_warpgroups(choice));
 }
 
 /* True if the own kernel can compute the convolution. */
@@ -77,7 +93,8 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     *out = NULL;
     if (text && *text && !vae_cuda_conv_is_forced())
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "VAE_CUDA_CONV is \"%s\"; cudnn or own is wanted",
+                        "VAE_CUDA_CONV is \"%s\"; cudnn, own or wgmma is "
+                        "wanted",
                         text);
     VaeCudaConvs *c = vae_mem_alloc(sizeof *c);
     if (!c)
@@ -95,6 +112,7 @@ vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
                    int capability)
 {
     convs->own = capability >= 80 ? kernels : NULL;
+    convs->warpgroups = capability == 90;
 }
 
 void
@@ -150,32 +168,34 @@ VaeStatus
 vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                       VaeCudaChoice *choices, int most, int *n, VaeError *error)
 {
-    const bool able = can(convs, shape);
-    if (able && is_wanted("own")) {
-        choices[0] = (VaeCudaChoice){OWN};
+    const VaeCudaChoice own[] = {{OWN}, {WGMMA}};
+    const int kernels = !can(convs, shape) ? 0 : convs->warpgroups ? 2 : 1;
+    if (kernels && (is_wanted("own") || is_wanted("wgmma"))) {
+        choices[0] = own[is_wanted("wgmma") ? kernels - 1 : 0];
         *n = 1;
         return VAE_OK;
     }
-    const bool own = able && fits(shape) && most > 1;
+    const int room = fits(shape) ? most - 1 : 0;
+    const int some = kernels < room ? kernels : room;
     const VaeStatus status = vae_cuda_library_choices(
-        convs->library, shape, choices, own ? most - 1 : most, n, error);
-    if (status != VAE_OK || !own)
+        convs->library, shape, choices, most - some, n, error);
+    if (status != VAE_OK)
         return status;
-    /* The library's first suggestion stays in front. The own kernel is the
-     * second, because the last ones may not be timed. */
+    /* The library's first suggestion stays in front. The own kernels
+     * follow, because the last ones may not be timed. */
     const int at = *n < 1 ? *n : 1;
-    memmove(choices + at + 1, choices + at,
+    memmove(choices + at + some, choices + at,
             (size_t) (*n - at) * sizeof *choices);
-    choices[at] = (VaeCudaChoice){OWN};
-    ++*n;
+    memcpy(choices + at, own, (size_t) some * sizeof *own);
+    *n += some;
     return VAE_OK;
 }
 
 static VaeStatus
-make_own(const VaeCudaConvs *convs, const VaeCudaConvShape *s, VaeCudaConv *c,
-         VaeError *error)
+make_own(const VaeCudaConvs *convs, const VaeCudaConvShape *s, bool warpgroups,
+         VaeCudaConv *c, VaeError *error)
 {
-    if (!can(convs, s))
+    if (!can(convs, s) || (warpgroups && !convs->warpgroups))
         return vae_fail(error, VAE_ERR_BACKEND,
                         "the own kernel does not compute it");
     c->own = convs->own;
@@ -192,7 +212,8 @@ make_own(const VaeCudaConvs *convs, const VaeCudaConvShape *s, VaeCudaConv *c,
                                   .kt = s->kt,
                                   .pad_y = s->pad_y,
                                   .pad_x = s->pad_x,
-                                  .relu = s->relu};
+                                  .relu = s->relu,
+                                  .warpgroups = warpgroups};
     return VAE_OK;
 }
 
@@ -207,7 +228,7 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     const VaeStatus status =
         vae_cuda_choice_is_own(choice)
-            ? make_own(convs, shape, c, error)
+            ? make_own(convs, shape, has_warpgroups(choice), c, error)
             : vae_cuda_library_conv_new(convs->library, shape, choice,
                                         &c->library, error);
     if (status != VAE_OK)

@@ -45,17 +45,18 @@ vae_cuda_some_rows(const VaeCudaConvShape *shape, int i)
 }
 
 /* A choice: a way to compute a convolution, as text. It names an engine of the
- * library with its settings, or the own kernel. It computes any t of a shape.
- */
+ * library with its settings, or an own kernel. It computes any t of a shape. */
 #define VAE_CUDA_CHOICE 120
 typedef struct VaeCudaChoice {
     char text[VAE_CUDA_CHOICE];
 } VaeCudaChoice;
 bool vae_cuda_choice_is_own(const VaeCudaChoice *choice);
+/* True if it can compute the norm of its result, which has c_out channels. */
+bool vae_cuda_choice_norms(const VaeCudaChoice *choice, int c_out);
 
 /* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. The
  * first past_frames frames are in past, the others in x. norm, joined, row and
- * column are as in VaeConvMatrixArgs. Only the own kernel supports past and
+ * column are as in VaeConvMatrixArgs. Only the own kernels support past and
  * these four. */
 typedef struct VaeCudaConvArgs {
     void *y;
@@ -83,9 +84,10 @@ void vae_cuda_convs_free(VaeCudaConvs **convs);
  * run it. */
 void vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
                         int capability);
-/* True if the environment variable VAE_CUDA_CONV is "cudnn" or "own". The own
- * kernel then computes no convolution, or all that it can. For tests; such
- * choices are not stored. */
+/* True if the environment variable VAE_CUDA_CONV is "cudnn", "own" or "wgmma".
+ * The own kernels then compute no convolution, or one of them all that it can:
+ * for "wgmma" that for compute capability 9.0 or, on other devices, the other
+ * one. For tests; such choices are not stored. */
 bool vae_cuda_conv_is_forced(void);
 
 /* Between hold and let_go only this thread uses convs. A thread that records a
@@ -105,8 +107,8 @@ const char *vae_cuda_convs_properties(VaeCudaConvs *convs);
 
 /*
  * Writes at most `most` choices for the convolution, and their number to *n.
- * The library's first suggestion comes first, then the own kernel if it can be
- * fast. A single choice is never the own kernel, unless forced. Omits choices
+ * The library's first suggestion comes first, then the own kernels if they can
+ * be fast. A single choice is never an own kernel, unless forced. Omits choices
  * whose sums depend on chance or on t, choices with less precision than the
  * shape asks for, and choices that cannot compute one frame, or some rows of
  * one. Choices that need much workspace or are compiled at run time are used

@@ -43,18 +43,23 @@ open_device(int capability, bool deterministic)
     return backend;
 }
 
-/* The index of the own kernel among the choices; -1: it is not one. */
+/* The index of the first own kernel among the choices; -1: there is none.
+ * kernels: receives how many there are, one behind the other. */
 static int
-own_among(VaeBackend *cuda, const VaeCudaConvShape *shape, int most)
+own_among(VaeBackend *cuda, const VaeCudaConvShape *shape, int most,
+          int *kernels)
 {
     VaeCudaChoice choices[VAE_CUDA_MAX_CHOICES];
     VaeError error;
     int n, found = -1;
     must(vae_cuda_conv_choices(cuda->convs, shape, choices, most, &n, &error),
          &error);
-    for (int i = 0; i < n; i++)
-        if (vae_cuda_choice_is_own(&choices[i]))
+    *kernels = 0;
+    for (int i = n - 1; i >= 0; i--)
+        if (vae_cuda_choice_is_own(&choices[i])) {
             found = i;
+            ++*kernels;
+        }
     return n <= most ? found : -2;
 }
 
@@ -76,6 +81,7 @@ test_offered(void)
         {"few inputs", 16, 96, 3, 1, VAE_TYPE_BF16, 64, -1},
         {"odd addresses", 96, 96, 3, 1, VAE_TYPE_BF16, 8, -1},
     };
+    int kernels;
     VaeBackend *cuda = open_device(90, false);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         VaeCudaConvShape s = residual;
@@ -85,15 +91,43 @@ test_offered(void)
         s.s = cases[i].s;
         s.x_type = s.y_type = (VaeType) cases[i].type;
         s.align = cases[i].align;
-        const int index = own_among(cuda, &s, 4);
-        expect(index == cases[i].index, "%s: at %d", cases[i].what, index);
+        const int index = own_among(cuda, &s, 4, &kernels);
+        expect(index == cases[i].index && kernels == (index < 0 ? 0 : 2),
+               "%s: %d at %d", cases[i].what, kernels, index);
     }
-    expect(own_among(cuda, &residual, 1) == -1, "a guess is the library's");
-    expect(own_among(cuda, &residual, 2) == 1, "one of two");
+    expect(own_among(cuda, &residual, 1, &kernels) == -1,
+           "a guess is the library's");
+    expect(own_among(cuda, &residual, 2, &kernels) == 1 && kernels == 1,
+           "one of two");
     vae_backend_cuda.close(&cuda);
-    cuda = open_device(75, false);
-    expect(own_among(cuda, &residual, 4) == -1, "a device of 7.5 has none");
-    vae_backend_cuda.close(&cuda);
+    static const int capabilities[] = {75, 80, 89, 100, 120};
+    for (int i = 0; i < 5; i++) {
+        cuda = open_device(capabilities[i], false);
+        own_among(cuda, &residual, 4, &kernels);
+        expect(kernels == (i > 0), "%d own kernels for %d", kernels,
+               capabilities[i]);
+        vae_backend_cuda.close(&cuda);
+    }
+}
+
+/* Only the kernel of 9.0 has all of 384 channels in one block. */
+static void
+test_norms(void)
+{
+    static const struct {
+        const char *choice;
+        int c_out;
+        bool can;
+    } cases[] = {{"own 3", 96, true},         {"own 3", 384, false},
+                 {"own 3 wgmma", 96, true},   {"own 3 wgmma", 384, true},
+                 {"own 3 wgmma", 512, false}, {"2 1", 96, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        VaeCudaChoice choice = {""};
+        strcpy(choice.text, cases[i].choice);
+        expect(vae_cuda_choice_norms(&choice, cases[i].c_out) == cases[i].can,
+               "\"%s\" and the norm of %d channels", cases[i].choice,
+               cases[i].c_out);
+    }
 }
 
 static void
@@ -123,6 +157,8 @@ test_timed(void)
     expect_choice(81, false, "own 3", "a stored kernel");
     emu_set_own(0.5f, true);
     expect_choice(82, false, "2 1", "a kernel that computes wrong");
+    emu_set_own(1.5f, false);
+    expect_choice(90, false, "own 3 wgmma", "the kernel of one capability");
     emu_set_own(0.5f, false);
 }
 
@@ -132,13 +168,15 @@ static void
 test_small(void)
 {
     VaeCudaConvShape s = residual;
+    int kernels;
     s.c_in = 8;
     s.c_out = 12;
     setenv("VAE_CUDA_CONV", "own", 1);
     VaeBackend *cuda = open_device(90, false);
-    expect(own_among(cuda, &s, 1) == 0, "small layers by the kernel");
+    expect(own_among(cuda, &s, 1, &kernels) == 0, "small layers by the kernel");
     s.c_out = 3;
-    expect(own_among(cuda, &s, 1) == -1, "three channels by the library");
+    expect(own_among(cuda, &s, 1, &kernels) == -1,
+           "three channels by the library");
     vae_backend_cuda.close(&cuda);
     unsetenv("VAE_CUDA_CONV");
 }
@@ -156,6 +194,9 @@ test_forced(void)
     expect_choice(81, false, "2 1", "in place of a stored kernel");
     setenv("VAE_CUDA_CONV", "own", 1);
     expect_choice(80, true, "own 3", "the kernel, forced");
+    setenv("VAE_CUDA_CONV", "wgmma", 1);
+    expect_choice(90, true, "own 3 wgmma", "that of 9.0, forced");
+    expect_choice(80, true, "own 3", "there is none of 9.0");
     setenv("VAE_CUDA_CONV", "fast", 1);
     const VaeStatus status =
         vae_backend_cuda.open(&params, &backend, &device, &error);
@@ -259,6 +300,7 @@ main(void)
     setenv("XDG_CACHE_HOME", root, 1);
     unsetenv("VAE_CUDA_CONV");
     test_offered();
+    test_norms();
     test_timed();
     test_forced();
     test_small();

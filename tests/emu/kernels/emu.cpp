@@ -49,9 +49,11 @@ namespace
 
 enum { STACK = 256 << 10, GUARD = 64, GUARD_BYTE = 0x5a, LANES = 32 };
 enum { LIMIT_BLOCK = 1024, LIMIT_YZ = 65535 };
-/* Shared memory of a block: what sm_75 has, and the least of all later ones,
- * which is that of sm_86, 89 and 120. */
+/* Shared memory of a block: what sm_75 and sm_90 have, and the least of all
+ * later ones, which is that of sm_86, 89 and 120. Kernels that also run there
+ * must check the latter themselves when they are compiled. */
 enum { LIMIT_SMEM_75 = 64 << 10, LIMIT_SMEM = 99 << 10 };
+enum { LIMIT_SMEM_90 = 227 << 10 };
 
 enum State { RUNNABLE, AT_BARRIER, AT_WARP, RETURNED };
 
@@ -354,7 +356,9 @@ void
 check_limits(const VaeEmuLaunch &l)
 {
     const uint64_t blocks = (uint64_t) l.grid.x * l.grid.y * l.grid.z;
-    const size_t most = capability < 80 ? LIMIT_SMEM_75 : LIMIT_SMEM;
+    const size_t most = capability < 80    ? LIMIT_SMEM_75
+                        : capability == 90 ? LIMIT_SMEM_90
+                                           : LIMIT_SMEM;
     if (!blocks || l.grid.x > 0x7fffffffu || l.grid.y > LIMIT_YZ ||
         l.grid.z > LIMIT_YZ || !l.block || l.block > LIMIT_BLOCK ||
         l.block % LANES || l.smem > most) {

@@ -257,8 +257,15 @@ launch_nothing(void)
 }
 
 void
+launch_much_shared_90(void)
+{
+    vae_launch(some_return, 1, THREADS, (227 << 10) + 1, nullptr);
+}
+
+void
 launch_much_shared(void)
 {
+    vae_emu_set_capability(86);
     vae_launch(some_return, 1, THREADS, (99 << 10) + 1, nullptr);
 }
 
@@ -323,6 +330,7 @@ test_wrong(void)
     expect_end(launch_not_tf32, "00000001 is no TF32");
     expect_end(launch_nothing, "a grid of 0 x 1 x 1");
     expect_end(launch_much_shared, "with 101377 bytes");
+    expect_end(launch_much_shared_90, "with 232449 bytes");
     expect_end(launch_much_shared_75, "with 65537 bytes");
     expect_end(launch_many_rows, "a grid of 1 x 65536 x 1");
 }

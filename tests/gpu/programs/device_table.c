@@ -257,6 +257,7 @@ KERNEL(conv_matrix, VaeConvMatrixArgs)
                device.capability / 10, device.capability % 10);
         exit(SKIP);
     }
+    a->warpgroups = a->warpgroups && device.capability == 90;
     const size_t frame = (size_t) a->h * a->w * a->c_in;
     const size_t y = 2 * (size_t) a->t * a->ho * a->wo * a->c_out;
     a->y = OUT(a->y, a->joined ? 4 * y : y);

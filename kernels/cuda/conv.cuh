@@ -1,0 +1,297 @@
+/*
+ * conv.cuh: what the convolutions on the matrix units have in common: the place
+ * of a block, the copies to shared memory, and what becomes of the sums.
+ *
+ * Their template argument P is the tile of a block: N channels of ROWS x ACROSS
+ * pixels. halo_at() and weight_at() say where an octet of a pixel, or of a row
+ * of weights, is in its buffer. Thread t has the sums of pixels down(t, i),
+ * across(t, i), of channels from channel(t) on.
+ */
+#ifndef VAE_CONV_CUH
+#define VAE_CONV_CUH
+
+#include "cuda.h"
+#include "norm.cuh"
+
+enum {
+    ACROSS = 16, /* columns of pixels of a block */
+    MORE = 2,    /* the largest k, less one */
+    DEEP = 32,   /* input channels at a time */
+    AHEAD = 2,   /* steps between the copy of weights and their use */
+    OCTETS = DEEP / 8,
+    TOGETHER = VAE_THREADS / OCTETS /* pixels or rows that are copied at once */
+};
+
+typedef uint16_t Half;
+
+/* What the block computes. */
+struct Place {
+    int x, y, t, n; /* of its first pixel and channel */
+    int pieces, taps, steps;
+    size_t at, down; /* element of the frame's first pixel; from row to row */
+    int beside;      /* from pixel to pixel */
+};
+
+template <typename P>
+VAE_DEVICE Place
+place(const VaeConvMatrixArgs &a)
+{
+    const int beside = (a.wo + ACROSS - 1) / ACROSS;
+    Place p;
+    p.x = (int) blockIdx.x % beside * ACROSS;
+    p.y = (int) blockIdx.x / beside * P::ROWS;
+    p.t = (int) blockIdx.z;
+    p.n = (int) blockIdx.y * P::N;
+    p.pieces = (a.c_in + DEEP - 1) / DEEP;
+    p.taps = a.k * a.k;
+    p.steps = a.kt * p.pieces * p.taps;
+    const int by = a.joined ? 2 : 1;
+    const size_t row = (size_t) by * a.wo * a.c_out; /* of y */
+    p.beside = by * a.c_out;
+    p.down = by * row;
+    p.at = (size_t) (p.t * by * a.ho + a.row) * row + a.column * a.c_out;
+    return p;
+}
+
+VAE_DEVICE size_t
+element(const Place &p, int row, int column)
+{
+    return p.at + row * p.down + column * p.beside;
+}
+
+/* A step is one tap of a section, which is one frame and DEEP channels. */
+struct Step {
+    int index, section, frame, piece, tap;
+};
+
+VAE_DEVICE void
+next_section(const Place &p, Step &s)
+{
+    s.section++;
+    if (++s.piece < p.pieces)
+        return;
+    s.piece = 0;
+    s.frame++;
+}
+
+VAE_DEVICE void
+next_step(const Place &p, Step &s)
+{
+    s.index++;
+    if (++s.tap < p.taps)
+        return;
+    s.tap = 0;
+    next_section(p, s);
+}
+
+/* The tap's first pixel in a block's pixels. */
+VAE_DEVICE int
+tap_pixel(const VaeConvMatrixArgs &a, const Step &s)
+{
+    const int row = a.k == 2 ? s.tap / 2 : s.tap / 3;
+    return row * (ACROSS + MORE) + s.tap - row * a.k;
+}
+
+/* Starts to copy the pixels that a section reads. Zeros replace pixels outside
+ * of the picture, and channels past c_in. */
+template <typename P>
+VAE_DEVICE void
+copy_pixels(const VaeConvMatrixArgs &a, const Place &p, Half *halo,
+            const Step &s)
+{
+    const int frame = p.t + s.frame;
+    const bool past = frame < a.past_frames;
+    const Half *x =
+        static_cast<const Half *>(past ? a.past : a.x) +
+        (size_t) (past ? frame : frame - a.past_frames) * a.h * a.w * a.c_in;
+    const int octet = (int) threadIdx.x % OCTETS;
+    const int c = s.piece * DEEP + octet * 8;
+    Half *const to = halo + s.section % 2 * P::HALO + P::halo_at(0, octet);
+    for (int pixel = (int) threadIdx.x / OCTETS; pixel < P::PIXELS;
+         pixel += TOGETHER) {
+        const int row = p.y + pixel / (ACROSS + MORE) - a.pad_y;
+        const int column = p.x + pixel % (ACROSS + MORE) - a.pad_x;
+        const bool inside =
+            row >= 0 && row < a.h && column >= 0 && column < a.w && c < a.c_in;
+        const size_t at = ((size_t) row * a.w + column) * a.c_in + c;
+        vae_ptx_copy_async(to + P::halo_at(pixel, 0), x + (inside ? at : 0),
+                           !inside);
+    }
+}
+
+/*
+ * Starts to copy the weights of a step. Channels are in another order: of 16,
+ * the first matrix of a pair gets 0, 1, 4, 5, 8, 9, 12 and 13, so that a lane's
+ * results are four neighbours.
+ */
+template <typename P>
+VAE_DEVICE void
+copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
+             const Step &s)
+{
+    const int octet = (int) threadIdx.x % OCTETS;
+    const int n = (int) threadIdx.x / OCTETS, c = s.piece * DEEP + octet * 8;
+    const int row = n / 16 * 16 + n % 16 / 4 * 2 + n % 2 + n / 2 % 2 * 8;
+    const size_t channel = (size_t) a.kt * p.taps * a.c_in;
+    const Half *const all = static_cast<const Half *>(a.weight);
+    const Half *const from = all + (p.n + n) * channel +
+                             (size_t) (s.frame * p.taps + s.tap) * a.c_in + c;
+    Half *const to =
+        weight + s.index % P::STAGES * P::WEIGHT + P::weight_at(row, octet);
+    VAE_UNROLL
+    for (int i = 0; i < P::N; i += TOGETHER) {
+        const bool inside = p.n + n + i < a.c_out && c < a.c_in;
+        if (i + TOGETHER <= P::N || n + i < P::N)
+            vae_ptx_copy_async(to + P::weight_at(i, 0),
+                               inside ? from + i * channel : all, !inside);
+    }
+}
+
+/* Makes a group of the copies of weights and, at tap LATE of a section, of the
+ * next section's pixels. Past the last step it is empty. */
+template <typename P>
+VAE_DEVICE void
+copy_ahead(const VaeConvMatrixArgs &a, const Place &p, Half *halo, Half *weight,
+           const Step &now, Step &ahead)
+{
+    if (now.tap == P::LATE && now.index + p.taps - P::LATE < p.steps) {
+        Step next = now;
+        next_section(p, next);
+        copy_pixels<P>(a, p, halo, next);
+    }
+    if (ahead.index < p.steps)
+        copy_weights<P>(a, p, weight, ahead);
+    next_step(p, ahead);
+    vae_ptx_copy_commit();
+}
+
+/* Starts the copies in front of the first step. Returns the step whose weights
+ * are the next to copy. */
+template <typename P>
+VAE_DEVICE Step
+copy_first(const VaeConvMatrixArgs &a, const Place &p, Half *halo, Half *weight)
+{
+    Step s = {};
+    copy_pixels<P>(a, p, halo, s);
+    VAE_UNROLL
+    for (int i = 0; i < AHEAD; i++) {
+        copy_weights<P>(a, p, weight, s);
+        next_step(p, s);
+        vae_ptx_copy_commit();
+    }
+    return s;
+}
+
+/* The two values of a word. */
+template <int T>
+VAE_DEVICE void
+unpack(uint32_t word, float *v)
+{
+    VaeOctet<T> o;
+    o.word[0] = word;
+    v[0] = vae_octet_get<T>(o, 0);
+    v[1] = vae_octet_get<T>(o, 1);
+}
+
+/* Four neighbouring results of one pixel: adds, rounds once, stores. */
+template <int T>
+VAE_DEVICE void
+store(const VaeConvMatrixArgs &a, size_t at, const float *sum,
+      const float *bias, uint32_t *word)
+{
+    float add[4] = {};
+    if (a.add) {
+        vae_load8(word, static_cast<const Half *>(a.add) + at);
+        unpack<T>(word[0], add);
+        unpack<T>(word[1], add + 2);
+    }
+    float v[4];
+    VAE_UNROLL
+    for (int i = 0; i < 4; i++) {
+        v[i] = sum[i] + add[i] + bias[i];
+        v[i] = a.relu && v[i] < 0 ? 0 : v[i];
+    }
+    word[0] = vae_pair<T>(v[0], v[1]);
+    word[1] = vae_pair<T>(v[2], v[3]);
+    if (a.y)
+        vae_store8(static_cast<Half *>(a.y) + at, word);
+}
+
+/* Stores the results; for a norm also to `kept`. */
+template <typename P, int T>
+VAE_DEVICE void
+store_all(const VaeConvMatrixArgs &a, const Place &p,
+          float (*sum)[P::COLUMNS][4], Half *kept)
+{
+    const int thread = (int) threadIdx.x;
+    const int first = P::channel(thread) + thread % 4 * 4;
+    VAE_UNROLL
+    for (int j = 0; j < P::COLUMNS; j += 2) {
+        const int c = p.n + first + j * 8;
+        float bias[4];
+        uint32_t word[2];
+        if (c >= a.c_out)
+            continue;
+        vae_load8(word, static_cast<const Half *>(a.bias) + c);
+        unpack<T>(word[0], bias);
+        unpack<T>(word[1], bias + 2);
+        VAE_UNROLL
+        for (int i = 0; i < P::PARTS; i++) {
+            const int y = P::down(thread, i), x = P::across(thread, i);
+            const int row = p.y + y, column = p.x + x;
+            const float *low = sum[i / 2][j] + i % 2 * 2;
+            const float *high = sum[i / 2][j + 1] + i % 2 * 2;
+            const float v[4] = {low[0], low[1], high[0], high[1]};
+            if (row >= a.ho || column >= a.wo)
+                continue;
+            store<T>(a, element(p, row, column) + c, v, bias, word);
+            if (a.norm.y)
+                vae_store8(kept + (y * ACROSS + x) * P::RESULT + c, word);
+        }
+    }
+}
+
+/* The norm of the results, with the sums in the order of the norm's kernels. */
+template <typename P, int T>
+VAE_DEVICE void
+norm_all(const VaeConvMatrixArgs &a, const Place &p, const Half *kept,
+         int lanes)
+{
+    const int lane = (int) threadIdx.x & (lanes - 1);
+    const float root = sqrtf((float) a.c_out);
+    VAE_NO_UNROLL
+    for (int i = (int) threadIdx.x / lanes; i < P::ROWS * ACROSS;
+         i += VAE_THREADS / lanes) {
+        const int row = p.y + i / ACROSS, column = p.x + i % ACROSS;
+        const int c = row < a.ho && column < a.wo ? a.c_out : 0;
+        const size_t at = element(p, row, column);
+        const Half *pixel = kept + i * P::RESULT;
+        VaeOctet<T> x;
+        float sum = 0;
+        VAE_NO_UNROLL
+        for (int first = 8 * lane; first < c; first += 8 * lanes) {
+            vae_load16(x.word, pixel + first);
+            sum = vae_rms_squares<T>(sum, x);
+        }
+        const float scale =
+            vae_rms_scale(a.norm, vae_lanes_sum(sum, lanes), root);
+        VAE_NO_UNROLL
+        for (int first = 8 * lane; first < c; first += 8 * lanes) {
+            vae_load16(x.word, pixel + first);
+            vae_rms_octet<T, T>(a.norm, vae_rms_options(a.norm), x,
+                                {at + first, first, 8, false}, scale);
+        }
+    }
+}
+
+/* The grid of a launch. */
+template <typename P>
+static dim3
+grid_of(const VaeConvMatrixArgs &a)
+{
+    return dim3(vae_blocks((size_t) a.wo, ACROSS) *
+                    vae_blocks((size_t) a.ho, P::ROWS),
+                vae_blocks((size_t) a.c_out, P::N), (unsigned) a.t);
+}
+
+#endif

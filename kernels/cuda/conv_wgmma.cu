@@ -1,0 +1,165 @@
+/*
+ * conv_wgmma.cu: the convolution of conv.cu with the instructions of compute
+ * capability 9.0, which multiply matrices in shared memory by groups of four
+ * warps.
+ *
+ * Two groups share a block's pixels: each has half of the columns, in squares
+ * of 8 x 8, and all N channels. Octets of channels are in planes. Eight pixels
+ * beside each other are then eight rows of a matrix, and a tap moves its
+ * beginning by whole pixels. The copies are those of conv.cu, with cp.async.
+ *
+ * A step's multiplications run while the next step's begin. So one buffer of
+ * weights more is in use, and pixels are copied one tap later, when the last
+ * step of the section before is done.
+ */
+#include "conv.cuh"
+
+/* DOWN squares are above each other. All shared memory is within what a block
+ * may have on sm_90. */
+template <int DOWN_, int N_, int PART_> struct Tile {
+    static const int DOWN = DOWN_, N = N_;
+    static const int PART = PART_; /* channels of one multiplication */
+    static const int STAGES = 4;   /* buffers of weights */
+    static const int LATE = 1;
+    static const int PARTS = 2 * DOWN; /* pixels of a thread */
+    static const int ROWS = 8 * DOWN;
+    static const int PIXELS = (ROWS + MORE) * (ACROSS + MORE);
+    /* Elements of a plane, so that two neighbours' four octets are in different
+     * banks: 16 more than a multiple of 64. */
+    static const int PIXEL_PLANE = (PIXELS * 8 + 47) / 64 * 64 + 16;
+    static const int WEIGHT_PLANE = N * 8 + 16;
+    static const int HALO = OCTETS * PIXEL_PLANE;
+    static const int WEIGHT = OCTETS * WEIGHT_PLANE;
+    static const int COLUMNS = N / 8;
+    static const int RESULT = N + 8; /* as in conv.cu */
+    static const int INPUT = 2 * (2 * HALO + STAGES * WEIGHT);
+    static const int OUTPUT = 2 * ROWS * ACROSS * RESULT;
+    static const int BYTES = INPUT > OUTPUT ? INPUT : OUTPUT;
+    static_assert(BYTES <= 227 << 10, "shared memory of a block");
+    static_assert(PIXEL_PLANE >= PIXELS * 8, "a plane's pixels");
+    static_assert(N % PART == 0, "whole parts");
+
+    VAE_DEVICE int
+    halo_at(int pixel, int octet)
+    {
+        return octet * PIXEL_PLANE + pixel * 8;
+    }
+    VAE_DEVICE int
+    weight_at(int row, int octet)
+    {
+        return octet * WEIGHT_PLANE + row * 8;
+    }
+    VAE_DEVICE int
+    down(int thread, int i)
+    {
+        return i / 2 * 8 + thread / 32 % 4 * 2 + i % 2;
+    }
+    VAE_DEVICE int
+    across(int thread, int)
+    {
+        return thread / 128 * 8 + thread % 32 / 4;
+    }
+    VAE_DEVICE int
+    channel(int)
+    {
+        return 0;
+    }
+};
+
+/* Starts to add the products of one tap and DEEP channels. `pixels` begins at
+ * the tap's first pixel. */
+template <typename P, int T>
+VAE_DEVICE void
+multiply(const Half *pixels, const Half *weight, float (*sum)[P::COLUMNS][4])
+{
+    const int row = 16 * (ACROSS + MORE); /* bytes of a plane's row */
+    const uint64_t a = vae_ptx_describe(pixels, 2 * P::PIXEL_PLANE, row);
+    const uint64_t b = vae_ptx_describe(weight, 2 * P::WEIGHT_PLANE, 128);
+    vae_ptx_group_begin();
+    VAE_UNROLL
+    for (int k = 0; k < DEEP / 8; k += 2)
+        VAE_UNROLL
+    for (int i = 0; i < P::DOWN; i++)
+        VAE_UNROLL
+    for (int n = 0; n < P::N; n += P::PART)
+        vae_ptx_group_multiply<T, P::PART>(
+            sum[i][n / 8], a + (k * 2 * P::PIXEL_PLANE + i * 8 * row) / 16,
+            b + (k * 2 * P::WEIGHT_PLANE + n * 16) / 16);
+    vae_ptx_group_commit();
+}
+
+template <typename P, int T>
+VAE_DEVICE void
+convolve(const VaeConvMatrixArgs &a, int lanes)
+{
+    VAE_SHARED(Half, halo);
+    Half *const weight = halo + 2 * P::HALO;
+    const Place p = place<P>(a);
+    const int group = (int) threadIdx.x / 128 * 8; /* its first column */
+    float sum[P::DOWN][P::COLUMNS][4] = {};
+    Step now = {}, ahead = copy_first<P>(a, p, halo, weight);
+    /* The barrier separates the copies of all threads from their use. Of the
+     * multiplications, all but the last step's are done there in all groups, so
+     * that their buffers can be overwritten. */
+    VAE_NO_UNROLL
+    for (; now.index < p.steps; next_step(p, now)) {
+        vae_ptx_copy_wait<AHEAD - 1>();
+        vae_ptx_group_visible();
+        __syncthreads();
+        multiply<P, T>(halo + now.section % 2 * P::HALO +
+                           (tap_pixel(a, now) + group) * 8,
+                       weight + now.index % P::STAGES * P::WEIGHT, sum);
+        copy_ahead<P>(a, p, halo, weight, now, ahead);
+        vae_ptx_group_wait<1>();
+    }
+    vae_ptx_group_wait<0>();
+    if (a.norm.y)
+        __syncthreads(); /* the input is read */
+    store_all<P, T>(a, p, sum, halo);
+    if (!a.norm.y)
+        return;
+    __syncthreads();
+    norm_all<P, T>(a, p, halo, lanes);
+}
+
+/* Other devices trap. */
+template <typename P, int T>
+VAE_KERNEL_LARGE void
+conv_wgmma(VaeConvMatrixArgs a, int lanes)
+{
+    if constexpr (VAE_PTX_GROUPS)
+        convolve<P, T>(a, lanes);
+    else
+        vae_ptx_group_multiply<T, P::PART>(NULL, 0, 0);
+}
+
+template <typename P>
+static void
+launch(const VaeQueue *q, const VaeConvMatrixArgs *args)
+{
+    VaeConvMatrixArgs a = *args;
+    const int lanes = vae_rms_lanes(a.c_out);
+    const dim3 grid = grid_of<P>(a);
+    a.norm.c = a.c_out;
+    if (a.type == VAE_TYPE_BF16)
+        vae_launch(conv_wgmma<P, VAE_TYPE_BF16>, grid, VAE_THREADS, P::BYTES,
+                   q->stream, a, lanes);
+    else
+        vae_launch(conv_wgmma<P, VAE_TYPE_F16>, grid, VAE_THREADS, P::BYTES,
+                   q->stream, a, lanes);
+}
+
+void
+vae_cuda_convolve_groups(const VaeQueue *q, const VaeConvMatrixArgs *a)
+{
+    if (a->c_out % 384 == 0)
+        launch<Tile<1, 384, 192>>(q, a);
+    else if (a->c_out % 256 == 0)
+        launch<Tile<1, 256, 256>>(q, a);
+    else if (a->c_out % 192 == 0)
+        launch<Tile<2, 192, 192>>(q, a);
+    else if (a->c_out % 128 == 0)
+        launch<Tile<2, 128, 128>>(q, a);
+    else
+        launch<Tile<2, 96, 96>>(q, a);
+}
