@@ -13,10 +13,14 @@
 static VaeStatus
 parse(const VaeTensorFile *file, json_t **out, VaeError *error)
 {
-    if (file->size > MAX_BYTES)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: %zu bytes, wanted %d at most", file->label,
-                        file->size, MAX_BYTES);
+    if (file->size > MAX_BYTES) {
+        char found[32], wanted[32];
+        snprintf(found, sizeof found, "%zu bytes", file->size);
+        snprintf(wanted, sizeof wanted, "%d at most", MAX_BYTES);
+        return vae_fail_parts(error, VAE_ERR_FORMAT,
+                              (VaeErrorParts){NULL, found, wanted},
+                              "%s: %s, wanted %s", file->label, found, wanted);
+    }
     const VaeStatus status = vae_file_bytes(file, 0, file->size, error);
     return status == VAE_OK
                ? vae_json_load((const char *) file->bytes, file->size,

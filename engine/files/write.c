@@ -80,10 +80,15 @@ tensor_bytes(const VaeTensorOut *tensor, uint64_t *bytes, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "tensor \"%.*s\": %d is no element type",
                         VAE_NAME_SHOWN, name, (int) tensor->type);
-    if (tensor->n_dims < 0 || tensor->n_dims > VAE_MAX_DIMS)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "tensor \"%.*s\": %d dimensions, wanted 0 to %d",
-                        VAE_NAME_SHOWN, name, tensor->n_dims, VAE_MAX_DIMS);
+    if (tensor->n_dims < 0 || tensor->n_dims > VAE_MAX_DIMS) {
+        char found[32], wanted[32];
+        snprintf(found, sizeof found, "%d dimensions", tensor->n_dims);
+        snprintf(wanted, sizeof wanted, "0 to %d", VAE_MAX_DIMS);
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){name, found, wanted},
+                              "tensor \"%.*s\": %s, wanted %s", VAE_NAME_SHOWN,
+                              name, found, wanted);
+    }
     for (int i = 0; i < tensor->n_dims; i++) {
         if (tensor->dims[i] < 0)
             return vae_fail(error, VAE_ERR_ARGUMENT,

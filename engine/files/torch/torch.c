@@ -46,6 +46,18 @@ find(const Torch *t, const char *name)
     return vae_zip_find(&t->zip, path, (size_t) n);
 }
 
+/* Fails because of a value of the next tensor. */
+static VaeStatus
+fail_value(const Torch *t, const char *what, const char *found,
+           const char *wanted, VaeError *error)
+{
+    const char *name = t->file->names + t->n_names;
+    return vae_fail_parts(
+        error, VAE_ERR_FORMAT, (VaeErrorParts){name, found, wanted},
+        "%s: tensor \"%.*s\": %s %s, wanted %s", t->file->label, VAE_NAME_SHOWN,
+        name, what, found, wanted);
+}
+
 static VaeStatus VAE_PRINTF(3, 4)
     fail_tensor(const Torch *t, VaeError *error, const char *format, ...)
 {
@@ -148,12 +160,14 @@ enter_dict(const Torch *t, VaePickleValue *dict, VaeError *error)
             count_tensors(p, &e->value, &text) == 0)
             continue;
         if (found != NULL)
-            return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: holds tensors under \"%.*s\" and \"%.*s\", "
-                            "wanted one dict of tensors",
-                            t->file->label, (int) found->key.n,
-                            vae_pickle_text(p, &found->key), (int) e->key.n,
-                            vae_pickle_text(p, &e->key));
+            return vae_fail_parts(
+                error, VAE_ERR_FORMAT,
+                (VaeErrorParts){NULL, "several", "one dict of tensors"},
+                "%s: holds tensors under \"%.*s\" and \"%.*s\", "
+                "wanted one dict of tensors",
+                t->file->label, (int) found->key.n,
+                vae_pickle_text(p, &found->key), (int) e->key.n,
+                vae_pickle_text(p, &e->key));
         found = e;
     }
     if (found == NULL)
@@ -207,13 +221,15 @@ find_storage(const Torch *t, const VaePickleValue *storage,
     if (*out == NULL)
         return fail_tensor(t, error, "its storage \"%s\" is not in the archive",
                            shown);
-    if (n < 0 || (uint64_t) n > (*out)->size / (uint64_t) type->size ||
-        (uint64_t) n * (uint64_t) type->size != (*out)->size)
-        return fail_tensor(t, error,
-                           "its storage \"%s\" has %" PRIu64
-                           " bytes, wanted %" PRId64 " elements of %d",
-                           shown, (*out)->size, n, type->size);
-    return VAE_OK;
+    if (n >= 0 && (uint64_t) n <= (*out)->size / (uint64_t) type->size &&
+        (uint64_t) n * (uint64_t) type->size == (*out)->size)
+        return VAE_OK;
+    char what[MAX_KEY + 32], found[32], wanted[48];
+    snprintf(what, sizeof what, "its storage \"%s\" has", shown);
+    snprintf(found, sizeof found, "%" PRIu64 " bytes", (*out)->size);
+    snprintf(wanted, sizeof wanted, "%" PRId64 " elements of %d", n,
+             type->size);
+    return fail_value(t, what, found, wanted, error);
 }
 
 static VaeStatus
@@ -234,6 +250,19 @@ read_dims(const Torch *t, const VaePickleValue *size, VaeTensorInfo *info,
     return VAE_OK;
 }
 
+static VaeStatus
+fail_stride(const Torch *t, int i, int64_t is, int64_t expected,
+            VaeError *error)
+{
+    char what[80], found[32], wanted[32];
+    snprintf(what, sizeof what,
+             "is not contiguous (save it after .contiguous()): stride %d is",
+             i);
+    snprintf(found, sizeof found, "%" PRId64, is);
+    snprintf(wanted, sizeof wanted, "%" PRId64, expected);
+    return fail_value(t, what, found, wanted, error);
+}
+
 /* Checks that the elements are contiguous in C order. */
 static VaeStatus
 check_strides(const Torch *t, const VaePickleValue *stride,
@@ -250,11 +279,7 @@ check_strides(const Torch *t, const VaePickleValue *stride,
         if (count == 0 || info->dims[i] == 1)
             continue;
         if (items[i].number != expected)
-            return fail_tensor(t, error,
-                               "is not contiguous: stride %d is %" PRId64
-                               ", wanted %" PRId64
-                               "; save it after .contiguous()",
-                               i, items[i].number, expected);
+            return fail_stride(t, i, items[i].number, expected, error);
         expected *= info->dims[i];
     }
     return VAE_OK;
