@@ -9,7 +9,8 @@ typedef struct GstVaeErrorPrivate {
     GstStructure *details;
 } GstVaeErrorPrivate;
 
-/* GLib calls these three with no NULL, which an analyzer does not see. */
+/* GLib never passes NULL to these three functions. The checks are for an
+ * analyzer. */
 static void
 gst_vae_error_private_init(GstVaeErrorPrivate *priv)
 {

@@ -2,7 +2,7 @@
 
 #include "vae-private/stream.h"
 
-/* Registers once; also marks the type for the plugin's documentation. */
+/* Registers the type once, and marks it for the plugin's documentation. */
 static GType
 enum_type(gsize *once, const gchar *name, const GEnumValue *values)
 {

@@ -4,7 +4,8 @@
  */
 #include "fields.h"
 
-/* NULL, after a warning: there is none. */
+/* Returns the field of a property, or warns and returns NULL if there is
+ * none. */
 static gpointer
 find(const GstVaeField *fields, GObject *object, guint id, GParamSpec *spec)
 {

@@ -31,7 +31,7 @@ gst_vae_latent_type_from_string(const gchar *word, VaeType *type)
     return FALSE;
 }
 
-/* The value of a field as text, for messages. */
+/* Returns the value of a field as text for messages. */
 static gchar *
 field_text(const GstStructure *s, const gchar *field)
 {
@@ -60,7 +60,8 @@ gst_vae_rate_is_possible(gint n, gint d)
            gst_util_fraction_compare(n, d, 100000, 1) <= 0;
 }
 
-/* An int of 1..max; an absent field is an error only where required. */
+/* Reads an int of 1 to max. An absent field is an error only if it is
+ * required. */
 static gboolean
 read_int(const GstStructure *s, const gchar *field, gint max, gboolean required,
          gint *out, GError **error)
@@ -77,8 +78,8 @@ read_int(const GstStructure *s, const gchar *field, gint max, gboolean required,
     return TRUE;
 }
 
-/* The two of a fraction, which are left as they are where the field is absent.
- */
+/* Reads both numbers of a fraction. If the field is absent, it leaves them as
+ * they are. */
 static gboolean
 read_fraction(const GstStructure *s, const gchar *field, gint *n, gint *d,
               GError **error)

@@ -28,7 +28,8 @@ bad_field(const GstStructure *s, const gchar *field, const gchar *wanted,
     return FALSE;
 }
 
-/* "104:60:16:1" to its numbers, the rest 1; FALSE: anything else. */
+/* Reads the numbers of a text such as "104:60:16:1" and sets the others to 1.
+ * Returns FALSE for another text. */
 static gboolean
 parse_dimensions(const gchar *text, guint64 dims[MAX_RANK])
 {
@@ -97,7 +98,7 @@ gst_vae_tensors_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
     return read_dimensions(s, info, error);
 }
 
-/* Later latents and their frames, as a fraction of frames per latent. */
+/* Sets the frames per latent as a fraction, without the first latent. */
 static void
 mean_rate(VaeCounts counts, gint *frames, gint *latents)
 {
@@ -122,7 +123,7 @@ gst_vae_tensors_video_rate(GstVaeLatentInfo *info, VaeCounts counts)
     }
 }
 
-/* A list of strings that intersects with either. */
+/* Sets a field to a list of both strings. */
 static void
 set_either(GstCaps *caps, const gchar *field, const gchar *a, const gchar *b)
 {
@@ -149,7 +150,7 @@ gst_vae_tensors_caps(const GstVaeLatentInfo *info, VaeCounts counts)
     gint n = 0, d = 1, frames, latents;
 
     mean_rate(counts, &frames, &latents);
-    /* Releases of NNStreamer differ in whether they write the last 1. */
+    /* Some releases of NNStreamer write the last 1, others do not. */
     set_either(caps, "dimensions", four, three);
     if (info->fps_d > 0 &&
         !gst_util_fraction_multiply(info->fps_n, info->fps_d, latents, frames,

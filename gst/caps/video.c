@@ -62,7 +62,8 @@ is_subsampled(const GstVideoFormatInfo *format)
             GST_VIDEO_FORMAT_INFO_H_SUB(format, 1) > 0);
 }
 
-/* Sets field to value, or as near to it as the structure allows. */
+/* Sets the field to the value, or to the nearest one that the structure
+ * allows. */
 static void
 state_string(GstStructure *s, const gchar *field, const gchar *value)
 {
@@ -174,7 +175,8 @@ too_large(GError **error, gint width, gint height, const gchar *limit)
     return FALSE;
 }
 
-/* gst_video_info_from_caps() without a word about why not. */
+/* Does what gst_video_info_from_caps() does, and sets an error that says why it
+ * failed. */
 static gboolean
 read_caps(const GstCaps *caps, GstVideoInfo *info, GError **error)
 {

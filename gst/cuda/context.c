@@ -5,7 +5,7 @@
 
 #include "vae-private/stream.h"
 
-/* Also of the folders above; gst/vae/element.c registers it. */
+/* The category of the engine's messages. gst/vae/element.c registers it. */
 GST_DEBUG_CATEGORY(gst_vae_engine_debug);
 #define GST_CAT_DEFAULT gst_vae_engine_debug
 

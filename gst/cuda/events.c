@@ -12,7 +12,7 @@
 
 #if GST_CHECK_VERSION(1, 24, 0)
 
-/* An event behind all that the stream has to do so far, or NULL. */
+/* Returns an event after all work that the stream has so far, or NULL. */
 static CUevent
 mark(CUstream stream)
 {

@@ -38,7 +38,8 @@ gst_vae_cuda_template(const gchar *name, GstPadDirection direction)
     return template;
 }
 
-/* TRUE: the first caps that the peer takes or gives are of CUDAMemory. */
+/* Returns TRUE if the first caps that the peer accepts or gives are of
+ * CUDAMemory. */
 static gboolean
 is_preferred(GstPad *pad)
 {
@@ -56,7 +57,8 @@ gst_vae_cuda_open(GstVaeCuda *cuda, GstPad *pad)
         gst_vae_cuda_usable(cuda);
 }
 
-/* The structures of caps that are, or are not, of CUDAMemory. */
+/* Returns the structures of the caps that are of CUDAMemory, or those that are
+ * not. */
 static GstCaps *
 only(const GstCaps *caps, gboolean cuda)
 {

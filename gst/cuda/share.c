@@ -72,7 +72,7 @@ wrapped_gone(gpointer device)
     release_primary(GPOINTER_TO_INT(device));
 }
 
-/* It holds the primary context for as long as anybody has it. */
+/* It keeps the primary context until its last reference is gone. */
 static GstCudaContext *
 wrap_primary(gint device)
 {
@@ -133,7 +133,7 @@ ask_neighbour(GstVaeCuda *cuda, GstPad *pad)
     gst_query_unref(query);
 }
 
-/* Those of others first: neighbours, then the pipeline and the application. */
+/* Asks the neighbours first, then the pipeline and the application. */
 static void
 find_context(GstVaeCuda *cuda)
 {
@@ -206,9 +206,9 @@ hold_primary(GstVaeCuda *cuda, gint device)
     return handle != NULL;
 }
 
-/* A neighbour that is READY first would else make a context of its own, in
- * which the engine cannot write. Another thread that holds the lock makes one
- * now, or asks for one, perhaps here. */
+/* Otherwise a neighbour that is READY first would create its own context, and
+ * the engine cannot write there. If another thread holds the lock, it is
+ * creating a context or asking for one, perhaps here. */
 static void
 make_early(GstVaeCuda *cuda)
 {

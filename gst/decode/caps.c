@@ -85,8 +85,8 @@ check_size(const GstVaeLatentInfo *in, const VaeModelInfo *model,
     return FALSE;
 }
 
-/* One that the caps of latents state is possible; the property, and what comes
- * of a rate of tensors, need not be. */
+/* The caps of latents were checked before. A rate of the property, or one that
+ * was computed from tensors, may be impossible. */
 static gboolean
 check_rate(const GstVaeLatentInfo *in, GError **error)
 {
@@ -157,10 +157,9 @@ is_format(GQuark field, GValue *value, gpointer data)
     return g_strcmp0(g_quark_to_string(field), "format") == 0;
 }
 
-/* Those of the caps that have the format agreed on before, where downstream
- * still takes it in the memory that it names first: a picture that changes its
- * format in the middle of a stream is a new one to many elements. Takes caps.
- */
+/* Keeps only the caps with the format that was negotiated before, if downstream
+ * still accepts it in the memory that it names first. Many elements treat a new
+ * format in the middle of a stream as a new stream. (takes caps) */
 static GstCaps *
 keep_format(GstVaeBase *base, GstCaps *caps)
 {
@@ -208,7 +207,8 @@ offered_caps(GstVaeDecode *self)
     return gst_vae_cuda_offer(&self->base.cuda, caps);
 }
 
-/* Why downstream takes none of ours. (transfer full) */
+/* Returns the error for downstream, which accepts none of our caps. (transfer
+ * full) */
 static GError *
 refusal(GstVaeDecode *self, const GstCaps *ours)
 {
@@ -225,7 +225,7 @@ refusal(GstVaeDecode *self, const GstCaps *ours)
     return error;
 }
 
-/* Raw caps of this size that downstream takes, too. */
+/* Returns the raw caps of this size that downstream accepts. */
 static GstCaps *
 raw_caps(GstVaeDecode *self, GError **error)
 {

@@ -51,7 +51,8 @@ measure(const guint8 *data, VaeType type, gsize n)
         }
     }
     mean = sum / n;
-    /* A channel without any spread is as unlikely as one of a thousandth. */
+    /* A channel without any spread counts like one with a spread of a
+     * thousandth. */
     squares = MAX(squares / n - mean * mean, 1e-6);
     return (Channel){mean, log(squares) / 2};
 }
@@ -82,7 +83,8 @@ likelihood(const Channel *channels, gint n, const gfloat *mean,
     return -(means + spreads) / 2 - logs;
 }
 
-/* TRUE: the latent is clearly of the other convention than the declared. */
+/* Returns TRUE if the latent clearly has the other normalization than the
+ * stated one. */
 static gboolean
 looks_other(const Channel *channels, const VaeModelInfo *info,
             VaeNormalization declared)

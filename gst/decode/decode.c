@@ -68,7 +68,7 @@ prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
 
     /* Frames in the segment may wait for latents behind it. */
     if (step->behind && (step->start || !gst_vae_decode_is_waiting(self))) {
-        /* The next latent follows without this one. */
+        /* Drops this latent. The next one begins a sequence. */
         self->need_start = self->discont = TRUE;
         return GST_FLOW_EOS;
     }
@@ -78,13 +78,13 @@ prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
         ret = gst_vae_decode_load(self, latent, step);
     if (ret == GST_FLOW_OK && !self->resuming)
         ret = gst_vae_base_switch(&self->base, step->start, step->pts, cold);
-    /* A switch that failed has ended the sequence, too. */
+    /* A failed switch has ended the sequence as well. */
     if (!*cold && !self->resuming)
         step->start |= self->need_start;
     return ret;
 }
 
-/* Drops a latent in front of the first chunk that is whole; takes it. */
+/* Drops a latent in front of the first whole chunk. (takes latent) */
 static GstFlowReturn
 drop_latent(GstVaeDecode *self, GstBuffer *latent, GstClockTime pts)
 {
@@ -99,7 +99,7 @@ drop_latent(GstVaeDecode *self, GstBuffer *latent, GstClockTime pts)
     return GST_FLOW_OK;
 }
 
-/* The step of one latent; takes it. */
+/* Queues the step of one latent. (takes latent) */
 static GstFlowReturn
 push_latent(GstVaeDecode *self, GstBuffer *latent)
 {
@@ -169,7 +169,8 @@ wrong_size(GstVaeDecode *self, gsize size, gsize wanted)
     return error;
 }
 
-/* The latents of buffer, or NULL after an error message. Takes buffer. */
+/* Returns the latents of the buffer, or posts an error and returns NULL. (takes
+ * buffer) */
 static GstBuffer *
 read_latents(GstVaeDecode *self, GstBuffer *buffer)
 {
@@ -238,7 +239,7 @@ segment(GstVaeBase *base)
 static void
 propose_allocation(GstVaeBase *base, GstQuery *query)
 {
-    /* Latents are read from any memory. */
+    /* The decoder reads latents from any memory. */
 }
 
 static void

@@ -9,7 +9,7 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* TRUE: so long are the frames of a buffer none of whose latents begins a
+/* Returns TRUE if this is the duration of a buffer in which no latent begins a
  * clip. */
 static gboolean
 is_groups(GstVaeDecode *self, GstClockTime time)
@@ -18,10 +18,10 @@ is_groups(GstVaeDecode *self, GstClockTime time)
            (guint64) self->in.frames * self->base.choice.info->decode.step_out;
 }
 
-/* TRUE: the buffer, which has no duration, continues the one before, as far as
- * its timestamp tells: it begins whole groups later, or neither of them has
- * flag or duration (appsrc with do-timestamp) and they are no pictures at the
- * rate of the caps. */
+/* Returns TRUE if a buffer without a duration continues the one before, by its
+ * timestamp. Either it begins whole groups later, or both buffers lack the flag
+ * and the duration (appsrc with do-timestamp) and do not follow each other like
+ * single pictures at the rate of the caps. */
 static gboolean
 begins_to_continue(GstVaeDecode *self, GstClockTime pts)
 {
@@ -32,8 +32,9 @@ begins_to_continue(GstVaeDecode *self, GstClockTime pts)
             gst_vae_decode_frames_in(self, pts - self->input_pts) != 1);
 }
 
-/* TRUE: the buffer continues the one before, as far as its times tell: it has
- * none, or touches the one before and has the length of whole groups. */
+/* Returns TRUE if the buffer continues the one before, by its times. Either it
+ * has no times, or it begins at the end of the one before and has the duration
+ * of whole groups. */
 static gboolean
 seems_to_continue(GstVaeDecode *self, const GstBuffer *buffer)
 {

@@ -14,7 +14,7 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 /* The default quality of GStreamer. */
 #define FULL_QUALITY 1000000
 
-/* TRUE: the pool may have no buffer left. */
+/* Returns TRUE if the pool may run out of buffers. */
 static gboolean
 is_bounded(GstBufferPool *pool)
 {
@@ -26,7 +26,7 @@ is_bounded(GstBufferPool *pool)
     return max > 0;
 }
 
-/* A pool of our own where downstream offers none that fits. */
+/* Creates a pool if downstream offers none that fits. */
 static GstBufferPool *
 own_pool(GstVaeSession *session, guint size, gboolean video_meta)
 {
@@ -44,7 +44,8 @@ own_pool(GstVaeSession *session, guint size, gboolean video_meta)
     return pool;
 }
 
-/* Downstream's pool, or NULL. needed buffers are out at once. */
+/* Returns downstream's pool, or NULL. needed: the number of buffers in use at
+ * once. */
 static GstBufferPool *
 offered_pool(GstVaeSession *session, GstQuery *query, guint needed,
              gboolean video_meta)
@@ -118,7 +119,7 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
     session->bounded = pool && is_bounded(pool);
 }
 
-/* TRUE: the sink has no more use for a frame. Posts a QOS message then. The
+/* Returns TRUE and posts a QOS message if a frame is too late for the sink. The
  * last frame stays on the screen, so the sink gets it however late it is. */
 static gboolean
 is_late(GstVaeBase *base, const GstVaeOut *out)
@@ -141,7 +142,8 @@ is_late(GstVaeBase *base, const GstVaeOut *out)
     return TRUE;
 }
 
-/* A buffer for one frame, mapped as the next picture of the call. */
+/* Allocates a buffer for one frame, and maps it as the next picture of the
+ * call. */
 static VaeStatus
 add_frame(GstVaeSession *session, GstVaeCall *call, GstVaeOut *out,
           VaeError *error)
@@ -155,7 +157,8 @@ add_frame(GstVaeSession *session, GstVaeCall *call, GstVaeOut *out,
     if (ret != GST_FLOW_OK)
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for a frame: %s",
                         gst_flow_get_name(ret));
-    /* So that a dump of the frames is the same in every run. */
+    /* Clears the padding, too, so that a dump of the frames is the same in
+     * every run. */
     if (session->clear)
         gst_buffer_memset(out->buffer, 0, 0, gst_buffer_get_size(out->buffer));
     if (out->metas)

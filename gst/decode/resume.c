@@ -46,7 +46,7 @@ refuse_late(GstVaeDecode *self, const gchar *path)
     g_free(wanted);
 }
 
-/* FALSE: the latents begin too late. */
+/* Returns FALSE if the latents begin too late. */
 static gboolean
 begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
 {
@@ -79,7 +79,7 @@ begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
     return TRUE;
 }
 
-/* The file of load-checkpoint. (transfer full) */
+/* Returns the file of load-checkpoint, or NULL. (transfer full) */
 static gchar *
 take_load(GstVaeBase *base)
 {

@@ -11,8 +11,9 @@
 GST_DEBUG_CATEGORY(gst_vae_decode_debug); /* of the whole element */
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* Timestamps this near to the count are the count: so frames touch. If a
- * segment leaves no more than this of a frame, it is not shown. */
+/* A timestamp that differs less than this from the counted time is replaced by
+ * it, so that frames touch. A frame of which a segment leaves no more than this
+ * is not shown. */
 #define ROUNDING GST_USECOND
 
 GstClockTime
@@ -36,7 +37,8 @@ gst_vae_decode_frames_in(const GstVaeDecode *self, GstClockTime time)
                                        (guint64) self->in.fps_d * GST_SECOND);
 }
 
-/* TRUE: no frame of the segment follows the one from `from` to `to`. */
+/* Returns TRUE if the frame from `from` to `to` is the last one of the
+ * segment. */
 static gboolean
 is_last(const GstSegment *segment, guint64 from, guint64 to)
 {
@@ -120,7 +122,7 @@ gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent)
     return step;
 }
 
-/* Frames of a group of n that the duration leaves. */
+/* Returns how many frames of a group of n the duration leaves. */
 static guint
 trimmed(GstVaeDecode *self, GstClockTime duration, guint n)
 {
@@ -162,8 +164,8 @@ gst_vae_decode_begins_chunk(GstVaeDecode *self, const GstBuffer *latent)
     return !delta || !GST_CLOCK_TIME_IS_VALID(length);
 }
 
-/* TRUE: a latent that begins a sequence is not the first of its clip. The
- * duration of a first one is that of its one frame. */
+/* Returns TRUE if a latent that begins a sequence is not the first one of its
+ * clip. The first one has the duration of one frame. */
 static gboolean
 is_cold(GstVaeDecode *self, const GstBuffer *buffer)
 {

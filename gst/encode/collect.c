@@ -68,8 +68,9 @@ check_even(GstVaeEncode *self, guint n, GstClockTime length)
     }
 }
 
-/* How long the next n frames last. Durations that end before the next frame
- * begins are those of a wrong rate; then frames are as long as far apart. */
+/* Returns how long the next n frames last. If durations end before the next
+ * frame begins, they are of a wrong rate. The distances between the frames then
+ * count. */
 static GstClockTime
 length_of(const GstVaeEncode *self, guint n)
 {
@@ -96,7 +97,7 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
     out->duration = out->length = length_of(self, n);
     if (out->length > 0)
         check_even(self, n, out->length);
-    /* Times that jump say nothing of how long n frames are. */
+    /* If times jump, they do not show how long n frames last. */
     if (self->in.fps_n > 0) {
         const GstClockTime frames = gst_util_uint64_scale(
             n, GST_SECOND * (guint64) self->in.fps_d, (guint64) self->in.fps_n);
@@ -116,7 +117,7 @@ cover(GstVaeEncode *self, guint n, GstVaeOut *out)
         self->uncovered[i] = self->uncovered[i + n];
 }
 
-/* TRUE: the next latent is the first of a sequence, or of a chunk. */
+/* Returns TRUE if the next latent is the first of a sequence or of a chunk. */
 static gboolean
 begins(const GstVaeEncode *self)
 {
@@ -192,7 +193,8 @@ gst_vae_encode_key_unit(GstVaeBase *base)
     GST_VAE_ENCODE(base)->need_start = TRUE;
 }
 
-/* Takes the requests that are due, if any, and the count of the latest. */
+/* Removes the requests that are due, and returns the count of the latest
+ * one. */
 static gboolean
 take_requests(GstVaeEncode *self, GstClockTime running, guint *count)
 {
@@ -234,7 +236,8 @@ begin_if_forced(GstVaeEncode *self, GstClockTime pts)
         NULL);
 }
 
-/* The time of a frame: its own, else counted. FALSE: outside the segment. */
+/* Sets the time of a frame: its own one, else a counted one. Returns FALSE if
+ * it is outside the segment. */
 static gboolean
 frame_span(GstVaeEncode *self, const GstBuffer *buffer, GstVaeSpan *span)
 {

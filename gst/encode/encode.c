@@ -50,7 +50,8 @@ static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
     "src", GST_PAD_SRC, GST_PAD_ALWAYS,
     GST_STATIC_CAPS(GST_VAE_LATENT_CAPS "; " GST_VAE_TENSORS_CAPS));
 
-/* The latent space that downstream asks for, or NULL. (transfer full) */
+/* Returns the latent space that downstream requests, or NULL. (transfer
+ * full) */
 static gchar *
 wanted_space(GstVaeEncode *self)
 {
@@ -108,8 +109,8 @@ set_list(GstCaps *caps, const gchar *field, const gchar *words)
     g_value_unset(&list);
 }
 
-/* Latents are of the picture's RGB; how the YUV was made of that, and what HDR
- * needs to be shown, is for the element that makes video of it again. */
+/* The network sees RGB. The caps keep how the YUV was made of it, and the HDR
+ * data, for the element that makes video again. */
 static void
 keep_picture(GstVaeEncode *self, GstVaeLatentInfo *info)
 {
@@ -126,7 +127,7 @@ keep_picture(GstVaeEncode *self, GstVaeLatentInfo *info)
                 info, i, gst_structure_get_string(s, gst_vae_words_field(i)));
 }
 
-/* The latents that this model makes of this video, as float32. */
+/* Describes the latents that this model makes of this video, as float32. */
 static GstVaeLatentInfo
 latent_info(GstVaeEncode *self)
 {
@@ -152,7 +153,7 @@ latent_info(GstVaeEncode *self)
     return info;
 }
 
-/* The same with all that may be chosen open. */
+/* The same, with everything open that downstream may choose. */
 static GstCaps *
 latent_caps(GstVaeEncode *self)
 {
@@ -254,7 +255,7 @@ drop_encoded(const GstTagList *list, const gchar *tag, gpointer out)
         gst_tag_list_remove_tag(out, tag);
 }
 
-/* How the video was encoded before it came says nothing of the latents. */
+/* Tags about the encoding of the video do not describe the latents. */
 static GstTagList *
 tags(GstVaeBase *base, GstTagList *list)
 {
@@ -310,7 +311,8 @@ propose_allocation(GstVaeBase *base, GstQuery *query)
 
     gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
     gst_query_parse_allocation(query, &caps, NULL);
-    /* Frames that are collected, that wait and that are computed. */
+    /* Counts the frames that are collected, that wait, and that are
+     * computed. */
     if (!caps || !gst_video_info_from_caps(&info, caps))
         return;
     if (gst_vae_video_is_cuda(caps) && gst_vae_cuda_usable(&base->cuda))

@@ -27,8 +27,8 @@ normalization_word(VaeNormalization normalization)
     return normalization == VAE_RAW ? "raw" : "normalized";
 }
 
-/* A name that the caps cannot hold is refused: cut short, it would be another.
- */
+/* Refuses a name that the caps cannot hold. If it were cut, it would be another
+ * name. */
 static VaeStatus
 fill_space(GstLatentClip *clip, const gchar *name, const gchar *value,
            VaeError *error)
@@ -331,7 +331,7 @@ gst_latent_clip_time(const GstLatentClip *clip, gint k)
                                 : clip->frames);
 }
 
-/* The last latent that begins at time or before. */
+/* Returns the last latent that begins at `time` or before. */
 static gint
 search_times(const GstLatentClip *clip, GstClockTime time)
 {

@@ -99,7 +99,7 @@ gst_vae_tensor_meta_add(GstBuffer *buffer, const GstVaeLatentInfo *info,
 /* ------------------------------------------------------------------ */
 /* Finding.                                                            */
 
-/* TRUE: a tensor says no more than the buffer that it was added to. */
+/* Returns TRUE if the tensor has the data of its buffer. */
 static gboolean
 is_own(const GstTensor *tensor)
 {

@@ -246,7 +246,7 @@ gst_vae_queue_take_all(GstVaeQueue *queue)
     }
     queue->n_steps = 0;
     queue->taken = queue->queued;
-    /* The worker may still be at some of them, and stand behind them then. */
+    /* The worker may still compute some of them. */
     for (GList *l = fifo.head; l; l = l->next)
         ((GstVaeItem *) l->data)->gone = TRUE;
     g_cond_broadcast(&queue->cond);
@@ -310,7 +310,7 @@ gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items)
     return n;
 }
 
-/* TRUE: the newest item is an event, such as EOS. */
+/* Returns TRUE if the newest item is an event, such as EOS. */
 static gboolean
 last_is_event(const GstVaeQueue *queue)
 {

@@ -69,13 +69,13 @@ post_percent(GstVaeProgress *p, GstProgressType type, const gchar *text,
     GstMessage *message =
         gst_message_new_progress(GST_OBJECT(p->element), type, p->code, text);
 
-    /* Nobody else has the message yet. */
+    /* No other code has the message yet, so it may be changed. */
     gst_structure_set((GstStructure *) gst_message_get_structure(message),
                       "percent", G_TYPE_INT, percent, NULL);
     gst_element_post_message(p->element, message);
 }
 
-/* TRUE: the next message may be posted. */
+/* Returns TRUE if the next message may be posted. */
 static gboolean
 is_due(const GstVaeProgress *p, guint64 interval, gint64 now_us)
 {

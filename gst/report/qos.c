@@ -7,7 +7,7 @@
 /* A late stream still shows a picture this often. */
 #define SHOW_EVERY GST_SECOND
 
-/* So late, and so many steps, are no accident. */
+/* The decoder is too slow if it is this late after so many steps. */
 #define TOO_LATE (GST_SECOND / 2)
 #define SLOW_STEPS 3
 

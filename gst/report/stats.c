@@ -80,7 +80,7 @@ compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The smallest that 95 of 100 recent ones do not exceed. */
+/* Returns the smallest value that 95 of 100 recent ones do not exceed. */
 static guint64
 percentile_95(const GstVaeTimes *times, guint64 slices)
 {
@@ -224,7 +224,7 @@ nans_of(const GstVaeCounters *c)
                   c->nan_steps - c->recovered_steps};
 }
 
-/* Nanoseconds of the slice that comes next. Lock held. */
+/* Adds the nanoseconds of a slice. Lock held. */
 static void
 add_time(GstVaeCounters *c, GstVaeTime kind, guint64 ns)
 {

@@ -102,7 +102,8 @@ gst_vae_base_push_step(GstVaeBase *base, GstVaeItem *item)
     return gst_vae_queue_push_step(&base->queue, item);
 }
 
-/* A live source gives one step at a time; waiting for more is latency. */
+/* A live source gives one step at a time. Waiting for more would add
+ * latency. */
 static gboolean
 upstream_is_live(GstVaeBase *base)
 {

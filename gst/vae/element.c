@@ -16,9 +16,9 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_engine_debug);
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
-/* How long READY to PAUSED waits for a model to be opened. It only reads the
- * header; on a file system that hangs the state change goes on and the first
- * caps wait. */
+/* The longest time that the change from READY to PAUSED waits for a model.
+ * Opening reads only the header. If the file system hangs, the state changes
+ * all the same, and the first caps wait. */
 #define LOAD_WAIT_US (10 * G_USEC_PER_SEC)
 
 G_DEFINE_ABSTRACT_TYPE_WITH_CODE(
@@ -27,7 +27,7 @@ G_DEFINE_ABSTRACT_TYPE_WITH_CODE(
     GST_DEBUG_CATEGORY_INIT(gst_vae_engine_debug, "vaeengine", 0,
                             "what vaedecode and vaeencode compute with"))
 
-/* Opens the file that the property names. FALSE: it was tried and failed. */
+/* Opens the file that the property names. Returns FALSE if this failed. */
 static gboolean
 load_named_model(GstVaeBase *base)
 {
@@ -53,7 +53,7 @@ load_named_model(GstVaeBase *base)
     return FALSE;
 }
 
-/* Forgets all that one run in PAUSED and PLAYING left. The worker is gone. */
+/* Clears the state of one run in PAUSED and PLAYING. The worker has ended. */
 static void
 clear(GstVaeBase *base)
 {

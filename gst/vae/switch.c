@@ -63,7 +63,8 @@ choose_path(GstVaeBase *base, const gchar *setting, GError **error)
     return GST_VAE_BASE_GET_CLASS(base)->find_model(base, error);
 }
 
-/* (transfer full) NULL without error: a flush came first. */
+/* Opens a model. Returns NULL without an error if a flush came first. (transfer
+ * full) */
 static GstVaeModel *
 open_model(GstVaeBase *base, const gchar *path, GError **error)
 {
@@ -80,7 +81,7 @@ open_model(GstVaeBase *base, const gchar *path, GError **error)
     return NULL;
 }
 
-/* Makes model the one in use. Takes all three. */
+/* Makes this the model in use. (takes model, path and setting) */
 static void
 take_model(GstVaeBase *base, GstVaeModel *model, gchar *path, gchar *setting)
 {
@@ -95,8 +96,8 @@ take_model(GstVaeBase *base, GstVaeModel *model, gchar *path, gchar *setting)
     gst_vae_model_unref(old);
 }
 
-/* The wanted model cannot be used: the property goes back, unless it has been
- * set again. Takes error. */
+/* Posts that the wanted model cannot be used, and sets the property back unless
+ * it was set again. (takes error) */
 static void
 refuse(GstVaeBase *base, const gchar *setting, GError *error)
 {
@@ -118,7 +119,7 @@ refuse(GstVaeBase *base, const gchar *setting, GError *error)
         g_object_notify(G_OBJECT(base), "model");
 }
 
-/* TRUE: the property was set since the last call. */
+/* Returns TRUE if the property was set since the last call. */
 static gboolean
 take_changed(GstVaeBase *base)
 {

@@ -53,7 +53,7 @@ gst_vae_loader_run(GstVaeLoader *loader)
     g_mutex_lock(&queue->lock);
 }
 
-/* TRUE: the load that was asked for last is this one. Lock held. */
+/* Returns TRUE if this is the load that was requested last. Lock held. */
 static gboolean
 is_load(GstVaeLoader *loader, const gchar *path, const gchar *variant)
 {

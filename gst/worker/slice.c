@@ -340,7 +340,7 @@ check_wanted(GstVaeEngine *engine, guint flushes, VaeError *error)
                   : vae_fail(error, VAE_ERR_CANCELLED, "a flush came first");
 }
 
-/* The stream for a slice behind which nothing runs. */
+/* Prepares the stream for a slice, while no other slice runs. */
 static VaeStatus
 prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
 {

@@ -126,7 +126,7 @@ work_unwanted(GstVaeQueue *queue, GstVaeItem *item)
     g_mutex_lock(&queue->lock);
 }
 
-/* The next thing to do. Lock held on entry and exit. */
+/* Does the next item of the work list. Lock held on entry and exit. */
 static void
 work(GstVaeWorker *worker)
 {

@@ -50,7 +50,7 @@ gst_latent_bytes_clear(GstLatentBytes *bytes)
     *bytes = (GstLatentBytes){0};
 }
 
-/* The length of the file behind the pad; -1: not known. */
+/* Returns the length of the file behind the pad, or -1 if it is not known. */
 static gint64
 length(GstPad *pad)
 {

@@ -134,7 +134,7 @@ apply_seek(GstLatentDemux *self, GstEvent *event)
                      GST_TIME_ARGS(segment.position), self->run.next);
 }
 
-/* The seek in time; NULL: it cannot be done. (transfer full) */
+/* Returns the seek as one in time, or NULL if it is refused. (transfer full) */
 static GstEvent *
 check_seek(GstLatentDemux *self, GstEvent *event)
 {
@@ -167,7 +167,8 @@ seek(GstLatentDemux *self, GstPad *pad, GstEvent *event)
     if (done)
         apply_seek(self, timed);
     gst_event_unref(timed);
-    /* Without the lock, which a thread that is given up may be waiting for. */
+    /* Releases the lock, because a thread that did not start may wait for it.
+     */
     GST_PAD_STREAM_UNLOCK(self->sinkpad);
     const gboolean runs =
         gst_vae_task_start(self->sinkpad, (GstTaskFunction) pull_loop);
@@ -187,9 +188,9 @@ src_event(GstPad *pad, GstObject *parent, GstEvent *event)
     return done;
 }
 
-/* Between READY and the first latent the caps are not known, which decodebin
- * takes from ANY: by those of the template it would show the pad, and lose
- * latents that leave before that. FALSE: the default holds. */
+/* Between READY and the first latent the caps are not known, so the answer is
+ * ANY. With the caps of the template, decodebin would expose the pad too early
+ * and lose latents. Returns FALSE if the default answer holds. */
 static gboolean
 query_caps(GstLatentDemux *self, GstQuery *query)
 {

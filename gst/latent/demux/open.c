@@ -19,7 +19,8 @@ gst_latent_send_close(GstLatentDemux *self)
     self->seqnum = 0;
 }
 
-/* Twice, since gst-launch-1.0 shows of an INFO only what is for debugging. */
+/* The text comes twice, because gst-launch-1.0 shows only the debug text of an
+ * INFO message. */
 static void
 tell_no_space(GstLatentDemux *self, const gchar *name)
 {
@@ -78,7 +79,7 @@ read_sequences(GstLatentDemux *self, const gchar *name)
     return ret;
 }
 
-/* Times that are not possible do not keep a clip from being shown. */
+/* A clip with impossible times is played at its frame rate, after a WARNING. */
 static GstFlowReturn
 read_times(GstLatentDemux *self, const gchar *name)
 {

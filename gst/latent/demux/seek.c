@@ -227,7 +227,7 @@ gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
     }
 }
 
-/* Goes on to the next latent of a trick mode. */
+/* Moves to the next latent of a trick mode. */
 static gboolean
 skip(GstLatentRun *run, const GstLatentClip *clip)
 {
@@ -307,7 +307,7 @@ answer_position(const GstLatentClip *clip, const GstSegment *segment,
     return TRUE;
 }
 
-/* The length in a format; FALSE: there is none. */
+/* Sets the length in a format. Returns FALSE for other formats. */
 static gboolean
 length_in(const GstLatentClip *clip, GstFormat format, gint64 *length)
 {

@@ -126,8 +126,7 @@ push_segment(GstLatentDemux *self)
     push_tags(self);
 }
 
-/* A pad drops the events that it is given while it flushes. They stay due
- * then. */
+/* A flushing pad drops events. They are then sent later. */
 static GstFlowReturn
 push_due(GstLatentDemux *self)
 {
@@ -206,8 +205,8 @@ look_ahead(GstLatentDemux *self)
     return latents;
 }
 
-/* TRUE: the latents of the run are sent, and those behind that their frames
- * depend on. */
+/* Returns TRUE if the latents of the run were sent, and also those behind them
+ * that their frames depend on. */
 static gboolean
 is_sent(GstLatentDemux *self)
 {

@@ -88,8 +88,8 @@ wrong_size(const GstLatentMux *self, gsize size, gsize wanted)
     return error;
 }
 
-/* The latent of a buffer, whose size it has; NULL: it has none, and the error
- * is told. Takes buffer. */
+/* Returns the latent of a buffer, if it has the right size. Otherwise posts an
+ * error and returns NULL. (takes buffer) */
 static GstBuffer *
 read_latent(GstLatentMux *self, GstBuffer *buffer)
 {
@@ -189,7 +189,7 @@ set_caps(GstLatentMux *self, const GstCaps *caps)
     return TRUE;
 }
 
-/* Caps that are refused come again with each buffer. */
+/* Refused caps come again with each buffer. Their error is posted once. */
 static gboolean
 take_caps(GstLatentMux *self, GstCaps *caps)
 {

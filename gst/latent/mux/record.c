@@ -52,7 +52,7 @@ last_sequence(const GstLatentRecord *record)
                           record->sequences->len - 1);
 }
 
-/* Frames in front of the next latent in its sequence. */
+/* Returns the number of frames before the next latent in its sequence. */
 static gint64
 frames_before(const GstLatentRecord *record, const GstVaeLatentInfo *info)
 {
@@ -60,8 +60,8 @@ frames_before(const GstLatentRecord *record, const GstVaeLatentInfo *info)
     return vae_count_frames(gst_latent_clip_counts(info), n);
 }
 
-/* Frames of the next latent, up to `full`: as many as its meta or its duration
- * says; 0: nothing says it. */
+/* Returns the number of frames of the next latent, at most `full`, by its meta
+ * or its duration. Returns 0 if neither says it. */
 static gint64
 stated_frames(const GstVaeLatentInfo *info, const GstBuffer *buffer,
               gint64 full)

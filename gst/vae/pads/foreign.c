@@ -9,7 +9,8 @@
 #include "source.h"
 #include "tensors.h"
 
-/* TRUE: the name of caps is none of those of the sink pad's template. */
+/* Returns TRUE if the template of the sink pad does not have the name of the
+ * caps. */
 static gboolean
 is_foreign(GstVaeBase *base, const GstCaps *caps)
 {
@@ -44,8 +45,8 @@ gst_vae_foreign_accepts(GstVaeBase *base, const GstCaps *caps)
     return ok;
 }
 
-/* advice NULL: what came is of the right kind, in memory that is not read
- * here. */
+/* Posts the error. advice is NULL for the right media type in memory that the
+ * element cannot read. */
 static void
 post(GstVaeBase *base, const gchar *what, const gchar *advice,
      const gchar *debug)

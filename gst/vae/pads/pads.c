@@ -20,7 +20,8 @@ flow_after_failure(GstVaeBase *base, GstFlowReturn ret)
     return gst_vae_queue_is_flushing(&base->queue) ? GST_FLOW_FLUSHING : ret;
 }
 
-/* TRUE: a negative number, cast to unsigned. Sums with it would overflow. */
+/* Returns TRUE for a negative number that was cast to unsigned. Sums with it
+ * would overflow. */
 static gboolean
 is_negative(GstClockTime time)
 {
@@ -53,7 +54,8 @@ check_times(GstVaeBase *base, GstBuffer *buffer)
     return buffer;
 }
 
-/* TRUE: the stream runs backwards, and an encoder cannot turn it. */
+/* Returns TRUE if the stream runs backwards, which an encoder cannot
+ * reverse. */
 static gboolean
 is_wrong_way(GstVaeBase *base)
 {
@@ -308,7 +310,7 @@ sink_event_full(GstPad *pad, GstObject *parent, GstEvent *event)
                               caps ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR);
 }
 
-/* TRUE: the seek would turn the stream of an encoder. */
+/* Returns TRUE if the seek would reverse the stream of an encoder. */
 static gboolean
 is_wrong_seek(GstVaeBase *base, GstEvent *event)
 {

@@ -236,7 +236,7 @@ stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
     gst_pad_push_event(base->srcpad, eos);
 }
 
-/* An item that comes after the end. */
+/* Drops an item that comes after the end, but keeps a sticky event. */
 static void
 discard(GstVaeBase *base, GstVaeItem *item)
 {
