@@ -227,107 +227,132 @@ set_peak(Options *o, const Option *p, const char *word)
 #define AT(name) offsetof(Options, name)
 
 static const Option options[] = {
-    {"--model", "FILE", RUNS, set_text, "weights", AT(model)},
+    {"--model", "FILE", RUNS, set_text, "file or folder of weights", AT(model)},
     {"--arch", "ARCH", COMMAND_PLAN | COMMAND_BENCH, set_text,
-     "instead of --model: full size, with generated weights", AT(arch)},
+     "instead of --model: a full-size network with generated weights",
+     AT(arch)},
     {"--size", "WxH", COMMAND_PLAN | COMMAND_BENCH, set_size,
      "visible pixels, such as 832x480; at most 65535 each way"},
     {"--frames", "N", COMMAND_BENCH, set_whole,
      "video frames, rounded up to whole latents", AT(frames), 1, INT_MAX / 2},
     {"--encode", NULL, COMMAND_BENCH, set_flag, "encode instead of decode",
      AT(encode)},
-    {"--profile", NULL, COMMAND_BENCH, set_flag, "a row for every op",
+    {"--profile", NULL, COMMAND_BENCH, set_flag, "also print a row for each op",
      AT(profile)},
-    {"--csv", NULL, COMMAND_BENCH, set_flag, "comma-separated values", AT(csv)},
+    {"--csv", NULL, COMMAND_BENCH, set_flag, "print comma-separated values",
+     AT(csv)},
     {"--json", NULL, COMMAND_INFO, set_flag, "print JSON", AT(json)},
     {"--tensors", NULL, COMMAND_INFO, set_flag, "also list every tensor",
      AT(tensors)},
     {"--dtype", "TYPE", COMMAND_WEIGHTS, set_dtype,
      "f32 (default), f16 or bf16"},
     {"--max-abs", "X", COMMAND_COMPARE, set_real,
-     "fail if a difference is larger", AT(max_abs)},
-    {"--min-psnr", "DB", COMMAND_COMPARE, set_real, "fail if PSNR is lower",
-     AT(min_psnr)},
+     "fail if a difference is larger than X", AT(max_abs)},
+    {"--min-psnr", "DB", COMMAND_COMPARE, set_real,
+     "fail if PSNR is lower than DB", AT(min_psnr)},
     {"--min-ssim", "S", COMMAND_COMPARE, set_real,
-     "fail if SSIM is lower; for [T,H,W,3] tensors", AT(min_ssim)},
+     "fail if SSIM of a [T,H,W,3] tensor is lower than S", AT(min_ssim)},
     {"--stream", NULL, COMMAND_COMPARE, set_flag,
      "compare streams of PPM pictures as they arrive", AT(stream)},
-    {"--peak", "P", COMMAND_COMPARE, set_peak, "peak of PSNR and SSIM"},
+    {"--peak", "P", COMMAND_COMPARE, set_peak,
+     "peak of PSNR and SSIM, see above"},
     {"--tensor", "NAME",
      COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO, set_text,
      "name of the tensor to read", AT(tensor)},
     {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
     {"--device", "N", RUNS, set_whole,
-     "the GPU of --backend cuda, as CUDA counts them; default: 0", AT(device),
-     0, INT_MAX},
+     "CUDA index of the GPU for --backend cuda; default: 0", AT(device), 0,
+     INT_MAX},
     {"--devices", "LIST", COMMAND_DECODE, set_devices,
      "decode segments of the clip at the same time: CUDA devices such as 0,1, "
      "or a backend for each stream such as cpu,cpu; all of one backend"},
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
     {"--slice", "N", RUNS, set_whole,
-     "steps per call; 0: the largest of 4, 2, 1 that fits, and 1 from 1280x720 "
-     "up",
+     "steps that are computed together; 0 (default): the largest of 4, 2 and 1 "
+     "that fits, and 1 from 1280x720 up",
      AT(slice), 0, INT_MAX},
     {"--memory-limit", "M", RUNS, set_memory_limit,
-     "auto (default: what is free), a size such as 12G, or a share of what is "
-     "free such as 75%"},
+     "limit of the stream: auto (default: the free memory), a size such as "
+     "12G, or a share of the free memory such as 75%"},
     {"--frames-at-once", "N", RUNS, set_whole,
-     "frames that the layers at the video's rate compute at once; 0 (default): "
-     "those of a slice, or fewer if these do not fit",
+     "frames that the layers at the full frame rate compute together; 0 "
+     "(default): all of a slice, or fewer if these do not fit",
      AT(frames_at_once), 0, INT_MAX},
     {"--strips", "N", RUNS, set_whole,
-     "strips of rows in which large pictures are computed, 1: whole pictures; "
-     "0 (default): strips if whole pictures do not fit",
+     "strips of rows in which the inputs of large convolutions are computed; "
+     "1: whole pictures; 0 (default): strips only if whole pictures do not fit",
      AT(strips), 0, 1000},
     {"--spill", "S", RUNS, set_spill,
-     "carries of --backend cuda in the host's memory: auto (default: as many "
-     "as the GPU has no memory for), off, or host (all)"},
+     "for --backend cuda: carries (the state between steps) in the host's "
+     "memory: auto (default: as many as do not fit on the GPU), off, or host "
+     "(all)"},
     {"--tiles", "T", RUNS, set_tiles,
      "off (default), or blend: if nothing else fits, compute the picture in "
      "tiles that overlap and are blended, which is not exact"},
     {"--tile-size", "WxH", RUNS, set_tile_size,
-     "with --tiles blend: always tiles, of that many pixels; N: NxN"},
+     "with --tiles blend: size of a tile in pixels; tiles are then used even "
+     "if the picture fits without; N: NxN"},
     {"--tile-overlap", "N", RUNS, set_whole,
-     "with --tiles blend: pixels that tiles overlap by; 0 (default): as in the "
+     "with --tiles blend: overlap of tiles in pixels; 0 (default): that of the "
      "network's own pipeline, 1/4 or 1/8 of a tile; -1: none",
      AT(tile_overlap), -1, 65536},
     {"--threads", "N", RUNS, set_whole,
      "0 (default): as many as the process may use", AT(threads), 0, 4096},
     {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,
-     "latents are normalized or raw; default: as their file states, "
-     "else normalized"},
+     "normalized or raw: the scale of the latents; default: as their file "
+     "states, else normalized"},
     {"--variant", "NAME", RUNS | COMMAND_INFO, set_text,
-     "the model, if shapes alone do not tell it", AT(variant)},
+     "name of the network, if the weights fit several networks", AT(variant)},
     {"--posterior", "P", COMMAND_ENCODE, set_posterior,
-     "mean (default) or sample"},
+     "for a model with a posterior: mean (default) or sample"},
     {"--seed", "N", COMMAND_ENCODE, set_seed,
-     "for --posterior sample, 0 to 2^64 - 1; default 0"},
+     "for --posterior sample, 0 to 2^64 - 1; default: 0"},
     {"--tail", "T", COMMAND_ENCODE, set_tail,
-     "repeat the last frame to fill a group (default), or drop the rest"},
+     "repeat (default): fill the last group of frames with copies of the last "
+     "frame; drop: drop an incomplete group"},
     {"--deterministic", NULL, RUNS, set_flag,
-     "choose algorithms without timing", AT(deterministic)},
+     "choose algorithms without timing them", AT(deterministic)},
     {"--batch-index", "N", COMMAND_DECODE, set_whole,
      "index of the clip in a batch, from 0", AT(batch_index), 0, INT_MAX},
     {"--look-ahead", "N", COMMAND_DECODE, set_whole,
-     "later latents that a frame waits for, if the decoder is not causal; "
-     "default: all that it needs, fewer are not exact",
+     "for a decoder that is not causal: later latents that a frame waits for; "
+     "default: all that the frame depends on; with fewer it is not exact",
      AT(look_ahead), 0, INT_MAX},
     {"--nan-policy", "P", RUNS, set_nan_policy,
-     "pass (default), fallback (repeat a 16-bit step in fp32) or error"},
+     "for results that are not finite: pass (default), fallback (compute a "
+     "16-bit step again in fp32) or error"},
     {"--resume", NULL, COMMAND_DECODE, set_flag,
-     "continue from OUT.part and OUT.checkpoint, and keep them until done",
+     "write OUT.part and OUT.checkpoint until OUT is complete, and continue "
+     "from them if they exist",
      AT(resume)},
     {"--checkpoint-interval", "N", COMMAND_DECODE, set_whole,
-     "for --resume: latents between checkpoints; default 8", AT(every), 1,
+     "for --resume: latents between checkpoints; default: 8", AT(every), 1,
      INT_MAX / 2},
     {"--verbose", NULL, RUNS, set_flag,
      "print the chosen backend and its settings to standard error",
      AT(verbose)},
-    {"--help", NULL, ~0u, set_flag, "this text", AT(help)},
+    {"--help", NULL, ~0u, set_flag, "print this text", AT(help)},
 };
 
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
+enum { LEFT = 22, WIDTH = 79 }; /* columns of the help */
+
+/* Prints text after column LEFT, in lines of at most WIDTH columns. at: the
+ * number of columns that the first line has so far. */
+static void
+print_words(FILE *to, int at, const char *text)
+{
+    if (at > LEFT)
+        at = WIDTH;
+    for (int n; *text; text += n + (text[n] == ' ')) {
+        n = (int) strcspn(text, " ");
+        if (at + 1 + n > WIDTH)
+            at = fprintf(to, "\n%*s", LEFT, "") - 1;
+        at += fprintf(to, " %.*s", n, text);
+    }
+    fputc('\n', to);
+}
 
 void
 options_print(Command command, FILE *to)
@@ -339,7 +364,7 @@ options_print(Command command, FILE *to)
             continue;
         snprintf(left, sizeof left, "%s%s%s", p->name, p->word ? " " : "",
                  p->word ? p->word : "");
-        fprintf(to, "  %-20s %s\n", left, p->help);
+        print_words(to, fprintf(to, "  %-20s", left), p->help);
     }
 }
 

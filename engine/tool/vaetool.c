@@ -19,17 +19,17 @@ static const Entry entries[] = {
      command_info,
      "Prints the model, the latents or the video in the file, and its\n"
      "metadata. FILE is safetensors, an index of shards, a diffusers\n"
-     "folder, npy, or a file of torch.save() (.pth, .pt). For OUT.part\n"
-     "and OUT.checkpoint of decode --resume, and for a checkpoint of\n"
-     "vaedecode, it prints their state and how to continue.\n"},
+     "folder, npy, or a file of torch.save() (.pth, .pt). If FILE is\n"
+     "OUT.part or OUT.checkpoint of decode --resume, or a checkpoint of\n"
+     "vaedecode, prints its state and how to continue.\n"},
     {COMMAND_DECODE, "decode", "--model WEIGHTS LATENTS OUT",
      "decode latents to frames", 2, command_decode,
      "LATENTS is safetensors (such as a .latent file of ComfyUI), npy, or\n"
      "a tensor that torch.save() wrote (.pt, .pth). OUT is a safetensors\n"
      "file with `frames`, F32 [T,H,W,3], in the network's own range and\n"
-     "not clamped. OUT states the values of black and white as\n"
-     "vae.pixel_range and, if LATENTS state one, the frame rate as\n"
-     "vae.framerate.\n"},
+     "not clamped. Its metadata state the values of black and white\n"
+     "(vae.pixel_range) and, if LATENTS state it, the frame rate\n"
+     "(vae.framerate).\n"},
     {COMMAND_ENCODE, "encode", "--model WEIGHTS FRAMES OUT",
      "encode frames to latents", 2, command_encode,
      "FRAMES is safetensors, npy, or a file of torch.save() (.pt, .pth).\n"
@@ -61,23 +61,23 @@ static const Entry entries[] = {
     {COMMAND_PLAN, "plan", "(--model WEIGHTS | --arch ARCH) --size WxH",
      "print the memory and work of a stream", 0, command_plan,
      "Prints the memory that a stream takes, in bytes by purpose, and the\n"
-     "floating-point operations of its first and later steps. It\n"
-     "allocates none of it. `loading` is the memory to load one weight;\n"
-     "it is freed before the memory other than weights is allocated.\n"
+     "floating-point operations of its first and later steps. Allocates\n"
+     "none of this memory. `loading` is the memory to load one weight at\n"
+     "a time; it is freed before anything except weights is allocated.\n"
      "`library` is a margin for the code and tables of the computing\n"
-     "library; the other numbers are exact. For ARCH, weights are\n"
+     "library; all other numbers are exact. With --arch, weights are\n"
      "float32.\n"},
     {COMMAND_WEIGHTS, "make-weights", "ARCH OUT",
      "make a full-size model with generated weights", 2, command_weights,
      "The weights come from a hash of each tensor's name. They are the\n"
-     "same on every machine and make no pictures.\n"},
+     "same on every machine, and their frames are only noise.\n"},
     {COMMAND_BENCH, "bench",
      "(--model WEIGHTS | --arch ARCH) --size WxH --frames N",
      "measure the time of one direction and of each op", 0, command_bench,
-     "Runs generated latents (with --encode: frames) through a stream.\n"
-     "The first step is timed separately. --profile adds a row for each\n"
-     "op: implementation, time, work, bytes read and written, both per\n"
-     "second, and its share of the time.\n"},
+     "Decodes generated latents or, with --encode, encodes generated\n"
+     "frames. Times the first step separately. --profile adds a row for\n"
+     "each op with its implementation, time, floating-point operations,\n"
+     "bytes read and written, both per second, and share of the time.\n"},
 };
 
 enum { N_ENTRIES = sizeof entries / sizeof entries[0] };
@@ -89,8 +89,8 @@ print_usage(FILE *to)
     for (int i = 0; i < N_ENTRIES; i++)
         fprintf(to, "  %-13s %s\n", entries[i].name, entries[i].summary);
     fprintf(to, "\n  vaetool COMMAND --help  prints the options of a command\n"
-                "  vaetool --backends      lists the backends and why one is "
-                "missing\n"
+                "  vaetool --backends      lists the backends, and why one "
+                "does not work\n"
                 "  vaetool --version       prints the version\n\n"
                 "Exit codes: 0 success; 1 compare: a difference past a bound, "
                 "different\nshapes, or a NaN in one file only; 2 usage; "

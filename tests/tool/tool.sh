@@ -21,6 +21,8 @@ says "cuda: " "cpu: " "ref: yes"
 for command in info decode encode compare plan make-weights bench; do
     check "$command --help" 0 "$tool" $command --help
     says "Usage: vaetool $command"
+    "$tool" $command --help >"$out/help"
+    check "its options in 79 columns" 1 grep '^ .\{79\}' "$out/help"
 done
 check "unknown command" 2 "$tool" fly
 says '"fly"'
