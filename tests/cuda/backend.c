@@ -10,21 +10,12 @@
 #include "stream.h"
 
 static void
-one_order(const Bed *bed, VaeDirection direction, const TestClip *input,
-          const TestClip *want, const char *what)
+one_order(const Bed *bed, VaeDirection direction, Clips *c, const char *what)
 {
-    TestClip clip = *input;
-    TestClip results = new_clip(bed);
-    clip_poison(bed, &results, direction);
-    if (direction == VAE_DECODE)
-        clip.video = results.video;
-    else
-        clip.latents = results.latents;
     VaeStream *stream = open_stream(bed->model, direction);
-    run_clip(bed, stream, direction, &clip, calls);
-    same_result(bed, &clip, want, direction, what);
+    run_clips(bed, stream, direction, c);
+    same_result(bed, &c->got, &c->want, direction, what);
     vae_stream_free(&stream);
-    clip_free(&results);
 }
 
 /* The result does not depend on how early or late streams do their work, on
@@ -32,11 +23,7 @@ one_order(const Bed *bed, VaeDirection direction, const TestClip *input,
 static void
 all_orders(const Bed *bed, VaeDirection direction)
 {
-    TestClip input = new_clip(bed);
-    TestClip want = new_clip(bed);
-    VaeStream *stream = open_stream(bed->model, direction);
-    run_clip(bed, stream, direction, &want, calls);
-    vae_stream_free(&stream);
+    Clips c = open_clips(bed, direction);
     for (unsigned eager = 0; eager < 8; eager++) {
         char what[100];
         setenv("VAE_CUDA_GRAPHS", eager & 1 ? "0" : "1", 1);
@@ -45,7 +32,7 @@ all_orders(const Bed *bed, VaeDirection direction)
         snprintf(what, sizeof what, "%s, eager streams %u, graphs %s%s",
                  name_of(direction), eager, eager & 1 ? "off" : "on",
                  eager & 2 ? ", convolutions in parts" : "");
-        one_order(bed, direction, &input, &want, what);
+        one_order(bed, direction, &c, what);
     }
     unsetenv("VAE_CUDA_GRAPHS");
     emu_set_conv_frames(0);
@@ -55,11 +42,10 @@ all_orders(const Bed *bed, VaeDirection direction)
         emu_set_seed(seed);
         snprintf(what, sizeof what, "%s, work at random moments, seed %u",
                  name_of(direction), seed);
-        one_order(bed, direction, &input, &want, what);
+        one_order(bed, direction, &c, what);
     }
     emu_set_seed(0);
-    clip_free(&input);
-    clip_free(&want);
+    close_clips(&c);
 }
 
 static bool pinned_pictures;
@@ -452,7 +438,5 @@ main(int argc, char **argv)
     recorded_behind(&bed);
     other_pictures(&bed, false);
     other_pictures(&bed, true);
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

@@ -128,3 +128,18 @@ close_clips(Clips *c)
     clip_free(&c->want);
     clip_free(&c->results);
 }
+
+void
+run_clips(const Bed *bed, VaeStream *stream, VaeDirection direction, Clips *c)
+{
+    clip_poison(bed, &c->got, direction);
+    run_clip(bed, stream, direction, &c->got, calls);
+}
+
+int
+device_close(Bed *bed)
+{
+    vae_model_free(&bed->model);
+    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    return tests_end();
+}

@@ -45,5 +45,12 @@ typedef struct Clips {
 
 Clips open_clips(const Bed *bed, VaeDirection direction);
 void close_clips(Clips *c);
+/* Runs got by the calls `calls`, over a poisoned result. */
+void run_clips(const Bed *bed, VaeStream *stream, VaeDirection direction,
+               Clips *c);
+
+/* Frees the model, and checks that nothing of the device is left. Returns the
+ * result of main(). */
+int device_close(Bed *bed);
 
 #endif

@@ -156,7 +156,5 @@ main(int argc, char **argv)
     devices(&bed);
     second_device(&bed);
     foreign_recording(&bed);
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

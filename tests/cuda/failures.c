@@ -252,7 +252,5 @@ main(int argc, char **argv)
     }
     refused_reload(&bed);
     lost_device(&bed);
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

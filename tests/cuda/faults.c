@@ -25,70 +25,49 @@ static const Kind kinds[] = {
     {EMU_FAULT_TO, "copies to a wrong place"},
 };
 
-/* Runs the clip with the fault. True: the result equals that of want. */
+/* Runs the clip with the fault. True: the result is the wanted one. */
 static bool
-is_same(const Bed *bed, VaeDirection direction, const TestClip *input,
-        const TestClip *want, EmuFault fault, int n)
+is_same(const Bed *bed, VaeDirection direction, Clips *c, EmuFault fault, int n)
 {
     size_t bytes;
-    TestClip clip = *input;
-    TestClip results = new_clip(bed);
-    clip_poison(bed, &results, direction);
-    if (direction == VAE_DECODE)
-        clip.video = results.video;
-    else
-        clip.latents = results.latents;
     VaeStream *stream = open_stream(bed->model, direction);
     emu_set_fault(fault, n);
-    run_clip(bed, stream, direction, &clip, calls);
-    const void *w = clip_result(bed, want, direction, &bytes);
-    const void *g = clip_result(bed, &clip, direction, &bytes);
+    run_clips(bed, stream, direction, c);
+    const void *w = clip_result(bed, &c->want, direction, &bytes);
+    const void *g = clip_result(bed, &c->got, direction, &bytes);
     const bool same = memcmp(g, w, bytes) == 0;
     const int count = emu_fault_count(fault), done = emu_fault_done();
     emu_set_fault(EMU_FAULT_NONE, 0);
     vae_stream_free(&stream);
-    clip_free(&results);
     /* true after the last fault, or if the result was right by chance */
     return same && n < count && done > 0;
 }
 
 static int
-count_faults(const Bed *bed, VaeDirection direction, const TestClip *input,
-             EmuFault fault)
+count_faults(const Bed *bed, VaeDirection direction, Clips *c, EmuFault fault)
 {
-    TestClip clip = *input;
-    TestClip results = new_clip(bed);
-    if (direction == VAE_DECODE)
-        clip.video = results.video;
-    else
-        clip.latents = results.latents;
     VaeStream *stream = open_stream(bed->model, direction);
     emu_set_fault(fault, -1);
-    run_clip(bed, stream, direction, &clip, calls);
+    run_clips(bed, stream, direction, c);
     const int n = emu_fault_count(fault);
     emu_set_fault(EMU_FAULT_NONE, 0);
     vae_stream_free(&stream);
-    clip_free(&results);
     return n;
 }
 
 static void
 one_direction(const Bed *bed, VaeDirection direction, int stride)
 {
-    TestClip input = new_clip(bed);
-    TestClip want = new_clip(bed);
-    const char *name = direction == VAE_DECODE ? "decode" : "encode";
-    VaeStream *stream = open_stream(bed->model, direction);
-    run_clip(bed, stream, direction, &want, calls);
-    vae_stream_free(&stream);
+    Clips c = open_clips(bed, direction);
+    const char *name = name_of(direction);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         const EmuFault fault = kinds[k].fault;
-        const int n = count_faults(bed, direction, &input, fault);
+        const int n = count_faults(bed, direction, &c, fault);
         const int by =
             fault < EMU_FAULT_NO_COPY || fault > EMU_FAULT_TO ? 1 : stride;
         int missed = 0, first = -1;
         for (int i = (int) k % by; i < n; i += by)
-            if (is_same(bed, direction, &input, &want, fault, i)) {
+            if (is_same(bed, direction, &c, fault, i)) {
                 missed++;
                 first = first < 0 ? i : first;
             }
@@ -96,8 +75,7 @@ one_direction(const Bed *bed, VaeDirection direction, int stride)
                name, kinds[k].label, n, missed,
                first < 0 ? "" : ", first: ", first < 0 ? 0 : first);
     }
-    clip_free(&input);
-    clip_free(&want);
+    close_clips(&c);
 }
 
 int

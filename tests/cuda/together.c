@@ -94,7 +94,5 @@ main(int argc, char **argv)
                "each other",
                (unsigned long long) found, (unsigned long long) want);
     }
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

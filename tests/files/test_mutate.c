@@ -6,6 +6,7 @@
  */
 #include <inttypes.h>
 
+#include "../fuzz/fuzz.h"
 #include "archive.h"
 
 static uint64_t state;
@@ -40,23 +41,7 @@ use(const VaeTensorFile *file)
         if (vae_tensor_file_find(file, info->name) != info)
             check(false, "a tensor is not found by its name");
     }
-    for (int batch = -1; batch < 2; batch++) {
-        const VaeLatentOptions options = {
-            .struct_size = sizeof(VaeLatentOptions), .batch_index = batch};
-        VaeLatentClip clip = VAE_INIT(VaeLatentClip);
-        VaeError error;
-        if (vae_latent_clip_find(file, &options, &clip, &error) != VAE_OK)
-            continue;
-        const size_t bytes = (size_t) clip.channels * (size_t) clip.height *
-                             (size_t) clip.width * vae_type_size(clip.type);
-        uint8_t *latent = clip.data != NULL ? malloc(bytes) : NULL;
-        if (latent != NULL) {
-            vae_latent_clip_read(&clip, 0, latent);
-            vae_latent_clip_read(&clip, clip.t - 1, latent);
-            sum += latent[bytes - 1];
-        }
-        free(latent);
-    }
+    fuzz_latents(file);
     return sum;
 }
 

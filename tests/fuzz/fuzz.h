@@ -28,6 +28,7 @@ fuzz_latents(const VaeTensorFile *file)
                              (size_t) clip.width * vae_type_size(clip.type);
         uint8_t *latent = clip.data != NULL ? malloc(bytes) : NULL;
         if (latent != NULL) {
+            vae_latent_clip_read(&clip, 0, latent);
             vae_latent_clip_read(&clip, clip.t - 1, latent);
             fuzz_sum += latent[bytes - 1];
         }

@@ -388,7 +388,5 @@ main(int argc, char **argv)
     few_blocks(&bed);
     cheap_start(&bed);
     one_ends(&bed);
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

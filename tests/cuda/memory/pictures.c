@@ -120,7 +120,5 @@ main(int argc, char **argv)
     launches(&bed, VAE_DECODE);
     launches(&bed, VAE_ENCODE);
     planes(&bed);
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

@@ -355,7 +355,5 @@ main(int argc, char **argv)
     failing_device(&bed);
     missing_copies(&bed, stride);
     on_the_host(&bed);
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

@@ -445,7 +445,5 @@ main(int argc, char **argv)
     waiting(&bed, false);
     waiting(&bed, true);
     in_vain(&bed);
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

@@ -353,7 +353,5 @@ main(int argc, char **argv)
     refused(&bed);
     faults(&bed, stride);
     missing_copies(&bed, stride);
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

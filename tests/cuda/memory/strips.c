@@ -313,7 +313,5 @@ main(int argc, char **argv)
     if (!only_bands)
         missing_copies(&bed, "spilled", (Rung){1, 1, 16, VAE_SPILL_HOST},
                        8 * stride);
-    vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
-    return tests_end();
+    return device_close(&bed);
 }

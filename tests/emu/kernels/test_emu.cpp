@@ -196,92 +196,6 @@ not_tf32(void)
 
 alignas(16) const uint16_t numbers[16] = {0};
 
-void
-launch_some_return(void)
-{
-    vae_launch(some_return, 1, THREADS, 0, nullptr);
-}
-
-void
-launch_two_barriers(void)
-{
-    vae_launch(two_barriers, 1, THREADS, 0, nullptr);
-}
-
-void
-launch_few_lanes(void)
-{
-    vae_launch(few_lanes, 1, THREADS, 0, nullptr, out);
-}
-
-void
-launch_part_mask(void)
-{
-    vae_launch(part_mask, 1, THREADS, 0, nullptr, out);
-}
-
-void
-launch_two_shuffles(void)
-{
-    vae_launch(two_shuffles, 1, THREADS, 0, nullptr, out);
-}
-
-void
-launch_past_shared(void)
-{
-    vae_launch(past_shared, 1, THREADS, sizeof(float) * THREADS, nullptr);
-}
-
-void
-launch_odd_address(void)
-{
-    vae_launch(odd_address, 1, THREADS, 0, nullptr, numbers);
-}
-
-void
-launch_forgotten_copy(void)
-{
-    vae_launch(forgotten_copy, 1, THREADS, 16, nullptr, numbers);
-}
-
-void
-launch_not_tf32(void)
-{
-    vae_launch(not_tf32, 1, THREADS, 0, nullptr);
-}
-
-void
-launch_nothing(void)
-{
-    vae_launch(some_return, 0, THREADS, 0, nullptr);
-}
-
-void
-launch_much_shared_90(void)
-{
-    vae_launch(some_return, 1, THREADS, (227 << 10) + 1, nullptr);
-}
-
-void
-launch_much_shared(void)
-{
-    vae_emu_set_capability(86);
-    vae_launch(some_return, 1, THREADS, (99 << 10) + 1, nullptr);
-}
-
-void
-launch_much_shared_75(void)
-{
-    vae_emu_set_capability(75);
-    vae_launch(some_return, 1, THREADS, (64 << 10) + 1, nullptr);
-}
-
-void
-launch_many_rows(void)
-{
-    vae_launch(some_return, dim3(1, 65536), THREADS, 0, nullptr);
-}
-
 /* The child process must end by itself after it has printed `words`. */
 void
 expect_end(void (*run)(void), const char *words)
@@ -318,21 +232,49 @@ expect_end(void (*run)(void), const char *words)
 void
 test_wrong(void)
 {
-    expect_end(launch_some_return, "threads wait for others");
-    expect_end(launch_two_barriers, "is at the barrier");
-    expect_end(launch_few_lanes, "threads wait for others");
-    expect_end(launch_part_mask, "mask 0000ffff");
-    expect_end(launch_two_shuffles, "while its warp is at");
-    expect_end(launch_past_shared,
-               ASAN ? "AddressSanitizer" : "shared memory was written outside");
-    expect_end(launch_odd_address, "16 bytes at");
-    expect_end(launch_forgotten_copy, "before its copies are waited for");
-    expect_end(launch_not_tf32, "00000001 is no TF32");
-    expect_end(launch_nothing, "a grid of 0 x 1 x 1");
-    expect_end(launch_much_shared, "with 101377 bytes");
-    expect_end(launch_much_shared_90, "with 232449 bytes");
-    expect_end(launch_much_shared_75, "with 65537 bytes");
-    expect_end(launch_many_rows, "a grid of 1 x 65536 x 1");
+    expect_end([] { vae_launch(some_return, 1, THREADS, 0, nullptr); },
+               "threads wait for others");
+    expect_end([] { vae_launch(two_barriers, 1, THREADS, 0, nullptr); },
+               "is at the barrier");
+    expect_end([] { vae_launch(few_lanes, 1, THREADS, 0, nullptr, out); },
+               "threads wait for others");
+    expect_end([] { vae_launch(part_mask, 1, THREADS, 0, nullptr, out); },
+               "mask 0000ffff");
+    expect_end([] { vae_launch(two_shuffles, 1, THREADS, 0, nullptr, out); },
+               "while its warp is at");
+    expect_end(
+        [] {
+            vae_launch(past_shared, 1, THREADS, sizeof(float) * THREADS,
+                       nullptr);
+        },
+        ASAN ? "AddressSanitizer" : "shared memory was written outside");
+    expect_end([] { vae_launch(odd_address, 1, THREADS, 0, nullptr, numbers); },
+               "16 bytes at");
+    expect_end(
+        [] { vae_launch(forgotten_copy, 1, THREADS, 16, nullptr, numbers); },
+        "before its copies are waited for");
+    expect_end([] { vae_launch(not_tf32, 1, THREADS, 0, nullptr); },
+               "00000001 is no TF32");
+    expect_end([] { vae_launch(some_return, 0, THREADS, 0, nullptr); },
+               "a grid of 0 x 1 x 1");
+    expect_end(
+        [] {
+            vae_emu_set_capability(86);
+            vae_launch(some_return, 1, THREADS, (99 << 10) + 1, nullptr);
+        },
+        "with 101377 bytes");
+    expect_end(
+        [] { vae_launch(some_return, 1, THREADS, (227 << 10) + 1, nullptr); },
+        "with 232449 bytes");
+    expect_end(
+        [] {
+            vae_emu_set_capability(75);
+            vae_launch(some_return, 1, THREADS, (64 << 10) + 1, nullptr);
+        },
+        "with 65537 bytes");
+    expect_end(
+        [] { vae_launch(some_return, dim3(1, 65536), THREADS, 0, nullptr); },
+        "a grid of 1 x 65536 x 1");
 }
 
 } // namespace
