@@ -41,8 +41,8 @@ vae_tile_at(const VaeTileGrid *g, int i)
     return t;
 }
 
-/* 0: a full tile; 1: the last one; 2: one before it in which the picture ends,
- * too. */
+/* 0: a full tile; 1: the last one; 2: the tile before it, if the picture ends
+ * inside it, too. */
 static int
 class_of(int length, int full, bool last)
 {
@@ -109,7 +109,7 @@ weight(const VaeBlend *b, int i, int n)
     return (float) (0.5 - 0.5 * cos(3.14159265358979323846 * t));
 }
 
-/* `count` floats of a tile with those of the tile before it. */
+/* Mixes `count` floats of a tile with those of the tile before it. */
 static void
 mix(float *values, const float *before, size_t count, float part)
 {
@@ -117,12 +117,12 @@ mix(float *values, const float *before, size_t count, float part)
         values[i] = before[i] * (1 - part) + values[i] * part;
 }
 
-/* A tile in the pixels of the result. */
+/* The geometry of a tile in pixels of the result. */
 typedef struct Part {
     size_t row;      /* floats of a row */
-    int h, overlap;  /* pixels; the overlap is that of full tiles */
-    int over_x;      /* the overlap with the tile to the left, */
-    int over_y;      /* and above */
+    int h, overlap;  /* height, and overlap of full tiles, in pixels */
+    int over_x;      /* overlap with the tile on the left, */
+    int over_y;      /* and with the tile above */
     size_t step;     /* floats of a row up to the overlap on the right, */
     int step_y;      /* and rows up to that below */
     size_t full_row; /* floats of a full tile's row */
@@ -191,7 +191,7 @@ keep_right(const VaeBlend *b, const VaeTile *t, const Part *p,
                (p->row - p->step) * sizeof *values);
 }
 
-/* The part of the tile that no later tile has. */
+/* Stores the part of the tile that no later tile overlaps. */
 static void
 store(const VaeBlend *b, const VaeTile *t, const Part *p, const float *values)
 {
@@ -209,9 +209,9 @@ store(const VaeBlend *b, const VaeTile *t, const Part *p, const float *values)
 
 /*
  * At a corner four tiles overlap. With the linear ramp the lower edge of a tile
- * is kept when it is blended with its left neighbour, as diffusers does it.
- * With the cosine ramp it is kept before that, so that the weight of a tile is
- * the product of those of its column and its row.
+ * is saved after it is blended with its left neighbour, as in diffusers. With
+ * the cosine ramp it is saved before, so that the weight of a tile is the
+ * product of the weights of its column and its row.
  */
 void
 vae_blend_tile(const VaeBlend *b, const VaeTile *t, float *values)

@@ -1,5 +1,6 @@
 /*
- * blend.h: a picture in tiles that overlap, and how neighbours are blended.
+ * blend.h: the grid of tiles of a picture, and the blending of tiles that
+ * overlap.
  *
  * A tile is a part of the picture that the network computes like a whole
  * picture. Each tile begins where the one before it ends, minus the overlap.
@@ -17,10 +18,10 @@
 
 /* Lengths are in latent pixels. */
 typedef struct VaeTileGrid {
-    int columns, rows; /* 0: the picture is in no tiles */
+    int columns, rows; /* 0: no tiles */
     int all_w, all_h;  /* the picture */
     int w, h;          /* a tile of full size */
-    int overlap;       /* at most half of a tile that the caller asks for */
+    int overlap;       /* at most half of the tile size that the caller sets */
 } VaeTileGrid;
 
 /* One tile: its place in the grid, its first pixel and its size. */
@@ -38,12 +39,12 @@ vae_tile_count(const VaeTileGrid *grid)
     return grid->columns * grid->rows;
 }
 
-/* Tiles of one width and height have the same programs. Along each side there
- * are full tiles, and up to two in which the picture ends. Shape 0 is that of
- * full tiles. */
+/* Tiles of one width and height share programs. Along each side there are full
+ * tiles, and up to two tiles in which the picture ends. Full tiles have shape
+ * 0. */
 enum { VAE_TILE_SHAPES = 9 };
 int vae_tile_shape(const VaeTileGrid *grid, const VaeTile *tile);
-/* A tile of that shape; false: there is none. */
+/* Gets a tile of that shape. False: there is none. */
 bool vae_tile_of_shape(const VaeTileGrid *grid, int shape, VaeTile *out);
 
 /*
@@ -56,16 +57,17 @@ typedef struct VaeBlend {
     const VaeTileGrid *grid;
     VaeRamp ramp;
     int scale, n;
-    int step; /* pixels of the result that have one weight */
+    int step; /* number of neighbouring pixels of the result with the same
+                 weight */
     float *whole, *above, *left;
 } VaeBlend;
 
-/* Floats of the three for one frame. */
+/* Numbers of floats of whole, above and left for one frame. */
 size_t vae_blend_whole(const VaeBlend *b);
 size_t vae_blend_above(const VaeBlend *b);
 size_t vae_blend_left(const VaeBlend *b);
 
-/* Blends the tile (h, w, n) with its neighbours, in place, and copies it to the
+/* Blends the tile (h, w, n) with its neighbours in place, and copies it to the
  * picture and the edges. */
 void vae_blend_tile(const VaeBlend *b, const VaeTile *tile, float *values);
 

@@ -7,7 +7,7 @@
 #include "alloc.h"
 #include "carries.h"
 
-/* One block of host memory that holds all carries. */
+/* Describes one block of host memory with all carries. */
 static VaeCarryBlocks
 one_block(const VaeCarryStore *s, const void *memory)
 {
@@ -26,8 +26,8 @@ is_kept(const VaeCarryStore *s)
     return s->kept.host || s->kept.device;
 }
 
-/* Copies all carries, in parts that are in one block on both sides. A block
- * that both sides share is not copied. */
+/* Copies all carries, in parts that are contiguous on both sides. Skips blocks
+ * that both sides share. */
 static VaeStatus
 copy(const VaeCarryStore *s, const VaeCarryBlocks *to,
      const VaeCarryBlocks *from, VaeError *error)
@@ -71,7 +71,7 @@ take(const VaeCarryStore *s, VaeCarryBlocks *out, VaeError *error)
     return status;
 }
 
-/* Frees the blocks, except memory that is kept. */
+/* Frees the blocks, except memory of s->kept. */
 static void
 drop(const VaeCarryStore *s, VaeCarryBlocks *b)
 {
@@ -106,7 +106,7 @@ vae_carries_drop(VaeCarryStore *s)
         drop(s, &s->snapshots[i]);
 }
 
-/* Frees what is kept, except memory that is in use again. */
+/* Frees s->kept, except memory that is in use again. */
 static void
 forget(VaeCarryStore *s)
 {

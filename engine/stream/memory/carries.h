@@ -1,11 +1,10 @@
 /*
  * carries.h: the carries of one stream.
  *
- * They are in two blocks: those on the device, and the spilled ones in the
- * host's memory. There are up to three copies: two snapshots, taken before a
- * run and before a guess, and one in host memory, while the stream's memory is
- * offloaded. Offloading, the NaN fallback and checkpoints all use these
- * functions.
+ * They are in two blocks: those on the device, and the spilled ones in host
+ * memory. There are up to three copies: two snapshots, and one in host memory
+ * while the stream is offloaded. Offloading, the NaN fallback and checkpoints
+ * use these functions.
  */
 #ifndef VAE_CARRIES_H
 #define VAE_CARRIES_H
@@ -19,8 +18,8 @@ typedef struct VaeCarryBlocks {
     size_t split;
 } VaeCarryBlocks;
 
-/* Snapshots: before a run whose result is checked, and before runs as if the
- * sequence ended. */
+/* Snapshots: before a run whose result is checked, and before runs that compute
+ * as if the sequence ended here. */
 enum { VAE_BEFORE_RUN, VAE_BEFORE_GUESS, VAE_SNAPSHOTS };
 
 typedef struct VaeCarryStore {
@@ -29,26 +28,27 @@ typedef struct VaeCarryStore {
     VaeCarrySet set;    /* names, shapes and places, shared by all programs */
     size_t rest;        /* bytes on the device, set.spilled on the host; */
     size_t spilled;     /* or more, if other sets share the memory */
-    VaeCarryBlocks now; /* empty: not taken, or offloaded */
-    VaeCarryBlocks snapshots[VAE_SNAPSHOTS]; /* empty: not taken */
-    /* While offloaded: the spilled ones stay where they are, and `device` is a
-     * copy in host memory. Empty: nothing to keep. */
+    VaeCarryBlocks now; /* empty: not allocated, or offloaded */
+    VaeCarryBlocks snapshots[VAE_SNAPSHOTS]; /* empty: not allocated */
+    /* While offloaded: spilled carries stay in place, and `device` is a copy in
+     * host memory. Empty: there is nothing to keep. */
     VaeCarryBlocks kept;
 } VaeCarryStore;
 
-/* Allocates the memory, and that of the snapshots asked for. On an error
- * nothing is allocated. */
+/* Allocates the memory of the carries and of the wanted snapshots. After an
+ * error nothing is allocated. */
 VaeStatus vae_carries_take(VaeCarryStore *s,
                            const bool snapshots[VAE_SNAPSHOTS],
                            VaeError *error);
-/* Frees the memory, except what is kept. */
+/* Frees the memory, except `kept`. */
 void vae_carries_drop(VaeCarryStore *s);
-/* Keeps the carries: the caller then calls vae_carries_drop(). Errors:
- * VAE_ERR_MEMORY, VAE_ERR_BACKEND; then nothing has changed. */
+/* Copies the carries to `kept`. The caller then calls vae_carries_drop().
+ * Errors: VAE_ERR_MEMORY, VAE_ERR_BACKEND; after an error nothing has changed.
+ */
 VaeStatus vae_carries_offload(VaeCarryStore *s, VaeError *error);
-/* Copies back what is kept, also if other carries are spilled now. Must be the
- * last step of resuming a stream, because what is kept is the only copy. On an
- * error it stays kept. */
+/* Copies `kept` back, also if other carries are spilled now. Must be the last
+ * step of resuming a stream, because `kept` is the only copy. After an error it
+ * stays. */
 VaeStatus vae_carries_reload(VaeCarryStore *s, VaeError *error);
 /* Frees everything. The backend must still be open. */
 void vae_carries_free(VaeCarryStore *s);
@@ -59,8 +59,8 @@ void vae_carries_free(VaeCarryStore *s);
 VaeStatus vae_carries_read(const VaeCarryStore *s, void *dst, VaeError *error);
 VaeStatus vae_carries_write(VaeCarryStore *s, const void *src, VaeError *error);
 
-/* Copies the carries to a snapshot; a snapshot to the carries; the one from
- * before a run to host memory. */
+/* The first copies the carries to a snapshot, the second a snapshot to the
+ * carries, the third VAE_BEFORE_RUN to host memory. */
 VaeStatus vae_carries_save(VaeCarryStore *s, int snapshot, VaeError *error);
 VaeStatus vae_carries_restore(VaeCarryStore *s, int snapshot, VaeError *error);
 VaeStatus vae_carries_read_snapshot(const VaeCarryStore *s, void *dst,

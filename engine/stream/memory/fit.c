@@ -10,10 +10,10 @@
 
 #define MIB(bytes) ((double) (bytes) / 1048576)
 
-/* A list of settings that fit; each was planned. */
+/* The text of settings that fit. Each is planned before it is added. */
 typedef struct Advice {
     VaeStream const *s;
-    VaeStreamParams params; /* the stream's, with one thing changed */
+    VaeStreamParams params; /* those of the stream, with one change */
     char text[400];
     size_t used;
 } Advice;
@@ -47,7 +47,7 @@ add(Advice *a, uint64_t bytes, const char *format, ...)
         a->used += (size_t) n;
 }
 
-/* The most steps per slice that fit. */
+/* Tries smaller slices: the most steps that fit. */
 static void
 try_slice(Advice *a)
 {
@@ -67,7 +67,7 @@ try_slice(Advice *a)
         add(a, best.peak, "slice size %d", fits);
 }
 
-/* The carries in the host's memory. */
+/* Tries to spill carries. */
 static void
 try_spill(Advice *a)
 {
@@ -79,7 +79,7 @@ try_spill(Advice *a)
         add(a, plan.peak, "spill host");
 }
 
-/* Strips and frames at once that the stream chooses. */
+/* Tries strips and groups of frames, as the stream chooses them. */
 static void
 try_cuts(Advice *a)
 {
@@ -91,7 +91,7 @@ try_cuts(Advice *a)
         add(a, plan.peak, "strips 0 and frames at once 0");
 }
 
-/* Tiles, of the largest size that fits. Their output is not exact. */
+/* Tries tiles, which are not exact: the largest that fit. */
 static void
 try_tiles(Advice *a)
 {
@@ -105,7 +105,7 @@ try_tiles(Advice *a)
         add(a, plan.peak, "tiles blend, which are not exact");
 }
 
-/* A 16-bit precision of the device, if the stream's is wider. */
+/* Tries a 16-bit precision of the device, if the stream's is wider. */
 static void
 try_precision(Advice *a)
 {
@@ -125,7 +125,7 @@ try_precision(Advice *a)
     }
 }
 
-/* The CPU backend, if the stream computes on a device. */
+/* Tries the CPU backend, if the stream computes on a device. */
 static void
 try_processor(Advice *a)
 {
@@ -137,7 +137,7 @@ try_processor(Advice *a)
         add(a, plan.peak, "backend cpu");
 }
 
-/* The picture scaled to n of `all` units of its longer side. */
+/* Scales the picture to n / all. */
 static void
 scale(const VaeStream *s, int n, int all, VaeStreamParams *params)
 {
@@ -148,7 +148,7 @@ scale(const VaeStream *s, int n, int all, VaeStreamParams *params)
     params->height = (h < 1 ? 1 : h) * unit;
 }
 
-/* The largest picture of about the same shape that fits. */
+/* Tries smaller pictures of about the same shape: the largest that fits. */
 static void
 try_size(Advice *a)
 {
@@ -172,7 +172,7 @@ try_size(Advice *a)
         add(a, best.peak, "%dx%d", best.padded_width, best.padded_height);
 }
 
-/* How much memory there is, and who says so. */
+/* Writes the limit, and where it comes from. */
 static void
 tell_limit(const VaeStream *s, uint64_t limit, bool own, char *out, size_t size)
 {
@@ -226,7 +226,7 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
     char given[96];
     tell_limit(s, limit, own, given, sizeof given);
     char needed[32], limited[32];
-    /* A rough plan has less than a stream needs. */
+    /* a rough plan is smaller than what a stream needs */
     snprintf(needed, sizeof needed, "%s%.1f MiB",
              s->least_is_prepared ? "" : "more than ", MIB(p->peak));
     snprintf(limited, sizeof limited, "%.1f MiB", MIB(limit));

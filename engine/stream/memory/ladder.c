@@ -1,19 +1,19 @@
 /*
- * ladder.c: the settings that a stream may take to fit in memory, the fastest
- * first. All give the same bytes. The rungs of the ladder are slice sizes, then
- * the smallest one with strips of rows and fewer frames at once, then with
- * carries spilled.
+ * ladder.c: chooses the settings with which a stream fits in memory. Each rung
+ * of the ladder is a setting, the fastest first; all give the same bytes. The
+ * rungs are slice sizes, then the smallest slice with strips of rows and groups
+ * of frames, then also with spilled carries.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "stream.h"
 
-/* From so many pixels on, AUTO saves memory: a slice of 1 step takes less than
- * half of the memory of 4. */
+/* From so many pixels on, AUTO uses slices of 1 step, which need less than half
+ * of the memory of slices of 4. */
 #define LARGE_PICTURE (1280 * 720)
 
-/* Part of the free memory that AUTO takes by itself. */
+/* The part of the free memory that AUTO uses. */
 #define SHARE 0.9
 
 static int
@@ -22,7 +22,7 @@ round_up(int v, int step)
     return (v + step - 1) / step * step;
 }
 
-/* Frames at once, and strips of rows: both cost little, strips less. */
+/* Groups of frames, and strips of rows. Both cost little time, strips less. */
 static const VaeRung cuts[] = {
     {.group = 0, .strips = 4},  {.group = 0, .strips = 8},
     {.group = 2, .strips = 8},  {.group = 1, .strips = 16},
@@ -38,9 +38,9 @@ may_lower_slice(const VaeStream *s)
     return p->slice_size > 1 && vae_stream_may_tile(p);
 }
 
-/* The rungs that spill no more carries than the caller wants, the fastest
- * first; *cut: those from there on differ from the one before it only in what
- * is cut. Returns their number. */
+/* Lists the rungs that spill no more carries than the caller sets, the fastest
+ * first. *cut: the first rung with strips or groups of frames; later ones
+ * differ only in these. Returns the number of rungs. */
 static int
 list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS], int *cut)
 {
@@ -75,11 +75,12 @@ list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS], int *cut)
 }
 
 typedef struct Limit {
-    uint64_t bytes, wanted; /* at most; and less, if a smaller rung exists */
-    bool own;               /* of the process (ulimit) */
+    uint64_t bytes, wanted; /* the limit; and the bytes to stay below if a
+                               smaller rung exists */
+    bool own;               /* the limit is that of the process (ulimit) */
 } Limit;
 
-/* Bytes that the stream has taken and would free before it takes others. */
+/* Bytes of the stream's memory, which it frees before it allocates anew. */
 static uint64_t
 held(const VaeStream *s)
 {
@@ -89,7 +90,7 @@ held(const VaeStream *s)
            (fallback && fallback->memory.arena ? theirs : 0);
 }
 
-/* make: the memory is taken next, so what is free counts, too. */
+/* make: the memory is allocated next, so the free memory is also a limit. */
 static VaeStatus
 find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
 {
@@ -139,7 +140,8 @@ vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
     return all;
 }
 
-/* The refusal of a stream names the smallest plan that was tried. */
+/* Saves the smallest plan that was tried, for the error of a stream that does
+ * not fit. */
 static void
 keep_least(VaeStream *s)
 {
@@ -149,8 +151,8 @@ keep_least(VaeStream *s)
     s->least_is_prepared = s->execs[FIRST] != NULL;
 }
 
-/* Builds a rung for its sizes only. *fits: the plan has at most that many
- * bytes, so that an exact one is worth its time. */
+/* Builds a rung roughly. *fits: the plan has at most `most` bytes, so an exact
+ * plan is worth its time. */
 static VaeStatus
 try_roughly(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
             VaeError *error)
@@ -163,8 +165,9 @@ try_roughly(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
 }
 
 /* Builds a rung and prepares it without weights. *fits: its plan has at most
- * that many bytes. If its activations and carries alone have more, it is not
- * prepared: a library may take minutes to prepare a picture that cannot fit. */
+ * `most` bytes. It is not prepared if its activations and carries alone have
+ * more, because a library may take minutes to prepare a picture that cannot
+ * fit. */
 static VaeStatus
 try_rung(VaeStream *s, VaeRung rung, uint64_t most, bool *fits, VaeError *error)
 {
@@ -181,8 +184,8 @@ try_rung(VaeStream *s, VaeRung rung, uint64_t most, bool *fits, VaeError *error)
     return status;
 }
 
-/* Spills what is too much, which shows more and more clearly: at first of
- * activations and carries, then also of weights and what libraries take. */
+/* Spills the missing bytes. The first attempt counts only activations and
+ * carries, later ones also weights and memory of libraries. */
 static VaeStatus
 spill_enough(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
              VaeError *error)
@@ -196,8 +199,7 @@ spill_enough(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
     return status;
 }
 
-/* Copies beside the ops take memory for windows. If there is too little for
- * all, there are as many as fit. */
+/* The same with windows for copies while ops compute: as many as fit. */
 static VaeStatus
 try_spilling(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
              VaeError *error)
@@ -248,7 +250,7 @@ tune(const VaeStream *s)
     return s->class->tune != NULL;
 }
 
-/* False: not even the last rung fits, with all carries spilled. */
+/* *fits false: even the last rung, with all carries spilled, does not fit. */
 static VaeStatus
 may_fit(VaeStream *s, const Limit *limit, bool *fits, VaeError *error)
 {
@@ -262,7 +264,7 @@ may_fit(VaeStream *s, const Limit *limit, bool *fits, VaeError *error)
     return try_roughly(s, last, limit->bytes, fits, error);
 }
 
-/* Tries all rungs, with the tiles that the stream has now. */
+/* Tries all rungs with the current tiles. */
 static VaeStatus
 climb_down(VaeStream *s, bool make, Limit *limit, bool *fits, VaeError *error)
 {
@@ -275,14 +277,14 @@ climb_down(VaeStream *s, bool make, Limit *limit, bool *fits, VaeError *error)
         if (status == VAE_OK)
             status = try_rungs(s, rungs, n, limit, fits, error);
     }
-    /* A group of frames more is a copy more of each carry. */
+    /* each further group of frames copies each carry once more */
     const bool spills = can_spill(s) || rungs[0].spared;
     for (int i = cut - 1; i < n && spills && status == VAE_OK && !*fits; i++)
         status = try_spilling(s, rungs[i], limit->bytes, fits, error);
     return status;
 }
 
-/* The same, with less work if nothing fits. */
+/* The same, but returns early if nothing can fit. */
 static VaeStatus
 climb_down_quickly(VaeStream *s, bool make, Limit *limit, bool *fits,
                    VaeError *error)
@@ -340,7 +342,7 @@ vae_plan_setting(const VaePlan *p, char *out, size_t size)
              tiles);
 }
 
-/* The rung below that of s; false: there is none. */
+/* The rung below s->rung. False: there is none. */
 static bool
 next_rung(const VaeStream *s, VaeRung *out)
 {
@@ -366,8 +368,8 @@ next_rung(const VaeStream *s, VaeRung *out)
     return s->plan.spilled && now->windows;
 }
 
-/* The rung below all those of a slice size that is set by hand; false: there is
- * none. */
+/* The next rung with a smaller slice than the caller set. False: there is none.
+ */
 static bool
 lower_slice(VaeStream *s, VaeRung *out)
 {
@@ -381,8 +383,9 @@ lower_slice(VaeStream *s, VaeRung *out)
     return true;
 }
 
-/* The first rung that fits in what is free with the next tiles; false: there is
- * none. The carries of a sequence are those of its first tiles. */
+/* The first rung with the next smaller tiles that fits in the free memory.
+ * False: there is none. Tiles do not change within a sequence, because each
+ * tile has its own carries. */
 static bool
 take_tiles(VaeStream *s, VaeRung *out)
 {
@@ -445,9 +448,9 @@ vae_stream_step_up(VaeStream *s)
         limit.wanted < s->refused)
         return;
     s->refused = 0;
-    s->released = true; /* the next call takes the memory */
+    s->released = true; /* the next call allocates the memory */
     vae_stream_free_memory(s);
-    vae_stream_free_tiles(s); /* there may be others */
+    vae_stream_free_tiles(s); /* the next rung may have other tiles */
     vae_stream_drop_programs(s);
     if (vae_stream_may_tile(&s->params))
         s->grid = (VaeTileGrid){0};
@@ -458,11 +461,11 @@ vae_stream_step_up(VaeStream *s)
         s->grid = grid;
         s->lowers_slice = lowers_slice;
     }
-    vae_stream_drop_programs(s); /* they were prepared without weights */
+    vae_stream_drop_programs(s); /* they are prepared without weights */
 }
 
-/* Others take a device's memory, too, and so do libraries while they are
- * prepared: what is left now may do for smaller slices. */
+/* Other programs and libraries may have used memory since the rung was chosen.
+ * What is left may be enough for a smaller rung. */
 VaeStatus
 vae_stream_make(VaeStream *s, VaeError *error)
 {

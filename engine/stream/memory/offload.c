@@ -1,5 +1,5 @@
 /*
- * offload.c: frees the memory of a device for a while, and takes it again.
+ * offload.c: frees the memory of a device, and allocates it again.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -62,14 +62,14 @@ take_again(VaeStream *s, VaeError *error)
     return status;
 }
 
-/* A wait for memory that other programs hold. */
+/* A wait for memory that other programs use. */
 typedef struct Patience {
-    uint64_t start, ns; /* since when, and at most how long */
+    uint64_t start, ns; /* when it began, and its longest duration */
 } Patience;
 
-#define PAUSE_NS 20000000 /* between two attempts */
+#define PAUSE_NS 20000000 /* pause between two attempts */
 
-/* Waits a moment. False: the time is over. */
+/* Waits for PAUSE_NS. False: the time is over. */
 static bool
 wait_for_others(VaeStream *s, Patience *p, const VaeError *why)
 {
@@ -88,7 +88,7 @@ wait_for_others(VaeStream *s, Patience *p, const VaeError *why)
     return true;
 }
 
-/* The error of a stream that cannot take its memory again. */
+/* The error of a stream that cannot allocate its memory again. */
 static VaeStatus
 not_resumed(VaeStream *s, VaeStatus status, const Patience *p,
             const VaeError *why, VaeError *error)

@@ -1,6 +1,6 @@
 /*
- * programs.c: the programs of a stream for one slice size, their bytes, and the
- * memory that they take.
+ * programs.c: the programs of a stream for one rung, their sizes and their
+ * memory.
  */
 #include <assert.h>
 
@@ -23,7 +23,7 @@ vae_stream_drop_programs(VaeStream *s)
         vae_carry_set_free(vae_stream_carry_set(s, i));
 }
 
-/* True if the stream has the program at all. */
+/* True if the stream has this program. */
 static bool
 has_program(const VaeStream *s, int i)
 {
@@ -36,7 +36,7 @@ has_program(const VaeStream *s, int i)
                           vae_tile_of_shape(&s->grid, shape, &tile));
 }
 
-/* The operations of a step, of all tiles. */
+/* The number of operations of a step, for all tiles. */
 static double
 count_flop(const VaeStream *s, int kind)
 {
@@ -54,7 +54,7 @@ count_flop(const VaeStream *s, int kind)
     return flop;
 }
 
-/* Places the carries of each shape of tiles; all shapes share the memory. */
+/* Places the carries of each shape of tiles. All shapes share the memory. */
 static bool
 place_carries(VaeStream *s)
 {
@@ -72,8 +72,8 @@ place_carries(VaeStream *s)
     return true;
 }
 
-/* Counts the bytes of carries that a later step copies within the backend's
- * memory, and to and from the host's. */
+/* Counts the bytes of carries that a later step copies within the device, and
+ * to and from host memory. */
 static void
 count_copies(VaeStream *s)
 {
@@ -137,8 +137,8 @@ raise_to(uint64_t *most, uint64_t bytes)
         *most = bytes;
 }
 
-/* Fills the plan with the sizes of the programs and, if there are any, of the
- * execs. */
+/* Sets the plan to the sizes of the programs and, if they exist, of the execs.
+ */
 static void
 sum_up(VaeStream *s)
 {
@@ -172,7 +172,7 @@ sum_up(VaeStream *s)
                (s->class->memory_left ? 0 : p->tiled);
     p->peak = p->weights + p->loading + p->library;
     raise_to(&p->peak, p->total);
-    if (fallback) /* it is made after everything else */
+    if (fallback) /* the fallback is made last */
         raise_to(&p->peak, p->total - fallback->total + fallback->peak);
     assert(s->programs[FIRST] && s->programs[NEXT]);
     p->flop_first = count_flop(s, FIRST);
@@ -223,16 +223,16 @@ record(VaeStream *s, int which, VaeError *error)
     return status;
 }
 
-/* The number of programs that are planned: a rough plan leaves out those of
- * tiles of other shapes. */
+/* The number of programs that are planned. A rough plan has only those of full
+ * tiles. */
 static int
 planned(const VaeStream *s)
 {
     return s->rough ? KINDS : PROGRAMS;
 }
 
-/* Adds windows for spilled carries. They may use the memory that the arena of
- * the largest program has anyway. False: out of memory. */
+/* Adds windows for spilled carries. They may use all of the arena, which is as
+ * large as the largest program needs. False: out of memory. */
 static bool
 prefetch(VaeStream *s)
 {

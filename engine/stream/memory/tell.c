@@ -1,6 +1,5 @@
 /*
- * tell.c: says in words what a stream takes, and what each rung of the ladder
- * would take.
+ * tell.c: logs the memory of a stream, and of each rung of the ladder.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +15,7 @@ has_strips(const VaePlan *p, VaeRung rung)
     return p->strips == (rung.strips > 1 ? rung.strips : 0);
 }
 
-/* Plans a rung. False: it is no setting of its own. */
+/* Plans a rung. False: it equals another one. */
 static bool
 plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out)
 {
@@ -38,7 +37,7 @@ plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out)
     if (good && exact)
         good = vae_stream_prepare(&other, NULL, NULL) == VAE_OK;
     *out = *p;
-    if (!exact) /* with the weights and the scratch of s */
+    if (!exact) /* uses the weights and the scratch of s */
         out->peak = s->plan.peak - s->plan.arena -
                     (s->plan.carries - s->plan.spilled) + p->arena +
                     (p->carries - p->spilled);
@@ -93,7 +92,7 @@ vae_stream_tell(const VaeStream *s)
     const VaeLog log = {s->params.log, s->params.log_user};
     const VaePlan *p = &s->plan;
     char how[64] = "", setting[160], spilled[64] = "";
-    if (p->backend == VAE_BACKEND_CUDA) /* any is the first */
+    if (p->backend == VAE_BACKEND_CUDA) /* -1 is the first device */
         snprintf(how, sizeof how, " device %d",
                  s->params.device < 0 ? 0 : s->params.device);
     else if (p->backend == VAE_BACKEND_CPU)

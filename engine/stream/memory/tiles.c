@@ -26,7 +26,8 @@ check_length(const VaeStream *s, const char *what, int64_t pixels,
                     what, (long long) pixels, unit, s->model->info.arch);
 }
 
-/* Sets the grid for tiles of that size, or none if the picture is no larger. */
+/* Sets the grid for tiles of that size. There are no tiles if the picture is
+ * not larger. */
 static VaeStatus
 set_grid(VaeStream *s, int64_t width, int64_t height, VaeError *error)
 {
@@ -105,7 +106,7 @@ vae_stream_shrink_tiles(VaeStream *s)
 /* ------------------------------------------------------------------ */
 /* Memory.                                                             */
 
-/* Units of the largest run. */
+/* The numbers of units of the largest run. */
 static void
 count_units(const VaeStream *s, int *in, int *out)
 {
@@ -119,7 +120,7 @@ count_units(const VaeStream *s, int *in, int *out)
     }
 }
 
-/* Floats of a pixel of a result. */
+/* The number of floats of a pixel of a result. */
 static int
 result_floats(const VaeStream *s)
 {
@@ -148,7 +149,7 @@ blend_of(const VaeStream *s, int unit)
     return b;
 }
 
-/* Floats of a result of the largest tile. */
+/* The number of floats of a result of the largest tile. */
 static size_t
 tile_floats(const VaeStream *s)
 {
@@ -182,7 +183,8 @@ carry_bytes(const VaeStream *s)
     return bytes;
 }
 
-/* The next n elements of the block, or only their bytes. */
+/* Reserves n elements of the block. NULL: block is NULL, and only bytes are
+ * counted. */
 static void *
 next(uint8_t *block, size_t *at, size_t n, size_t size)
 {
@@ -191,7 +193,7 @@ next(uint8_t *block, size_t *at, size_t n, size_t size)
     return block ? block + from : NULL;
 }
 
-/* Places all but the carries in a block, and returns its bytes. */
+/* Places all memory except the carries in a block. Returns its bytes. */
 static size_t
 lay_out(const VaeStream *s, uint8_t *block, VaeTileMemory *m)
 {
@@ -269,8 +271,8 @@ vae_stream_free_tiles(VaeStream *s)
 /* ------------------------------------------------------------------ */
 /* The units of a tile.                                                */
 
-/* Copies the tile of a latent as floats. Returns the number of its values that
- * are not finite, without those that a later tile has, too. */
+/* Copies the tile of a latent as floats. Returns the number of its non-finite
+ * values that are in no later tile. */
 static uint64_t
 crop_latent(const VaeStream *s, const VaeTile *t, const VaeLatentIn *from,
             float *to)
@@ -293,8 +295,7 @@ crop_latent(const VaeStream *s, const VaeTile *t, const VaeLatentIn *from,
     return bad;
 }
 
-/* The tile of a picture, where it is. Its right and lower edge may be those of
- * the picture. */
+/* The tile of a picture, in place. The picture may end inside the tile. */
 static VaePicture
 crop_picture(const VaeStream *s, const VaeTile *t, const VaePicture *from)
 {
@@ -317,8 +318,8 @@ crop_picture(const VaeStream *s, const VaeTile *t, const VaePicture *from)
     return p;
 }
 
-/* Sets the units of a tile: those in from the picture's, those out to the
- * results. Returns the non-finite values of the latents. */
+/* Sets the units of a tile. Returns the number of non-finite values of the
+ * latents. */
 static uint64_t
 set_units(VaeStream *s, const VaeProgram *p, const VaeTile *t,
           const VaeRun *run)
@@ -381,7 +382,7 @@ blend(VaeStream *s, const VaeProgram *p, const VaeTile *t)
     }
 }
 
-/* Gives out the blended pictures or latents. */
+/* Delivers the blended pictures or latents. */
 static void
 deliver(const VaeStream *s, const VaeProgram *p, const VaeRun *run)
 {
@@ -482,7 +483,8 @@ vae_stream_run_tiles(VaeStream *s, int which, const VaeRun *run,
     }
     if (run->bad)
         *run->bad = bad_out;
-    run->stats->nonfinite = nonfinite + bad_in; /* tiles count some twice */
+    run->stats->nonfinite =
+        nonfinite + bad_in; /* some values are in two tiles */
     const uint64_t start = vae_now_ns();
     deliver(s, p, run);
     run->stats->download_ns += vae_now_ns() - start;
