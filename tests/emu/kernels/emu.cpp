@@ -358,7 +358,7 @@ check_limits(const VaeEmuLaunch &l)
     const uint64_t blocks = (uint64_t) l.grid.x * l.grid.y * l.grid.z;
     const size_t most = capability < 80    ? (size_t) LIMIT_SMEM_75
                         : capability == 90 ? (size_t) LIMIT_SMEM_90
-                                           : LIMIT_SMEM;
+                                           : (size_t) LIMIT_SMEM;
     if (!blocks || l.grid.x > 0x7fffffffu || l.grid.y > LIMIT_YZ ||
         l.grid.z > LIMIT_YZ || !l.block || l.block > LIMIT_BLOCK ||
         l.block % LANES || l.smem > most) {
