@@ -158,11 +158,11 @@ after(VaeLaunch *l, int i, VaeStatus status, VaeError *error)
         stats->download_ns += ns;
     else
         stats->compute_ns += ns;
-    if (e->times) {
+    const VaeOp *op = &e->program->ops[i];
+    if (e->times && !vae_exec_idle(e, l->run, op)) {
         e->times[i].calls++;
         e->times[i].ns += ns;
     }
-    const VaeOp *op = &e->program->ops[i];
     VaeTensor y;
     return status == VAE_OK && l->run->dump && vae_exec_shown(op, &y)
                ? vae_exec_dump(l->run, op, &y, vae_exec_body(e, &y), error)

@@ -5,13 +5,15 @@
 
 /* Waits for the run and adds the time of each op to the profile. */
 static int
-read_marks(const VaeExec *exec)
+read_marks(const VaeExec *exec, const VaeRun *run)
 {
     const VaeCudaExec *e = (const VaeCudaExec *) exec;
     const int n = exec->program->n_ops;
     int code = vae_rt_event_sync(e->marks[n]);
     for (int i = 0; i < n && !code; i++) {
         float ms = 0;
+        if (vae_exec_idle(exec, run, &exec->program->ops[i]))
+            continue;
         code = vae_rt_event_span(e->marks[i], e->marks[i + 1], &ms);
         exec->times[i].calls++;
         exec->times[i].ns += (uint64_t) (ms * 1e6f);
@@ -61,7 +63,8 @@ vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
     if (status == VAE_OK)
         status = vae_cuda_stage_out(cuda, slot, error);
     if (status == VAE_OK && own->marks)
-        status = vae_cuda_status(cuda, read_marks(e), "take the time", error);
+        status =
+            vae_cuda_status(cuda, read_marks(e, run), "take the time", error);
     if (status == VAE_OK) {
         own->ran = true;
         status = vae_cuda_record(cuda, error);

@@ -298,6 +298,11 @@ says "arch,direction" "wan2.1,encode,ref,fp32" "program,op,name,impl"
 check "bench of a decoder with a delay" 0 "$tool" bench $ref \
     --model "$ltx/weights.safetensors" --size 64x64 --frames 9
 says "clip: 9 frames of 2 latents in" "frames/s"
+check "its profile has no op that was idle" 0 "$tool" bench $ref --profile \
+    --model "$ltx/weights.safetensors" --size 64x64 --frames 9 --csv
+says "first,latent-in," "next,conv,decoder.conv_in.conv," \
+    "next1,conv,decoder.conv_out.conv,"
+says_not "first,conv,"
 
 echo "# weights that do not fit"
 sed 's/"decoder\.conv1\.bias"/"decoder.conv1.bixs"/' "$wan" \

@@ -308,13 +308,18 @@ has_rows(const VaeOp *op)
     }
 }
 
+bool
+vae_exec_idle(const VaeExec *e, const VaeRun *run, const VaeOp *op)
+{
+    return e->program->delayed && run && vae_clock_skips(&run->clock, op);
+}
+
 static VaeStatus
 run_op(const VaeLaunch *l, int i, VaeError *error)
 {
     const VaeOp *op = &l->exec->program->ops[i];
     const VaeExecOp *own = &l->exec->ops[i];
-    if (l->exec->program->delayed && l->run &&
-        vae_clock_skips(&l->run->clock, op))
+    if (vae_exec_idle(l->exec, l->run, op))
         return VAE_OK;
     if (own->run)
         return own->run(own->own, op, error);

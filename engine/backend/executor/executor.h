@@ -33,6 +33,8 @@ vae_exec_needs_scratch(VaeExec *e, size_t bytes)
         e->scratch = bytes;
 }
 
+/* True if the op does not run in this run, see program/delay.h. */
+bool vae_exec_idle(const VaeExec *e, const VaeRun *run, const VaeOp *op);
 /* Sets *out to the tensor to dump after op: its result or, after the last
  * strip, the whole result. False: there is none. */
 bool vae_exec_shown(const VaeOp *op, VaeTensor *out);
