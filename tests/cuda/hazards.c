@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 
 #include "../stream/streams.h"
-#include "convs.h"
 #include "emu_rt.h"
+#include "gpu.h"
 
 enum { C = 4, SIDE = 6, T = 2, PIXELS = SIDE * SIDE, KERNEL = 3 };
 enum { X = (T + KERNEL - 1) * PIXELS * C, Y = T * PIXELS * C };
@@ -49,6 +49,7 @@ convolve(const Places *at)
     double sum = 0;
     for (int i = 0; i < ALL; i++)
         numbers[i] = (float) (i % 13 - 6) / 8;
+    pthread_mutex_lock(&vae_cuda_recording);
     must(vae_cuda_convs_new(NULL, &convs, &error), &error);
     must(vae_cuda_conv_new(convs, &shape, &(VaeCudaChoice){"2 1"}, &conv,
                            &error),
@@ -74,6 +75,7 @@ convolve(const Places *at)
         sum += (double) results[i];
     vae_cuda_conv_free(&conv);
     vae_cuda_convs_free(&convs);
+    pthread_mutex_unlock(&vae_cuda_recording);
     vae_rt_free(block);
     vae_rt_stream_free(stream);
     return sum;
@@ -233,6 +235,89 @@ orders(void)
            lucky);
 }
 
+/* Two copies to a number that is 1: the first one changes it, the second one
+ * changes it back. Another stream reads it without a wait. True: it reads 1. */
+static bool
+reads_one(unsigned eager, unsigned seed, bool waits)
+{
+    VaeRtStream first, second;
+    VaeRtEvent done;
+    void *a;
+    const float one = 1, two = 2;
+    float out = 0;
+    emu_set_eager(eager);
+    int code = vae_rt_stream_new(&first) + vae_rt_stream_new(&second);
+    code += vae_rt_event_new(&done) + vae_rt_alloc(&a, 4);
+    code += vae_rt_copy(a, &one, 4, first) + vae_rt_stream_sync(first);
+    emu_set_seed(seed);
+    code += vae_rt_copy(a, &two, 4, first) + vae_rt_copy(a, &one, 4, first);
+    code += vae_rt_event_record(done, first);
+    if (waits)
+        code += vae_rt_stream_wait(second, done);
+    code += vae_rt_copy(&out, a, 4, second) + vae_rt_stream_sync(second);
+    vae_rt_event_free(done);
+    vae_rt_free(a);
+    vae_rt_stream_free(first);
+    vae_rt_stream_free(second);
+    emu_set_seed(0);
+    emu_set_eager(0);
+    return code == 0 && out == one;
+}
+
+/* A stream that stands still between two pieces of its work: neither the
+ * latest nor the earliest moments show that a wait is missing. */
+static void
+in_between(void)
+{
+    enum { SEEDS = 40 };
+    int fixed = 0, right = 0, lucky = 0;
+    for (unsigned eager = 0; eager < 4; eager++)
+        fixed += reads_one(eager, 0, false);
+    for (unsigned seed = 1; seed <= SEEDS; seed++) {
+        right += reads_one(0, seed, true);
+        lucky += reads_one(0, seed, false);
+    }
+    expect(fixed == 4, "%d of 4 fixed orders do not show it", 4 - fixed);
+    expect(right == SEEDS && lucky < SEEDS,
+           "%d of %d random orders are right with a wait, %d without", right,
+           SEEDS, lucky);
+}
+
+/* An event is recorded again, in the same stream or in another one. That does
+ * no work, so a missing wait still shows; and a stream that waited before goes
+ * on waiting for the record before. */
+static void
+recorded_again(bool elsewhere)
+{
+    VaeRtStream first, second, third;
+    VaeRtEvent done;
+    void *a, *b;
+    const float in[2] = {7, 8};
+    float late = 0, out = 0;
+    int code = vae_rt_stream_new(&first) + vae_rt_stream_new(&second);
+    code += vae_rt_stream_new(&third) + vae_rt_event_new(&done);
+    code += vae_rt_alloc(&a, 4) + vae_rt_alloc(&b, 4);
+    VaeRtStream again = elsewhere ? third : first;
+    code += vae_rt_copy(a, in, 4, first) + vae_rt_event_record(done, first);
+    code += vae_rt_stream_wait(second, done);
+    code += vae_rt_copy(b, in + 1, 4, again) + vae_rt_event_record(done, again);
+    expect(code == 0 && emu_pending() == 5, "recorded again: %d of 5 to do",
+           emu_pending());
+    code = vae_rt_copy(&out, a, 4, second) + vae_rt_stream_sync(second);
+    expect(code == 0 && out == in[0] && emu_pending() == 2,
+           "a wait for the record before: %g, %d of 2 to do", (double) out,
+           emu_pending());
+    code = vae_rt_copy(&late, b, 4, second) + vae_rt_stream_sync(second);
+    expect(code == 0 && isnan(late), "no wait for the last record: %g",
+           (double) late);
+    vae_rt_event_free(done);
+    vae_rt_free(a);
+    vae_rt_free(b);
+    vae_rt_stream_free(first);
+    vae_rt_stream_free(second);
+    vae_rt_stream_free(third);
+}
+
 static void
 steps_of_memory(void)
 {
@@ -255,6 +340,9 @@ main(void)
     overlaps();
     kernels_overlap();
     orders();
+    in_between();
+    recorded_again(false);
+    recorded_again(true);
     steps_of_memory();
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());
     return tests_end();

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "emu_state.h"
+#include "gpu.h"
 
 typedef struct Event Event;
 
@@ -151,6 +152,10 @@ emu_no_capture(const char *call)
 void
 emu_wait_for_device(const char *call)
 {
+    if (pthread_mutex_trylock(&vae_cuda_recording) == 0) {
+        fprintf(stderr, "%s while another thread may record\n", call);
+        abort();
+    }
     EMU_LOCKED;
     if (emu.captures) {
         fprintf(stderr, "%s while a thread records\n", call);

@@ -43,7 +43,7 @@ void emu_unload_convs(void);
  * records. False: there is no memory for it. */
 bool emu_load(const char *what);
 /* What waits for the whole device, and so ends the process where any thread
- * records. */
+ * records, or where the lock of recordings is free: a thread could record. */
 void emu_wait_for_device(const char *call);
 /* Does all work of all streams. */
 void emu_force_all(void);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "gpu.h"
+
 enum { SKIP = 77, MAX_RUNS = 64, TOGETHER = 10 };
 
 void
@@ -42,14 +44,18 @@ device_open(Device *d)
     device_must(vae_rt_device(0, &d->info), "ask the device");
     device_must(vae_rt_stream_new(&d->stream), "make a stream");
     device_status(vae_cuda_convs_check(&error), &error);
+    pthread_mutex_lock(&vae_cuda_recording);
     device_status(vae_cuda_convs_new(NULL, &d->convs, &error), &error);
+    pthread_mutex_unlock(&vae_cuda_recording);
     vae_cuda_convs_use(d->convs, vae_rt_kernels(), d->info.capability);
 }
 
 void
 device_close(Device *d)
 {
+    pthread_mutex_lock(&vae_cuda_recording);
     vae_cuda_convs_free(&d->convs);
+    pthread_mutex_unlock(&vae_cuda_recording);
     vae_rt_stream_free(d->stream);
 }
 
