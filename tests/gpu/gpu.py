@@ -43,50 +43,61 @@ def parser(names):
         prog='sh tests/gpu/run.sh',
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description='Builds, tests and measures gst-vae on an NVIDIA GPU.',
-        epilog='Steps: %s.\n\n' % ', '.join(names) + '''By environment:
-  OFFICIAL      folder with checkouts Wan2.1, Wan2.2, SeedVR, taehv, for torch
-  TORCH         a Python with PyTorch, for torch; python3 unless set
-  VAE_TEST_DATA folder with the large vectors, for golden and streams
+        epilog='Steps: %s.\n\n' % ', '.join(names) + '''Environment:
+  OFFICIAL       folder with checkouts of Wan2.1, Wan2.2, SeedVR and taehv, for
+                 the step torch
+  TORCH          a Python with PyTorch, for the step torch; default: python3
+  VAE_TEST_DATA  folder with the large vectors, for the steps golden and streams
 
-Missing packages may be unpacked rather than installed: --debs names a folder
-of .deb files, such as debs.sh downloads. Without jansson the folder gpu-debs
-beside the sources is taken, or debs.sh downloads it. cuDNN is
-taken from CUDA's folder, from /usr or from Python's package nvidia-cudnn.
+If you cannot install missing packages, --debs unpacks them from a folder of
+.deb files. debs.sh makes such a folder. If jansson is missing, the script uses
+the folder gpu-debs beside the sources, or downloads it. It finds cuDNN in the
+folder of CUDA, in /usr, or in Python's package nvidia-cudnn.
 
-Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 77 no GPU; 130 or
-143 where it was interrupted or told to end: the report has what was done.''')
+Exit status: 0 nothing failed, 1 a step failed, 2 wrong usage, 77 no GPU, 130
+interrupted, 143 terminated. After 130 and 143 the report has the finished
+steps.''')
     p.add_argument('--out', default='gpu-report', metavar='DIR',
-                   help='for report.json, table.txt, log.txt, device.json, '
-                   'clocks.txt, cuda-*.txt; gpu-report unless given')
+                   help='folder for report.json, table.txt, log.txt, '
+                   'device.json, clocks.txt and cuda-*.txt; default: '
+                   'gpu-report')
     p.add_argument('--build', default=os.path.join(TOP, 'build-gpu'),
-                   metavar='DIR', help='build folder, build-gpu unless given')
+                   metavar='DIR', help='build folder; default: build-gpu')
     p.add_argument('--only', type=words, metavar='STEP[:SECONDS],...',
-                   help='these steps (and the build), in this order; with a '
-                   'limit of time other than their own')
+                   help='run only the build and these steps, in this order; '
+                   'SECONDS replaces the limit of a step')
     p.add_argument('--call', type=int, choices=sorted(CALLS), metavar='N',
-                   help='1, 2 or 3: a third of the most important numbers, '
+                   help='1, 2 or 3: run a third of the most important steps, '
                    'within %d s' % CALL_LIMIT)
-    p.add_argument('--skip', type=words, default=[], metavar='STEP,...')
+    p.add_argument('--skip', type=words, default=[], metavar='STEP,...',
+                   help='leave these steps out')
     p.add_argument('--limit', type=int, metavar='SECONDS',
-                   help='for all of it; steps have limits of their own, too')
+                   help='limit of the whole run; each step also has its own')
     p.add_argument('--quick', action='store_true',
                    help='fewer sizes, models and cases')
     p.add_argument('--models', type=words, metavar='NAME,...',
-                   help='networks or weights files to measure')
-    p.add_argument('--sizes', type=words, metavar='WxH,...')
-    p.add_argument('--precisions', type=words, metavar='P,...')
+                   help='networks or files of weights to measure')
+    p.add_argument('--sizes', type=words, metavar='WxH,...',
+                   help='sizes of pictures to measure')
+    p.add_argument('--precisions', type=words, metavar='P,...',
+                   help='precisions to measure')
     p.add_argument('--directions', type=words, default=['decode', 'encode'],
-                   metavar='decode,encode')
-    p.add_argument('--frames', type=int, metavar='N', help='of a clip; 81')
+                   metavar='decode,encode', help='directions to measure')
+    p.add_argument('--frames', type=int, metavar='N',
+                   help='frames of a clip; default: 81')
     p.add_argument('--timed', metavar='DIR',
-                   help='of a report, whose cuda-*.txt spares timing layers')
-    p.add_argument('--debs', metavar='DIR', help='packages to unpack')
+                   help='folder of another report: use the timed layers in its '
+                   'cuda-*.txt instead of timing them again')
+    p.add_argument('--debs', metavar='DIR',
+                   help='folder of .deb files to unpack')
     p.add_argument('--revision', metavar='TEXT',
-                   help='of the sources, where there is no git')
-    p.add_argument('--cudnn', metavar='DIR', help='with include/ and lib/')
+                   help='revision of the sources, if they are no git checkout')
+    p.add_argument('--cudnn', metavar='DIR',
+                   help='folder of cuDNN, with include/ and lib/')
     p.add_argument('--emulate', action='store_true',
-                   help='over the emulated device, to see that this works')
-    p.add_argument('--list', action='store_true', help='the steps')
+                   help='run on the emulated device, to test the steps '
+                   'themselves')
+    p.add_argument('--list', action='store_true', help='list the steps')
     return p
 
 
