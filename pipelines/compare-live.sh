@@ -17,14 +17,15 @@ LATENTS  a file of latents; default: the bundled demo latents
                      space
   --other WEIGHTS    the second VAE, of the same latent space; default: the first
                      one, or for the demo latents the demo model's tiny decoder
-  --precision P      of the first VAE: fp32, bf16, ...; default: that of vaedecode
+  --precision P      precision of the first VAE: fp32, bf16, ...; default: auto
   --other-precision P
-                     of the second VAE
-  --latent-space S   of the latents, if their file does not state it
+                     precision of the second VAE; default: auto
+  --latent-space S   latent space of a file that does not state it, such as
+                     wan2.1
 
 Prints a line for each frame as it arrives, with PSNR (inf for equal pictures)
-and SSIM (1 for equal pictures). The last line has those of all frames, and the
-lowest ones.
+and SSIM (1 for equal pictures). The last line has PSNR and SSIM of all frames
+together, and the lowest of a frame.
 EOF
 }
 

@@ -17,7 +17,8 @@ OUT      .webm (VP8), .mp4 (H.264) or .y4m (not compressed; the width must be
 
   --model WEIGHTS      the VAE to decode with: a file of weights or a diffusers
                        folder; default: the installed model of the latent space
-  --latent-space NAME  of latents that do not state it, such as wan2.1
+  --latent-space NAME  latent space of a file that does not state it, such as
+                       wan2.1
   --normalization raw  for latents that are not normalized
 
 Prints the model and the size of OUT on stderr.

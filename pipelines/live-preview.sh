@@ -17,11 +17,12 @@ LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
                        ... ! vaeencode ! gdppay ! tcpserversink
   --model WEIGHTS      the VAE to decode with: a file of weights or a diffusers
                        folder; default: the installed model of the latent space
-  --latent-space NAME  of a file that does not state it, such as wan2.1
+  --latent-space NAME  latent space of a file that does not state it, such as
+                       wan2.1
   --normalization raw  for latents that are not normalized
   --sync false         shows each frame as soon as it is decoded. By default
-                       frames wait for their time; a model that is slower than
-                       real time shows each frame as soon as it is decoded
+                       frames wait for their time, unless the model is slower
+                       than real time
 
 Prints the model on stderr. Without a display the script decodes the frames at
 the same pace and drops them.

@@ -21,7 +21,8 @@ OUT      the record: .webm (VP8), .mp4 (H.264) or .y4m (not compressed). The
                      latent space
   --preview WEIGHTS  the VAE for the preview, of the same latent space; default:
                      the demo model's tiny decoder, for its latents only
-  --latent-space S   of the latents, if their file does not state it
+  --latent-space S   latent space of a file that does not state it, such as
+                     wan2.1
 
 Without a display the script only saves the preview in the sheet.
 EOF

@@ -12,7 +12,7 @@ usage: round-trip.sh [OPTION...]
                        diffusers folder
   --latent-space NAME  instead of --model: uses the installed model of this
                        space, such as wan2.1; default: the bundled demo model
-  --size WxH           of the picture, with a width that is a multiple of 4;
+  --size WxH           size of the picture; the width must be a multiple of 4;
                        default: 320x192
   --frames N           number of frames; default: 17
 EOF

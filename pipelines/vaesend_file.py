@@ -209,23 +209,31 @@ def parse(arguments):
         "port=5000 ! gdpdepay ! vaedecode ! ...",
         epilog="TARGET is tcp://HOST:PORT, unix://PATH, the path of a named "
         "pipe (read by filesrc) or of a new file, or - for the standard output "
-        "(read by fdsrc). --receive waits for a sender and starts the command "
-        "with it as its standard input; with gst-launch-1.0 fdsrc ! gdpdepay "
-        "... it makes a receiver for a Unix socket.")
-    parser.add_argument("latents", metavar="LATENTS")
-    parser.add_argument("target", metavar="TARGET")
-    parser.add_argument("--space", help="latent space, such as wan2.1")
-    parser.add_argument("--fps",
+        "(read by fdsrc). --receive waits for a sender at TARGET, and then "
+        "starts COMMAND, which reads the stream from its standard input. To "
+        "receive from a Unix socket, run vaesend.py --receive unix://PATH "
+        "gst-launch-1.0 fdsrc ! gdpdepay ! vaedecode ! ...")
+    parser.add_argument("latents", metavar="LATENTS",
+                        help="a file of latents")
+    parser.add_argument("target", metavar="TARGET",
+                        help="the place to send to, see below")
+    parser.add_argument("--space", metavar="NAME",
+                        help="latent space, such as wan2.1")
+    parser.add_argument("--fps", metavar="RATE",
                         help="frame rate of the video, such as 16 or 30000/1001")
-    parser.add_argument("--normalization", choices=["normalized", "raw"])
-    parser.add_argument("--temporal", type=int,
+    parser.add_argument("--normalization", choices=["normalized", "raw"],
+                        help="scale of the latents")
+    parser.add_argument("--temporal", type=int, metavar="N",
                         help="frames of every latent after the first")
-    parser.add_argument("--tensor", help="name of the tensor in the file")
-    parser.add_argument("--layout", choices=["cthw", "tchw"])
+    parser.add_argument("--tensor", metavar="NAME",
+                        help="name of the tensor in the file")
+    parser.add_argument("--layout", choices=["cthw", "tchw"],
+                        help="order of the dimensions of the tensor")
     parser.add_argument("--listen", action="store_true",
-                        help="wait for the receiver to connect (tcpclientsrc)")
+                        help="wait until the receiver connects (tcpclientsrc)")
     parser.add_argument("--retry", type=float, default=0, metavar="SECONDS",
-                        help="time to try to connect; default: one try")
+                        help="repeat a failed connection for this time; "
+                        "default: one attempt")
     return parser.parse_args(arguments)
 
 

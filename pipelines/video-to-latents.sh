@@ -18,7 +18,7 @@ OUT    the latents, a .safetensors file
   --latent-space NAME  instead of --model: uses the installed model of this
                        space, such as wan2.1; default: the bundled demo model, if
                        no other is installed
-  --size WxH           scales the video first; 1 to 65535 each
+  --size WxH           scales the video first; each side is 1 to 65535
 
 Prints the model, the latents and the size of OUT on stderr.
 EOF

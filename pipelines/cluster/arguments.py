@@ -11,18 +11,18 @@ from libvae import Error
 def add_options(parser):
     segments.add_worker_options(parser)
     parser.add_argument("--workers", type=segments.count, metavar="N",
-                        help="default: as many as the cluster has GPUs, else CPUs / "
-                        "threads")
-    parser.add_argument("--address", help="of a Ray cluster; default: RAY_ADDRESS, else "
-                        "the cluster on this machine, else a new one; local: "
-                        "a new one")
+                        help="number of workers; default: as many as the cluster has "
+                        "GPUs, else one for each --threads CPUs")
+    parser.add_argument("--address", help="address of a Ray cluster, or local for a new "
+                        "one; default: RAY_ADDRESS, else the cluster on this machine, "
+                        "else a new one")
     parser.add_argument("--resume", action="store_true",
-                        help="continue from OUT.part and OUT.journal; an OUT that is "
-                        "complete is left as it is")
+                        help="continue from OUT.part and OUT.journal; leave complete "
+                        "outputs as they are")
     parser.add_argument("--to", required=True, metavar="OUT",
-                        help="a file, or a folder with one file for each input")
+                        help="a file, or a folder for one file for each input")
     parser.add_argument("--format", metavar="END",
-                        help="of the files in a folder, such as mp4")
+                        help="format of the files in a folder, such as mp4")
     parser.add_argument("inputs", nargs="+", metavar="INPUT",
                         help="files, or folders with files")
 

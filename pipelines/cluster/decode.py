@@ -16,9 +16,12 @@ def main(words):
         "decode.py", "Decodes files of latents on a Ray cluster. Each clip is cut into "
         "segments, and the joined frames have the bytes of one process. OUT ends in "
         ".safetensors (F32, as of vaetool decode), .rgb (packed bytes), .mp4 or .webm.")
-    parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS)
-    parser.add_argument("--tensor")
-    parser.add_argument("--batch-index", type=int, default=-1)
+    parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS,
+                        help="scale of the latents; default: as their file states, else "
+                        "normalized")
+    parser.add_argument("--tensor", metavar="NAME", help="name of the tensor to read")
+    parser.add_argument("--batch-index", type=int, default=-1, metavar="N",
+                        help="index of the clip in a batch, from 0")
     options = parser.parse_args(words)
 
     def make_clips():

@@ -19,9 +19,12 @@ def main(words):
         "frames, [T, H, W, 3]) on a Ray cluster. Each clip is cut into segments, and the "
         "joined latents have the bytes of vaetool encode, or video-to-latents.sh.")
     parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS,
-                        default="normalized")
-    parser.add_argument("--posterior", choices=("mean", "sample"), default="mean")
-    parser.add_argument("--seed", type=int, default=0)
+                        default="normalized",
+                        help="scale of the latents; default: normalized")
+    parser.add_argument("--posterior", choices=("mean", "sample"), default="mean",
+                        help="for a model with a posterior; default: mean")
+    parser.add_argument("--seed", type=int, default=0, metavar="N",
+                        help="for --posterior sample; default: 0")
     options = parser.parse_args(words)
 
     def make_clips():

@@ -2,10 +2,10 @@
 """Moves a playing stream of latents from one host to another.
 
 The relay runs beside the source of the latents, and sends them to one host. A line
-HOST:PORT on its standard input moves the stream: the old host decodes what it has and saves
-its carries; the new host loads them and goes on with the next latent, and the old host
-ends. If the new host refuses them, the old host goes on. No frame is lost or doubled, and
-the bytes are those of one host.
+HOST:PORT on its standard input moves the stream. The old host decodes the latents that it
+has and saves its carries, the state of the network. The new host loads them and continues
+with the next latent; then the old host ends. If the new host refuses the carries, the old
+host continues. No frame is lost or doubled, and the bytes are those of one host.
 
     move.py host --listen 5001 'vaedecode name=decode model=W precision=bf16 ! ... ! sink'
     move.py relay --listen 5000 --to HOST_A:5001
@@ -327,12 +327,14 @@ def main(arguments):
     roles = parser.add_subparsers(dest="role", required=True)
     relay = roles.add_parser("relay", help="beside the source of the latents")
     relay.add_argument("--to", required=True, metavar="HOST:PORT", help="the first host")
-    host = roles.add_parser("host", help="where a part of the stream is decoded")
-    host.add_argument("pipeline", help='behind gdpdepay; with "vaedecode name=decode"')
+    host = roles.add_parser("host", help="decodes a part of the stream")
+    host.add_argument("pipeline", metavar="PIPELINE",
+                      help='the elements behind gdpdepay, with "vaedecode name=decode"')
     for one in (relay, host):
-        one.add_argument("--listen", type=int, required=True, metavar="PORT")
+        one.add_argument("--listen", type=int, required=True, metavar="PORT",
+                         help="port to listen on")
         one.add_argument("--address", default="127.0.0.1",
-                         help="to listen on; 0.0.0.0: every one")
+                         help="address to listen on; 0.0.0.0: all addresses")
     options = parser.parse_args(arguments)
     try:
         made = Host(options.pipeline) if options.role == "host" else None

@@ -187,17 +187,20 @@ def count(text):
 
 def add_worker_options(parser):
     parser.add_argument("--model", required=True, metavar="WEIGHTS",
-                        help="weights, under the same path on all nodes")
-    parser.add_argument("--variant", help="the model, if shapes alone do not tell it")
+                        help="file of weights, under the same path on all nodes")
+    parser.add_argument("--variant", metavar="NAME", help="name of the network, if the "
+                        "weights fit several networks")
     parser.add_argument("--backend", choices=libvae.BACKENDS, default="auto")
     parser.add_argument("--precision", choices=libvae.PRECISIONS, default="auto")
     parser.add_argument("--threads", type=count, metavar="N",
-                        help="of each worker; default: decode.py and encode.py 4, or all of "
-                        "the smallest node; segments.py as many as it may use")
-    parser.add_argument("--slice", type=int, default=0, metavar="N")
+                        help="threads of each worker; default: 4, or all of the smallest "
+                        "node; for segments.py all that the process may use")
+    parser.add_argument("--slice", type=int, default=0, metavar="N",
+                        help="steps that are computed together; default: as many as "
+                        "vaetool chooses")
     parser.add_argument("--memory-limit", type=memory_limit, default={}, metavar="M",
-                        help="of each worker: auto, a size such as 12G, or a share such "
-                        "as 75%%")
+                        help="limit of each worker: auto, a size such as 12G, or a share "
+                        "of the free memory such as 75%%")
 
 
 def worker_settings(options):
@@ -212,15 +215,17 @@ def main(arguments):
     parser = argparse.ArgumentParser(
         prog="segments.py", description="Decodes segment INDEX of a clip that is cut "
         "into COUNT segments. The process that finds all segments complete joins them to "
-        "OUT. Run the same command again after a crash, also on another node: it goes "
-        "on. After SIGTERM it continues with the saved carries.")
+        "OUT. After a crash, run the same command again, also on another node: it "
+        "continues. After SIGTERM it computes nothing twice.")
     add_worker_options(parser)
-    parser.add_argument("--index", type=int, required=True)
-    parser.add_argument("--count", type=count, required=True)
-    parser.add_argument("--tensor")
-    parser.add_argument("--batch-index", type=int, default=-1)
-    parser.add_argument("latents", metavar="LATENTS")
-    parser.add_argument("out", metavar="OUT", help=".safetensors, or .rgb without header")
+    parser.add_argument("--index", type=int, required=True, help="the segment, from 0")
+    parser.add_argument("--count", type=count, required=True, help="number of segments")
+    parser.add_argument("--tensor", metavar="NAME", help="name of the tensor to read")
+    parser.add_argument("--batch-index", type=int, default=-1, metavar="N",
+                        help="index of the clip in a batch, from 0")
+    parser.add_argument("latents", metavar="LATENTS", help="a file of latents")
+    parser.add_argument("out", metavar="OUT", help="the frames: .safetensors, or .rgb "
+                        "(packed bytes without a header)")
     options = parser.parse_args(arguments)
     if options.index < 0:
         parser.error("--index is from 0")

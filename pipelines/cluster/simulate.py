@@ -77,15 +77,18 @@ def main(arguments):
         help="seconds in which a worker decodes a latent, and encodes its frames")
     add("--call", type=float, default=0.0, metavar="S",
         help="seconds of the driver for each call of %d latents" % cut.CHUNK)
-    add("--latents", type=int, default=28800, help="default: 28800, 2 hours at 16 fps")
-    add("--history", type=int, default=38, help="latents of work before each segment, as "
-        "decode.py prints them; default: 38")
-    add("--rate", type=int, default=4, help="frames of a latent; default: 4")
+    add("--latents", type=int, default=28800, metavar="N",
+        help="length of the clip; default: 28800, 2 hours at 16 fps")
+    add("--history", type=int, default=38, metavar="N",
+        help="latents of work before each segment, as decode.py prints them; default: 38")
+    add("--rate", type=int, default=4, metavar="N",
+        help="frames of a latent; default: 4")
     add("--frame", type=float, required=True, metavar="BYTES",
-        help="of a frame on the link")
+        help="size of a frame on the link to the driver")
     add("--link", type=float, default=1.25e9, metavar="BYTES",
-        help="in a second, to the driver; default: 1.25e9")
-    add("--workers", default="1,8,64,512", metavar="LIST")
+        help="bytes per second of this link; default: 1.25e9")
+    add("--workers", default="1,8,64,512", metavar="LIST",
+        help="numbers of workers; default: 1,8,64,512")
     options = parser.parse_args(arguments)
     if options.step <= 0 or options.link <= 0 or options.latents < 1:
         parser.error("--step, --link and --latents must be greater than 0")
