@@ -299,6 +299,20 @@ TEST(engine_details)
                          "F32, F16 or BF16");
 }
 
+/* A network without that side. */
+TEST(side_details)
+{
+    g_autofree gchar *path = vae_test_network("ltx2_0_timestep");
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", "model", path, NULL);
+    GstBus *bus = vae_test_bus(h);
+
+    vae_test_start(h, "video/x-raw,format=RGB,width=64,height=64");
+    g_autoptr(GstStructure) details = details_of(bus);
+    check_detail(details, "field", "model");
+    check_detail(details, "found", "only a decoder");
+    check_detail(details, "wanted", "an encoder");
+}
+
 /* A file of latents with these bytes, and settings of the demuxer. */
 static void
 check_file_details(const char *settings, const char *bytes, gsize size,
