@@ -69,7 +69,7 @@ void emu_take_for_good(uint64_t bytes);
 uint64_t emu_memory(void);
 
 bool emu_skips(void); /* see emu_skip_work() */
-/* One more piece of work; EMU_BROKEN once the device has failed. */
+/* Counts a task; EMU_BROKEN once the device has failed. */
 int emu_count_work(void);
 /* 0, or EMU_BROKEN. */
 int emu_broken(void);
