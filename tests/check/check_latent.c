@@ -24,7 +24,7 @@ narrow(VaeCheck *t, const float *x, size_t n, VaeType type)
 }
 
 static void
-spoil(VaeCheck *t, float *x, size_t n)
+add_nonfinite(VaeCheck *t, float *x, size_t n)
 {
     x[vae_check_bits(t) % n] = NAN;
     x[vae_check_bits(t) % n] = INFINITY;
@@ -73,7 +73,7 @@ check_in(VaeCheck *t)
             continue;
         float *x = vae_check_random(t, n, 1);
         if (c > 1)
-            spoil(t, x, n);
+            add_nonfinite(t, x, n);
         void *src = narrow(t, x, n, type);
         float *scale = vae_check_random(t, c, 1);
         float *shift = vae_check_random(t, c, 1);
@@ -165,7 +165,7 @@ check_out(VaeCheck *t)
         const size_t n = (size_t) s[0] * s[1] * s[3];
         float *x = vae_check_random(t, n, 1);
         if (n > 1)
-            spoil(t, x, n);
+            add_nonfinite(t, x, n);
         const VaeLatentOutArgs a = {.x = x,
                                     .mean = vae_check_random(t, s[2], 1),
                                     .std = vae_check_random(t, s[2], 1),
@@ -193,7 +193,7 @@ check_nonfinite(VaeCheck *t)
             continue;
         float *x = vae_check_random(t, n, 1);
         if (n > 1)
-            spoil(t, x, n);
+            add_nonfinite(t, x, n);
         x[n - 1] = n % 2 ? INFINITY : x[n - 1]; /* the last one counts */
         const void *narrowed = narrow(t, x, n, type);
         const VaeKernels *tables[] = {t->ref, t->dut};

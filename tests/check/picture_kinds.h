@@ -1,13 +1,13 @@
 /*
- * picture_kinds.h: what kinds of pictures there are and what their codes mean,
- * told again for the checks: nothing is taken from the code that they check.
+ * picture_kinds.h: the pixel formats and the meaning of their codes, defined
+ * once more for the checks, independently of the code that they check.
  */
 #ifndef VAE_PICTURE_KINDS_H
 #define VAE_PICTURE_KINDS_H
 
 #include "vae-private/frames.h"
 
-/* What lies in each plane, told by letters; bits of a code and below it. */
+/* The samples of each plane, as letters; bits of a code, and below it. */
 typedef struct VaeKind {
     const char *name, *plane[3];
     int bits, below;

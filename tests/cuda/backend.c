@@ -163,7 +163,7 @@ encoding_under_way(const Bed *bed)
              &(VaeLatentOut){.type = VAE_TYPE_F32, .data = clip.latents}, n_out,
              &error),
          &error);
-    expect(emu_pending() >= 6, "an encoder's call leaves %d pieces of work",
+    expect(emu_pending() >= 6, "an encoder's call leaves %d tasks",
            emu_pending());
     must(vae_stream_wait(stream, 0, &error), &error);
     vae_stream_free(&stream);
@@ -249,8 +249,8 @@ ranges(const Bed *bed)
     clip_free(&clip);
 }
 
-/* Counts the pieces of work for a clip that the stream has run twice before. A
- * recorded program is one piece. */
+/* Counts the tasks of the device for a clip that the stream has run twice
+ * before. A recorded program is one task. */
 static int
 later_work(const Bed *bed, VaeStream *stream)
 {
@@ -292,11 +292,11 @@ run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
                                         : "recordings that fail",
            said);
     same_result(bed, &clip, want, VAE_DECODE, "and runs all the same");
-    const int pieces = later_work(bed, stream);
+    const int tasks = later_work(bed, stream);
     emu_set_lazy_plans(false);
-    expect((pieces > recorded) == (fault == EMU_FAULT_CAPTURES),
-           "%d pieces of work for the clip, %d when all programs are recorded",
-           pieces, recorded);
+    expect((tasks > recorded) == (fault == EMU_FAULT_CAPTURES),
+           "%d tasks for the clip, %d when all programs are recorded", tasks,
+           recorded);
     vae_stream_free(&stream);
     clip_free(&clip);
 }
@@ -338,7 +338,7 @@ recorded_behind(const Bed *bed)
     expect(
         opened == 0 && first >= 3 && pending > 0 && later == 0,
         "%d recordings when a stream is opened, %d behind its first step, of "
-        "which %d pieces of work are not done, and %d later",
+        "which %d tasks are not done, and %d later",
         opened, first, pending, later);
     vae_stream_free(&stream);
     clip_free(&clip);

@@ -1,8 +1,8 @@
 /*
- * cancel.c: a call that is cancelled while it gives work to the device, at each
- * piece of work: when it returns, nothing that it or a call before it began is
- * under way, so that what they read and write may be freed. Also where steps
- * that overflow are computed once more in fp32.
+ * cancel.c: a call that is cancelled while it submits tasks to the device, at
+ * each task. When it returns, no task of it or of an earlier call is pending,
+ * so that their input and output may be freed. Also with steps that overflow
+ * and are computed again in fp32.
  */
 
 #include "../golden/overflow.h"

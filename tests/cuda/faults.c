@@ -1,10 +1,10 @@
 /*
- * faults.c: would the tests over the emulated device see a wait, a copy or a
- * carry's place that is missing?
+ * faults.c: do the tests on the emulated device notice a missing wait, a
+ * missing copy or a carry in a wrong place?
  *
  * faults MODEL STRIDE. Each wait of a stream or of the host, each copy to and
- * from the device, and each (with a stride, some) within it is spoilt in turn;
- * the result must differ.
+ * from the device, and each (with a stride, some) within it is left out or
+ * changed in turn. The result must differ.
  */
 
 #include "clips.h"

@@ -1,7 +1,8 @@
 /*
- * rt.c: cuda_rt.c over a run-time library that refuses every call, and keeps
- * the last refusal as CUDA's does: what a call has told by its code must not be
- * told again as the failure of a launch. And what a profiler is told.
+ * rt.c: cuda_rt.c over a run-time library that refuses every call, and stores
+ * the last error as CUDA does. An error that a call has returned must not be
+ * reported again as the failure of a launch. Also tests the ranges for a
+ * profiler.
  */
 #include <cuda_runtime_api.h>
 #ifdef VAE_HAVE_NVTX

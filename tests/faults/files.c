@@ -169,7 +169,7 @@ static void
 sweep(const char *label, Inject kind, Try try, const char *path, uint64_t old,
       uint64_t want)
 {
-    int tried = 0, bad = 0, wishes = 0;
+    int tried = 0, bad = 0, harmless = 0;
     for (int n = 0;; n++) {
         VaeError error = {0};
         const int listed = entries();
@@ -193,7 +193,7 @@ sweep(const char *label, Inject kind, Try try, const char *path, uint64_t old,
         if (what == NULL && entries() != listed)
             what = "files are left behind";
         tried++;
-        wishes += status == VAE_OK;
+        harmless += status == VAE_OK;
         if (what == NULL)
             continue;
         bad++;
@@ -202,7 +202,7 @@ sweep(const char *label, Inject kind, Try try, const char *path, uint64_t old,
     }
     check(bad == 0 && tried > 0,
           "%s, %s: %d refused, %d without harm, %d wrong", label, kinds[kind],
-          tried, wishes, bad);
+          tried, harmless, bad);
 }
 
 static void

@@ -149,8 +149,8 @@ typedef struct Sweep {
     const char *label;
     Inject kind;
     int stride;
-    int tried, wishes, bad;
-    int lower; /* of the wishes: at the second rung */
+    int tried, harmless, bad;
+    int lower; /* of the harmless ones: at the second rung */
 } Sweep;
 
 /* A run in which one call was refused, the n-th. */
@@ -174,7 +174,7 @@ judge(Sweep *s, const Case *c, const Try *try, bool names_file)
     const bool memory = s->kind == INJECT_MEMORY;
     const bool lower = status == VAE_OK && !c->rung->slice && try->slice == 2;
     s->tried++;
-    s->wishes += status == VAE_OK;
+    s->harmless += status == VAE_OK;
     s->lower += lower;
     if (!same_live(before, after))
         what = "something is left behind";
@@ -212,7 +212,7 @@ sweep_end(const Sweep *s)
 {
     expect(s->bad == 0 && (s->tried > 0 || s->kind == INJECT_THREAD),
            "%s: %d refused, %d without harm, %d at a lower rung, %d wrong",
-           s->label, s->tried, s->wishes - s->lower, s->lower, s->bad);
+           s->label, s->tried, s->harmless - s->lower, s->lower, s->bad);
 }
 
 static void

@@ -505,17 +505,17 @@ deterministic(const Bed *bed)
 /* After damage to the stored file, a start takes longer, and nothing else
  * changes. */
 static void
-spoilt_store(const Bed *bed)
+damaged_store(const Bed *bed)
 {
     char command[1024];
-    static const char *const spoil[] = {
+    static const char *const damage[] = {
         "for f in %s/gst-vae/*; do : >\"$f\"; done",
         "for f in %s/gst-vae/*; do truncate -s -9 \"$f\"; done",
         "for f in %s/gst-vae/*; do sed -i 3s/3/4/ \"$f\"; done",
         "rm -rf %s/gst-vae",
     };
-    for (size_t i = 0; i < sizeof spoil / sizeof *spoil; i++) {
-        snprintf(command, sizeof command, spoil[i], getenv("XDG_CACHE_HOME"));
+    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
+        snprintf(command, sizeof command, damage[i], getenv("XDG_CACHE_HOME"));
         if (system(command) != 0)
             exit(1);
         expect_start(bed, fp32, "cudnn:2 1", true, command);
@@ -598,7 +598,7 @@ main(int argc, char **argv)
     deadly_choices(&bed);
     same_slices();
     deterministic(&bed);
-    spoilt_store(&bed);
+    damaged_store(&bed);
     no_memory(&bed);
     snprintf(command, sizeof command, "rm -rf %s", root);
     expect(system(command) == 0, "%s", command);

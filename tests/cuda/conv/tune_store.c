@@ -111,7 +111,7 @@ kept(void)
 /* For every shorter file, and every file with one changed byte: no entry is
  * found, one line of the log says so, and the next save repairs the file. */
 static void
-spoilt(void)
+damaged(void)
 {
     char good[4096], bad[4096];
     get(KEY, "one");
@@ -126,7 +126,7 @@ spoilt(void)
         silent += strstr(said, "is not used: ") == NULL;
     }
     expect(used == 0 && silent == 0,
-           "%zu spoilt files: %d used, %d not told of", 2 * n, used, silent);
+           "%zu damaged files: %d used, %d not told of", 2 * n, used, silent);
     put(KEY, "one", "8");
     expect(strcmp(get(KEY, "one"), "8") == 0 && !*said, "written anew");
 }
@@ -264,7 +264,7 @@ main(void)
         return 1;
     setenv("XDG_CACHE_HOME", root, 1);
     kept();
-    spoilt();
+    damaged();
     foreign();
     shared_device();
     tried();

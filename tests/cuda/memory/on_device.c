@@ -213,10 +213,10 @@ encode_same(const Bed *bed, VaePixels pixels, unsigned eager)
 }
 
 /* Another CUDA stream copies pictures to the device at the same time. With
- * `told`, the stream gets their event and must wait for it. Without it, the
+ * `passed`, the stream gets their event and must wait for it. Without it, the
  * result must be wrong, which shows that the wait matters. */
 static void
-ready_is_waited_for(const Bed *bed, bool told)
+ready_is_waited_for(const Bed *bed, bool passed)
 {
     TestClip a = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
     TestClip b = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 1);
@@ -240,13 +240,14 @@ ready_is_waited_for(const Bed *bed, bool told)
     if (vae_rt_copy(device.data, bytes, host.bytes, other) ||
         vae_rt_event_record(ready, other))
         abort();
-    for (int i = 0; i < FRAMES && told; i++)
+    for (int i = 0; i < FRAMES && passed; i++)
         device.pictures[i].ready = ready;
     run(bed, stream, VAE_ENCODE, device.pictures, &b);
     expect((memcmp(a.latents, b.latents,
                    clip_latent_count(bed, &a) * sizeof *a.latents) == 0) ==
-               told,
-           "pictures on their way, %stold: latents", told ? "" : "not ");
+               passed,
+           "pictures on their way, the event %spassed: latents",
+           passed ? "" : "not ");
     if (vae_rt_stream_sync(other))
         abort();
     vae_rt_event_free(ready);

@@ -19,24 +19,24 @@ extern const VaeKernels vae_kernels_device;
 void vae_emu_set_capability(int capability);
 
 enum {
-    MAX_PIECES = 4 + 3 * VAE_PICTURES_CUDA,
+    MAX_BLOCKS = 4 + 3 * VAE_PICTURES_CUDA,
     GUARD = 512,
     GUARD_BYTE = 0x5a,
     ALIGN = 256
 };
 enum { SKIP = 77 };
 
-typedef struct Piece {
+typedef struct Block {
     const uint8_t *host; /* the caller's */
-    uint8_t *block, *copy;
+    uint8_t *device, *copy;
     size_t bytes, begin, total; /* begin: of the bytes in the block */
     bool written;
-} Piece;
+} Block;
 
 static struct {
     VaeRtStream stream;
     size_t guard;
-    Piece pieces[MAX_PIECES];
+    Block blocks[MAX_BLOCKS];
     int n;
 } at;
 
@@ -79,38 +79,38 @@ open_device(void)
     must(vae_rt_stream_new(&at.stream), "make a stream");
 }
 
-/* Where the piece lies on the device; NULL stays NULL, and what begins at the
- * same address is the same piece. */
+/* The address on the device of the block at p; NULL for NULL. Memory that
+ * begins at the same address is the same block. */
 static void *
 stage(const void *p, size_t bytes, bool written)
 {
     if (!p)
         return NULL;
     for (int i = 0; i < at.n; i++)
-        if (at.pieces[i].host == p) {
-            if (bytes > at.pieces[i].bytes)
+        if (at.blocks[i].host == p) {
+            if (bytes > at.blocks[i].bytes)
                 fatal("two tensors of a call overlap");
-            at.pieces[i].written |= written;
-            return at.pieces[i].block + at.pieces[i].begin;
+            at.blocks[i].written |= written;
+            return at.blocks[i].device + at.blocks[i].begin;
         }
-    if (at.n == MAX_PIECES)
+    if (at.n == MAX_BLOCKS)
         fatal("a call has more tensors than the table knows");
-    Piece *piece = &at.pieces[at.n++];
+    Block *block = &at.blocks[at.n++];
     const size_t begin = at.guard + (uintptr_t) p % ALIGN;
-    *piece = (Piece){.host = p,
+    *block = (Block){.host = p,
                      .bytes = bytes,
                      .begin = begin,
                      .total = begin + bytes + at.guard,
                      .written = written};
-    piece->copy = malloc(piece->total);
-    if (!piece->copy)
+    block->copy = malloc(block->total);
+    if (!block->copy)
         fatal("out of memory");
-    memset(piece->copy, GUARD_BYTE, piece->total);
-    memcpy(piece->copy + begin, p, bytes);
-    must(vae_rt_alloc((void **) &piece->block, piece->total), "take memory");
-    must(vae_rt_copy(piece->block, piece->copy, piece->total, at.stream),
+    memset(block->copy, GUARD_BYTE, block->total);
+    memcpy(block->copy + begin, p, bytes);
+    must(vae_rt_alloc((void **) &block->device, block->total), "take memory");
+    must(vae_rt_copy(block->device, block->copy, block->total, at.stream),
          "copy");
-    return piece->block + begin;
+    return block->device + begin;
 }
 
 #define IN(p, bytes) stage(p, bytes, false)
@@ -124,7 +124,7 @@ begin(void)
 }
 
 static bool
-guards_are_whole(const Piece *p)
+guards_are_whole(const Block *p)
 {
     for (size_t i = 0; i < p->begin; i++)
         if (p->copy[i] != GUARD_BYTE)
@@ -135,25 +135,25 @@ guards_are_whole(const Piece *p)
     return true;
 }
 
-/* Waits and gives back what the pieces hold now. */
+/* Waits, and copies the blocks back. */
 static void
 finish(void)
 {
     must(vae_rt_failure(), "launch");
     for (int i = 0; i < at.n; i++)
-        must(vae_rt_copy(at.pieces[i].copy, at.pieces[i].block,
-                         at.pieces[i].total, at.stream),
+        must(vae_rt_copy(at.blocks[i].copy, at.blocks[i].device,
+                         at.blocks[i].total, at.stream),
              "copy");
     must(vae_rt_stream_sync(at.stream), "run the kernel");
     for (int i = 0; i < at.n; i++) {
-        Piece *p = &at.pieces[i];
+        Block *p = &at.blocks[i];
         if (!guards_are_whole(p))
             fatal("a kernel wrote outside of its tensors");
         if (p->written)
             memcpy((uint8_t *) p->host, p->copy + p->begin, p->bytes);
         else if (memcmp(p->host, p->copy + p->begin, p->bytes) != 0)
             fatal("a kernel changed what it should only read");
-        vae_rt_free(p->block);
+        vae_rt_free(p->device);
         free(p->copy);
     }
     at.n = 0;
