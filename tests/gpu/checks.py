@@ -7,7 +7,7 @@ import math
 import re
 
 from runner import short
-from speed import HIDDEN_BOUND, PLAN_BOUND, STEADY, apart
+from measure.speed import HIDDEN_BOUND, PLAN_BOUND, STEADY, apart
 
 # Frames per second that decoding in bf16 has to reach, by what the device's
 # name has in it. docs/performance.md says how they are measured.

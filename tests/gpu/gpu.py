@@ -12,8 +12,8 @@ import sys
 import build
 import checks
 import report
-import speed
 import steps
+from measure import speed
 from runner import Run, TOP
 
 

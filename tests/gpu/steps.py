@@ -5,11 +5,7 @@ import os
 import re
 import shutil
 
-import exact
-import ladder
-import pipelines
-import speed
-import start
+from measure import exact, ladder, pipelines, speed, start
 from runner import Skip, short
 
 FULL = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2', 'taehv1_5',

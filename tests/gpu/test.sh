@@ -184,7 +184,7 @@ OFFICIAL=$out TORCH=false entry torch skipped 'false has no PyTorch'
 
 # A stream with a wrong result.
 expect 'faults are found' env PYTHONPATH="$here" python3 -B - <<'END'
-import speed
+from measure import speed
 good = {'allocs_later': 0, 'allocs_host_later': 0, 'taken_later': 0,
         'taken_by_plan': 1.01, 'taken': 1 << 30, 'plan': {'total': 1 << 30},
         'slices': 3, 'upload': {'copies': 3, 'hidden': 1},
@@ -212,7 +212,8 @@ END
 expect 'what cannot run has failed' \
     env PYTHONPATH="$here" python3 -B - "$out/crash" <<'END'
 import sys, types
-import runner, speed
+import runner
+from measure import speed
 options = types.SimpleNamespace(
     models=['wan2.1'], sizes=['832x480'], directions=['decode'], frames=9,
     precisions=['bf16'], usual=True, emulate=False, limit=None,
@@ -240,7 +241,8 @@ esac
 END
 expect 'one case loses no other' env PYTHONPATH="$here" python3 -B - "$out" <<'END'
 import json, sys, types
-import report, runner, speed
+import report, runner
+from measure import speed
 out = sys.argv[1]
 run = runner.Run(types.SimpleNamespace(
     out=out + '/cases', build=out + '/cases', emulate=True, limit=None,
@@ -271,7 +273,7 @@ except RuntimeError as why:
 END
 
 expect 'rates that end early' env PYTHONPATH="$here" python3 -B - <<'END'
-import speed
+from measure import speed
 text = """a line before {
 {"device": "H200", "copy_gbytes_s": 4300,
 "kernels": [
@@ -294,7 +296,7 @@ END
 expect 'PyTorch in all its ways, the soonest first' \
     env PYTHONPATH="$here" python3 -B - <<'END'
 import types
-import speed
+from measure import speed
 options = types.SimpleNamespace(
     emulate=False, sizes=['832x480', '1280x720', '1920x1080'],
     directions=['decode', 'encode'])
@@ -462,7 +464,7 @@ expect 'a folder that cannot be made: one line' [ "$(wc -l <"$out/said")" = 1 ]
 expect 'networks are those of vaetool' env PYTHONPATH="$here" python3 -B - \
     "$build/engine/vaetool" "$out/none.safetensors" <<'END'
 import subprocess, sys
-import speed
+from measure import speed
 said = subprocess.run([sys.argv[1], 'make-weights', 'nope', sys.argv[2]],
                       capture_output=True, text=True).stderr
 assert '(known: %s)' % ', '.join(speed.NETWORKS) in said, said

@@ -1,0 +1,667 @@
+/*
+ * picture.c: pictures against an exact colour converter in double.
+ *
+ * The kernels' codes may differ from the real number by the final rounding,
+ * 0.5, and by what colour.h states for its fixed point: 0.02 of 8 bits, 0.06
+ * of 10.
+ */
+
+#include "../check.h"
+#include "number.h"
+#include "picture_kinds.h"
+
+/* Memory of a picture; every plane in a guarded buffer of its own. */
+typedef struct Frame {
+    VaePicture p;
+    size_t bytes[3];
+} Frame;
+
+/* like: the format. extra: samples of a row past its pixels. */
+static Frame
+frame_new(VaeCheck *t, VaePicture like, int extra, int fill)
+{
+    Frame f = {.p = like};
+    const int unit = vae_kind_bytes(like.pixels);
+    for (int i = 0; i < 3; i++) {
+        const int size = vae_kind_row(&like, i);
+        if (!size)
+            continue;
+        f.p.stride[i] = size + extra * unit;
+        f.bytes[i] =
+            (size_t) f.p.stride[i] *
+                (vae_kind_rows(&like, i && vae_kind_yuv(like.pixels)) - 1) +
+            size;
+        f.p.data[i] = vae_check_buffer(t, f.bytes[i], unit);
+        memset(f.p.data[i], fill, f.bytes[i]);
+    }
+    return f;
+}
+
+static int
+within(int i, int n)
+{
+    return i < 0 ? 0 : i < n ? i : n - 1;
+}
+
+/* ---------------------------------------------------------------- out */
+
+static void
+unit_at(const VaePictureOutArgs *a, int x, int y, double *rgb)
+{
+    x = within(x, a->picture->width);
+    y = within(y, a->picture->height);
+    for (int c = 0; c < 3; c++)
+        rgb[c] = vae_exact_unit(
+            ((double) ((const float *) a->x)[((size_t) y * a->w + x) * 3 + c] -
+             a->low) /
+            ((double) a->high - a->low));
+}
+
+static void
+near(VaeCheck *t, const VaePicture *p, int c, int x, int y, double want)
+{
+    const int code = vae_kind_code(p, c, x, y);
+    const double bound =
+        vae_kind_yuv(p->pixels) && vae_kinds[p->pixels].bits > 8 ? 0.56 : 0.52;
+    if (!(fabs(code - fmin(fmax(want, 0), vae_kind_most(p->pixels))) <= bound))
+        vae_check_fail(t, "part %d at %d, %d: found %d, wanted %.4f", c, x, y,
+                       code, want);
+    if (vae_kind_bytes(p->pixels) == 2) {
+        uint16_t v;
+        memcpy(&v, vae_kind_sample(p, c, x, y), 2);
+        if (v != code << vae_kinds[p->pixels].below)
+            vae_check_fail(t, "part %d at %d, %d: other bits in %#x", c, x, y,
+                           v);
+    }
+}
+
+static void
+exact_luma(VaeCheck *t, const VaePictureOutArgs *a)
+{
+    const VaePicture *p = a->picture;
+    const VaeExact k = vae_exact(p);
+    double rgb[3], yuv[3];
+    for (int y = 0; y < p->height; y++)
+        for (int x = 0; x < p->width; x++) {
+            unit_at(a, x, y, rgb);
+            vae_exact_yuv(&k, rgb, yuv);
+            near(t, p, 0, x, y, yuv[0]);
+        }
+}
+
+/* What the position before, itself and the one after weigh. */
+static const double *
+taps(int sub, bool first)
+{
+    static const double on[] = {0.25, 0.5, 0.25}, between[] = {0, 0.5, 0.5};
+    static const double all[] = {0, 1, 0};
+    return !sub ? all : first ? on : between;
+}
+
+static void
+exact_chroma(VaeCheck *t, const VaePictureOutArgs *a)
+{
+    const VaePicture *p = a->picture;
+    const VaeKind *kind = &vae_kinds[p->pixels];
+    const VaeExact k = vae_exact(p);
+    const double *along = taps(kind->sub_x, !p->site_center);
+    const double *down = taps(kind->sub_y, p->site_top);
+    for (int y = 0; y < vae_kind_rows(p, 1); y++)
+        for (int x = 0; x < vae_kind_columns(p, 1); x++) {
+            double mean[3] = {0}, rgb[3], yuv[3];
+            for (int i = 0; i < 9; i++) {
+                unit_at(a, (x << kind->sub_x) + i % 3 - 1,
+                        (y << kind->sub_y) + i / 3 - 1, rgb);
+                for (int c = 0; c < 3; c++)
+                    mean[c] += rgb[c] * along[i % 3] * down[i / 3];
+            }
+            vae_exact_yuv(&k, mean, yuv);
+            near(t, p, 1, x, y, yuv[1]);
+            near(t, p, 2, x, y, yuv[2]);
+        }
+}
+
+/* Within rounding, and the very code that fp32 operations give. */
+static void
+exact_rgb(VaeCheck *t, const VaePictureOutArgs *a)
+{
+    const VaePicture *p = a->picture;
+    const VaeExact k = vae_exact(p);
+    for (int y = 0; y < p->height; y++)
+        for (int x = 0; x < p->width; x++) {
+            const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
+            double rgb[3];
+            unit_at(a, x, y, rgb);
+            for (int c = 0; c < 3; c++) {
+                float u = a->low < 0 ? (v[c] + 1) / 2 : v[c];
+                u = u > 0 ? fminf(u, 1) : 0;
+                const long want = lrintf(u * (float) k.luma) + (long) k.black;
+                const int code = vae_kind_code(p, c, x, y);
+                near(t, p, c, x, y, k.black + k.luma * rgb[c]);
+                if (code != want)
+                    vae_check_fail(t, "%d, %d: found %d, wanted %ld", x, y,
+                                   code, want);
+            }
+            const uint8_t *fourth = vae_kind_sample(p, 3, x, y);
+            if (fourth && *fourth != 255)
+                vae_check_fail(t, "%d, %d: byte 3 is %d", x, y, *fourth);
+        }
+}
+
+static void
+exact_floats(VaeCheck *t, const VaePictureOutArgs *a)
+{
+    const VaePicture *p = a->picture;
+    for (int y = 0; y < p->height; y++)
+        vae_check_equal(t, "floats", vae_kind_sample(p, 0, 0, y),
+                        (const float *) a->x + (size_t) y * a->w * 3,
+                        (size_t) p->width * 12);
+}
+
+/* Bytes past the pixels of a row must stay as they were filled. */
+static void
+padding(VaeCheck *t, const Frame *f, int fill)
+{
+    for (int k = 0; k < 3; k++)
+        for (size_t i = 0; i < f->bytes[k]; i++)
+            if (i % (size_t) f->p.stride[k] >=
+                    (size_t) vae_kind_row(&f->p, k) &&
+                f->p.data[k][i] != fill) {
+                vae_check_fail(t, "padding byte %zu was written", i);
+                return;
+            }
+}
+
+/* A queue for the pictures like this one; several threads, which no setting of
+ * colour heeds, with the plain ones only. False past the last. */
+static bool
+next_queue(const VaePicture *p, size_t *i, VaeQueue *q)
+{
+    const bool plain = p->matrix == VAE_MATRIX_BT601 && !p->full_range &&
+                       !p->limited_rgb && !p->site_center;
+    while (vae_check_queue((*i)++, q))
+        if (q->threads == 1 || plain)
+            return true;
+    return false;
+}
+
+/* Twice over different bytes: one that is not written differs once. */
+static void
+run_out(VaeCheck *t, VaePictureOutArgs a, int extra)
+{
+    const VaePicture like = *a.picture;
+    for (int fill = 0x33; fill < 0x100; fill += 0x99) {
+        Frame ref = frame_new(t, like, extra, fill);
+        a.picture = &ref.p;
+        t->ref->picture_out(&t->queue, &a);
+        padding(t, &ref, fill);
+        if (like.pixels == VAE_PIXELS_RGB_F32) {
+            exact_floats(t, &a);
+        } else if (vae_kind_yuv(like.pixels)) {
+            exact_luma(t, &a);
+            exact_chroma(t, &a);
+        } else {
+            exact_rgb(t, &a);
+        }
+        VaeQueue q;
+        for (size_t i = 0; t->dut && next_queue(&like, &i, &q);) {
+            Frame dut = frame_new(t, like, extra, fill);
+            a.picture = &dut.p;
+            t->dut->picture_out(&q, &a);
+            for (int k = 0; k < 3; k++)
+                vae_check_equal(t, "plane", dut.p.data[k], ref.p.data[k],
+                                ref.bytes[k]);
+        }
+    }
+}
+
+/* ----------------------------------------------------------------- in */
+
+/* Where a position of the picture lies among chroma samples. */
+static double
+among(int i, int sub, bool first)
+{
+    return !sub ? i : first ? i / 2.0 : (i - 0.5) / 2;
+}
+
+/* The chroma sample at a luma position, bilinear from its two by two. */
+static double
+chroma_between(const VaePicture *p, int c, int x, int y)
+{
+    const VaeKind *k = &vae_kinds[p->pixels];
+    const double px = among(x, k->sub_x, !p->site_center);
+    const double py = among(y, k->sub_y, p->site_top);
+    const int x0 = (int) floor(px), y0 = (int) floor(py);
+    double sum = 0;
+    for (int i = 0; i < 4; i++) {
+        const int dx = i & 1, dy = i >> 1;
+        const double wx = dx ? px - x0 : 1 - (px - x0);
+        const double wy = dy ? py - y0 : 1 - (py - y0);
+        sum += wx * wy *
+               vae_kind_code(p, c, within(x0 + dx, vae_kind_columns(p, c)),
+                             within(y0 + dy, vae_kind_rows(p, c)));
+    }
+    return sum;
+}
+
+static void
+want_in(const VaePictureInArgs *a, int x, int y, float *v)
+{
+    const VaePicture *p = a->picture;
+    if (p->pixels == VAE_PIXELS_RGB_F32) {
+        memcpy(v, vae_kind_sample(p, 0, x, y), 12);
+        return;
+    }
+    const VaeExact k = vae_exact(p);
+    if (vae_kind_yuv(p->pixels)) {
+        double rgb[3];
+        const double yuv[3] = {vae_kind_code(p, 0, x, y),
+                               chroma_between(p, 1, x, y),
+                               chroma_between(p, 2, x, y)};
+        vae_exact_rgb(&k, yuv, rgb);
+        for (int c = 0; c < 3; c++)
+            v[c] = (float) (a->low + rgb[c] * (a->high - a->low));
+        return;
+    }
+    for (int c = 0; c < 3; c++) {
+        const float code = (float) (vae_kind_code(p, c, x, y) - k.black);
+        const float u = fminf(fmaxf(code, 0) / (float) k.luma, 1);
+        v[c] = a->low < 0 ? (u - 0.5f) / 0.5f : u;
+    }
+}
+
+/* All of the network's frame, the repeated edges too. Of YUV one word of
+ * rounding and fixed point, in u, or two of more than 8 bits; nothing of the
+ * others. */
+static void
+exact_in(VaeCheck *t, const VaePictureInArgs *a, const float *got)
+{
+    const VaePicture *p = a->picture;
+    const int words = !vae_kind_yuv(p->pixels) ? 0 : vae_kind_bytes(p->pixels);
+    const double bound = words * (a->high - a->low) * (1 / 65535.0 + 1e-7);
+    for (int y = 0; y < a->h; y++)
+        for (int x = 0; x < a->w; x++, got += 3) {
+            float want[3];
+            want_in(a, within(x, p->width), within(y, p->height), want);
+            for (int c = 0; c < 3; c++)
+                if (!(fabsf(got[c] - want[c]) <= bound) &&
+                    !(isnan(got[c]) && isnan(want[c])))
+                    vae_check_fail(t, "%d, %d: found %.9g, wanted %.9g", x, y,
+                                   got[c], want[c]);
+        }
+}
+
+static void
+run_in(VaeCheck *t, VaePictureInArgs a)
+{
+    const size_t n = (size_t) a.h * a.w * 3;
+    float *ref = vae_check_buffer(t, n * 4, 4);
+    a.y = ref;
+    t->ref->picture_in(&t->queue, &a);
+    exact_in(t, &a, ref);
+    const uint16_t *ref16 = vae_check_bf16(t, ref, n);
+    VaeQueue q;
+    for (size_t i = 0; t->dut && next_queue(a.picture, &i, &q);) {
+        float *dut = vae_check_buffer(t, n * 4, 4);
+        uint16_t *dut16 = vae_check_buffer(t, n * 2, 2);
+        a.y = dut;
+        a.y_type = VAE_TYPE_F32;
+        t->dut->picture_in(&q, &a);
+        vae_check_equal(t, "frame", dut, ref, n * 4);
+        a.y = dut16;
+        a.y_type = VAE_TYPE_BF16;
+        t->dut->picture_in(&q, &a);
+        vae_check_equal(t, "BF16 frame", dut16, ref16, n * 2);
+    }
+}
+
+/* -------------------------------------------------------------- cases */
+
+typedef struct Case {
+    VaePicture like;
+    float low;
+    int extra, pad_w, pad_h;
+} Case;
+
+static bool
+begin(VaeCheck *t, const char *what, const Case *c)
+{
+    static const char *const matrices[] = {"_601", "_709", "_2020"};
+    const VaePicture *p = &c->like;
+    return vae_check_begin(
+        t, "picture_%s_%s_%dx%d%s%s%s%s%s_low%g_s%d_p%dx%d", what,
+        vae_kinds[p->pixels].name, p->width, p->height,
+        vae_kind_yuv(p->pixels) ? matrices[p->matrix] : "",
+        p->full_range ? "_full" : "", p->limited_rgb ? "_limited" : "",
+        p->site_center ? "_centre" : "", p->site_top ? "_top" : "", c->low,
+        c->extra, c->pad_w, c->pad_h);
+}
+
+static void
+case_out(VaeCheck *t, const Case *c)
+{
+    if (!begin(t, "out", c))
+        return;
+    const int h = c->like.height + c->pad_h, w = c->like.width + c->pad_w;
+    const size_t n = (size_t) h * w * 3;
+    float *x = vae_check_random(t, n, c->low < 0 ? 0.7f : 0.35f);
+    static const float special[] = {NAN, INFINITY, -INFINITY, 1e30f,
+                                    -1,  1,        0,         -0.0f};
+    for (size_t i = 0; i < n; i++)
+        x[i] += c->low < 0 ? 0 : 0.5f;
+    for (size_t i = 0; i < VAE_COUNT(special); i++)
+        x[vae_check_bits(t) % n] = special[i];
+    run_out(t,
+            (VaePictureOutArgs){.picture = &c->like,
+                                .x = x,
+                                .h = h,
+                                .w = w,
+                                .low = c->low,
+                                .high = 1},
+            c->extra);
+}
+
+static void
+case_in(VaeCheck *t, const Case *c)
+{
+    if (!begin(t, "in", c))
+        return;
+    Frame f = frame_new(t, c->like, c->extra, 0);
+    for (int k = 0; k < 3; k++)
+        for (size_t i = 0; i < f.bytes[k]; i++)
+            f.p.data[k][i] = (uint8_t) vae_check_bits(t);
+    if (c->like.pixels == VAE_PIXELS_RGB_F32)
+        for (size_t i = 0; i < f.bytes[0] / 4; i++)
+            ((float *) f.p.data[0])[i] = (float) vae_check_range(t, -99, 99);
+    run_in(t, (VaePictureInArgs){.picture = &f.p,
+                                 .h = c->like.height + c->pad_h,
+                                 .w = c->like.width + c->pad_w,
+                                 .low = c->low,
+                                 .high = 1});
+}
+
+/* Every setting that a kind of pixels heeds; of large pictures only some. */
+static void
+each_setting(VaeCheck *t, Case c, void (*run)(VaeCheck *t, const Case *c))
+{
+    const VaeKind *k = &vae_kinds[c.like.pixels];
+    const bool yuv = vae_kind_yuv(c.like.pixels);
+    for (int bits = 0; bits < 48; bits++) {
+        c.low = bits & 1 ? 0 : -1;
+        c.like.full_range = yuv && bits & 2;
+        c.like.limited_rgb = !yuv && bits & 2;
+        c.like.site_center = bits & 4;
+        c.like.site_top = bits & 8;
+        c.like.matrix = (VaeMatrix) (bits >> 4);
+        if ((bits & 2 && k->bits > 16) || (bits & 4 && !k->sub_x) ||
+            (bits & 8 && !k->sub_y) || (bits >> 4 && !yuv) ||
+            (c.like.width > 100 && (bits & 1 || bits >> 4 > 1)))
+            continue;
+        run(t, &c);
+    }
+}
+
+static void
+each(VaeCheck *t, void (*run)(VaeCheck *t, const Case *c))
+{
+    /* width, height, padding of the network's size, samples past a row */
+    static const int sizes[][5] = {
+        {1, 1, 7, 7, 0},   {2, 2, 0, 0, 3},   {7, 5, 1, 3, 1},
+        {16, 8, 0, 0, 16}, {129, 3, 7, 5, 2}, {258, 6, 0, 2, 5},
+        {301, 7, 3, 1, 0},
+    };
+    for (size_t i = 0; i < VAE_COUNT(sizes); i++)
+        for (int pixels = 0; pixels < VAE_PIXELS_KINDS; pixels++) {
+            const int *s = sizes[i];
+            each_setting(t,
+                         (Case){.like = {.pixels = (VaePixels) pixels,
+                                         .width = s[0],
+                                         .height = s[1]},
+                                .pad_w = s[2],
+                                .pad_h = s[3],
+                                .extra = s[4]},
+                         run);
+        }
+}
+
+/* Several pictures in one call give what each gives alone. */
+static void
+case_many(VaeCheck *t, VaePixels pixels, int n)
+{
+    enum { W = 21, H = 6, HIGH = 7, FRAME = W * HIGH * 3 };
+    const VaePicture like = {.pixels = pixels, .width = W, .height = H};
+    Frame many[VAE_PICTURES_CUDA] = {0};
+    float *x = vae_check_random(t, (size_t) n * FRAME, 0.5f);
+    float *y = vae_check_buffer(t, (size_t) n * FRAME * 4, 4);
+    float *alone = vae_check_buffer(t, FRAME * 4, 4);
+    VaePictureOutArgs out = {
+        .x = x, .next = sizeof(Frame), .h = HIGH, .w = W, .low = -1, .high = 1};
+    VaePictureInArgs in = {
+        .y = y, .next = sizeof(Frame), .h = HIGH, .w = W, .low = -1, .high = 1};
+    for (int i = 0; i < n; i++)
+        many[i] = frame_new(t, like, 3, 0x33);
+    in.picture = out.picture = &many[0].p;
+    in.n = out.n = n;
+    t->dut->picture_out(&t->queue, &out);
+    t->dut->picture_in(&t->queue, &in);
+    in.n = out.n = 1;
+    in.y = alone;
+    for (int i = 0; i < n; i++) {
+        Frame one = frame_new(t, like, 3, 0x33);
+        out.picture = &one.p;
+        out.x = x + (size_t) i * FRAME;
+        t->ref->picture_out(&t->queue, &out);
+        for (int k = 0; k < 3; k++)
+            vae_check_equal(t, "plane", many[i].p.data[k], one.p.data[k],
+                            one.bytes[k]);
+        in.picture = &one.p;
+        t->dut->picture_in(&t->queue, &in);
+        vae_check_equal(t, "frame", y + (size_t) i * FRAME, alone, FRAME * 4);
+    }
+}
+
+static void
+check_many(VaeCheck *t)
+{
+    const int n = t->dut ? t->dut->pictures : 0;
+    for (int pixels = 0; pixels < VAE_PIXELS_KINDS && n > 1; pixels++)
+        if (vae_check_begin(t, "picture_many_%s", vae_kinds[pixels].name))
+            case_many(t, (VaePixels) pixels, n);
+}
+
+static void
+check_out(VaeCheck *t)
+{
+    each(t, case_out);
+}
+
+static void
+check_in(VaeCheck *t)
+{
+    each(t, case_in);
+}
+
+/* Pictures of one colour each, the corners of RGB, where codes end. */
+static void
+case_corners(VaeCheck *t, const Case *c)
+{
+    if (!begin(t, "corners", c))
+        return;
+    float *x = vae_check_buffer(t, 45 * 4, 4);
+    for (int corner = 0; corner < 8; corner++) {
+        for (int i = 0; i < 45; i++)
+            x[i] = corner >> i % 3 & 1 ? 1 : c->low;
+        run_out(t,
+                (VaePictureOutArgs){.picture = &c->like,
+                                    .x = x,
+                                    .h = 3,
+                                    .w = 5,
+                                    .low = c->low,
+                                    .high = 1},
+                0);
+    }
+}
+
+/* Every code of RGB, in and out again, is itself. */
+static void
+case_round_trip_rgb(VaeCheck *t, const Case *c)
+{
+    if (!begin(t, "round_trip", c))
+        return;
+    const VaePixels pixels = c->like.pixels;
+    const VaeExact k = vae_exact(&c->like);
+    const int n = (int) k.luma + 1;
+    VaePicture like = c->like;
+    like.width = n;
+    like.height = 1;
+    Frame in = frame_new(t, like, 0, 0), out = frame_new(t, like, 0, 0);
+    float *x = vae_check_buffer(t, (size_t) n * 12, 4);
+    for (int i = 0; i < 3 * n; i++) {
+        const uint16_t code = (uint16_t) (i / 3 + (int) k.black);
+        memcpy(vae_kind_sample(&in.p, i % 3, i / 3, 0), &code,
+               (size_t) vae_kind_bytes(pixels));
+    }
+    t->ref->picture_in(&t->queue, &(VaePictureInArgs){.y = x,
+                                                      .picture = &in.p,
+                                                      .h = 1,
+                                                      .w = n,
+                                                      .low = c->low,
+                                                      .high = 1});
+    t->ref->picture_out(&t->queue, &(VaePictureOutArgs){.picture = &out.p,
+                                                        .x = x,
+                                                        .h = 1,
+                                                        .w = n,
+                                                        .low = c->low,
+                                                        .high = 1});
+    for (int i = 0; i < 3 * n; i++)
+        vae_check_that(t,
+                       vae_kind_code(&in.p, i % 3, i / 3, 0) ==
+                           vae_kind_code(&out.p, i % 3, i / 3, 0),
+                       "a code is another after a round trip");
+}
+
+/* A picture of one colour, from YUV and back, is itself where the colour is
+ * inside RGB: words are fine enough that nothing is lost. */
+static void
+case_round_trip_yuv(VaeCheck *t, const Case *c)
+{
+    if (!begin(t, "round_trip", c))
+        return;
+    const VaePicture like = c->like;
+    const VaeExact k = vae_exact(&like);
+    const int size = vae_kind_bytes(like.pixels);
+    Frame in = frame_new(t, like, 0, 0), out = frame_new(t, like, 0, 0);
+    float *x = vae_check_buffer(t, 45 * 4, 4);
+    for (int n = 0; n < 100; n++) {
+        double rgb[3], yuv[3];
+        for (int i = 0; i < 3; i++)
+            rgb[i] = 0.02 + 0.96 * vae_check_range(t, 0, 1000) / 1000;
+        vae_exact_yuv(&k, rgb, yuv);
+        for (int i = 0; i < 3; i++)
+            for (int j = 0;
+                 j < vae_kind_columns(&like, i) * vae_kind_rows(&like, i);
+                 j++) {
+                const uint16_t v =
+                    (uint16_t) (lrint(yuv[i]) << vae_kinds[like.pixels].below);
+                memcpy(vae_kind_sample(&in.p, i, j % vae_kind_columns(&like, i),
+                                       j / vae_kind_columns(&like, i)),
+                       &v, (size_t) size);
+            }
+        t->ref->picture_in(&t->queue, &(VaePictureInArgs){.y = x,
+                                                          .picture = &in.p,
+                                                          .h = 3,
+                                                          .w = 5,
+                                                          .low = c->low,
+                                                          .high = 1});
+        t->ref->picture_out(&t->queue, &(VaePictureOutArgs){.picture = &out.p,
+                                                            .x = x,
+                                                            .h = 3,
+                                                            .w = 5,
+                                                            .low = c->low,
+                                                            .high = 1});
+        for (int i = 0; i < 3; i++)
+            vae_check_equal(t, "codes", out.p.data[i], in.p.data[i],
+                            in.bytes[i]);
+    }
+}
+
+/* Greys have no chroma, black and white are the ends of the range. */
+static void
+case_greys(VaeCheck *t, const Case *c)
+{
+    if (!begin(t, "greys", c))
+        return;
+    VaePicture like = c->like;
+    like.width = 1001;
+    like.height = 1;
+    const VaeExact k = vae_exact(&like);
+    Frame f = frame_new(t, like, 0, 0);
+    float *x = vae_check_buffer(t, 3003 * 4, 4);
+    for (int i = 0; i < 3003; i++)
+        x[i] = (float) (i / 3) / 1000;
+    t->ref->picture_out(
+        &t->queue,
+        &(VaePictureOutArgs){
+            .picture = &f.p, .x = x, .h = 1, .w = 1001, .low = 0, .high = 1});
+    vae_check_that(t, vae_kind_code(&f.p, 0, 0, 0) == k.black, "black");
+    vae_check_that(t, vae_kind_code(&f.p, 0, 1000, 0) == k.black + k.luma,
+                   "white");
+    for (int i = 0; i < vae_kind_columns(&like, 1); i++)
+        vae_check_that(t,
+                       vae_kind_code(&f.p, 1, i, 0) == k.zero &&
+                           vae_kind_code(&f.p, 2, i, 0) == k.zero,
+                       "a grey has colour");
+}
+
+static void
+check_colours(VaeCheck *t)
+{
+    for (int pixels = VAE_PIXELS_RGB; pixels < VAE_PIXELS_KINDS; pixels++) {
+        const bool yuv = vae_kind_yuv((VaePixels) pixels);
+        const Case c = {
+            .like = {.pixels = (VaePixels) pixels, .width = 5, .height = 3}};
+        each_setting(t, c, case_corners);
+        each_setting(t, c, yuv ? case_round_trip_yuv : case_round_trip_rgb);
+        if (yuv)
+            each_setting(t, c, case_greys);
+    }
+}
+
+static void
+check_speed(VaeCheck *t)
+{
+    if (!t->bench || !t->dut)
+        return;
+    for (int pixels = 0; pixels < VAE_PIXELS_KINDS; pixels++)
+        for (int in = 0; in < 2; in++) {
+            if (!vae_check_begin(t, "picture_speed_%s_%s", in ? "in" : "out",
+                                 vae_kinds[pixels].name))
+                continue;
+            const VaePicture like = {
+                .pixels = (VaePixels) pixels, .width = 1920, .height = 1080};
+            Frame f = frame_new(t, like, 0, 0);
+            const size_t n = (size_t) 1920 * 1080 * 3;
+            float *x = vae_check_random(t, n, 0.5f);
+            const VaePictureInArgs a = {.y = x,
+                                        .picture = &f.p,
+                                        .h = 1080,
+                                        .w = 1920,
+                                        .low = -1,
+                                        .high = 1};
+            const VaePictureOutArgs b = {.picture = &f.p,
+                                         .x = x,
+                                         .h = 1080,
+                                         .w = 1920,
+                                         .low = -1,
+                                         .high = 1};
+            const double bytes =
+                (double) (n * 4 + f.bytes[0] + f.bytes[1] + f.bytes[2]);
+            while (vae_check_bench(t, bytes, 0))
+                if (in)
+                    t->dut->picture_in(&t->queue, &a);
+                else
+                    t->dut->picture_out(&t->queue, &b);
+        }
+}
+
+VAE_CHECK_MAIN(check_many, check_out, check_in, check_colours, check_speed)

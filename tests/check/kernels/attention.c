@@ -1,0 +1,265 @@
+/*
+ * attention.c: attention against its definition.
+ */
+
+#include "../check.h"
+
+/* Computes the output of one site with a softmax over all sites, in double. */
+static void
+definition(const float *qkv, int n, int c, int site, double *y)
+{
+    const float *q = qkv + (size_t) site * 3 * c;
+    double sum = 0, most = -INFINITY;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < c; i++)
+            y[i] = 0;
+        sum = 0;
+        for (int j = 0; j < n; j++) {
+            const float *k = qkv + (size_t) j * 3 * c + c, *v = k + c;
+            double score = 0;
+            for (int i = 0; i < c; i++)
+                score += (double) q[i] * k[i];
+            score /= sqrt(c);
+            if (!pass) {
+                most = fmax(most, score);
+                continue;
+            }
+            const double p = exp(score - most);
+            sum += p;
+            for (int i = 0; i < c; i++)
+                y[i] += p * v[i];
+        }
+    }
+    for (int i = 0; i < c; i++)
+        y[i] /= sum;
+}
+
+/*
+ * A score is up to c / 16 + 20 roundings of its terms off, which are of
+ * deviation d^2; e^score by as much relatively; then n terms are added. Where
+ * weights are rounded to 16 bits, the sum over V is off by a rounding of it.
+ *
+ * TF32 has 10 bits after the point: rounding to nearest is 2^-11 of a number at
+ * most, that of K and V less than 2^-10; both together are of a deviation below
+ * 2^-10 of a product of q and k. The c errors of a score are independent, so
+ * they add up to a deviation of at most 2^-10 d^2 sqrt(c) / sqrt(c); those of
+ * the scores are independent of V, so y is off by no more than one score makes
+ * a V off: six deviations are never seen. Rounding of the weights moves y by
+ * 2^-11 of what V and y are apart, that of V by less than 2^-10 of V.
+ */
+static double
+bound(int n, int c, double d, VaeType type, bool tf32)
+{
+    const double most =
+        2 * sqrt(3) * d; /* the largest number of vae_check_random() */
+    const double terms = c / 16 + 20;
+    const double wide = (terms * d * d * sqrt(c) + n) * 0x1p-24 * 4 * d;
+    if (type == VAE_TYPE_BF16)
+        return wide + 0x1p-9 * most;
+    if (type == VAE_TYPE_F16) /* below 2^-14 the rounding is 2^-25 */
+        return wide + (0x1p-12 + n * 0x1p-25) * most;
+    return wide + (tf32 ? 6 * 0x1p-10 * d * d * d + 4 * 0x1p-11 * most : 0);
+}
+
+static void
+compare(VaeCheck *t, const char *what, const VaeAttentionArgs *a,
+        const float *qkv, double bound)
+{
+    const int n = a->n, c = a->c;
+    const size_t in = (size_t) n * 3 * c;
+    const float *got = a->y;
+    double *want = vae_check_buffer(t, c * sizeof *want, sizeof *want);
+    for (int f = 0; f < a->t; f++)
+        for (int i = 0; i < n; i++) {
+            definition(qkv + in * f, n, c, i, want);
+            for (int l = 0; l < c; l++, got++)
+                if (!(fabs(*got - want[l]) <= bound)) {
+                    vae_check_fail(t,
+                                   "%s: frame %d site %d channel %d: %.9g, "
+                                   "not %.9g",
+                                   what, f, i, l, *got, want[l]);
+                    return;
+                }
+        }
+}
+
+/* Every order of threads gives the same bytes, and so does each frame alone. */
+static void
+agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
+{
+    const size_t frame = (size_t) a.n * a.c, n = frame * (size_t) a.t;
+    VaeQueue q;
+    float *z = vae_check_buffer(t, n * sizeof *z, sizeof *z);
+    a.y = z;
+    for (size_t i = 0; i < 2 && vae_check_queue(i, &q); i++) {
+        memset(z, 0xff, n * sizeof *z);
+        t->dut->attention(&q, &a);
+        vae_check_equal(t, "again", z, y, n * sizeof *z);
+    }
+    const size_t step = 3 * frame * vae_check_size(a.x_type);
+    VaeAttentionArgs one = a;
+    one.t = 1;
+    for (int f = 0; f < a.t; f++) {
+        one.qkv = (const uint8_t *) a.qkv + f * step;
+        t->dut->attention(&t->queue, &one);
+        vae_check_equal(t, "one frame", z, y + f * frame, frame * sizeof *z);
+    }
+}
+
+/* a has the sizes, the type and tf32. d: the deviation of x. */
+static void
+under_test(VaeCheck *t, VaeAttentionArgs a, const float *x, double d)
+{
+    static const char *const names[] = {"F32", "F16", "BF16"};
+    const VaeType type = a.x_type;
+    const size_t out = (size_t) a.t * a.n * a.c, in = 3 * out;
+    float *y = vae_check_buffer(t, out * sizeof *y, sizeof *y);
+    a.y = y;
+    a.qkv = vae_check_narrow(t, x, in, type, 0);
+    t->dut->attention(&t->queue, &a);
+    compare(t, a.tf32 ? "TF32" : names[type], &a,
+            vae_check_widen(t, a.qkv, in, type),
+            bound(a.n, a.c, d, type, a.tf32));
+    agreement(t, a, y);
+}
+
+static void
+one_case(VaeCheck *t, int frames, int n, int c, float deviation)
+{
+    if (!vae_check_begin(t, "attention_%dx%dx%d_d%g", frames, n, c, deviation))
+        return;
+    const size_t in = (size_t) frames * n * 3 * c;
+    const size_t out = (size_t) frames * n * c;
+    const size_t bytes = vae_attention_scratch_ref(n, c);
+    const float *qkv = vae_check_random(t, in, deviation);
+    float *y = vae_check_buffer(t, out * sizeof *y, sizeof *y);
+    VaeAttentionArgs a = {.y = y,
+                          .qkv = qkv,
+                          .scratch = vae_check_buffer(t, bytes, 4),
+                          .t = frames,
+                          .n = n,
+                          .c = c};
+    t->ref->attention(&t->queue, &a);
+    compare(t, "ref", &a, qkv, bound(n, c, deviation, VAE_TYPE_F32, false));
+    /* In the emulation more sites take seconds and test nothing new. */
+    const int types = t->cuda && n < 200 ? 3 : 0;
+    for (int type = 0; type < types; type++)
+        under_test(t,
+                   (VaeAttentionArgs){
+                       .t = frames, .n = n, .c = c, .x_type = (VaeType) type},
+                   qkv, deviation);
+    if (types)
+        under_test(
+            t, (VaeAttentionArgs){.t = frames, .n = n, .c = c, .tf32 = true},
+            qkv, deviation);
+}
+
+/* Large scores, and scores so different that only one site matters. */
+static void
+check_sharp(VaeCheck *t)
+{
+    if (!vae_check_begin(t, "attention_sharp"))
+        return;
+    enum { N = 9, C = 5 };
+    float *qkv = vae_check_random(t, N * 3 * C, 0);
+    float *y = vae_check_buffer(t, N * C * sizeof *y, sizeof *y);
+    for (int i = 0; i < N; i++) {
+        qkv[i * 3 * C] = 1000;
+        qkv[i * 3 * C + C] = i == 4 ? 900 : 100;
+        for (int l = 0; l < C; l++)
+            qkv[i * 3 * C + 2 * C + l] = (float) (10 * i + l);
+    }
+    VaeAttentionArgs a = {.y = y, .qkv = qkv, .t = 1, .n = N, .c = C};
+    a.scratch = vae_check_buffer(t, vae_attention_scratch_ref(N, C), 4);
+    t->ref->attention(&t->queue, &a);
+    for (int i = 0; i < N * C; i++)
+        vae_check_that(t, y[i] == (float) (40 + i % C), "not V of site 4");
+    if (!t->cuda)
+        return;
+    memset(y, 0xff, N * C * sizeof *y);
+    t->dut->attention(&t->queue, &a);
+    for (int i = 0; i < N * C; i++)
+        vae_check_that(t, y[i] == (float) (40 + i % C), "not V of site 4");
+}
+
+/* All widths of the CUDA kernels, and sizes at the edges of their tiles. */
+static void
+check_widths(VaeCheck *t)
+{
+    static const int cases[][3] = {
+        {1, 31, 8},    {2, 33, 96},   {1, 130, 384}, {2, 65, 512}, {1, 64, 640},
+        {1, 33, 1016}, {1, 97, 1024}, {1, 17, 520},  {2, 9, 600},  {3, 1, 384}};
+    for (size_t i = 0; t->cuda && i < VAE_COUNT(cases); i++)
+        one_case(t, cases[i][0], cases[i][1], cases[i][2], 1);
+}
+
+/* At unaligned addresses the kernel computes in fp32 although TF32 is allowed.
+ */
+static void
+check_odd_address(VaeCheck *t)
+{
+    enum { N = 33, C = 64, ALL = N * 3 * C };
+    if (!t->cuda || !vae_check_begin(t, "attention_odd_address"))
+        return;
+    const float *x = vae_check_random(t, ALL, 1);
+    float *y = vae_check_buffer(t, N * C * sizeof *y, sizeof *y);
+    const VaeAttentionArgs a = {.y = y,
+                                .qkv = vae_check_narrow(t, x, ALL, 0, 4),
+                                .t = 1,
+                                .n = N,
+                                .c = C,
+                                .tf32 = true};
+    t->dut->attention(&t->queue, &a);
+    compare(t, "odd", &a, x, bound(N, C, 1, VAE_TYPE_F32, false));
+}
+
+#ifdef VAE_CHECK_CUDA
+void vae_emu_set_capability(int capability);
+
+/* A GPU without matrix instructions uses the plain kernel. */
+static void
+check_old_card(VaeCheck *t)
+{
+    vae_emu_set_capability(75);
+    one_case(t, 1, 33, 104, 1);
+    one_case(t, 1, 18, 400, 1);
+    one_case(t, 2, 17, 640, 1);
+    vae_emu_set_capability(90);
+}
+#else
+static void
+check_old_card(VaeCheck *t)
+{
+}
+#endif
+
+static void
+check_random(VaeCheck *t)
+{
+    one_case(t, 1, 1, 1, 1);
+    one_case(t, 1, 7, 3, 1);
+    one_case(t, 2, 15, 16, 1);
+    one_case(t, 3, 35, 33, 2);
+    one_case(t, 1, 60, 384, 1);
+    one_case(t, 2, 35, 40, 2);
+    one_case(t, 1, 1001, 32, 1);
+    one_case(t, 1, 5, 401, 1);
+    one_case(t, 1, 5, 517, 1);
+}
+
+static void
+check_speed(VaeCheck *t)
+{
+    if (!t->bench || !vae_check_begin(t, "attention_speed_1560x384"))
+        return;
+    enum { N = 1560, C = 384 };
+    VaeAttentionArgs a = {.t = 1, .n = N, .c = C};
+    a.qkv = vae_check_random(t, (size_t) N * 3 * C, 1);
+    a.y = vae_check_buffer(t, (size_t) N * C * 4, 4);
+    a.scratch = vae_check_buffer(t, vae_attention_scratch_ref(N, C), 4);
+    while (vae_check_bench(t, 0, 4.0 * N * N * C))
+        t->ref->attention(&t->queue, &a);
+}
+
+VAE_CHECK_MAIN(check_random, check_sharp, check_widths, check_odd_address,
+               check_old_card, check_speed)

@@ -1,0 +1,275 @@
+/*
+ * rearrange.c: index orders by numbered elements, and conversions.
+ *
+ * The definition here goes from every element of x to where it belongs; the
+ * kernels go the other way.
+ */
+
+#include "../check.h"
+#include "number.h"
+
+static int
+phases(const VaeRearrangeArgs *a)
+{
+    const bool nearest = a->kind == VAE_UNFOLD_NEAREST;
+    return nearest ? a->ft : a->ft * a->fs * a->fs;
+}
+
+static size_t
+in_count(const VaeRearrangeArgs *a)
+{
+    return (size_t) a->t * a->h * a->w * phases(a) * a->c;
+}
+
+static size_t
+out_count(const VaeRearrangeArgs *a)
+{
+    if (a->kind == VAE_REFLECT)
+        return (size_t) a->t * (a->h + 2) * (a->w + 2) * a->c;
+    return (size_t) (a->t * a->ft - a->drop) * a->h * a->fs * a->w * a->fs *
+           a->c;
+}
+
+/* The places in the picture with a border of place i of n; returns their
+ * number. */
+static int
+mirrors(int i, int n, int places[3])
+{
+    int found = 0;
+    places[found++] = i + 1;
+    if (i == 1)
+        places[found++] = 0;
+    if (i == n - 2)
+        places[found++] = n + 1;
+    return found;
+}
+
+static void
+reflect_definition(const VaeRearrangeArgs *a, const float *x, float *y)
+{
+    int rows[3], columns[3];
+    for (size_t i = 0; i < in_count(a); i++) {
+        const size_t site = i / a->c, f = site / a->w / a->h;
+        const int down = mirrors((int) (site / a->w % a->h), a->h, rows);
+        const int across = mirrors((int) (site % a->w), a->w, columns);
+        for (int k = 0; k < down * across; k++) {
+            const size_t row = f * (a->h + 2) + rows[k / across];
+            const size_t at = row * (a->w + 2) + columns[k % across];
+            y[at * a->c + i % a->c] = x[i];
+        }
+    }
+}
+
+/* The channels of a pixel of y; NULL: its frame is dropped. */
+static float *
+pixel(const VaeRearrangeArgs *a, float *y, int f, int row, int column)
+{
+    if (f == 1 && a->drop)
+        return NULL;
+    const size_t to = f > 1 ? f - a->drop : f;
+    return y + ((to * a->h * a->fs + row) * a->w * a->fs + column) * a->c;
+}
+
+static void
+put(float *to, int c, float v)
+{
+    if (to)
+        to[c] = v;
+}
+
+/* Channel c of x holds colour c % C; the rest counts the places. */
+static void
+definition(const VaeRearrangeArgs *a, const float *x, float *y)
+{
+    const int n = phases(a), area = a->fs * a->fs;
+    for (size_t i = 0; i < in_count(a); i++) {
+        const int c = (int) (i % a->c), place = (int) (i / a->c % n);
+        const size_t site = i / a->c / n;
+        const int column = (int) (site % a->w);
+        const int row = (int) (site / a->w % a->h);
+        const int f = (int) (site / a->w / a->h);
+        if (a->kind == VAE_SHUFFLE_RQTC) {
+            const int z = place % a->ft, rq = place / a->ft;
+            put(pixel(a, y, f * a->ft + z, row * a->fs + rq / a->fs,
+                      column * a->fs + rq % a->fs),
+                c, x[i]);
+            continue;
+        }
+        if (a->kind == VAE_JOIN_PHASES) {
+            const size_t plane = site * n + place;
+            const size_t frames = (size_t) a->t * a->h * a->w;
+            const int rq = (int) (plane / frames);
+            put(pixel(a, y, (int) (plane % frames / a->w / a->h),
+                      (int) (plane / a->w % a->h) * a->fs + rq / a->fs,
+                      (int) (plane % a->w) * a->fs + rq % a->fs),
+                c, x[i]);
+            continue;
+        }
+        for (int k = 0; k < area; k++)
+            put(pixel(a, y, f * a->ft + place, row * a->fs + k / a->fs,
+                      column * a->fs + k % a->fs),
+                c, x[i]);
+    }
+}
+
+static void
+convert(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeRearrangeArgs a,
+        const float *x, const float *want)
+{
+    const size_t n = out_count(&a);
+    const uint16_t *half = vae_check_bf16(t, x, in_count(&a));
+    float *y = vae_check_buffer(t, n * 4, 4);
+    uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
+    a.x = x;
+    a.y = y;
+    k->rearrange(q, &a);
+    vae_check_equal(t, "F32", y, want, n * 4);
+    const uint16_t *want16 = vae_check_bf16(t, want, n);
+    a.y = y16;
+    a.y_type = VAE_TYPE_BF16;
+    k->rearrange(q, &a);
+    vae_check_equal(t, "F32 to BF16", y16, want16, n * 2);
+    memset(y16, 0xff, n * 2);
+    a.x = half;
+    a.x_type = VAE_TYPE_BF16;
+    k->rearrange(q, &a);
+    vae_check_equal(t, "BF16", y16, want16, n * 2);
+    memset(y, 0xff, n * 4);
+    a.y = y;
+    a.y_type = VAE_TYPE_F32;
+    k->rearrange(q, &a);
+    vae_check_equal(t, "BF16 to F32", y, vae_check_floats(t, want16, n), n * 4);
+}
+
+static void
+one_case(VaeCheck *t, VaeRearrangeArgs a)
+{
+    static const char *const names[] = {[VAE_UNFOLD_NEAREST] = "nearest",
+                                        [VAE_SHUFFLE_RQTC] = "shuffle",
+                                        [VAE_JOIN_PHASES] = "phases",
+                                        [VAE_REFLECT] = "reflect"};
+    if (!vae_check_begin(t, "rearrange_%s_t%d_s%d_d%d_%dx%dx%dx%d",
+                         names[a.kind], a.ft, a.fs, a.drop, a.t, a.h, a.w, a.c))
+        return;
+    float *x = vae_check_random(t, in_count(&a), 0);
+    for (size_t i = 0; i < in_count(&a); i++)
+        x[i] = (float) i;
+    float *want = vae_check_buffer(t, out_count(&a) * 4, 4);
+    if (a.kind == VAE_REFLECT)
+        reflect_definition(&a, x, want);
+    else
+        definition(&a, x, want);
+    convert(t, t->ref, &t->queue, a, x, want);
+    VaeQueue q;
+    for (size_t i = 0; t->dut && vae_check_queue(i, &q); i++)
+        convert(t, t->dut, &q, a, x, want);
+}
+
+static void
+check_orders(VaeCheck *t)
+{
+    static const int sizes[][4] = {
+        {1, 1, 1, 1}, {2, 3, 5, 3}, {3, 2, 3, 16}, {2, 4, 3, 21}};
+    static const int factors[][3] = {{1, 1, 0}, {1, 2, 0}, {2, 1, 0},
+                                     {2, 2, 0}, {2, 2, 1}, {2, 1, 1}};
+    for (size_t i = 0; i < VAE_COUNT(sizes); i++)
+        for (size_t j = 0; j < VAE_COUNT(factors); j++)
+            for (int kind = VAE_UNFOLD_NEAREST; kind <= VAE_JOIN_PHASES; kind++)
+                if (kind != VAE_JOIN_PHASES || factors[j][0] == 1)
+                    one_case(t, (VaeRearrangeArgs){.kind = (VaeRearrange) kind,
+                                                   .t = sizes[i][0],
+                                                   .h = sizes[i][1],
+                                                   .w = sizes[i][2],
+                                                   .c = sizes[i][3],
+                                                   .ft = factors[j][0],
+                                                   .fs = factors[j][1],
+                                                   .drop = factors[j][2]});
+}
+
+static void
+check_reflect(VaeCheck *t)
+{
+    static const int sizes[][4] = {
+        {1, 2, 2, 1}, {2, 3, 5, 3}, {3, 2, 7, 16}, {2, 4, 3, 21}};
+    for (size_t i = 0; i < VAE_COUNT(sizes); i++)
+        one_case(t, (VaeRearrangeArgs){.kind = VAE_REFLECT,
+                                       .t = sizes[i][0],
+                                       .h = sizes[i][1],
+                                       .w = sizes[i][2],
+                                       .c = sizes[i][3],
+                                       .ft = 1,
+                                       .fs = 1});
+}
+
+static void
+cast_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeType type,
+         const float *x, size_t n)
+{
+    const uint16_t *half = vae_check_narrow(t, x, n, type, 0);
+    const float *wide = vae_check_widen(t, half, n, type);
+    uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
+    float *y = vae_check_buffer(t, n * 4, 4);
+    VaeCastArgs a = {y16, x, VAE_TYPE_F32, type, n};
+    k->cast(q, &a);
+    vae_check_equal(t, "narrow", y16, half, n * 2);
+    a = (VaeCastArgs){y, half, type, VAE_TYPE_F32, n};
+    k->cast(q, &a);
+    vae_check_equal(t, "widen", y, wide, n * 4);
+}
+
+static void
+check_cast(VaeCheck *t)
+{
+    static const size_t sizes[] = {1, 15, 16, 255, 16384, 50021};
+    for (size_t i = 0; i < VAE_COUNT(sizes); i++) {
+        const size_t n = sizes[i];
+        if (!vae_check_begin(t, "cast_%zu", n))
+            continue;
+        float *x = vae_check_buffer(t, n * 4, 4);
+        for (size_t j = 0; j < n; j++) /* every kind of float, NaN too */
+            x[j] = vae_from_bits((uint32_t) vae_check_bits(t));
+        cast_one(t, t->ref, &t->queue, VAE_TYPE_BF16, x, n);
+        VaeQueue q;
+        for (size_t k = 0; t->dut && vae_check_queue(k, &q); k++) {
+            cast_one(t, t->dut, &q, VAE_TYPE_BF16, x, n);
+            if (t->cuda)
+                cast_one(t, t->dut, &q, VAE_TYPE_F16, x, n);
+        }
+        for (size_t j = 0; j < n; j++) /* most of those are no F16 */
+            x[j] = vae_from_f16((uint16_t) vae_check_bits(t)) * 1.0005f;
+        if (t->cuda)
+            cast_one(t, t->dut, &t->queue, VAE_TYPE_F16, x, n);
+    }
+}
+
+static void
+check_speed(VaeCheck *t)
+{
+    static const int channels[] = {8, 96, 384};
+    if (!t->bench || !t->dut)
+        return;
+    for (size_t i = 0; i < 4 * VAE_COUNT(channels); i++) {
+        const int c = channels[i / 4];
+        const bool shuffle = i & 1, bf16 = i & 2;
+        if (!vae_check_begin(t, "%s_speed_c%d_%s",
+                             shuffle ? "shuffle" : "nearest", c,
+                             bf16 ? "bf16" : "f32"))
+            continue;
+        VaeRearrangeArgs a = {.kind = shuffle ? VAE_SHUFFLE_RQTC
+                                              : VAE_UNFOLD_NEAREST,
+                              .y_type = bf16 ? VAE_TYPE_BF16 : VAE_TYPE_F32,
+                              .t = 1,
+                              .h = 120,
+                              .w = 9216 / c,
+                              .c = c,
+                              .ft = 2,
+                              .fs = 2};
+        const size_t n = in_count(&a), m = out_count(&a);
+        a.x = vae_check_random(t, n, 1);
+        a.y = vae_check_buffer(t, m * 4, 4);
+        while (vae_check_bench(t, n * 4.0 + m * (bf16 ? 2.0 : 4.0), 0))
+            t->dut->rearrange(&t->queue, &a);
+    }
+}
+
+VAE_CHECK_MAIN(check_orders, check_reflect, check_cast, check_speed)

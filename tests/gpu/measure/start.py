@@ -1,0 +1,121 @@
+"""How soon the first frame is there, and what comes of failures and of a file
+of timed layers that is damaged."""
+import glob
+import os
+import shutil
+
+import timed
+from runner import TOP
+from measure.speed import tool_of, weights
+
+SMALL = os.path.join(TOP, 'tests/golden/data/wan21/weights.safetensors')
+TINY = os.path.join(TOP, 'tests/golden/data/taehv/taew2_1/weights.safetensors')
+
+
+def first_frame(run, model, precision, size, cache):
+    """A process from its start to its end after the first frame."""
+    return run.call([tool_of(run), 'bench', '--model', model, '--backend',
+                     'cuda', '--precision', precision, '--size', size,
+                     '--frames', '1', '--csv'], 120, XDG_CACHE_HOME=cache)
+
+
+def start(run):
+    """seconds to the first frame, with timed layers and without"""
+    o, rows = run.options, run.rows
+    cache = os.path.join(run.tmp, 'cache')
+    cases = [(m, s) for m in o.models if not m.startswith('tae')
+             for s in (o.sizes[:2] if m == o.models[0] else o.sizes[:1])]
+    for model, size in cases or [(o.models[0], o.sizes[0])]:
+        shutil.rmtree(cache, ignore_errors=True)
+        for store in 'none', 'stored':
+            if run.over():
+                break
+            with run.case({'model': os.path.basename(model),
+                           'direction': 'decode', 'precision': o.precisions[0],
+                           'size': size, 'store': store, 'faults': []}) as row:
+                path = weights(run, model)
+                done = first_frame(run, path, o.precisions[0], size, cache)
+                if done.code or done.stopped:
+                    row['faults'] = ['stopped' if done.stopped else done.last()]
+                    row['result'] = 'stopped' if done.stopped else 'failed'
+                else:
+                    row.update(result='ok', seconds=round(done.seconds, 3))
+        run.take_timed(os.path.join(cache, 'gst-vae'))
+    bad = [r for r in rows if r['result'] == 'failed']
+    ok = [r for r in rows if r['result'] == 'ok']
+    return {'rows': rows, 'status': 'failed' if bad else 'passed' if
+            rows and len(ok) == len(rows) else 'stopped',
+            'words': ', '.join('%(model)s %(size)s %(store)s %(seconds).2f s' % r
+                               for r in ok) +
+            ''.join('; %s' % r['faults'][0] for r in bad)}
+
+
+# ---------------------------------------------------------------------------
+
+def foreign(data):
+    """The same layers, whole, of another device."""
+    lines = timed.parse(data)
+    return timed.whole([lines[0], b'another ' + lines[1], *lines[2:]])
+
+
+DAMAGE = [('cut off', lambda d: d[:len(d) // 2]),
+          ('empty', lambda d: b''),
+          ('changed in one byte', lambda d: d[:40] + bytes([d[40] ^ 1]) +
+           d[41:]),
+          ('of another device', foreign)]
+
+
+def stores(run, rows):
+    """A damaged file of timed layers is made anew, and no more."""
+    cache = os.path.join(run.tmp, 'cache')
+    shutil.rmtree(cache, ignore_errors=True)
+    size = '32x32' if run.emulate else '96x64'
+
+    def once():
+        done = first_frame(run, TINY, 'fp16', size, cache)
+        return 'stopped' if done.stopped else done.last() if done.code else None
+    wrong = once()
+    found = glob.glob(cache + '/gst-vae/cuda-*.txt')
+    if wrong or not found or not timed.read(found[0]):
+        rows.append({'case': 'timed layers are kept', 'words':
+                     wrong or 'no whole file in ' + cache,
+                     'result': 'failed'})
+        return
+    with open(found[0], 'rb') as f:
+        good = f.read()
+    for label, damage in DAMAGE:
+        with open(found[0], 'wb') as f:
+            f.write(damage(good))
+        wrong = once()
+        with open(found[0], 'rb') as f:
+            after = f.read()
+        if not wrong and not timed.parse(after):
+            wrong = 'it is not made anew'
+        if not wrong and timed.parse(after)[1] != timed.parse(good)[1]:
+            wrong = 'it is still of another device'
+        rows.append({'case': 'timed layers, the file ' + label,
+                     'words': wrong or '', 'result': 'failed' if wrong
+                     else 'ok'})
+
+
+def failures(run):
+    """refused memory, a broken device, damaged files: errors in words"""
+    rows = run.rows
+    size = '16x16' if run.emulate else '96x64'
+    done = run.call([run.program('failures'), SMALL, size], 200)
+    for line in done.out.splitlines():
+        if line.startswith(('ok   ', 'FAIL ')):
+            case, _, words = line[5:].partition(': ')
+            rows.append({'case': case, 'words': words, 'result': 'ok' if
+                         line.startswith('ok') else 'failed'})
+    # It says FAIL itself, but for what ended it.
+    if done.stopped or (done.code and
+                        all(r['result'] == 'ok' for r in rows)):
+        rows.append({'case': 'failures', 'result': 'failed', 'words':
+                     'did not end' if done.stopped else done.last()})
+    stores(run, rows)
+    bad = [r for r in rows if r['result'] == 'failed']
+    return {'rows': rows, 'status': 'failed' if bad else 'passed',
+            'words': '%d of %d as they should be' % (len(rows) - len(bad),
+                                                     len(rows)) +
+            ''.join('; %(case)s: %(words)s' % r for r in bad[:3])}

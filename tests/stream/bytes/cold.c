@@ -1,0 +1,297 @@
+/*
+ * cold.c: a step without a past in the middle of a sequence.
+ *
+ * cold MODEL BACKEND PRECISION
+ */
+#include "sample.h"
+#include "../streams.h"
+
+#include "model.h"
+
+enum { T = 4, W = 48, H = 32 };
+static const int one_by_one[] = {1, 0}, threes[] = {3, 0}, whole[] = {T, 0};
+
+static const VaeSteps *
+steps_of(const Bed *bed, VaeDirection direction)
+{
+    return direction == VAE_DECODE ? &bed->info->decode : &bed->info->encode;
+}
+
+/* t later steps as a clip: whole groups only. */
+static TestClip
+later_clip(const Bed *bed, VaeDirection direction, int t, int seed)
+{
+    const VaeSteps *s = steps_of(bed, direction);
+    TestClip clip = bed_clip(bed, t + 1, W, H, seed);
+    clip.t = t;
+    clip.frames = t * (direction == VAE_DECODE ? s->step_out : s->step_in);
+    clip_poison(bed, &clip, direction);
+    return clip;
+}
+
+/* Slices of three compute one frame at once, in strips of rows. */
+static VaeStream *
+open_stream(const Bed *bed, VaeDirection direction, int slice)
+{
+    return bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                             .width = W,
+                                             .height = H,
+                                             .slice_size = slice,
+                                             .frames_at_once = slice == 3,
+                                             .strips = slice == 3 ? 3 : 1,
+                                             .restarts = true});
+}
+
+static void
+restart(VaeStream *stream, uint64_t latents)
+{
+    VaeError error;
+    must(vae_stream_restart(stream, latents, &error), &error);
+}
+
+/* ------------------------------------------------------------------ */
+/* The program.                                                        */
+
+static VaeProgram *
+build(const Bed *bed, VaeDirection direction, bool first, bool cold,
+      VaeCarrySet *carries)
+{
+    VaeProgram *program;
+    VaeError error;
+    const int down = direction == VAE_DECODE ? bed->info->spatial : 1;
+    must(vae_model_build(bed->model,
+                         &(VaeBuildParams){.direction = direction,
+                                           .first = first,
+                                           .cold = cold,
+                                           .steps = 1,
+                                           .height = H / down,
+                                           .width = W / down,
+                                           .label = "test",
+                                           .carries = carries},
+                         &program, &error),
+         &error);
+    return program;
+}
+
+/* The op that fills the context at the start of a sequence. */
+static VaeOpKind
+head_of(const VaeProgram *first)
+{
+    for (int i = 0; i < first->n_ops; i++)
+        if (first->ops[i].kind == VAE_OP_HEAD_ZERO ||
+            first->ops[i].kind == VAE_OP_HEAD_REPEAT)
+            return first->ops[i].kind;
+    return VAE_OP_KINDS;
+}
+
+/* A later step's program in all but what fills the context. */
+static void
+like_next(const Bed *bed, VaeDirection direction)
+{
+    VaeCarrySet carries = {0};
+    VaeProgram *first = build(bed, direction, true, false, &carries);
+    VaeProgram *next = build(bed, direction, false, false, &carries);
+    const size_t bytes = carries.bytes;
+    VaeProgram *cold = build(bed, direction, false, true, &carries);
+    const VaeOpKind head = head_of(first);
+    int heads = 0, bad = next->n_ops != cold->n_ops;
+    for (int i = 0; !bad && i < next->n_ops; i++) {
+        const VaeOp *a = &next->ops[i], *b = &cold->ops[i];
+        const bool is_head = a->kind == VAE_OP_HEAD_CARRY;
+        heads += is_head;
+        bad += b->kind != (is_head ? head : a->kind) ||
+               strcmp(a->name, b->name) != 0 ||
+               b->carry != (is_head ? NULL : a->carry) || !a->x != !b->x ||
+               !a->y != !b->y || !a->add != !b->add;
+        if (a->x && b->x)
+            bad +=
+                memcmp(&a->x->shape, &b->x->shape, sizeof a->x->shape) != 0 ||
+                a->x->ctx != b->x->ctx || a->x->id != b->x->id;
+        if (a->y && b->y)
+            bad +=
+                memcmp(&a->y->shape, &b->y->shape, sizeof a->y->shape) != 0 ||
+                a->y->id != b->y->id;
+    }
+    expect(!bad && heads > 0 && head != VAE_OP_KINDS &&
+               carries.bytes == bytes && cold->n_in == next->n_in &&
+               cold->n_out == next->n_out,
+           "%d ops as in a later step, %d contexts by %s", cold->n_ops, heads,
+           head == VAE_OP_KINDS ? "nothing" : vae_op_name(head));
+    vae_program_free(&first);
+    vae_program_free(&next);
+    vae_program_free(&cold);
+    vae_carry_set_free(&carries);
+}
+
+/* ------------------------------------------------------------------ */
+/* The stream.                                                         */
+
+/* The clip of seed 1 after a restart of a new stream. */
+static TestClip
+cold_clip(const Bed *bed, VaeDirection direction, int slice, const int *plan)
+{
+    TestClip clip = later_clip(bed, direction, T, 1);
+    VaeStream *stream = open_stream(bed, direction, slice);
+    restart(stream, 0);
+    run_clip(bed, stream, direction, &clip, plan);
+    vae_stream_free(&stream);
+    return clip;
+}
+
+static void
+counts(const Bed *bed, VaeDirection direction)
+{
+    const VaeSteps *s = steps_of(bed, direction);
+    VaeStream *stream = open_stream(bed, direction, 1);
+    VaeStreamStats stats;
+    int n_in, n_out;
+    restart(stream, 0);
+    vae_stream_count(stream, 2, &n_in, &n_out);
+    expect(!vae_stream_at_start(stream) && n_in == 2 * s->step_in &&
+               n_out == 2 * s->step_out,
+           "two steps after a restart: %d in, %d out", n_in, n_out);
+    TestClip clip = later_clip(bed, direction, T, 1);
+    run_clip(bed, stream, direction, &clip, one_by_one);
+    stats = *vae_stream_stats(stream);
+    expect(stats.runs_cold == 1 && stats.runs_first == 0 &&
+               stats.runs_next == T - 1,
+           "programs run: cold %llu, first %llu, next %llu",
+           (unsigned long long) stats.runs_cold,
+           (unsigned long long) stats.runs_first,
+           (unsigned long long) stats.runs_next);
+    clip_free(&clip);
+    vae_stream_free(&stream);
+}
+
+/* Whatever ran before, and in slices of any size, the bytes are the same; and
+ * they are not those of a sequence that goes on. */
+static void
+no_past(const Bed *bed, VaeDirection direction)
+{
+    TestClip want = cold_clip(bed, direction, 1, one_by_one);
+    TestClip got = cold_clip(bed, direction, 3, threes);
+    same_result(bed, &got, &want, direction,
+                "slices of three, one frame at once, three strips");
+    clip_free(&got);
+    got = cold_clip(bed, direction, T - 1, whole);
+    same_result(bed, &got, &want, direction, "one call");
+    clip_free(&got);
+
+    TestClip before = bed_clip(bed, T, W, H, 0);
+    VaeStream *stream = open_stream(bed, direction, 1);
+    run_clip(bed, stream, direction, &before, one_by_one);
+    TestClip on = later_clip(bed, direction, T, 1);
+    run_clip(bed, stream, direction, &on, one_by_one);
+    size_t bytes;
+    const void *a = clip_result(bed, &on, direction, &bytes);
+    const void *b = clip_result(bed, &want, direction, &bytes);
+    expect(memcmp(a, b, bytes) != 0, "a sequence that goes on differs");
+    restart(stream, T);
+    clip_poison(bed, &on, direction);
+    run_clip(bed, stream, direction, &on, one_by_one);
+    same_result(bed, &on, &want, direction, "after a clip");
+    restart(stream, T);
+    clip_poison(bed, &on, direction);
+    run_clip(bed, stream, direction, &on, one_by_one);
+    same_result(bed, &on, &want, direction, "after a restart");
+
+    vae_stream_reset(stream);
+    TestClip again = bed_clip(bed, T, W, H, 0);
+    clip_poison(bed, &again, direction);
+    run_clip(bed, stream, direction, &again, one_by_one);
+    same_result(bed, &again, &before, direction, "a reset begins a sequence");
+    clip_free(&again);
+    clip_free(&before);
+    clip_free(&on);
+    clip_free(&want);
+    vae_stream_free(&stream);
+}
+
+/* TAE makes all frames of the first latent and gives the last: of a cold step
+ * that one is the same, and all that follows. Their encoders begin with a
+ * whole group. */
+static void
+like_first(const Bed *bed, VaeDirection direction)
+{
+    const VaeSteps *s = steps_of(bed, direction);
+    TestClip want = later_clip(bed, direction, T, 1);
+    TestClip cold = cold_clip(bed, direction, 1, one_by_one);
+    const int skip = direction == VAE_DECODE ? s->step_out - s->first_out : 0;
+    const size_t frame = (size_t) W * H * 3;
+    VaeStream *stream = open_stream(bed, direction, 1);
+    want.frames -= skip;
+    run_clip(bed, stream, direction, &want, one_by_one);
+    TestClip got = cold;
+    got.frames -= skip;
+    got.video += (size_t) skip * frame;
+    same_result(bed, &got, &want, direction, "as from the start");
+    clip_free(&cold);
+    clip_free(&want);
+    vae_stream_free(&stream);
+}
+
+/* Samples count from where the sequence was. */
+static void
+sample_place(const Bed *bed)
+{
+    enum { BEFORE = 5, SEED = 11 };
+    const VaeModelInfo *info = bed->info;
+    const int h = H / info->spatial, w = W / info->spatial;
+    TestClip clip = later_clip(bed, VAE_ENCODE, 1, 1);
+    const size_t n = clip_latent_count(bed, &clip);
+    clip.mean = test_alloc(n * sizeof *clip.mean);
+    clip.logvar = test_alloc(n * sizeof *clip.logvar);
+    VaeStream *stream =
+        bed_stream(bed, (VaeStreamParams){.direction = VAE_ENCODE,
+                                          .width = W,
+                                          .height = H,
+                                          .normalization = VAE_RAW,
+                                          .posterior = VAE_POSTERIOR_SAMPLE,
+                                          .seed = SEED,
+                                          .restarts = true});
+    restart(stream, BEFORE);
+    run_clip(bed, stream, VAE_ENCODE, &clip, one_by_one);
+    size_t bad = 0, at = 0;
+    for (int c = 0; c < info->latent_channels; c++)
+        for (int p = 0; p < h * w; p++, at++)
+            bad += clip.latents[at] !=
+                   vae_sample(clip.mean[at], clip.logvar[at],
+                              vae_normal(SEED, BEFORE, c, p / w, p % w));
+    expect(bad == 0, "%zu samples of latent %d: %zu differ", n, BEFORE, bad);
+    free(clip.mean);
+    free(clip.logvar);
+    clip_free(&clip);
+    vae_stream_free(&stream);
+}
+
+static void
+refused(const Bed *bed)
+{
+    VaeStream *stream =
+        bed_stream(bed, (VaeStreamParams){.width = W, .height = H});
+    VaeError error = {0};
+    expect(vae_stream_restart(stream, 1, &error) == VAE_ERR_ARGUMENT,
+           "without being told: %s", error.message);
+    expect(vae_stream_at_start(stream), "the stream is as before");
+    vae_stream_free(&stream);
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    bed_open_main(&bed, argc, argv);
+    for (VaeDirection d = VAE_DECODE; d <= VAE_ENCODE; d++) {
+        printf("%s\n", d == VAE_DECODE ? "decode" : "encode");
+        like_next(&bed, d);
+        counts(&bed, d);
+        no_past(&bed, d);
+        if (strncmp(bed.info->arch, "tae", 3) == 0)
+            like_first(&bed, d);
+    }
+    if (bed.info->has_posterior)
+        sample_place(&bed);
+    refused(&bed);
+    vae_model_free(&bed.model);
+    return tests_end();
+}

@@ -1,0 +1,312 @@
+/*
+ * program/receptive_field.c: how far back a result looks, and that what begins
+ * so many steps earlier gives the bytes of what began at the start.
+ *
+ * history MODEL BACKEND PRECISION
+ */
+#include "../streams.h"
+
+#include "model.h"
+
+/* Steps behind the pre-roll that are compared. */
+enum { AFTER = 3 };
+static const int threes[] = {3, 0}, ones[] = {1, 0};
+
+typedef struct Case {
+    const Bed *bed;
+    VaeDirection direction;
+    const VaeSteps *steps;
+    int history, t; /* steps */
+    int side;       /* pixels */
+    TestClip all;   /* from the start */
+} Case;
+
+static VaeStream *
+open_stream(const Case *c)
+{
+    return bed_stream(c->bed, (VaeStreamParams){.direction = c->direction,
+                                                .width = c->side,
+                                                .height = c->side,
+                                                .slice_size = 3,
+                                                .restarts = true});
+}
+
+/* Units before step k of a sequence, in or out. */
+static int
+before(const Case *c, int k, bool in)
+{
+    return units_before(c->bed, c->direction, k, in);
+}
+
+static size_t
+latent_numbers(const Case *c)
+{
+    const int side = c->side / c->bed->info->spatial;
+    return (size_t) side * (size_t) side *
+           (size_t) c->bed->info->latent_channels;
+}
+
+static size_t
+frame_numbers(const Case *c)
+{
+    return (size_t) c->side * (size_t) c->side * 3;
+}
+
+/* The clip from step k on, with a result of its own; as one sequence. */
+static TestClip
+rest_of(const Case *c, int k)
+{
+    const bool decode = c->direction == VAE_DECODE;
+    TestClip clip = c->all;
+    const int latents = before(c, k, decode), frames = before(c, k, !decode);
+    clip.t = c->all.t - latents;
+    clip.frames = c->all.frames - frames;
+    clip.latents += (size_t) latents * latent_numbers(c);
+    clip.video += (size_t) frames * frame_numbers(c);
+    const size_t n =
+        decode ? clip_video_count(&clip) : clip_latent_count(c->bed, &clip);
+    float *result = test_alloc(n * sizeof *result);
+    *(decode ? &clip.video : &clip.latents) = result;
+    clip_poison(c->bed, &clip, c->direction);
+    return clip;
+}
+
+static void
+free_result(const Case *c, TestClip *clip)
+{
+    free(c->direction == VAE_DECODE ? clip->video : clip->latents);
+}
+
+static size_t
+out_numbers(const Case *c)
+{
+    return c->direction == VAE_DECODE ? frame_numbers(c) : latent_numbers(c);
+}
+
+/* Decoding or encoding that begins at step k - n, without a past. */
+static void
+preroll(const Case *c, int k, int n)
+{
+    TestClip clip = rest_of(c, k - n);
+    VaeStream *stream = open_stream(c);
+    VaeError error;
+    must(vae_stream_restart(stream, (uint64_t) (k - n), &error), &error);
+    run_clip(c->bed, stream, c->direction, &clip, threes);
+    vae_stream_free(&stream);
+    size_t bytes;
+    const float *got = clip_result(c->bed, &clip, c->direction, &bytes);
+    const float *want = clip_result(c->bed, &c->all, c->direction, &bytes);
+    const size_t one = out_numbers(c);
+    const size_t at = (size_t) before(c, k, false) * one;
+    const size_t left = bytes / sizeof *want - at;
+    const size_t skip = at - (size_t) before(c, k - n, false) * one;
+    expect(memcmp(got + skip, want + at, left * sizeof *want) == 0,
+           "%d steps before step %d: %zu numbers from there on are the same", n,
+           k, left);
+    free_result(c, &clip);
+}
+
+/* The operations that the runs of a stream computed. */
+static double
+computed(const VaeStream *stream)
+{
+    VaeProfileRow row;
+    double flop = 0;
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        flop += (double) row.calls * row.flop;
+    return flop;
+}
+
+/* The same, but the stream knows that the results before step k are not wanted.
+ * It writes none of them, and computes less. */
+static void
+warm_up(const Case *c, int k, int n, const int *plan)
+{
+    double flop[2];
+    for (int told = 0; told < 2; told++) {
+        TestClip clip = rest_of(c, k - n);
+        VaeStream *stream = open_stream(c);
+        VaeError error;
+        vae_stream_profile(stream, true);
+        must(vae_stream_restart(stream, (uint64_t) (k - n), &error), &error);
+        if (told)
+            vae_stream_warm_up(stream, n);
+        run_clip(c->bed, stream, c->direction, &clip, plan);
+        flop[told] = computed(stream);
+        vae_stream_free(&stream);
+        size_t bytes;
+        const float *got = clip_result(c->bed, &clip, c->direction, &bytes);
+        const float *want = clip_result(c->bed, &c->all, c->direction, &bytes);
+        const size_t one = out_numbers(c);
+        const size_t at = (size_t) before(c, k, false) * one;
+        const size_t skip = at - (size_t) before(c, k - n, false) * one;
+        expect(memcmp(got + skip, want + at, bytes - at * sizeof *want) == 0,
+               "%s %d steps before step %d: the same from there on",
+               told ? "a warm-up of" : "without a warm-up,", n, k);
+        uint32_t first;
+        memcpy(&first, got + skip - 1, sizeof first);
+        expect((first == 0xeeeeeeee) == told,
+               "the result before it is %swritten", told ? "not " : "");
+        free_result(c, &clip);
+    }
+    const double wanted = flop[0] * AFTER / (n + AFTER);
+    expect(flop[1] < flop[0],
+           "the warm-up has %.1f %% of the operations of as many steps",
+           100 * (flop[1] - wanted) / (flop[0] - wanted));
+}
+
+/* The same with a sequence that begins there: one more, since its first step
+ * differs. */
+static void
+preroll_reset(const Case *c, int k, int n)
+{
+    TestClip clip = rest_of(c, k - n);
+    const bool decode = c->direction == VAE_DECODE;
+    const int lost_in = c->steps->step_in - c->steps->first_in;
+    const int lost_out = c->steps->step_out - c->steps->first_out;
+    /* The first step takes the newest and gives the newest of its group. */
+    clip.video += (size_t) (decode ? 0 : lost_in) * frame_numbers(c);
+    clip.frames -= decode ? lost_out : lost_in;
+    VaeStream *stream = open_stream(c);
+    run_clip(c->bed, stream, c->direction, &clip, threes);
+    vae_stream_free(&stream);
+    size_t bytes, rest;
+    const float *got = clip_result(c->bed, &clip, c->direction, &rest);
+    const float *want = clip_result(c->bed, &c->all, c->direction, &bytes);
+    const size_t at = (size_t) before(c, k, false) * out_numbers(c);
+    const size_t left = bytes - at * sizeof *want;
+    expect(memcmp((const char *) got + rest - left, want + at, left) == 0,
+           "a sequence from %d steps before step %d: the same from there on", n,
+           k);
+    free_result(c, &clip);
+}
+
+/* Whether step k is another than in the run from the start. */
+static bool
+differs(const Case *c, const float *result, int k)
+{
+    size_t bytes;
+    const float *all = clip_result(c->bed, &c->all, c->direction, &bytes);
+    const size_t one = out_numbers(c);
+    const size_t from = (size_t) before(c, k, false) * one;
+    const size_t to = (size_t) before(c, k + 1, false) * one;
+    return memcmp(result + from, all + from, (to - from) * sizeof *all) != 0;
+}
+
+/* What is wrong in step 2 is seen in as many later steps and in no other. A NaN
+ * is passed on by norms and sums, whatever the weights are; ReLUs stop it, and
+ * most of what other numbers do. */
+static void
+reach(const Case *c)
+{
+    enum { AT = 2 };
+    const bool decode = c->direction == VAE_DECODE;
+    const bool relu = strncmp(c->bed->info->arch, "tae", 3) == 0;
+    TestClip clip = rest_of(c, 0);
+    const int from = before(c, AT, true), to = before(c, AT + 1, true);
+    const size_t one = decode ? latent_numbers(c) : frame_numbers(c);
+    float *input = (decode ? c->all.latents : c->all.video);
+    input += (size_t) from * one;
+    const size_t n = (size_t) (to - from) * one;
+    float *kept = test_alloc(n * sizeof *kept);
+    memcpy(kept, input, n * sizeof *kept);
+    for (size_t i = 0; i < n; i++)
+        input[i] = relu ? -1000 * input[i] : NAN;
+    VaeStream *stream = open_stream(c);
+    run_clip(c->bed, stream, c->direction, &clip, threes);
+    vae_stream_free(&stream);
+    memcpy(input, kept, n * sizeof *kept);
+    free(kept);
+    size_t bytes;
+    const float *got = clip_result(c->bed, &clip, c->direction, &bytes);
+    int first = -1, last = -1;
+    for (int k = 0; k < c->t; k++)
+        if (differs(c, got, k)) {
+            first = first < 0 ? k : first;
+            last = k;
+        }
+    expect(first == AT && (relu ? last > AT && last <= AT + c->history
+                                : last == AT + c->history),
+           "what is wrong in step %d is seen in steps %d to %d of %d", AT,
+           first, last, c->t);
+    free_result(c, &clip);
+}
+
+static void
+look(const Bed *bed, VaeDirection direction)
+{
+    const bool decode = direction == VAE_DECODE;
+    Case c = {.bed = bed,
+              .direction = direction,
+              .steps = decode ? &bed->info->decode : &bed->info->encode,
+              .side = bed->info->spatial};
+    VaeError error;
+    must(vae_model_history(bed->model, direction, &c.history, &error), &error);
+    printf("%s of %s looks back %d steps\n", decode ? "decoder" : "encoder",
+           bed->info->arch, c.history);
+    const int k = c.history + 3;
+    c.t = k + AFTER;
+    c.all = bed_clip(bed, c.t, c.side, c.side, 1);
+    if (!decode)
+        c.all.frames = before(&c, c.t, true);
+    free(c.all.video);
+    c.all.video = test_alloc(clip_video_count(&c.all) * sizeof(float));
+    vae_generate("video", (int64_t[]){(int64_t) clip_video_count(&c.all)}, 1,
+                 c.all.video);
+    VaeStream *stream = open_stream(&c);
+    run_clip(bed, stream, direction, &c.all, threes);
+    vae_stream_free(&stream);
+    preroll(&c, k, c.history);
+    preroll(&c, k, c.history + 1);
+    warm_up(&c, k, c.history, threes);
+    warm_up(&c, k, c.history + 2, ones);
+    if (!bed->info->chunk) /* a sequence begins with a chunk */
+        preroll_reset(&c, k, c.history + 1);
+    reach(&c);
+    clip_free(&c.all);
+}
+
+/* The released networks. By hand, of Wan: 12 convolutions of three frames at
+ * the rate of latents look back two each, 7 at twice the rate one each, 13 at
+ * four times the rate a half: 37.5. */
+static void
+released(void)
+{
+    static const struct {
+        const char *arch;
+        int decode, encode;
+    } known[] = {
+        {"wan2.1", 38, 28},       {"wan2.2", 38, 28}, {"seedvr2", 37, 28},
+        {"taew2_1", 8, 8},        {"taew2_2", 8, 8},  {"taew2_2_super", 8, 8},
+        {"taehv", 8, 8},          {"taehv1_5", 8, 8}, {"taehv1_5_super", 8, 8},
+        {"taeltx_2", 6, 6},       {"ltx2.0", 22, 28}, {"ltx2.3", 14, 26},
+        {"taeltx2_3_wide", 6, 6}, {"taeh3", 8, 4}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        VaeModel *model;
+        VaeError error;
+        int steps, a = 0;
+        while (strcmp(vae_archs[a]->name, known[i].arch) != 0)
+            a++;
+        must(vae_model_preset(vae_archs[a], true, true, &model, &error),
+             &error);
+        must(vae_model_history(model, VAE_DECODE, &steps, &error), &error);
+        expect(steps == known[i].decode, "%s as released decodes %d back",
+               known[i].arch, steps);
+        must(vae_model_history(model, VAE_ENCODE, &steps, &error), &error);
+        expect(steps == known[i].encode, "%s as released encodes %d back",
+               known[i].arch, steps);
+        vae_model_free(&model);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    Bed bed;
+    bed_open_main(&bed, argc, argv);
+    look(&bed, VAE_DECODE);
+    look(&bed, VAE_ENCODE);
+    released();
+    vae_model_free(&bed.model);
+    return tests_end();
+}

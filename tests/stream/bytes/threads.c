@@ -1,0 +1,67 @@
+/*
+ * threads.c: the number of threads does not change a byte, also with odd
+ * numbers of channels and on processors with narrow vectors.
+ *
+ * threads PRECISION
+ */
+#include "../../golden/odd.h"
+#include "../streams.h"
+
+enum { T = 3, MOST = 4 };
+
+static TestClip
+decode(const Bed *bed, int width, int height, int threads)
+{
+    const int plan[] = {1, 0};
+    TestClip clip = bed_clip(bed, T, width, height, 0);
+    clip_poison(bed, &clip, VAE_DECODE);
+    VaeStream *stream = bed_stream(bed, (VaeStreamParams){.width = width,
+                                                          .height = height,
+                                                          .threads = threads});
+    expect(vae_stream_get_plan(stream)->threads == threads, "%d threads",
+           threads);
+    run_clip(bed, stream, VAE_DECODE, &clip, plan);
+    vae_stream_free(&stream);
+    return clip;
+}
+
+static void
+compare(const Bed *bed, int width, int height)
+{
+    TestClip one = decode(bed, width, height, 1);
+    for (int threads = 2; threads <= MOST; threads++) {
+        TestClip more = decode(bed, width, height, threads);
+        same_result(bed, &more, &one, VAE_DECODE, "with more threads");
+        clip_free(&more);
+    }
+    clip_free(&one);
+}
+
+int
+main(int argc, char **argv)
+{
+    char weights[512], folder[] = "/tmp/vae-threads-XXXXXX", path[64];
+    Bed bed;
+    VaeError error;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 2) {
+        fprintf(stderr, "usage: threads PRECISION\n");
+        return 2;
+    }
+    bed_open(&bed, "taehv/taew2_1", "cpu", argv[1]);
+    if (!weights_path(weights, sizeof weights, "taehv/taew2_1") ||
+        !mkdtemp(folder))
+        return 1;
+    compare(&bed, 40, 24);
+    snprintf(path, sizeof path, "%s/w.safetensors", folder);
+    must(odd_write(weights, path, &error), &error);
+    vae_model_free(&bed.model);
+    must(vae_model_open(path, NULL, &bed.model, &error), &error);
+    unlink(path);
+    rmdir(folder);
+    bed.info = vae_model_info(bed.model);
+    compare(&bed, 24, 16);
+    compare(&bed, 104, 56);
+    vae_model_free(&bed.model);
+    return tests_end();
+}
