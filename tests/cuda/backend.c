@@ -12,10 +12,9 @@
 static void
 one_order(const Bed *bed, VaeDirection direction, Clips *c, const char *what)
 {
-    VaeStream *stream = open_stream(bed->model, direction);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, direction);
     run_clips(bed, stream, direction, c);
     same_result(bed, &c->got, &c->want, direction, what);
-    vae_stream_free(&stream);
 }
 
 /* The result does not depend on how early or late streams do their work, on
@@ -23,7 +22,7 @@ one_order(const Bed *bed, VaeDirection direction, Clips *c, const char *what)
 static void
 all_orders(const Bed *bed, VaeDirection direction)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     for (unsigned eager = 0; eager < 8; eager++) {
         char what[100];
         setenv("VAE_CUDA_GRAPHS", eager & 1 ? "0" : "1", 1);
@@ -45,7 +44,6 @@ all_orders(const Bed *bed, VaeDirection direction)
         one_order(bed, direction, &c, what);
     }
     emu_set_seed(0);
-    close_clips(&c);
 }
 
 static bool pinned_pictures;
@@ -98,8 +96,8 @@ untouched(const TestClip *clip, int from, int to)
 static void
 calls_under_way(const Bed *bed, VaeNanPolicy policy)
 {
-    TestClip want = new_clip(bed);
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeError error;
     int in = 0, out = 0, ends[LATENTS + 1] = {0}, late = 0, early = 0;
     VaeStreamParams params = params_of(VAE_DECODE);
@@ -134,8 +132,6 @@ calls_under_way(const Bed *bed, VaeNanPolicy policy)
     begin_step(bed, stream, &clip, &in, &out);
     vae_stream_free(&stream);
     expect(untouched(&clip, 0, out), "so does the stream's end");
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 /* A check for non-finite values does not make an encoder wait, either. */
@@ -143,13 +139,13 @@ static void
 encoding_under_way(const Bed *bed)
 {
     enum { MOST = 8 };
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaePicture pictures[MOST];
     VaeError error;
     int n_in, n_out;
     VaeStreamParams params = params_of(VAE_ENCODE);
     params.nan_policy = VAE_NAN_ERROR;
-    VaeStream *stream = bed_stream(bed, params);
+    SCOPED_STREAM VaeStream *stream = bed_stream(bed, params);
     vae_stream_count(stream, 1, &n_in, &n_out);
     for (int i = 0; i < n_in; i++)
         pictures[i] = (VaePicture){
@@ -166,8 +162,6 @@ encoding_under_way(const Bed *bed)
     expect(emu_pending() >= 6, "an encoder's call leaves %d tasks",
            emu_pending());
     must(vae_stream_wait(stream, 0, &error), &error);
-    vae_stream_free(&stream);
-    clip_free(&clip);
 }
 
 /* The device copies results directly to memory that the caller has pinned: one
@@ -175,8 +169,8 @@ encoding_under_way(const Bed *bed)
 static void
 pinned_memory(const Bed *bed)
 {
-    TestClip want = new_clip(bed);
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeError error;
     int in = 0, out = 0;
     VaeStream *stream = open_stream(bed->model, VAE_DECODE);
@@ -201,8 +195,6 @@ pinned_memory(const Bed *bed)
     vae_stream_free(&stream);
     vae_pin_free(&pin); /* outlives the stream */
     expect(emu_pins() == 0, "and not any more");
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 /* Checks which implementation the profile names for the first convolution. */
@@ -212,14 +204,13 @@ expect_choice(const Bed *bed, bool deterministic, const char *want)
     VaeProfileRow row = {0};
     VaeStreamParams params = params_of(VAE_DECODE);
     params.deterministic = deterministic;
-    VaeStream *stream = bed_stream(bed, params);
+    SCOPED_STREAM VaeStream *stream = bed_stream(bed, params);
     for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
         if (strcmp(row.op, "conv") == 0)
             break;
     expect(row.impl && strcmp(row.impl, want) == 0,
            "%s: convolutions by %s, wanted %s",
            deterministic ? "deterministic" : "timed", row.impl, want);
-    vae_stream_free(&stream);
 }
 
 /* Each run of a program is a range, and each op in it, with the path of its
@@ -228,7 +219,7 @@ static void
 ranges(const Bed *bed)
 {
     VaeProfileRow row = {0};
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     setenv("VAE_CUDA_GRAPHS", "0", 1);
     VaeStream *stream = open_stream(bed->model, VAE_DECODE);
     for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
@@ -246,7 +237,6 @@ ranges(const Bed *bed)
     emu_watch_ranges(NULL);
     vae_stream_free(&stream);
     unsetenv("VAE_CUDA_GRAPHS");
-    clip_free(&clip);
 }
 
 /* Counts the tasks of the device for a clip that the stream has run twice
@@ -270,11 +260,11 @@ static void
 run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
                int recorded)
 {
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeStreamParams params = params_of(VAE_DECODE);
     VaeError error = {0};
     char said[SAID] = "";
-    VaeStream *stream = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
     const bool lazy = fault == EMU_FAULT_NONE;
     params.log = listen;
     params.log_user = said;
@@ -297,8 +287,6 @@ run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
     expect((tasks > recorded) == (fault == EMU_FAULT_CAPTURES),
            "%d tasks for the clip, %d when all programs are recorded", tasks,
            recorded);
-    vae_stream_free(&stream);
-    clip_free(&clip);
 }
 
 /* A program that cannot be recorded runs op by op. After a failed recording it
@@ -307,7 +295,7 @@ run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
 static void
 unrecorded(const Bed *bed)
 {
-    TestClip want = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed);
     VaeStream *stream = open_stream(bed->model, VAE_DECODE);
     run_clip(bed, stream, VAE_DECODE, &want, calls);
     const int recorded = later_work(bed, stream);
@@ -315,7 +303,6 @@ unrecorded(const Bed *bed)
     run_unrecorded(bed, EMU_FAULT_CAPTURE, &want, recorded);
     run_unrecorded(bed, EMU_FAULT_CAPTURES, &want, recorded);
     run_unrecorded(bed, EMU_FAULT_NONE, &want, recorded);
-    clip_free(&want);
 }
 
 /* Opening records nothing; all programs are recorded while the device computes
@@ -323,11 +310,11 @@ unrecorded(const Bed *bed)
 static void
 recorded_behind(const Bed *bed)
 {
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeError error;
     int in = 0, out = 0;
     emu_set_fault(EMU_FAULT_NONE, 0);
-    VaeStream *stream = open_stream(bed->model, VAE_DECODE);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, VAE_DECODE);
     const int opened = emu_fault_count(EMU_FAULT_CAPTURE);
     begin_step(bed, stream, &clip, &in, &out);
     const int first = emu_fault_count(EMU_FAULT_CAPTURE);
@@ -340,8 +327,6 @@ recorded_behind(const Bed *bed)
         "%d recordings when a stream is opened, %d behind its first step, of "
         "which %d tasks are not done, and %d later",
         opened, first, pending, later);
-    vae_stream_free(&stream);
-    clip_free(&clip);
 }
 
 /* A step copies each carry in front of a convolution's input. It copies the
@@ -353,7 +338,7 @@ copies_of_a_step(const Bed *bed)
     static const int first[] = {1, 0}, next[] = {SLICE, 0};
     TestClip clip = new_clip(bed), part = clip;
     const VaeStreamParams params = params_of(VAE_DECODE);
-    VaeStream *stream;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeError error;
     int heads = 0, tails = 0, by_norms = 0, norms = 0;
     setenv("VAE_CUDA_GRAPHS", "0", 1); /* recorded copies are not seen */
@@ -384,7 +369,6 @@ copies_of_a_step(const Bed *bed)
                copies == heads + tails,
            "%d copies in a step: %d in, %d out, %d by norms", copies, heads,
            tails, by_norms);
-    vae_stream_free(&stream);
     clip_free(&clip);
 }
 
@@ -393,10 +377,10 @@ copies_of_a_step(const Bed *bed)
 static void
 other_pictures(const Bed *bed, bool on_device)
 {
-    TestClip want = new_clip(bed);
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeStreamParams params = params_of(VAE_DECODE);
-    VaeStream *stream = open_stream(bed->model, VAE_DECODE);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, VAE_DECODE);
     run_clip(bed, stream, VAE_DECODE, &want, calls);
     const uint64_t staging = vae_stream_get_plan(stream)->staging;
     vae_stream_free(&stream);
@@ -414,9 +398,6 @@ other_pictures(const Bed *bed, bool on_device)
            "%s: %llu bytes planned instead of %llu, %llu more at the first",
            on_device ? "on the device" : "narrow", (unsigned long long) planned,
            (unsigned long long) staging, (unsigned long long) (before - after));
-    vae_stream_free(&stream);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 int

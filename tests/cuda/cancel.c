@@ -74,9 +74,9 @@ cancel(void *stream)
 static void
 each_place(const Bed *bed, VaeNanPolicy policy, const char *what)
 {
-    VaeStream *stream = open_stream(bed, policy);
-    TestClip want = clip_of(bed, policy != VAE_NAN_PASS);
-    TestClip clip = clip_of(bed, policy != VAE_NAN_PASS);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed, policy);
+    SCOPED_CLIP TestClip want = clip_of(bed, policy != VAE_NAN_PASS);
+    SCOPED_CLIP TestClip clip = clip_of(bed, policy != VAE_NAN_PASS);
     int wrong = 0, left = 0, cancelled = 0;
     VaeStreamStats stats;
     expect(run(bed, stream, &want) == VAE_OK, "%s: a whole clip", what);
@@ -104,9 +104,6 @@ each_place(const Bed *bed, VaeNanPolicy policy, const char *what)
     vae_stream_reset(stream);
     run(bed, stream, &clip);
     same_result(bed, &clip, &want, VAE_DECODE, "and then a whole one");
-    vae_stream_free(&stream);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 int

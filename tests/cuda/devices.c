@@ -12,13 +12,12 @@ static void
 expect_refused(const Bed *bed, VaeStreamParams params, VaeStatus wanted,
                const char *words)
 {
-    VaeStream *stream = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeError error = {0};
     const VaeStatus status =
         vae_stream_new(bed->model, &params, &stream, &error);
     expect(status == wanted && strstr(error.message, words), "%s (%s)",
            error.message, vae_status_name(status));
-    vae_stream_free(&stream);
 }
 
 static void
@@ -74,8 +73,8 @@ is_changed(void)
 static void
 second_device(const Bed *bed)
 {
-    TestClip clip = new_clip(bed);
-    TestClip want = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed);
     VaeStreamParams params = params_of(VAE_DECODE);
     VaeError error;
     VaeModel *model = open_model(bed);
@@ -113,8 +112,6 @@ second_device(const Bed *bed)
     expect(changed == 0, "%d calls changed their thread", changed);
     emu_set_devices(1, 90);
     same_result(bed, &clip, &want, VAE_DECODE, "a second device");
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 /* An application records its own work in another thread, from before a stream
@@ -122,8 +119,8 @@ second_device(const Bed *bed)
 static void
 foreign_recording(const Bed *bed)
 {
-    TestClip clip = new_clip(bed);
-    TestClip want = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed);
     VaeStreamParams params = params_of(VAE_DECODE);
     VaeStream *stream = bed_stream(bed, params);
     VaeError error = {0};
@@ -144,8 +141,6 @@ foreign_recording(const Bed *bed)
     expect(emu_end_foreign() && status == VAE_OK,
            "an application records in another thread: %s", error.message);
     same_result(bed, &clip, &want, VAE_DECODE, "while it does");
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 int

@@ -21,14 +21,12 @@ static VaeStatus
 try_clip(const Bed *bed, VaeModel *model, VaeDirection direction,
          VaeError *error)
 {
-    TestClip clip = new_clip(bed);
-    VaeStream *stream = NULL;
+    SCOPED_CLIP TestClip clip = new_clip(bed);
+    SCOPED_STREAM VaeStream *stream = NULL;
     const VaeStreamParams params = params_of(direction);
     VaeStatus status = vae_stream_new(model, &params, &stream, error);
     if (status == VAE_OK)
         status = run_calls(bed, stream, direction, &clip, error);
-    vae_stream_free(&stream);
-    clip_free(&clip);
     return status;
 }
 
@@ -69,7 +67,7 @@ static VaeStatus
 whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
            TestClip *clip, VaeError *error)
 {
-    VaeStream *stream = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
     const VaeStreamParams params = params_of(direction);
     VaeStatus status = vae_stream_new(model, &params, &stream, error);
     for (int i = 0; i < 2 && status == VAE_OK; i++) {
@@ -86,7 +84,6 @@ whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
         clip_poison(bed, clip, direction);
         must(run_calls(bed, stream, direction, clip, &again), &again);
     }
-    vae_stream_free(&stream);
     return status;
 }
 
@@ -94,7 +91,7 @@ whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
 static void
 refused_calls(const Bed *bed, VaeDirection direction, int step)
 {
-    TestClip want = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed);
     VaeError error = {0};
     int tried = 0, wrong = 0, left = 0, told = 0;
     must(whole_life(bed, bed->model, direction, &want, &error), &error);
@@ -134,17 +131,16 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
     expect(tried > 60 && told > 30 && wrong == 0 && left == 0,
            "%d calls refused, %d told, %d wrong, %d left something", tried,
            told, wrong, left);
-    clip_free(&want);
 }
 
 /* Each call of the steps of an open stream, or each by-th, fails once. */
 static void
 refused_steps(const Bed *bed, VaeDirection direction, int by)
 {
-    TestClip want = new_clip(bed);
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeError error = {0};
-    VaeStream *stream = open_stream(bed->model, direction);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, direction);
     int told = 0, wrong = 0;
     run_clip(bed, stream, direction, &want, calls);
     emu_refuse_call(0);
@@ -172,22 +168,19 @@ refused_steps(const Bed *bed, VaeDirection direction, int by)
     }
     expect(told * by > 20 && wrong == 0,
            "%d calls of steps, %d refusals told, %d wrong", all, told, wrong);
-    vae_stream_free(&stream);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 /* When a stream takes its memory again, each of the first calls fails once. */
 static void
 refused_reload(const Bed *bed)
 {
-    TestClip want = new_clip(bed);
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeError error;
-    VaeStream *stream;
     int told = 0, wrong = 0;
     const VaeStreamParams params = params_of(VAE_DECODE);
-    VaeModel *model = open_model(bed);
+    SCOPED_MODEL VaeModel *model = open_model(bed);
+    SCOPED_STREAM VaeStream *stream = NULL;
     must(vae_stream_new(model, &params, &stream, &error), &error);
     run_clip(bed, stream, VAE_DECODE, &want, calls);
     for (int n = 1; n <= 30; n++) {
@@ -206,10 +199,6 @@ refused_reload(const Bed *bed)
     }
     expect(told > 20 && wrong == 0, "after a release: %d told, %d wrong", told,
            wrong);
-    vae_stream_free(&stream);
-    vae_model_free(&model);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 /* The device fails in the middle of a clip and stays failed, as after an access

@@ -46,19 +46,18 @@ is_same(const Bed *bed, VaeDirection direction, Clips *c, EmuFault fault, int n)
 static int
 count_faults(const Bed *bed, VaeDirection direction, Clips *c, EmuFault fault)
 {
-    VaeStream *stream = open_stream(bed->model, direction);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, direction);
     emu_set_fault(fault, -1);
     run_clips(bed, stream, direction, c);
     const int n = emu_fault_count(fault);
     emu_set_fault(EMU_FAULT_NONE, 0);
-    vae_stream_free(&stream);
     return n;
 }
 
 static void
 one_direction(const Bed *bed, VaeDirection direction, int stride)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     const char *name = name_of(direction);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         const EmuFault fault = kinds[k].fault;
@@ -75,7 +74,6 @@ one_direction(const Bed *bed, VaeDirection direction, int stride)
                name, kinds[k].label, n, missed,
                first < 0 ? "" : ", first: ", first < 0 ? 0 : first);
     }
-    close_clips(&c);
 }
 
 int

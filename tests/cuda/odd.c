@@ -21,14 +21,13 @@ decode(const Bed *bed, VaeBackendKind backend, VaePrecision precision,
     own.precision = precision;
     TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
     clip_poison(bed, &clip, VAE_DECODE);
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(&own, (VaeStreamParams){.direction = VAE_DECODE,
                                            .width = WIDTH,
                                            .height = HEIGHT,
                                            .threads = 1,
                                            .slice_size = slice});
     run_clip(&own, stream, VAE_DECODE, &clip, plan);
-    vae_stream_free(&stream);
     return clip;
 }
 
@@ -37,8 +36,8 @@ one_precision(const Bed *bed, VaePrecision precision, const TestClip *want)
 {
     const int64_t dims[] = {want->frames, HEIGHT, WIDTH, 3};
     const char *name = vae_precision_name(precision);
-    TestClip one = decode(bed, VAE_BACKEND_CUDA, precision, 1);
-    TestClip more = decode(bed, VAE_BACKEND_CUDA, precision, 3);
+    SCOPED_CLIP TestClip one = decode(bed, VAE_BACKEND_CUDA, precision, 1);
+    SCOPED_CLIP TestClip more = decode(bed, VAE_BACKEND_CUDA, precision, 3);
     /* fp32: the bound of the original networks. In 16 bits, about 40 layers
      * round to 2^-9 each: 2 / (sqrt(40) 2^-9) is 44 dB. */
     const bool full = precision == VAE_PRECISION_FP32;
@@ -47,8 +46,6 @@ one_precision(const Bed *bed, VaePrecision precision, const TestClip *want)
     expect(test_compare(name, one.video, want->video, dims, 4, bound),
            "%s: what ref computes", name);
     same_result(bed, &more, &one, VAE_DECODE, name);
-    clip_free(&one);
-    clip_free(&more);
 }
 
 /* Prepares a program of one op, which must end with status `want`. */

@@ -51,7 +51,7 @@ run(const Side *s, VaeStream *stream, const TestClip *clip, VaeError *error)
 static void
 one_clip(Side *s, VaeStream *stream)
 {
-    TestClip clip = bed_clip(s->bed, LATENTS, SIZE, SIZE, s->seed);
+    SCOPED_CLIP TestClip clip = bed_clip(s->bed, LATENTS, SIZE, SIZE, s->seed);
     size_t bytes;
     VaeError error;
     clip_poison(s->bed, &clip, s->direction);
@@ -63,7 +63,6 @@ one_clip(Side *s, VaeStream *stream)
     const void *found = clip_result(s->bed, &clip, s->direction, &bytes);
     const void *want = clip_result(s->bed, &s->want, s->direction, &bytes);
     s->wrong += memcmp(found, want, bytes) != 0;
-    clip_free(&clip);
 }
 
 static void
@@ -78,7 +77,7 @@ set_cancels(Side *s, bool cancels)
 static void
 cancelled_clip(Side *s, VaeStream *stream)
 {
-    TestClip clip = bed_clip(s->bed, LATENTS, SIZE, SIZE, s->seed);
+    SCOPED_CLIP TestClip clip = bed_clip(s->bed, LATENTS, SIZE, SIZE, s->seed);
     VaeError error;
     vae_stream_reset(stream);
     set_cancels(s, true);
@@ -86,7 +85,6 @@ cancelled_clip(Side *s, VaeStream *stream)
     set_cancels(s, false);
     s->cancelled += status == VAE_ERR_CANCELLED;
     s->failed += status != VAE_OK && status != VAE_ERR_CANCELLED;
-    clip_free(&clip);
 }
 
 static void *
@@ -155,9 +153,8 @@ main(int argc, char **argv)
         pthread_mutex_init(&s->lock, NULL);
         s->want = bed_clip(&bed, LATENTS, SIZE, SIZE, i);
         VaeError error;
-        VaeStream *stream = open_stream(&bed, s->direction);
+        SCOPED_STREAM VaeStream *stream = open_stream(&bed, s->direction);
         must(run(s, stream, &s->want, &error), &error);
-        vae_stream_free(&stream);
     }
     for (int i = 0; i < SIDES; i++)
         if (pthread_create(&sides[i].thread, NULL, side_main, &sides[i]) != 0)

@@ -57,7 +57,7 @@ typedef VaeStatus (*Try)(const char *path, VaeError *error);
 static VaeStatus
 try_read(const char *path, VaeError *error)
 {
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
                                       .batch_index = -1};
@@ -66,7 +66,6 @@ try_read(const char *path, VaeError *error)
         return status;
     VaeError none;
     vae_latent_clip_find(file, &options, &clip, &none);
-    vae_tensor_file_free(&file);
     return VAE_OK;
 }
 

@@ -108,7 +108,7 @@ play(Case *c, VaeModel *model, VaeError *error)
                                     .tile_overlap = -1,
                                     .threads = 1,
                                     .restarts = true};
-    VaeStream *stream = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
     int in = 0, out = 0;
     VaeStatus status = vae_stream_new(model, &params, &stream, error);
     if (status == VAE_OK)
@@ -121,7 +121,6 @@ play(Case *c, VaeModel *model, VaeError *error)
         status = vae_stream_restart(stream, 4, error);
     if (status == VAE_OK)
         status = steps(c, stream, 1, &in, &out, error);
-    vae_stream_free(&stream);
     return status;
 }
 

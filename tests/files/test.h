@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../scoped.h"
 #include "vae-private/tensors.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -17,7 +17,7 @@ visit(const char *path, const struct stat *st, int kind, struct FTW *ftw)
     const size_t n = strlen(path);
     if (kind != FTW_F || n < 12 || strcmp(path + n - 12, ".safetensors") != 0)
         return 0;
-    VaeTensorFile *file = NULL;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeError error = {0};
     seen++;
     const VaeStatus status = vae_tensor_file_open(path, &file, &error);
@@ -41,7 +41,6 @@ visit(const char *path, const struct stat *st, int kind, struct FTW *ftw)
         good = good && vae_latent_clip_find(file, NULL, &clip, &error) ==
                            VAE_ERR_NOT_FOUND;
     check(good, "%s %s", path + ftw->base, error.message);
-    vae_tensor_file_free(&file);
     return 0;
 }
 
@@ -71,7 +70,7 @@ static void
 test_real(const char *data)
 {
     char path[4096];
-    VaeTensorFile *file = NULL;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error = {0};
     snprintf(path, sizeof path, "%s/golden/real/wan21_latents.safetensors",
@@ -109,7 +108,6 @@ test_real(const char *data)
     free(raw);
     free(now);
     free(before);
-    vae_tensor_file_free(&file);
 }
 
 int

@@ -55,19 +55,18 @@ static VaeError last; /* of expect() */
 static void
 expect(const char *what, const char *index, VaeStatus wanted, const char *words)
 {
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     write_text("i.json", index);
     const VaeStatus status =
         vae_tensor_file_open(path_of("i.json"), &file, &last);
     check_refused(what, status, &last, wanted, words);
-    vae_tensor_file_free(&file);
 }
 
 static void
 check_shards(void)
 {
     VaeError error = {0};
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     write_shard("a.safetensors", "xz", 1);
     write_shard("b.safetensors", "y", 2);
     write_text("i.json", " {\"metadata\": {\"total_size\": 24},\n"
@@ -85,7 +84,6 @@ check_shards(void)
                   0 &&
               vae_tensor_file_metadata(file, "none") == NULL,
           "their metadata is found");
-    vae_tensor_file_free(&file);
 }
 
 #define MAP(map) "{\"weight_map\": {" map "}}"
@@ -183,14 +181,13 @@ static void
 expect_folder(const char *what, const char *name, const char *found, float v)
 {
     VaeError error = {0};
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     char wanted[PATH_MAX];
     snprintf(wanted, sizeof wanted, "%s", path_of(found));
     check(vae_tensor_file_open(path_of(name), &file, &error) == VAE_OK &&
               first_of(file, "x") == v &&
               strcmp(vae_tensor_file_name(file), wanted) == 0,
           "%s %s", what, error.message);
-    vae_tensor_file_free(&file);
 }
 
 static void

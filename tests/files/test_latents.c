@@ -199,7 +199,7 @@ check_cases(const Case *cases, size_t n)
         const Case *c = &cases[i];
         uint8_t *bytes;
         uint64_t start;
-        VaeTensorFile *file = open_case(c, &bytes, &start);
+        SCOPED_FILE VaeTensorFile *file = open_case(c, &bytes, &start);
         check(file != NULL, "%s: the file opens", c->what);
         if (file == NULL)
             continue;
@@ -220,7 +220,6 @@ check_cases(const Case *cases, size_t n)
                       strcmp(found, c->words) == 0,
                   "%s: %s", c->what, found);
         }
-        vae_tensor_file_free(&file);
         free(bytes);
     }
 }
@@ -236,7 +235,7 @@ check_metadata(void)
     };
     uint8_t *bytes;
     uint64_t start;
-    VaeTensorFile *file = open_case(&c, &bytes, &start);
+    SCOPED_FILE VaeTensorFile *file = open_case(&c, &bytes, &start);
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error = {0};
     VaeStatus status = vae_latent_clip_find(file, NULL, &clip, &error);
@@ -256,7 +255,6 @@ check_metadata(void)
               clip.fps_d == 0 && clip.width_px == 0 && clip.frames == 0 &&
               !clip.normalization_stated,
           "no metadata");
-    vae_tensor_file_free(&file);
     free(bytes);
 }
 
@@ -287,7 +285,7 @@ check_read(void)
         uint8_t *bytes = malloc(size + sizeof values);
         memcpy(bytes, header, size);
         memcpy(bytes + size, values, sizeof values);
-        VaeTensorFile *file;
+        SCOPED_FILE VaeTensorFile *file = NULL;
         VaeLatentClip clip = VAE_INIT(VaeLatentClip);
         vae_tensor_file_open_memory(bytes, size + sizeof values,
                                     size + sizeof values, "r", &file, &error);
@@ -308,7 +306,6 @@ check_read(void)
             same = same && out[C * H * W] == -1;
         }
         check(same, "latents packed from %s", tchw ? "tchw" : "cthw");
-        vae_tensor_file_free(&file);
         free(bytes);
         free(header);
     }
@@ -318,7 +315,7 @@ static void
 check_npy(void)
 {
     size_t size;
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error = {0};
     uint8_t *bytes = make_npy(1,
@@ -330,7 +327,6 @@ check_npy(void)
     check(status == VAE_OK && strcmp(clip.tensor, "npy") == 0 && clip.t == 2 &&
               clip.channels == 16 && clip.type == VAE_TYPE_F16,
           "npy %s", error.message);
-    vae_tensor_file_free(&file);
     free(bytes);
 }
 

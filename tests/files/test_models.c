@@ -100,7 +100,7 @@ write_shards(void)
 static void
 expect(const char *what, const char *name, float mean, float std)
 {
-    VaeModel *model;
+    SCOPED_MODEL VaeModel *model = NULL;
     VaeError error = {0};
     const VaeStatus status =
         vae_model_open(path_of(name), NULL, &model, &error);
@@ -121,7 +121,6 @@ expect(const char *what, const char *name, float mean, float std)
           "channel 1 has mean %g and std %g, wanted %g and %g",
           (double) info->mean[1], (double) info->std[1], (double) mean,
           (double) std);
-    vae_model_free(&model);
 }
 
 static void

@@ -98,7 +98,7 @@ run(const char *what, const uint8_t *original, size_t size, size_t header,
         const uint64_t total = below(8) == 0    ? left + below(100)
                                : below(16) == 0 ? UINT64_MAX
                                                 : left;
-        VaeTensorFile *file = NULL;
+        SCOPED_FILE VaeTensorFile *file = NULL;
         VaeError error = {0};
         uint64_t need;
         vae_tensor_header_size(cut, left, total, what, &need, NULL);
@@ -111,7 +111,6 @@ run(const char *what, const uint8_t *original, size_t size, size_t header,
                    file != NULL) {
             check(false, "%s, round %d: a refusal without words", what, i);
         }
-        vae_tensor_file_free(&file);
         free(cut);
         free(bytes);
     }

@@ -448,7 +448,7 @@ check_written(const char *folder)
 {
     char path[PATH_MAX];
     VaeError error = {0};
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     snprintf(path, sizeof path, "%s/latent.pt", folder);
     check(vae_tensor_file_open(path, &file, &error) == VAE_OK &&
@@ -480,7 +480,6 @@ check_written(const char *folder)
         }
         check(weight[5] == 5 && bias[1] == -2, "with their values");
     }
-    vae_tensor_file_free(&file);
 }
 
 int

@@ -232,7 +232,7 @@ check_link(void)
     snprintf(target, sizeof target, "%s", path_of("target"));
     snprintf(link, sizeof link, "%s", path_of("link"));
     VaeError error = {0};
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     fclose(fopen(target, "w"));
     if (symlink("target", link) != 0)
         return;
@@ -242,7 +242,6 @@ check_link(void)
           "a link stays a link");
     status = vae_tensor_file_open(target, &file, &error);
     check(status == VAE_OK, "and its target is written");
-    vae_tensor_file_free(&file);
     unlink(link);
     unlink(target);
 }

@@ -227,7 +227,7 @@ decode_case(Golden *g, const char *folder, VaeModel *model, const char *input,
             const char *output)
 {
     char path[512], label[512];
-    VaeTensorFile *in = NULL, *out = NULL;
+    SCOPED_FILE VaeTensorFile *in = NULL, *out = NULL;
     const VaeTensorInfo *li, *fi;
     VaeError error;
     snprintf(path, sizeof path, "%s/%s.safetensors", folder, input);
@@ -268,8 +268,6 @@ decode_case(Golden *g, const char *folder, VaeModel *model, const char *input,
     free(want);
     free(clip.latents);
     free(clip.video);
-    vae_tensor_file_free(&in);
-    vae_tensor_file_free(&out);
 }
 
 static void
@@ -277,7 +275,7 @@ encode_case(Golden *g, const char *folder, VaeModel *model, const char *name)
 {
     static const char *const names[] = {"latent", "mean", "logvar"};
     char path[512], label[512];
-    VaeTensorFile *file = NULL;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeError error;
     snprintf(path, sizeof path, "%s/%s.safetensors", folder, name);
     must(vae_tensor_file_open(path, &file, &error), &error);
@@ -298,10 +296,11 @@ encode_case(Golden *g, const char *folder, VaeModel *model, const char *name)
         clip.mean = test_alloc(m->bytes);
         clip.logvar = test_alloc(m->bytes);
     }
-    VaeStream *stream = golden_stream(g, model,
-                                      (VaeStreamParams){.direction = VAE_ENCODE,
-                                                        .width = clip.width,
-                                                        .height = clip.height});
+    SCOPED_STREAM VaeStream *stream =
+        golden_stream(g, model,
+                      (VaeStreamParams){.direction = VAE_ENCODE,
+                                        .width = clip.width,
+                                        .height = clip.height});
     must(test_encode(stream, info, &clip, one_by_one, &error), &error);
     float *const results[] = {clip.latents, clip.mean, clip.logvar};
     for (int i = 0; i < (info->has_posterior ? 3 : 1); i++) {
@@ -315,8 +314,6 @@ encode_case(Golden *g, const char *folder, VaeModel *model, const char *name)
         free(got);
         free(results[i]);
     }
-    vae_stream_free(&stream);
-    vae_tensor_file_free(&file);
 }
 
 /* ------------------------------------------------------------------ */
@@ -419,12 +416,11 @@ run_cases(Golden *g, bool small, char *const *words)
                        small ? "" : "golden/", c->model))
             return false;
         snprintf(path, sizeof path, "%s/%s.safetensors", folder, c->weights);
-        VaeModel *model = golden_model(path);
+        SCOPED_MODEL VaeModel *model = golden_model(path);
         if (c->output)
             decode_case(g, folder, model, c->input, c->output);
         else
             encode_case(g, folder, model, c->input);
-        vae_model_free(&model);
     }
     return true;
 }

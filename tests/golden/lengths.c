@@ -99,7 +99,7 @@ encode_lengths(Golden *g, VaeModel *model, const float *want)
         char label[64];
         VaeError error;
         clip.frames = frames_of(clip.t);
-        VaeStream *stream = golden_stream(
+        SCOPED_STREAM VaeStream *stream = golden_stream(
             g, model,
             (VaeStreamParams){
                 .direction = VAE_ENCODE, .width = CELL, .height = CELL});
@@ -108,7 +108,6 @@ encode_lengths(Golden *g, VaeModel *model, const float *want)
         snprintf(label, sizeof label, "%s %d frames", info->arch, clip.frames);
         golden_check(g, test_compare(label, clip.latents, latents, dims, 2,
                                      (TestBound){.max_abs = 1e-4}));
-        vae_stream_free(&stream);
     }
     free(video);
     free(latents);
@@ -120,10 +119,10 @@ void
 golden_lengths(Golden *g, const char *folder)
 {
     char path[512];
-    VaeTensorFile *file = NULL;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeError error;
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
-    VaeModel *model = golden_model(path);
+    SCOPED_MODEL VaeModel *model = golden_model(path);
     snprintf(path, sizeof path, "%s/lengths.safetensors", folder);
     must(vae_tensor_file_open(path, &file, &error), &error);
     float *want = test_read(file, "frames_mean32", NULL);
@@ -134,6 +133,4 @@ golden_lengths(Golden *g, const char *folder)
         encode_lengths(g, model, want);
         free(want);
     }
-    vae_tensor_file_free(&file);
-    vae_model_free(&model);
 }

@@ -20,7 +20,7 @@ narrower(const char *name, int dim, int64_t c)
 VaeStatus
 odd_write(const char *weights, const char *path, VaeError *error)
 {
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeStatus status = vae_tensor_file_open(weights, &file, error);
     if (status != VAE_OK)
         return status;
@@ -42,6 +42,5 @@ odd_write(const char *weights, const char *path, VaeError *error)
     }
     status = vae_tensor_file_write(path, out, n, NULL, 0, error);
     free(out);
-    vae_tensor_file_free(&file);
     return status;
 }

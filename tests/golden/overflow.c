@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../scoped.h"
+
 /* In place: values of one tensor. */
 static void
 change(const VaeTensorInfo *t, float *v)
@@ -27,7 +29,7 @@ change(const VaeTensorInfo *t, float *v)
 VaeStatus
 overflow_write(const char *weights, const char *path, VaeError *error)
 {
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeStatus status = vae_tensor_file_open(weights, &file, error);
     if (status != VAE_OK)
         return status;
@@ -51,6 +53,5 @@ overflow_write(const char *weights, const char *path, VaeError *error)
     for (size_t i = 0; i < n; i++)
         free((void *) out[i].data);
     free(out);
-    vae_tensor_file_free(&file);
     return status;
 }

@@ -170,8 +170,8 @@ static void
 run_case(Suite *s, const Case *c, const char *folder)
 {
     char path[512];
-    VaeTensorFile *file = NULL;
-    VaeModel *model = NULL;
+    SCOPED_FILE VaeTensorFile *file = NULL;
+    SCOPED_MODEL VaeModel *model = NULL;
     VaeError error;
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     must(vae_model_open(path, NULL, &model, &error), &error);
@@ -187,8 +187,6 @@ run_case(Suite *s, const Case *c, const char *folder)
                s->warnings);
         s->failed++;
     }
-    vae_tensor_file_free(&file);
-    vae_model_free(&model);
 }
 
 int

@@ -279,16 +279,14 @@ void
 golden_trace(Golden *g, const char *folder)
 {
     char path[512];
-    VaeTensorFile *file = NULL;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeError error;
     const bool wan = strstr(folder, "wan") != NULL;
     snprintf(path, sizeof path, "%s/trace.safetensors", folder);
     if (vae_tensor_file_open(path, &file, &error) != VAE_OK)
         stop(&error);
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
-    VaeModel *model = golden_model(path);
+    SCOPED_MODEL VaeModel *model = golden_model(path);
     trace_decode(g, model, file, wan);
     trace_encode(g, model, file, wan);
-    vae_model_free(&model);
-    vae_tensor_file_free(&file);
 }

@@ -5,6 +5,7 @@
 #ifndef VAE_TEST_VECTORS_H
 #define VAE_TEST_VECTORS_H
 
+#include "../scoped.h"
 #include "vae-private/tensors.h"
 #include "vae-private/stream.h"
 

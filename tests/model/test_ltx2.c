@@ -44,7 +44,7 @@ has_prefix(const char *prefix)
 static void
 open_ltx2(const char *what, const char *names, const char *reason)
 {
-    VaeModel *model = NULL;
+    SCOPED_MODEL VaeModel *model = NULL;
     VaeError error = {0};
     const VaeStatus status = vae_model_open(write_set(), NULL, &model, &error);
     const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
@@ -54,7 +54,6 @@ open_ltx2(const char *what, const char *names, const char *reason)
               info->has_encoder != has_prefix("decoder.timestep_scale") &&
               info->std[0] > 0.5f && info->std[0] != 1,
           what, info ? info->reason : error.message);
-    vae_model_free(&model);
 }
 
 /* Renames the tensors as diffusers does. */
@@ -148,7 +147,7 @@ test_ltx2_decoders(void)
     } known[] = {{"ltx2_0", "with reflections around", 22, 173},
                  {"ltx2_3", "with zeros around", 14, 108}};
     for (int i = 0; i < 2; i++) {
-        VaeModel *model = NULL;
+        SCOPED_MODEL VaeModel *model = NULL;
         VaeError error = {0};
         load(known[i].set);
         open_ltx2("LTX-2 with its decoder", "official", known[i].padding);
@@ -160,7 +159,6 @@ test_ltx2_decoders(void)
         check(status == VAE_OK && info->look_ahead == known[i].look_ahead &&
                   info->delay == known[i].delay,
               "  has the delay of its convolutions", error.message);
-        vae_model_free(&model);
     }
 }
 
@@ -262,14 +260,13 @@ test_ltx2_refused(void)
         {"{\"vae\": ", "JSON"}};
     load("ltx2_3");
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
-        VaeModel *model = NULL;
+        SCOPED_MODEL VaeModel *model = NULL;
         VaeError error = {0};
         set.meta[0] = (VaeMetadata){"config", configs[i][0]};
         set.n_meta = 1;
         check(vae_model_open(write_set(), NULL, &model, &error) != VAE_OK &&
                   strstr(error.message, configs[i][1]),
               configs[i][1], error.message);
-        vae_model_free(&model);
     }
     set.meta[0].value = "{\"vae\": {\"_class_name\": \"SomeTransformer\", "
                         "\"norm_layer\": \"layer_norm\"}}";

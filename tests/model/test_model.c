@@ -14,8 +14,8 @@ static float *
 decode(const char *path, VaeError *error)
 {
     enum { H = 16, W = 24, FRAMES = 5 };
-    VaeModel *model;
-    VaeStream *stream = NULL;
+    SCOPED_MODEL VaeModel *model = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
     float *out = NULL;
     if (vae_model_open(path, NULL, &model, error) != VAE_OK)
         return NULL;
@@ -40,8 +40,6 @@ decode(const char *path, VaeError *error)
         if (vae_stream_decode(stream, in, 2, frames, FRAMES, error) != VAE_OK)
             check(false, "decode", error->message);
     }
-    vae_stream_free(&stream);
-    vae_model_free(&model);
     return out;
 }
 
@@ -104,7 +102,7 @@ static void
 test_halves(void)
 {
     VaeError error = {0};
-    VaeModel *model = NULL;
+    SCOPED_MODEL VaeModel *model = NULL;
     load("wan21");
     drop_prefix("encoder.");
     drop_prefix("conv1.");
@@ -133,7 +131,6 @@ test_halves(void)
               vae_model_info(model)->has_encoder &&
               vae_model_info(model)->latent_channels == 16,
           "an encoder alone opens", error.message);
-    vae_model_free(&model);
 }
 
 static void
@@ -174,7 +171,7 @@ test_wrong_length(const char *model)
     int others = 0, vectors = 0;
     load(model);
     for (size_t i = 0; i < set.n; i++) {
-        VaeModel *none = NULL;
+        SCOPED_MODEL VaeModel *none = NULL;
         VaeError error = {0};
         char words[200];
         if (set.out[i].n_dims != 1)
@@ -189,7 +186,6 @@ test_wrong_length(const char *model)
             printf("%s\n", error.message);
         }
         set.out[i].dims[0]++;
-        vae_model_free(&none);
     }
     check(vectors > 0 && others == 0, "a vector of the wrong length is named",
           model);
@@ -204,9 +200,8 @@ open_stream(VaeModel *model, VaeBackendKind backend, VaeError *error)
                                     .width = 16,
                                     .height = 16,
                                     .slice_size = 1};
-    VaeStream *stream = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
     const VaeStatus status = vae_stream_new(model, &params, &stream, error);
-    vae_stream_free(&stream);
     return status;
 }
 
@@ -350,7 +345,7 @@ static void
 test_pruned(void)
 {
     VaeError error = {0};
-    VaeModel *full, *model = NULL;
+    SCOPED_MODEL VaeModel *full = NULL, *model = NULL;
     const VaeTensorInfo *t;
     clear_set();
     if (vae_model_outline("wan2.1", &full, &error) != VAE_OK)
@@ -382,8 +377,6 @@ test_pruned(void)
     free(frames);
     for (size_t i = 0; i < set.n; i++)
         free((void *) set.out[i].data);
-    vae_model_free(&model);
-    vae_model_free(&full);
 }
 
 static void

@@ -84,33 +84,31 @@ find(const char *name)
 void
 expect_error(const char *what, VaeStatus status, const char *const *words)
 {
-    VaeModel *model = NULL;
+    SCOPED_MODEL VaeModel *model = NULL;
     VaeError error = {0};
     const VaeStatus got = vae_model_open(write_set(), NULL, &model, &error);
     bool good = got == status && !model;
     for (int i = 0; good && words[i]; i++)
         good = strstr(error.message, words[i]) != NULL;
     check(good, what, error.message);
-    vae_model_free(&model);
 }
 
 void
 fingerprint(const char *path, char *out)
 {
-    VaeModel *model = NULL;
+    SCOPED_MODEL VaeModel *model = NULL;
     VaeError error = {0};
     out[0] = '\0';
     if (vae_model_open(path, NULL, &model, &error) != VAE_OK ||
         vae_model_fingerprint(model, out, &error) != VAE_OK)
         check(false, path, error.message);
-    vae_model_free(&model);
 }
 
 void
 open_variant(const char *what, const char *variant, VaeStatus status,
              const char *arch_or_word)
 {
-    VaeModel *model = NULL;
+    SCOPED_MODEL VaeModel *model = NULL;
     VaeError error = {0};
     const VaeModelOptions options = {.struct_size = sizeof(VaeModelOptions),
                                      .variant = variant};
@@ -123,5 +121,4 @@ open_variant(const char *what, const char *variant, VaeStatus status,
         check((strstr(info->reason, "assumed") != NULL) ==
                   (variant == NULL && set.n_meta == 0),
               "  and says whether that was assumed", info->reason);
-    vae_model_free(&model);
 }

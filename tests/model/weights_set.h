@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../scoped.h"
 #include "vae-private/stream.h"
 
 #define MAX_TENSORS 300

@@ -36,16 +36,14 @@ run(const Bed *bed, VaeDirection direction, int t, int frames)
 {
     static const int plan[] = {2, 0};
     const int side = bed->info->spatial;
-    TestClip clip = bed_clip(bed, t, side, side, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, t, side, side, 0);
     clip.frames = frames;
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = side,
                                           .height = side,
                                           .slice_size = 2});
     run_clip(bed, stream, direction, &clip, plan);
-    vae_stream_free(&stream);
-    clip_free(&clip);
 }
 
 static void

@@ -42,7 +42,7 @@ ends(const Bed *bed, int most, bool plan)
 {
     Patience p = {.most = most};
     const VaeStreamParams params = params_of(bed, &p);
-    VaeStream *stream = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaePlan planned = VAE_INIT(VaePlan);
     VaeError error = {0};
     const VaeStatus status =
@@ -50,7 +50,6 @@ ends(const Bed *bed, int most, bool plan)
              : vae_stream_new(bed->model, &params, &stream, &error);
     const bool good =
         status == VAE_ERR_CANCELLED && !stream && p.asked <= most + MORE;
-    vae_stream_free(&stream);
     return good;
 }
 

@@ -172,7 +172,8 @@ static void
 both_ways(const Bed *bed, VaeDirection direction)
 {
     static const int plan[] = {1, 0}, sizes[] = {1, 2, 4};
-    TestClip want = bed_clip(bed, T, W, H, 0), clip = bed_clip(bed, T, W, H, 0);
+    SCOPED_CLIP TestClip want = bed_clip(bed, T, W, H, 0),
+                         clip = bed_clip(bed, T, W, H, 0);
     VaeStream *stream = bed_stream(
         bed,
         (VaeStreamParams){.direction = direction, .width = W, .height = H});
@@ -184,15 +185,14 @@ both_ways(const Bed *bed, VaeDirection direction)
     vae_stream_free(&stream);
     for (int i = 0; i < 3; i++)
         one_slice(bed, direction, sizes[i], &want, &clip);
-    clip_free(&want);
-    clip_free(&clip);
 }
 
 /* A refused call changes nothing. */
 static void
 bad_calls(const Bed *bed)
 {
-    TestClip want = bed_clip(bed, T, W, H, 0), clip = bed_clip(bed, T, W, H, 0);
+    SCOPED_CLIP TestClip want = bed_clip(bed, T, W, H, 0),
+                         clip = bed_clip(bed, T, W, H, 0);
     static const int plan[] = {1, 0};
     Run r = begin(bed, VAE_DECODE, 2, &clip);
     VaePicture p = picture(&clip, 0);
@@ -227,8 +227,6 @@ bad_calls(const Bed *bed)
     vae_stream_reset(r.stream);
     expect_same(&r, &want, true, "after refused calls");
     vae_stream_free(&r.stream);
-    clip_free(&want);
-    clip_free(&clip);
 }
 
 int

@@ -90,7 +90,7 @@ work(void *user)
         clips[d] = bed_clip(&bed, T, W, H, 0);
     for (int i = 0; i < ROUNDS; i++) {
         VaeError error = {0};
-        VaeStream *stream = NULL;
+        SCOPED_STREAM VaeStream *stream = NULL;
         w->direction = (w->index / 2 + i) % 2 ? VAE_ENCODE : VAE_DECODE;
         TestClip *clip = &clips[w->direction];
         const VaeStreamParams params = {.struct_size = sizeof params,
@@ -112,7 +112,6 @@ work(void *user)
         for (int k = 0; k < 2; k++)
             take(w, run(w, stream, clip, &error), clip, &error);
         set_stream(w, NULL);
-        vae_stream_free(&stream);
     }
     for (int d = 0; d < 2; d++)
         clip_free(&clips[d]);
@@ -160,7 +159,7 @@ main(int argc, char **argv)
     args = argv;
     bed_open_main(&bed, argc, argv);
     for (int d = 0; d < 2; d++) {
-        VaeStream *stream =
+        SCOPED_STREAM VaeStream *stream =
             bed_stream(&bed, (VaeStreamParams){.direction = (VaeDirection) d,
                                                .width = W,
                                                .height = H,
@@ -169,7 +168,6 @@ main(int argc, char **argv)
         began = now_ns();
         run_clip(&bed, stream, (VaeDirection) d, &want[d], plan);
         clip_ns += (now_ns() - began) / 2;
-        vae_stream_free(&stream);
     }
     atomic_store(&running, THREADS);
     for (int i = 0; i < THREADS; i++) {

@@ -24,11 +24,10 @@ alone(const Bed *bed, VaeDirection direction, int t, int width, int height,
       int seed)
 {
     TestClip clip = bed_clip(bed, t, width, height, seed);
-    VaeStream *stream = bed_stream(
+    SCOPED_STREAM VaeStream *stream = bed_stream(
         bed, (VaeStreamParams){
                  .direction = direction, .width = width, .height = height});
     run_clip(bed, stream, direction, &clip, one_by_one);
-    vae_stream_free(&stream);
     return clip;
 }
 
@@ -85,10 +84,10 @@ interleaved(const Bed *bed, VaeDirection direction)
 static void
 reset(const Bed *bed, VaeDirection direction)
 {
-    TestClip other = bed_clip(bed, T, W, H, 1);
-    TestClip clip = bed_clip(bed, T, W, H, 0);
-    TestClip want = alone(bed, direction, T, W, H, 0);
-    VaeStream *stream = plain(bed, direction);
+    SCOPED_CLIP TestClip other = bed_clip(bed, T, W, H, 1);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, T, W, H, 0);
+    SCOPED_CLIP TestClip want = alone(bed, direction, T, W, H, 0);
+    SCOPED_STREAM VaeStream *stream = plain(bed, direction);
     run_clip(bed, stream, direction, &other, one_by_one);
     for (int i = 0; i < 2; i++) {
         vae_stream_reset(stream);
@@ -103,22 +102,16 @@ reset(const Bed *bed, VaeDirection direction)
             run_clip(bed, stream, direction, &one, one_by_one);
         }
     }
-    vae_stream_free(&stream);
-    clip_free(&other);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 static void
 five_runs(const Bed *bed, VaeDirection direction)
 {
-    TestClip want = alone(bed, direction, T, W, H, 0);
+    SCOPED_CLIP TestClip want = alone(bed, direction, T, W, H, 0);
     for (int i = 0; i < 4; i++) {
-        TestClip again = alone(bed, direction, T, W, H, 0);
+        SCOPED_CLIP TestClip again = alone(bed, direction, T, W, H, 0);
         same_result(bed, &again, &want, direction, "run again");
-        clip_free(&again);
     }
-    clip_free(&want);
 }
 
 /* ------------------------------------------------------------------ */
@@ -178,7 +171,7 @@ heap(void)
 static void
 memory(const Bed *bed, VaeDirection direction)
 {
-    TestClip clip = bed_clip(bed, 1, W, H, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 1, W, H, 0);
     Loop loop = {.stream =
                      bed_stream(bed, (VaeStreamParams){.direction = direction,
                                                        .width = W,
@@ -209,7 +202,6 @@ memory(const Bed *bed, VaeDirection direction)
         expect(now <= used, "the heap does not grow: %zu, then %zu bytes", used,
                now);
     vae_stream_free(&loop.stream);
-    clip_free(&clip);
 }
 
 /* ------------------------------------------------------------------ */
@@ -240,11 +232,11 @@ cancel_at(void *user, int step, const char *name, int t, int h, int w, int c,
 static void
 cancel(const Bed *bed, VaeDirection direction)
 {
-    TestClip clip = bed_clip(bed, T, W, H, 0);
-    TestClip want = alone(bed, direction, T, W, H, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, T, W, H, 0);
+    SCOPED_CLIP TestClip want = alone(bed, direction, T, W, H, 0);
     Canceller k = {.at = 60};
     VaeError error;
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = W,
                                           .height = H,
@@ -278,9 +270,6 @@ cancel(const Bed *bed, VaeDirection direction)
     clip_poison(bed, &clip, direction);
     run_clip(bed, stream, direction, &clip, one_by_one);
     same_result(bed, &clip, &want, direction, "reset after a cancel");
-    vae_stream_free(&stream);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 /* ------------------------------------------------------------------ */
@@ -294,8 +283,8 @@ odd_size(const Bed *bed)
     const int unit = bed->info->spatial;
     const int pw = (OW + unit - 1) / unit * unit;
     const int ph = (OH + unit - 1) / unit * unit;
-    TestClip padded = alone(bed, VAE_DECODE, 3, pw, ph, 0);
-    TestClip odd = alone(bed, VAE_DECODE, 3, OW, OH, 0);
+    SCOPED_CLIP TestClip padded = alone(bed, VAE_DECODE, 3, pw, ph, 0);
+    SCOPED_CLIP TestClip odd = alone(bed, VAE_DECODE, 3, OW, OH, 0);
     size_t differ = 0;
     for (int i = 0; i < odd.frames * OH * OW * 3; i++) {
         const int c = i % (OW * 3), y = i / (OW * 3) % OH,
@@ -312,31 +301,27 @@ odd_size(const Bed *bed)
                3 * sizeof(float));
     }
     TestClip want = padded, got = odd;
-    VaeStream *big = bed_stream(
+    SCOPED_STREAM VaeStream *big = bed_stream(
         bed,
         (VaeStreamParams){.direction = VAE_ENCODE, .width = pw, .height = ph});
-    VaeStream *small = bed_stream(
+    SCOPED_STREAM VaeStream *small = bed_stream(
         bed,
         (VaeStreamParams){.direction = VAE_ENCODE, .width = OW, .height = OH});
     clip_poison(bed, &want, VAE_ENCODE);
     run_clip(bed, big, VAE_ENCODE, &want, one_by_one);
     run_clip(bed, small, VAE_ENCODE, &got, one_by_one);
     same_result(bed, &got, &want, VAE_ENCODE, "37x21 encoded is padded");
-    vae_stream_free(&big);
-    vae_stream_free(&small);
-    clip_free(&padded);
-    clip_free(&odd);
 }
 
 static void
 not_finite(const Bed *bed)
 {
-    TestClip clip = bed_clip(bed, 3, W, H, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 3, W, H, 0);
     VaeStreamStats stats;
     size_t bad = 0;
     clip.latents[7] = NAN;
     clip.latents[clip_latent_count(bed, &clip) / 2] = INFINITY;
-    VaeStream *stream = plain(bed, VAE_DECODE);
+    SCOPED_STREAM VaeStream *stream = plain(bed, VAE_DECODE);
     run_clip(bed, stream, VAE_DECODE, &clip, one_by_one);
     stats = *vae_stream_stats(stream);
     for (size_t i = 0; i < clip_video_count(&clip); i++)
@@ -355,8 +340,6 @@ not_finite(const Bed *bed)
     expect(relu || stats.nonfinite > 0,
            "NaN in the frames: %llu latents counted",
            (unsigned long long) stats.nonfinite);
-    vae_stream_free(&stream);
-    clip_free(&clip);
 }
 
 /* The time of a call is that of copying in, of the network, and of copying out.
@@ -364,8 +347,8 @@ not_finite(const Bed *bed)
 static void
 times(const Bed *bed)
 {
-    TestClip clip = bed_clip(bed, 3, W, H, 0);
-    VaeStream *stream = plain(bed, VAE_DECODE);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 3, W, H, 0);
+    SCOPED_STREAM VaeStream *stream = plain(bed, VAE_DECODE);
     const bool host = vae_stream_get_plan(stream)->backend != VAE_BACKEND_CUDA;
     VaeStreamStats s;
     run_clip(bed, stream, VAE_DECODE, &clip, one_by_one);
@@ -379,8 +362,6 @@ times(const Bed *bed)
            (unsigned long long) s.download_ns, (unsigned long long) s.busy_ns,
            vae_stream_get_device(stream));
     expect(strlen(vae_stream_get_device(stream)) > 0, "the device has a name");
-    vae_stream_free(&stream);
-    clip_free(&clip);
 }
 
 /* ------------------------------------------------------------------ */
@@ -515,10 +496,10 @@ bad_params(const Bed *bed)
 static void
 bad_calls(const Bed *bed)
 {
-    TestClip clip = bed_clip(bed, 1, W, H, 0);
-    TestClip want = alone(bed, VAE_DECODE, 1, W, H, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 1, W, H, 0);
+    SCOPED_CLIP TestClip want = alone(bed, VAE_DECODE, 1, W, H, 0);
     Loop loop = {.stream = plain(bed, VAE_DECODE), .direction = VAE_DECODE};
-    VaeStream *s = loop.stream;
+    SCOPED_STREAM VaeStream *s = loop.stream;
     VaeStreamStats stats;
     VaeError error = {0};
     loop_fill(&loop, &clip);
@@ -545,17 +526,14 @@ bad_calls(const Bed *bed)
     same_result(bed, &clip, &want, VAE_DECODE, "after refused calls");
     expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
                   VAE_ERR_ARGUMENT, &error, "1 frame of a later latent");
-    vae_stream_free(&s);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 /* A frame without memory for its result is still computed. */
 static void
 skipped_frames(const Bed *bed)
 {
-    TestClip clip = bed_clip(bed, 1, W, H, 0);
-    TestClip want = alone(bed, VAE_DECODE, 2, W, H, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 1, W, H, 0);
+    SCOPED_CLIP TestClip want = alone(bed, VAE_DECODE, 2, W, H, 0);
     Loop loop = {.stream = plain(bed, VAE_DECODE), .direction = VAE_DECODE};
     const size_t latent = clip_latent_count(bed, &want) / 2;
     const int skipped = bed->info->decode.step_out;
@@ -573,8 +551,6 @@ skipped_frames(const Bed *bed)
     expect(memcmp(clip.video, last, frame * sizeof(float)) == 0,
            "the last of %d frames, the others without memory", 1 + skipped);
     vae_stream_free(&loop.stream);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 /* Converts normalized latents to raw ones, and rounds as the library does. */
@@ -606,10 +582,10 @@ static void
 raw_latents(const Bed *bed, VaeDirection direction)
 {
     const bool decode = direction == VAE_DECODE;
-    TestClip want = alone(bed, direction, 2, W, H, 0);
-    TestClip clip = bed_clip(bed, 2, W, H, 0);
+    SCOPED_CLIP TestClip want = alone(bed, direction, 2, W, H, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 2, W, H, 0);
     make_raw(bed, decode ? &clip : &want);
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = W,
                                           .height = H,
@@ -625,9 +601,6 @@ raw_latents(const Bed *bed, VaeDirection direction)
     else
         expect(error < bound, "raw latents %s: rms %.3g, bound %.3g",
                decode ? "in" : "out", error, bound);
-    vae_stream_free(&stream);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 int

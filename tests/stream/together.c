@@ -28,11 +28,11 @@ run_side(void *user)
     static const int plan[] = {1, 1, 1, 0};
     Side *side = user;
     Bed own = bed;
-    TestClip clip = bed_clip(&bed, LATENTS, WIDTH, HEIGHT, 1);
+    SCOPED_CLIP TestClip clip = bed_clip(&bed, LATENTS, WIDTH, HEIGHT, 1);
     clip_poison(&bed, &clip, side->direction);
     if (!vae_precision_parse(side->precision, &own.precision))
         exit(2);
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(&own, (VaeStreamParams){.direction = side->direction,
                                            .width = WIDTH,
                                            .height = HEIGHT,
@@ -43,8 +43,6 @@ run_side(void *user)
     if (side->bytes > ROOM)
         exit(2);
     memcpy(side->out, result, side->bytes);
-    vae_stream_free(&stream);
-    clip_free(&clip);
     return NULL;
 }
 

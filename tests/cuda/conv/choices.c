@@ -74,7 +74,7 @@ two_at_once(Bed *bed)
     pthread_t thread;
     void *second;
     emu_set_devices(1, 91);
-    VaeStream *first = open_stream(bed);
+    SCOPED_STREAM VaeStream *first = open_stream(bed);
     vae_stream_free(&first);
     const int alone = emu_conv_runs();
     emu_set_devices(1, 92);
@@ -82,12 +82,10 @@ two_at_once(Bed *bed)
         exit(1);
     first = open_stream(bed);
     pthread_join(thread, &second);
-    VaeStream *beside = second;
+    SCOPED_STREAM VaeStream *beside = second;
     const int both = emu_conv_runs();
     expect(alone > 0 && both == alone, "%d runs of two streams, %d of one",
            both, alone);
-    vae_stream_free(&first);
-    vae_stream_free(&beside);
 }
 
 int

@@ -244,7 +244,7 @@ run(const Bed *bed, VaeDirection direction, int slice, int strips,
     const TestClip *clip)
 {
     static const int steps[] = {T, 0};
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = SIDE,
                                           .height = SIDE,
@@ -255,7 +255,6 @@ run(const Bed *bed, VaeDirection direction, int slice, int strips,
     const uint64_t arena = vae_stream_get_plan(stream)->arena;
     clip_poison(bed, (TestClip *) clip, direction);
     run_clip(bed, stream, direction, clip, steps);
-    vae_stream_free(&stream);
     return arena;
 }
 
@@ -265,8 +264,8 @@ static void
 test_context(const Bed *bed, VaeDirection direction)
 {
     const VaeCudaPartLimits usual = vae_cuda_part_limits;
-    TestClip want = bed_clip(bed, T, SIDE, SIDE, 0);
-    TestClip got = bed_clip(bed, T, SIDE, SIDE, 0);
+    SCOPED_CLIP TestClip want = bed_clip(bed, T, SIDE, SIDE, 0);
+    SCOPED_CLIP TestClip got = bed_clip(bed, T, SIDE, SIDE, 0);
     setenv("VAE_CUDA_CONV", "cudnn", 1);
     const uint64_t copied = run(bed, direction, SOME, 1, &got);
     setenv("VAE_CUDA_CONV", "own", 1);
@@ -287,8 +286,6 @@ test_context(const Bed *bed, VaeDirection direction)
         vae_cuda_part_limits = usual;
     }
     unsetenv("VAE_CUDA_CONV");
-    clip_free(&want);
-    clip_free(&got);
 }
 
 int

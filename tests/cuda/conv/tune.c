@@ -132,7 +132,7 @@ wrong_device(const Bed *bed, Start start)
 static void
 wrong_device_of_auto(const Bed *bed)
 {
-    VaeStream *stream;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeError error = {0};
     said[0] = '\0';
     emu_set_wrong(EMU_WRONG_LARGE);
@@ -151,7 +151,6 @@ wrong_device_of_auto(const Bed *bed)
                strstr(said, "backend cuda is not taken: ") &&
                strstr(said, "a large convolution"),
            "auto: %s%s", error.message, said);
-    vae_stream_free(&stream);
 }
 
 /* ------------------------------------------------------------------ */
@@ -427,7 +426,7 @@ static int
 take_slices(const Bed *bed)
 {
     enum { WIDE = 512, LAYERS = 20, CHOICES = 3, CODE = 8 << 20 };
-    VaeStream *stream;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeError error;
     VaePlan most = VAE_INIT(VaePlan), least = VAE_INIT(VaePlan);
     uint64_t left;
@@ -457,7 +456,6 @@ take_slices(const Bed *bed)
                    (least.peak + most.peak) / 2 * 10 / 9);
     must(vae_stream_new(bed->model, &params, &stream, &error), &error);
     const int slice = vae_stream_get_plan(stream)->slice_size;
-    vae_stream_free(&stream);
     return slice;
 }
 
@@ -490,7 +488,7 @@ static void
 deterministic(const Bed *bed)
 {
     const Start start = {VAE_PRECISION_FP32, 2, true};
-    VaeStream *stream;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeProfileRow row;
     VaeError error;
     int others = 0;
@@ -499,7 +497,6 @@ deterministic(const Bed *bed)
         others += strcmp(row.op, "conv") == 0 && strcmp(row.impl, "cudnn:1 3");
     expect(others == 0 && emu_conv_runs() == loading_runs(stream) && !*said,
            "deterministic: %d not by the first guess", others);
-    vae_stream_free(&stream);
 }
 
 /* After damage to the stored file, a start takes longer, and nothing else

@@ -146,8 +146,8 @@ static void
 after_restart(const Case *c, int origin)
 {
     const int k = origin + 2;
-    VaeStream *stream = bed_stream(c->bed, params_of(c));
-    VaeStream *next = bed_stream(c->bed, params_of(c));
+    SCOPED_STREAM VaeStream *stream = bed_stream(c->bed, params_of(c));
+    SCOPED_STREAM VaeStream *next = bed_stream(c->bed, params_of(c));
     VaeCheckpointParams p = place(false, 0);
     VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     VaeError error;
@@ -169,8 +169,6 @@ after_restart(const Case *c, int origin)
     clip_result(c->bed, &all, c->direction, &bytes);
     expect(found.begin == (uint64_t) origin && memcmp(got, want, bytes) == 0,
            "a restart at %d: begins there, and all is the same", origin);
-    vae_stream_free(&stream);
-    vae_stream_free(&next);
     free(want);
     free(got);
 }
@@ -206,7 +204,7 @@ static void
 refused(const Bed *bed, const char *what, VaeStreamParams params,
         VaeCheckpointParams p, VaeStatus status, const char *const *words)
 {
-    VaeStream *stream = bed_stream(bed, params);
+    SCOPED_STREAM VaeStream *stream = bed_stream(bed, params);
     VaeCheckpoint c = VAE_INIT(VaeCheckpoint);
     VaeError error = {0};
     const VaeStatus got = vae_stream_load(stream, &p, &c, &error);
@@ -215,19 +213,17 @@ refused(const Bed *bed, const char *what, VaeStreamParams params,
         said = said && strstr(error.message, words[i]);
     expect(got == status && said && vae_stream_at_start(stream), "%s: %s", what,
            error.message);
-    vae_stream_free(&stream);
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static void
 save_at(const Case *c, int k, bool carries, VaeStreamParams params)
 {
-    VaeStream *stream = bed_stream(c->bed, params);
+    SCOPED_STREAM VaeStream *stream = bed_stream(c->bed, params);
     VaeCheckpointParams p = place(carries, 7);
     VaeError error;
     goes_on(c, stream, 0, 0, k, threes);
     must(vae_stream_save(stream, &p, &error), &error);
-    vae_stream_free(&stream);
 }
 
 static void
@@ -294,12 +290,11 @@ other_runs(const Case *c)
     p.restarts = false;
     save_at(c, 3, false, params);
     at = place(false, 0);
-    VaeStream *stream = bed_stream(c->bed, p);
+    SCOPED_STREAM VaeStream *stream = bed_stream(c->bed, p);
     VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     expect(vae_stream_load(stream, &at, &found, NULL) == VAE_OK &&
                found.begin == 0,
            "near the start no restart is needed");
-    vae_stream_free(&stream);
 }
 
 /* Every byte changed, and every length, is seen. */
@@ -308,7 +303,7 @@ damaged(const Case *c, bool carries)
 {
     const VaeStreamParams params = params_of(c);
     VaeCheckpointParams at = place(carries, 0);
-    VaeStream *stream = bed_stream(c->bed, params);
+    SCOPED_STREAM VaeStream *stream = bed_stream(c->bed, params);
     VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     VaeError error;
     size_t size, taken = 0, unnamed = 0, tried = 0;
@@ -337,7 +332,6 @@ damaged(const Case *c, bool carries)
            carries ? "with carries" : "without", tried, size, taken, unnamed);
     write_file(file, good, size);
     must(vae_stream_load(stream, &at, &found, &error), &error);
-    vae_stream_free(&stream);
     free(good);
 }
 

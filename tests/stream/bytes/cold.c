@@ -131,10 +131,9 @@ static TestClip
 cold_clip(const Bed *bed, VaeDirection direction, int slice, const int *plan)
 {
     TestClip clip = later_clip(bed, direction, T, 1);
-    VaeStream *stream = open_stream(bed, direction, slice);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed, direction, slice);
     restart(stream, 0);
     run_clip(bed, stream, direction, &clip, plan);
-    vae_stream_free(&stream);
     return clip;
 }
 
@@ -142,7 +141,7 @@ static void
 counts(const Bed *bed, VaeDirection direction)
 {
     const VaeSteps *s = steps_of(bed, direction);
-    VaeStream *stream = open_stream(bed, direction, 1);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed, direction, 1);
     VaeStreamStats stats;
     int n_in, n_out;
     restart(stream, 0);
@@ -150,7 +149,7 @@ counts(const Bed *bed, VaeDirection direction)
     expect(!vae_stream_at_start(stream) && n_in == 2 * s->step_in &&
                n_out == 2 * s->step_out,
            "two steps after a restart: %d in, %d out", n_in, n_out);
-    TestClip clip = later_clip(bed, direction, T, 1);
+    SCOPED_CLIP TestClip clip = later_clip(bed, direction, T, 1);
     run_clip(bed, stream, direction, &clip, one_by_one);
     stats = *vae_stream_stats(stream);
     expect(stats.runs_cold == 1 && stats.runs_first == 0 &&
@@ -159,8 +158,6 @@ counts(const Bed *bed, VaeDirection direction)
            (unsigned long long) stats.runs_cold,
            (unsigned long long) stats.runs_first,
            (unsigned long long) stats.runs_next);
-    clip_free(&clip);
-    vae_stream_free(&stream);
 }
 
 /* Whatever ran before, and in slices of any size, the bytes are the same; and
@@ -168,7 +165,7 @@ counts(const Bed *bed, VaeDirection direction)
 static void
 no_past(const Bed *bed, VaeDirection direction)
 {
-    TestClip want = cold_clip(bed, direction, 1, one_by_one);
+    SCOPED_CLIP TestClip want = cold_clip(bed, direction, 1, one_by_one);
     TestClip got = cold_clip(bed, direction, 3, threes);
     same_result(bed, &got, &want, direction,
                 "slices of three, one frame at once, three strips");
@@ -177,10 +174,10 @@ no_past(const Bed *bed, VaeDirection direction)
     same_result(bed, &got, &want, direction, "one call");
     clip_free(&got);
 
-    TestClip before = bed_clip(bed, T, W, H, 0);
-    VaeStream *stream = open_stream(bed, direction, 1);
+    SCOPED_CLIP TestClip before = bed_clip(bed, T, W, H, 0);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed, direction, 1);
     run_clip(bed, stream, direction, &before, one_by_one);
-    TestClip on = later_clip(bed, direction, T, 1);
+    SCOPED_CLIP TestClip on = later_clip(bed, direction, T, 1);
     run_clip(bed, stream, direction, &on, one_by_one);
     size_t bytes;
     const void *a = clip_result(bed, &on, direction, &bytes);
@@ -196,15 +193,10 @@ no_past(const Bed *bed, VaeDirection direction)
     same_result(bed, &on, &want, direction, "after a restart");
 
     vae_stream_reset(stream);
-    TestClip again = bed_clip(bed, T, W, H, 0);
+    SCOPED_CLIP TestClip again = bed_clip(bed, T, W, H, 0);
     clip_poison(bed, &again, direction);
     run_clip(bed, stream, direction, &again, one_by_one);
     same_result(bed, &again, &before, direction, "a reset begins a sequence");
-    clip_free(&again);
-    clip_free(&before);
-    clip_free(&on);
-    clip_free(&want);
-    vae_stream_free(&stream);
 }
 
 /* TAE makes all frames of the first latent and gives the last: of a cold step
@@ -214,20 +206,17 @@ static void
 like_first(const Bed *bed, VaeDirection direction)
 {
     const VaeSteps *s = steps_of(bed, direction);
-    TestClip want = later_clip(bed, direction, T, 1);
-    TestClip cold = cold_clip(bed, direction, 1, one_by_one);
+    SCOPED_CLIP TestClip want = later_clip(bed, direction, T, 1);
+    SCOPED_CLIP TestClip cold = cold_clip(bed, direction, 1, one_by_one);
     const int skip = direction == VAE_DECODE ? s->step_out - s->first_out : 0;
     const size_t frame = (size_t) W * H * 3;
-    VaeStream *stream = open_stream(bed, direction, 1);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed, direction, 1);
     want.frames -= skip;
     run_clip(bed, stream, direction, &want, one_by_one);
     TestClip got = cold;
     got.frames -= skip;
     got.video += (size_t) skip * frame;
     same_result(bed, &got, &want, direction, "as from the start");
-    clip_free(&cold);
-    clip_free(&want);
-    vae_stream_free(&stream);
 }
 
 /* Samples count from where the sequence was. */
@@ -237,11 +226,11 @@ sample_place(const Bed *bed)
     enum { BEFORE = 5, SEED = 11 };
     const VaeModelInfo *info = bed->info;
     const int h = H / info->spatial, w = W / info->spatial;
-    TestClip clip = later_clip(bed, VAE_ENCODE, 1, 1);
+    SCOPED_CLIP TestClip clip = later_clip(bed, VAE_ENCODE, 1, 1);
     const size_t n = clip_latent_count(bed, &clip);
     clip.mean = test_alloc(n * sizeof *clip.mean);
     clip.logvar = test_alloc(n * sizeof *clip.logvar);
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = VAE_ENCODE,
                                           .width = W,
                                           .height = H,
@@ -260,20 +249,17 @@ sample_place(const Bed *bed)
     expect(bad == 0, "%zu samples of latent %d: %zu differ", n, BEFORE, bad);
     free(clip.mean);
     free(clip.logvar);
-    clip_free(&clip);
-    vae_stream_free(&stream);
 }
 
 static void
 refused(const Bed *bed)
 {
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.width = W, .height = H});
     VaeError error = {0};
     expect(vae_stream_restart(stream, 1, &error) == VAE_ERR_ARGUMENT,
            "without being told: %s", error.message);
     expect(vae_stream_at_start(stream), "the stream is as before");
-    vae_stream_free(&stream);
 }
 
 int

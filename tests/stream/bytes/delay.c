@@ -59,9 +59,8 @@ static TestClip
 first(const Case *c, int t, int slice, const int *calls)
 {
     TestClip clip = part(c, 0, t, frames_of(c, t));
-    VaeStream *stream = open_stream(c, slice, EXACT);
+    SCOPED_STREAM VaeStream *stream = open_stream(c, slice, EXACT);
     run_clip(c->bed, stream, VAE_DECODE, &clip, calls);
-    vae_stream_free(&stream);
     return clip;
 }
 
@@ -159,7 +158,7 @@ counts(const Case *c)
 static void
 resets(const Case *c)
 {
-    VaeStream *stream = open_stream(c, 2, EXACT);
+    SCOPED_STREAM VaeStream *stream = open_stream(c, 2, EXACT);
     const int uneven[] = {1, 2, 0};
     for (int t = 3; t < MOST; t += 11) {
         TestClip want = first(c, t, 1, ones), got = part(c, 0, t, want.frames);
@@ -184,7 +183,6 @@ resets(const Case *c)
         free(want.video);
         free(got.video);
     }
-    vae_stream_free(&stream);
 }
 
 /* A restart in the middle gives 8 frames for each latent. From those on that do
@@ -268,14 +266,13 @@ other_look_ahead(const Case *c)
                                        .path = path};
     VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     VaeError error = {0};
-    VaeStream *saved = open_stream(c, 1, 0), *next = open_stream(c, 1, EXACT);
+    SCOPED_STREAM VaeStream *saved = open_stream(c, 1, 0),
+                            *next = open_stream(c, 1, EXACT);
     must(vae_stream_save(saved, &place, &error), &error);
     const VaeStatus status = vae_stream_load(next, &place, &found, &error);
     expect(status == VAE_ERR_ARGUMENT &&
                strstr(error.message, "the delay in frames is \"0\" there"),
            "a checkpoint of another look-ahead is refused: %s", error.message);
-    vae_stream_free(&saved);
-    vae_stream_free(&next);
     unlink(path);
 }
 
@@ -394,7 +391,7 @@ looks_ahead(const Case *c, int n, int t)
 static void
 allocations(const Case *c, int look_ahead)
 {
-    VaeStream *stream = open_stream(c, 2, look_ahead);
+    SCOPED_STREAM VaeStream *stream = open_stream(c, 2, look_ahead);
     VaeLatentIn latents[4];
     VaePicture none[MOST * 8] = {{0}};
     VaeError error;
@@ -417,7 +414,6 @@ allocations(const Case *c, int look_ahead)
     }
     expect(vae_allocation_count() == taken,
            "no allocation by steps or the end");
-    vae_stream_free(&stream);
 }
 
 /* A NaN is seen as far as the look-ahead and the look-back say. */

@@ -282,7 +282,7 @@ released(void)
         {"taeltx_2", 6, 6},       {"ltx2.0", 22, 28}, {"ltx2.3", 14, 26},
         {"taeltx2_3_wide", 6, 6}, {"taeh3", 8, 4}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        VaeModel *model;
+        SCOPED_MODEL VaeModel *model = NULL;
         VaeError error;
         int steps, a = 0;
         while (strcmp(vae_archs[a]->name, known[i].arch) != 0)
@@ -295,7 +295,6 @@ released(void)
         must(vae_model_history(model, VAE_ENCODE, &steps, &error), &error);
         expect(steps == known[i].encode, "%s as released encodes %d back",
                known[i].arch, steps);
-        vae_model_free(&model);
     }
 }
 

@@ -89,10 +89,9 @@ encode(const Bed *bed, VaeStreamParams params, const int *plan, bool with_head)
     params.direction = VAE_ENCODE;
     params.width = W;
     params.height = H;
-    VaeStream *stream = bed_stream(bed, params);
+    SCOPED_STREAM VaeStream *stream = bed_stream(bed, params);
     clip_poison(bed, &clip, VAE_ENCODE);
     run_clip(bed, stream, VAE_ENCODE, &clip, plan);
-    vae_stream_free(&stream);
     return clip;
 }
 
@@ -108,7 +107,7 @@ by_formula(const Bed *bed)
     const VaeModelInfo *info = bed->info;
     const int h = (H + info->spatial - 1) / info->spatial;
     const int w = (W + info->spatial - 1) / info->spatial;
-    TestClip raw = encode(bed, sampling, one_by_one, true);
+    SCOPED_CLIP TestClip raw = encode(bed, sampling, one_by_one, true);
     VaeStreamParams params = sampling;
     params.normalization = VAE_RAW;
     TestClip own = encode(bed, params, one_by_one, false);
@@ -136,14 +135,13 @@ by_formula(const Bed *bed)
     clip_free(&own);
     free(raw.mean);
     free(raw.logvar);
-    clip_free(&raw);
 }
 
 static void
 same_numbers(Bed *bed)
 {
     VaeStreamParams params = sampling;
-    TestClip want = encode(bed, params, one_by_one, false);
+    SCOPED_CLIP TestClip want = encode(bed, params, one_by_one, false);
     static const int *const plans[] = {one_by_one, threes, whole};
     for (int threads = 1; threads <= (bed->backend == VAE_BACKEND_CPU ? 3 : 1);
          threads++)
@@ -152,16 +150,14 @@ same_numbers(Bed *bed)
             Bed other = *bed;
             other.threads = threads;
             params.slice_size = plans[i][0];
-            TestClip first = encode(&other, params, one_by_one, false);
-            TestClip got = encode(&other, params, plans[i], false);
+            SCOPED_CLIP TestClip first =
+                encode(&other, params, one_by_one, false);
+            SCOPED_CLIP TestClip got = encode(&other, params, plans[i], false);
             snprintf(what, sizeof what, "%d threads, calls of %d", threads,
                      plans[i][0]);
             same_result(bed, &got, threads == 1 ? &want : &first, VAE_ENCODE,
                         what);
-            clip_free(&first);
-            clip_free(&got);
         }
-    clip_free(&want);
 }
 
 static size_t
@@ -177,7 +173,7 @@ static void
 seeds_and_reset(const Bed *bed)
 {
     VaeStreamParams params = sampling;
-    TestClip want = encode(bed, params, one_by_one, false);
+    SCOPED_CLIP TestClip want = encode(bed, params, one_by_one, false);
     const size_t n = clip_latent_count(bed, &want);
     params.seed++;
     TestClip other = encode(bed, params, one_by_one, false);
@@ -201,17 +197,14 @@ seeds_and_reset(const Bed *bed)
     params.direction = VAE_ENCODE;
     params.width = W;
     params.height = H;
-    VaeStream *stream = bed_stream(bed, params);
-    TestClip clip = bed_clip(bed, T, W, H, 1);
+    SCOPED_STREAM VaeStream *stream = bed_stream(bed, params);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, T, W, H, 1);
     run_clip(bed, stream, VAE_ENCODE, &clip, one_by_one);
     clip_free(&clip);
     vae_stream_reset(stream);
     clip = bed_clip(bed, T, W, H, 0);
     run_clip(bed, stream, VAE_ENCODE, &clip, one_by_one);
     same_result(bed, &clip, &want, VAE_ENCODE, "a reset begins again");
-    vae_stream_free(&stream);
-    clip_free(&clip);
-    clip_free(&want);
 }
 
 /* Backends may differ only by rounding. Other random numbers would differ by
@@ -222,8 +215,8 @@ like_ref(const Bed *bed)
     Bed ref = *bed;
     ref.backend = VAE_BACKEND_REF;
     ref.precision = VAE_PRECISION_FP32;
-    TestClip want = encode(&ref, sampling, one_by_one, false);
-    TestClip got = encode(bed, sampling, one_by_one, false);
+    SCOPED_CLIP TestClip want = encode(&ref, sampling, one_by_one, false);
+    SCOPED_CLIP TestClip got = encode(bed, sampling, one_by_one, false);
     const size_t n = clip_latent_count(bed, &want);
     double squares = 0;
     for (size_t i = 0; i < n; i++) {
@@ -233,15 +226,13 @@ like_ref(const Bed *bed)
     const double rms = sqrt(squares / (double) n);
     const double bound = bed->precision == VAE_PRECISION_BF16 ? 0.1 : 1e-4;
     expect(rms < bound, "ref differs by %.3g, bound %.3g", rms, bound);
-    clip_free(&want);
-    clip_free(&got);
 }
 
 static void
 refused(const Bed *bed)
 {
     VaeStreamParams params = sampling;
-    VaeStream *stream = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeError error = {0};
     params.direction = VAE_ENCODE;
     params.width = W;
@@ -253,7 +244,6 @@ refused(const Bed *bed)
     expect(status == VAE_ERR_UNSUPPORTED && !stream &&
                strstr(error.message, "no posterior"),
            "refused: %s", error.message);
-    vae_stream_free(&stream);
 }
 
 int

@@ -15,26 +15,23 @@ decode(const Bed *bed, int width, int height, int threads)
     const int plan[] = {1, 0};
     TestClip clip = bed_clip(bed, T, width, height, 0);
     clip_poison(bed, &clip, VAE_DECODE);
-    VaeStream *stream = bed_stream(bed, (VaeStreamParams){.width = width,
-                                                          .height = height,
-                                                          .threads = threads});
+    SCOPED_STREAM VaeStream *stream = bed_stream(
+        bed, (VaeStreamParams){
+                 .width = width, .height = height, .threads = threads});
     expect(vae_stream_get_plan(stream)->threads == threads, "%d threads",
            threads);
     run_clip(bed, stream, VAE_DECODE, &clip, plan);
-    vae_stream_free(&stream);
     return clip;
 }
 
 static void
 compare(const Bed *bed, int width, int height)
 {
-    TestClip one = decode(bed, width, height, 1);
+    SCOPED_CLIP TestClip one = decode(bed, width, height, 1);
     for (int threads = 2; threads <= MOST; threads++) {
-        TestClip more = decode(bed, width, height, threads);
+        SCOPED_CLIP TestClip more = decode(bed, width, height, threads);
         same_result(bed, &more, &one, VAE_DECODE, "with more threads");
-        clip_free(&more);
     }
-    clip_free(&one);
 }
 
 int

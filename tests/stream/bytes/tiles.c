@@ -47,10 +47,9 @@ compute(Case *c, const TestClip *input, VaeStreamParams params,
         const int *calls)
 {
     TestClip clip = bed_clip(&c->bed, T, c->width, c->height, 7);
-    VaeStream *s = bed_stream(&c->bed, params);
+    SCOPED_STREAM VaeStream *s = bed_stream(&c->bed, params);
     clip_poison(&c->bed, &clip, c->direction);
     run_clip(&c->bed, s, c->direction, &clip, calls);
-    vae_stream_free(&s);
     return clip;
 }
 
@@ -58,9 +57,8 @@ static void
 check(Case *c, const TestClip *want, VaeStreamParams params, const int *calls,
       const char *what)
 {
-    TestClip got = compute(c, want, params, calls);
+    SCOPED_CLIP TestClip got = compute(c, want, params, calls);
     same_result(&c->bed, &got, want, c->direction, what);
-    clip_free(&got);
 }
 
 /* Slices, strips and frames at once. */
@@ -89,7 +87,7 @@ check_untiled(Case *c, const TestClip *want)
     size_t n;
     VaeStreamParams p = tiled(c);
     p.tiles = VAE_TILES_OFF;
-    TestClip whole = compute(c, want, p, by_one);
+    SCOPED_CLIP TestClip whole = compute(c, want, p, by_one);
     const void *a = clip_result(&c->bed, &whole, c->direction, &n);
     const void *b = clip_result(&c->bed, want, c->direction, &n);
     expect(memcmp(a, b, n) != 0, "tiles give other bytes than the picture");
@@ -100,7 +98,6 @@ check_untiled(Case *c, const TestClip *want)
     p.tile_width = p.tile_height = p.tile_overlap = 0;
     check(c, &whole, p, by_one, "a picture that fits without tiles");
     expect(c->warnings == 0, "%d warnings without tiles", c->warnings);
-    clip_free(&whole);
 }
 
 /* ------------------------------------------------------------------ */
@@ -146,8 +143,8 @@ check_checkpoint(Case *c, const TestClip *want)
                                   .path = path,
                                   .frames = 1,
                                   .carries = true};
-    TestClip got = bed_clip(&c->bed, T, c->width, c->height, 7);
-    VaeStream *s = bed_stream(&c->bed, p);
+    SCOPED_CLIP TestClip got = bed_clip(&c->bed, T, c->width, c->height, 7);
+    SCOPED_STREAM VaeStream *s = bed_stream(&c->bed, p);
     clip_poison(&c->bed, &got, c->direction);
     run_part(c, s, &got, 0, 3);
     must(vae_stream_save(s, &params, &error), &error);
@@ -167,18 +164,16 @@ check_checkpoint(Case *c, const TestClip *want)
     const VaeStatus status = vae_stream_load(s, &params, &place, &error);
     expect(status == VAE_ERR_ARGUMENT && strstr(error.message, "in tiles of"),
            "other tiles: %s", error.message);
-    vae_stream_free(&s);
     close(fd);
     unlink(path);
-    clip_free(&got);
 }
 
 static void
 check_reset(Case *c, const TestClip *want)
 {
-    TestClip got = bed_clip(&c->bed, T, c->width, c->height, 7);
+    SCOPED_CLIP TestClip got = bed_clip(&c->bed, T, c->width, c->height, 7);
     VaeError error;
-    VaeStream *s = bed_stream(&c->bed, tiled(c));
+    SCOPED_STREAM VaeStream *s = bed_stream(&c->bed, tiled(c));
     run_part(c, s, &got, 0, 2);
     vae_stream_reset(s);
     const uint64_t before = vae_allocation_count();
@@ -188,8 +183,6 @@ check_reset(Case *c, const TestClip *want)
     vae_stream_cancel(s);
     vae_stream_reset(s);
     must(vae_stream_restart(s, 1, &error), &error);
-    vae_stream_free(&s);
-    clip_free(&got);
 }
 
 /* ------------------------------------------------------------------ */
@@ -198,7 +191,7 @@ static void
 refused(Case *c, VaeStreamParams p, VaeStatus status, const char *word)
 {
     VaeError error = {0};
-    VaeStream *s = NULL;
+    SCOPED_STREAM VaeStream *s = NULL;
     p.struct_size = sizeof p;
     p.backend = c->bed.backend;
     p.precision = c->bed.precision;
@@ -206,7 +199,6 @@ refused(Case *c, VaeStreamParams p, VaeStatus status, const char *word)
     const VaeStatus got = vae_stream_new(c->bed.model, &p, &s, &error);
     expect(got == status && strstr(error.message, word), "refused: %s",
            error.message);
-    vae_stream_free(&s);
 }
 
 static void
@@ -362,15 +354,13 @@ check_last_resort(Case *c, const TestClip *want)
 static void
 check_nonfinite(Case *c, const TestClip *want)
 {
-    TestClip clip = bed_clip(&c->bed, 1, c->width, c->height, 7);
-    VaeStream *s = bed_stream(&c->bed, tiled(c));
+    SCOPED_CLIP TestClip clip = bed_clip(&c->bed, 1, c->width, c->height, 7);
+    SCOPED_STREAM VaeStream *s = bed_stream(&c->bed, tiled(c));
     const size_t wide = (size_t) (c->width / c->unit + 1);
     clip.latents[3 * wide + 3] = NAN; /* 4 tiles have it, or 2 */
     run_clip(&c->bed, s, VAE_DECODE, &clip, by_one);
     expect(vae_stream_stats(s)->nonfinite == 1, "%d value is not finite",
            (int) vae_stream_stats(s)->nonfinite);
-    vae_stream_free(&s);
-    clip_free(&clip);
 }
 
 static void
@@ -379,7 +369,7 @@ look(Case *c)
     printf("-- %s\n", c->direction == VAE_DECODE ? "decode" : "encode");
     const TestClip none = {0};
     c->warnings = 0;
-    TestClip want = compute(c, &none, tiled(c), by_one);
+    SCOPED_CLIP TestClip want = compute(c, &none, tiled(c), by_one);
     expect(c->warnings == 1, "%d warning that it is not exact", c->warnings);
     check_ways(c, &want);
     check_untiled(c, &want);
@@ -390,7 +380,6 @@ look(Case *c)
     check_last_resort(c, &want);
     if (c->direction == VAE_DECODE)
         check_nonfinite(c, &want);
-    clip_free(&want);
 }
 
 int

@@ -49,10 +49,9 @@ run(const Bed *bed, const TestClip *clip, VaeNanPolicy policy, int slice)
 {
     const int plan[] = {slice, 0};
     VaeStreamStats stats;
-    VaeStream *stream = bed_stream(bed, params_of(policy, slice));
+    SCOPED_STREAM VaeStream *stream = bed_stream(bed, params_of(policy, slice));
     run_clip(bed, stream, VAE_DECODE, clip, plan);
     stats = *vae_stream_stats(stream);
-    vae_stream_free(&stream);
     return stats;
 }
 
@@ -65,7 +64,7 @@ run_in_flight(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
     enum { MOST = 8 };
     const size_t n = (size_t) 16 * (H / 8) * (W / 8);
     float *gone = test_alloc(MOST * n * sizeof(float));
-    VaeStream *stream = bed_stream(bed, params_of(policy, slice));
+    SCOPED_STREAM VaeStream *stream = bed_stream(bed, params_of(policy, slice));
     VaeStreamStats stats;
     int at = 0, frame = 0, n_in, n_out;
     *status = VAE_OK;
@@ -97,7 +96,6 @@ run_in_flight(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
     if (*status == VAE_OK)
         *status = vae_stream_wait(stream, 0, error);
     stats = *vae_stream_stats(stream);
-    vae_stream_free(&stream);
     free(gone);
     return stats;
 }
@@ -135,8 +133,8 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
 {
     Bed wide = *bed;
     wide.precision = VAE_PRECISION_FP32;
-    TestClip want = clip_of(bed, bad), got = clip_of(bed, bad);
-    TestClip one = clip_of(bed, bad);
+    SCOPED_CLIP TestClip want = clip_of(bed, bad), got = clip_of(bed, bad);
+    SCOPED_CLIP TestClip one = clip_of(bed, bad);
     VaeStreamStats s = run(&wide, &want, VAE_NAN_FALLBACK, 1);
     expect(not_finite(&want, 0, T) == 0 && s.nonfinite_steps == 0,
            "in fp32 all is finite");
@@ -171,16 +169,14 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
                    t.units_out == s.units_out,
                "as many steps");
     }
-    clip_free(&want);
-    clip_free(&got);
-    clip_free(&one);
 }
 
 static void
 others(const Bed *bed)
 {
     const int plan[] = {1, 0};
-    TestClip pass = clip_of(bed, 1u << BAD), got = clip_of(bed, 1u << BAD);
+    SCOPED_CLIP TestClip pass = clip_of(bed, 1u << BAD),
+                         got = clip_of(bed, 1u << BAD);
     VaeStreamStats s = run(bed, &pass, VAE_NAN_PASS, 1);
     expect(not_finite(&pass, 0, BAD) == 0 &&
                not_finite(&pass, BAD, T) == before(T) - before(BAD) &&
@@ -206,8 +202,6 @@ others(const Bed *bed)
                 memcmp(got.video, pass.video, before(BAD) * sizeof(float)) == 0,
             "with calls in flight, of %d: %s", slice, error.message);
     }
-    clip_free(&pass);
-    clip_free(&got);
 }
 
 /* NaN that comes in cannot be recovered: it passes, is counted, and costs
@@ -216,7 +210,7 @@ static void
 bad_input(const Bed *bed)
 {
     const int plan[] = {1, 0};
-    TestClip pass = clip_of(bed, 0), got = clip_of(bed, 0);
+    SCOPED_CLIP TestClip pass = clip_of(bed, 0), got = clip_of(bed, 0);
     first_channel(&pass, 7)[40] = first_channel(&got, 7)[40] = NAN;
     VaeStreamStats s = run(bed, &pass, VAE_NAN_PASS, 1);
     const uint64_t count = s.nonfinite;
@@ -236,15 +230,13 @@ bad_input(const Bed *bed)
     expect(s.nonfinite_steps == T - 7 && s.recovered_steps == 0,
            "%llu steps in fp32, of slices of 4",
            (unsigned long long) s.nonfinite_steps);
-    VaeStream *stream = bed_stream(bed, params_of(VAE_NAN_ERROR, 1));
+    SCOPED_STREAM VaeStream *stream =
+        bed_stream(bed, params_of(VAE_NAN_ERROR, 1));
     VaeError error = {0};
     expect(test_decode(stream, bed->info, &got, plan, &error) ==
                    VAE_ERR_BACKEND &&
                strstr(error.message, "latent 7"),
            "error: %s", error.message);
-    vae_stream_free(&stream);
-    clip_free(&pass);
-    clip_free(&got);
 }
 
 static void
@@ -332,7 +324,7 @@ encode(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
     const size_t frame = (size_t) SIDE * SIDE * 3;
     const size_t latent = clip_latent_count(bed, clip) / GROUPS;
     float *gone = test_alloc(4 * frame * sizeof(float));
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = VAE_ENCODE,
                                           .width = SIDE,
                                           .height = SIDE,
@@ -366,7 +358,6 @@ encode(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
         status = vae_stream_wait(stream, 0, error);
     *stats = *vae_stream_stats(stream);
     expect(vae_stream_overlaps(stream), "calls of an encoder overlap");
-    vae_stream_free(&stream);
     free(gone);
     return status;
 }

@@ -15,7 +15,7 @@ run_ahead(const Bed *bed, TestClip *clip, VaeNanPolicy policy, int slice,
           int ahead)
 {
     const int plan[] = {slice, 0};
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.width = W,
                                           .height = H,
                                           .slice_size = slice,
@@ -25,7 +25,6 @@ run_ahead(const Bed *bed, TestClip *clip, VaeNanPolicy policy, int slice,
     clip_poison(bed, clip, VAE_DECODE);
     run_clip(bed, stream, VAE_DECODE, clip, plan);
     const VaeStreamStats stats = *vae_stream_stats(stream);
-    vae_stream_free(&stream);
     return stats;
 }
 
@@ -74,8 +73,8 @@ fallback(const Bed *bed, unsigned bad, int steps)
 {
     Bed wide = *bed;
     wide.precision = VAE_PRECISION_FP32;
-    TestClip want = clip_of(bed, bad), one = clip_of(bed, bad);
-    TestClip got = clip_of(bed, bad);
+    SCOPED_CLIP TestClip want = clip_of(bed, bad), one = clip_of(bed, bad);
+    SCOPED_CLIP TestClip got = clip_of(bed, bad);
     run(bed, &got, VAE_NAN_PASS, 1);
     expect(not_finite(&got) > 0, "latents %#x: without, frames have NaN", bad);
     run(&wide, &want, VAE_NAN_PASS, 1);
@@ -96,9 +95,6 @@ fallback(const Bed *bed, unsigned bad, int steps)
                    t.units_out == s.units_out,
                "  as many steps");
     }
-    clip_free(&want);
-    clip_free(&one);
-    clip_free(&got);
 }
 
 /* The end of a clip is guessed after each step, with the same fallback. */
@@ -107,7 +103,7 @@ guesses(const Bed *bed, unsigned bad, int ahead)
 {
     Bed wide = *bed;
     wide.precision = VAE_PRECISION_FP32;
-    TestClip want = clip_of(bed, bad), got = clip_of(bed, bad);
+    SCOPED_CLIP TestClip want = clip_of(bed, bad), got = clip_of(bed, bad);
     run_ahead(bed, &got, VAE_NAN_PASS, 1, ahead);
     expect((not_finite(&got) > 0) == (bad != 0),
            "latents %#x, look-ahead %d: without, %zu values are not finite",
@@ -127,23 +123,19 @@ guesses(const Bed *bed, unsigned bad, int ahead)
                relative(&want, &got));
     else
         same_result(bed, &got, &want, VAE_DECODE, "  without, the same bytes");
-    clip_free(&want);
-    clip_free(&got);
 }
 
 /* A latent that is not finite passes. */
 static void
 bad_input(const Bed *bed)
 {
-    TestClip pass = clip_of(bed, 0), got = clip_of(bed, 0);
+    SCOPED_CLIP TestClip pass = clip_of(bed, 0), got = clip_of(bed, 0);
     const size_t latent = clip_latent_count(bed, &pass) / T;
     pass.latents[latent + 5] = got.latents[latent + 5] = NAN;
     run(bed, &pass, VAE_NAN_PASS, 1);
     const VaeStreamStats s = run(bed, &got, VAE_NAN_FALLBACK, 1);
     same_result(bed, &got, &pass, VAE_DECODE, "a NaN that came in passes");
     expect(s.recovered_steps == 0, "  and is not recovered");
-    clip_free(&pass);
-    clip_free(&got);
 }
 
 int

@@ -43,7 +43,7 @@ is_scaled(const char *name)
 static VaeModel *
 open_scaled(const char *weights, const char *path)
 {
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeError error;
     VaeModel *model = NULL;
     must(vae_tensor_file_open(weights, &file, &error), &error);
@@ -73,7 +73,6 @@ open_scaled(const char *weights, const char *path)
     for (size_t i = 0; i < n; i++)
         free((void *) out[i].data);
     free(out);
-    vae_tensor_file_free(&file);
     return model;
 }
 
@@ -115,14 +114,13 @@ result(const Bed *bed, VaeDirection direction, Seen *seen)
 {
     static const int plan[] = {1, 0};
     TestClip clip = bed_clip(bed, T, W, H, 0);
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = W,
                                           .height = H,
                                           .dump = look,
                                           .dump_user = seen});
     run_clip(bed, stream, direction, &clip, plan);
-    vae_stream_free(&stream);
     return clip;
 }
 
@@ -145,8 +143,8 @@ compare(const Bed *plain, const Bed *scaled, VaeDirection direction)
     double least = INFINITY, most = 0, error = 0, power = 0;
     memset(&before, 0, sizeof before);
     memset(&after, 0, sizeof after);
-    TestClip a = result(plain, direction, &before);
-    TestClip b = result(scaled, direction, &after);
+    SCOPED_CLIP TestClip a = result(plain, direction, &before);
+    SCOPED_CLIP TestClip b = result(scaled, direction, &after);
     for (int i = 0; i < before.n && i < after.n; i++) {
         if (!feeds_norm(before.row[i].name) ||
             strcmp(before.row[i].name, after.row[i].name) != 0)
@@ -174,8 +172,6 @@ compare(const Bed *plain, const Bed *scaled, VaeDirection direction)
     const double bound = plain->precision == VAE_PRECISION_BF16 ? 0.03 : 1e-4;
     expect(relative < bound, "%s: differs by %.2g of the output, bound %.2g",
            what, relative, bound);
-    clip_free(&a);
-    clip_free(&b);
 }
 
 int

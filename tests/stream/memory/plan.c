@@ -156,7 +156,7 @@ static void
 check_snapshots(const Bed *bed)
 {
     static const char label[] = "a smaller look-ahead and the fallback";
-    VaeStream *s =
+    SCOPED_STREAM VaeStream *s =
         bed_stream(bed, (VaeStreamParams){.width = W,
                                           .height = height_of(bed),
                                           .slice_size = 1,
@@ -171,7 +171,6 @@ check_snapshots(const Bed *bed)
     if (s->fallback)
         same(label, "copies of the fallback", s->fallback->plan.fallback,
              snapshots(s->fallback));
-    vae_stream_free(&s);
 }
 
 static size_t
