@@ -109,20 +109,10 @@ each_place(const Bed *bed, VaeNanPolicy policy, const char *what)
 int
 main(void)
 {
-    char weights[512], folder[] = "/tmp/vae-cancel-XXXXXX", path[64];
     Bed bed;
-    VaeError error;
     setvbuf(stdout, NULL, _IOLBF, 0);
     bed_open(&bed, "wan21", "cuda", "bf16");
-    if (!weights_path(weights, sizeof weights, "wan21") || !mkdtemp(folder))
-        return 1;
-    snprintf(path, sizeof path, "%s/w.safetensors", folder);
-    vae_model_free(&bed.model);
-    must(overflow_write(weights, path, &error), &error);
-    must(vae_model_open(path, NULL, &bed.model, &error), &error);
-    unlink(path);
-    rmdir(folder);
-    bed.info = vae_model_info(bed.model);
+    bed_rewrite(&bed, overflow_write);
     each_place(&bed, VAE_NAN_PASS, "slices");
     each_place(&bed, VAE_NAN_FALLBACK, "with the fallback");
     vae_model_free(&bed.model);

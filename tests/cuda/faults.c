@@ -85,6 +85,5 @@ main(int argc, char **argv)
     const int stride = bed_open_device(&bed, argc, argv);
     one_direction(&bed, VAE_DECODE, stride);
     one_direction(&bed, VAE_ENCODE, stride);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

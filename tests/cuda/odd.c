@@ -95,21 +95,10 @@ main(void)
 {
     static const VaePrecision precisions[] = {
         VAE_PRECISION_FP32, VAE_PRECISION_BF16, VAE_PRECISION_FP16};
-    char weights[512], folder[] = "/tmp/vae-odd-XXXXXX", path[64];
     Bed bed;
-    VaeError error;
     setvbuf(stdout, NULL, _IOLBF, 0);
     bed_open(&bed, "taehv/taew2_1", "cuda", "fp32");
-    if (!weights_path(weights, sizeof weights, "taehv/taew2_1") ||
-        !mkdtemp(folder))
-        return 1;
-    snprintf(path, sizeof path, "%s/w.safetensors", folder);
-    must(odd_write(weights, path, &error), &error);
-    vae_model_free(&bed.model);
-    must(vae_model_open(path, NULL, &bed.model, &error), &error);
-    unlink(path);
-    rmdir(folder);
-    bed.info = vae_model_info(bed.model);
+    bed_rewrite(&bed, odd_write);
     TestClip want = decode(&bed, VAE_BACKEND_REF, VAE_PRECISION_FP32, 1);
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
         one_precision(&bed, precisions[i], &want);
@@ -120,6 +109,5 @@ main(void)
         rows(precisions[i], 65536, VAE_ERR_UNSUPPORTED);
     }
     clip_free(&want);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

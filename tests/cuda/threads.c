@@ -32,10 +32,7 @@ typedef struct Side {
 static VaeStream *
 open_stream(const Bed *bed, VaeDirection direction)
 {
-    return bed_stream(bed, (VaeStreamParams){.direction = direction,
-                                             .width = SIZE,
-                                             .height = SIZE,
-                                             .slice_size = 2});
+    return bed_slices(bed, direction, SIZE, SIZE, 2);
 }
 
 static VaeStatus

@@ -312,6 +312,5 @@ main(int argc, char **argv)
         play_refused(&c, &bed, INJECT_THREAD, 1);
     }
     clip_free(&c.clip);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

@@ -38,11 +38,7 @@ run(const Bed *bed, VaeDirection direction, int t, int frames)
     const int side = bed->info->spatial;
     SCOPED_CLIP TestClip clip = bed_clip(bed, t, side, side, 0);
     clip.frames = frames;
-    SCOPED_STREAM VaeStream *stream =
-        bed_stream(bed, (VaeStreamParams){.direction = direction,
-                                          .width = side,
-                                          .height = side,
-                                          .slice_size = 2});
+    SCOPED_STREAM VaeStream *stream = bed_slices(bed, direction, side, side, 2);
     run_clip(bed, stream, direction, &clip, plan);
 }
 
@@ -77,6 +73,5 @@ main(int argc, char **argv)
             known = true;
         }
     expect(known, "a table for %d frames per latent", bed.info->temporal);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

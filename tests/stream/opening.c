@@ -100,6 +100,5 @@ main(int argc, char **argv)
     vae_stream_free(&stream);
     clip_free(&want);
     clip_free(&got);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

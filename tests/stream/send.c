@@ -106,11 +106,7 @@ static Run
 begin(const Bed *bed, VaeDirection direction, int slice, const TestClip *clip)
 {
     return (Run){.bed = bed,
-                 .stream =
-                     bed_stream(bed, (VaeStreamParams){.direction = direction,
-                                                       .width = W,
-                                                       .height = H,
-                                                       .slice_size = slice}),
+                 .stream = bed_slices(bed, direction, W, H, slice),
                  .direction = direction,
                  .clip = clip,
                  .most = -1};
@@ -174,9 +170,7 @@ both_ways(const Bed *bed, VaeDirection direction)
     static const int plan[] = {1, 0}, sizes[] = {1, 2, 4};
     SCOPED_CLIP TestClip want = bed_clip(bed, T, W, H, 0),
                          clip = bed_clip(bed, T, W, H, 0);
-    VaeStream *stream = bed_stream(
-        bed,
-        (VaeStreamParams){.direction = direction, .width = W, .height = H});
+    VaeStream *stream = bed_slices(bed, direction, W, H, 1);
     /* The last step of an encoder gets as few frames as it may. */
     while (direction == VAE_ENCODE &&
            vae_model_latents_of(bed->model, clip.frames - 1) == T)
@@ -237,6 +231,5 @@ main(int argc, char **argv)
     both_ways(&bed, VAE_DECODE);
     both_ways(&bed, VAE_ENCODE);
     bad_calls(&bed);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

@@ -160,10 +160,7 @@ main(int argc, char **argv)
     bed_open_main(&bed, argc, argv);
     for (int d = 0; d < 2; d++) {
         SCOPED_STREAM VaeStream *stream =
-            bed_stream(&bed, (VaeStreamParams){.direction = (VaeDirection) d,
-                                               .width = W,
-                                               .height = H,
-                                               .slice_size = 2});
+            bed_slices(&bed, (VaeDirection) d, W, H, 2);
         want[d] = bed_clip(&bed, T, W, H, 0);
         began = now_ns();
         run_clip(&bed, stream, (VaeDirection) d, &want[d], plan);
@@ -186,6 +183,5 @@ main(int argc, char **argv)
     expect(bad == 0, "%d clips, %d cancelled, %d wrong", done, cancelled, bad);
     clip_free(&want[0]);
     clip_free(&want[1]);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

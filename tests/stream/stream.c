@@ -13,9 +13,7 @@ static const int one_by_one[] = {1, 0};
 static VaeStream *
 plain(const Bed *bed, VaeDirection direction)
 {
-    return bed_stream(
-        bed,
-        (VaeStreamParams){.direction = direction, .width = W, .height = H});
+    return bed_slices(bed, direction, W, H, 1);
 }
 
 /* Runs a clip in a stream of its own. */
@@ -24,9 +22,8 @@ alone(const Bed *bed, VaeDirection direction, int t, int width, int height,
       int seed)
 {
     TestClip clip = bed_clip(bed, t, width, height, seed);
-    SCOPED_STREAM VaeStream *stream = bed_stream(
-        bed, (VaeStreamParams){
-                 .direction = direction, .width = width, .height = height});
+    SCOPED_STREAM VaeStream *stream =
+        bed_slices(bed, direction, width, height, 1);
     run_clip(bed, stream, direction, &clip, one_by_one);
     return clip;
 }
@@ -172,11 +169,7 @@ static void
 memory(const Bed *bed, VaeDirection direction)
 {
     SCOPED_CLIP TestClip clip = bed_clip(bed, 1, W, H, 0);
-    Loop loop = {.stream =
-                     bed_stream(bed, (VaeStreamParams){.direction = direction,
-                                                       .width = W,
-                                                       .height = H,
-                                                       .slice_size = 2}),
+    Loop loop = {.stream = bed_slices(bed, direction, W, H, 2),
                  .direction = direction};
     loop_fill(&loop, &clip);
     loop_steps(&loop, 2, 1);
@@ -301,12 +294,8 @@ odd_size(const Bed *bed)
                3 * sizeof(float));
     }
     TestClip want = padded, got = odd;
-    SCOPED_STREAM VaeStream *big = bed_stream(
-        bed,
-        (VaeStreamParams){.direction = VAE_ENCODE, .width = pw, .height = ph});
-    SCOPED_STREAM VaeStream *small = bed_stream(
-        bed,
-        (VaeStreamParams){.direction = VAE_ENCODE, .width = OW, .height = OH});
+    SCOPED_STREAM VaeStream *big = bed_slices(bed, VAE_ENCODE, pw, ph, 1);
+    SCOPED_STREAM VaeStream *small = bed_slices(bed, VAE_ENCODE, OW, OH, 1);
     clip_poison(bed, &want, VAE_ENCODE);
     run_clip(bed, big, VAE_ENCODE, &want, one_by_one);
     run_clip(bed, small, VAE_ENCODE, &got, one_by_one);
@@ -628,6 +617,5 @@ main(int argc, char **argv)
     skipped_frames(&bed);
     raw_latents(&bed, VAE_DECODE);
     raw_latents(&bed, VAE_ENCODE);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

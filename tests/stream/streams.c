@@ -75,6 +75,20 @@ bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
 }
 
 void
+bed_rewrite(Bed *bed, VaeStatus (*write)(const char *weights, const char *path,
+                                         VaeError *error))
+{
+    char path[] = "/tmp/vae-weights-XXXXXX";
+    VaeError error;
+    close(mkstemp(path));
+    must(write(bed->info->path, path, &error), &error);
+    vae_model_free(&bed->model);
+    must(vae_model_open(path, NULL, &bed->model, &error), &error);
+    unlink(path);
+    bed->info = vae_model_info(bed->model);
+}
+
+void
 bed_open_main(Bed *bed, int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -117,6 +131,23 @@ bed_stream(const Bed *bed, VaeStreamParams params)
         skip(error.message);
     must(status, &error);
     return stream;
+}
+
+VaeStream *
+bed_slices(const Bed *bed, VaeDirection direction, int width, int height,
+           int slice)
+{
+    return bed_stream(bed, (VaeStreamParams){.direction = direction,
+                                             .width = width,
+                                             .height = height,
+                                             .slice_size = slice});
+}
+
+int
+bed_close(Bed *bed)
+{
+    vae_model_free(&bed->model);
+    return tests_end();
 }
 
 size_t

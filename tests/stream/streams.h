@@ -31,9 +31,16 @@ void bed_open_main(Bed *bed, int argc, char **argv);
 /* The same for the main() of a test over the emulated device, which takes MODEL
  * STRIDE: on cuda, in fp32. Returns STRIDE, at least 1. */
 int bed_open_device(Bed *bed, int argc, char **argv);
+/* Opens weights in place of the bed's, as `write` changes them. */
+void bed_rewrite(Bed *bed,
+                 VaeStatus (*write)(const char *weights, const char *path,
+                                    VaeError *error));
 /* Writes the path of the golden weights to out; false: there are none. */
 bool weights_path(char *out, size_t size, const char *name);
 VaeStream *bed_stream(const Bed *bed, VaeStreamParams params);
+/* A stream of this slice size and usual parameters. */
+VaeStream *bed_slices(const Bed *bed, VaeDirection direction, int width,
+                      int height, int slice);
 
 /* Makes t latents and their frames at width x height; seed chooses the numbers.
  */
@@ -59,5 +66,7 @@ void must(VaeStatus status, const VaeError *error);
 /* Counts a check and prints it. If one failed, tests_end() returns 1. */
 bool expect(bool good, const char *format, ...) VAE_PRINTF(2, 3);
 int tests_end(void);
+/* Frees the model, and returns the same. */
+int bed_close(Bed *bed);
 
 #endif

@@ -33,10 +33,7 @@ run_side(void *user)
     if (!vae_precision_parse(side->precision, &own.precision))
         exit(2);
     SCOPED_STREAM VaeStream *stream =
-        bed_stream(&own, (VaeStreamParams){.direction = side->direction,
-                                           .width = WIDTH,
-                                           .height = HEIGHT,
-                                           .slice_size = 1});
+        bed_slices(&own, side->direction, WIDTH, HEIGHT, 1);
     run_clip(&bed, stream, side->direction, &clip, plan);
     const void *result =
         clip_result(&bed, &clip, side->direction, &side->bytes);

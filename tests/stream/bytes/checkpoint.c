@@ -436,6 +436,5 @@ main(int argc, char **argv)
     look(&bed, VAE_DECODE);
     look(&bed, VAE_ENCODE);
     expect(rmdir(folder) == 0, "nothing is left behind");
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

@@ -278,6 +278,5 @@ main(int argc, char **argv)
     if (bed.info->has_posterior)
         sample_place(&bed);
     refused(&bed);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

@@ -486,6 +486,5 @@ main(int argc, char **argv)
     allocations(&c, 1);
     reach(&c);
     clip_free(&c.all);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

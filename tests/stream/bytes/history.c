@@ -306,6 +306,5 @@ main(int argc, char **argv)
     look(&bed, VAE_DECODE);
     look(&bed, VAE_ENCODE);
     released();
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

@@ -260,6 +260,5 @@ main(int argc, char **argv)
         like_ref(&bed);
     } else
         refused(&bed);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

@@ -37,28 +37,16 @@ compare(const Bed *bed, int width, int height)
 int
 main(int argc, char **argv)
 {
-    char weights[512], folder[] = "/tmp/vae-threads-XXXXXX", path[64];
     Bed bed;
-    VaeError error;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc != 2) {
         fprintf(stderr, "usage: threads PRECISION\n");
         return 2;
     }
     bed_open(&bed, "taehv/taew2_1", "cpu", argv[1]);
-    if (!weights_path(weights, sizeof weights, "taehv/taew2_1") ||
-        !mkdtemp(folder))
-        return 1;
     compare(&bed, 40, 24);
-    snprintf(path, sizeof path, "%s/w.safetensors", folder);
-    must(odd_write(weights, path, &error), &error);
-    vae_model_free(&bed.model);
-    must(vae_model_open(path, NULL, &bed.model, &error), &error);
-    unlink(path);
-    rmdir(folder);
-    bed.info = vae_model_info(bed.model);
+    bed_rewrite(&bed, odd_write);
     compare(&bed, 24, 16);
     compare(&bed, 104, 56);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

@@ -394,6 +394,5 @@ main(int argc, char **argv)
         c.direction = d ? VAE_ENCODE : VAE_DECODE;
         look(&c);
     }
-    vae_model_free(&c.bed.model);
-    return tests_end();
+    return bed_close(&c.bed);
 }

@@ -9,7 +9,6 @@
 #include "vae-private/stream.h"
 
 enum { T = 13, W = 48, H = 32, BAD = 5, LATE = 10, LASTS = 3 };
-static char folder[64], path[96];
 
 static float *
 first_channel(const TestClip *clip, int k)
@@ -275,6 +274,10 @@ static void
 checkpoints(const Bed *bed)
 {
     const int plan[] = {1, 0};
+    char folder[] = "/tmp/vae-guard-XXXXXX", path[64];
+    if (!mkdtemp(folder))
+        exit(1);
+    snprintf(path, sizeof path, "%s/checkpoint", folder);
     VaeStream *stream = bed_stream(bed, params_of(VAE_NAN_FALLBACK, 1));
     VaeCheckpointParams at = {.struct_size = sizeof(VaeCheckpointParams),
                               .path = path,
@@ -308,6 +311,7 @@ checkpoints(const Bed *bed)
     free(again.video);
     clip_free(&clip);
     unlink(path);
+    expect(rmdir(folder) == 0, "nothing is left behind");
 }
 
 /* ------------------------------------------------------------------ */
@@ -399,8 +403,6 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    VaeError error;
-    char weights[512];
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 2) {
         fprintf(stderr, "usage: guard BACKEND [few|encoder]\n");
@@ -412,28 +414,15 @@ main(int argc, char **argv)
     }
     bed_open(&bed, "wan21", argv[1], "bf16");
     bed.threads = 1;
-    snprintf(folder, sizeof folder, "%s/vae-guard-XXXXXX", P_tmpdir);
-    if (!weights_path(weights, sizeof weights, "wan21") || !mkdtemp(folder))
-        return 1;
-    snprintf(path, sizeof path, "%s/w.safetensors", folder);
-    vae_model_free(&bed.model);
-    must(overflow_write(weights, path, &error), &error);
-    must(vae_model_open(path, NULL, &bed.model, &error), &error);
-    unlink(path);
-    bed.info = vae_model_info(bed.model);
+    bed_rewrite(&bed, overflow_write);
     fallback(&bed, 1u << BAD, LASTS);
-    if (argc > 2) {
-        vae_model_free(&bed.model);
-        rmdir(folder);
-        return tests_end();
-    }
+    if (argc > 2)
+        return bed_close(&bed);
     fallback(&bed, 1u | 1u << BAD | 1u << LATE, 3 * LASTS);
     fallback(&bed, 3u << BAD, LASTS + 1);
     others(&bed);
     bad_input(&bed);
     plans(&bed);
     checkpoints(&bed);
-    expect(rmdir(folder) == 0, "nothing is left behind");
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

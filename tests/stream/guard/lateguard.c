@@ -142,8 +142,6 @@ int
 main(int argc, char **argv)
 {
     Bed bed;
-    VaeError error;
-    char weights[512], folder[64], path[96];
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 2) {
         fprintf(stderr, "usage: lateguard BACKEND\n");
@@ -151,16 +149,7 @@ main(int argc, char **argv)
     }
     bed_open(&bed, "ltx2_3", argv[1], "bf16");
     bed.threads = 1;
-    snprintf(folder, sizeof folder, "%s/vae-guard-XXXXXX", P_tmpdir);
-    if (!weights_path(weights, sizeof weights, "ltx2_3") || !mkdtemp(folder))
-        return 1;
-    snprintf(path, sizeof path, "%s/w.safetensors", folder);
-    vae_model_free(&bed.model);
-    must(overflow_write(weights, path, &error), &error);
-    must(vae_model_open(path, NULL, &bed.model, &error), &error);
-    bed.info = vae_model_info(bed.model);
-    unlink(path);
-    rmdir(folder);
+    bed_rewrite(&bed, overflow_write);
     fallback(&bed, 1u << 2, LASTS);
     /* The first, one when frames leave, and the last. Its copy behind the end
      * makes one step more. */
@@ -173,6 +162,5 @@ main(int argc, char **argv)
     if (bed.backend != VAE_BACKEND_CUDA)
         guesses(&bed, 1u << 9, 0);
     bad_input(&bed);
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }

@@ -24,11 +24,7 @@ work(char **argv, VaeDirection direction, int calls)
     bed_open(&bed, argv[1], argv[2], argv[3]);
     bed.threads = 2;
     TestClip clip = bed_clip(&bed, 1, SIZE, SIZE, 0);
-    VaeStream *stream =
-        bed_stream(&bed, (VaeStreamParams){.direction = direction,
-                                           .width = SIZE,
-                                           .height = SIZE,
-                                           .slice_size = SLICE});
+    VaeStream *stream = bed_slices(&bed, direction, SIZE, SIZE, SLICE);
     for (int i = 0; i < SLICE; i++) {
         latents[i] = (VaeLatentIn){.type = VAE_TYPE_F32, .data = clip.latents};
         results[i] = (VaeLatentOut){.type = VAE_TYPE_F32, .data = clip.latents};

@@ -93,6 +93,5 @@ main(int argc, char **argv)
                PROGRAM * (RUNGS + TILES + ADVICE * (TILES + 1)));
         follow(&bed, direction);
     }
-    vae_model_free(&bed.model);
-    return tests_end();
+    return bed_close(&bed);
 }
