@@ -417,11 +417,10 @@ static void
 watch(Soak *s, const char *element, const char *name, GstPadProbeType what,
       GstPadProbeCallback call)
 {
-    GstElement *e = gst_bin_get_by_name(GST_BIN(s->pipeline), element);
-    GstPad *pad = gst_element_get_static_pad(e, name);
+    g_autoptr(GstElement) e =
+        gst_bin_get_by_name(GST_BIN(s->pipeline), element);
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(e, name);
     gst_pad_add_probe(pad, what, call, s, NULL);
-    gst_object_unref(pad);
-    gst_object_unref(e);
 }
 
 static Soak *

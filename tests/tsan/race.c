@@ -144,12 +144,11 @@ static void
 by_pool(int side)
 {
     for (int i = 0; i < TIMES / 10; i++) {
-        GstBuffer *buffer;
+        g_autoptr(GstBuffer) buffer = NULL;
         if (gst_buffer_pool_acquire_buffer(all.pool, &buffer, NULL) !=
             GST_FLOW_OK)
             exit(2);
         GST_BUFFER_OFFSET(buffer) = (guint64) i;
-        gst_buffer_unref(buffer);
     }
 }
 

@@ -140,7 +140,7 @@ TEST(no_mistake)
 /* sequence=continuous gives the frames of latents with flags. */
 TEST(continuous)
 {
-    GstHarness *h = decoder("flags");
+    SCOPED GstHarness *h = decoder("flags");
 
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
@@ -154,7 +154,6 @@ TEST(continuous)
     g_autofree gchar *found = vae_test_pull_frames(h, 0, FRAMES);
     CHECK(g_strcmp0(found, wanted) == 0);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
-    vae_test_teardown(h);
 }
 
 /* ... until a discontinuity. */
@@ -236,7 +235,7 @@ TEST(interlaced_query)
         "; video/x-raw(format:Interlaced),format=I420,"
         "interlace-mode=alternate," SMALL);
     g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "sink");
-    GstCaps *found = gst_pad_query_caps(pad, filter);
+    g_autoptr(GstCaps) found = gst_pad_query_caps(pad, filter);
 
     CHECK(gst_caps_is_equal(found, filter));
     gst_caps_unref(found);
@@ -244,7 +243,6 @@ TEST(interlaced_query)
     CHECK(g_strcmp0(gst_structure_get_string(gst_caps_get_structure(found, 0),
                                              "interlace-mode"),
                     "progressive") == 0);
-    gst_caps_unref(found);
 }
 
 /* Sends frames of which the second has a pixel with this alpha. */
@@ -368,7 +366,7 @@ TEST(refused_once)
 /* A negative time as an unsigned number: the frame is counted instead. */
 TEST(huge_time)
 {
-    GstHarness *h = vae_test_harness("vaeencode", NULL);
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
 
@@ -399,5 +397,4 @@ TEST(huge_time)
     vae_test_push_eos(h);
     g_free(vae_test_pull_frames(h, 0, 5));
     vae_test_one_warning(bus, "negative");
-    vae_test_teardown(h);
 }

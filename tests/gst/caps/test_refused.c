@@ -165,7 +165,7 @@ check_detail(const GstStructure *details, const char *field, const char *wanted)
 TEST(details)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
-    GstBus *bus = vae_test_bus(h);
+    g_autoptr(GstBus) bus = vae_test_bus(h);
     g_autofree gchar *text =
         g_strdup_printf("filesrc location=%s ! latentdemux tensor=no "
                         "! fakesink",
@@ -199,7 +199,6 @@ TEST(details)
     check_detail(details, "tensor", "no");
     gst_structure_free(details);
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(bus);
 }
 
 /* The test's weights under another name, with `from` in the header replaced by
@@ -432,7 +431,9 @@ TEST(installed)
     GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
     g_autofree gchar *folder =
         g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
-    gchar *bytes, *path = g_build_filename(folder, "wan2.1.safetensors", NULL);
+    g_autofree gchar *bytes = NULL,
+                     *path =
+                         g_build_filename(folder, "wan2.1.safetensors", NULL);
     gsize size;
 
     CHECK(g_mkdir_with_parents(folder, 0700) == 0);
@@ -443,8 +444,6 @@ TEST(installed)
     g_free(vae_test_pull_frames(h, 0, 1));
     vae_test_teardown(h);
     CHECK(remove(path) == 0);
-    g_free(bytes);
-    g_free(path);
 }
 
 int

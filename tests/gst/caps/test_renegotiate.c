@@ -91,7 +91,7 @@ TEST(decode_type)
 {
     static const char *const types[] = {"float32", "bfloat16", "float16"};
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstBuffer *first = NULL;
+    g_autoptr(GstBuffer) first = NULL;
 
     for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
         g_autofree gchar *caps = g_strdup_printf(
@@ -120,7 +120,6 @@ TEST(decode_type)
             first = buffer;
         }
     }
-    gst_buffer_unref(first);
 }
 
 /* Downstream wants another format between two latents of a sequence: caps and
@@ -143,7 +142,7 @@ TEST(decode_format)
     gst_harness_set_sink_caps_str(h, "video/x-raw,format=RGB");
     vae_test_push_latents(h, 2, 2, 2, 3);
     for (guint n = 5; n < 9; n++) {
-        GstBuffer *a = vae_test_pull(h), *b = vae_test_pull(plain);
+        g_autoptr(GstBuffer) a = vae_test_pull(h), b = vae_test_pull(plain);
         GstMapInfo map;
 
         CHECK_INT(GST_BUFFER_PTS(a), vae_test_time(n));
@@ -151,8 +150,6 @@ TEST(decode_format)
         CHECK(gst_buffer_map(b, &map, GST_MAP_READ));
         CHECK(gst_buffer_memcmp(a, 0, map.data, map.size) == 0);
         gst_buffer_unmap(b, &map);
-        gst_buffer_unref(a);
-        gst_buffer_unref(b);
     }
 }
 

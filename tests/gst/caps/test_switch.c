@@ -316,7 +316,7 @@ check_refused(const char *path, gboolean restart, GQuark domain, gint code,
 TEST(refused)
 {
     g_autofree gchar *other = weights("seedvr2");
-    gchar *broken = NULL;
+    g_autofree gchar *broken = NULL;
     const gint file = g_file_open_tmp("vae-test-XXXXXX", &broken, NULL);
 
     CHECK(file >= 0 && close(file) == 0);
@@ -331,7 +331,6 @@ TEST(refused)
                       GST_RESOURCE_ERROR_OPEN_READ, "no safetensors");
     }
     CHECK(remove(broken) == 0);
-    g_free(broken);
 }
 
 /* Leaves the process less address space than any plan may count on, and
@@ -340,7 +339,7 @@ static void
 limit_memory(guint64 more)
 {
     static struct rlimit before;
-    gchar *text = NULL;
+    g_autofree gchar *text = NULL;
 
     if (more == 0) {
         CHECK(setrlimit(RLIMIT_AS, &before) == 0);
@@ -351,7 +350,6 @@ limit_memory(guint64 more)
     struct rlimit limit = before;
     limit.rlim_cur = g_ascii_strtoull(text, NULL, 10) * getpagesize() + more;
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
-    g_free(text);
 }
 
 /* Both models must fit. */

@@ -391,8 +391,9 @@ TEST(refused)
 static void
 check_caps(GstPad *pad, const char *type)
 {
-    GstCaps *caps = gst_pad_get_current_caps(pad), *wanted, *again;
-    gchar *text = g_strdup_printf(
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(pad), wanted = NULL,
+                       again = NULL;
+    g_autofree gchar *text = g_strdup_printf(
         "tensorgroups," ID "=(/uniquelist){(GstCaps)[tensor/strided,"
         "tensor-id=(string)" ID ",dims=<(int)16,(int)4,(int)6>,"
         "dims-order=(string)row-major,type=(string)%s]}",
@@ -410,10 +411,6 @@ check_caps(GstPad *pad, const char *type)
     CHECK(gst_caps_is_equal(caps, wanted));
     again = gst_caps_from_string(text);
     CHECK(again && gst_caps_is_equal(again, caps));
-    gst_caps_unref(again);
-    gst_caps_unref(wanted);
-    gst_caps_unref(caps);
-    g_free(text);
 }
 
 static void

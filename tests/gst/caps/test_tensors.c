@@ -153,7 +153,7 @@ TEST(encode)
             "other/tensors,format=static,num_tensors=1,types=%s,"
             "dimensions=(string)%s,framerate=[0/1,100/1]",
             types[i], dimensions[i]);
-        GstCaps *caps;
+        g_autoptr(GstCaps) caps = NULL;
         gchar *right = encoded(latents, &caps), *found;
 
         gst_caps_unref(caps);
@@ -162,19 +162,17 @@ TEST(encode)
         g_autoptr(GstCaps) wanted = gst_caps_from_string(tensors);
         gst_caps_set_simple(wanted, "framerate", GST_TYPE_FRACTION, 4, 1, NULL);
         CHECK(gst_caps_is_equal(caps, wanted));
-        gst_caps_unref(caps);
     }
 }
 
 /* Who takes both gets latents, which say more. */
 TEST(preferred)
 {
-    GstCaps *caps;
+    g_autoptr(GstCaps) caps = NULL;
 
     g_free(encoded("other/tensors,format=static;video/x-vae-latent", &caps));
     CHECK(gst_structure_has_name(gst_caps_get_structure(caps, 0),
                                  "video/x-vae-latent"));
-    gst_caps_unref(caps);
 }
 
 TEST(encode_refused)

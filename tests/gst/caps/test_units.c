@@ -27,14 +27,12 @@ TEST(caps_round_trip)
     };
 
     for (guint i = 0; i < G_N_ELEMENTS(texts); i++) {
-        GstCaps *caps = gst_caps_from_string(texts[i]), *back;
+        g_autoptr(GstCaps) caps = gst_caps_from_string(texts[i]), back = NULL;
         GstVaeLatentInfo info;
 
         CHECK(gst_vae_latent_info_from_caps(caps, &info, NULL));
         back = gst_vae_latent_info_to_caps(&info);
         CHECK(gst_caps_is_equal(caps, back));
-        gst_caps_unref(caps);
-        gst_caps_unref(back);
     }
 }
 
@@ -43,7 +41,7 @@ check_caps(const char *text, const char *word, const char *other)
 {
     g_autoptr(GstCaps) caps = gst_caps_from_string(text);
     GstVaeLatentInfo info;
-    GError *error = NULL;
+    g_autoptr(GError) error = NULL;
 
     CHECK(caps != NULL);
     CHECK(!gst_vae_latent_info_from_caps(caps, &info, &error));
@@ -55,7 +53,6 @@ check_caps(const char *text, const char *word, const char *other)
     if (!strstr(error->message, word) || !strstr(error->message, other))
         g_printerr("%s\n", error->message);
     CHECK(strstr(error->message, word) && strstr(error->message, other));
-    g_error_free(error);
 }
 
 #define GOOD "type=float32,channels=16,latent-width=6,latent-height=4"
@@ -124,7 +121,8 @@ TEST(shared)
 {
     const struct utimbuf past = {1000, 1000};
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *path = g_build_filename(folder, "w.safetensors", NULL), *bytes;
+    g_autofree gchar *path = g_build_filename(folder, "w.safetensors", NULL),
+                     *bytes = NULL;
     gsize size;
 
     CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
@@ -142,8 +140,6 @@ TEST(shared)
     gst_vae_model_unref(c);
     CHECK(remove(path) == 0);
     CHECK(remove(folder) == 0);
-    g_free(bytes);
-    g_free(path);
 }
 
 static gpointer

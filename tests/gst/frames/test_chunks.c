@@ -154,7 +154,7 @@ check_checkpoint(guint saved, gboolean carries, guint k0)
 {
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *file = g_build_filename(folder, "c.safetensors", NULL);
-    GstHarness *a = decoder(""), *b = decoder("");
+    SCOPED GstHarness *a = decoder(""), *b = decoder("");
     const guint had = frames_of(saved), all = frames_of(LATENTS);
 
     g_object_set(a->element, "checkpoint-location", file, "checkpoint-interval",
@@ -173,8 +173,6 @@ check_checkpoint(guint saved, gboolean carries, guint k0)
     vae_test_no_more(b);
     vae_test_same(found, wanted);
     vae_play_remove(file);
-    vae_test_teardown(a);
-    vae_test_teardown(b);
 }
 
 TEST(checkpoint)

@@ -188,7 +188,7 @@ TEST(restart)
 TEST(no_restart)
 {
     SCOPED GstHarness *h = decoder(NULL);
-    gchar *wanted = reference(2), *found;
+    g_autofree gchar *wanted = reference(2), *found = NULL;
 
     vae_test_push_latents(h, LW, LH, 0, 2);
     found = vae_test_pull_frames(h, 0, 5);
@@ -199,8 +199,6 @@ TEST(no_restart)
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     found = vae_test_pull_frames(h, 5, 4);
     CHECK(strcmp(found, wanted) != 0);
-    g_free(found);
-    g_free(wanted);
 }
 
 TEST(clip)
@@ -285,7 +283,8 @@ TEST(formats)
 
 TEST(framerate)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "framerate", 25, 1, NULL);
+    SCOPED GstHarness *h =
+        vae_test_harness("vaedecode", "framerate", 25, 1, NULL);
 
     gst_harness_set_src_caps_str(h,
                                  "video/x-vae-latent,type=float32,channels=16,"
@@ -302,7 +301,6 @@ TEST(framerate)
                                  "latent-width=6,latent-height=4");
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1)); /* 16/1 is Wan 2.1's own */
-    vae_test_teardown(h);
 }
 
 TEST(nonfinite)

@@ -272,7 +272,7 @@ check_checkpoint(gboolean carries, guint k0)
     enum { SAVED = 18 };
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *file = g_build_filename(folder, "c.safetensors", NULL);
-    GstHarness *a = decoder(weights(), -1), *b = decoder(weights(), -1);
+    SCOPED GstHarness *a = decoder(weights(), -1), *b = decoder(weights(), -1);
     const guint had = out_after(SAVED, DELAY);
 
     g_object_set(a->element, "checkpoint-location", file, "checkpoint-interval",
@@ -289,8 +289,6 @@ check_checkpoint(gboolean carries, guint k0)
     vae_test_no_more(b);
     vae_test_same(found, wanted);
     vae_play_remove(file);
-    vae_test_teardown(a);
-    vae_test_teardown(b);
 }
 
 TEST(checkpoint)

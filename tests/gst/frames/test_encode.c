@@ -72,13 +72,13 @@ TEST(caps)
 {
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder_sized(50, 34, NULL, 0, &info);
-    GstCaps *caps, *wanted = gst_caps_from_string(
-                       "video/x-vae-latent,type=float32,layout=chw,frames=1,"
-                       "channels=16,latent-width=7,latent-height=5,width=50,"
-                       "height=34,temporal-factor=4,first-frames=1,"
-                       "latent-space=wan2.1,normalization=normalized,"
-                       "framerate=16/1,pixel-aspect-ratio=1/1,"
-                       "colorimetry=bt601,chroma-site=jpeg");
+    g_autoptr(GstCaps) caps = NULL;
+    g_autoptr(GstCaps) wanted = gst_caps_from_string(
+        "video/x-vae-latent,type=float32,layout=chw,frames=1,channels=16,"
+        "latent-width=7,latent-height=5,width=50,height=34,temporal-factor=4,"
+        "first-frames=1,latent-space=wan2.1,normalization=normalized,"
+        "framerate=16/1,pixel-aspect-ratio=1/1,colorimetry=bt601,"
+        "chroma-site=jpeg");
 
     vae_test_push_frames(h, &info, 0, 1);
     GstBuffer *latent = vae_test_pull(h);
@@ -90,8 +90,6 @@ TEST(caps)
     if (!gst_caps_is_equal(caps, wanted))
         g_printerr("%s\n", gst_caps_to_string(caps));
     CHECK(gst_caps_is_equal(caps, wanted));
-    gst_caps_unref(caps);
-    gst_caps_unref(wanted);
 }
 
 /* Downstream chooses among types and normalizations. */
@@ -177,7 +175,7 @@ TEST(discont)
 TEST(force_key_unit)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info);
+    SCOPED GstHarness *h = encoder(&info);
     GstEvent *event;
     gboolean seen = FALSE;
 
@@ -209,7 +207,6 @@ TEST(force_key_unit)
         gst_event_unref(event);
     }
     CHECK(seen);
-    vae_test_teardown(h);
 }
 
 TEST(no_pts)

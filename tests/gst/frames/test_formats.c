@@ -265,16 +265,15 @@ check_encode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
     g_autoptr(GstBuffer) back = convert(frame, &info, rgb_info);
     const gboolean row = on_row(&info, site);
     const GstVideoInfo other = info_of(format, colour, sites[0]);
-    GstBuffer *wanted = row ? encode(&other, frame) : encode(rgb_info, back),
-              *found;
+    g_autoptr(GstBuffer) wanted =
+        row ? encode(&other, frame) : encode(rgb_info, back),
+                         found = NULL;
 
     if (is_limited_rgb(&info))
         limit(&info, frame);
     found = encode(&info, frame);
     gdouble d = apart(found, wanted);
     expect(row ? d > 0.05 : d <= 0.03, format, colour, site, d);
-    gst_buffer_unref(wanted);
-    gst_buffer_unref(found);
 }
 
 typedef void (*Check)(GstBuffer *rgb, const GstVideoInfo *rgb_info,
@@ -408,7 +407,7 @@ TEST(preferred)
     };
     static const char *const usual[] = {"I420", "NV12", "RGB",
                                         "RGBA", "BGRx", NULL};
-    gchar *taken;
+    g_autofree gchar *taken = NULL;
 
     for (guint i = 0; i < G_N_ELEMENTS(choices); i++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -425,5 +424,4 @@ TEST(preferred)
     }
     gst_sample_unref(play(NULL, &taken));
     CHECK(g_strv_contains(usual, taken));
-    g_free(taken);
 }

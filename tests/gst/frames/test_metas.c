@@ -117,7 +117,7 @@ TEST(round)
  * buffer of several latents has metas of its first. */
 TEST(parts)
 {
-    GstHarness *h = vae_test_decoder(NULL, 6, 4, NULL);
+    SCOPED GstHarness *h = vae_test_decoder(NULL, 6, 4, NULL);
     GstBuffer *latent = vae_test_latent(6, 4, 3);
 
     add_metas(latent, 7);
@@ -143,7 +143,6 @@ TEST(parts)
         check_metas(latent, 7, i == 0);
         gst_buffer_unref(latent);
     }
-    vae_test_teardown(h);
 }
 
 int

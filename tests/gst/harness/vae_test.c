@@ -505,14 +505,13 @@ void
 vae_test_check_wanted(GstMessage *message)
 {
     const GstStructure *details = NULL;
-    GError *error;
+    g_autoptr(GError) error = NULL;
 
     gst_message_parse_error(message, &error, NULL);
     gst_message_parse_error_details(message, &details);
     CHECK_SAYS(!strstr(error->message, ", wanted ") ||
                    (details && gst_structure_has_field(details, "wanted")),
                "has no details: %s", error->message);
-    g_error_free(error);
 }
 
 void
@@ -521,7 +520,7 @@ vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
 {
     g_autoptr(GstMessage) message =
         gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ERROR);
-    GError *error = NULL;
+    g_autoptr(GError) error = NULL;
 
     CHECK(message != NULL);
     gst_message_parse_error(message, &error, NULL);
@@ -534,7 +533,6 @@ vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
                    other);
         exit(1);
     }
-    g_error_free(error);
 }
 
 void

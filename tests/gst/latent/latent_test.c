@@ -201,7 +201,7 @@ run_preroll(const gchar *path, const gchar *properties, const gchar *more)
 static void
 note_error(Run *run, GstMessage *message)
 {
-    GError *error;
+    g_autoptr(GError) error = NULL;
     if (run->error)
         return;
     vae_test_check_wanted(message);
@@ -210,7 +210,6 @@ note_error(Run *run, GstMessage *message)
     run->domain = error->domain;
     run->code = error->code;
     run->source = gst_object_get_name(GST_MESSAGE_SRC(message));
-    g_error_free(error);
 }
 
 static void
@@ -219,7 +218,7 @@ note_text(Run *run, GstMessage *message)
     const gboolean info = GST_MESSAGE_TYPE(message) == GST_MESSAGE_INFO;
     gchar **text = info ? &run->info : &run->warning;
     gchar *debug = NULL;
-    GError *error;
+    g_autoptr(GError) error = NULL;
     if (info)
         gst_message_parse_info(message, &error, &debug);
     else
@@ -229,7 +228,6 @@ note_text(Run *run, GstMessage *message)
     g_free(debug);
     if (!*text)
         *text = g_strdup(error->message);
-    g_error_free(error);
 }
 
 void
@@ -321,11 +319,10 @@ static void
 after_test(void)
 {
     const gchar *name;
-    GDir *folder = g_dir_open(test_folder, 0, NULL);
+    g_autoptr(GDir) folder = g_dir_open(test_folder, 0, NULL);
     end_run();
     while ((name = g_dir_read_name(folder)))
         g_remove(test_path(name));
-    g_dir_close(folder);
 }
 
 /* What a plugin registers lives on, so those in use are loaded before objects

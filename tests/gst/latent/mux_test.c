@@ -56,7 +56,7 @@ void
 assert_posted(GstMessageType type, const gchar *element, const gchar *words)
 {
     g_autoptr(GstMessage) message = gst_bus_pop_filtered(bus, type);
-    GError *error = NULL;
+    g_autoptr(GError) error = NULL;
     CHECK_SAYS(message != NULL, "nothing posted, wanted '%s'", words);
     if (type == GST_MESSAGE_ERROR)
         gst_message_parse_error(message, &error, NULL);
@@ -67,7 +67,6 @@ assert_posted(GstMessageType type, const gchar *element, const gchar *words)
     CHECK_SAYS(g_str_has_prefix(GST_MESSAGE_SRC_NAME(message), element),
                "'%s' is from %s", error->message,
                GST_MESSAGE_SRC_NAME(message));
-    g_error_free(error);
 }
 
 void

@@ -39,12 +39,11 @@ assert_codec(const Run *run, const gchar *wanted)
     g_autoptr(GstPad) pad = gst_element_get_static_pad(sink, "sink");
     g_autoptr(GstEvent) event = gst_pad_get_sticky_event(pad, GST_EVENT_TAG, 0);
     GstTagList *tags;
-    gchar *found = NULL;
+    g_autofree gchar *found = NULL;
     CHECK(event != NULL);
     gst_event_parse_tag(event, &tags);
     CHECK(gst_tag_list_get_string(tags, GST_TAG_VIDEO_CODEC, &found));
     CHECK_STR(found, wanted);
-    g_free(found);
 }
 
 /* Applications tell by the number that the end is that of the segment. */

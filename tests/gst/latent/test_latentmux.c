@@ -120,10 +120,8 @@ TEST(round_trip)
                                 : rate ? "16/1"
                                        : NULL);
         }
-        GBytes *a = read_bytes(once), *b = read_bytes(twice);
+        g_autoptr(GBytes) a = read_bytes(once), b = read_bytes(twice);
         CHECK(g_bytes_equal(a, b));
-        g_bytes_unref(a);
-        g_bytes_unref(b);
     }
 }
 

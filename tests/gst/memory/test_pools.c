@@ -107,7 +107,7 @@ check_offer(VaeTestOffer *offer, void (*check)(GstBuffer *, gpointer),
             gpointer data)
 {
     VaeTestOffer none = {0};
-    GstHarness *h = decoder(&none);
+    SCOPED GstHarness *h = decoder(&none);
 
     vae_test_push_latents(h, LW, LH, 0, STEPS);
     gchar *wanted = pull_all(h, NULL, NULL);
@@ -118,7 +118,6 @@ check_offer(VaeTestOffer *offer, void (*check)(GstBuffer *, gpointer),
     gchar *found = pull_all(h, check, data);
     vae_test_same(found, wanted);
     CHECK(offer->asked >= 1);
-    vae_test_teardown(h);
 }
 
 static GstBufferPool *

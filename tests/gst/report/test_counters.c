@@ -150,7 +150,7 @@ TEST(plan)
     VaeStream *stream = NULL;
     VaeError error;
     SCOPED GstHarness *h = decoder("ref");
-    gchar *text = text_of(h, "rung");
+    g_autofree gchar *text = text_of(h, "rung");
 
     CHECK(strcmp(text, "") == 0); /* no stream is open */
     g_free(text);
@@ -179,7 +179,6 @@ TEST(plan)
     g_free(text);
     text = text_of(h, "model");
     CHECK(strcmp(text, vae_test_weights()) == 0);
-    g_free(text);
     vae_stream_free(&stream);
     vae_model_free(&model);
 }

@@ -65,7 +65,7 @@ check_error(const char *word, const char *other, const char *format, ...)
 {
     GstMessage *message;
     va_list args;
-    GstBus *bus;
+    g_autoptr(GstBus) bus = NULL;
 
     va_start(args, format);
     g_autoptr(GstElement) pipeline = start(&bus, format, args);
@@ -78,7 +78,6 @@ check_error(const char *word, const char *other, const char *format, ...)
         gst_message_unref(message);
     }
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(bus);
 }
 
 /* An element is missing in front. */
@@ -287,13 +286,12 @@ run_file(GstBus **bus, const gint64 *duration, GstState state)
 static void
 wait_for_task(GstHarness *h)
 {
-    GstEvent *event = gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM,
-                                           gst_structure_new_empty("behind"));
+    g_autoptr(GstEvent) event = gst_event_new_custom(
+        GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("behind"));
 
     gst_harness_push_event(h, event);
     while (!(event = vae_test_event(h, GST_EVENT_CUSTOM_DOWNSTREAM)))
         g_usleep(1000);
-    gst_event_unref(event);
 }
 
 /* As programs read it, beside the text. */
@@ -322,14 +320,12 @@ file_progress(GstBus *bus)
 
     while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_PROGRESS))) {
         GstProgressType type;
-        gchar *code, *text;
+        g_autofree gchar *code = NULL, *text = NULL;
 
         gst_message_parse_progress(message, &type, &code, &text);
         if (strcmp(code, "decode") == 0)
             g_string_append_printf(told, "%s%s %s (%d)", told->len ? "|" : "",
                                    names[type], text, percent_of(message));
-        g_free(code);
-        g_free(text);
         gst_message_unref(message);
     }
     return g_string_free(told, FALSE);
@@ -353,7 +349,7 @@ TEST(file_progress)
                               "CONTINUE 52 % (52)|CONTINUE 76 % (76)|"
                               "CONTINUE 100 % (100)|";
     GstBus *bus;
-    GstHarness *h = run_file(&bus, &whole, GST_STATE_PLAYING);
+    SCOPED GstHarness *h = run_file(&bus, &whole, GST_STATE_PLAYING);
     gchar *wanted = g_strconcat(begun, "COMPLETE 100 % (100)", NULL);
 
     vae_test_push_eos(h);
@@ -377,7 +373,6 @@ TEST(file_progress)
     h = run_file(&bus, &none, GST_STATE_PLAYING);
     vae_test_push_eos(h);
     check_told(bus, "");
-    vae_test_teardown(h);
 }
 
 /* A line of the log: who says it, how loud, and words of it. */
@@ -405,14 +400,13 @@ static void
 play(const char *format, ...)
 {
     va_list args;
-    GstBus *bus;
+    g_autoptr(GstBus) bus = NULL;
 
     va_start(args, format);
     g_autoptr(GstElement) pipeline = start(&bus, format, args);
     va_end(args);
     vae_test_play(pipeline);
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(bus);
 }
 
 /* Who looks for a category finds there what it is to say. */

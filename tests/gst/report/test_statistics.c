@@ -188,8 +188,9 @@ check_real(const VaeLatentClip *clip, gboolean raw, const char *declared,
 TEST(real)
 {
     const char *folder = g_getenv("VAE_TEST_DATA");
-    gchar *path = g_build_filename(folder ? folder : "/nowhere", "golden",
-                                   "real", "wan21_latents.safetensors", NULL);
+    g_autofree gchar *path =
+        g_build_filename(folder ? folder : "/nowhere", "golden", "real",
+                         "wan21_latents.safetensors", NULL);
     VaeTensorFile *file = NULL;
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error;
@@ -207,5 +208,4 @@ TEST(real)
     check_real(&clip, TRUE, NULL, TRUE);
     check_real(&clip, TRUE, ",normalization=raw", FALSE);
     vae_tensor_file_free(&file);
-    g_free(path);
 }

@@ -34,7 +34,7 @@ on_log(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
 
     if (strcmp(gst_debug_category_get_name(category), "GST_TRACER") != 0)
         return;
-    GstStructure *line =
+    g_autoptr(GstStructure) line =
         gst_structure_from_string(gst_debug_message_get(message), NULL);
     if (!line)
         return;
@@ -49,7 +49,6 @@ on_log(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
              g_strcmp0(element, "decode") == 0)
         note(line, &seen.decode, &seen.most_decode);
     g_mutex_unlock(&seen.lock);
-    gst_structure_free(line);
 }
 
 TEST(tracer)

@@ -64,7 +64,7 @@ check_short(const char *what, gdouble left, gdouble slice)
 
 TEST(to_null)
 {
-    GstHarness *h = slow_decoder();
+    SCOPED GstHarness *h = slow_decoder();
     const gdouble slice = whole_slice(h);
 
     vae_test_teardown(h);
@@ -73,7 +73,6 @@ TEST(to_null)
     gdouble began = cpu_time();
     gst_element_set_state(h->element, GST_STATE_NULL);
     check_short("to NULL", cpu_time() - began, slice);
-    vae_test_teardown(h);
 }
 
 /* A slice's time is its own, without what was computed of a cancelled one. */

@@ -447,7 +447,7 @@ rate_upstream(GstHarness *h, gdouble rate)
 /* A decoder plays backwards, an encoder does not. */
 TEST(seek)
 {
-    GstHarness *h = decoder();
+    SCOPED GstHarness *h = decoder();
 
     CHECK(rate_upstream(h, 1) == 1);
     CHECK(rate_upstream(h, -1) == -1);
@@ -455,5 +455,4 @@ TEST(seek)
     h = vae_test_harness("vaeencode", NULL);
     CHECK(rate_upstream(h, 1) == 1);
     CHECK(rate_upstream(h, -1) == 0);
-    vae_test_teardown(h);
 }

@@ -285,7 +285,7 @@ TEST(taew2_1)
 /* The demuxer's own task, which reads a file. */
 TEST(file)
 {
-    gchar *file = NULL;
+    g_autofree gchar *file = NULL;
     const int fd = g_file_open_tmp("vae-storm-XXXXXX.safetensors", &file, NULL);
     g_autofree gchar *write =
         g_strdup_printf(SOURCE("num-buffers=33") " ! vaeencode threads=1 "
@@ -307,7 +307,6 @@ TEST(file)
     storm_close(&s);
     check_pipeline(read);
     unlink(file);
-    g_free(file);
 }
 
 int

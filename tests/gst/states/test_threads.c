@@ -32,14 +32,13 @@ expect_no_thread(GstBus *bus)
 {
     g_autoptr(GstMessage) message =
         gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
-    GError *error = NULL;
+    g_autoptr(GError) error = NULL;
 
     CHECK(message != NULL);
     gst_message_parse_error(message, &error, NULL);
     CHECK(
         g_error_matches(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_FAILED));
     CHECK(strstr(error->message, "thread") != NULL);
-    g_error_free(error);
 }
 
 static GstElement *

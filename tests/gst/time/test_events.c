@@ -142,7 +142,8 @@ TEST(tae)
 TEST(decodes)
 {
     GstVideoInfo info;
-    GstHarness *h = encoder(&info), *d = vae_test_harness("vaedecode", NULL);
+    SCOPED GstHarness *h = encoder(&info),
+                      *d = vae_test_harness("vaedecode", NULL);
     SCOPED GstHarness *again = vae_test_harness("vaedecode", NULL);
     GstBuffer *latents[5];
 
@@ -160,7 +161,7 @@ TEST(decodes)
         CHECK_INT(gst_harness_push(d, latents[i]), GST_FLOW_OK);
     g_free(vae_test_pull_frames(d, 0, 7));
     for (guint n = 7; n < 12; n++) {
-        GstBuffer *a = vae_test_pull(d), *b = vae_test_pull(again);
+        g_autoptr(GstBuffer) a = vae_test_pull(d), b = vae_test_pull(again);
         GstMapInfo map;
 
         CHECK_INT(GST_BUFFER_PTS(a), vae_test_time(n));
@@ -170,13 +171,9 @@ TEST(decodes)
         CHECK(gst_buffer_map(a, &map, GST_MAP_READ));
         CHECK(gst_buffer_memcmp(b, 0, map.data, map.size) == 0);
         gst_buffer_unmap(a, &map);
-        gst_buffer_unref(a);
-        gst_buffer_unref(b);
     }
     vae_test_push_eos(d);
     vae_test_no_more(d);
-    vae_test_teardown(d);
-    vae_test_teardown(h);
 }
 
 /* ------------------------------------------------------------------ */
@@ -185,8 +182,8 @@ TEST(decodes)
  * disturb what it decodes. */
 TEST(decoder_requests)
 {
-    GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
-    GstEvent *event;
+    SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
+    g_autoptr(GstEvent) event = NULL;
     gboolean seen = FALSE;
 
     request(h, vae_test_time(3), 5);
@@ -221,8 +218,6 @@ TEST(decoder_requests)
            !gst_video_event_is_force_key_unit(event))
         gst_event_unref(event);
     CHECK(event != NULL);
-    gst_event_unref(event);
-    vae_test_teardown(h);
 }
 
 /* ------------------------------------------------------------------ */
@@ -371,7 +366,8 @@ TEST(tags)
                          GST_TAG_BITRATE, 9, GST_TAG_LANGUAGE_CODE, "de", NULL);
     GstVideoInfo info;
 
-    GstTagList *out = last_tags(vae_test_decoder(NULL, LW, LH, NULL), in);
+    g_autoptr(GstTagList) out =
+        last_tags(vae_test_decoder(NULL, LW, LH, NULL), in);
     CHECK(gst_tag_list_is_equal(out, in));
     gst_tag_list_unref(out);
 
@@ -386,7 +382,6 @@ TEST(tags)
     gst_tag_list_set_scope(in, GST_TAG_SCOPE_GLOBAL);
     out = last_tags(encoder(&info), in);
     CHECK(gst_tag_list_is_equal(out, in));
-    gst_tag_list_unref(out);
 }
 
 /* The codec and the bitrate are told, also where upstream has no tags; once. */

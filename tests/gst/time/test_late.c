@@ -102,7 +102,7 @@ check_message(GstMessage *message, guint frame, guint64 earliest, guint shown,
 TEST(late)
 {
     gchar *all[FRAMES] = {NULL}, *some[FRAMES] = {NULL};
-    GstHarness *h = decoder(TRUE);
+    SCOPED GstHarness *h = decoder(TRUE);
     GstMessage *message;
 
     push(h, 0, STEPS);
@@ -138,7 +138,6 @@ TEST(late)
         g_free(all[i]);
         g_free(some[i]);
     }
-    vae_test_teardown(h);
 }
 
 /* What a flush ends is no reason to leave out what comes after it. */

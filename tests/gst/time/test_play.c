@@ -84,7 +84,7 @@ TEST(step)
     bed_open(16, 1);
     preroll(FLUSH, at(n), GST_CLOCK_TIME_NONE);
     for (guint i = 1; i < 6; i++) {
-        GstSample *sample = NULL;
+        g_autoptr(GstSample) sample = NULL;
 
         CHECK(gst_element_send_event(
             play->sink,
@@ -96,7 +96,6 @@ TEST(step)
         g_object_get(play->sink, "last-sample", &sample, NULL);
         CHECK(vae_play_same_bytes(gst_sample_get_buffer(sample),
                                   whole_frame(n)->buffer));
-        gst_sample_unref(sample);
     }
 }
 
@@ -123,7 +122,7 @@ TEST(position)
 /* What the demuxer says of itself, without the sink. */
 TEST(queries)
 {
-    GstElement *demux;
+    g_autoptr(GstElement) demux = NULL;
     gint64 start, stop;
     gdouble rate;
     gboolean seekable;
@@ -162,7 +161,6 @@ TEST(queries)
     CHECK_INT(stop, 10);
     CHECK(!gst_pad_query_duration(pad, GST_FORMAT_BYTES, &stop));
     CHECK(!gst_pad_query_position(pad, GST_FORMAT_BYTES, &stop));
-    gst_object_unref(demux);
 }
 
 /* A loop: running time goes on as if it were one clip. */

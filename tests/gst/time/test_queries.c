@@ -348,7 +348,7 @@ TEST(progress)
         g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
             bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS);
         GstProgressType type;
-        gchar *code;
+        g_autofree gchar *code = NULL;
 
         CHECK(message != NULL);
         gst_message_parse_progress(message, &type, &code, NULL);
@@ -356,7 +356,6 @@ TEST(progress)
         CHECK_INT(type, i == 0 ? GST_PROGRESS_TYPE_START
                                : GST_PROGRESS_TYPE_COMPLETE);
         seen++;
-        g_free(code);
     }
     CHECK_INT(seen, 2);
     gst_element_set_state(element, GST_STATE_NULL);
@@ -367,7 +366,8 @@ TEST(progress)
  * to a backend that has none. */
 TEST(backend)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id", 7, NULL);
+    SCOPED GstHarness *h =
+        vae_test_harness("vaedecode", "cuda-device-id", 7, NULL);
     gchar *caps = vae_test_latent_caps(LW, LH, NULL), why[256];
     gint id = 0;
 
@@ -395,7 +395,6 @@ TEST(backend)
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT,
                           "backend cuda", why);
     g_free(caps);
-    vae_test_teardown(h);
 }
 
 TEST(factories)

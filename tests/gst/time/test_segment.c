@@ -224,7 +224,7 @@ TEST(reverse_encoder)
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder(&info);
     GstBus *bus = vae_test_bus(h);
-    GstBuffer *buffer = vae_test_frame(&info, 0);
+    g_autoptr(GstBuffer) buffer = vae_test_frame(&info, 0);
 
     push_backwards(h);
     vae_test_expect_error(bus, GST_STREAM_ERROR,
@@ -236,7 +236,6 @@ TEST(reverse_encoder)
     CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
     buffer = vae_test_pull(h);
     CHECK_INT(GST_BUFFER_PTS(buffer), 0);
-    gst_buffer_unref(buffer);
 }
 
 /* ------------------------------------------------------------------ */
@@ -269,7 +268,7 @@ expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags wanted)
 /* A gap of which nothing is said goes on and disturbs nothing. */
 TEST(gap)
 {
-    GstHarness *h = decoder();
+    SCOPED GstHarness *h = decoder();
 
     vae_test_push_latents(h, LW, LH, 0, 4);
     gchar *wanted = vae_test_pull_frames(h, 0, 13);
@@ -282,14 +281,13 @@ TEST(gap)
     gchar *found = vae_test_pull_frames(h, 0, 13);
     vae_test_same(found, wanted);
     expect_gap(h, 5, 0, 0);
-    vae_test_teardown(h);
 }
 
 /* Where data are missing, what follows has no past: one frame, the last of its
  * group, and a gap for the rest. Those after it are as after any cold start. */
 TEST(missing_data)
 {
-    GstHarness *h = decoder();
+    SCOPED GstHarness *h = decoder();
 
     vae_test_push_latents(h, LW, LH, 3, 6);
     gchar *wanted = vae_test_pull_frames(h, 12, 9);
@@ -305,7 +303,6 @@ TEST(missing_data)
     vae_test_same(found, wanted);
     expect_gap(h, 5, 4, GST_GAP_FLAG_MISSING_DATA);
     expect_gap(h, 9, 3, 0);
-    vae_test_teardown(h);
 }
 
 TEST(missing_frames)
