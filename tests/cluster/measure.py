@@ -167,12 +167,19 @@ def size(text):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="measure.py")
-    parser.add_argument("--latents", type=int, default=400)
-    parser.add_argument("--size", type=size, default=(208, 120))
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--model", default=clips.DEMO)
+    parser = argparse.ArgumentParser(
+        prog="measure.py", description="Measures decode.py on a Ray cluster of two nodes on "
+        "this machine, beside vaetool, and prints tables.")
+    parser.add_argument("--latents", type=int, default=400, metavar="N",
+                        help="latents of the clip; default: 400")
+    parser.add_argument("--size", type=size, default=(208, 120), metavar="WxH",
+                        help="size of its pictures; default: 208x120")
+    parser.add_argument("--runs", type=int, default=3, metavar="N",
+                        help="runs of each kind; default: 3")
+    parser.add_argument("--kills", type=int, default=20, metavar="N",
+                        help="workers and nodes to kill; default: 20")
+    parser.add_argument("--model", default=clips.DEMO, metavar="WEIGHTS",
+                        help="default: the demo model")
     options = parser.parse_args(arguments)
     nodes = Nodes(2)
     try:
