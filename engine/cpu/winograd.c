@@ -79,11 +79,13 @@ typedef struct Step {
 /* Chunks.                                                             */
 
 /* Limits of the tiles of a chunk. The input and output of four products of four
- * frames should fit in a thread's cache, together with the picture. Reading the
- * weights should take little of a chunk's time. From LEAST tiles on, oneDNN
- * uses one layout of weights for any number of frames. */
+ * frames should fit in a thread's cache, together with the picture. Weights of
+ * LARGE bytes do not stay there, so that each chunk reads them again: its tiles
+ * may be MANY. From LEAST tiles on, oneDNN uses one layout of weights for any
+ * number of frames. */
 #define CHUNK_BYTES ((size_t) 512 << 10)
-enum { LEAST = 28, FEW = 36 };
+#define LARGE ((size_t) 512 << 10)
+enum { LEAST = 28, FEW = 36, MANY = 104 };
 
 static int
 parts(int n, int of)
@@ -91,31 +93,52 @@ parts(int n, int of)
     return (n + of - 1) / of;
 }
 
-/* The cost of a frame in chunks of w x h tiles, in products of one tile.
- * Reading a pixel costs about a hundredth of a product. */
-static double
-cost(const Chunk *c, int w, int h)
+static bool
+has_large_weights(const VaeOp *op)
 {
-    return (double) parts(c->across, w) * parts(c->down, h) *
-           (w * h + (2 * w + 2) * (2 * h + 2) / 100.0);
+    const size_t x_c = (size_t) op->x->shape.c, y_c = (size_t) op->y->shape.c;
+    return 3 * x_c * y_c * sizeof(float) >= LARGE;
+}
+
+static int
+most_tiles(const VaeOp *op)
+{
+    const size_t x_c = (size_t) op->x->shape.c, y_c = (size_t) op->y->shape.c;
+    const size_t tile = SIDE * sizeof(float) * (6 * x_c + 4 * y_c);
+    const int fit = (int) (CHUNK_BYTES / tile);
+    return has_large_weights(op) ? MANY : fit < FEW ? FEW : fit;
+}
+
+/* The cost of a frame in chunks of w x h tiles, in products of one tile. It is
+ * the sum of the costs for 1, 2, 4 and 8 threads, because the actual number of
+ * threads must not change the chunks. A thread that has no chunk left counts
+ * until the last chunk is ready. Reading a pixel costs about a hundredth of a
+ * product. `weights` is the cost of reading those of a chunk. */
+static double
+cost(const Chunk *c, int w, int h, double weights)
+{
+    const int chunks = parts(c->across, w) * parts(c->down, h);
+    const double one = w * h + (2 * w + 2) * (2 * h + 2) / 100.0 + weights;
+    int in_turn = 0;
+    for (int threads = 1; threads <= 8; threads *= 2)
+        in_turn += parts(chunks, threads) * threads;
+    return in_turn * one;
 }
 
 /* Chooses the chunks of the whole picture, of which op may compute a strip. */
 static Chunk
 choose_chunk(const VaeOp *op)
 {
-    const VaeShape x = op->x->shape, y = op->y->shape;
+    const VaeShape y = op->y->shape;
     Chunk c = {.across = parts(y.w, 2),
                .down = parts(vae_picture_rows(op->y), 2)};
-    const size_t tile =
-        SIDE * sizeof(float) * (6 * (size_t) x.c + 4 * (size_t) y.c);
-    const int fit = (int) (CHUNK_BYTES / tile);
-    const int most = fit < FEW ? FEW : fit;
+    const int most = most_tiles(op);
+    const double weights = has_large_weights(op) ? 6 : 1;
     double best = 0;
     for (int h = 1; h <= c.down && h <= most; h++)
         for (int w = 1; w <= c.across && w * h <= most; w++) {
             const bool least = w * h >= LEAST || (w == c.across && h == c.down);
-            const double is = cost(&c, w, h);
+            const double is = cost(&c, w, h, weights);
             if (!least || (c.w > 0 && is >= best))
                 continue;
             best = is;

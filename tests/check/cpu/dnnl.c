@@ -468,14 +468,15 @@ check_one_tiles(VaeCheck *t, const Backends *b, VaeOneOp op)
 }
 
 /* The first SMALL cases are small. Then come pictures with several chunks, one
- * above the other and side by side, and a case with many channels. */
+ * above the other and side by side, and cases with many channels. The last
+ * case has one chunk of 45 tiles. */
 static void
 check_tiles_with(VaeCheck *t, int pad)
 {
     static const int cases[][4] = {
-        {1, 1, 8, 8},    {1, 9, 3, 33},    {7, 1, 40, 3},
-        {5, 3, 32, 32},  {17, 11, 1, 5},   {26, 15, 48, 64},
-        {64, 41, 96, 8}, {150, 5, 96, 40}, {9, 5, 256, 200}};
+        {1, 1, 8, 8},     {1, 9, 3, 33},    {7, 1, 40, 3},   {5, 3, 32, 32},
+        {17, 11, 1, 5},   {26, 15, 48, 64}, {64, 41, 96, 8}, {150, 5, 96, 40},
+        {9, 5, 256, 200}, {18, 9, 256, 176}};
     enum { SMALL = 6 };
     Backends b;
     if (!open_all(t, VAE_PRECISION_FP32, &b))
@@ -571,6 +572,35 @@ static void
 check_attention_bf16(VaeCheck *t)
 {
     check_attentions(t, VAE_PRECISION_BF16);
+}
+
+/* A layer whose weights do not stay in the cache gets chunks of 52 tiles. With
+ * fewer channels it would get chunks of 32. */
+static void
+check_chunks(VaeCheck *t)
+{
+    Backends b;
+    if (!vae_check_begin(t, "chunks_of_c256") ||
+        !open_all(t, VAE_PRECISION_FP32, &b))
+        return;
+    enum { C = 256 };
+    const VaeOneOp op = {.kind = VAE_OP_CONV,
+                         .x = {3, 32, 52, C},
+                         .y = {1, 32, 52, C},
+                         .k = 3,
+                         .kt = 3,
+                         .s = 1,
+                         .st = 1,
+                         .pad = 1,
+                         .tiles = 1,
+                         .weight = vae_check_random(t, C * C * 27, 1)};
+    VaeRig *plan = vae_rig_new(t, &vae_backend_cpu, b.cpu[0], NULL, &op);
+    const size_t tile = 4 * sizeof(float) * (3 * C + C);
+    if (plan)
+        vae_check_that(t, vae_rig_scratch(plan) >= 52 * tile,
+                       "the scratch memory is less than that of 52 tiles");
+    vae_rig_free(&plan);
+    close_all(&b);
 }
 
 /* ------------------------------------------------------------------ */
@@ -671,4 +701,4 @@ check_precision(VaeCheck *t)
 
 VAE_CHECK_MAIN(check_precision, check_plan, check_conv_fp32, check_conv_bf16,
                check_up_fp32, check_up_bf16, check_tiles, check_inner_tiles,
-               check_attention_fp32, check_attention_bf16)
+               check_chunks, check_attention_fp32, check_attention_bf16)
