@@ -1,7 +1,7 @@
 /*
  * pairs.c: compares a network with a matrix product, in turns.
  *
- *   bench-pairs NETWORK decode|encode fp32|bf16 WxH THREADS STEPS [SIDE]
+ *   bench-pairs NETWORK DIRECTION PRECISION WxH THREADS STEPS [SIDE [plain]]
  *
  * NETWORK: a name as for `vaetool make-weights`, or a weights file. After each
  * convolution of a step on the cpu backend, a product of two SIDExSIDE matrices
@@ -11,18 +11,24 @@
  * therefore valid even if the machine's speed changes from second to second. Of
  * two products the second is timed, because the first one loads the operands
  * into the caches. The network has to load its operands, too, and this counts
- * against it.
+ * against it. With one thread the times are the processor's, so that other
+ * programs disturb them less.
+ *
+ * plain: instead of each convolution, one of the library runs without the
+ * engine's methods, with the operations that the network defines.
  *
  * It prints for each step the median rate of the products in GFLOP/s, the rate
  * of the step in percent of it, and the rate of its convolutions alone. The
  * last line has the medians of all steps.
  */
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host.h"
 #include "median.h"
+#include "plain.h"
 #include "product.h"
 #include "stream.h"
 
@@ -31,6 +37,7 @@ enum { MOST_STEPS = 99, MOST_FRAMES = 64 };
 typedef struct Hook {
     VaeExecOp op; /* the original op */
     struct Bench *bench;
+    Plain plain; /* empty: the op runs */
 } Hook;
 
 typedef struct Bench {
@@ -38,6 +45,7 @@ typedef struct Bench {
     VaeStream *stream;
     VaeStreamParams params;
     Product product;
+    bool plain;
     VaeExec *exec;
     Hook *hooks; /* of the ops of exec */
     void *data;  /* of all latents, or all pictures */
@@ -72,6 +80,12 @@ time_product(Bench *b)
     b->left_off = product_now();
 }
 
+static double
+flop_of(const Bench *b, const VaeOp *op)
+{
+    return b->plain && op->kind == VAE_OP_CONV ? plain_flop(op) : op->flop;
+}
+
 /* Replaces a convolution: runs it and the products. */
 static VaeStatus
 run_pair(void *own, const VaeOp *op, VaeError *error)
@@ -80,13 +94,17 @@ run_pair(void *own, const VaeOp *op, VaeError *error)
     Bench *b = h->bench;
     const double before = b->last, start = product_now();
     b->rest_took += start - b->left_off;
-    const VaeStatus status = h->op.run(h->op.own, op, error);
+    VaeStatus status = VAE_OK;
+    if (b->plain)
+        plain_run(&h->plain, &b->product.dnnl, op);
+    else
+        status = h->op.run(h->op.own, op, error);
     const double end = product_now();
     time_product(b);
     b->conv_took += end - start;
     /* The expected rate is the mean of the two rates, not of the times. */
-    b->conv_needs +=
-        op->flop / product_flop(&b->product) / (0.5 / before + 0.5 / b->last);
+    b->conv_needs += flop_of(b, op) / product_flop(&b->product) /
+                     (0.5 / before + 0.5 / b->last);
     return status;
 }
 
@@ -153,6 +171,15 @@ step(Bench *b)
 }
 
 static void
+open_hook(Bench *b, int i)
+{
+    const VaeOp *op = &b->exec->program->ops[i];
+    b->hooks[i] = (Hook){.op = b->exec->ops[i], .bench = b};
+    if (b->plain && op->kind == VAE_OP_CONV)
+        plain_open(&b->hooks[i].plain, &b->product.dnnl, op);
+}
+
+static void
 open_bench(Bench *b, const char *network, int side)
 {
     VaeError error;
@@ -176,9 +203,23 @@ open_bench(Bench *b, const char *network, int side)
         fprintf(stderr, "bench-pairs: out of memory\n");
         exit(3);
     }
-    for (size_t i = 0; i < n; i++)
-        b->hooks[i] = (Hook){b->exec->ops[i], b};
     product_open(&b->product, side, b->params.precision == VAE_PRECISION_BF16);
+    for (size_t i = 0; i < n; i++)
+        open_hook(b, (int) i);
+}
+
+static void
+close_bench(Bench *b)
+{
+    for (int i = 0; i < b->exec->program->n_ops; i++)
+        plain_close(&b->hooks[i].plain);
+    product_close(&b->product);
+    free((void *) b->latents[0].data);
+    free(b->pictures[0].data[0]);
+    free(b->hooks);
+    free(b->rates);
+    vae_stream_free(&b->stream);
+    vae_model_free(&b->model);
 }
 
 /* {rate of the products, step, convolutions} of one step. */
@@ -188,8 +229,8 @@ measure(Bench *b, double out[3])
     double flop = 0, conv = 0;
     const VaeProgram *p = b->exec->program;
     for (int i = 0; i < p->n_ops; i++) {
-        flop += p->ops[i].flop;
-        conv += p->ops[i].kind == VAE_OP_CONV ? p->ops[i].flop : 0;
+        flop += flop_of(b, &p->ops[i]);
+        conv += p->ops[i].kind == VAE_OP_CONV ? flop_of(b, &p->ops[i]) : 0;
     }
     b->conv_took = b->conv_needs = b->rest_took = 0;
     b->n_rates = 0;
@@ -210,19 +251,24 @@ main(int argc, char **argv)
     Bench b = {.params = {.struct_size = sizeof(VaeStreamParams),
                           .backend = VAE_BACKEND_CPU,
                           .slice_size = 1}};
-    const int steps = argc == 7 || argc == 8 ? atoi(argv[6]) : 0;
-    const int side = argc == 8 ? atoi(argv[7]) : PRODUCT_SIDE;
+    const int steps = argc >= 7 && argc <= 9 ? atoi(argv[6]) : 0;
+    const int side = argc >= 8 ? atoi(argv[7]) : PRODUCT_SIDE;
     char more;
     if (steps < 1 || steps > MOST_STEPS || side < 1 ||
         !vae_precision_parse(argv[3], &b.params.precision) ||
         sscanf(argv[4], "%dx%d%c", &b.params.width, &b.params.height, &more) !=
             2 ||
-        (b.params.threads = atoi(argv[5])) < 1) {
+        (b.params.threads = atoi(argv[5])) < 1 ||
+        (argc == 9 && strcmp(argv[8], "plain") != 0)) {
         fprintf(stderr, "usage: bench-pairs NETWORK decode|encode fp32|bf16 "
-                        "WIDTHxHEIGHT THREADS STEPS [SIDE]\n");
+                        "WIDTHxHEIGHT THREADS STEPS [SIDE [plain]]\n");
         return 2;
     }
     b.params.direction = strcmp(argv[2], "encode") ? VAE_DECODE : VAE_ENCODE;
+    b.plain = argc == 9;
+    if (b.params.threads == 1)
+        product_clock = CLOCK_PROCESS_CPUTIME_ID;
+    omp_set_num_threads(b.params.threads);
     open_bench(&b, argv[1], side);
     /* The first of a sequence, those in which a decoder with a delay does not
      * compute all of its layers, and one more. */
@@ -243,12 +289,6 @@ main(int argc, char **argv)
     hook(&b, false);
     printf("medians: %.1f,%.1f,%.1f\n", median(all[0], (size_t) steps),
            median(all[1], (size_t) steps), median(all[2], (size_t) steps));
-    product_close(&b.product);
-    free((void *) b.latents[0].data);
-    free(b.pictures[0].data[0]);
-    free(b.hooks);
-    free(b.rates);
-    vae_stream_free(&b.stream);
-    vae_model_free(&b.model);
+    close_bench(&b);
     return 0;
 }

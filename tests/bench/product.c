@@ -9,8 +9,10 @@
 
 #include "alloc.h"
 
-static void
-need(VaeDnnlStatus status, const char *what)
+clockid_t product_clock = CLOCK_MONOTONIC;
+
+void
+product_need(VaeDnnlStatus status, const char *what)
 {
     if (status == VAE_DNNL_OK)
         return;
@@ -28,17 +30,18 @@ product_open(Product *g, int side, bool bf16)
                                     .dst_type = VAE_TYPE_F32,
                                     .scale = 1};
     *g = (Product){.side = side};
-    need(vae_dnnl_open(&g->dnnl), "an engine");
-    need(vae_dnnl_product(&g->dnnl, &product, false, &g->primitive),
-         "the product");
+    product_need(vae_dnnl_open(&g->dnnl), "an engine");
+    product_need(vae_dnnl_product(&g->dnnl, &product, false, &g->primitive),
+                 "the product");
     for (int i = 0; i < VAE_DNNL_SLOTS; i++) {
         if (!g->primitive.layout[i])
             continue;
         g->operand[i] = vae_mem_alloc(vae_dnnl_bytes(g->primitive.layout[i]));
-        need(g->operand[i]
-                 ? vae_dnnl_set(&g->primitive, (VaeDnnlSlot) i, g->operand[i])
-                 : VAE_DNNL_NO_MEMORY,
-             "memory");
+        product_need(
+            g->operand[i]
+                ? vae_dnnl_set(&g->primitive, (VaeDnnlSlot) i, g->operand[i])
+                : VAE_DNNL_NO_MEMORY,
+            "memory");
     }
 }
 
@@ -55,7 +58,7 @@ double
 product_now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(product_clock, &t);
     return (double) t.tv_sec + (double) t.tv_nsec * 1e-9;
 }
 
@@ -63,8 +66,8 @@ double
 product_run(const Product *g)
 {
     const double start = product_now();
-    need(vae_dnnl_execute(&g->dnnl, &g->primitive), "to run");
-    need(vae_dnnl_wait(&g->dnnl), "to run");
+    product_need(vae_dnnl_execute(&g->dnnl, &g->primitive), "to run");
+    product_need(vae_dnnl_wait(&g->dnnl), "to run");
     return product_now() - start;
 }
 

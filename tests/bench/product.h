@@ -5,6 +5,8 @@
 #ifndef PRODUCT_H
 #define PRODUCT_H
 
+#include <time.h>
+
 #include "dnnl.h"
 
 typedef struct Product {
@@ -25,7 +27,11 @@ void product_close(Product *product);
 double product_run(const Product *product);
 double product_flop(const Product *product);
 
-/* Returns the seconds of a monotonic clock. */
+/* Ends the process with status 3 unless the library's status is good. */
+void product_need(VaeDnnlStatus status, const char *what);
+
+/* Returns the seconds of product_clock, which is monotonic unless changed. */
 double product_now(void);
+extern clockid_t product_clock;
 
 #endif

@@ -40,6 +40,11 @@ if grep 'mid_block.*winograd' "$dir/one.csv"; then exit 1; fi
     encode fp32 64x48 1 3 128 | tee "$dir/pairs"
 awk -F, 'NR > 1 { sub("medians: ", ""); bad = bad || !($1 > 0 && $2 > 0 && $2 < $3) }
     END { exit bad || NR != 5 }' "$dir/pairs"
+# Plain convolutions compute more than Winograd's: 36 products instead of 16.
+"$1/tests/bench/bench-pairs" "$here/../../pipelines/demo/demo.safetensors" \
+    decode fp32 64x48 1 3 128 plain | tee "$dir/pairs"
+awk -F, 'NR > 1 { sub("medians: ", ""); bad = bad || !($1 > 0 && $2 > 0 && $2 < $3) }
+    END { exit bad || NR != 5 }' "$dir/pairs"
 "$1/tests/bench/bench-startup" "$here/../../pipelines/demo/demo.safetensors" \
     fp32 1 3 | tee "$dir/startup"
 grep -q '^reading [0-9.]* s, opening [0-9.]* s, .*: ratio [0-9]' "$dir/startup"
