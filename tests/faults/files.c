@@ -238,11 +238,10 @@ static void
 put_npy(void)
 {
     size_t size;
-    uint8_t *npy =
+    SCOPED_BLOCK uint8_t *npy =
         make_npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\n",
                  8, &size);
     write_bytes("a.npy", npy, size);
-    free(npy);
 }
 
 static void

@@ -84,9 +84,9 @@ test_real(const char *data)
         return;
     const size_t plane = (size_t) clip.height * (size_t) clip.width;
     const size_t count = plane * (size_t) clip.channels;
-    uint16_t *raw = malloc(count * sizeof *raw);
-    float *now = calloc(count, sizeof *now);
-    float *before = malloc(count * sizeof *before);
+    SCOPED_BLOCK uint16_t *raw = malloc(count * sizeof *raw);
+    SCOPED_BLOCK float *now = calloc(count, sizeof *now);
+    SCOPED_BLOCK float *before = malloc(count * sizeof *before);
     double time = 0, channel = 0;
     for (int k = 0; k < clip.t; k++) {
         vae_latent_clip_read(&clip, k, raw);
@@ -105,9 +105,6 @@ test_real(const char *data)
     check(clip.type == VAE_TYPE_F16 && time > 0.8 && channel < 0.6,
           "real latents: correlation %.2f in time, %.2f among channels", time,
           channel);
-    free(raw);
-    free(now);
-    free(before);
 }
 
 int

@@ -197,7 +197,7 @@ check_cases(const Case *cases, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const Case *c = &cases[i];
-        uint8_t *bytes;
+        SCOPED_BLOCK uint8_t *bytes = NULL;
         uint64_t start;
         SCOPED_FILE VaeTensorFile *file = open_case(c, &bytes, &start);
         check(file != NULL, "%s: the file opens", c->what);
@@ -220,7 +220,6 @@ check_cases(const Case *cases, size_t n)
                       strcmp(found, c->words) == 0,
                   "%s: %s", c->what, found);
         }
-        free(bytes);
     }
 }
 
@@ -233,7 +232,7 @@ check_metadata(void)
                     "\"vae.framerate\":\"24000/1001\",\"vae.width\":\"23\","
                     "\"vae.height\":\"15\",\"vae.frames\":\"5000000000\"",
     };
-    uint8_t *bytes;
+    SCOPED_BLOCK uint8_t *bytes = NULL;
     uint64_t start;
     SCOPED_FILE VaeTensorFile *file = open_case(&c, &bytes, &start);
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
@@ -255,7 +254,6 @@ check_metadata(void)
               clip.fps_d == 0 && clip.width_px == 0 && clip.frames == 0 &&
               !clip.normalization_stated,
           "no metadata");
-    free(bytes);
 }
 
 /* The value of each element is its place in [B,C,T,H,W]. Both orders of the
@@ -277,12 +275,12 @@ check_read(void)
         const int64_t first = tchw ? T : C, second = tchw ? C : T;
         const VaeTensorOut tensor = {
             "x", VAE_TYPE_F32, 5, {B, first, second, H, W}, values};
-        void *header;
+        SCOPED_BLOCK void *header = NULL;
         size_t size;
         VaeError error = {0};
         vae_tensor_header_make(&(VaeTensorHeader){.tensors = &tensor, .n = 1},
                                &header, &size, &error);
-        uint8_t *bytes = malloc(size + sizeof values);
+        SCOPED_BLOCK uint8_t *bytes = malloc(size + sizeof values);
         memcpy(bytes, header, size);
         memcpy(bytes + size, values, sizeof values);
         SCOPED_FILE VaeTensorFile *file = NULL;
@@ -306,8 +304,6 @@ check_read(void)
             same = same && out[C * H * W] == -1;
         }
         check(same, "latents packed from %s", tchw ? "tchw" : "cthw");
-        free(bytes);
-        free(header);
     }
 }
 
@@ -318,16 +314,16 @@ check_npy(void)
     SCOPED_FILE VaeTensorFile *file = NULL;
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error = {0};
-    uint8_t *bytes = make_npy(1,
-                              "{'descr': '<f2', 'fortran_order': False, "
-                              "'shape': (1, 16, 2, 3, 4)}",
-                              1 * 16 * 2 * 3 * 4 * 2, &size);
+    SCOPED_BLOCK uint8_t *bytes =
+        make_npy(1,
+                 "{'descr': '<f2', 'fortran_order': False, "
+                 "'shape': (1, 16, 2, 3, 4)}",
+                 1 * 16 * 2 * 3 * 4 * 2, &size);
     vae_tensor_file_open_memory(bytes, size, size, "n", &file, &error);
     const VaeStatus status = vae_latent_clip_find(file, NULL, &clip, &error);
     check(status == VAE_OK && strcmp(clip.tensor, "npy") == 0 && clip.t == 2 &&
               clip.channels == 16 && clip.type == VAE_TYPE_F16,
           "npy %s", error.message);
-    free(bytes);
 }
 
 int

@@ -89,11 +89,11 @@ run(const char *what, const uint8_t *original, size_t size, size_t header,
     int accepted = 0;
     unsigned sum = 0;
     for (int i = 0; i < rounds; i++) {
-        uint8_t *bytes = malloc(size);
+        SCOPED_BLOCK uint8_t *bytes = malloc(size);
         memcpy(bytes, original, size);
         const size_t left = mutate(bytes, size, header);
         /* A block of exactly this size, so that ASan sees a read past it. */
-        uint8_t *cut = malloc(left > 0 ? left : 1);
+        SCOPED_BLOCK uint8_t *cut = malloc(left > 0 ? left : 1);
         memcpy(cut, bytes, left);
         const uint64_t total = below(8) == 0    ? left + below(100)
                                : below(16) == 0 ? UINT64_MAX
@@ -111,8 +111,6 @@ run(const char *what, const uint8_t *original, size_t size, size_t header,
                    file != NULL) {
             check(false, "%s, round %d: a refusal without words", what, i);
         }
-        free(cut);
-        free(bytes);
     }
     check(accepted > 0 && accepted < rounds, "%s: %d of %d accepted (sum %u)",
           what, accepted, rounds, sum);

@@ -81,7 +81,7 @@ check_bad(void)
     for (size_t i = 0; i < COUNT(bad); i++) {
         VaeTensorFile *file;
         VaeError error;
-        uint8_t *bytes;
+        SCOPED_BLOCK uint8_t *bytes = NULL;
         const VaeStatus status =
             open_npy(1, bad[i].dict, bad[i].data, &file, &bytes, &error);
         check_refused(bad[i].dict, status, &error, VAE_ERR_FORMAT,
@@ -89,7 +89,6 @@ check_bad(void)
         check(file == NULL && strncmp(error.message, "x.npy: npy: ", 12) == 0,
               "names the file and the format");
         vae_tensor_file_free(&file);
-        free(bytes);
     }
 }
 
@@ -119,7 +118,7 @@ check_good(void)
         for (size_t i = 0; i < COUNT(good); i++) {
             VaeTensorFile *file;
             VaeError error;
-            uint8_t *bytes;
+            SCOPED_BLOCK uint8_t *bytes = NULL;
             const VaeStatus status = open_npy(major, good[i].dict, good[i].data,
                                               &file, &bytes, &error);
             const VaeTensorInfo *a =
@@ -132,7 +131,6 @@ check_good(void)
                       (a->bytes == 0 || *(const uint8_t *) a->data == 1),
                   "version %d.0 %s %s", major, good[i].dict, error.message);
             vae_tensor_file_free(&file);
-            free(bytes);
         }
     }
 }
@@ -144,7 +142,8 @@ check_prefix(void)
     VaeError error = {0};
     VaeTensorFile *file;
     uint64_t need = 0;
-    uint8_t *bytes = make_npy(1, "{'descr': '<f4', " REST, 24, &size);
+    SCOPED_BLOCK uint8_t *bytes =
+        make_npy(1, "{'descr': '<f4', " REST, 24, &size);
     VaeStatus status =
         vae_tensor_header_size(bytes, 16, size, "n", &need, &error);
     check(status == VAE_OK && need == size - 24, "header size");
@@ -173,7 +172,6 @@ check_prefix(void)
         check_refused("a file too short", status, &error, VAE_ERR_FORMAT,
                       "too short");
     }
-    free(bytes);
 }
 
 int

@@ -117,7 +117,7 @@ static void
 check_single(void)
 {
     VaeError error;
-    VaeTensorFile *file;
+    SCOPED_FILE VaeTensorFile *file = NULL;
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     Bytes p = {0};
     put_tensor(
@@ -133,7 +133,6 @@ check_single(void)
               clip.normalization == VAE_NORMALIZED &&
               !clip.normalization_stated,
           "is a clip of latents, taken to be normalized but not stated so");
-    vae_tensor_file_free(&file);
     free(zip.data);
 }
 
@@ -408,12 +407,11 @@ check_cut(void)
     PUT(&whole, "u.");
     for (size_t n = 0; n < whole.n; n++) {
         VaeError error;
-        VaeTensorFile *file;
+        SCOPED_FILE VaeTensorFile *file = NULL;
         Bytes p = {0};
         put(&p, whole.data, n);
         Bytes zip = make_torch(&p);
         good = good && open_zip("cut", &zip, &file, &error) == VAE_ERR_FORMAT;
-        vae_tensor_file_free(&file);
         free(zip.data);
     }
     check(good, "cut short anywhere");

@@ -147,7 +147,7 @@ check_bad(void)
     for (size_t i = 0; i < COUNT(bad); i++) {
         VaeTensorFile *file;
         VaeError error;
-        uint8_t *bytes;
+        SCOPED_BLOCK uint8_t *bytes = NULL;
         const VaeStatus status = open_json(bad[i].json, strlen(bad[i].json),
                                            bad[i].data, &file, &bytes, &error);
         check_refused(bad[i].what, status, &error, VAE_ERR_FORMAT,
@@ -156,7 +156,6 @@ check_bad(void)
                   strncmp(error.message, "x.safetensors: ", 15) == 0,
               "%s: names the file", bad[i].what);
         vae_tensor_file_free(&file);
-        free(bytes);
     }
 }
 
@@ -166,7 +165,7 @@ check_bad_bytes(void)
 {
     VaeTensorFile *file;
     VaeError error;
-    uint8_t *bytes;
+    SCOPED_BLOCK uint8_t *bytes = NULL;
     VaeStatus status = open_json("{\"a\0\":1}", 8, 0, &file, &bytes, &error);
     check_refused("NUL in a name", status, &error, VAE_ERR_FORMAT, "JSON");
     free(bytes);
@@ -174,7 +173,7 @@ check_bad_bytes(void)
     check_refused("NUL behind", status, &error, VAE_ERR_FORMAT, "JSON");
     free(bytes);
 
-    char *json = malloc(100001);
+    SCOPED_BLOCK char *json = malloc(100001);
     for (size_t i = 0; i < 100000; i++)
         json[i] = i == 0 ? '{' : i < 4 ? "\"a\""[i - 1] : '[';
     json[4] = ':';
@@ -187,8 +186,6 @@ check_bad_bytes(void)
     status = open_json(json, 100000, 0, &file, &bytes, &error);
     check_refused("30000 empty arrays", status, &error, VAE_ERR_FORMAT,
                   "objects and arrays");
-    free(bytes);
-    free(json);
 }
 
 static VaeStatus
@@ -197,12 +194,11 @@ open_bytes(const void *bytes, size_t size, VaeError *error)
     VaeTensorFile *file;
     *error = (VaeError){0};
     /* A block of exactly this size, so that ASan sees a read past its end. */
-    void *copy = malloc(size > 0 ? size : 1);
+    SCOPED_BLOCK void *copy = malloc(size > 0 ? size : 1);
     memcpy(copy, bytes, size);
     const VaeStatus status =
         vae_tensor_file_open_memory(copy, size, size, "x", &file, error);
     vae_tensor_file_free(&file);
-    free(copy);
     return status;
 }
 
@@ -284,7 +280,7 @@ check_good(void)
         "\"h\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[24,26]}}   \n";
     VaeTensorFile *file;
     VaeError error;
-    uint8_t *bytes;
+    SCOPED_BLOCK uint8_t *bytes = NULL;
     const VaeStatus status =
         open_json(json, strlen(json), 26, &file, &bytes, &error);
     check(status == VAE_OK, "a good file opens: %s", error.message);
@@ -324,7 +320,6 @@ check_good(void)
     check(file == NULL, "freed");
     vae_tensor_file_free(&file);
     vae_tensor_file_free(NULL);
-    free(bytes);
 }
 
 static void
@@ -332,14 +327,13 @@ check_empty(void)
 {
     VaeTensorFile *file;
     VaeError error;
-    uint8_t *bytes;
+    SCOPED_BLOCK uint8_t *bytes = NULL;
     const VaeStatus status = open_json("{}", 2, 0, &file, &bytes, &error);
     check(status == VAE_OK && vae_tensor_file_count(file) == 0 &&
               vae_tensor_file_find(file, "a") == NULL &&
               vae_tensor_file_metadata(file, "a") == NULL,
           "a file without tensors");
     vae_tensor_file_free(&file);
-    free(bytes);
 }
 
 /* Finds each of thousands of names. */
@@ -357,7 +351,7 @@ check_many(void)
     json[used++] = '}';
     VaeTensorFile *file;
     VaeError error;
-    uint8_t *bytes;
+    SCOPED_BLOCK uint8_t *bytes = NULL;
     const VaeStatus status = open_json(json, used, N, &file, &bytes, &error);
     bool good = status == VAE_OK;
     for (int i = 0; good && i < N; i++) {
@@ -368,7 +362,6 @@ check_many(void)
     }
     check(good, "%d tensors by name", N);
     vae_tensor_file_free(&file);
-    free(bytes);
     free(json);
 }
 
@@ -381,7 +374,7 @@ check_header_only(void)
     const size_t need = 8 + strlen(json);
     const uint64_t total = need + 2000000;
     size_t size;
-    uint8_t *bytes = make_file(json, strlen(json), 0, &size);
+    SCOPED_BLOCK uint8_t *bytes = make_file(json, strlen(json), 0, &size);
     VaeError error = {0};
     VaeTensorFile *file;
     uint64_t told = 0;
@@ -425,7 +418,6 @@ check_header_only(void)
         vae_tensor_file_open_memory(bytes, size, size - 1, "h", &file, &error);
     check_refused("more given than there is", status, &error, VAE_ERR_ARGUMENT,
                   "are given of a file");
-    free(bytes);
 }
 
 int

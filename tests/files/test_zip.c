@@ -159,12 +159,11 @@ check_cut(bool zip64)
     for (size_t n = 0; n < bytes.n; n++) {
         VaeZip zip;
         VaeError error = {0};
-        uint8_t *cut = malloc(n > 0 ? n : 1);
+        SCOPED_BLOCK uint8_t *cut = malloc(n > 0 ? n : 1);
         memcpy(cut, bytes.data, n);
         good =
             good && read_zip(&zip, cut, n, "cut.zip", &error) == VAE_ERR_FORMAT;
         vae_zip_clear(&zip);
-        free(cut);
     }
     check(good, "cut short anywhere");
     free(bytes.data);

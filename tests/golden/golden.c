@@ -26,32 +26,16 @@ golden_model(const char *path)
 {
     VaeModel *model = NULL;
     VaeError error;
-    if (vae_model_open(path, NULL, &model, &error) != VAE_OK) {
-        fprintf(stderr, "%s\n", error.message);
-        exit(1);
-    }
+    must(vae_model_open(path, NULL, &model, &error), &error);
     return model;
 }
 
 VaeStream *
 golden_stream(const Golden *g, VaeModel *model, VaeStreamParams params)
 {
-    VaeStream *stream = NULL;
-    VaeError error;
-    params.struct_size = sizeof params;
     params.backend = g->backend;
     params.precision = g->precision;
-    params.slice_size = 1;
-    const VaeStatus status = vae_stream_new(model, &params, &stream, &error);
-    if (status == VAE_ERR_UNSUPPORTED) {
-        printf("skipped: %s\n", error.message);
-        exit(TEST_SKIP);
-    }
-    if (status != VAE_OK) {
-        fprintf(stderr, "%s\n", error.message);
-        exit(1);
-    }
-    return stream;
+    return test_stream(model, params);
 }
 
 void
@@ -59,15 +43,6 @@ golden_check(Golden *g, bool good)
 {
     g->run++;
     g->failed += !good;
-}
-
-static void
-must(VaeStatus status, const VaeError *error)
-{
-    if (status != VAE_OK) {
-        fprintf(stderr, "%s\n", error->message);
-        exit(1);
-    }
 }
 
 /* The official network's own error for this case, or 0. */
@@ -181,12 +156,12 @@ check_sparse(Golden *g, const VaeTensorFile *file, const TestClip *clip,
 {
     const VaeTensorInfo *at = vae_tensor_file_find(file, "frame_index"), *mean;
     const int32_t *index = at->data;
-    float *frames = test_read(file, "frames_at", NULL);
-    float *means = test_read(file, "frames_mean8", &mean);
+    SCOPED_BLOCK float *frames = test_read(file, "frames_at", NULL);
+    SCOPED_BLOCK float *means = test_read(file, "frames_mean8", &mean);
     const int64_t one[] = {1, clip->height, clip->width, 3};
     const size_t n = (size_t) clip->height * (size_t) clip->width * 3;
     const int64_t cells = mean->dims[1] * mean->dims[2];
-    float *got = test_alloc((size_t) mean->bytes);
+    SCOPED_BLOCK float *got = test_alloc((size_t) mean->bytes);
     for (int64_t i = 0; i < at->dims[0]; i++) {
         char name[600];
         snprintf(name, sizeof name, "%s frame %d", label, index[i]);
@@ -201,9 +176,6 @@ check_sparse(Golden *g, const VaeTensorFile *file, const TestClip *clip,
         got[(i / n * (size_t) cells + cell) * 3 + i % 3] += clip->video[i] / 64;
     }
     golden_check(g, test_compare(label, got, means, mean->dims, 4, bound));
-    free(frames);
-    free(means);
-    free(got);
 }
 
 /* Where the official decoder mixes noise into latents, the file has the noise
@@ -213,12 +185,11 @@ mix_noise(const VaeTensorFile *file, float *latent, size_t n)
 {
     if (!vae_tensor_file_find(file, "noise"))
         return;
-    float *noise = test_read(file, "noise", NULL);
+    SCOPED_BLOCK float *noise = test_read(file, "noise", NULL);
     const float share =
         strtof(vae_tensor_file_metadata(file, "noise_scale"), NULL);
     for (size_t i = 0; i < n; i++)
         latent[i] = share * noise[i] + (1 - share) * latent[i];
-    free(noise);
 }
 
 /* Reads the latents from one file, and the frames from the same or another. */
@@ -226,22 +197,20 @@ static void
 decode_case(Golden *g, const char *folder, VaeModel *model, const char *input,
             const char *output)
 {
-    char path[512], label[512];
-    SCOPED_FILE VaeTensorFile *in = NULL, *out = NULL;
+    char label[512];
+    SCOPED_FILE VaeTensorFile *in = test_open(folder, input);
+    SCOPED_FILE VaeTensorFile *out = test_open(folder, output);
     const VaeTensorInfo *li, *fi;
     VaeError error;
-    snprintf(path, sizeof path, "%s/%s.safetensors", folder, input);
-    must(vae_tensor_file_open(path, &in, &error), &error);
-    snprintf(path, sizeof path, "%s/%s.safetensors", folder, output);
-    must(vae_tensor_file_open(path, &out, &error), &error);
-    float *latent = test_read(in, "latent", &li);
+    SCOPED_BLOCK float *latent = test_read(in, "latent", &li);
     mix_noise(in, latent, (size_t) (li->bytes / sizeof *latent));
     const bool all = vae_tensor_file_find(out, "frames") != NULL;
-    float *want = test_read(out, all ? "frames" : "frames_at", &fi);
+    SCOPED_BLOCK float *want =
+        test_read(out, all ? "frames" : "frames_at", &fi);
     const VaeModelInfo *info = vae_model_info(model);
     const int64_t frames = vae_model_frames_of(model, li->dims[1]);
     const size_t bytes = (size_t) (fi->bytes / (uint64_t) fi->dims[0]);
-    TestClip clip = {
+    SCOPED_CLIP TestClip clip = {
         .t = (int) li->dims[1],
         .frames = (int) (all ? fi->dims[0] : frames),
         .height = (int) fi->dims[1],
@@ -250,7 +219,7 @@ decode_case(Golden *g, const char *folder, VaeModel *model, const char *input,
                              li->dims[2] * li->dims[3]),
         .video = test_alloc(bytes * (size_t) (all ? fi->dims[0] : frames)),
     };
-    VaeStream *stream = golden_stream(
+    SCOPED_STREAM VaeStream *stream = golden_stream(
         g, model,
         (VaeStreamParams){.width = clip.width, .height = clip.height});
     must(test_decode(stream, info, &clip, one_by_one, &error), &error);
@@ -263,27 +232,20 @@ decode_case(Golden *g, const char *folder, VaeModel *model, const char *input,
         check_sparse(g, out, &clip, label, bound);
     if (all)
         check_rgb(g, stream, info, clip, out, label);
-    vae_stream_free(&stream);
-    free(latent);
-    free(want);
-    free(clip.latents);
-    free(clip.video);
 }
 
 static void
 encode_case(Golden *g, const char *folder, VaeModel *model, const char *name)
 {
     static const char *const names[] = {"latent", "mean", "logvar"};
-    char path[512], label[512];
-    SCOPED_FILE VaeTensorFile *file = NULL;
+    char label[512];
+    SCOPED_FILE VaeTensorFile *file = test_open(folder, name);
     VaeError error;
-    snprintf(path, sizeof path, "%s/%s.safetensors", folder, name);
-    must(vae_tensor_file_open(path, &file, &error), &error);
     const VaeTensorInfo *v = vae_tensor_file_find(file, "video_u8");
     const VaeTensorInfo *m = vae_tensor_file_find(file, "latent");
     const VaeModelInfo *info = vae_model_info(model);
     const int64_t covered = vae_model_frames_of(model, m->dims[1]);
-    TestClip clip = {
+    SCOPED_CLIP TestClip clip = {
         .t = (int) m->dims[1],
         /* the official LTX-2 drops the frames behind the last whole group */
         .frames = (int) (v->dims[0] < covered ? v->dims[0] : covered),
@@ -304,15 +266,12 @@ encode_case(Golden *g, const char *folder, VaeModel *model, const char *name)
     must(test_encode(stream, info, &clip, one_by_one, &error), &error);
     float *const results[] = {clip.latents, clip.mean, clip.logvar};
     for (int i = 0; i < (info->has_posterior ? 3 : 1); i++) {
-        float *want = test_read(file, names[i], NULL);
-        float *got = test_swap(results[i], m->dims[1], m->dims[0],
-                               m->dims[2] * m->dims[3]);
+        SCOPED_BLOCK float *want = test_read(file, names[i], NULL);
+        SCOPED_BLOCK float *got = test_swap(results[i], m->dims[1], m->dims[0],
+                                            m->dims[2] * m->dims[3]);
         snprintf(label, sizeof label, "%s %s %s", info->arch, name, names[i]);
         golden_check(g, test_compare(label, got, want, m->dims, 4,
                                      bound_for(g, info, folder, name, false)));
-        free(want);
-        free(got);
-        free(results[i]);
     }
 }
 
@@ -467,11 +426,12 @@ generated_decode(Golden *g, const Generated *m, const char *path)
     const int frames = 1 + 2 * m->info->temporal;
     const int64_t out[] = {3, frames, m->height, m->width};
     const size_t n = (size_t) 3 * (size_t) frames * (size_t) pixels;
-    float *latent = test_alloc((size_t) (m->c * 3 * sites) * sizeof *latent);
+    SCOPED_BLOCK float *latent =
+        test_alloc((size_t) (m->c * 3 * sites) * sizeof *latent);
     char label[64];
     VaeError error;
     vae_generate("latent", in, 4, latent);
-    TestClip clip = {
+    SCOPED_CLIP TestClip clip = {
         .t = 3,
         .frames = frames,
         .width = m->width,
@@ -479,7 +439,7 @@ generated_decode(Golden *g, const Generated *m, const char *path)
         .latents = test_swap(latent, m->c, 3, sites),
         .video = test_alloc(n * sizeof(float)),
     };
-    VaeStream *stream = golden_stream(
+    SCOPED_STREAM VaeStream *stream = golden_stream(
         g, m->model,
         (VaeStreamParams){.width = m->width,
                           .height = m->height,
@@ -488,17 +448,11 @@ generated_decode(Golden *g, const Generated *m, const char *path)
                                                ? VAE_NORMALIZED
                                                : VAE_RAW});
     must(test_decode(stream, m->info, &clip, one_by_one, &error), &error);
-    float *got = test_planes(clip.video, frames, pixels);
-    float *want = read_raw(path, n);
+    SCOPED_BLOCK float *got = test_planes(clip.video, frames, pixels);
+    SCOPED_BLOCK float *want = read_raw(path, n);
     snprintf(label, sizeof label, "%s full size decode", m->info->arch);
     golden_check(g, test_compare(label, got, want, out, 4,
                                  generated_bound(g, m->info, true)));
-    vae_stream_free(&stream);
-    free(latent);
-    free(got);
-    free(want);
-    free(clip.latents);
-    free(clip.video);
 }
 
 static void
@@ -510,12 +464,12 @@ generated_encode(Golden *g, const Generated *m, const char *path)
     const size_t n = (size_t) (m->c * 3 * sites);
     const size_t n_video = (size_t) 3 * (size_t) m->frames * (size_t) pixels;
     const int parts = m->info->has_posterior ? 2 : 1;
-    float *video = test_alloc(n_video * sizeof *video);
+    SCOPED_BLOCK float *video = test_alloc(n_video * sizeof *video);
     VaeError error;
     vae_generate("video", in, 4, video);
     for (size_t i = 0; m->info->pixel_low == 0 && i < n_video; i++)
         video[i] = (video[i] + 1) / 2; /* exact: multiples of 2^-23 */
-    TestClip clip = {
+    SCOPED_CLIP TestClip clip = {
         .t = 3,
         .frames = m->frames,
         .width = m->width,
@@ -525,31 +479,23 @@ generated_encode(Golden *g, const Generated *m, const char *path)
         .mean = parts > 1 ? test_alloc(n * sizeof(float)) : NULL,
         .logvar = parts > 1 ? test_alloc(n * sizeof(float)) : NULL,
     };
-    VaeStream *stream = golden_stream(g, m->model,
-                                      (VaeStreamParams){.direction = VAE_ENCODE,
-                                                        .width = m->width,
-                                                        .height = m->height});
+    SCOPED_STREAM VaeStream *stream = golden_stream(
+        g, m->model,
+        (VaeStreamParams){
+            .direction = VAE_ENCODE, .width = m->width, .height = m->height});
     must(test_encode(stream, m->info, &clip, one_by_one, &error), &error);
-    float *want = read_raw(path, (size_t) parts * n);
+    SCOPED_BLOCK float *want = read_raw(path, (size_t) parts * n);
     for (int i = 0; i < parts; i++) {
         char label[64];
         const float *from = i           ? clip.logvar
                             : parts > 1 ? clip.mean
                                         : clip.latents;
-        float *got = test_swap(from, 3, m->c, sites);
+        SCOPED_BLOCK float *got = test_swap(from, 3, m->c, sites);
         snprintf(label, sizeof label, "%s full size encode %s", m->info->arch,
                  i ? "logvar" : "mean");
         golden_check(g, test_compare(label, got, want + (size_t) i * n, out, 4,
                                      generated_bound(g, m->info, false)));
-        free(got);
     }
-    vae_stream_free(&stream);
-    free(video);
-    free(want);
-    free(clip.video);
-    free(clip.latents);
-    free(clip.mean);
-    free(clip.logvar);
 }
 
 static bool
@@ -626,10 +572,8 @@ main(int argc, char **argv)
                         "BACKEND PRECISION [WORD...]\n");
         return 2;
     }
-    if (!vae_backend_available(g.backend, why, sizeof why)) {
-        printf("skipped: %s\n", why);
-        return TEST_SKIP;
-    }
+    if (!vae_backend_available(g.backend, why, sizeof why))
+        test_skip(why);
     if (strcmp(argv[1], "small") == 0)
         there = run_cases(&g, true, argv + 4);
     else if (strcmp(argv[1], "more") == 0)
@@ -640,11 +584,8 @@ main(int argc, char **argv)
         there = run_folders(&g, golden_trace, traced);
     else if (strcmp(argv[1], "lengths") == 0)
         there = run_folders(&g, golden_lengths, delayed);
-    if (!there) {
-        printf("skipped: vectors not found (VAE_TEST_DATA or "
-               "VAE_TEST_VECTORS)\n");
-        return TEST_SKIP;
-    }
+    if (!there)
+        test_skip("vectors not found (VAE_TEST_DATA or VAE_TEST_VECTORS)");
     printf("%d of %d comparisons failed\n", g.failed, g.run);
     return g.failed || !g.run;
 }

@@ -13,8 +13,6 @@ typedef struct Golden {
 } Golden;
 
 VaeModel *golden_model(const char *path);
-/* NULL where this machine lacks the precision. Ends the test on any other
- * error. */
 VaeStream *golden_stream(const Golden *g, VaeModel *model,
                          VaeStreamParams params);
 void golden_check(Golden *g, bool good);

@@ -12,15 +12,6 @@ enum { MOST = 33, CELL = 32, GRID = 2, SIDE = CELL * GRID };
 
 static const int one_by_one[] = {1, 0};
 
-static void
-must(VaeStatus status, const VaeError *error)
-{
-    if (status != VAE_OK) {
-        fprintf(stderr, "%s\n", error->message);
-        exit(1);
-    }
-}
-
 static int
 frames_of(int t)
 {
@@ -50,7 +41,7 @@ decode_lengths(Golden *g, VaeModel *model, const float *want)
 {
     const VaeModelInfo *info = vae_model_info(model);
     const int64_t in[] = {info->latent_channels, MOST, GRID, GRID};
-    float *latent =
+    SCOPED_BLOCK float *latent =
         test_alloc((size_t) (in[0] * MOST * GRID * GRID) * sizeof *latent);
     vae_generate("latent", in, 4, latent);
     TestClip clip = {.width = SIDE,
@@ -62,20 +53,17 @@ decode_lengths(Golden *g, VaeModel *model, const float *want)
         clip.frames = frames_of(clip.t);
         clip.video =
             test_alloc((size_t) clip.frames * SIDE * SIDE * 3 * sizeof(float));
-        VaeStream *stream = golden_stream(
+        SCOPED_STREAM VaeStream *stream = golden_stream(
             g, model, (VaeStreamParams){.width = SIDE, .height = SIDE});
         must(test_decode(stream, info, &clip, one_by_one, &error), &error);
-        float *got = cell_means(&clip);
+        SCOPED_BLOCK float *got = cell_means(&clip);
         const int64_t dims[] = {clip.frames, GRID, GRID, 3};
         snprintf(label, sizeof label, "%s %d latents", info->arch, clip.t);
         golden_check(g, test_compare(label, got, want, dims, 4,
                                      (TestBound){.max_abs = 2e-5}));
         want += (size_t) clip.frames * GRID * GRID * 3;
-        vae_stream_free(&stream);
-        free(got);
         free(clip.video);
     }
-    free(latent);
     free(clip.latents);
 }
 
@@ -87,14 +75,15 @@ encode_lengths(Golden *g, VaeModel *model, const float *want)
     const VaeModelInfo *info = vae_model_info(model);
     const int most = frames_of(MOST), c = info->latent_channels;
     const int64_t in[] = {3, most, CELL, CELL};
-    float *video = test_alloc((size_t) most * CELL * CELL * 3 * sizeof *video);
-    float *latents = test_swap(want, c, MOST, 1);
+    SCOPED_BLOCK float *video =
+        test_alloc((size_t) most * CELL * CELL * 3 * sizeof *video);
+    SCOPED_BLOCK float *latents = test_swap(want, c, MOST, 1);
     vae_generate("video", in, 4, video);
-    TestClip clip = {.width = CELL,
-                     .height = CELL,
-                     .video = test_interleave(video, most, CELL * CELL),
-                     .latents =
-                         test_alloc((size_t) (c * MOST) * sizeof(float))};
+    SCOPED_CLIP TestClip clip = {
+        .width = CELL,
+        .height = CELL,
+        .video = test_interleave(video, most, CELL * CELL),
+        .latents = test_alloc((size_t) (c * MOST) * sizeof(float))};
     for (clip.t = 1; clip.t <= MOST; clip.t++) {
         char label[64];
         VaeError error;
@@ -109,22 +98,15 @@ encode_lengths(Golden *g, VaeModel *model, const float *want)
         golden_check(g, test_compare(label, clip.latents, latents, dims, 2,
                                      (TestBound){.max_abs = 1e-4}));
     }
-    free(video);
-    free(latents);
-    free(clip.video);
-    free(clip.latents);
 }
 
 void
 golden_lengths(Golden *g, const char *folder)
 {
     char path[512];
-    SCOPED_FILE VaeTensorFile *file = NULL;
-    VaeError error;
+    SCOPED_FILE VaeTensorFile *file = test_open(folder, "lengths");
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     SCOPED_MODEL VaeModel *model = golden_model(path);
-    snprintf(path, sizeof path, "%s/lengths.safetensors", folder);
-    must(vae_tensor_file_open(path, &file, &error), &error);
     float *want = test_read(file, "frames_mean32", NULL);
     decode_lengths(g, model, want);
     free(want);

@@ -25,7 +25,7 @@ odd_write(const char *weights, const char *path, VaeError *error)
     if (status != VAE_OK)
         return status;
     const size_t all = vae_tensor_file_count(file);
-    VaeTensorOut *out = test_alloc(all * sizeof *out);
+    SCOPED_BLOCK VaeTensorOut *out = test_alloc(all * sizeof *out);
     size_t n = 0;
     for (size_t i = 0; i < all; i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(file, i);
@@ -41,6 +41,5 @@ odd_write(const char *weights, const char *path, VaeError *error)
             o->dims[k] = narrower(t->name, k, t->dims[k]);
     }
     status = vae_tensor_file_write(path, out, n, NULL, 0, error);
-    free(out);
     return status;
 }

@@ -34,7 +34,7 @@ overflow_write(const char *weights, const char *path, VaeError *error)
     if (status != VAE_OK)
         return status;
     const size_t n = vae_tensor_file_count(file);
-    VaeTensorOut *out = calloc(n, sizeof *out);
+    SCOPED_BLOCK VaeTensorOut *out = calloc(n, sizeof *out);
     for (size_t i = 0; out && i < n; i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(file, i);
         const size_t count = (size_t) t->bytes / vae_type_size(t->type);
@@ -52,6 +52,5 @@ overflow_write(const char *weights, const char *path, VaeError *error)
     status = vae_tensor_file_write(path, out, n, NULL, 0, error);
     for (size_t i = 0; i < n; i++)
         free((void *) out[i].data);
-    free(out);
     return status;
 }

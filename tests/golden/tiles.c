@@ -35,15 +35,6 @@ typedef struct Suite {
 } Suite;
 
 static void
-must(VaeStatus status, const VaeError *error)
-{
-    if (status == VAE_OK)
-        return;
-    fprintf(stderr, "%s\n", error->message);
-    exit(status == VAE_ERR_UNSUPPORTED ? TEST_SKIP : 1);
-}
-
-static void
 warn(void *user, const char *line)
 {
     Suite *s = user;
@@ -55,26 +46,17 @@ static VaeStream *
 open_stream(Suite *s, VaeModel *model, const Case *c, const TestClip *clip,
             VaeDirection direction)
 {
-    VaeStream *stream = NULL;
-    VaeError error;
-    must(vae_stream_new(
-             model,
-             &(VaeStreamParams){.struct_size = sizeof(VaeStreamParams),
-                                .direction = direction,
-                                .backend = s->backend,
-                                .precision = s->precision,
-                                .width = clip->width,
-                                .height = clip->height,
-                                .slice_size = 1,
-                                .tiles = VAE_TILES_BLEND,
-                                .tile_width = c->width,
-                                .tile_height = c->height,
-                                .tile_overlap = c->overlap,
-                                .warn = warn,
-                                .log_user = s},
-             &stream, &error),
-         &error);
-    return stream;
+    return test_stream(model, (VaeStreamParams){.direction = direction,
+                                                .backend = s->backend,
+                                                .precision = s->precision,
+                                                .width = clip->width,
+                                                .height = clip->height,
+                                                .tiles = VAE_TILES_BLEND,
+                                                .tile_width = c->width,
+                                                .tile_height = c->height,
+                                                .tile_overlap = c->overlap,
+                                                .warn = warn,
+                                                .log_user = s});
 }
 
 /* As golden.c; a blended value is a mean of values with these errors. */
@@ -105,17 +87,20 @@ decode_case(Suite *s, const Case *c, VaeModel *model, const VaeTensorFile *file)
     const bool clamps = vae_tensor_file_find(file, clamped) != NULL;
     const VaeTensorInfo *l, *f;
     VaeError error;
-    float *latent = test_read(file, "latent", &l);
-    float *want = test_read(file, clamps ? clamped : "frames_tiled", &f);
+    SCOPED_BLOCK float *latent = test_read(file, "latent", &l);
+    SCOPED_BLOCK float *want =
+        test_read(file, clamps ? clamped : "frames_tiled", &f);
     const size_t n = (size_t) (f->bytes / sizeof(float));
-    const TestClip clip = {.t = (int) l->dims[1],
-                           .frames = (int) f->dims[0],
-                           .height = (int) f->dims[1],
-                           .width = (int) f->dims[2],
-                           .latents = test_swap(latent, l->dims[0], l->dims[1],
-                                                l->dims[2] * l->dims[3]),
-                           .video = test_alloc(f->bytes)};
-    VaeStream *stream = open_stream(s, model, c, &clip, VAE_DECODE);
+    SCOPED_CLIP TestClip clip = {
+        .t = (int) l->dims[1],
+        .frames = (int) f->dims[0],
+        .height = (int) f->dims[1],
+        .width = (int) f->dims[2],
+        .latents =
+            test_swap(latent, l->dims[0], l->dims[1], l->dims[2] * l->dims[3]),
+        .video = test_alloc(f->bytes)};
+    SCOPED_STREAM VaeStream *stream =
+        open_stream(s, model, c, &clip, VAE_DECODE);
     must(test_decode(stream, vae_model_info(model), &clip, (int[]){1, 0},
                      &error),
          &error);
@@ -124,11 +109,6 @@ decode_case(Suite *s, const Case *c, VaeModel *model, const VaeTensorFile *file)
                         : clip.video[i] > 1 ? 1
                                             : clip.video[i];
     compare(s, c, "frames", clip.video, want, f);
-    vae_stream_free(&stream);
-    free(latent);
-    free(want);
-    free(clip.latents);
-    free(clip.video);
 }
 
 static void
@@ -137,15 +117,16 @@ encode_case(Suite *s, const Case *c, VaeModel *model, const VaeTensorFile *file)
     const VaeTensorInfo *v = vae_tensor_file_find(file, "video_u8");
     const VaeTensorInfo *m = vae_tensor_file_find(file, "mean_tiled");
     VaeError error;
-    const TestClip clip = {.t = (int) m->dims[1],
-                           .frames = (int) v->dims[0],
-                           .height = (int) v->dims[1],
-                           .width = (int) v->dims[2],
-                           .video_u8 = v->data,
-                           .latents = test_alloc(m->bytes),
-                           .mean = test_alloc(m->bytes),
-                           .logvar = test_alloc(m->bytes)};
-    VaeStream *stream = open_stream(s, model, c, &clip, VAE_ENCODE);
+    SCOPED_CLIP TestClip clip = {.t = (int) m->dims[1],
+                                 .frames = (int) v->dims[0],
+                                 .height = (int) v->dims[1],
+                                 .width = (int) v->dims[2],
+                                 .video_u8 = v->data,
+                                 .latents = test_alloc(m->bytes),
+                                 .mean = test_alloc(m->bytes),
+                                 .logvar = test_alloc(m->bytes)};
+    SCOPED_STREAM VaeStream *stream =
+        open_stream(s, model, c, &clip, VAE_ENCODE);
     must(test_encode(stream, vae_model_info(model), &clip, (int[]){1, 0},
                      &error),
          &error);
@@ -154,29 +135,22 @@ encode_case(Suite *s, const Case *c, VaeModel *model, const VaeTensorFile *file)
         float *got;
     } results[] = {{"mean_tiled", clip.mean}, {"logvar_tiled", clip.logvar}};
     for (int i = 0; i < 2; i++) {
-        float *want = test_read(file, results[i].name, NULL);
-        float *got = test_swap(results[i].got, m->dims[1], m->dims[0],
-                               m->dims[2] * m->dims[3]);
+        SCOPED_BLOCK float *want = test_read(file, results[i].name, NULL);
+        SCOPED_BLOCK float *got = test_swap(
+            results[i].got, m->dims[1], m->dims[0], m->dims[2] * m->dims[3]);
         compare(s, c, results[i].name, got, want, m);
-        free(want);
-        free(got);
-        free(results[i].got);
     }
-    vae_stream_free(&stream);
-    free(clip.latents);
 }
 
 static void
 run_case(Suite *s, const Case *c, const char *folder)
 {
     char path[512];
-    SCOPED_FILE VaeTensorFile *file = NULL;
+    SCOPED_FILE VaeTensorFile *file = test_open(folder, c->name);
     SCOPED_MODEL VaeModel *model = NULL;
     VaeError error;
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     must(vae_model_open(path, NULL, &model, &error), &error);
-    snprintf(path, sizeof path, "%s/%s.safetensors", folder, c->name);
-    must(vae_tensor_file_open(path, &file, &error), &error);
     s->warnings = 0;
     if (strstr(c->name, "decode"))
         decode_case(s, c, model, file);

@@ -75,7 +75,7 @@ official(const VaeTensorFile *file, const char *side, const char *name,
         snprintf(key, sizeof key, "%s.s%d.%s", side, i, name);
         if (!vae_tensor_file_find(file, key))
             continue;
-        float *v = test_read(file, key, &t);
+        SCOPED_BLOCK float *v = test_read(file, key, &t);
         const int64_t c = t->dims[0], n = t->dims[1],
                       plane = t->dims[2] * t->dims[3];
         all = realloc(all, (size_t) ((dims[0] + n) * plane * c) * sizeof *all);
@@ -89,7 +89,6 @@ official(const VaeTensorFile *file, const char *side, const char *name,
         dims[1] = t->dims[2];
         dims[2] = t->dims[3];
         dims[3] = c;
-        free(v);
     }
     return all;
 }
@@ -142,7 +141,7 @@ compare_name(Golden *g, Trace *trace, const VaeTensorFile *file,
 {
     char mine[192], block[128], label[256];
     int64_t dims[4];
-    float *want =
+    SCOPED_BLOCK float *want =
         official(file, side,
                  is_block_end(name, block, sizeof block) ? block : name, dims);
     const Seen *s = find(trace, own_name(side, name, wan, mine, sizeof mine));
@@ -153,7 +152,6 @@ compare_name(Golden *g, Trace *trace, const VaeTensorFile *file,
                (long long) dims[0], (long long) dims[1], (long long) dims[2],
                (long long) dims[3]);
         golden_check(g, false);
-        free(want);
         return;
     }
     const size_t n = (size_t) (dims[0] * dims[1] * dims[2] * dims[3]);
@@ -166,7 +164,6 @@ compare_name(Golden *g, Trace *trace, const VaeTensorFile *file,
     /* fp32 sums of up to 864 products each, through up to 40 layers. */
     golden_check(g, test_compare(label, s->values, want, dims, 4,
                                  (TestBound){.max_abs = 2e-5 * largest}));
-    free(want);
 }
 
 /* Lists each name of one side once. */
@@ -203,22 +200,15 @@ trace_clear(Trace *trace)
 }
 
 static void
-stop(const VaeError *error)
-{
-    fprintf(stderr, "%s\n", error->message);
-    exit(1);
-}
-
-static void
 trace_decode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
 {
     static const int plan[] = {1, 0};
     const VaeModelInfo *info = vae_model_info(model);
     const VaeTensorInfo *l, *f = vae_tensor_file_find(file, "dec.frames");
-    float *latent = test_read(file, "dec.latent", &l);
-    Trace *trace = calloc(1, sizeof *trace);
+    SCOPED_BLOCK float *latent = test_read(file, "dec.latent", &l);
+    SCOPED_BLOCK Trace *trace = calloc(1, sizeof *trace);
     VaeError error;
-    TestClip clip = {
+    SCOPED_CLIP TestClip clip = {
         .t = (int) l->dims[1],
         .frames = (int) f->dims[0],
         .height = (int) f->dims[1],
@@ -232,15 +222,10 @@ trace_decode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
                                                         .height = clip.height,
                                                         .dump = collect,
                                                         .dump_user = trace});
-    if (test_decode(stream, info, &clip, plan, &error) != VAE_OK)
-        stop(&error);
+    must(test_decode(stream, info, &clip, plan, &error), &error);
     compare_side(g, trace, file, "dec", wan);
     vae_stream_free(&stream);
     trace_clear(trace);
-    free(trace);
-    free(latent);
-    free(clip.latents);
-    free(clip.video);
 }
 
 static void
@@ -250,9 +235,9 @@ trace_encode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
     const VaeModelInfo *info = vae_model_info(model);
     const VaeTensorInfo *v = vae_tensor_file_find(file, "enc.video_u8");
     const VaeTensorInfo *m = vae_tensor_file_find(file, "enc.mean");
-    Trace *trace = calloc(1, sizeof *trace);
+    SCOPED_BLOCK Trace *trace = calloc(1, sizeof *trace);
     VaeError error;
-    TestClip clip = {
+    SCOPED_CLIP TestClip clip = {
         .t = (int) m->dims[1],
         .frames = (int) v->dims[0],
         .height = (int) v->dims[1],
@@ -266,25 +251,18 @@ trace_encode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
                                                         .height = clip.height,
                                                         .dump = collect,
                                                         .dump_user = trace});
-    if (test_encode(stream, info, &clip, plan, &error) != VAE_OK)
-        stop(&error);
+    must(test_encode(stream, info, &clip, plan, &error), &error);
     compare_side(g, trace, file, "enc", wan);
     vae_stream_free(&stream);
     trace_clear(trace);
-    free(trace);
-    free(clip.latents);
 }
 
 void
 golden_trace(Golden *g, const char *folder)
 {
     char path[512];
-    SCOPED_FILE VaeTensorFile *file = NULL;
-    VaeError error;
+    SCOPED_FILE VaeTensorFile *file = test_open(folder, "trace");
     const bool wan = strstr(folder, "wan") != NULL;
-    snprintf(path, sizeof path, "%s/trace.safetensors", folder);
-    if (vae_tensor_file_open(path, &file, &error) != VAE_OK)
-        stop(&error);
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     SCOPED_MODEL VaeModel *model = golden_model(path);
     trace_decode(g, model, file, wan);

@@ -7,6 +7,22 @@
 #include <string.h>
 #include <unistd.h>
 
+void
+must(VaeStatus status, const VaeError *error)
+{
+    if (status != VAE_OK) {
+        fprintf(stderr, "%s\n", error->message);
+        exit(1);
+    }
+}
+
+void
+test_skip(const char *why)
+{
+    printf("skipped: %s\n", why);
+    exit(TEST_SKIP);
+}
+
 void *
 test_alloc(size_t n)
 {
@@ -30,6 +46,17 @@ test_path(char *out, size_t size, const char *variable, const char *format, ...)
     vsnprintf(out + n, size - (size_t) n, format, args);
     va_end(args);
     return access(out, R_OK) == 0;
+}
+
+VaeTensorFile *
+test_open(const char *folder, const char *name)
+{
+    char path[512];
+    VaeTensorFile *file;
+    VaeError error;
+    snprintf(path, sizeof path, "%s/%s.safetensors", folder, name);
+    must(vae_tensor_file_open(path, &file, &error), &error);
+    return file;
 }
 
 float *
@@ -82,6 +109,31 @@ test_planes(const float *src, int64_t t, int64_t plane)
 }
 
 /* ------------------------------------------------------------------ */
+
+void
+clip_free(TestClip *clip)
+{
+    free(clip->latents);
+    free(clip->mean);
+    free(clip->logvar);
+    free(clip->video);
+    *clip = (TestClip){0};
+}
+
+VaeStream *
+test_stream(VaeModel *model, VaeStreamParams params)
+{
+    VaeStream *stream;
+    VaeError error;
+    params.struct_size = sizeof params;
+    if (!params.slice_size)
+        params.slice_size = 1;
+    const VaeStatus status = vae_stream_new(model, &params, &stream, &error);
+    if (status == VAE_ERR_UNSUPPORTED)
+        test_skip(error.message);
+    must(status, &error);
+    return stream;
+}
 
 static void
 fill_latents(const TestClip *clip, const VaeModelInfo *info, VaeLatentOut *out,
@@ -151,7 +203,8 @@ static VaeStatus
 drain(VaeStream *stream, const TestClip *clip, const int *plan, int *out,
       VaeError *error)
 {
-    VaePicture *pictures = test_alloc((size_t) clip->frames * sizeof *pictures);
+    SCOPED_BLOCK VaePicture *pictures =
+        test_alloc((size_t) clip->frames * sizeof *pictures);
     VaeStatus status = VAE_OK;
     int left, n = 0;
     while (status == VAE_OK && (left = vae_stream_drain_steps(stream)) > 0) {
@@ -165,7 +218,6 @@ drain(VaeStream *stream, const TestClip *clip, const int *plan, int *out,
         status = vae_stream_drain(stream, steps, pictures, n, error);
         *out += n;
     }
-    free(pictures);
     return status;
 }
 

@@ -11,6 +11,11 @@
 
 enum { TEST_SKIP = 77 };
 
+/* Ends the test on an error. */
+void must(VaeStatus status, const VaeError *error);
+/* Ends the test as skipped. */
+_Noreturn void test_skip(const char *why);
+
 /* malloc(n) that ends the test when there is none. */
 void *test_alloc(size_t n);
 
@@ -19,6 +24,8 @@ void *test_alloc(size_t n);
 bool test_path(char *out, size_t size, const char *variable, const char *format,
                ...) VAE_PRINTF(4, 5);
 
+/* Opens NAME.safetensors of a folder; ends the test without it. */
+VaeTensorFile *test_open(const char *folder, const char *name);
 /* All of a tensor as floats, to be freed; ends the test without it. */
 float *test_read(const VaeTensorFile *file, const char *name,
                  const VaeTensorInfo **info);
@@ -41,6 +48,12 @@ typedef struct TestClip {
     const uint8_t *video_u8; /* ... unless this is set */
     uint8_t *rgb;            /* decode writes 8 bits here instead, where set */
 } TestClip;
+
+void clip_free(TestClip *clip);
+
+/* Opens a stream; its slices are of one step if the parameters leave the size
+ * open. Skips the test where this machine cannot compute so. */
+VaeStream *test_stream(VaeModel *model, VaeStreamParams params);
 
 /* plan: steps of each call, the last one again and again; 0 ends it. A call
  * that would need more than is left is shortened. */

@@ -50,12 +50,10 @@ expect_same(const char *what, const char *path_a_model)
     VaeError error = {0};
     snprintf(path, sizeof path, "%s/%s/weights.safetensors",
              getenv("VAE_TEST_VECTORS"), path_a_model);
-    float *a = decode(path, &error);
-    float *b = decode(write_set(), &error);
+    SCOPED_BLOCK float *a = decode(path, &error);
+    SCOPED_BLOCK float *b = decode(write_set(), &error);
     const size_t bytes = sizeof(float) * 5 * 16 * 24 * 3;
     check(a && b && memcmp(a, b, bytes) == 0, what, b ? NULL : error.message);
-    free(a);
-    free(b);
 }
 
 static void

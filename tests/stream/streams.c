@@ -26,22 +26,6 @@ tests_end(void)
     return n_failed || !n_run;
 }
 
-void
-must(VaeStatus status, const VaeError *error)
-{
-    if (status != VAE_OK) {
-        fprintf(stderr, "%s\n", error->message);
-        exit(1);
-    }
-}
-
-static void
-skip(const char *why)
-{
-    printf("skipped: %s\n", why);
-    exit(TEST_SKIP);
-}
-
 bool
 weights_path(char *out, size_t size, const char *name)
 {
@@ -61,14 +45,14 @@ bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
         exit(2);
     }
     if (!vae_backend_available(bed->backend, why, sizeof why))
-        skip(why);
+        test_skip(why);
     const size_t length = strlen(name);
     if (length > 5 && strcmp(name + length - 5, "-full") == 0) {
         snprintf(path, sizeof path, "%.*s", (int) length - 5, name);
         must(vae_model_generate(path, &bed->model, &error), &error);
     } else {
         if (!weights_path(path, sizeof path, name))
-            skip("VAE_TEST_VECTORS has no such weights");
+            test_skip("VAE_TEST_VECTORS has no such weights");
         must(vae_model_open(path, NULL, &bed->model, &error), &error);
     }
     bed->info = vae_model_info(bed->model);
@@ -116,21 +100,11 @@ bed_open_device(Bed *bed, int argc, char **argv)
 VaeStream *
 bed_stream(const Bed *bed, VaeStreamParams params)
 {
-    VaeStream *stream = NULL;
-    VaeError error;
-    params.struct_size = sizeof params;
     params.backend = bed->backend;
     params.precision = bed->precision;
     if (!params.threads)
         params.threads = bed->threads;
-    if (!params.slice_size)
-        params.slice_size = 1;
-    const VaeStatus status =
-        vae_stream_new(bed->model, &params, &stream, &error);
-    if (status == VAE_ERR_UNSUPPORTED)
-        skip(error.message);
-    must(status, &error);
-    return stream;
+    return test_stream(bed->model, params);
 }
 
 VaeStream *
@@ -189,14 +163,6 @@ bed_clip(const Bed *bed, int t, int width, int height, int seed)
     clip.latents = numbers("latent", clip_latent_count(bed, &clip), seed);
     clip.video = numbers("video", clip_video_count(&clip), seed);
     return clip;
-}
-
-void
-clip_free(TestClip *clip)
-{
-    free(clip->latents);
-    free(clip->video);
-    *clip = (TestClip){0};
 }
 
 const void *

@@ -45,7 +45,6 @@ VaeStream *bed_slices(const Bed *bed, VaeDirection direction, int width,
 /* Makes t latents and their frames at width x height; seed chooses the numbers.
  */
 TestClip bed_clip(const Bed *bed, int t, int width, int height, int seed);
-void clip_free(TestClip *clip);
 size_t clip_latent_count(const Bed *bed, const TestClip *clip);
 size_t clip_video_count(const TestClip *clip);
 /* Units before step k of a sequence, in or out. */
@@ -62,7 +61,6 @@ const void *clip_result(const Bed *bed, const TestClip *clip,
 bool same_result(const Bed *bed, const TestClip *a, const TestClip *b,
                  VaeDirection direction, const char *what);
 
-void must(VaeStatus status, const VaeError *error);
 /* Counts a check and prints it. If one failed, tests_end() returns 1. */
 bool expect(bool good, const char *format, ...) VAE_PRINTF(2, 3);
 int tests_end(void);

@@ -81,7 +81,7 @@ static bool
 goes_on(const Case *c, VaeStream *stream, int k, int check, int to,
         const int *plan)
 {
-    float *result;
+    SCOPED_BLOCK float *result = NULL;
     TestClip clip = part(c, k, to, &result);
     if (to > k)
         run_clip(c->bed, stream, c->direction, &clip, plan);
@@ -90,7 +90,6 @@ goes_on(const Case *c, VaeStream *stream, int k, int check, int to,
     const bool same = memcmp(result + step_numbers(c, k, check),
                              want + step_numbers(c, 0, check),
                              step_numbers(c, check, to) * sizeof *want) == 0;
-    free(result);
     return same;
 }
 
@@ -151,7 +150,7 @@ after_restart(const Case *c, int origin)
     VaeCheckpointParams p = place(false, 0);
     VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     VaeError error;
-    float *want, *got;
+    SCOPED_BLOCK float *want = NULL, *got = NULL;
     TestClip all = part(c, origin ? origin : 1, c->t, &want);
     must(vae_stream_restart(stream, (uint64_t) origin, &error), &error);
     TestClip head = part(c, origin ? origin : 1, k, &got);
@@ -169,8 +168,6 @@ after_restart(const Case *c, int origin)
     clip_result(c->bed, &all, c->direction, &bytes);
     expect(found.begin == (uint64_t) origin && memcmp(got, want, bytes) == 0,
            "a restart at %d: begins there, and all is the same", origin);
-    free(want);
-    free(got);
 }
 
 /* ------------------------------------------------------------------ */
@@ -308,7 +305,7 @@ damaged(const Case *c, bool carries)
     VaeError error;
     size_t size, taken = 0, unnamed = 0, tried = 0;
     save_at(c, 2, carries, params);
-    char *good = read_file(file, &size);
+    SCOPED_BLOCK char *good = read_file(file, &size);
     /* Of carries, only a hundred places. */
     const size_t stride = carries ? size / 100 + 1 : 1;
     for (size_t i = 0; i < size; i += stride, tried++) {
@@ -332,7 +329,6 @@ damaged(const Case *c, bool carries)
            carries ? "with carries" : "without", tried, size, taken, unnamed);
     write_file(file, good, size);
     must(vae_stream_load(stream, &at, &found, &error), &error);
-    free(good);
 }
 
 static void

@@ -247,8 +247,6 @@ sample_place(const Bed *bed)
                    vae_sample(clip.mean[at], clip.logvar[at],
                               vae_normal(SEED, BEFORE, c, p / w, p % w));
     expect(bad == 0, "%zu samples of latent %d: %zu differ", n, BEFORE, bad);
-    free(clip.mean);
-    free(clip.logvar);
 }
 
 static void

@@ -104,7 +104,7 @@ lengths(const Case *c, int step)
 static void
 counts(const Case *c)
 {
-    VaeStream *stream = open_stream(c, 2, EXACT);
+    SCOPED_STREAM VaeStream *stream = open_stream(c, 2, EXACT);
     VaeError error;
     int n_in, n_out, given = 0, steps, total = 0;
     bool good = vae_stream_drain_steps(stream) == 0;
@@ -150,7 +150,6 @@ counts(const Case *c)
                                        .path = "delay.ckpt"};
     expect(vae_stream_save(stream, &place, &error) == VAE_ERR_ARGUMENT,
            "saved after the end: %s", error.message);
-    vae_stream_free(&stream);
     free(clip.video);
 }
 
@@ -295,7 +294,7 @@ static void
 releases(const Case *c)
 {
     TestClip got = part(c, 0, MOST, c->all.frames);
-    VaeStream *stream = open_stream(c, 1, EXACT);
+    SCOPED_STREAM VaeStream *stream = open_stream(c, 1, EXACT);
     VaePicture pictures[8];
     VaeError error;
     int n_in, n, given = 0;
@@ -318,7 +317,6 @@ releases(const Case *c)
     }
     expect(given == got.frames && same(&got, 0, &c->all, 0, got.frames),
            "released and taken again: the same %d frames", given);
-    vae_stream_free(&stream);
     free(got.video);
 }
 
@@ -326,7 +324,7 @@ releases(const Case *c)
 static void
 sends(const Case *c, int t, int slice)
 {
-    VaeStream *stream = open_stream(c, slice, EXACT);
+    SCOPED_STREAM VaeStream *stream = open_stream(c, slice, EXACT);
     TestClip want = first(c, t, 1, ones), got = part(c, 0, t, want.frames);
     VaeStatus status = VAE_OK;
     VaeError error;
@@ -349,7 +347,6 @@ sends(const Case *c, int t, int slice)
     expect(received == want.frames && same(&got, 0, &want, 0, want.frames),
            "%d latents sent, slices of %d: %d frames received", t, slice,
            received);
-    vae_stream_free(&stream);
     free(want.video);
     free(got.video);
 }
@@ -361,7 +358,8 @@ looks_ahead(const Case *c, int n, int t)
 {
     const int uneven[] = {3, 1, 2, 0};
     TestClip a = part(c, 0, t, frames_of(c, t)), b = part(c, 0, t, a.frames);
-    VaeStream *one = open_stream(c, 1, n), *two = open_stream(c, 2, n);
+    SCOPED_STREAM VaeStream *one = open_stream(c, 1, n),
+                            *two = open_stream(c, 2, n);
     run_clip(c->bed, one, VAE_DECODE, &a, ones);
     run_clip(c->bed, two, VAE_DECODE, &b, uneven);
     const int exact = c->ahead * 8 < c->delay ? c->ahead * 8 : c->delay;
@@ -379,8 +377,6 @@ looks_ahead(const Case *c, int n, int t)
     }
     expect(good, "  the frames of each latent are as if %d more were the last",
            n);
-    vae_stream_free(&one);
-    vae_stream_free(&two);
     free(a.video);
     free(b.video);
 }

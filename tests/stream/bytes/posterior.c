@@ -110,7 +110,7 @@ by_formula(const Bed *bed)
     SCOPED_CLIP TestClip raw = encode(bed, sampling, one_by_one, true);
     VaeStreamParams params = sampling;
     params.normalization = VAE_RAW;
-    TestClip own = encode(bed, params, one_by_one, false);
+    SCOPED_CLIP TestClip own = encode(bed, params, one_by_one, false);
     size_t n = clip_latent_count(bed, &raw), bad = 0, at = 0;
     double sum = 0, squares = 0;
     for (int k = 0; k < T; k++)
@@ -132,9 +132,6 @@ by_formula(const Bed *bed)
                fabs(squares - (double) n) < 5 * sqrt(2.0 * (double) n),
            "noise of mean %.3f and variance %.3f", sum / (double) n,
            squares / (double) n);
-    clip_free(&own);
-    free(raw.mean);
-    free(raw.logvar);
 }
 
 static void
@@ -190,8 +187,6 @@ seeds_and_reset(const Bed *bed)
                (mean.mean[i] - bed->info->mean[c]) / bed->info->std[c];
     }
     expect(bad == 0, "the mean whatever the seed: %zu differ", bad);
-    free(mean.mean);
-    free(mean.logvar);
     clip_free(&mean);
     params = sampling;
     params.direction = VAE_ENCODE;

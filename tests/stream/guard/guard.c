@@ -62,7 +62,7 @@ run_in_flight(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
 {
     enum { MOST = 8 };
     const size_t n = (size_t) 16 * (H / 8) * (W / 8);
-    float *gone = test_alloc(MOST * n * sizeof(float));
+    SCOPED_BLOCK float *gone = test_alloc(MOST * n * sizeof(float));
     SCOPED_STREAM VaeStream *stream = bed_stream(bed, params_of(policy, slice));
     VaeStreamStats stats;
     int at = 0, frame = 0, n_in, n_out;
@@ -95,7 +95,6 @@ run_in_flight(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
     if (*status == VAE_OK)
         *status = vae_stream_wait(stream, 0, error);
     stats = *vae_stream_stats(stream);
-    free(gone);
     return stats;
 }
 
@@ -327,7 +326,7 @@ encode(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
 {
     const size_t frame = (size_t) SIDE * SIDE * 3;
     const size_t latent = clip_latent_count(bed, clip) / GROUPS;
-    float *gone = test_alloc(4 * frame * sizeof(float));
+    SCOPED_BLOCK float *gone = test_alloc(4 * frame * sizeof(float));
     SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = VAE_ENCODE,
                                           .width = SIDE,
@@ -362,7 +361,6 @@ encode(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
         status = vae_stream_wait(stream, 0, error);
     *stats = *vae_stream_stats(stream);
     expect(vae_stream_overlaps(stream), "calls of an encoder overlap");
-    free(gone);
     return status;
 }
 

@@ -48,7 +48,7 @@ open_scaled(const char *weights, const char *path)
     VaeModel *model = NULL;
     must(vae_tensor_file_open(weights, &file, &error), &error);
     const size_t n = vae_tensor_file_count(file);
-    VaeTensorOut *out = test_alloc(n * sizeof *out);
+    SCOPED_BLOCK VaeTensorOut *out = test_alloc(n * sizeof *out);
     int scaled = 0;
     for (size_t i = 0; i < n; i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(file, i);
@@ -72,7 +72,6 @@ open_scaled(const char *weights, const char *path)
     printf("%d of %zu tensors scaled\n", scaled, n);
     for (size_t i = 0; i < n; i++)
         free((void *) out[i].data);
-    free(out);
     return model;
 }
 
