@@ -2,17 +2,10 @@
  * test_chunks.c: taeh3, whose latents come in chunks of 5. The first latent of
  * each chunk is one frame, the others are four each.
  */
-#include "vae_play.h"
-
-#include <math.h>
-#include <string.h>
-
-#include "vae-private/model.h"
+#include "pixel_clip.h"
 
 /* The small taeh3, latents of one pixel. */
 enum { CHANNELS = 24, SIDE = 16, CHUNK = 5, WHOLE = 17, LATENTS = 23 };
-
-static const VaeCounts counts = {4, CHUNK};
 
 static const char *
 weights(void)
@@ -24,28 +17,12 @@ weights(void)
     return path;
 }
 
+static const PixelClip clip = {weights, {4, CHUNK}, CHANNELS, 2, NULL};
+
 static guint
 frames_of(guint latents)
 {
-    return (guint) vae_count_frames(counts, latents);
-}
-
-static void
-fill(gfloat *values, guint k)
-{
-    for (guint i = 0; i < CHANNELS; i++)
-        values[i] = 2 * sinf(0.9f * (gfloat) i + 1.7f * (gfloat) k);
-}
-
-static GstBuffer *
-latent(guint k)
-{
-    gfloat values[CHANNELS];
-
-    fill(values, k);
-    GstBuffer *buffer = gst_buffer_new_memdup(values, sizeof values);
-    vae_test_stamp(buffer, k, frames_of(k), frames_of(k + 1));
-    return buffer;
+    return pixel_frames(&clip, latents);
 }
 
 static GstHarness *
@@ -61,27 +38,12 @@ decoder(const char *more)
     return h;
 }
 
-static void
-push(GstHarness *h, guint k0, guint k1)
-{
-    for (guint k = k0; k < k1; k++)
-        CHECK_INT(gst_harness_push(h, latent(k)), GST_FLOW_OK);
-}
-
 /* The MD5 of the frames of n latents. */
 static gchar *
 run(guint slice, guint n)
 {
     SCOPED GstHarness *h = decoder("");
-
-    g_object_set(h->element, "slice-size", slice, NULL);
-    push(h, 0, n);
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    gchar *md5 = vae_test_pull_frames(h, 0, frames_of(n));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
-    CHECK_INT(vae_test_stat(h, "frames"), frames_of(n));
-    return md5;
+    return pixel_run(&clip, h, slice, n);
 }
 
 TEST(slices)
@@ -101,14 +63,11 @@ TEST(many)
     gchar *wanted = run(1, 7), *found;
 
     for (guint k = 0; k < 7; k++)
-        all = gst_buffer_append(all, latent(k));
+        all = gst_buffer_append(all, pixel_latent(&clip, k));
     GST_BUFFER_PTS(all) = 0;
     GST_BUFFER_DURATION(all) = vae_test_time(frames_of(7));
     CHECK_INT(gst_harness_push(h, all), GST_FLOW_OK);
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    found = vae_test_pull_frames(h, 0, frames_of(7));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
+    found = vae_test_last_frames(h, 0, frames_of(7));
     vae_test_same(found, wanted);
 }
 
@@ -119,7 +78,7 @@ TEST(late_joiner)
     GstClockTime pts, duration;
     GstEvent *gap;
 
-    push(h, 3, 8);
+    pixel_push(&clip, h, 3, 8);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, WHOLE, 1 + 4 + 4));
     for (guint k = 3; k < 5; k++) {
@@ -139,40 +98,18 @@ TEST(restart)
 {
     SCOPED GstHarness *h = decoder("");
 
-    push(h, 0, 7);
+    pixel_push(&clip, h, 0, 7);
     g_free(vae_test_pull_frames(h, 0, frames_of(7)));
     g_signal_emit_by_name(h->element, "restart");
-    push(h, 7, 12);
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    g_free(vae_test_pull_frames(h, frames_of(7), frames_of(12) - frames_of(7)));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
+    pixel_push(&clip, h, 7, 12);
+    g_free(vae_test_last_frames(h, frames_of(7), frames_of(12) - frames_of(7)));
 }
 
 static void
 check_checkpoint(guint saved, gboolean carries, guint k0)
 {
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *file = g_build_filename(folder, "c.safetensors", NULL);
     SCOPED GstHarness *a = decoder(""), *b = decoder("");
-    const guint had = frames_of(saved), all = frames_of(LATENTS);
-
-    g_object_set(a->element, "checkpoint-location", file, "checkpoint-interval",
-                 saved, "checkpoint-carries", carries, NULL);
-    push(a, 0, saved + 1);
-    g_free(vae_test_pull_frames(a, 0, had));
-    g_object_set(a->element, "checkpoint-location", NULL, NULL);
-    push(a, saved + 1, LATENTS);
-    CHECK(gst_harness_push_event(a, gst_event_new_eos()));
-    gchar *wanted = vae_test_pull_frames(a, had, all - had);
-    g_signal_emit_by_name(b->element, "load-checkpoint", file);
-    push(b, k0, LATENTS);
-    CHECK(gst_harness_push_event(b, gst_event_new_eos()));
-    gchar *found = vae_test_pull_frames(b, had, all - had);
-    vae_test_wait_eos(b);
-    vae_test_no_more(b);
-    vae_test_same(found, wanted);
-    vae_play_remove(file);
+    pixel_checkpoint(&clip, a, b, saved, frames_of(saved), carries, k0);
 }
 
 TEST(checkpoint)
@@ -186,90 +123,24 @@ TEST(checkpoint)
 /* ------------------------------------------------------------------ */
 /* Files.                                                              */
 
-static gchar *
-write_clip(void)
-{
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
-    gfloat values[LATENTS][CHANNELS];
-    const VaeTensorOut tensor = {.name = "latent",
-                                 .type = VAE_TYPE_F32,
-                                 .data = values,
-                                 .n_dims = 4,
-                                 .dims = {LATENTS, CHANNELS, 1, 1}};
-    const VaeMetadata metadata[] = {{"vae.framerate", "16/1"},
-                                    {"vae.layout", "tchw"}};
-    VaeError error;
-
-    for (guint k = 0; k < LATENTS; k++)
-        fill(values[k], k);
-    CHECK(vae_tensor_file_write(path, &tensor, 1, metadata,
-                                G_N_ELEMENTS(metadata), &error) == VAE_OK);
-    return path;
-}
-
-static VaePlay *
-open_play(const gchar *path)
-{
-    return vae_play_new(
-        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" threads=1 "
-        "name=d ! fakesink name=s sync=false signal-handoffs=true",
-        path, weights());
-}
-
-static void
-check_same(VaePlay *play, VaePlay *whole, guint first, guint n)
-{
-    for (guint i = 0; i < n; i++) {
-        const VaeShown *found = vae_play_frame(play, i);
-
-        CHECK_INT(found->pts, vae_test_time(first + i));
-        CHECK_INT(found->end, vae_test_time(first + i + 1));
-        CHECK_INT(GST_BUFFER_OFFSET(found->buffer), first + i);
-        CHECK(vae_play_same_bytes(found->buffer,
-                                  vae_play_frame(whole, first + i)->buffer));
-    }
-}
-
-static VaePlay *
-play_at(const gchar *path, gdouble rate, GstSeekFlags flags)
-{
-    VaePlay *play = open_play(path);
-    const guint all = frames_of(LATENTS);
-
-    CHECK(gst_element_seek(play->pipeline, rate, GST_FORMAT_TIME,
-                           GST_SEEK_FLAG_FLUSH | flags, GST_SEEK_TYPE_SET, 0,
-                           GST_SEEK_TYPE_SET, (gint64) vae_test_time(all)));
-    vae_play_to_end(play);
-    return play;
-}
-
 /* Backwards come the same frames, the last one first. A trick mode shows the
  * first frame of some latents, each until the next one. */
 TEST(rates)
 {
-    gchar *path = write_clip();
-    VaePlay *whole = open_play(path), *play;
+    gchar *path = pixel_write(&clip, LATENTS);
+    VaePlay *whole = pixel_play(&clip, path), *play;
     const guint all = frames_of(LATENTS);
     GstClockTime from = 0;
 
     vae_play_to_end(whole);
-    play = play_at(path, -1, GST_SEEK_FLAG_ACCURATE);
-    CHECK_INT(play->shown->len, all);
-    for (guint k = 0; k < all; k++) {
-        const VaeShown *found = vae_play_frame(play, k);
-        const VaeShown *wanted = vae_play_frame(whole, all - 1 - k);
-
-        CHECK_INT(found->pts, wanted->pts);
-        CHECK(vae_play_same_bytes(found->buffer, wanted->buffer));
-    }
-    vae_play_free(play);
-    play = play_at(path, 4, GST_SEEK_FLAG_TRICKMODE_KEY_UNITS);
+    pixel_backwards(&clip, path, whole, 0, all - 1);
+    play = pixel_play_at(&clip, path, 4, GST_SEEK_FLAG_TRICKMODE_KEY_UNITS, 0,
+                         all - 1);
     CHECK(play->shown->len > 1 && play->shown->len < LATENTS);
     for (guint k = 0; k < play->shown->len; k++) {
         const VaeShown *found = vae_play_frame(play, k);
         const guint frame = (guint) GST_BUFFER_OFFSET(found->buffer);
-        const guint latents = (guint) vae_count_latents(counts, frame);
+        const guint latents = (guint) vae_count_latents(clip.counts, frame);
 
         CHECK_INT(frames_of(latents), frame);
         CHECK_INT(found->pts, vae_test_time(frame));
@@ -285,23 +156,14 @@ TEST(rates)
 /* From every third frame on, with the bytes of the whole clip. */
 TEST(seek)
 {
-    gchar *path = write_clip();
-    VaePlay *whole = open_play(path);
+    gchar *path = pixel_write(&clip, LATENTS);
+    VaePlay *whole = pixel_play(&clip, path);
     const guint all = frames_of(LATENTS);
 
     vae_play_to_end(whole);
     CHECK_INT(whole->shown->len, all);
-    for (guint first = 0; first < all; first += 3) {
-        const guint last = MIN(first + 20, all - 1);
-        VaePlay *play = open_play(path);
-
-        CHECK(vae_play_seek(play, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE,
-                            vae_test_time(first), vae_test_time(last + 1)));
-        vae_play_to_end(play);
-        CHECK_INT(play->shown->len, last + 1 - first);
-        check_same(play, whole, first, last + 1 - first);
-        vae_play_free(play);
-    }
+    for (guint first = 0; first < all; first += 3)
+        pixel_segment(&clip, path, whole, first, MIN(first + 20, all - 1));
     vae_play_free(whole);
     vae_play_remove(path);
 }
@@ -326,7 +188,7 @@ check_round_trip(guint n)
     gst_element_set_state(encode, GST_STATE_NULL);
     gst_object_unref(bus);
     gst_object_unref(encode);
-    VaePlay *play = open_play(path);
+    VaePlay *play = pixel_play(&clip, path);
     vae_play_to_end(play);
     CHECK_INT(play->shown->len, n);
     for (guint i = 0; i < n; i++) {
@@ -379,7 +241,7 @@ TEST(tensors)
     gst_harness_set_src_caps_str(
         h, "other/tensors,format=static,num_tensors=1,types=float32,"
            "dimensions=1:1:24:1,framerate=5/1");
-    push(h, 0, 6);
+    pixel_push(&clip, h, 0, 6);
     for (guint i = 0; i < frames_of(6); i++)
         gst_buffer_unref(vae_test_pull(h));
     g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->sinkpad);

@@ -2,9 +2,7 @@
  * test_delay.c: a decoder whose frames depend on later latents: when the
  * frames come, their times, and the end of a sequence.
  */
-#include "vae_play.h"
-
-#include "vae-private/model.h"
+#include "pixel_clip.h"
 
 /* The small LTX-2.3: 6 channels, 1 then 8 frames, latents of one pixel. */
 enum {
@@ -13,7 +11,8 @@ enum {
     SIDE = 32,
     GROUP = 8,
     DELAY = 108,
-    AHEAD = 14
+    AHEAD = 14,
+    SAVED = 18 /* latents of a checkpoint */
 };
 
 /* Exits with 77 where this build cannot decode it. */
@@ -35,10 +34,12 @@ weights(void)
     return path;
 }
 
+static const PixelClip clip = {weights, {GROUP, 0}, CHANNELS, 1, "ltx2"};
+
 static guint
 frames_of(guint latents)
 {
-    return latents ? GROUP * latents - GROUP + 1 : 0;
+    return pixel_frames(&clip, latents);
 }
 
 /* Frames that are out after so many latents. */
@@ -46,25 +47,6 @@ static guint
 out_after(guint latents, guint delay)
 {
     return frames_of(latents) > delay ? frames_of(latents) - delay : 0;
-}
-
-static void
-fill(gfloat *values, guint k)
-{
-    for (guint i = 0; i < CHANNELS; i++)
-        values[i] = sinf(0.9f * (gfloat) i + 1.7f * (gfloat) k);
-}
-
-/* Latent k, with the time of its frames and the flag of a later one. */
-static GstBuffer *
-latent(guint k)
-{
-    gfloat values[CHANNELS];
-
-    fill(values, k);
-    GstBuffer *buffer = gst_buffer_new_memdup(values, sizeof values);
-    vae_test_stamp(buffer, k, frames_of(k), frames_of(k + 1));
-    return buffer;
 }
 
 static GstHarness *
@@ -79,29 +61,13 @@ decoder(const char *model, gint look_ahead)
     return h;
 }
 
-static void
-push(GstHarness *h, guint k0, guint k1)
-{
-    for (guint k = k0; k < k1; k++)
-        CHECK_INT(gst_harness_push(h, latent(k)), GST_FLOW_OK);
-}
-
 /* All frames of a sequence of n latents, the end included; returns their MD5.
  */
 static gchar *
 run(gint look_ahead, guint slice, guint n)
 {
     SCOPED GstHarness *h = decoder(weights(), look_ahead);
-
-    g_object_set(h->element, "slice-size", slice, NULL);
-    push(h, 0, n);
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    gchar *md5 = vae_test_pull_frames(h, 0, frames_of(n));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
-    CHECK_INT(vae_test_stat(h, "frames"), frames_of(n));
-    CHECK_INT(vae_test_stat(h, "steps"), n);
-    return md5;
+    return pixel_run(&clip, h, slice, n);
 }
 
 /* Every length, also those that come at the end alone; slices are the same. */
@@ -126,7 +92,7 @@ check_moments(gint look_ahead, guint delay)
     for (guint k = 0; k < AHEAD + 4; k++) {
         const guint due = out_after(k + 1, delay);
 
-        push(h, k, k + 1);
+        pixel_push(&clip, h, k, k + 1);
         g_free(vae_test_pull_frames(h, out, due - out));
         out = due;
         CHECK_INT(vae_test_stat(h, "waiting"), frames_of(k + 1) - due);
@@ -196,7 +162,7 @@ TEST(ends)
     gchar *md5 = run(-1, 1, 3), *found;
 
     for (guint i = 0; i < 4; i++) {
-        push(h, 0, 3); /* the first one begins a sequence */
+        pixel_push(&clip, h, 0, 3); /* the first one begins a sequence */
         if (i == 1)
             gst_harness_set_src_caps_str(
                 h, "video/x-vae-latent,type=float32,channels=6,latent-width=1,"
@@ -230,14 +196,11 @@ TEST(flush)
     SCOPED GstHarness *h = decoder(weights(), -1);
     gchar *wanted = run(-1, 1, 2), *found;
 
-    push(h, 0, 5);
+    pixel_push(&clip, h, 0, 5);
     vae_test_flush(h);
     CHECK_INT(vae_test_stat(h, "waiting"), 0);
-    push(h, 0, 2);
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    found = vae_test_pull_frames(h, 0, frames_of(2));
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
+    pixel_push(&clip, h, 0, 2);
+    found = vae_test_last_frames(h, 0, frames_of(2));
     vae_test_same(found, wanted);
 }
 
@@ -251,10 +214,10 @@ TEST(switch)
     gchar *wanted = run(-1, 1, 16), *found;
 
     CHECK(symlink(weights(), copy) == 0);
-    push(h, 0, 16);
+    pixel_push(&clip, h, 0, 16);
     g_object_set(h->element, "model", copy, NULL);
     g_signal_emit_by_name(h->element, "restart");
-    push(h, 16, 18);
+    pixel_push(&clip, h, 16, 18);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     found = vae_test_pull_frames(h, 0, frames_of(16));
     vae_test_same(found, wanted);
@@ -264,38 +227,19 @@ TEST(switch)
     vae_play_remove(copy);
 }
 
-/* Latents k0 to SAVED + 5, from the checkpoint on, give the frames that had not
- * left when it was written. */
+/* The frames that had not left when the checkpoint was written come again. */
 static void
 check_checkpoint(gboolean carries, guint k0)
 {
-    enum { SAVED = 18 };
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *file = g_build_filename(folder, "c.safetensors", NULL);
     SCOPED GstHarness *a = decoder(weights(), -1), *b = decoder(weights(), -1);
-    const guint had = out_after(SAVED, DELAY);
-
-    g_object_set(a->element, "checkpoint-location", file, "checkpoint-interval",
-                 SAVED, "checkpoint-carries", carries, NULL);
-    push(a, 0, SAVED + 5);
-    CHECK(gst_harness_push_event(a, gst_event_new_eos()));
-    g_free(vae_test_pull_frames(a, 0, had));
-    gchar *wanted = vae_test_pull_frames(a, had, frames_of(SAVED + 5) - had);
-    g_signal_emit_by_name(b->element, "load-checkpoint", file);
-    push(b, k0, SAVED + 5);
-    CHECK(gst_harness_push_event(b, gst_event_new_eos()));
-    gchar *found = vae_test_pull_frames(b, had, frames_of(SAVED + 5) - had);
-    vae_test_wait_eos(b);
-    vae_test_no_more(b);
-    vae_test_same(found, wanted);
-    vae_play_remove(file);
+    pixel_checkpoint(&clip, a, b, SAVED, out_after(SAVED, DELAY), carries, k0);
 }
 
 TEST(checkpoint)
 {
     check_checkpoint(FALSE, 0);
     check_checkpoint(TRUE, 0);
-    check_checkpoint(TRUE, 18);
+    check_checkpoint(TRUE, SAVED);
 }
 
 /* ------------------------------------------------------------------ */
@@ -303,95 +247,14 @@ TEST(checkpoint)
 
 enum { LATENTS = 40 };
 
-static gchar *
-write_clip(void)
-{
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
-    gfloat values[LATENTS][CHANNELS];
-    const VaeTensorOut tensor = {.name = "latent",
-                                 .type = VAE_TYPE_F32,
-                                 .data = values,
-                                 .n_dims = 4,
-                                 .dims = {LATENTS, CHANNELS, 1, 1}};
-    const VaeMetadata metadata[] = {{"vae.framerate", "16/1"},
-                                    {"vae.latent_space", "ltx2"},
-                                    {"vae.layout", "tchw"}};
-    VaeError error;
-
-    for (guint k = 0; k < LATENTS; k++)
-        fill(values[k], k);
-    CHECK(vae_tensor_file_write(path, &tensor, 1, metadata,
-                                G_N_ELEMENTS(metadata), &error) == VAE_OK);
-    return path;
-}
-
-/* Frames first to last, alone, are those of the whole clip. */
-static void
-check_segment(VaePlay *whole, const gchar *path, guint first, guint last)
-{
-    VaePlay *play = vae_play_new(
-        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" threads=1 "
-        "name=d ! fakesink name=s sync=false signal-handoffs=true",
-        path, weights());
-
-    CHECK(vae_play_seek(play, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE,
-                        vae_test_time(first), vae_test_time(last + 1)));
-    vae_play_to_end(play);
-    CHECK_INT(play->shown->len, last + 1 - first);
-    for (guint n = first; n <= last; n++) {
-        const VaeShown *found = vae_play_frame(play, n - first);
-
-        CHECK_INT(found->pts, vae_test_time(n));
-        CHECK_INT(found->end, vae_test_time(n + 1));
-        CHECK(vae_play_same_bytes(found->buffer,
-                                  vae_play_frame(whole, n)->buffer));
-    }
-    vae_play_free(play);
-}
-
-static VaePlay *
-play_at(const gchar *path, gdouble rate, GstSeekFlags flags, guint first,
-        guint last)
-{
-    VaePlay *play = vae_play_new(
-        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" threads=1 "
-        "name=d ! fakesink name=s sync=false signal-handoffs=true",
-        path, weights());
-
-    CHECK(gst_element_seek(play->pipeline, rate, GST_FORMAT_TIME,
-                           GST_SEEK_FLAG_FLUSH | flags, GST_SEEK_TYPE_SET,
-                           (gint64) vae_test_time(first), GST_SEEK_TYPE_SET,
-                           (gint64) vae_test_time(last + 1)));
-    vae_play_to_end(play);
-    return play;
-}
-
-/* Backwards come the same frames, the last one first. */
-static void
-check_backwards(VaePlay *whole, const gchar *path, guint first, guint last)
-{
-    VaePlay *play = play_at(path, -1, GST_SEEK_FLAG_ACCURATE, first, last);
-
-    CHECK_INT(play->shown->len, last + 1 - first);
-    for (guint k = 0; k < play->shown->len; k++) {
-        const VaeShown *found = vae_play_frame(play, k);
-        const VaeShown *wanted = vae_play_frame(whole, last - k);
-
-        CHECK_INT(found->pts, wanted->pts);
-        CHECK(vae_play_same_bytes(found->buffer, wanted->buffer));
-    }
-    vae_play_free(play);
-}
-
 /* A trick mode shows the first frame of every so many latents, each until the
  * next one. */
 static void
 check_trick_mode(const gchar *path, gdouble rate, guint pictures)
 {
     const guint last = frames_of(LATENTS) - 1;
-    VaePlay *play =
-        play_at(path, rate, GST_SEEK_FLAG_TRICKMODE_KEY_UNITS, 0, last);
+    VaePlay *play = pixel_play_at(&clip, path, rate,
+                                  GST_SEEK_FLAG_TRICKMODE_KEY_UNITS, 0, last);
     GstClockTime from = 0;
 
     CHECK_INT(play->shown->len, pictures);
@@ -411,20 +274,17 @@ check_trick_mode(const gchar *path, gdouble rate, guint pictures)
 
 TEST(segments)
 {
-    gchar *path = write_clip();
-    VaePlay *whole = vae_play_new(
-        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" threads=1 "
-        "! fakesink name=s sync=false signal-handoffs=true",
-        path, weights());
+    gchar *path = pixel_write(&clip, LATENTS);
+    VaePlay *whole = pixel_play(&clip, path);
 
     vae_play_to_end(whole);
     CHECK_INT(whole->shown->len, frames_of(LATENTS));
-    check_segment(whole, path, 0, 0);
-    check_segment(whole, path, 130, 161);
-    check_segment(whole, path, 150, 152);
-    check_segment(whole, path, 280, 312);
-    check_backwards(whole, path, 0, 312);
-    check_backwards(whole, path, 130, 161);
+    pixel_segment(&clip, path, whole, 0, 0);
+    pixel_segment(&clip, path, whole, 130, 161);
+    pixel_segment(&clip, path, whole, 150, 152);
+    pixel_segment(&clip, path, whole, 280, 312);
+    pixel_backwards(&clip, path, whole, 0, 312);
+    pixel_backwards(&clip, path, whole, 130, 161);
     check_trick_mode(path, 4, 4);
     check_trick_mode(path, -4, 5);
     vae_play_free(whole);

@@ -143,10 +143,7 @@ check_count(const Family *f, guint n)
     gst_harness_set_src_caps(decode, caps);
     for (guint k = 0; k < wanted; k++)
         CHECK_INT(gst_harness_push(decode, latents[k]), GST_FLOW_OK);
-    CHECK(gst_harness_push_event(decode, gst_event_new_eos()));
-    g_free(vae_test_pull_frames(decode, 0, n));
-    vae_test_wait_eos(decode);
-    vae_test_no_more(decode);
+    g_free(vae_test_last_frames(decode, 0, n));
 }
 
 TEST(counts)

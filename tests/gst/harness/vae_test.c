@@ -459,6 +459,16 @@ vae_test_push_eos(GstHarness *h)
     vae_test_wait_eos(h);
 }
 
+gchar *
+vae_test_last_frames(GstHarness *h, guint first, guint n)
+{
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    gchar *md5 = vae_test_pull_frames(h, first, n);
+    vae_test_wait_eos(h);
+    vae_test_no_more(h);
+    return md5;
+}
+
 void
 vae_test_end(GstHarness *h)
 {

@@ -134,6 +134,8 @@ GstBuffer *vae_test_pull_latent(GstHarness *h, guint k, guint from, guint to);
 /* Pulls n buffers and expects times of frames from first on, without gap, and
  * OFFSET. Returns their MD5. */
 gchar *vae_test_pull_frames(GstHarness *h, guint first, guint n);
+/* The same behind an EOS event, which comes next; there are no more buffers. */
+gchar *vae_test_last_frames(GstHarness *h, guint first, guint n);
 /* Adds the bytes of a buffer. */
 void vae_test_sum(GChecksum *sum, GstBuffer *buffer);
 /* No buffer may be left. Call after EOS or a drain. */

@@ -81,9 +81,7 @@ TEST(fallback)
     GstBus *bus = vae_test_bus(h);
 
     CHECK_INT(push_clip(h), GST_FLOW_OK);
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    mended = vae_test_pull_frames(h, 0, FRAMES);
-    vae_test_wait_eos(h);
+    mended = vae_test_last_frames(h, 0, FRAMES);
     CHECK_INT(vae_test_stat(h, "nan-steps"), 3);
     CHECK_INT(vae_test_stat(h, "mended-steps"), 3);
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
@@ -93,9 +91,7 @@ TEST(fallback)
 
     h = decoder("pass", model);
     CHECK_INT(push_clip(h), GST_FLOW_OK);
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    pass = vae_test_pull_frames(h, 0, FRAMES);
-    vae_test_wait_eos(h);
+    pass = vae_test_last_frames(h, 0, FRAMES);
     CHECK(g_strcmp0(pass, mended) != 0);
     CHECK_INT(vae_test_stat(h, "bytes-fallback"), 0);
     vae_test_teardown(h);
