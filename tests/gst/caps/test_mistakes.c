@@ -240,9 +240,9 @@ TEST(interlaced_query)
     CHECK(gst_caps_is_equal(found, filter));
     gst_caps_unref(found);
     found = gst_caps_fixate(gst_pad_query_caps(pad, NULL));
-    CHECK(g_strcmp0(gst_structure_get_string(gst_caps_get_structure(found, 0),
-                                             "interlace-mode"),
-                    "progressive") == 0);
+    CHECK_STR(gst_structure_get_string(gst_caps_get_structure(found, 0),
+                                       "interlace-mode"),
+              "progressive");
 }
 
 /* Sends frames of which the second has a pixel with this alpha. */

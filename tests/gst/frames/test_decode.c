@@ -78,9 +78,7 @@ TEST(touching)
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstClockTime end = 0;
 
-    gst_harness_set_src_caps_str(
-        h, "video/x-vae-latent,type=float32,channels=16,latent-width=6,"
-           "latent-height=4,framerate=24/1");
+    vae_test_set_grid(h, 16, LW, LH, ",framerate=24/1");
     for (guint k = 0; k < 8; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
         const guint n = k == 0 ? 0 : 4 * k - 3;
@@ -243,13 +241,8 @@ check_format(const char *wanted, int latent_height, const char *field,
     g_autoptr(GstCaps) out = gst_pad_get_current_caps(h->sinkpad);
     CHECK(gst_video_info_from_caps(&info, out));
     CHECK_INT(gst_buffer_get_size(frame), info.size);
-    if (g_strcmp0(
-            gst_structure_get_string(gst_caps_get_structure(out, 0), field),
-            value) != 0)
-        g_printerr("%s\n", gst_caps_to_string(out));
-    CHECK(g_strcmp0(
-              gst_structure_get_string(gst_caps_get_structure(out, 0), field),
-              value) == 0);
+    CHECK_STR(gst_structure_get_string(gst_caps_get_structure(out, 0), field),
+              value);
 }
 
 TEST(formats)
@@ -278,9 +271,7 @@ TEST(framerate)
     SCOPED GstHarness *h =
         vae_test_harness("vaedecode", "framerate", 25, 1, NULL);
 
-    gst_harness_set_src_caps_str(h,
-                                 "video/x-vae-latent,type=float32,channels=16,"
-                                 "latent-width=6,latent-height=4");
+    vae_test_set_grid(h, 16, LW, LH, "");
     vae_test_push_latents(h, LW, LH, 0, 1);
     GstBuffer *frame = vae_test_pull(h);
     CHECK_INT(GST_BUFFER_DURATION(frame), GST_SECOND / 25);
@@ -288,9 +279,7 @@ TEST(framerate)
     vae_test_teardown(h);
 
     h = vae_test_harness("vaedecode", NULL);
-    gst_harness_set_src_caps_str(h,
-                                 "video/x-vae-latent,type=float32,channels=16,"
-                                 "latent-width=6,latent-height=4");
+    vae_test_set_grid(h, 16, LW, LH, "");
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1)); /* 16/1 is Wan 2.1's own */
 }

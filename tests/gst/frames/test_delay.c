@@ -55,9 +55,7 @@ decoder(const char *model, gint look_ahead)
     GstHarness *h = vae_test_harness("vaedecode", "model", model, "look-ahead",
                                      look_ahead, NULL);
 
-    gst_harness_set_src_caps_str(
-        h, "video/x-vae-latent,type=float32,channels=6,latent-width=1,"
-           "latent-height=1,framerate=16/1");
+    vae_test_set_grid(h, 6, 1, 1, ",framerate=16/1");
     return h;
 }
 
@@ -164,9 +162,7 @@ TEST(ends)
     for (guint i = 0; i < 4; i++) {
         pixel_push(&clip, h, 0, 3); /* the first one begins a sequence */
         if (i == 1)
-            gst_harness_set_src_caps_str(
-                h, "video/x-vae-latent,type=float32,channels=6,latent-width=1,"
-                   "latent-height=1,framerate=32/2");
+            vae_test_set_grid(h, 6, 1, 1, ",framerate=32/2");
         if (i == 2)
             CHECK(gst_harness_push_event(
                 h, gst_event_new_gap(vae_test_time(17), GST_SECOND)));

@@ -22,10 +22,12 @@ encoder(GstVideoInfo *info)
     return encoder_sized(W, H, NULL, 0, info);
 }
 
+/* A sequence from that frame on, whose latents end with these; 0 ends them. */
 static void
-pull(GstHarness *h, guint k, guint from, guint to)
+pull(GstHarness *h, guint from, const guint *ends)
 {
-    gst_buffer_unref(vae_test_pull_latent(h, k, from, to));
+    for (guint k = 0; ends[k]; from = ends[k++])
+        gst_buffer_unref(vae_test_pull_latent(h, k, from, ends[k]));
 }
 
 TEST(groups)
@@ -34,9 +36,7 @@ TEST(groups)
     SCOPED GstHarness *h = encoder(&info);
 
     vae_test_push_frames(h, &info, 0, 9);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
-    pull(h, 2, 5, 9);
+    pull(h, 0, (guint[]){1, 5, 9, 0});
     vae_test_push_eos(h);
     vae_test_no_more(h);
     CHECK_INT(vae_test_stat(h, "steps"), 3);
@@ -50,9 +50,7 @@ TEST(tail_repeat)
 
     vae_test_push_frames(h, &info, 0, 7);
     vae_test_push_eos(h);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
-    pull(h, 2, 5, 7);
+    pull(h, 0, (guint[]){1, 5, 7, 0});
     vae_test_no_more(h);
 }
 
@@ -63,8 +61,7 @@ TEST(tail_drop)
 
     vae_test_push_frames(h, &info, 0, 7);
     vae_test_push_eos(h);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
+    pull(h, 0, (guint[]){1, 5, 0});
     vae_test_no_more(h);
 }
 
@@ -107,9 +104,8 @@ check_choice(const char *choice, const char *field, const char *value,
     CHECK_INT(gst_buffer_get_size(latent), size);
     gst_buffer_unref(latent);
     g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->sinkpad);
-    CHECK(g_strcmp0(
-              gst_structure_get_string(gst_caps_get_structure(caps, 0), field),
-              value) == 0);
+    CHECK_STR(gst_structure_get_string(gst_caps_get_structure(caps, 0), field),
+              value);
 }
 
 TEST(choices)
@@ -165,10 +161,8 @@ TEST(discont)
     GST_BUFFER_FLAG_SET(frame, GST_BUFFER_FLAG_DISCONT);
     CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
     vae_test_push_frames(h, &info, 4, 8);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 3);
-    pull(h, 0, 3, 4);
-    pull(h, 1, 4, 8);
+    pull(h, 0, (guint[]){1, 3, 0});
+    pull(h, 3, (guint[]){4, 8, 0});
     vae_test_end(h);
 }
 
@@ -184,11 +178,8 @@ TEST(force_key_unit)
         h, gst_video_event_new_upstream_force_key_unit(vae_test_time(7), TRUE,
                                                        3)));
     vae_test_push_frames(h, &info, 5, 12);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
-    pull(h, 2, 5, 7);
-    pull(h, 0, 7, 8);
-    pull(h, 1, 8, 12);
+    pull(h, 0, (guint[]){1, 5, 7, 0});
+    pull(h, 7, (guint[]){8, 12, 0});
     vae_test_end(h);
 
     /* From upstream, in the stream; it goes on downstream. */
@@ -199,9 +190,8 @@ TEST(force_key_unit)
                                       vae_test_time(2), vae_test_time(2),
                                       vae_test_time(2), FALSE, 1)));
     vae_test_push_frames(h, &info, 2, 3);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 2);
-    pull(h, 0, 2, 3);
+    pull(h, 0, (guint[]){1, 2, 0});
+    pull(h, 2, (guint[]){3, 0});
     while ((event = gst_harness_try_pull_event(h))) {
         seen |= gst_video_event_is_force_key_unit(event);
         gst_event_unref(event);
@@ -221,8 +211,7 @@ TEST(no_pts)
             GST_CLOCK_TIME_NONE;
         CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
     }
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
+    pull(h, 0, (guint[]){1, 5, 0});
 }
 
 /* A gap in the middle of a group fills it up before the gap goes on. */
@@ -235,9 +224,8 @@ TEST(gap)
     CHECK(gst_harness_push_event(
         h, gst_event_new_gap(vae_test_time(2), vae_test_time(2))));
     vae_test_push_frames(h, &info, 4, 5);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 2);
-    pull(h, 0, 4, 5);
+    pull(h, 0, (guint[]){1, 2, 0});
+    pull(h, 4, (guint[]){5, 0});
 }
 
 TEST(drain)
@@ -249,8 +237,7 @@ TEST(drain)
     vae_test_push_frames(h, &info, 0, 3);
     CHECK(gst_pad_peer_query(h->srcpad, query));
     CHECK_INT(gst_harness_buffers_in_queue(h), 2);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 3);
+    pull(h, 0, (guint[]){1, 3, 0});
 }
 
 static void

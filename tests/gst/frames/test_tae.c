@@ -196,9 +196,7 @@ TEST(cold_start)
     SCOPED GstHarness *h = coder(&f, "vaedecode", &info);
     GstClockTime pts, duration;
 
-    gst_harness_set_src_caps_str(
-        h, "video/x-vae-latent,type=float32,channels=128,latent-width=2,"
-           "latent-height=2,framerate=16/1");
+    vae_test_set_grid(h, 128, 2, 2, ",framerate=16/1");
     for (guint k = 2; k < 4; k++) {
         GstBuffer *latent = gst_buffer_new_allocate(NULL, 128 * 4 * 4, NULL);
 

@@ -101,9 +101,7 @@ TEST(tiny)
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", tiny, NULL);
 
     write_wide(full);
-    gst_harness_set_src_caps_str(
-        h, "video/x-vae-latent,type=float32,channels=128,latent-width=1,"
-           "latent-height=1,framerate=16/1");
+    vae_test_set_grid(h, 128, 1, 1, ",framerate=16/1");
     push(h, 0, 3);
     g_object_set(h->element, "model", full, NULL);
     g_signal_emit_by_name(h->element, "restart");

@@ -228,6 +228,18 @@ vae_test_set_latents(GstHarness *h, int width, int height, const char *more)
 }
 
 void
+vae_test_set_grid(GstHarness *h, int channels, int width, int height,
+                  const char *more)
+{
+    g_autofree gchar *caps =
+        g_strdup_printf("video/x-vae-latent,type=float32,channels=%d,"
+                        "latent-width=%d,latent-height=%d%s",
+                        channels, width, height, more);
+
+    gst_harness_set_src_caps_str(h, caps);
+}
+
+void
 vae_test_set_format(GstHarness *h, GstVideoInfo *info, GstVideoFormat format,
                     int width, int height)
 {

@@ -87,6 +87,9 @@ void vae_test_start(GstHarness *h, const char *caps);
 /* Sets the caps of vae_test_latent_caps() in front of vaedecode. */
 void vae_test_set_latents(GstHarness *h, int width, int height,
                           const char *more);
+/* Sets caps of float32 latents with these fields and further ones. */
+void vae_test_set_grid(GstHarness *h, int channels, int width, int height,
+                       const char *more);
 /* Sets caps of I420 at 16/1 in front of vaeencode; fills info. */
 void vae_test_set_video(GstHarness *h, GstVideoInfo *info, int width,
                         int height);

@@ -31,14 +31,16 @@ request(GstHarness *h, GstClockTime when, guint count)
         h, gst_video_event_new_upstream_force_key_unit(when, FALSE, count)));
 }
 
-/* Latent k of a sequence; DISCONT is where the clip begins, and nowhere else.
- */
+/* A sequence from that frame on, whose latents end with these; 0 ends them.
+ * DISCONT is where the clip begins, and nowhere else. */
 static void
-pull(GstHarness *h, guint k, guint from, guint to)
+pull(GstHarness *h, guint from, const guint *ends)
 {
-    g_autoptr(GstBuffer) latent = vae_test_pull_latent(h, k, from, to);
+    for (guint k = 0; ends[k]; from = ends[k++]) {
+        g_autoptr(GstBuffer) latent = vae_test_pull_latent(h, k, from, ends[k]);
 
-    CHECK_INT(GST_BUFFER_IS_DISCONT(latent), from == 0);
+        CHECK_INT(GST_BUFFER_IS_DISCONT(latent), from == 0);
+    }
 }
 
 /* Several are kept, each until its running time; those that are due at the
@@ -54,13 +56,9 @@ TEST(requests)
     request(h, vae_test_time(6) - 1, 1);
     request(h, vae_test_time(6), 2);
     vae_test_push_frames(h, &info, 0, 14);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
-    pull(h, 2, 5, 6);
-    pull(h, 0, 6, 7);
-    pull(h, 1, 7, 9);
-    pull(h, 0, 9, 10);
-    pull(h, 1, 10, 14);
+    pull(h, 0, (guint[]){1, 5, 6, 0});
+    pull(h, 6, (guint[]){7, 9, 0});
+    pull(h, 9, (guint[]){10, 14, 0});
     for (guint i = 0; i < 2;) {
         event = gst_harness_try_pull_event(h);
         CHECK(event != NULL);
@@ -86,15 +84,11 @@ TEST(requests_gone)
 
     request(h, GST_CLOCK_TIME_NONE, 1);
     vae_test_push_frames(h, &info, 0, 5);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
+    pull(h, 0, (guint[]){1, 5, 0});
     request(h, vae_test_time(7), 2);
     vae_test_flush(h);
     vae_test_push_frames(h, &info, 0, 13);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
-    pull(h, 2, 5, 9);
-    pull(h, 3, 9, 13);
+    pull(h, 0, (guint[]){1, 5, 9, 13, 0});
     vae_test_end(h);
 }
 
@@ -110,10 +104,8 @@ TEST(from_upstream)
                                       vae_test_time(5), vae_test_time(5),
                                       vae_test_time(5), FALSE, 1)));
     vae_test_push_frames(h, &info, 5, 10);
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
-    pull(h, 0, 5, 6);
-    pull(h, 1, 6, 10);
+    pull(h, 0, (guint[]){1, 5, 0});
+    pull(h, 5, (guint[]){6, 10, 0});
     vae_test_end(h);
 }
 
@@ -127,11 +119,8 @@ TEST(tae)
     request(h, vae_test_time(7), 1);
     vae_test_push_frames(h, &info, 0, 12);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    pull(h, 0, 0, 1);
-    pull(h, 1, 1, 5);
-    pull(h, 2, 5, 7);
-    pull(h, 0, 7, 8);
-    pull(h, 1, 8, 12);
+    pull(h, 0, (guint[]){1, 5, 7, 0});
+    pull(h, 7, (guint[]){8, 12, 0});
     vae_test_wait_eos(h);
     vae_test_no_more(h);
 }

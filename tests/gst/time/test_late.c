@@ -197,9 +197,7 @@ slow_decoder(void)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
 
-    gst_harness_set_src_caps_str(
-        h, "video/x-vae-latent,type=float32,channels=16,latent-width=6,"
-           "latent-height=4,framerate=100000/1");
+    vae_test_set_grid(h, 16, LW, LH, ",framerate=100000/1");
     vae_test_push_latents(h, LW, LH, 0, 1);
     return h;
 }

@@ -152,9 +152,7 @@ TEST(same_times)
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         guint n = 4 * k;
 
-        gst_harness_set_src_caps_str(
-            h, "video/x-vae-latent,type=float32,channels=16,latent-width=1,"
-               "latent-height=1,framerate=24/1");
+        vae_test_set_grid(h, 16, 1, 1, ",framerate=24/1");
         for (guint i = k; i < k + 3; i++) {
             GstBuffer *latent = vae_test_latent(1, 1, i);
 
