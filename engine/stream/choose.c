@@ -213,13 +213,14 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
     return VAE_OK;
 }
 
-/* Warns if AUTO skips the CUDA backend although a device was named. */
+/* Warns if AUTO skips the CUDA backend although a device other than the
+ * first was named. */
 static void
 warn_of_device(const VaeStream *s, const char *why)
 {
     char line[800];
     if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
-        s->params.device < 0 || s->plan.backend == VAE_BACKEND_CUDA)
+        s->params.device <= 0 || s->plan.backend == VAE_BACKEND_CUDA)
         return;
     snprintf(line, sizeof line,
              "device %d was asked for, and the %s backend is taken: %s",

@@ -30,16 +30,26 @@ main(int argc, char **argv)
     params.normalization = clip.normalization;
     if (vae_stream_new(model, &params, &s, &e))
         errx(1, "%s", e.message);
+    const VaeModelInfo *m = vae_model_info(model);
+    const VaePlan *plan = vae_stream_get_plan(s);
+    if (clip.channels != m->latent_channels ||
+        clip.height * m->spatial != plan->padded_height ||
+        clip.width * m->spatial != plan->padded_width)
+        errx(1, "%s: the latents do not fit the model and size", argv[2]);
     void *latent = calloc(clip.channels, 4 * clip.height * clip.width);
     void *rgb = calloc(w, 3 * h);
     VaePicture p = {VAE_PIXELS_RGB, w, h, .data = {rgb}, .stride = {3 * w}};
+    int64_t left = clip.frames ? clip.frames : INT64_MAX;
     for (int k = 0, r; (r = vae_stream_receive_picture(s, &p, &e)) != VAE_END;)
-        if (r == VAE_OK) {
+        if (r == VAE_OK && left-- > 0) {
             fwrite(rgb, 3, (size_t) w * h, stdout);
-        } else if (r == VAE_AGAIN && k < clip.t) {
-            vae_latent_clip_read(&clip, k++, latent);
-            vae_stream_send_latent(s, &(VaeLatentIn){clip.type, latent}, &e);
-        } else if (r != VAE_AGAIN || vae_stream_send_latent(s, NULL, &e)) {
+        } else if (r == VAE_AGAIN) {
+            VaeLatentIn in = {clip.type, latent}, *next = NULL;
+            if (k < clip.t)
+                vae_latent_clip_read(&clip, k++, latent), next = &in;
+            if (vae_stream_send_latent(s, next, &e))
+                errx(1, "%s", e.message);
+        } else if (r != VAE_OK) {
             errx(1, "%s", e.message);
         }
     free(latent), free(rgb), vae_stream_free(&s);

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Decodes a clip with pipelines/examples/minimal.c and compares its bytes with
-# the floats that vaetool writes: each is the nearest of 256 codes.
+# the floats that vaetool writes: each is the nearest of 256 codes. Then clips
+# that state another size or fewer frames, and a build with pkg-config against
+# the build folder.
 #
 #   sh minimal.sh VAETOOL MINIMAL DEMO FOLDER
 #
@@ -44,3 +46,47 @@ worst = max(abs(min(max((value - low) * scale, 0), 255) - code)
 print(f"{frames} frames of {width}x{height}, at most {worst:.6f} of a code")
 assert worst <= 0.5 + 1e-4, worst
 END
+
+# stating KEY VALUE: writes a copy of the clip whose metadata have that value.
+stating() {
+    python3 - "$demo/latents.safetensors" "$folder/stating.safetensors" "$@" <<'END'
+import json
+import sys
+
+source, out, key, value = sys.argv[1:]
+with open(source, "rb") as file:
+    header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    data = file.read()
+header["__metadata__"][key] = value
+text = json.dumps(header).encode()
+with open(out, "wb") as file:
+    file.write(len(text).to_bytes(8, "little") + text + data)
+END
+}
+
+stating vae.height 480
+if "$minimal" "$demo/demo-tiny.safetensors" "$folder/stating.safetensors" \
+    >"$folder/wrong.rgb" 2>"$folder/said" ||
+    ! grep -q 'the latents do not fit' "$folder/said"; then
+    echo "FAILED: latents of another size: $(cat "$folder/said")" >&2
+    exit 1
+fi
+
+stating vae.frames 31
+"$minimal" "$demo/demo-tiny.safetensors" "$folder/stating.safetensors" \
+    >"$folder/fewer.rgb"
+bytes=$(($(wc -c <"$folder/frames.rgb") / 33 * 31))
+head -c "$bytes" "$folder/frames.rgb" | cmp - "$folder/fewer.rgb" || {
+    echo 'FAILED: a clip of 31 frames' >&2
+    exit 1
+}
+
+# A program without the sanitizer cannot load a library with it.
+if command -v pkg-config >/dev/null && ! grep -q '__[at]san_init' "$minimal"; then
+    # shellcheck disable=SC2046 # several options
+    cc "$demo/../examples/minimal.c" -o "$folder/built" \
+        $(PKG_CONFIG_PATH=$VAE_TEST_BUILD/meson-uninstalled \
+            pkg-config --cflags --libs libvae)
+    "$folder/built" "$demo/demo-tiny.safetensors" \
+        "$folder/stating.safetensors" | cmp - "$folder/fewer.rgb"
+fi

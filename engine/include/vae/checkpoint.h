@@ -6,9 +6,9 @@
  * settings of the stream. It can also contain the carries: the state of the
  * network between two steps, VaePlan.carries bytes (gigabytes for a full-size
  * model and picture). Live streams need them. Without carries a checkpoint has
- * a kilobyte, and the process that continues must first send the latents or
- * frames of the receptive field again (vae_model_history()). This suits clips
- * that can be read again.
+ * about a kilobyte. The process that continues must then first send the latents
+ * or frames again that the network looks back to (vae_model_history()). This
+ * suits clips that can be read again.
  *
  * The file is first written as PATH.tmp, flushed to the disk and then renamed.
  * At any moment either the old or the new checkpoint exists completely.
@@ -25,7 +25,8 @@ extern "C" {
 typedef struct VaeCheckpointParams {
     size_t struct_size; /* VAE_INIT() */
     const char *path;
-    bool carries;    /* saving: write the carries, too */
+    bool carries;    /* saving: write the carries, too. A stream has none
+                        before its first step */
     uint64_t frames; /* saving: frames that the caller has written or read.
                         Loading returns this number */
     const VaeMetadata *own; /* entries of the caller, such as its input file.
@@ -42,7 +43,7 @@ typedef struct VaeCheckpoint {
     uint64_t latents;   /* latents of the sequence that were finished */
     uint64_t begin;     /* index of the latent that the stream takes or gives
                            next. Without carries it is less than `latents`:
-                           discard the output of the latents before that one */
+                           discard the output before latent `latents` */
     uint64_t frames;    /* VaeCheckpointParams.frames of the saving call */
     bool carries;       /* true: the file has the carries */
     uint64_t before;    /* VaeCheckpointParams.before of the saving call */
@@ -50,10 +51,12 @@ typedef struct VaeCheckpoint {
 
 /*
  * Waits for all calls and writes a checkpoint. The stream can continue
- * afterwards. The first checkpoint of a model reads all its weights, for their
- * fingerprint.
+ * afterwards. The first save or load of a model reads all its weights, to
+ * compute their fingerprint, a checksum by which the loading stream recognises
+ * them.
  *
- * Errors: VAE_ERR_ARGUMENT (the sequence has ended, or an error broke it),
+ * Errors: VAE_ERR_ARGUMENT (the sequence has ended, or an error broke it; more
+ * than 16 own entries),
  * VAE_ERR_UNSUPPORTED (with nan_policy FALLBACK: the carries have values that
  * do not fit into 16 bits; a later latent, or a checkpoint without carries, may
  * succeed), VAE_ERR_MEMORY (no host memory for the carries), VAE_ERR_BACKEND,
@@ -67,15 +70,19 @@ VAE_API VaeStatus vae_stream_save(VaeStream *stream,
  * Sets the stream to the position of a checkpoint. With carries this is
  * directly behind the last finished step. Without carries the stream begins
  * without context, as after vae_stream_restart(), as many latents earlier as
- * the network looks back. If that is the start of the sequence, it begins as
- * after vae_stream_reset().
+ * the network looks back; for a decoder with a delay also
+ * VaeModelInfo.look_ahead latents earlier. If that is the start of the
+ * sequence, it begins as after vae_stream_reset().
  *
  * The stream that loads must equal the one that saved in these points:
  * direction, weights (by their fingerprint), architecture, backend, precision,
- * size, tiles, normalization, delay, params->own, and if nan_policy is
- * FALLBACK; for an encoder also posterior and seed; for cpu the number of
- * threads; for cuda `deterministic`. The slice size may differ. An error other
- * than VAE_ERR_BACKEND does not change the stream.
+ * size, tiles, normalization, delay and params->own. In 16 bits, both use
+ * VAE_NAN_FALLBACK or neither does. Encoders also have the same posterior, and
+ * the same seed for samples. On cpu the number of threads is the same, on cuda
+ * `deterministic`. The slice size may differ.
+ *
+ * After VAE_ERR_MEMORY or VAE_ERR_BACKEND, call vae_stream_reset(). Other
+ * errors do not change the stream.
  *
  * Errors: those of vae_tensor_file_open(); VAE_ERR_FORMAT (not a checkpoint, or
  * a damaged one); VAE_ERR_ARGUMENT (something differs: the message names it,

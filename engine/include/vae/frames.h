@@ -11,11 +11,12 @@ extern "C" {
 #endif
 
 /*
- * Pixel formats. The planes are those of GstVideoFrame: Y, U, V for I420, Y42B
- * and Y444; Y, V, U for YV12; Y, UV for NV12 and P010; G, B, R for the GBR
- * formats; one plane for the other RGB formats. A value of more than 8 bits is
- * a sample of two bytes, little endian, in the low bits (P010: in the high
- * bits). A sample above the largest value is read as the largest value.
+ * Pixel formats. The planes are those of GstVideoFrame: Y, U, V for I420,
+ * I420_10, Y42B and Y444; Y, V, U for YV12; Y, UV for NV12 and P010; G, B, R
+ * for the GBR formats; one plane for the other RGB formats. A value of more
+ * than 8 bits is a sample of two bytes, little endian, in the low bits (P010:
+ * in the high bits). A sample above the largest value is read as the largest
+ * value.
  */
 typedef enum VaePixels {
     VAE_PIXELS_RGB_F32, /* 3 floats a pixel, in the network's own range, not
@@ -38,11 +39,11 @@ typedef enum VaePixels {
     VAE_PIXELS_P010
 } VaePixels;
 
-/* Luma weights Kr, Kb: 0.299, 0.114; 0.2126, 0.0722; 0.2627, 0.0593. */
+/* The luma weights of red and blue. */
 typedef enum VaeMatrix {
-    VAE_MATRIX_BT601,
-    VAE_MATRIX_BT709,
-    VAE_MATRIX_BT2020
+    VAE_MATRIX_BT601, /* 0.299, 0.114 */
+    VAE_MATRIX_BT709, /* 0.2126, 0.0722 */
+    VAE_MATRIX_BT2020 /* 0.2627, 0.0593 */
 } VaeMatrix;
 
 /*
@@ -61,13 +62,13 @@ typedef enum VaeMatrix {
  * on_device      data are addresses in the memory of the stream's device, in
  *                its primary CUDA context. The picture is not copied through
  *                the host. Samples are aligned to their size
- * pinned         only for the plugin, which pins memory by a private function.
- *                A device then writes results directly to data, possibly
- *                before vae_stream_wait()
- * data, stride   per plane; strides are in bytes and may exceed a row
- * ready          only with on_device: NULL, or a CUevent (cudaEvent_t) that the
- *                device waits for before it uses the picture. It must stay
- *                valid as long as data
+ * pinned         set it to false. Only the plugin, which pins memory by a
+ *                private function, sets it to true. A device then writes
+ *                results directly to data, possibly before vae_stream_wait()
+ * data, stride   per plane, from the top row down. Strides are in bytes, and
+ * may exceed a row ready          only with on_device: NULL, or a CUevent
+ * (cudaEvent_t) that the device waits for before it uses the picture. It must
+ * stay valid as long as data
  */
 typedef struct VaePicture {
     VaePixels pixels;

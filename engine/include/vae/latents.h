@@ -30,7 +30,8 @@ typedef struct VaeLatentOptions {
  * One clip of t latents. Channel c of latent k is a contiguous plane of
  * height x width elements. It begins at byte offset + k * t_stride +
  * c * c_stride of the file. If the whole file is in memory, data points to the
- * plane of k = 0, c = 0.
+ * plane of k = 0, c = 0. The file owns all pointers of the clip and must stay
+ * open.
  */
 typedef struct VaeLatentClip {
     size_t struct_size; /* VAE_INIT() */
@@ -39,21 +40,22 @@ typedef struct VaeLatentClip {
     int64_t batch;                       /* clips in the tensor */
     uint64_t offset, t_stride, c_stride; /* bytes */
     const uint8_t *data; /* NULL if only the header is in memory */
-    const char *tensor;  /* name of the tensor, owned by the file */
+    const char *tensor;  /* name of the tensor */
 
     /* The file's metadata; 0 or NULL if it has no such entry. */
     const char *space;              /* vae.latent_space */
-    VaeNormalization normalization; /* of the metadata; raw for ComfyUI .latent;
-                                       otherwise normalized, as for npy and
-                                       PyTorch files */
+    VaeNormalization normalization; /* as stated. Without a statement: raw for
+                                       ComfyUI .latent, else normalized */
     bool normalization_stated;      /* false: the file does not state it */
-    int fps_n, fps_d;               /* vae.framerate, "16/1" */
+    int fps_n, fps_d;               /* vae.framerate, "16/1"; fps_n is also 0 if
+                                       the rate varies */
     int width_px, height_px;        /* vae.width, vae.height: visible pixels */
-    int64_t frames;                 /* vae.frames: true count of video frames */
+    int64_t frames;                 /* vae.frames: frames to show. The latents
+                                       may decode to more: drop the rest */
 } VaeLatentClip;
 
 /*
- * Finds the clip. These decide its layout, the first one first:
+ * Finds the clip. The first of these rules that applies decides its layout:
  *
  * 1. options->layout
  * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D behind the batch
@@ -63,20 +65,25 @@ typedef struct VaeLatentClip {
  * options may be NULL: then the file decides, and a batch of more than one clip
  * is an error.
  *
- * Errors: VAE_ERR_NOT_FOUND with the names of the tensors in the file (and
- * "looks like model weights" if they are those of a model); VAE_ERR_SIZE for a
- * number of dimensions other than 4 or 5, a batch without batch_index, a
- * dimension of 0, height or width over 16384, channels over 1024, more than
- * 2^24 latents; VAE_ERR_FORMAT for an element type that is not a float, or a
- * vae.* value that cannot be read.
+ * A file may hold several sequences, which are decoded separately. It then has
+ * the tensor "latent_sequences", U8 [n, 16]. Each row has two little-endian
+ * 64-bit integers for one sequence: the index of its first latent, and the
+ * number of frames to show. Call vae_stream_reset() before each sequence.
+ *
+ * Errors: VAE_ERR_ARGUMENT (a wrong struct_size); VAE_ERR_NOT_FOUND with the
+ * names of the tensors in the file (and "looks like model weights" if they are
+ * those of a model); VAE_ERR_SIZE for a number of dimensions other than 4 or 5,
+ * a batch without batch_index, a dimension of 0, height or width over 16384,
+ * channels over 1024, more than 2^24 latents; VAE_ERR_FORMAT for an element
+ * type that is not a float, or a vae.* value that cannot be read.
  */
 VAE_API VaeStatus vae_latent_clip_find(const VaeTensorFile *file,
                                        const VaeLatentOptions *options,
                                        VaeLatentClip *out, VaeError *error);
 
 /*
- * Writes latent k < clip->t to dst, packed as [C, h, w] elements of clip->type.
- * Needs clip->data.
+ * Writes latent k < clip->t to dst, packed as [C, h, w] elements of clip->type:
+ * channels * height * width * vae_type_size(type) bytes. Needs clip->data.
  */
 VAE_API void vae_latent_clip_read(const VaeLatentClip *clip, int k, void *dst);
 

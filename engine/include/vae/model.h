@@ -25,7 +25,8 @@ typedef struct VaeSteps {
 
 typedef struct VaeModelInfo {
     const char *arch;   /* "wan2.1", "seedvr2" */
-    const char *space;  /* latent space: "wan2.1", "gst-vae-demo" */
+    const char *space;  /* the latent space, which models share whose latents
+                           fit each other: "wan2.1", "gst-vae-demo" */
     const char *names;  /* naming of the tensors: "official", ... */
     const char *reason; /* how the model was recognised, for a log */
     const char *path;   /* the file of weights */
@@ -37,7 +38,7 @@ typedef struct VaeModelInfo {
     const float *mean, *std;     /* latent_channels each:
                                     raw = normalized * std + mean */
     bool takes_normalized;       /* true: the network takes and gives normalized
-                                    latents (TAEHV family). False: raw ones */
+                                    latents (TAEHV family). false: raw ones */
     float pixel_low, pixel_high; /* the network's values of black and white */
     int fps_n, fps_d;            /* frame rate if the latents state none */
     VaeType weights_type;        /* the type of most tensors */
@@ -46,17 +47,18 @@ typedef struct VaeModelInfo {
     size_t decoder_tensors, encoder_tensors; /* they sum to tensor_count */
     uint64_t decoder_bytes, encoder_bytes;
     /*
-     * Only for a decoder that is not causal, otherwise 0. A frame depends on
-     * look_ahead later latents, so it leaves `delay` frames late. After n
+     * For a decoder that also reads later latents (it is not causal), otherwise
+     * both are 0. A frame depends on look_ahead later latents, so the stream
+     * gives it `delay` frames later than a causal decoder would. After n
      * latents the stream has given vae_model_frames_of(n) - delay frames, or
      * none if that is negative. vae_stream_drain() gives the rest.
      */
     int look_ahead; /* latents */
     int delay;      /* frames */
     /*
-     * taeh3 divides a sequence into chunks of 5 latents; `chunk` is this number
-     * of latents, and 0 for all other models. The first latent of each chunk is
-     * one frame, like the first latent of a sequence. An encoder forgets all
+     * The number of latents in a chunk: 5 for taeh3, which divides a sequence
+     * into chunks, and 0 for all other models. The first latent of each chunk
+     * is one frame, like the first latent of a sequence. An encoder forgets all
      * earlier frames there.
      */
     int chunk;
@@ -76,26 +78,30 @@ typedef struct VaeModelOptions {
  *          folder of a model. A config.json beside the weights adds what their
  *          metadata lack, such as latents_mean and latents_std
  * options  or NULL
- * out      receives the model with one reference
+ * out      receives the model with one reference, or NULL after an error
  *
- * Errors: those of vae_tensor_file_open(); VAE_ERR_MODEL with the number and
- * the first names of missing, extra and wrong-shaped tensors, or with the
- * nearest known model.
+ * Do not change the files while the model exists: streams read them later.
+ *
+ * Errors: those of vae_tensor_file_open(); VAE_ERR_ARGUMENT (a wrong
+ * struct_size); VAE_ERR_MODEL with the number and the first names of missing,
+ * extra and wrong-shaped tensors, or with the nearest known model; also if the
+ * weights cannot be those of options->variant.
  */
 VAE_API VaeStatus vae_model_open(const char *path,
                                  const VaeModelOptions *options, VaeModel **out,
                                  VaeError *error);
 
+/* Adds a reference and returns model. Thread-safe. */
 VAE_API VaeModel *vae_model_ref(VaeModel *model);
 /* Drops one reference; the last one frees the model. Thread-safe. Clears
  * *model. */
 VAE_API void vae_model_free(VaeModel **model);
 
-/* Owned by the model. */
+/* Returns the description of the model, which the model owns. */
 VAE_API const VaeModelInfo *vae_model_info(const VaeModel *model);
 
 /* Returns the smallest number of latents that decode to at least `frames`
- * frames, counted from the start of a sequence. */
+ * frames, counted from the start of a sequence; 0 for 0 frames or fewer. */
 VAE_API int64_t vae_model_latents_of(const VaeModel *model, int64_t frames);
 /* Returns the number of frames that `latents` latents decode to, counted from
  * the start of a sequence. */
@@ -103,14 +109,13 @@ VAE_API int64_t vae_model_frames_of(const VaeModel *model, int64_t latents);
 
 /*
  * Writes to *steps how many steps the network looks back: the output of step k
- * depends on the input of steps k - *steps to k only. The first step of a
+ * depends only on the input of steps k - *steps to k. The first step of a
  * sequence counts as one step. For a decoder with look_ahead, the frames of
  * latent k depend on the latents k - *steps to k + look_ahead.
  *
- * A stream that starts with vae_stream_restart() at step k - *steps therefore
- * gives the same bytes from step k on as one that ran from the start. A stream
- * that starts with vae_stream_reset() must start one step earlier, because its
- * first step differs.
+ * So a stream that begins with vae_stream_restart() at step k - *steps gives
+ * the same bytes from step k on as one that ran from the start. After
+ * vae_stream_reset() begin one step earlier, because the first step differs.
  *
  * Errors: VAE_ERR_MODEL (no such direction), VAE_ERR_MEMORY.
  */

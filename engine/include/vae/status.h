@@ -27,7 +27,8 @@ typedef enum VaeStatus {
     VAE_ERR_MEMORY,      /* memory refused, or the plan does not fit */
     VAE_ERR_UNSUPPORTED, /* this build, device or model lacks the feature */
     VAE_ERR_BACKEND,     /* the computing library or device failed */
-    VAE_ERR_CANCELLED,   /* vae_stream_cancel() was called */
+    VAE_ERR_CANCELLED,   /* vae_stream_cancel() was called, or
+                            VaeStreamParams.cancelled returned true */
     /* Not errors. Only vae_stream_send_*() and _receive_*() return them. */
     VAE_AGAIN, /* from send: receive first; from receive: send first */
     VAE_END    /* the whole sequence was received */

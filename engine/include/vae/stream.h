@@ -1,5 +1,5 @@
 /*
- * vae/stream.h: one direction of one model at one size, with its carry state.
+ * vae/stream.h: a decoder or an encoder of one model, for one picture size.
  *
  * A unit is one latent or one picture. A sequence begins after vae_stream_new()
  * or vae_stream_reset(). The first step of a sequence takes first_in units and
@@ -7,7 +7,9 @@
  * (VaeModelInfo.decode, .encode). One call may run several steps. Their number
  * never changes a byte of the output. A slice is the steps that the stream
  * computes together. A carry is a part of the state between two steps: the last
- * frames that a convolution over time has read.
+ * frames that a convolution over time has read. The context of a step is all
+ * that its results depend on from earlier steps. An op is one operation of the
+ * network, such as a convolution or a norm.
  *
  * Threads: only one thread at a time may use a stream, but it need not always
  * be the same thread. vae_stream_cancel() may be called from any thread.
@@ -33,18 +35,20 @@ extern "C" {
 typedef struct VaeStream VaeStream;
 
 /*
- * Receives each named intermediate result directly after it is computed.
+ * Receives each named intermediate result directly after it is computed. A
+ * thread of the library may call it.
  * step    number of runs since the sequence began. A run computes the first
  *         step, a slice or a single step
- * name    checkpoint path of the block, "decoder.upsamples.3"
+ * name    name of the block in the weights, "decoder.upsamples.3", or of the op
  * values  [t, h, w, c] floats, valid during the call
  */
 typedef void (*VaeDumpFunc)(void *user, int step, const char *name, int t,
                             int h, int w, int c, const float *values);
 
-/* Receives sentences for a log, without a line break, while a stream is planned
- * or created. After a success the last sentence tells the choice: "decode: cuda
- * device 0 (NVIDIA H200), bf16, 416x240, slices of 4". */
+/* Receives sentences for a log, without a line break. A stream calls it while
+ * it is planned or created, and when it allocates its memory again. A thread of
+ * the library may call it. After a success the last sentence tells the choice:
+ * "decode: cuda device 0 (NVIDIA H200), bf16, 416x240, slices of 4". */
 typedef void (*VaeLogFunc)(void *user, const char *line);
 
 /*
@@ -64,19 +68,21 @@ typedef struct VaeStreamParams {
     VaeDirection direction;
     VaeBackendKind backend;
     VaePrecision precision;
-    int width, height;  /* visible pixels, 1 or more. The stream pads them to a
-                           multiple of VaeModelInfo.spatial by edge repeat */
+    int width, height;  /* visible pixels, 1 or more. Latents have the size of
+                           the next multiple of VaeModelInfo.spatial, to which
+                           an encoder repeats the edge */
     int slice_size;     /* steps that run together. 0 selects the largest of 4,
-                           2 and 1 that fits, and 1 from 1280x720 pixels up */
+                           2 and 1 that fits; from 1280x720 pixels up, 1 */
     int frames_at_once; /* frames that the layers at the full frame rate compute
                            together. 0 selects all of a slice, or fewer if
                            these do not fit */
-    int threads;        /* 0 selects as many as the process may use. The upper
-                           limits are four times that number, and
-                           OMP_THREAD_LIMIT of the environment */
-    int device;         /* CUDA device index; -1 selects device 0. Other
-                           backends ignore it. If an index is set and AUTO
-                           selects another backend, warn is called */
+    int threads;        /* 0 selects one for each processor that the process
+                           may use. More than four for each (8 for a single
+                           one), or than OMP_THREAD_LIMIT of the environment,
+                           are reduced to that number */
+    int device;         /* CUDA device index; -1 is device 0. Other backends
+                           ignore it. If it is more than 0 and AUTO selects
+                           another backend, warn is called */
     bool deterministic; /* algorithms are chosen without timing */
     bool restarts;      /* allows vae_stream_restart() */
     VaeNormalization normalization; /* of the latents in or out */
@@ -88,9 +94,9 @@ typedef struct VaeStreamParams {
      * the next one. When decoding on a device, the frames are copied during the
      * check.
      *
-     * In 16 bits FALLBACK opens a second stream in fp32, with weights of its
-     * own (VaePlan.fallback), and keeps a copy of the carries. For every slice
-     * size, the output differs from that of PASS only in non-finite steps. A
+     * In 16 bits FALLBACK opens a second stream in fp32 with its own weights
+     * (VaePlan.fallback), and keeps a copy of the carries. The output differs
+     * from that of PASS only in non-finite steps, for every slice size. A
      * step with non-finite input cannot be recovered; its results pass.
      *
      * With ERROR, and with FALLBACK in 32 bits, a slice has one step. The
@@ -111,14 +117,13 @@ typedef struct VaeStreamParams {
     VaeLogFunc warn;     /* or NULL; receives each request that is not met */
     void *log_user;      /* passed to log, warn and cancelled */
     double memory_share; /* if memory_limit is 0: usable part of the free
-                            memory, such as 0.75. 0 selects 0.9, or all of it
-                            if nothing smaller fits */
+                            memory, such as 0.75. 0 selects 0.9, or 1 if not
+                            even the smallest plan fits in 0.9 */
     /*
      * Only for a decoder with VaeModelInfo.delay. With low_latency a frame
      * waits for only look_ahead later latents, 0 or more. It is then computed
-     * as if the sequence ended behind them, so it is not exact unless
-     * look_ahead is at least that of the model. A step computes many times as
-     * much.
+     * as if the sequence ended there. It is exact only if look_ahead is at
+     * least that of the model. A step computes many times as much.
      */
     bool low_latency;
     int look_ahead;
@@ -140,8 +145,8 @@ typedef struct VaeStreamParams {
      * and attention see only their tile. The output is therefore not exact, and
      * `warn` says so.
      *
-     * If the size of tiles is 0, a slice_size is a maximum: smaller slices are
-     * exact, so they are tried before tiles, and `warn` says so.
+     * If the size of tiles is 0, slice_size is a maximum. The stream tries
+     * smaller slices, which are exact, before tiles, and `warn` says so.
      *
      * Tiles do not work with VAE_NAN_FALLBACK, with a decoder that has a
      * VaeModelInfo.delay, or with pictures in device memory.
@@ -171,16 +176,17 @@ typedef struct VaePlan {
     uint64_t weights;   /* in the backend's layout, once per model */
     uint64_t carries;
     uint64_t spilled;  /* part of carries in pinned host memory; not in total */
-    uint64_t arena;    /* activations of one slice */
+    uint64_t arena;    /* intermediate results of one slice */
     uint64_t scratch;  /* working memory of the computing library */
-    uint64_t staging;  /* pinned or conversion buffers */
+    uint64_t staging;  /* buffers for copies from and to the host, and for
+                          conversions */
     uint64_t fallback; /* the fp32 stream of VAE_NAN_FALLBACK, and a copy of the
                           carries that are not spilled. low_latency needs
                           another copy. Otherwise 0 */
-    uint64_t library;  /* margin for the code and tables that the computing
-                          library allocates itself, once per process. It keeps
-                          them when streams are freed. 0 for ref, which needs
-                          none, and for cuda, where the size is not known */
+    uint64_t library;  /* estimate for the code and tables that the computing
+                          library itself allocates, once per process. They stay
+                          when streams are freed. 0 for ref, which needs none,
+                          and for cuda, where the size is not known */
     uint64_t total;    /* sum of the members above except spilled; allocated
                           until the stream is freed */
     uint64_t loading;  /* working memory for the conversion of weights; freed
@@ -207,7 +213,8 @@ typedef struct VaePlan {
                        total only if there is no device */
 } VaePlan;
 
-/* Plans a stream without allocating its memory. Errors as vae_stream_new(). */
+/* Plans a stream without allocating its memory. *out begins as
+ * VAE_INIT(VaePlan). Errors: those of vae_stream_new(). */
 VAE_API VaeStatus vae_stream_plan(VaeModel *model,
                                   const VaeStreamParams *params, VaePlan *out,
                                   VaeError *error);
@@ -224,6 +231,8 @@ VAE_API VaeStatus vae_stream_plan(VaeModel *model,
  */
 VAE_API VaeStatus vae_stream_new(VaeModel *model, const VaeStreamParams *params,
                                  VaeStream **out, VaeError *error);
+/* Ends all calls, frees the stream and sets *stream to NULL. *stream may be
+ * NULL. */
 VAE_API void vae_stream_free(VaeStream **stream);
 
 /* Begins a new sequence. The output equals that of a new stream. If a device
@@ -240,23 +249,28 @@ VAE_API void vae_stream_reset(VaeStream *stream);
  * latents  number of latents of the sequence before this step. The samples of
  *          VAE_POSTERIOR_SAMPLE depend on it
  *
- * Errors: VAE_ERR_ARGUMENT (the stream was created without params.restarts).
+ * Errors: VAE_ERR_ARGUMENT (the stream was created without params.restarts);
+ * the error of an earlier call, which breaks the sequence.
  */
 VAE_API VaeStatus vae_stream_restart(VaeStream *stream, uint64_t latents,
                                      VaeError *error);
 
 /*
- * The results of the next `steps` steps are not wanted: those are only the
- * latents that later ones look back to. The backends cpu and ref then compute
- * only what later results depend on, and write none of these results. Call it
- * after vae_stream_restart(), which ends it, as vae_stream_reset() does. It has
- * no effect with tiles, or with a nan_policy that checks results.
+ * Tells the stream that you will discard the results of the next `steps` steps,
+ * which only give context to later ones. The backends cpu and ref then compute
+ * only what later results depend on, and do not write the results of these
+ * steps. Call it after vae_stream_restart(). A reset or another restart ends
+ * it. It has no effect with cuda, with tiles, or with a nan_policy that checks
+ * results.
  */
 VAE_API void vae_stream_warm_up(VaeStream *stream, int steps);
-/* The number of wanted steps that take as many operations as a warm-up of
- * `steps` steps, rounded up. */
+/* Returns the number of ordinary steps that take as many operations as a
+ * warm-up of `steps` steps, rounded up; `steps` where a warm-up has no effect.
+ */
 VAE_API int vae_stream_warm_up_cost(const VaeStream *stream, int steps);
 
+/* Returns the plan of the stream, which owns it. vae_stream_reset() and
+ * vae_stream_resume() may change it. */
 VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 
 /* The maker's name of the GPU or the processor. Owned by the stream. */
@@ -264,8 +278,10 @@ VAE_API const char *vae_stream_get_device(const VaeStream *stream);
 
 /*
  * Writes the numbers of units that the next call takes (*n_in) and gives
- * (*n_out) if it runs `steps` steps. A decoder with VaePlan.delay gives no
- * frames at first. Its first call with frames may give fewer than later calls.
+ * (*n_out) if it runs `steps` steps, of which one may be the first of a
+ * sequence. It does not count units that wait in the stream. A decoder with
+ * VaePlan.delay gives no frames at first. Its first call with frames may give
+ * fewer than later calls.
  */
 VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
                               int *n_out);
@@ -273,8 +289,9 @@ VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
 /*
  * One latent of a decoder: [C, h, w], packed. C is
  * VaeModelInfo.latent_channels, h is padded_height / spatial and w is
- * padded_width / spatial. This struct, VaeLatentOut and VaePicture never grow,
- * because callers pass arrays of them.
+ * padded_width / spatial. The library reads C*h*w elements of data: it cannot
+ * check the size of your memory. This struct, VaeLatentOut and VaePicture never
+ * grow, because callers pass arrays of them.
  */
 typedef struct VaeLatentIn {
     VaeType type; /* F32, F16 or BF16 */
@@ -312,8 +329,9 @@ typedef struct VaeLatentOut {
  * repeats the last frame until its latents decode to at least as many frames as
  * were sent (vae_model_latents_of()).
  *
- * Receive writes one unit to the caller's memory. It computes when the first
- * step of a sequence, a whole slice, or at the end the rest was sent.
+ * Receive writes one unit to the caller's memory. It computes as soon as the
+ * first step of a sequence, a whole slice, or the rest of an ended sequence was
+ * sent.
  * VAE_AGAIN: send first. VAE_END: everything was received. With these two,
  * receive writes neither a unit nor *error. A picture whose data[0] is NULL is
  * received, but not written.
@@ -332,7 +350,8 @@ typedef struct VaeLatentOut {
  * Errors: VAE_ERR_ARGUMENT (the wrong direction, another type, a unit after the
  * end, a broken sequence), VAE_ERR_SIZE, VAE_ERR_MEMORY. Nothing ran, and the
  * call may be repeated. Receive also returns VAE_ERR_CANCELLED and
- * VAE_ERR_BACKEND; these break the sequence: reset or free the stream.
+ * VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK also VAE_ERR_MEMORY of a step.
+ * These break the sequence: reset or free the stream.
  */
 VAE_API VaeStatus vae_stream_send_latent(VaeStream *stream,
                                          const VaeLatentIn *latent,
@@ -353,11 +372,12 @@ VAE_API VaeStatus vae_stream_receive_latent(VaeStream *stream,
  * NULL is computed but not written. Pictures have the visible size of the
  * stream, and may be on_device only with the cuda backend. With VAE_NAN_PASS,
  * non-finite values pass through, except that a ReLU may turn NaN into 0.
- * VaeStreamStats.nonfinite counts those in the latents.
+ * VaeStreamStats.nonfinite counts the non-finite values of latents.
  *
  * Errors: VAE_ERR_ARGUMENT (wrong counts or on_device; nothing ran),
- * VAE_ERR_SIZE (a picture of another size; nothing ran), VAE_ERR_CANCELLED and
- * VAE_ERR_BACKEND (the sequence is broken: reset or free the stream).
+ * VAE_ERR_SIZE (a picture of another size; nothing ran), VAE_ERR_CANCELLED,
+ * VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK also VAE_ERR_MEMORY of a step (the
+ * sequence is broken: reset or free the stream).
  */
 VAE_API VaeStatus vae_stream_decode(VaeStream *stream,
                                     const VaeLatentIn *latents, int n_latents,
@@ -396,8 +416,8 @@ VAE_API VaeStatus vae_stream_drain(VaeStream *stream, int steps,
  * input may be freed when the call returns.
  *
  * The cuda backend may return before it has computed. Other backends finish
- * before the call returns. A later call or vae_stream_wait() may return the
- * error of an earlier call. Nothing is written after an error.
+ * before the call returns. The error of a call may come from a later call or
+ * from vae_stream_wait(). Nothing is written after an error.
  */
 VAE_API VaeStatus vae_stream_decode_begin(VaeStream *stream,
                                           const VaeLatentIn *latents,
@@ -411,15 +431,16 @@ VAE_API VaeStatus vae_stream_encode_begin(VaeStream *stream,
                                           int n_latents, VaeError *error);
 /* Blocks until at most `pending` (0 to 7) calls are still running. Calls finish
  * in order. vae_stream_reset() and vae_stream_free() end all calls; their
- * output may be incomplete. */
+ * output may be incomplete. Errors: VAE_ERR_ARGUMENT (pending is not 0 to 7),
+ * and the error of an earlier call, once. */
 VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int pending,
                                   VaeError *error);
 
 /*
  * Cancels the running call, or the next one if none is running. That call
- * returns VAE_ERR_CANCELLED within one op, and the sequence is broken. If no
- * call has been cancelled yet, vae_stream_reset() and vae_stream_restart()
- * withdraw the request. May be called from any thread before vae_stream_free().
+ * returns VAE_ERR_CANCELLED within one op, and the sequence is broken. Before
+ * that, vae_stream_reset() and vae_stream_restart() withdraw the request. May
+ * be called from any thread before vae_stream_free().
  */
 VAE_API void vae_stream_cancel(VaeStream *stream);
 
@@ -431,8 +452,8 @@ VAE_API void vae_stream_cancel(VaeStream *stream);
  * with the same bytes. A stream on the host keeps its memory.
  *
  * Errors: VAE_ERR_MEMORY (no host memory for the copies), VAE_ERR_BACKEND (also
- * that of an earlier call). If vae_stream_is_released() is true after an error,
- * all memory was freed except some weights; if it is false, none was freed.
+ * that of an earlier call). After an error, vae_stream_is_released() tells the
+ * state. True: all memory was freed except some weights. False: none was freed.
  */
 VAE_API VaeStatus vae_stream_release(VaeStream *stream, VaeError *error);
 /*
@@ -453,9 +474,11 @@ VAE_API VaeStatus vae_stream_resume(VaeStream *stream, VaeError *error);
 VAE_API bool vae_stream_is_released(const VaeStream *stream);
 
 typedef struct VaeStreamStats {
-    /* Runs of the network: of the first step of a sequence, of a slice, of a
-     * single step if slices have more, and of a step without context. */
-    uint64_t runs_first, runs_next, runs_next1, runs_cold;
+    /* Runs of the network. */
+    uint64_t runs_first; /* of the first step of a sequence */
+    uint64_t runs_next;  /* of a slice */
+    uint64_t runs_next1; /* of a single step, if slices have more */
+    uint64_t runs_cold;  /* of a step without context */
     uint64_t units_in, units_out;
     uint64_t nonfinite;       /* non-finite values in latents, in or out */
     uint64_t nonfinite_steps; /* steps with non-finite results; 0 with PASS */

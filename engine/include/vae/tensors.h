@@ -12,12 +12,12 @@
  * nothing in a file. It checks lengths, offsets, overlaps, sizes of shapes,
  * duplicate names and the depth of nesting before it uses them.
  *
- * A PyTorch file has a dict of tensors, or a dict with such a dict under a
- * usual key ("state_dict", "model", ...), or a single tensor, which gets the
- * name "latent". Other values of the dict are ignored. The reader executes
- * nothing: it refuses opcodes and globals that tensors do not need, and the
- * error names them. Tensors must be contiguous. Several tensors may share
- * bytes.
+ * A PyTorch file has one of three things: a dict of tensors; a dict with such a
+ * dict under a usual key ("state_dict", "model", ...); a single tensor, which
+ * gets the name "latent". Other values of the dict are ignored. The reader
+ * executes nothing. It refuses instructions and classes of Python's pickle that
+ * tensors do not need, and the error names them. Tensors must be contiguous.
+ * Several tensors may share bytes.
  */
 #ifndef VAE_TENSORS_H
 #define VAE_TENSORS_H
@@ -43,15 +43,15 @@ typedef struct VaeTensorInfo {
 typedef struct VaeTensorFile VaeTensorFile;
 
 /*
- * Maps the file and reads its header. The mapping exists until
+ * Maps a file and reads its header. The mapping exists until
  * vae_tensor_file_free(). Do not shorten the file during that time: a read
  * behind its new end ends the process.
  *
  * path may also name
  *
- * - an index of shards (*.safetensors.index.json). All its shards open as one
- *   file. They must be in the folder of the index, and must not be symbolic
- *   links
+ * - an index of shards (*.safetensors.index.json). Shards are the files of one
+ *   set of tensors. All of them open as one file. They must be in the folder of
+ * the index, and must not be symbolic links
  * - a folder with diffusion_pytorch_model.safetensors, or with the index of
  *   that name; both may also be in its subfolder vae/
  *
@@ -70,24 +70,28 @@ VAE_API VaeStatus vae_tensor_file_open(const char *path, VaeTensorFile **out,
  * total  length of the whole file. If size < total, every VaeTensorInfo.data is
  *        NULL. UINT64_MAX: the length is not known, so offsets are not checked
  *        against it
- * name   name of the file in error messages
+ * name   name of the file in error messages, or NULL
  *
  * A PyTorch file needs all bytes and a known length. Only
  * vae_tensor_file_open() reads an index of shards.
+ *
+ * Errors: VAE_ERR_ARGUMENT (size is larger than total, or the header is not
+ * complete), VAE_ERR_FORMAT, VAE_ERR_MEMORY.
  */
 VAE_API VaeStatus vae_tensor_file_open_memory(const void *bytes, size_t size,
                                               uint64_t total, const char *name,
                                               VaeTensorFile **out,
                                               VaeError *error);
 
-/* Accepts NULL. Clears the pointer. */
+/* Sets *file to NULL. *file may be NULL. */
 VAE_API void vae_tensor_file_free(VaeTensorFile **file);
 
 VAE_API size_t vae_tensor_file_count(const VaeTensorFile *file);
 /* Returns tensor i < count, in the order of the header. Owned by the file. */
 VAE_API const VaeTensorInfo *vae_tensor_file_at(const VaeTensorFile *file,
                                                 size_t i);
-/* Finds a tensor by its exact name, in O(log n); NULL if there is none. */
+/* Finds a tensor by its exact name, in O(log n); NULL if there is none. Owned
+ * by the file. */
 VAE_API const VaeTensorInfo *vae_tensor_file_find(const VaeTensorFile *file,
                                                   const char *name);
 /* Returns the value of key in __metadata__, or NULL. Owned by the file. */

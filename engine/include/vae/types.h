@@ -23,12 +23,13 @@ extern "C" {
  *     VaeStreamParams params = VAE_INIT(VaeStreamParams);
  *
  * Programs that were compiled with older headers still work: the library reads
- * members that they lack as 0, and does not write them. A struct_size that is
- * too small or too large gives VAE_ERR_ARGUMENT. A member that this library
- * does not know must be 0; otherwise the call gives the same error.
+ * members that such a program lacks as 0, and does not write them. A
+ * struct_size that is too small or too large gives VAE_ERR_ARGUMENT. A member
+ * that this library does not know must be 0; otherwise the call gives the same
+ * error.
  *
- * Structs without struct_size: those that only the library allocates may grow
- * at the end. The others have the same size in all versions of libvae.so.0.
+ * A struct without struct_size that only the library allocates may grow at its
+ * end. Every other one has the same size in all versions of libvae.so.0.
  */
 #ifdef __cplusplus
 }
@@ -82,24 +83,24 @@ typedef enum VaePrecision {
 /* The scale of latents: raw = normalized * std + mean, per channel. */
 typedef enum VaeNormalization {
     VAE_NORMALIZED, /* the input and output of the diffusion model */
-    VAE_RAW         /* the input and output of the full VAE of the space */
+    VAE_RAW         /* the input and output of the original VAE */
 } VaeNormalization;
 
 /* Treatment of results that are not finite (NaN, infinite). */
 typedef enum VaeNanPolicy {
     VAE_NAN_PASS,     /* results are not checked */
-    VAE_NAN_FALLBACK, /* a step in 16 bits whose input is finite and whose
-                         result is not is computed again in fp32 */
+    VAE_NAN_FALLBACK, /* if the input of a step in 16 bits is finite and its
+                         result is not, the step is computed again in fp32 */
     VAE_NAN_ERROR     /* the call fails */
 } VaeNanPolicy;
 
-/* The memory of a stream's carries: the state of the network between two steps.
- * It does not change the output. */
+/* The memory for a stream's carries, the state of the network between two
+ * steps. The choice does not change the output. */
 typedef enum VaeSpill {
-    VAE_SPILL_AUTO, /* on the device; if the stream does not fit there, as many
-                       carries as necessary in host memory */
-    VAE_SPILL_OFF,  /* on the device */
-    VAE_SPILL_HOST  /* in host memory */
+    VAE_SPILL_AUTO, /* device memory; host memory for the carries that do not
+                       fit there */
+    VAE_SPILL_OFF,  /* device memory */
+    VAE_SPILL_HOST  /* host memory */
 } VaeSpill;
 
 /* Tiles for a picture that does not fit. The output of tiles is not exact. */
@@ -108,8 +109,9 @@ typedef enum VaeTiling {
     VAE_TILES_BLEND /* tiles that overlap are blended */
 } VaeTiling;
 
-/* Return "auto", "cuda", "cpu", "ref" and "auto", "fp32" and so on. */
+/* Returns "auto", "cuda", "cpu" or "ref"; for other values "unknown". */
 VAE_API const char *vae_backend_name(VaeBackendKind kind);
+/* Returns "auto", "fp32", "tf32", "fp16" or "bf16"; otherwise "unknown". */
 VAE_API const char *vae_precision_name(VaePrecision precision);
 
 #ifdef __cplusplus
