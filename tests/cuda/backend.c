@@ -345,10 +345,10 @@ copies_of_a_step(const Bed *bed)
     must(vae_stream_new(bed->model, &params, &stream, &error), &error);
     unsetenv("VAE_CUDA_GRAPHS");
     vae_stream_count(stream, 1, &part.t, &part.frames);
-    must(test_decode(stream, bed->info, &part, first, &error), &error);
+    run_clip(bed, stream, VAE_DECODE, &part, first);
     emu_set_fault(EMU_FAULT_NO_COPY, -1);
     vae_stream_count(stream, SLICE, &part.t, &part.frames);
-    must(test_decode(stream, bed->info, &part, next, &error), &error);
+    run_clip(bed, stream, VAE_DECODE, &part, next);
     const int copies = emu_fault_count(EMU_FAULT_NO_COPY);
     emu_set_fault(EMU_FAULT_NONE, 0);
     for (int i = 0; i < PROGRAMS; i++) {

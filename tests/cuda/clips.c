@@ -47,15 +47,6 @@ new_clip(const Bed *bed)
     return bed_clip(bed, LATENTS, SIZE, SIZE, 0);
 }
 
-VaeStatus
-run_calls(const Bed *bed, VaeStream *stream, VaeDirection direction,
-          const TestClip *clip, VaeError *error)
-{
-    return direction == VAE_DECODE
-               ? test_decode(stream, bed->info, clip, calls, error)
-               : test_encode(stream, bed->info, clip, calls, error);
-}
-
 void
 listen(void *user, const char *line)
 {
@@ -96,13 +87,20 @@ call(const Bed *bed, VaeStream *stream, Place *at, int n, VaeError *error)
     part.latents += (size_t) at->t * latent;
     part.video += (size_t) at->frame * SIZE * SIZE * 3;
     const VaeStatus status =
-        decode ? test_decode(stream, bed->info, &part, plan, error)
-               : test_encode(stream, bed->info, &part, plan, error);
+        try_run(bed, stream, at->direction, &part, plan, error);
     if (status == VAE_OK) {
         at->t += part.t;
         at->frame += part.frames;
     }
     return status;
+}
+
+void
+run_steps(const Bed *bed, VaeStream *stream, Place *at, int from, int to)
+{
+    VaeError error;
+    for (int i = from; i <= to; i++)
+        must(call(bed, stream, at, steps[i], &error), &error);
 }
 
 Clips
@@ -127,6 +125,15 @@ close_clips(Clips *c)
     clip_free(&c->input);
     clip_free(&c->want);
     clip_free(&c->results);
+}
+
+bool
+same_clips(const Bed *bed, const Clips *c, VaeDirection direction)
+{
+    size_t bytes;
+    const void *want = clip_result(bed, &c->want, direction, &bytes);
+    const void *got = clip_result(bed, &c->got, direction, &bytes);
+    return memcmp(want, got, bytes) == 0;
 }
 
 void

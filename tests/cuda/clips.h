@@ -19,8 +19,6 @@ VaeStreamParams params_of(VaeDirection direction);
 /* Opens the model again, so that no other stream shares its weights. */
 VaeModel *open_model(const Bed *bed);
 TestClip new_clip(const Bed *bed);
-VaeStatus run_calls(const Bed *bed, VaeStream *stream, VaeDirection direction,
-                    const TestClip *clip, VaeError *error);
 /* A log function: appends the line to user, a text of at most SAID bytes. */
 enum { SAID = 8000 };
 void listen(void *user, const char *line);
@@ -38,6 +36,9 @@ typedef struct Place {
 VaeStatus call(const Bed *bed, VaeStream *stream, Place *at, int n,
                VaeError *error);
 
+/* The calls steps[from] to steps[to]; an error ends the test. */
+void run_steps(const Bed *bed, VaeStream *stream, Place *at, int from, int to);
+
 /* want: the right result; got: the input, and room for a result. */
 typedef struct Clips {
     TestClip input, want, results, got;
@@ -45,6 +46,8 @@ typedef struct Clips {
 
 Clips open_clips(const Bed *bed, VaeDirection direction);
 void close_clips(Clips *c);
+/* True if got has the bytes of want. */
+bool same_clips(const Bed *bed, const Clips *c, VaeDirection direction);
 /* Runs got by the calls `calls`, over a poisoned result. */
 void run_clips(const Bed *bed, VaeStream *stream, VaeDirection direction,
                Clips *c);

@@ -26,7 +26,7 @@ try_clip(const Bed *bed, VaeModel *model, VaeDirection direction,
     const VaeStreamParams params = params_of(direction);
     VaeStatus status = vae_stream_new(model, &params, &stream, error);
     if (status == VAE_OK)
-        status = run_calls(bed, stream, direction, &clip, error);
+        status = try_run(bed, stream, direction, &clip, calls, error);
     return status;
 }
 
@@ -71,7 +71,7 @@ whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
     const VaeStreamParams params = params_of(direction);
     VaeStatus status = vae_stream_new(model, &params, &stream, error);
     for (int i = 0; i < 2 && status == VAE_OK; i++) {
-        status = run_calls(bed, stream, direction, clip, error);
+        status = try_run(bed, stream, direction, clip, calls, error);
         if (status == VAE_OK && i == 0)
             status = vae_stream_release(stream, error);
         if (stream)
@@ -82,7 +82,7 @@ whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
         VaeError again;
         vae_stream_reset(stream);
         clip_poison(bed, clip, direction);
-        must(run_calls(bed, stream, direction, clip, &again), &again);
+        must(try_run(bed, stream, direction, clip, calls, &again), &again);
     }
     return status;
 }
@@ -152,14 +152,14 @@ refused_steps(const Bed *bed, VaeDirection direction, int by)
         clip_poison(bed, &clip, direction);
         emu_refuse_call(n);
         const VaeStatus status =
-            run_calls(bed, stream, direction, &clip, &error);
+            try_run(bed, stream, direction, &clip, calls, &error);
         emu_refuse_call(0);
         told += status != VAE_OK;
         wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
         if (status != VAE_OK) {
             vae_stream_reset(stream);
             clip_poison(bed, &clip, direction);
-            must(run_calls(bed, stream, direction, &clip, &error), &error);
+            must(try_run(bed, stream, direction, &clip, calls, &error), &error);
         }
         if (!is_same_clip(bed, &clip, &want, direction)) {
             printf("call %d of the steps: another result\n", n);
@@ -188,13 +188,13 @@ refused_reload(const Bed *bed)
         vae_stream_reset(stream);
         emu_refuse_call(n);
         const VaeStatus status =
-            run_calls(bed, stream, VAE_DECODE, &clip, &error);
+            try_run(bed, stream, VAE_DECODE, &clip, calls, &error);
         emu_refuse_call(0);
         told += status != VAE_OK;
         wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
         vae_stream_reset(stream);
         clip_poison(bed, &clip, VAE_DECODE);
-        must(run_calls(bed, stream, VAE_DECODE, &clip, &error), &error);
+        must(try_run(bed, stream, VAE_DECODE, &clip, calls, &error), &error);
         wrong += !is_same_clip(bed, &clip, &want, VAE_DECODE);
     }
     expect(told > 20 && wrong == 0, "after a release: %d told, %d wrong", told,

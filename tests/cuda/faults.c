@@ -29,16 +29,12 @@ static const Kind kinds[] = {
 static bool
 is_same(const Bed *bed, VaeDirection direction, Clips *c, EmuFault fault, int n)
 {
-    size_t bytes;
-    VaeStream *stream = open_stream(bed->model, direction);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, direction);
     emu_set_fault(fault, n);
     run_clips(bed, stream, direction, c);
-    const void *w = clip_result(bed, &c->want, direction, &bytes);
-    const void *g = clip_result(bed, &c->got, direction, &bytes);
-    const bool same = memcmp(g, w, bytes) == 0;
+    const bool same = same_clips(bed, c, direction);
     const int count = emu_fault_count(fault), done = emu_fault_done();
     emu_set_fault(EMU_FAULT_NONE, 0);
-    vae_stream_free(&stream);
     /* true after the last fault, or if the result was right by chance */
     return same && n < count && done > 0;
 }

@@ -39,9 +39,7 @@ static VaeStatus
 run(const Side *s, VaeStream *stream, const TestClip *clip, VaeError *error)
 {
     static const int plan[] = {2, 1, 0};
-    return s->direction == VAE_DECODE
-               ? test_decode(stream, s->bed->info, clip, plan, error)
-               : test_encode(stream, s->bed->info, clip, plan, error);
+    return try_run(s->bed, stream, s->direction, clip, plan, error);
 }
 
 /* Runs one clip while other threads do the same. */

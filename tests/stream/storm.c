@@ -54,9 +54,7 @@ run(Worker *w, VaeStream *stream, TestClip *clip, VaeError *error)
     const int plan[] = {1, 2, 0};
     clip_poison(&bed, clip, w->direction);
     vae_stream_reset(stream);
-    return w->direction == VAE_DECODE
-               ? test_decode(stream, bed.info, clip, plan, error)
-               : test_encode(stream, bed.info, clip, plan, error);
+    return try_run(&bed, stream, w->direction, clip, plan, error);
 }
 
 static void

@@ -238,25 +238,19 @@ cancel(const Bed *bed, VaeDirection direction)
     k.stream = stream;
     vae_stream_cancel(stream); /* no op runs; the next call must still see it */
     VaeStatus status =
-        direction == VAE_DECODE
-            ? test_decode(stream, bed->info, &clip, one_by_one, &error)
-            : test_encode(stream, bed->info, &clip, one_by_one, &error);
+        try_run(bed, stream, direction, &clip, one_by_one, &error);
     expect(status == VAE_ERR_CANCELLED && k.seen == 0,
            "cancelled before the call: %d ops ran", k.seen);
     vae_stream_cancel(stream);
     vae_stream_reset(stream); /* clears the cancel */
-    status = direction == VAE_DECODE
-                 ? test_decode(stream, bed->info, &clip, one_by_one, &error)
-                 : test_encode(stream, bed->info, &clip, one_by_one, &error);
+    status = try_run(bed, stream, direction, &clip, one_by_one, &error);
     expect(status == VAE_ERR_CANCELLED && k.cancelled, "cancelled: %s",
            status == VAE_OK ? "no error" : error.message);
     /* The dump may show the op a second time, as the result of its block. */
     expect(k.ops_after <= 1, "%d ops after the cancel", k.ops_after);
     const TestClip one = part(bed, &clip, direction, 0);
     const VaeStatus broken =
-        direction == VAE_DECODE
-            ? test_decode(stream, bed->info, &one, one_by_one, &error)
-            : test_encode(stream, bed->info, &one, one_by_one, &error);
+        try_run(bed, stream, direction, &one, one_by_one, &error);
     expect(broken != VAE_OK, "a broken sequence does not go on: %s",
            broken ? error.message : "it did");
     vae_stream_reset(stream);
@@ -425,6 +419,19 @@ memory_limits(const Bed *bed)
            "slices of 4 at 1280x704");
 }
 
+/* No stream is made with these parameters; returns the error. */
+static VaeError
+refuse(const Bed *bed, VaeStreamParams params, VaeStatus status,
+       const char *what)
+{
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    expect_status(vae_stream_new(bed->model, &params, &stream, &error), status,
+                  &error, what);
+    expect(stream == NULL, "no stream after an error");
+    return error;
+}
+
 static void
 bad_params(const Bed *bed)
 {
@@ -437,29 +444,23 @@ bad_params(const Bed *bed)
                                   .frames_at_once = ALL,
                                   .strips = 1,
                                   .spill = VAE_SPILL_OFF};
-    VaeStream *stream = NULL;
     VaePlan plan = VAE_INIT(VaePlan);
     VaeError error = {0};
     VaeStreamParams p = good;
     p.width = 0;
-    expect_status(vae_stream_new(bed->model, &p, &stream, &error), VAE_ERR_SIZE,
-                  &error, "width 0");
+    refuse(bed, p, VAE_ERR_SIZE, "width 0");
     p = good;
     p.slice_size = -1;
-    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
-                  VAE_ERR_ARGUMENT, &error, "slice size -1");
+    refuse(bed, p, VAE_ERR_ARGUMENT, "slice size -1");
     p = good;
     p.threads = -1;
-    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
-                  VAE_ERR_ARGUMENT, &error, "threads -1");
+    refuse(bed, p, VAE_ERR_ARGUMENT, "threads -1");
     p = good;
     p.device = -2;
-    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
-                  VAE_ERR_ARGUMENT, &error, "device -2");
+    refuse(bed, p, VAE_ERR_ARGUMENT, "device -2");
     p = good;
     p.memory_limit = 1000;
-    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
-                  VAE_ERR_MEMORY, &error, "a limit of 1000 bytes");
+    error = refuse(bed, p, VAE_ERR_MEMORY, "a limit of 1000 bytes");
     expect(strstr(error.message, "activations") &&
                strstr(error.message, "others not counted") &&
                strncmp(error.found, "more than ", 10) == 0,
@@ -467,8 +468,7 @@ bad_params(const Bed *bed)
     p = good;
     must(vae_stream_plan(bed->model, &p, &plan, &error), &error);
     p.memory_limit = (size_t) plan.peak - 1;
-    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
-                  VAE_ERR_MEMORY, &error, "a byte less than planned");
+    error = refuse(bed, p, VAE_ERR_MEMORY, "a byte less than planned");
     expect(strstr(error.message, "weights") &&
                strstr(error.message, "library about") &&
                !strstr(error.message, "not counted") &&
@@ -477,9 +477,7 @@ bad_params(const Bed *bed)
     p = good;
     p.backend = VAE_BACKEND_REF;
     p.precision = VAE_PRECISION_FP16;
-    expect_status(vae_stream_new(bed->model, &p, &stream, &error),
-                  VAE_ERR_UNSUPPORTED, &error, "fp16 by ref");
-    expect(stream == NULL, "no stream after an error");
+    refuse(bed, p, VAE_ERR_UNSUPPORTED, "fp16 by ref");
 }
 
 static void

@@ -200,15 +200,21 @@ clip_poison(const Bed *bed, TestClip *clip, VaeDirection direction)
     memset(result, 0xee, bytes);
 }
 
+VaeStatus
+try_run(const Bed *bed, VaeStream *stream, VaeDirection direction,
+        const TestClip *clip, const int *plan, VaeError *error)
+{
+    return direction == VAE_DECODE
+               ? test_decode(stream, bed->info, clip, plan, error)
+               : test_encode(stream, bed->info, clip, plan, error);
+}
+
 void
 run_clip(const Bed *bed, VaeStream *stream, VaeDirection direction,
          const TestClip *clip, const int *plan)
 {
     VaeError error;
-    if (direction == VAE_DECODE)
-        must(test_decode(stream, bed->info, clip, plan, &error), &error);
-    else
-        must(test_encode(stream, bed->info, clip, plan, &error), &error);
+    must(try_run(bed, stream, direction, clip, plan, &error), &error);
 }
 
 bool

@@ -55,6 +55,9 @@ void clip_poison(const Bed *bed, TestClip *clip, VaeDirection direction);
 /* Runs the clip by the plan from a new stream or after a reset. */
 void run_clip(const Bed *bed, VaeStream *stream, VaeDirection direction,
               const TestClip *clip, const int *plan);
+/* The same; returns the error instead of ending the test. */
+VaeStatus try_run(const Bed *bed, VaeStream *stream, VaeDirection direction,
+                  const TestClip *clip, const int *plan, VaeError *error);
 /* The output of a direction: its address and bytes. */
 const void *clip_result(const Bed *bed, const TestClip *clip,
                         VaeDirection direction, size_t *bytes);

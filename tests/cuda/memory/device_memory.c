@@ -46,8 +46,8 @@ plan_is_kept(const Bed *bed, VaeDirection direction, int tile)
 static void
 steps_take_nothing(const Bed *bed, VaeDirection direction)
 {
-    TestClip clip = new_clip(bed);
-    VaeStream *stream = open_stream(bed->model, direction);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, direction);
     emu_fail_alloc(0);
     const uint64_t host = vae_allocation_count();
     run_clip(bed, stream, direction, &clip, calls);
@@ -55,8 +55,6 @@ steps_take_nothing(const Bed *bed, VaeDirection direction)
     expect(device == 0 && vae_allocation_count() == host,
            "steps take %d blocks of the device, %llu of the host", device,
            (unsigned long long) (vae_allocation_count() - host));
-    vae_stream_free(&stream);
-    clip_free(&clip);
 }
 
 /* Runs Y'CbCr pictures one by one. */
@@ -66,7 +64,7 @@ run_yuv(const Bed *bed, VaeStream *stream, VaeDirection direction,
 {
     enum { MOST = 8 };
     static uint8_t planes[MOST][SIZE * SIZE * 2];
-    TestClip clip = bed_clip(bed, 1, SIZE, SIZE, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 1, SIZE, SIZE, 0);
     const VaeLatentIn in = {.type = VAE_TYPE_F32, .data = clip.latents};
     const VaeLatentOut out = {.type = VAE_TYPE_F32, .data = clip.latents};
     VaePicture pictures[MOST];
@@ -84,7 +82,6 @@ run_yuv(const Bed *bed, VaeStream *stream, VaeDirection direction,
         direction == VAE_DECODE
             ? vae_stream_decode(stream, &in, n_in, pictures, n_out, error)
             : vae_stream_encode(stream, pictures, n_in, &out, n_out, error);
-    clip_free(&clip);
     return status;
 }
 
@@ -93,7 +90,7 @@ run_yuv(const Bed *bed, VaeStream *stream, VaeDirection direction,
 static void
 steps_load_nothing(const Bed *bed, VaeDirection direction, bool timed)
 {
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeError error;
     VaeStream *stream;
     VaeStreamParams params = params_of(direction);
@@ -114,7 +111,6 @@ steps_load_nothing(const Bed *bed, VaeDirection direction, bool timed)
         vae_stream_free(&stream);
     }
     unsetenv("VAE_CUDA_GRAPHS");
-    clip_free(&clip);
 }
 
 /* Without a folder for them, each start times its layers. */
@@ -122,14 +118,13 @@ static void
 steps_load_nothing_timed(const Bed *bed, VaeDirection direction)
 {
     char *cache = getenv("XDG_CACHE_HOME");
-    char *kept = cache ? strdup(cache) : NULL;
+    SCOPED_BLOCK char *kept = cache ? strdup(cache) : NULL;
     setenv("XDG_CACHE_HOME", "/dev/null", 1);
     steps_load_nothing(bed, direction, true);
     if (kept)
         setenv("XDG_CACHE_HOME", kept, 1);
     else
         unsetenv("XDG_CACHE_HOME");
-    free(kept);
 }
 
 /* Refuses one allocation after another: each of the first, then every
@@ -355,16 +350,13 @@ cheap_start(const Bed *bed)
 static void
 one_ends(const Bed *bed)
 {
-    TestClip want = new_clip(bed), clip = new_clip(bed);
+    SCOPED_CLIP TestClip want = new_clip(bed), clip = new_clip(bed);
     VaeStream *first = open_stream(bed->model, VAE_DECODE);
-    VaeStream *second = open_stream(bed->model, VAE_DECODE);
+    SCOPED_STREAM VaeStream *second = open_stream(bed->model, VAE_DECODE);
     run_clip(bed, first, VAE_DECODE, &want, calls);
     vae_stream_free(&first);
     run_clip(bed, second, VAE_DECODE, &clip, calls);
     same_result(bed, &clip, &want, VAE_DECODE, "a stream outlives another");
-    vae_stream_free(&second);
-    clip_free(&want);
-    clip_free(&clip);
 }
 
 int

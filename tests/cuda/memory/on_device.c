@@ -130,7 +130,7 @@ run(const Bed *bed, VaeStream *stream, VaeDirection direction,
 static void
 decode_same(const Bed *bed, VaePixels pixels, unsigned eager)
 {
-    TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
     Frames host = frames_new(pixels, clip.frames, false);
     Frames device = frames_new(pixels, clip.frames, true);
     uint8_t *found = test_alloc(host.bytes);
@@ -173,7 +173,6 @@ decode_same(const Bed *bed, VaePixels pixels, unsigned eager)
     free(want);
     frames_free(&host);
     frames_free(&device);
-    clip_free(&clip);
 }
 
 /* Fills the frames with valid codes, as a decoder does. */
@@ -192,8 +191,8 @@ fill(Frames *host)
 static void
 encode_same(const Bed *bed, VaePixels pixels, unsigned eager)
 {
-    TestClip a = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
-    TestClip b = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 1);
+    SCOPED_CLIP TestClip a = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    SCOPED_CLIP TestClip b = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 1);
     Frames host = frames_new(pixels, FRAMES, false);
     Frames device = frames_new(pixels, FRAMES, true);
     emu_set_eager(eager);
@@ -208,8 +207,6 @@ encode_same(const Bed *bed, VaePixels pixels, unsigned eager)
     vae_stream_free(&stream);
     frames_free(&host);
     frames_free(&device);
-    clip_free(&a);
-    clip_free(&b);
 }
 
 /* Another CUDA stream copies pictures to the device at the same time. With
@@ -218,8 +215,8 @@ encode_same(const Bed *bed, VaePixels pixels, unsigned eager)
 static void
 ready_is_waited_for(const Bed *bed, bool passed)
 {
-    TestClip a = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
-    TestClip b = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 1);
+    SCOPED_CLIP TestClip a = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    SCOPED_CLIP TestClip b = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 1);
     Frames host = frames_new(VAE_PIXELS_NV12, FRAMES, false);
     Frames device = frames_new(VAE_PIXELS_NV12, FRAMES, true);
     VaeStream *stream;
@@ -256,8 +253,6 @@ ready_is_waited_for(const Bed *bed, bool passed)
     vae_stream_free(&stream);
     frames_free(&host);
     frames_free(&device);
-    clip_free(&a);
-    clip_free(&b);
 }
 
 #ifndef VAE_TEST_GPU
@@ -266,9 +261,9 @@ ready_is_waited_for(const Bed *bed, bool passed)
 static void
 is_waited_for(const Bed *bed)
 {
-    TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
     Frames device = frames_new(VAE_PIXELS_NV12, clip.frames, true);
-    uint8_t *want = test_alloc(device.bytes);
+    SCOPED_BLOCK uint8_t *want = test_alloc(device.bytes);
     emu_set_eager(0);
     VaeStream *stream = open_stream(bed, VAE_DECODE, VAE_PIXELS_NV12);
     run(bed, stream, VAE_DECODE, device.pictures, &clip);
@@ -282,8 +277,6 @@ is_waited_for(const Bed *bed)
     emu_set_fault(EMU_FAULT_NONE, 0);
     vae_stream_free(&stream);
     frames_free(&device);
-    free(want);
-    clip_free(&clip);
 }
 
 #endif
@@ -293,7 +286,7 @@ other_backends_refuse(const Bed *bed)
 {
     Bed ref = *bed;
     ref.backend = VAE_BACKEND_REF;
-    TestClip clip = bed_clip(bed, 1, WIDTH, HEIGHT, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 1, WIDTH, HEIGHT, 0);
     Frames device = frames_new(VAE_PIXELS_RGB, clip.frames, true);
     VaeStream *stream = open_stream(&ref, VAE_DECODE, VAE_PIXELS_RGB);
     const VaeLatentIn latent = {.type = VAE_TYPE_F32, .data = clip.latents};
@@ -305,7 +298,6 @@ other_backends_refuse(const Bed *bed)
            "ref: %s", error.message);
     vae_stream_free(&stream);
     frames_free(&device);
-    clip_free(&clip);
 }
 
 /* Samples at addresses that would make a kernel fail, after which the process
@@ -313,7 +305,7 @@ other_backends_refuse(const Bed *bed)
 static void
 odd_samples_are_refused(const Bed *bed)
 {
-    TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
     static const VaePixels wide[] = {VAE_PIXELS_P010, VAE_PIXELS_RGB_F32};
     for (int i = 0; i < 4; i++) {
         const VaePixels pixels = wide[i / 2];
@@ -340,7 +332,6 @@ odd_samples_are_refused(const Bed *bed)
         vae_stream_free(&stream);
         frames_free(&device);
     }
-    clip_free(&clip);
 }
 
 int

@@ -13,16 +13,14 @@
 static void
 launches(const Bed *bed, VaeDirection direction)
 {
-    TestClip clip = new_clip(bed);
-    VaeStream *stream = open_stream(bed->model, direction);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, direction);
     emu_picture_calls();
     run_clip(bed, stream, direction, &clip, calls);
     const int n = emu_picture_calls(), runs = (int) stream->runs;
     expect(n == runs && clip.frames > runs,
            "%s: %d launches for %d pictures in %d runs", name_of(direction), n,
            clip.frames, runs);
-    vae_stream_free(&stream);
-    clip_free(&clip);
 }
 
 /* Memory of I420 pictures, with this many bytes between their planes. */
@@ -82,7 +80,7 @@ static void
 planes(const Bed *bed)
 {
     static uint8_t want[ROOM], got[ROOM];
-    TestClip clip = new_clip(bed);
+    SCOPED_CLIP TestClip clip = new_clip(bed);
     VaePicture staged[MOST], direct[MOST];
     int copies, conversions;
     VaeStreamParams params = params_of(VAE_DECODE);
@@ -109,7 +107,6 @@ planes(const Bed *bed)
            "%d launches of %d pictures, one of another range", conversions, n);
     vae_stream_free(&stream);
     vae_pin_free(&pin);
-    clip_free(&clip);
 }
 
 int

@@ -63,7 +63,7 @@ main(int argc, char **argv)
         return 2;
     }
     for (int i = 0; vae_archs[i]; i++) {
-        VaeModel *model;
+        SCOPED_MODEL VaeModel *model = NULL;
         VaeError error;
         must(vae_model_preset(vae_archs[i], true, true, &model, &error),
              &error);
@@ -71,7 +71,6 @@ main(int argc, char **argv)
             on_device(vae_archs[i], model);
         else if (strcmp(vae_archs[i]->name, "seedvr2") == 0)
             fits(vae_archs[i], model, VAE_DECODE, 1920, 1080, 21 * GIB);
-        vae_model_free(&model);
     }
     return tests_end();
 }

@@ -14,7 +14,7 @@
 static void
 between_calls(const Bed *bed, VaeDirection direction, unsigned eager)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error;
     int kept = 0, lost = 0;
@@ -49,7 +49,6 @@ between_calls(const Bed *bed, VaeDirection direction, unsigned eager)
     expect(memory_left() == empty, "a released stream leaves nothing");
     emu_set_eager(0);
     unsetenv("VAE_CUDA_GRAPHS");
-    close_clips(&c);
 }
 
 /* Weights of a program share a block, and what is pinned stays: a device takes
@@ -78,25 +77,23 @@ few_blocks(const Bed *bed, VaeDirection direction)
 static void
 new_sequence(const Bed *bed, VaeDirection direction)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error;
-    VaeStream *stream = open_stream(bed->model, direction);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, direction);
     must(call(bed, stream, &at, 1, &error), &error);
     must(call(bed, stream, &at, 2, &error), &error);
     must(vae_stream_release(stream, &error), &error);
     vae_stream_reset(stream);
     run_clip(bed, stream, direction, &c.got, whole);
     same_result(bed, &c.got, &c.want, direction, "a reset of a released one");
-    vae_stream_free(&stream);
-    close_clips(&c);
 }
 
 /* Weights stay while another stream computes with them. */
 static void
 shared_weights(const Bed *bed)
 {
-    Clips c = open_clips(bed, VAE_DECODE);
+    SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     Place at = {VAE_DECODE, &c.got, 0, 0};
     VaeError error;
     VaeModel *model = open_model(bed);
@@ -127,7 +124,6 @@ shared_weights(const Bed *bed)
     vae_stream_free(&b);
     vae_model_free(&model);
     expect(memory_left() == empty, "nothing is left");
-    close_clips(&c);
 }
 
 /* ------------------------------------------------------------------ */
@@ -138,16 +134,15 @@ shared_weights(const Bed *bed)
 static void
 refused_back(const Bed *bed, VaeDirection direction, int stride)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error = {0};
     int tried = 0, wrong = 0, kept = 0;
     bool all = false;
-    VaeModel *model = open_model(bed);
+    SCOPED_MODEL VaeModel *model = open_model(bed);
     const uint64_t empty = memory_left();
-    VaeStream *stream = open_stream(model, direction);
-    must(call(bed, stream, &at, steps[0], &error), &error);
-    must(call(bed, stream, &at, steps[1], &error), &error);
+    SCOPED_STREAM VaeStream *stream = open_stream(model, direction);
+    run_steps(bed, stream, &at, 0, 1);
     for (int n = 1; !all; n += n < 20 ? 1 : stride) {
         must(vae_stream_release(stream, &error), &error);
         emu_fail_alloc(n);
@@ -165,12 +160,8 @@ refused_back(const Bed *bed, VaeDirection direction, int stride)
            "%s: %d allocations refused on the way back, %d not told, %d "
            "times something was kept",
            name_of(direction), tried, wrong, kept);
-    must(call(bed, stream, &at, steps[2], &error), &error);
-    must(call(bed, stream, &at, steps[3], &error), &error);
+    run_steps(bed, stream, &at, 2, 3);
     same_result(bed, &c.got, &c.want, direction, "after all that");
-    vae_stream_free(&stream);
-    vae_model_free(&model);
-    close_clips(&c);
 }
 
 /* Somebody else has taken a part of the device's memory meanwhile: the stream
@@ -178,7 +169,7 @@ refused_back(const Bed *bed, VaeDirection direction, int stride)
 static void
 less_memory(const Bed *bed, VaeDirection direction)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error = {0};
     VaeStream *stream;
@@ -212,19 +203,18 @@ less_memory(const Bed *bed, VaeDirection direction)
     vae_stream_free(&stream);
     vae_model_free(&model);
     expect(memory_left() == empty, "%s: nothing is left", name_of(direction));
-    close_clips(&c);
 }
 
 /* The host has no memory for what is kept: carries, weights. */
 static void
 refused_out(const Bed *bed, int stride)
 {
-    Clips c = open_clips(bed, VAE_DECODE);
+    SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     Place at = {VAE_DECODE, &c.got, 0, 0};
     VaeError error = {0};
     int tried = 0, wrong = 0;
     bool all = false;
-    VaeStream *stream = open_stream(bed->model, VAE_DECODE);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, VAE_DECODE);
     must(call(bed, stream, &at, steps[0], &error), &error);
     vae_mem_fail_at(vae_allocation_count() + 1);
     const VaeStatus status = vae_stream_release(stream, &error);
@@ -245,21 +235,18 @@ refused_out(const Bed *bed, int stride)
     }
     expect(tried * stride > 5 && wrong == 0,
            "%d allocations refused on the way out, %d not told", tried, wrong);
-    must(call(bed, stream, &at, steps[2], &error), &error);
-    must(call(bed, stream, &at, steps[3], &error), &error);
+    run_steps(bed, stream, &at, 2, 3);
     same_result(bed, &c.got, &c.want, VAE_DECODE, "after all that");
-    vae_stream_free(&stream);
-    close_clips(&c);
 }
 
 /* The device fails on the way back, and works again. */
 static void
 failing_device(const Bed *bed)
 {
-    Clips c = open_clips(bed, VAE_DECODE);
+    SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     Place at = {VAE_DECODE, &c.got, 0, 0};
     VaeError error = {0};
-    VaeStream *stream = open_stream(bed->model, VAE_DECODE);
+    SCOPED_STREAM VaeStream *stream = open_stream(bed->model, VAE_DECODE);
     must(call(bed, stream, &at, steps[0], &error), &error);
     must(vae_stream_release(stream, &error), &error);
     emu_fail_work(3);
@@ -267,11 +254,8 @@ failing_device(const Bed *bed)
     emu_fail_work(0);
     expect(status == VAE_ERR_BACKEND && vae_stream_is_released(stream),
            "a device that fails: %s", error.message);
-    for (int i = 1; i < CALLS; i++)
-        must(call(bed, stream, &at, steps[i], &error), &error);
+    run_steps(bed, stream, &at, 1, CALLS - 1);
     same_result(bed, &c.got, &c.want, VAE_DECODE, "after that");
-    vae_stream_free(&stream);
-    close_clips(&c);
 }
 
 /* ------------------------------------------------------------------ */
@@ -284,30 +268,25 @@ is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
 {
     Place at = {VAE_DECODE, &c->got, 0, 0};
     VaeError error;
-    size_t bytes;
     VaeModel *model = open_model(bed);
     VaeStream *stream = open_stream(model, VAE_DECODE);
-    must(call(bed, stream, &at, steps[0], &error), &error);
-    must(call(bed, stream, &at, steps[1], &error), &error);
+    run_steps(bed, stream, &at, 0, 1);
     emu_set_fault(fault, n);
     must(vae_stream_release(stream, &error), &error);
     must(vae_stream_resume(stream, &error), &error);
     *count = emu_fault_count(fault);
     emu_set_fault(EMU_FAULT_NONE, 0);
-    must(call(bed, stream, &at, steps[2], &error), &error);
-    must(call(bed, stream, &at, steps[3], &error), &error);
+    run_steps(bed, stream, &at, 2, 3);
     vae_stream_free(&stream);
     vae_model_free(&model);
-    const void *want = clip_result(bed, &c->want, VAE_DECODE, &bytes);
-    const void *got = clip_result(bed, &c->got, VAE_DECODE, &bytes);
-    return memcmp(want, got, bytes) == 0;
+    return same_clips(bed, c, VAE_DECODE);
 }
 
 static void
 missing_copies(const Bed *bed, int stride)
 {
     static const EmuFault faults[] = {EMU_FAULT_DOWNLOAD, EMU_FAULT_UPLOAD};
-    Clips c = open_clips(bed, VAE_DECODE);
+    SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     for (int k = 0; k < 2; k++) {
         int n = 0, missed = 0, ignored;
         is_same(bed, &c, faults[k], -1, &n);
@@ -318,7 +297,6 @@ missing_copies(const Bed *bed, int stride)
         expect(n > 5 && missed == 0, "%d copies %s, %d of them not missed", n,
                k ? "back" : "out", missed);
     }
-    close_clips(&c);
 }
 
 /* A stream on the host keeps what it has. */
@@ -326,14 +304,13 @@ static void
 on_the_host(const Bed *bed)
 {
     VaeStreamParams params = params_of(VAE_DECODE);
-    VaeStream *stream;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeError error;
     params.backend = VAE_BACKEND_REF;
     must(vae_stream_new(bed->model, &params, &stream, &error), &error);
     must(vae_stream_release(stream, &error), &error);
     expect(!vae_stream_is_released(stream), "a stream on the host is kept");
     must(vae_stream_resume(stream, &error), &error);
-    vae_stream_free(&stream);
 }
 
 int

@@ -59,15 +59,6 @@ steps_down(const char *said)
     return n;
 }
 
-static bool
-same_bytes(const Bed *bed, const Clips *c, VaeDirection direction)
-{
-    size_t bytes;
-    const void *want = clip_result(bed, &c->want, direction, &bytes);
-    const void *got = clip_result(bed, &c->got, direction, &bytes);
-    return memcmp(want, got, bytes) == 0;
-}
-
 /* ------------------------------------------------------------------ */
 
 typedef struct Tries {
@@ -96,7 +87,7 @@ open_refused(const Bed *bed, const Start *start, Clips *c, bool loads, int n,
     if (status == VAE_OK) {
         run_clip(bed, stream, VAE_DECODE, &c->got, whole);
         tries->wrong +=
-            steps_down(said) != !all || !same_bytes(bed, c, VAE_DECODE);
+            steps_down(said) != !all || !same_clips(bed, c, VAE_DECODE);
     } else {
         tries->wrong++;
     }
@@ -112,18 +103,17 @@ want_tiles(const Bed *bed, const Start *start, Clips *c, VaeDirection direction)
 {
     char said[SAID];
     VaeError error;
-    VaeStream *stream;
+    SCOPED_STREAM VaeStream *stream = NULL;
     const VaeStreamParams params = params_at(start, direction, said);
     must(vae_stream_new(bed->model, &params, &stream, &error), &error);
     run_clip(bed, stream, direction, &c->want, whole);
     expect(vae_stream_get_plan(stream)->tiles == 4, "4 tiles");
-    vae_stream_free(&stream);
 }
 
 static void
 opening(const Bed *bed, int stride)
 {
-    Clips c = open_clips(bed, VAE_DECODE);
+    SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     for (int i = 0; i < 2 * STARTS; i++) {
         const Start *start = &starts[i / 2];
         Tries tries = {0};
@@ -136,7 +126,6 @@ opening(const Bed *bed, int stride)
                "%s, %s: %d refused, %d handled wrong", start->label,
                i % 2 ? "loading code" : "opening", tries.refused, tries.wrong);
     }
-    close_clips(&c);
 }
 
 /* Each allocation on the way back is refused in the middle of a sequence. */
@@ -144,7 +133,7 @@ static void
 resuming(const Bed *bed, const Start *start, VaeDirection direction, int stride)
 {
     char said[SAID];
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     VaeError error = {0};
     VaeStream *stream;
     Tries tries = {0};
@@ -154,27 +143,23 @@ resuming(const Bed *bed, const Start *start, VaeDirection direction, int stride)
     for (int n = 1; !all; n += n < 12 ? 1 : stride) {
         Place at = {direction, &c.got, 0, 0};
         const VaeStreamParams params = params_at(start, direction, said);
-        VaeModel *model = open_model(bed);
+        SCOPED_MODEL VaeModel *model = open_model(bed);
         clip_poison(bed, &c.got, direction);
         must(vae_stream_new(model, &params, &stream, &error), &error);
-        must(call(bed, stream, &at, steps[0], &error), &error);
-        must(call(bed, stream, &at, steps[1], &error), &error);
+        run_steps(bed, stream, &at, 0, 1);
         must(vae_stream_release(stream, &error), &error);
         emu_fail_alloc(n);
         must(vae_stream_resume(stream, &error), &error);
         all = emu_fail_alloc(0) < n;
-        must(call(bed, stream, &at, steps[2], &error), &error);
-        must(call(bed, stream, &at, steps[3], &error), &error);
+        run_steps(bed, stream, &at, 2, 3);
         tries.refused += !all;
         tries.wrong +=
-            steps_down(said) != !all || !same_bytes(bed, &c, direction);
+            steps_down(said) != !all || !same_clips(bed, &c, direction);
         vae_stream_free(&stream);
-        vae_model_free(&model);
     }
     expect(tries.refused > 5 && tries.wrong == 0,
            "%s, %s, resuming: %d refused, %d handled wrong", name_of(direction),
            start->label, tries.refused, tries.wrong);
-    close_clips(&c);
 }
 
 /* ------------------------------------------------------------------ */
@@ -185,7 +170,7 @@ static void
 down_and_up(const Bed *bed, VaeDirection direction)
 {
     char said[SAID];
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error = {0};
     VaeStream *stream;
@@ -229,7 +214,6 @@ down_and_up(const Bed *bed, VaeDirection direction)
     vae_stream_free(&stream);
     vae_model_free(&model);
     expect(memory_left() == empty, "%s: nothing is left", name_of(direction));
-    close_clips(&c);
 }
 
 /* ------------------------------------------------------------------ */
@@ -241,7 +225,7 @@ told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
 {
     char said[SAID] = "", setting[100], wanted[200];
     VaeStreamParams params = params_at(&starts[0], direction, said);
-    VaeStream *stream;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeError error;
     int lines = 0, chosen = 0;
     params.memory_limit = limit;
@@ -265,7 +249,6 @@ told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
     expect((plan->bus_step > 0) == (plan->spilled > 0),
            "%s: %llu bytes to and from the host", name_of(direction),
            (unsigned long long) plan->bus_step);
-    vae_stream_free(&stream);
 }
 
 static void
@@ -367,7 +350,7 @@ while_waiting(void *user, const char *line)
 static void
 waiting(const Bed *bed, bool cancels)
 {
-    Clips c = open_clips(bed, VAE_DECODE);
+    SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     Place at = {VAE_DECODE, &c.got, 0, 0};
     VaeError error = {0};
     Waiter w = {.cancels = cancels};
@@ -393,16 +376,15 @@ waiting(const Bed *bed, bool cancels)
     }
     same_result(bed, &c.got, &c.want, VAE_DECODE, "after the wait");
     vae_stream_free(&w.stream);
-    close_clips(&c);
 }
 
 static void
 in_vain(const Bed *bed)
 {
-    Clips c = open_clips(bed, VAE_DECODE);
+    SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     Place at = {VAE_DECODE, &c.got, 0, 0};
     VaeError error = {0};
-    VaeStream *stream;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeStreamParams params = params_of(VAE_DECODE);
     params.resume_ms = -1;
     expect(vae_stream_new(bed->model, &params, &stream, &error) ==
@@ -423,8 +405,6 @@ in_vain(const Bed *bed)
     emu_set_memory(MEMORY);
     must(call(bed, stream, &at, 3, &error), &error);
     same_result(bed, &c.got, &c.want, VAE_DECODE, "a later try");
-    vae_stream_free(&stream);
-    close_clips(&c);
 }
 
 int

@@ -55,7 +55,7 @@ run_one(const Bed *bed, VaeDirection direction, Clips *c, size_t limit,
 static void
 every_number(const Bed *bed, VaeDirection direction)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     VaePlan plan = VAE_INIT(VaePlan);
     VaeStreamParams params = params_of(direction);
     VaeError error = {0};
@@ -83,7 +83,6 @@ every_number(const Bed *bed, VaeDirection direction)
         vae_stream_plan(bed->model, &params, &plan, &error) == VAE_ERR_MEMORY &&
             strstr(error.message, "spill host ("),
         "%s: the error names spilling: %s", name_of(direction), error.message);
-    close_clips(&c);
 }
 
 /* The CUDA streams of the copies are numbered after the three of the backend.
@@ -95,9 +94,9 @@ enum { LATE, EARLY = ~7 };
 static void
 groups(const Bed *bed, VaeDirection direction, int frames, int when)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     VaeStreamParams params = params_of(direction);
-    VaeStream *stream;
+    SCOPED_STREAM VaeStream *stream = NULL;
     VaeError error;
     params.spill = VAE_SPILL_HOST;
     params.frames_at_once = frames;
@@ -106,8 +105,6 @@ groups(const Bed *bed, VaeDirection direction, int frames, int when)
     emu_set_eager(0);
     run_clip(bed, stream, direction, &c.got, whole);
     same_result(bed, &c.got, &c.want, direction, "groups of frames");
-    vae_stream_free(&stream);
-    close_clips(&c);
 }
 
 /* A stream that resumes with less free memory spills. A stream that spills
@@ -115,13 +112,13 @@ groups(const Bed *bed, VaeDirection direction, int frames, int when)
 static void
 released(const Bed *bed, VaeDirection direction, VaeSpill spill)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error = {0};
     const uint64_t all = (uint64_t) 4 << 30;
-    VaeModel *model = open_model(bed);
+    SCOPED_MODEL VaeModel *model = open_model(bed);
     const uint64_t empty = memory_left();
-    VaeStream *stream = spilling(model, direction, spill, 0);
+    SCOPED_STREAM VaeStream *stream = spilling(model, direction, spill, 0);
     const VaePlan *plan = vae_stream_get_plan(stream);
     const uint64_t taken = empty - memory_left();
     uint64_t free = empty;
@@ -139,9 +136,6 @@ released(const Bed *bed, VaeDirection direction, VaeSpill spill)
            name_of(direction));
     emu_set_memory(all);
     same_result(bed, &c.got, &c.want, direction, "released between calls");
-    vae_stream_free(&stream);
-    vae_model_free(&model);
-    close_clips(&c);
 }
 
 /* A checkpoint of a stream that spills can be loaded by one that does not, and
@@ -149,7 +143,7 @@ released(const Bed *bed, VaeDirection direction, VaeSpill spill)
 static void
 checkpoints(const Bed *bed, VaeDirection direction, VaeSpill from, VaeSpill to)
 {
-    Clips c = open_clips(bed, direction);
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error = {0};
     char path[] = "/tmp/vae-spill-XXXXXX";
@@ -158,20 +152,16 @@ checkpoints(const Bed *bed, VaeDirection direction, VaeSpill from, VaeSpill to)
     VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     how.carries = true;
     how.path = path;
-    VaeStream *stream = spilling(bed->model, direction, from, 0);
-    must(call(bed, stream, &at, steps[0], &error), &error);
-    must(call(bed, stream, &at, steps[1], &error), &error);
+    SCOPED_STREAM VaeStream *stream = spilling(bed->model, direction, from, 0);
+    run_steps(bed, stream, &at, 0, 1);
     must(vae_stream_save(stream, &how, &error), &error);
     vae_stream_free(&stream);
     stream = spilling(bed->model, direction, to, 0);
     must(vae_stream_load(stream, &how, &found, &error), &error);
-    must(call(bed, stream, &at, steps[2], &error), &error);
-    must(call(bed, stream, &at, steps[3], &error), &error);
+    run_steps(bed, stream, &at, 2, 3);
     same_result(bed, &c.got, &c.want, direction, "from a checkpoint");
-    vae_stream_free(&stream);
     close(fd);
     unlink(path);
-    close_clips(&c);
 }
 
 /* Each allocation of the device and of pinned memory is refused in turn. */
@@ -210,7 +200,6 @@ is_same_when(const Bed *bed, Clips *c, EmuFault fault, int n, int *count,
 {
     Place at = {VAE_DECODE, &c->got, 0, 0};
     VaeError error;
-    size_t bytes;
     clip_poison(bed, &c->got, VAE_DECODE);
     emu_set_eager(eager);
     VaeStream *stream = spilling(bed->model, VAE_DECODE, VAE_SPILL_HOST, 0);
@@ -220,12 +209,9 @@ is_same_when(const Bed *bed, Clips *c, EmuFault fault, int n, int *count,
     must(call(bed, stream, &at, steps[0] + steps[1], &error), &error);
     *count = emu_fault_count(fault);
     emu_set_fault(EMU_FAULT_NONE, 0);
-    must(call(bed, stream, &at, steps[2], &error), &error);
-    must(call(bed, stream, &at, steps[3], &error), &error);
+    run_steps(bed, stream, &at, 2, 3);
     vae_stream_free(&stream);
-    const void *want = clip_result(bed, &c->want, VAE_DECODE, &bytes);
-    const void *got = clip_result(bed, &c->got, VAE_DECODE, &bytes);
-    return memcmp(want, got, bytes) == 0;
+    return same_clips(bed, c, VAE_DECODE);
 }
 
 static bool
@@ -242,7 +228,7 @@ missing_copies(const Bed *bed, int stride)
 {
     static const EmuFault faults[] = {EMU_FAULT_STREAM_WAITS,
                                       EMU_FAULT_DOWNLOAD, EMU_FAULT_UPLOAD};
-    Clips c = open_clips(bed, VAE_DECODE);
+    SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     setenv("VAE_CUDA_GRAPHS", "0", 1);
     for (int k = 0; k < 3; k++) {
         int n = 0, missed = 0, ignored;
@@ -256,7 +242,6 @@ missing_copies(const Bed *bed, int stride)
                (int) faults[k], n, missed);
     }
     unsetenv("VAE_CUDA_GRAPHS");
-    close_clips(&c);
 }
 
 /* Runs the rest of the clip from the checkpoint, as after a kill. */
@@ -265,11 +250,10 @@ continues(const Bed *bed, Place at, VaeCheckpointParams *how)
 {
     VaeError error = {0};
     VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
-    VaeStream *stream = spilling(bed->model, at.direction, VAE_SPILL_HOST, 0);
+    SCOPED_STREAM VaeStream *stream =
+        spilling(bed->model, at.direction, VAE_SPILL_HOST, 0);
     must(vae_stream_load(stream, how, &found, &error), &error);
-    must(call(bed, stream, &at, steps[2], &error), &error);
-    must(call(bed, stream, &at, steps[3], &error), &error);
-    vae_stream_free(&stream);
+    run_steps(bed, stream, &at, 2, 3);
     return found.latents > 0;
 }
 
@@ -282,7 +266,6 @@ fails_once(const Bed *bed, Clips *c, int (*fail)(int), int n, int *told,
 {
     Place at = {VAE_DECODE, &c->got, 0, 0};
     VaeError error = {0};
-    size_t bytes;
     char path[] = "/tmp/vae-spill-XXXXXX";
     const int fd = mkstemp(path), alive = emu_alive();
     VaeCheckpointParams how = VAE_INIT(VaeCheckpointParams);
@@ -290,8 +273,7 @@ fails_once(const Bed *bed, Clips *c, int (*fail)(int), int n, int *told,
     how.path = path;
     clip_poison(bed, &c->got, VAE_DECODE);
     VaeStream *stream = spilling(bed->model, VAE_DECODE, VAE_SPILL_HOST, 0);
-    must(call(bed, stream, &at, steps[0], &error), &error);
-    must(call(bed, stream, &at, steps[1], &error), &error);
+    run_steps(bed, stream, &at, 0, 1);
     must(vae_stream_save(stream, &how, &error), &error);
     Place next = at;
     fail(n);
@@ -301,9 +283,7 @@ fails_once(const Bed *bed, Clips *c, int (*fail)(int), int n, int *told,
     *told += status == VAE_ERR_BACKEND;
     *wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
     *wrong += !continues(bed, at, &how);
-    const void *want = clip_result(bed, &c->want, VAE_DECODE, &bytes);
-    const void *got = clip_result(bed, &c->got, VAE_DECODE, &bytes);
-    *wrong += memcmp(want, got, bytes) != 0;
+    *wrong += !same_clips(bed, c, VAE_DECODE);
     *wrong += emu_alive() != alive;
     close(fd);
     unlink(path);
@@ -313,7 +293,7 @@ fails_once(const Bed *bed, Clips *c, int (*fail)(int), int n, int *told,
 static void
 faults(const Bed *bed, int stride)
 {
-    Clips c = open_clips(bed, VAE_DECODE);
+    SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     for (int i = 0; i < 2; i++) {
         int n = 1, tried = 0, told = 0, wrong = 0;
         while (fails_once(bed, &c, i ? emu_fail_work : emu_refuse_call, n,
@@ -325,7 +305,6 @@ faults(const Bed *bed, int stride)
                "%s, %d times: %d told, %d handled wrong",
                i ? "the device fails" : "a call fails", tried, told, wrong);
     }
-    close_clips(&c);
 }
 
 int

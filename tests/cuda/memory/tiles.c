@@ -25,8 +25,8 @@ check(const Bed *bed, const VaeStreamParams *params, const TestClip *want,
       bool release, const char *what)
 {
     VaeError error;
-    VaeStream *s;
-    TestClip got = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    SCOPED_CLIP TestClip got = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    SCOPED_STREAM VaeStream *s = NULL;
     Place at = {params->direction, &got, 0, 0};
     clip_poison(bed, &got, params->direction);
     must(vae_stream_new(bed->model, params, &s, &error), &error);
@@ -40,8 +40,6 @@ check(const Bed *bed, const VaeStreamParams *params, const TestClip *want,
             must(vae_stream_resume(s, &error), &error);
     }
     same_result(bed, &got, want, params->direction, what);
-    vae_stream_free(&s);
-    clip_free(&got);
 }
 
 /* A picture in device memory is refused; the stream continues with one in host
@@ -50,9 +48,9 @@ static void
 check_on_device(const Bed *bed)
 {
     VaeError error = {0};
-    VaeStream *s;
     uint8_t byte = 0;
-    TestClip clip = bed_clip(bed, 1, SIZE, SIZE, 0);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 1, SIZE, SIZE, 0);
+    SCOPED_STREAM VaeStream *s = NULL;
     const VaeStreamParams p = tiled(VAE_DECODE);
     const VaePicture picture = {.pixels = VAE_PIXELS_RGB,
                                 .width = p.width,
@@ -66,8 +64,6 @@ check_on_device(const Bed *bed)
     expect(status == VAE_ERR_ARGUMENT && strstr(error.message, "tiles"),
            "on the device: %s", error.message);
     run_clip(bed, s, VAE_DECODE, &clip, whole);
-    vae_stream_free(&s);
-    clip_free(&clip);
 }
 
 /* ------------------------------------------------------------------ */
@@ -116,10 +112,10 @@ check_taken(const Bed *bed, bool opening)
     uint64_t less;
     int warnings;
     VaeError error = {0};
-    VaeStream *s;
     const VaeStreamParams p = choosing(bed, &warnings, &less);
-    VaeModel *model = open_model(bed);
-    TestClip clip = bed_clip(bed, 2, WIDE, WIDE, 0);
+    SCOPED_MODEL VaeModel *model = open_model(bed);
+    SCOPED_CLIP TestClip clip = bed_clip(bed, 2, WIDE, WIDE, 0);
+    SCOPED_STREAM VaeStream *s = NULL;
     const int two[] = {1, 1, 0};
     emu_skip_work(true);
     const uint64_t others = MEMORY - memory_left();
@@ -150,9 +146,6 @@ check_taken(const Bed *bed, bool opening)
     expect(plan->tiles == 0, "the carries are kept");
     emu_take_memory(0, 0);
     emu_skip_work(false);
-    vae_stream_free(&s);
-    vae_model_free(&model);
-    clip_free(&clip);
 }
 
 static void
@@ -161,7 +154,7 @@ look(const Bed *bed, VaeDirection direction)
     VaeError error;
     VaePlan tiles = VAE_INIT(VaePlan), picture = VAE_INIT(VaePlan);
     VaeStreamParams p = tiled(direction);
-    TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
+    SCOPED_CLIP TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
     VaeStream *s;
     must(vae_stream_new(bed->model, &p, &s, &error), &error);
     run_clip(bed, s, direction, &want, whole);
@@ -179,7 +172,6 @@ look(const Bed *bed, VaeDirection direction)
            "%s: tiles take %llu bytes of the device, the picture %llu",
            name_of(direction), (unsigned long long) tiles.total,
            (unsigned long long) picture.total);
-    clip_free(&want);
 }
 
 int

@@ -77,7 +77,8 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
         const TestClip *want, Way way)
 {
     TestClip clip = *input;
-    TestClip results = bed_clip(bed, input->t, input->width, input->height, 0);
+    SCOPED_CLIP TestClip results =
+        bed_clip(bed, input->t, input->width, input->height, 0);
     size_t bytes;
     char what[160];
     clip_poison(bed, &results, direction);
@@ -85,7 +86,7 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
         clip.video = results.video;
     else
         clip.latents = results.latents;
-    VaeStream *stream =
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = input->width,
                                           .height = input->height,
@@ -113,8 +114,6 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
            "  %llu of %llu bytes of carries spilled",
            (unsigned long long) plan->spilled,
            (unsigned long long) plan->carries);
-    vae_stream_free(&stream);
-    clip_free(&results);
 }
 
 /* The carries in the host's memory, in every setting that cuts programs. */
@@ -142,8 +141,8 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
     static const int one[] = {1, 0};
     const int whole[] = {t, 0}, uneven[] = {2, 5, 1, 4, 0};
     const int sizes[] = {1, 2, 3, 5, 8};
-    TestClip input = bed_clip(bed, t, width, height, 0);
-    TestClip want = bed_clip(bed, t, width, height, 0);
+    SCOPED_CLIP TestClip input = bed_clip(bed, t, width, height, 0);
+    SCOPED_CLIP TestClip want = bed_clip(bed, t, width, height, 0);
     VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = width,
@@ -176,8 +175,6 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
     one_way(bed, direction, &input, &want, (Way){3, 5, 1000, uneven, false, 0});
     if (bed->backend == VAE_BACKEND_CUDA)
         all_spilled(bed, direction, &input, &want, t);
-    clip_free(&input);
-    clip_free(&want);
 }
 
 int
