@@ -29,7 +29,6 @@ static gpointer
 real(gpointer *found, const char *name)
 {
     gpointer f = __atomic_load_n(found, __ATOMIC_RELAXED);
-
     if (!f) {
         f = dlsym(RTLD_NEXT, name);
         if (!f)
@@ -78,7 +77,6 @@ gboolean
 g_mutex_trylock(GMutex *mutex)
 {
     gboolean locked;
-
     if (inside)
         return REAL(g_mutex_trylock)(mutex);
     __tsan_mutex_pre_lock(mutex, __tsan_mutex_try_lock);
@@ -132,7 +130,6 @@ gboolean
 g_cond_wait_until(GCond *cond, GMutex *mutex, gint64 end_time)
 {
     gboolean in_time;
-
     wait_begin(mutex);
     in_time = REAL(g_cond_wait_until)(cond, mutex, end_time);
     wait_end(mutex);
@@ -152,7 +149,6 @@ once_call(gpointer data)
 {
     const OnceCall *call = data;
     gpointer result = call->func(call->arg);
-
     __tsan_release(call->once);
     return result;
 }
@@ -161,7 +157,6 @@ gpointer
 g_once_impl(GOnce *once, GThreadFunc func, gpointer arg)
 {
     OnceCall call = {once, func, arg};
-
     REAL(g_once_impl)(once, once_call, &call);
     __tsan_acquire(once);
     return once->retval;
@@ -171,7 +166,6 @@ gboolean
 g_once_init_enter(volatile void *location)
 {
     const gboolean first = REAL(g_once_init_enter)(location);
-
     if (!first)
         __tsan_acquire((void *) location);
     return first;
@@ -234,7 +228,6 @@ gst_buffer_pool_acquire_buffer(GstBufferPool *pool, GstBuffer **buffer,
 {
     const GstFlowReturn ret =
         REAL(gst_buffer_pool_acquire_buffer)(pool, buffer, params);
-
     if (ret == GST_FLOW_OK)
         __tsan_acquire(*buffer);
     return ret;

@@ -84,7 +84,6 @@ static void
 by_rw(int side)
 {
     int seen = 0;
-
     for (int i = 0; i < TIMES; i++) {
         g_rw_lock_reader_lock(&all.rw);
         seen += all.count;

@@ -37,7 +37,6 @@ static const char *
 example_text(const char *line, gboolean *inside)
 {
     const char *text = line + strspn(line, " *");
-
     if (g_str_has_prefix(text, "|[") || g_str_has_prefix(text, "]|") ||
         g_str_has_prefix(text, "```")) {
         *inside = !*inside && text[0] != ']';
@@ -63,12 +62,10 @@ examples_of(const char *file)
     GString *whole = g_string_new(NULL);
     gboolean inside = FALSE;
     gchar *content;
-
     CHECK(g_file_get_contents(path, &content, NULL, NULL));
     gchar **lines = g_strsplit(content, "\n", -1);
     for (guint i = 0; lines[i]; i++) {
         const char *text = example_text(lines[i], &inside);
-
         if (!text)
             continue;
         g_string_append(whole, text);
@@ -108,7 +105,6 @@ words_of(const char *line, gboolean *whole)
     GStrvBuilder *builder = g_strv_builder_new();
     char **all;
     gboolean options = FALSE;
-
     CHECK(g_shell_parse_argv(line, NULL, &all, NULL));
     guint n = g_strv_length(all);
     *whole = TRUE;
@@ -143,11 +139,9 @@ parse(const char *line, char **words)
     GstElement *pipeline = gst_parse_launchv_full(
         (const gchar **) words, context, GST_PARSE_FLAG_FATAL_ERRORS, &error);
     gchar **names = gst_parse_context_get_missing_elements(context);
-
     if (!pipeline && names) {
         for (guint i = 0; names[i]; i++) {
             char *one[] = {names[i], NULL};
-
             g_print("%s is not here, for: %s\n", names[i], line);
             if (has_word(one, gpu_elements, G_N_ELEMENTS(gpu_elements)))
                 continue;
@@ -169,7 +163,6 @@ play(const char *line, GstElement *pipeline)
 {
     g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
     GError *error = NULL;
-
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
     GstMessage *message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
@@ -192,7 +185,6 @@ try_line(const char *line)
                                              G_N_ELEMENTS(network_elements));
     GstElement *pipeline = parse(line, words);
     const gboolean ran = pipeline && runs;
-
     if (ran)
         play(line, pipeline);
     if (pipeline)
@@ -214,7 +206,6 @@ make_npy(void)
     g_autofree gchar *words = g_strdup_printf(
         "%-117s\n",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (16, 3, 6, 10), }");
-
     memcpy(bytes, "\223NUMPY\1\0\166\0", 10);
     memcpy(bytes + 10, words, 118);
     CHECK(g_file_set_contents("latents.npy", (gchar *) bytes,
@@ -225,7 +216,6 @@ static void
 make(const char *line)
 {
     const guint before = missing;
-
     if (!try_line(line) && missing > before) {
         g_print("skipped: the plugins for the examples are not all here\n");
         exit(77);
@@ -264,7 +254,6 @@ remove_files(void)
                                        "sound.wav",
                                        "latents.safetensors",
                                        "latents.npy"};
-
     for (guint i = 0; i < G_N_ELEMENTS(made); i++)
         g_remove(made[i]);
 }
@@ -275,7 +264,6 @@ TEST(examples)
     for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
         g_autoptr(GPtrArray) lines = examples_of(files[i]);
         guint ran = 0;
-
         for (guint j = 0; j < lines->len; j++)
             ran += try_line(g_ptr_array_index(lines, j));
         g_print("%s: %u of %u ran\n", files[i], ran, lines->len);
@@ -288,7 +276,6 @@ int
 main(int argc, char **argv)
 {
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-
     /* Before GLib looks at it. */
     g_setenv("XDG_DATA_HOME", folder, TRUE);
     CHECK_INT(g_chdir(folder), 0);

@@ -13,7 +13,6 @@ static gboolean
 is_sentence(const char *text)
 {
     const gsize n = text ? strlen(text) : 0;
-
     return n >= 15 && g_ascii_isupper(text[0]) && text[n - 1] != '.';
 }
 
@@ -21,7 +20,6 @@ static void
 check_property(const char *element, GParamSpec *spec)
 {
     const char *nick = g_param_spec_get_nick(spec);
-
     if (!is_sentence(g_param_spec_get_blurb(spec)))
         g_printerr("%s %s: \"%s\"\n", element, spec->name,
                    g_param_spec_get_blurb(spec));
@@ -32,7 +30,6 @@ check_property(const char *element, GParamSpec *spec)
         CHECK(spec->flags & MUTABLE);
     if (G_IS_PARAM_SPEC_ENUM(spec)) {
         const GEnumClass *values = G_PARAM_SPEC_ENUM(spec)->enum_class;
-
         for (guint i = 0; i < values->n_values; i++)
             CHECK(strlen(values->values[i].value_name) > 3);
     }
@@ -46,7 +43,6 @@ check_element(const char *name, const char *klass, const char *const *words)
     const char *text = gst_element_factory_get_metadata(
         factory, GST_ELEMENT_METADATA_DESCRIPTION);
     guint n, own = 0;
-
     CHECK(strcmp(gst_element_factory_get_metadata(factory,
                                                   GST_ELEMENT_METADATA_KLASS),
                  klass) == 0);
@@ -87,14 +83,12 @@ TEST(words)
         {"latentdemux", "max-push-size", "in bytes", NULL},
         {"latentdemux", "warm-up", "8 for the TAEHV family", NULL},
     };
-
     for (guint i = 0; i < G_N_ELEMENTS(wanted); i++) {
         g_autoptr(GstElement) element =
             gst_element_factory_make(wanted[i].element, NULL);
         GParamSpec *spec = g_object_class_find_property(
             G_OBJECT_GET_CLASS(element), wanted[i].property);
         const char *blurb = g_param_spec_get_blurb(spec);
-
         g_print("%s %s: %s\n", wanted[i].element, spec->name, blurb);
         CHECK(strstr(blurb, wanted[i].has));
         CHECK(!wanted[i].has_not || !strstr(blurb, wanted[i].has_not));
@@ -108,7 +102,6 @@ TEST(inspect)
         "safetensors", "npy", ".latent",
         "linked straight to the source of the file, .pt", NULL};
     static const char *const file[] = {"latents", "safetensors", NULL};
-
     check_element("vaedecode", "Codec/Decoder/Video", decode);
     check_element("vaeencode", "Codec/Encoder/Video", decode);
     check_element("latentdemux", "Codec/Demuxer/Video", files);
@@ -126,7 +119,6 @@ TEST(sections)
         {"latentdemux", "latent/demux/demux.c"},
         {"latentmux", "latent/mux/mux.c"},
     };
-
     for (guint i = 0; i < G_N_ELEMENTS(sections); i++) {
         g_autofree gchar *path = g_build_filename(
             g_getenv("VAE_TEST_SOURCE"), "gst", sections[i].source, NULL);
@@ -134,7 +126,6 @@ TEST(sections)
             "/**\n * SECTION:element-%s\n", sections[i].element);
         gchar *text = NULL, *section, *end;
         guint examples = 0;
-
         CHECK(g_file_get_contents(path, &text, NULL, NULL));
         section = strstr(text, begin);
         CHECK(section);

@@ -16,7 +16,6 @@ static GstHarness *
 decoder(const char *sequence)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-
     if (sequence)
         gst_util_set_object_arg(G_OBJECT(h->element), "sequence", sequence);
     vae_test_set_latents(h, LW, LH, NULL);
@@ -28,7 +27,6 @@ static GstBuffer *
 plain(guint k)
 {
     GstBuffer *latent = vae_test_latent(LW, LH, k);
-
     GST_BUFFER_FLAG_UNSET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
     GST_BUFFER_OFFSET(latent) = GST_BUFFER_OFFSET_NONE;
     return latent;
@@ -46,7 +44,6 @@ TEST(flags)
 {
     SCOPED GstHarness *h = decoder(NULL);
     GstBus *bus = vae_test_bus(h);
-
     push_plain(h);
     vae_test_push_eos(h);
     CHECK_INT(gst_harness_buffers_received(h), LATENTS);
@@ -61,12 +58,10 @@ TEST(groups)
     for (guint n = 1; n <= 2; n++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         GstBus *bus = vae_test_bus(h);
-
         vae_test_set_latents(h, LW, LH,
                              n == 2 ? ",layout=tchw,frames=2" : NULL);
         for (guint k = 0; k < 3; k++) {
             GstBuffer *latent = plain(1);
-
             if (n == 2)
                 latent = gst_buffer_append(latent, plain(2));
             GST_BUFFER_PTS(latent) = vae_test_time((guint64) k * n * 4);
@@ -83,10 +78,8 @@ static void
 push_without_durations(GstHarness *h, guint64 first, guint64 second)
 {
     const guint64 times[] = {0, first, second};
-
     for (guint k = 0; k < G_N_ELEMENTS(times); k++) {
         GstBuffer *latent = plain(k);
-
         GST_BUFFER_DURATION(latent) = GST_CLOCK_TIME_NONE;
         GST_BUFFER_PTS(latent) = times[k] == GST_CLOCK_TIME_NONE
                                      ? GST_CLOCK_TIME_NONE
@@ -105,11 +98,9 @@ TEST(without_durations)
         {GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE},
         {0, 0},
         {7, 13}};
-
     for (guint i = 0; i < G_N_ELEMENTS(times); i++) {
         SCOPED GstHarness *h = decoder(NULL);
         GstBus *bus = vae_test_bus(h);
-
         push_without_durations(h, times[i][0], times[i][1]);
         vae_test_push_eos(h);
         vae_test_one_warning(bus, "sequence=continuous");
@@ -122,11 +113,9 @@ TEST(no_mistake)
 {
     SCOPED GstHarness *h = decoder(NULL);
     GstBus *bus = vae_test_bus(h);
-
     push_without_durations(h, 1, 2);
     for (guint k = 0; k < LATENTS; k++) {
         GstBuffer *latent = plain(0);
-
         GST_BUFFER_PTS(latent) = vae_test_time(k);
         GST_BUFFER_DURATION(latent) = vae_test_time(1);
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
@@ -141,7 +130,6 @@ TEST(no_mistake)
 TEST(continuous)
 {
     SCOPED GstHarness *h = decoder("flags");
-
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
     g_autofree gchar *wanted = vae_test_pull_frames(h, 0, FRAMES);
@@ -161,7 +149,6 @@ TEST(discontinuity)
 {
     SCOPED GstHarness *h = decoder("continuous");
     GstBuffer *latent = plain(2);
-
     CHECK_INT(gst_harness_push(h, plain(0)), GST_FLOW_OK);
     CHECK_INT(gst_harness_push(h, plain(1)), GST_FLOW_OK);
     GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DISCONT);
@@ -178,7 +165,6 @@ static GstHarness *
 encoder(const char *video, GstBus **bus)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
-
     *bus = vae_test_bus(h);
     vae_test_start(h, video);
     return h;
@@ -193,11 +179,9 @@ TEST(interlaced)
         "video/x-raw(format:Interlaced),format=I420,interlace-mode=alternate,"
         "field-order=top-field-first," SMALL};
     static const char *const words[] = {"interleaved", "alternate"};
-
     for (guint i = 0; i < G_N_ELEMENTS(caps); i++) {
         GstBus *bus;
         SCOPED GstHarness *h = encoder(caps[i], &bus);
-
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               words[i], "put deinterlace before vaeencode");
     }
@@ -207,7 +191,6 @@ TEST(format)
 {
     GstBus *bus;
     SCOPED GstHarness *h = encoder("video/x-raw,format=GRAY8," SMALL, &bus);
-
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                           "GRAY8", "put videoconvert before vaeencode");
 }
@@ -217,7 +200,6 @@ TEST(short_frame)
     GstBus *bus;
     SCOPED GstHarness *h = encoder("video/x-raw,format=I420," SMALL, &bus);
     GstBuffer *frame = gst_buffer_new_allocate(NULL, 10, NULL);
-
     vae_test_push_segment(h);
     GST_BUFFER_PTS(frame) = 0;
     gst_harness_push(h, frame);
@@ -236,7 +218,6 @@ TEST(interlaced_query)
         "interlace-mode=alternate," SMALL);
     g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "sink");
     g_autoptr(GstCaps) found = gst_pad_query_caps(pad, filter);
-
     CHECK(gst_caps_is_equal(found, filter));
     gst_caps_unref(found);
     found = gst_caps_fixate(gst_pad_query_caps(pad, NULL));
@@ -253,11 +234,9 @@ check_alpha(const char *format, guint8 alpha, gboolean warns)
         g_strdup_printf("video/x-raw,format=%s," SMALL, format);
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
-
     gst_harness_set_src_caps_str(h, text);
     for (guint n = 0; n < 5; n++) {
         GstBuffer *frame = gst_buffer_new_allocate(NULL, 48 * 32 * 4, NULL);
-
         gst_buffer_memset(frame, 0, 255, 48 * 32 * 4);
         if (n > 0)
             gst_buffer_memset(frame, 48 * 4 * 7 + 11, alpha, 1);
@@ -288,7 +267,6 @@ static GstHarness *
 refused_encoder(GstBus **bus, GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
-
     gst_harness_set_sink_caps_str(
         h, "video/x-vae-latent,pixel-aspect-ratio=1/1,type=float32");
     *bus = vae_test_bus(h);
@@ -308,7 +286,6 @@ TEST(pixel_aspect_ratio)
     GstVideoInfo info;
     GstBus *bus;
     SCOPED GstHarness *h = refused_encoder(&bus, &info);
-
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "16/11",
                           "put \"videoscale ! "
@@ -329,7 +306,6 @@ TEST(decoder_refused)
         {"framerate=30/1",
          "framerate is 16/1, it wants 30/1: put videorate behind vaedecode"},
         {"format=GRAY8", "it wants GRAY8: put videoconvert behind vaedecode"}};
-
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         g_autofree gchar *caps =
@@ -337,7 +313,6 @@ TEST(decoder_refused)
         g_autofree gchar *takes =
             g_strdup_printf("video/x-raw,%s", cases[i].takes);
         GstBus *bus = vae_test_bus(h);
-
         gst_harness_set_sink_caps_str(h, takes);
         vae_test_start(h, caps);
         vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
@@ -351,7 +326,6 @@ TEST(refused_once)
     GstVideoInfo info;
     GstBus *bus;
     SCOPED GstHarness *h = refused_encoder(&bus, &info);
-
     for (guint n = 0; n < 3; n++)
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)),
                   GST_FLOW_NOT_NEGOTIATED);
@@ -369,11 +343,9 @@ TEST(huge_time)
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
-
     vae_test_set_video(h, &info, 48, 32);
     for (guint n = 0; n < 5; n++) {
         GstBuffer *frame = vae_test_frame(&info, n);
-
         if (n < 2)
             GST_BUFFER_PTS(frame) = -((GstClockTime) n + 1) * GST_SECOND;
         if (n == 3)
@@ -390,7 +362,6 @@ TEST(huge_time)
     bus = vae_test_bus(h);
     for (guint k = 0; k < 2; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
-
         GST_BUFFER_PTS(latent) = -((GstClockTime) k + 1) * GST_SECOND;
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     }

@@ -11,13 +11,11 @@ static gchar **
 presets_of(GstElement *element)
 {
     gchar **found = gst_preset_get_preset_names(GST_PRESET(element));
-
     CHECK(found != NULL);
     for (guint i = 0; found[i]; i++)
         for (guint j = i + 1; found[j]; j++)
             if (strcmp(found[i], found[j]) > 0) {
                 gchar *swap = found[i];
-
                 found[i] = found[j];
                 found[j] = swap;
             }
@@ -30,14 +28,12 @@ check_file(GstElement *element, GKeyFile *file, const char *preset)
 {
     gchar **keys = g_key_file_get_keys(file, preset, NULL, NULL);
     guint n = 0;
-
     CHECK(keys != NULL);
     for (guint i = 0; keys[i]; i++) {
         g_autofree gchar *text =
             g_key_file_get_value(file, preset, keys[i], NULL);
         GValue found = G_VALUE_INIT, wanted = G_VALUE_INIT;
         GParamSpec *spec;
-
         if (strncmp(keys[i], "_meta/", 6) != 0) {
             spec = g_object_class_find_property(G_OBJECT_GET_CLASS(element),
                                                 keys[i]);
@@ -68,7 +64,6 @@ check_element(const char *name, const char *type)
     gchar *base = g_strconcat(type, ".prs", NULL), *path, *text, **found;
     g_autoptr(GKeyFile) file = g_key_file_new();
     guint slice, depth;
-
     path = g_build_filename(g_getenv("GST_PRESET_PATH"), base, NULL);
     CHECK(g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, NULL));
     CHECK(GST_IS_PRESET(element));
@@ -113,7 +108,6 @@ TEST(launch)
         bin ? gst_bin_get_by_name(GST_BIN(bin), "d") : NULL;
     guint64 idle;
     gboolean qos;
-
     CHECK(!error && e && d);
     g_object_get(e, "idle-release", &idle, NULL);
     CHECK_INT(idle, GST_SECOND);

@@ -14,7 +14,6 @@ check_refused(const char *caps, GQuark domain, gint code, const char *word,
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_start(h, caps);
     vae_test_expect_error(bus, domain, code, word, other);
 }
@@ -23,7 +22,6 @@ static void
 check_format_refused(const char *fields, const char *word, const char *other)
 {
     g_autofree gchar *caps = g_strdup_printf("video/x-vae-latent,%s", fields);
-
     check_refused(caps, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, word, other);
 }
 
@@ -35,7 +33,6 @@ check_limit_refused(const char *limit, GQuark domain, gint code,
         vae_test_harness("vaedecode", "memory-limit", limit, NULL);
     GstBus *bus = vae_test_bus(h);
     g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-
     vae_test_start(h, caps);
     vae_test_expect_error(bus, domain, code, word, other);
 }
@@ -92,7 +89,6 @@ TEST(rates_refused)
     } cases[] = {{1, G_MAXINT, "1/2147483647"}, {G_MAXINT, 1, "2147483647/1"}};
     const char *latents =
         "type=float32,channels=16,latent-width=6,latent-height=4";
-
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", "framerate",
                                                 cases[i].n, cases[i].d, NULL);
@@ -101,7 +97,6 @@ TEST(rates_refused)
         g_autofree gchar *text =
             g_strdup_printf("video/x-vae-latent,%s", latents);
         GstBus *bus = vae_test_bus(h);
-
         check_format_refused(stated, cases[i].words, "1/3600 to 100000/1");
         vae_test_start(h, text);
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
@@ -113,7 +108,6 @@ TEST(wrong_buffer)
 {
     SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
-
     /* What came before is not lost. */
     vae_test_push_latents(h, LW, LH, 0, 6);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH + 1, 0)),
@@ -130,7 +124,6 @@ TEST(wrong_caps_later)
     g_autofree gchar *text =
         vae_test_latent_caps(LW, LH, ",latent-space=wan2.2");
     g_autoptr(GstCaps) caps = gst_caps_from_string(text);
-
     vae_test_push_latents(h, LW, LH, 0, 6);
     gst_harness_push_event(h, gst_event_new_caps(caps));
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
@@ -145,7 +138,6 @@ details_of(GstBus *bus)
     g_autoptr(GstMessage) message =
         gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ERROR);
     const GstStructure *details = NULL;
-
     gst_message_parse_error_details(message, &details);
     CHECK(details != NULL);
     return gst_structure_copy(details);
@@ -155,7 +147,6 @@ static void
 check_detail(const GstStructure *details, const char *field, const char *wanted)
 {
     const char *found = gst_structure_get_string(details, field);
-
     if (g_strcmp0(found, wanted) != 0)
         g_printerr("%s is %s, wanted %s\n", field, found, wanted);
     CHECK(g_strcmp0(found, wanted) == 0);
@@ -170,7 +161,6 @@ TEST(details)
         g_strdup_printf("filesrc location=%s ! latentdemux tensor=no "
                         "! fakesink",
                         vae_test_weights());
-
     gst_harness_push(h, gst_buffer_new_allocate(NULL, 10, NULL));
     GstStructure *details = details_of(bus);
     check_detail(details, "field", "size");
@@ -208,7 +198,6 @@ damaged_weights(const char *from, const char *to)
 {
     gchar *bytes;
     gsize size;
-
     CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
     gchar *at = memmem(bytes, size, from, strlen(from));
     CHECK(at && strlen(to) == strlen(from));
@@ -226,7 +215,6 @@ check_property(const gchar *element, const gchar *property, const gchar *value,
 {
     g_autoptr(GstElement) e = gst_element_factory_make(element, NULL);
     g_autoptr(GstBus) bus = gst_bus_new();
-
     g_object_set(e, "model", vae_test_weights(), property, value, NULL);
     gst_element_set_bus(e, bus);
     CHECK_INT(gst_element_set_state(e, GST_STATE_PAUSED),
@@ -248,7 +236,6 @@ check_limit_details(const gchar *limit, const gchar *field, const gchar *wanted)
         vae_test_harness("vaedecode", "memory-limit", limit, NULL);
     GstBus *bus = vae_test_bus(h);
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
-
     vae_test_start(h, text);
     g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, field, wanted);
@@ -273,7 +260,6 @@ check_engine_details(const char *from, const char *to, const char *tensor,
     g_autofree gchar *path = damaged_weights(from, to);
     GstElement *element = gst_element_factory_make("vaedecode", NULL);
     GstBus *bus = gst_bus_new();
-
     g_object_set(element, "model", path, NULL);
     gst_element_set_bus(element, bus);
     CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
@@ -304,7 +290,6 @@ TEST(side_details)
     g_autofree gchar *path = vae_test_network("ltx2_0_timestep");
     SCOPED GstHarness *h = vae_test_harness("vaeencode", "model", path, NULL);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_start(h, "video/x-raw,format=RGB,width=64,height=64");
     g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "field", "model");
@@ -323,7 +308,6 @@ check_file_details(const char *settings, const char *bytes, gsize size,
         "filesrc location=%s ! latentdemux %s ! fakesink", path, settings);
     GstElement *pipeline = gst_parse_launch(text, NULL);
     GstBus *bus = gst_element_get_bus(pipeline);
-
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
     gst_element_set_state(pipeline, GST_STATE_PAUSED);
     g_autoptr(GstStructure) details = details_of(bus);
@@ -360,7 +344,6 @@ TEST(clip_details)
                     "(4,1,1,1)}  \n") "123412341234123";
     g_autofree gchar *name = g_strnfill(64, 'x');
     g_autofree gchar *space = g_strdup_printf("latent-space=%s", name);
-
     check_file_details("framerate=1000000/1", good, sizeof good, "1000000/1",
                        "1/3600 to 100000/1");
     check_file_details(space, good, sizeof good, name,
@@ -376,7 +359,6 @@ check_no_model(const char *more, const char *word, const char *other)
     GstBus *bus = vae_test_bus(h);
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, more);
     g_autoptr(GstCaps) caps = gst_caps_from_string(text);
-
     gst_harness_push_event(h, gst_event_new_stream_start("none"));
     CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
     vae_test_push_segment(h);
@@ -399,7 +381,6 @@ check_bad_file(const char *path, gint code, const char *word)
 {
     g_autoptr(GstElement) element = gst_element_factory_make("vaedecode", NULL);
     g_autoptr(GstBus) bus = gst_bus_new();
-
     g_object_set(element, "model", path, NULL);
     gst_element_set_bus(element, bus);
     CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
@@ -417,7 +398,6 @@ TEST(bad_file)
     g_autofree gchar *latents =
         g_build_filename(g_getenv("VAE_TEST_VECTORS"), "wan21",
                          "decode_t1_6x10.safetensors", NULL);
-
     check_bad_file("/nowhere/at/all.safetensors", GST_RESOURCE_ERROR_NOT_FOUND,
                    "/nowhere/at/all.safetensors");
     vae_test_weights();
@@ -435,7 +415,6 @@ TEST(installed)
                      *path =
                          g_build_filename(folder, "wan2.1.safetensors", NULL);
     gsize size;
-
     CHECK(g_mkdir_with_parents(folder, 0700) == 0);
     CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
@@ -451,7 +430,6 @@ main(int argc, char **argv)
 {
     gchar *home = vae_test_home_new();
     const int status = vae_test_main(argc, argv);
-
     vae_test_home_free(home);
     return status;
 }

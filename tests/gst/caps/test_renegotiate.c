@@ -22,13 +22,11 @@ push_piece(GstHarness *h, const Piece *p, GstClockTime *at)
         "video/x-vae-latent,type=float32,channels=16,latent-width=%d,"
         "latent-height=%d,%s",
         p->lw, p->lh, p->fields);
-
     gst_harness_set_src_caps_str(h, caps);
     for (guint k = 0; k < p->latents; k++) {
         GstBuffer *latent = vae_test_latent(p->lw, p->lh, k);
         const GstClockTime length =
             gst_util_uint64_scale(k ? 4 : 1, GST_SECOND, p->fps);
-
         GST_BUFFER_PTS(latent) = *at;
         GST_BUFFER_DURATION(latent) = length;
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
@@ -45,7 +43,6 @@ pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
         GstVideoInfo info;
         GstEvent *event;
         GstCaps *caps;
-
         CHECK(frame != NULL);
         while (n == 0) {
             event = vae_test_event(h, GST_EVENT_CAPS);
@@ -77,7 +74,6 @@ TEST(decode)
         {"framerate=32/1", 1, 1, 2, 32, 8, 8, 5}};
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstClockTime pushed = 0, pulled = 0;
-
     for (guint i = 0; i < G_N_ELEMENTS(pieces); i++) {
         push_piece(h, &pieces[i], &pushed);
         pull_piece(h, &pieces[i], &pulled);
@@ -92,7 +88,6 @@ TEST(decode_type)
     static const char *const types[] = {"float32", "bfloat16", "float16"};
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     g_autoptr(GstBuffer) first = NULL;
-
     for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
         g_autofree gchar *caps = g_strdup_printf(
             "video/x-vae-latent,type=%s,channels=16,latent-width=2,"
@@ -100,7 +95,6 @@ TEST(decode_type)
             types[i]);
         const gsize size = 16 * 4 * (i ? 2 : 4);
         GstBuffer *buffer = gst_buffer_new_allocate(NULL, size, NULL);
-
         gst_buffer_memset(buffer, 0, 0, size); /* 0 in any of them */
         GST_BUFFER_PTS(buffer) = vae_test_time(i);
         GST_BUFFER_DURATION(buffer) = vae_test_time(1);
@@ -110,7 +104,6 @@ TEST(decode_type)
         CHECK_INT(GST_BUFFER_PTS(buffer), vae_test_time(i));
         if (first) {
             GstMapInfo map;
-
             CHECK(gst_buffer_map(first, &map, GST_MAP_READ));
             CHECK_INT(gst_buffer_get_size(buffer), map.size);
             CHECK(gst_buffer_memcmp(buffer, 0, map.data, map.size) == 0);
@@ -129,7 +122,6 @@ TEST(decode_format)
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     SCOPED GstHarness *plain = vae_test_harness("vaedecode", NULL);
     g_autofree gchar *caps = vae_test_latent_caps(2, 2, NULL);
-
     gst_harness_set_sink_caps_str(plain, "video/x-raw,format=RGB");
     gst_harness_set_src_caps_str(plain, caps);
     vae_test_push_latents(plain, 2, 2, 0, 3);
@@ -144,7 +136,6 @@ TEST(decode_format)
     for (guint n = 5; n < 9; n++) {
         g_autoptr(GstBuffer) a = vae_test_pull(h), b = vae_test_pull(plain);
         GstMapInfo map;
-
         CHECK_INT(GST_BUFFER_PTS(a), vae_test_time(n));
         CHECK_INT(gst_buffer_get_size(a), 16 * 16 * 3);
         CHECK(gst_buffer_map(b, &map, GST_MAP_READ));
@@ -170,7 +161,6 @@ push_frames(GstHarness *h, const GstVideoInfo *info, guint n, GstClockTime *at)
 {
     for (guint i = 0; i < n; i++) {
         GstBuffer *frame = vae_test_frame(info, i);
-
         GST_BUFFER_PTS(frame) = *at;
         GST_BUFFER_DURATION(frame) = GST_SECOND / (guint) info->fps_n;
         CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
@@ -185,11 +175,9 @@ pull_latents(GstHarness *h, const GstVideoInfo *info, guint frames,
 {
     const guint lw = ((guint) info->width + 7) / 8;
     const guint lh = ((guint) info->height + 7) / 8;
-
     for (guint k = 0, n = 0; n < frames; k++) {
         g_autoptr(GstBuffer) latent = vae_test_pull(h);
         const guint covered = MIN(k ? 4 : 1, frames - n);
-
         CHECK(latent != NULL);
         CHECK_INT(GST_BUFFER_PTS(latent), *at);
         CHECK_INT(GST_BUFFER_DURATION(latent),
@@ -218,7 +206,6 @@ TEST(encode)
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstVideoInfo infos[G_N_ELEMENTS(pieces)];
     GstClockTime pushed = 0, pulled = 0;
-
     g_object_set(h->element, "queue-depth", 8, NULL);
     for (guint i = 0; i < G_N_ELEMENTS(pieces); i++) {
         set_video(h, &infos[i], pieces[i].format, pieces[i].width,
@@ -239,7 +226,6 @@ TEST(same)
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstVideoInfo info;
     GstClockTime pushed = 0, pulled = 0;
-
     set_video(h, &info, GST_VIDEO_FORMAT_I420, 16, 16, 16);
     push_frames(h, &info, 3, &pushed);
     g_autoptr(GstCaps) caps = gst_video_info_to_caps(&info);
@@ -251,7 +237,6 @@ TEST(same)
 TEST(interlaced)
 {
     static const char *const modes[] = {"interleaved", "mixed"};
-
     for (guint i = 0; i < G_N_ELEMENTS(modes); i++) {
         SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
         GstBus *bus = vae_test_bus(h);
@@ -259,7 +244,6 @@ TEST(interlaced)
             "video/x-raw", "format", G_TYPE_STRING, "I420", "width", G_TYPE_INT,
             48, "height", G_TYPE_INT, 32, "framerate", GST_TYPE_FRACTION, 16, 1,
             "interlace-mode", G_TYPE_STRING, modes[i], NULL);
-
         gst_harness_push_event(h, gst_event_new_stream_start("interlaced"));
         gst_harness_push_event(h, gst_event_new_caps(caps));
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,

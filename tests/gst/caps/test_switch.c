@@ -14,7 +14,6 @@ static gchar *
 weights(const char *folder)
 {
     gchar *path = vae_test_network(folder);
-
     if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
         g_printerr("no %s\n", path);
         exit(77);
@@ -34,7 +33,6 @@ static void
 push_at(GstHarness *h, guint k, guint n, gboolean start)
 {
     GstBuffer *latent = vae_test_latent(LW, LH, k);
-
     GST_BUFFER_PTS(latent) = vae_test_time(n);
     GST_BUFFER_DURATION(latent) = GST_CLOCK_TIME_NONE;
     if (start) {
@@ -50,10 +48,8 @@ alone(const char *model, guint k0, guint k1, gboolean as_start)
 {
     SCOPED GstHarness *h = decoder(model);
     guint frames = 1 + 4 * (k1 - k0 - 1), first = as_start ? 0 : 4 * k0;
-
     for (guint k = k0; k < k1; k++) {
         const guint n = k == k0 ? 0 : 1 + 4 * (k - k0 - 1);
-
         if (as_start)
             push_at(h, k, n, k == k0);
         else
@@ -72,7 +68,6 @@ expect_switch(GstBus *bus, const char *model, gboolean cold, guint frame)
     const GstStructure *s = gst_message_get_structure(message);
     gboolean is_cold = !cold;
     guint64 timestamp = 0;
-
     CHECK(gst_structure_has_name(s, "vae-switch"));
     CHECK(strcmp(gst_structure_get_string(s, "model"), model) == 0);
     CHECK(gst_structure_get_boolean(s, "cold", &is_cold));
@@ -86,7 +81,6 @@ expect_quiet(GstBus *bus)
 {
     GstMessage *message = gst_bus_pop_filtered(
         bus, GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
-
     CHECK(message == NULL);
 }
 
@@ -98,12 +92,10 @@ is_open(const char *path)
     gchar *real = realpath(path, NULL);
     const gchar *name;
     gboolean found = FALSE;
-
     CHECK(fds != NULL);
     while (!found && (name = g_dir_read_name(fds))) {
         g_autofree gchar *link = g_build_filename("/proc/self/fd", name, NULL);
         g_autofree gchar *target = g_file_read_link(link, NULL);
-
         found = g_strcmp0(target, real ? real : path) == 0;
     }
     free(real);
@@ -119,7 +111,6 @@ TEST(next_sequence)
     g_autofree gchar *tae = weights("taehv/taew2_1");
     SCOPED GstHarness *h = decoder(wan);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_object_set(h->element, "model", tae, NULL);
     vae_test_push_latents(h, LW, LH, 2, 5);
@@ -142,7 +133,6 @@ TEST(flush_and_discont)
     g_autofree gchar *tae = weights("taehv/taew2_1");
     SCOPED GstHarness *h = decoder(wan);
     GstBuffer *latent = vae_test_latent(LW, LH, 0);
-
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
     g_object_set(h->element, "model", tae, NULL);
@@ -164,7 +154,6 @@ TEST(restart)
     g_autofree gchar *tae = weights("taehv/taew2_1");
     SCOPED GstHarness *h = decoder(wan);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_object_set(h->element, "model", tae, NULL);
     g_signal_emit_by_name(h->element, "restart");
@@ -184,7 +173,6 @@ after_restart(guint others, gboolean again)
 {
     SCOPED GstHarness *h = decoder(vae_test_weights());
     GstBus *bus = vae_test_bus(h);
-
     vae_test_push_latents(h, LW, LH, 0, 1);
     for (guint k = 1; k < 3; k++)
         push_at(h, k + others, 4 * k - 3, FALSE);
@@ -209,7 +197,6 @@ TEST(restart_same_model)
 {
     SCOPED GstHarness *h = decoder(vae_test_weights());
     gchar *wanted = after_restart(0, FALSE), *on;
-
     vae_test_push_latents(h, LW, LH, 0, 5);
     g_free(vae_test_pull_frames(h, 0, 9));
     on = vae_test_pull_frames(h, 9, 8);
@@ -225,7 +212,6 @@ TEST(restart_at_start)
     g_autofree gchar *tae = weights("taehv/taew2_1");
     SCOPED GstHarness *h = decoder(vae_test_weights());
     GstBus *bus = vae_test_bus(h);
-
     g_signal_emit_by_name(h->element, "restart");
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
@@ -245,7 +231,6 @@ check_details(GstMessage *message, const char *path, gboolean of_other_space)
 {
     const GstStructure *details = NULL;
     const gchar *field;
-
     gst_message_parse_warning_details(message, &details);
     CHECK(details != NULL);
     CHECK_STR(gst_structure_get_string(details, "model"), path);
@@ -268,7 +253,6 @@ expect_warning(GstHarness *h, GstBus *bus, const char *path, GQuark domain,
         bus, GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
     GError *error = NULL;
     gchar *model;
-
     CHECK(message != NULL);
     CHECK(GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING);
     gst_message_parse_warning(message, &error, NULL);
@@ -297,7 +281,6 @@ check_refused(const char *path, gboolean restart, GQuark domain, gint code,
     const char *wan = vae_test_weights();
     SCOPED GstHarness *h = decoder(wan);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_object_set(h->element, "model", path, NULL);
     if (restart) {
@@ -318,7 +301,6 @@ TEST(refused)
     g_autofree gchar *other = weights("seedvr2");
     g_autofree gchar *broken = NULL;
     const gint file = g_file_open_tmp("vae-test-XXXXXX", &broken, NULL);
-
     CHECK(file >= 0 && close(file) == 0);
     CHECK(g_file_set_contents(broken, "not a model at all", -1, NULL));
     for (gint restart = 0; restart < 2; restart++) {
@@ -340,7 +322,6 @@ limit_memory(guint64 more)
 {
     static struct rlimit before;
     g_autofree gchar *text = NULL;
-
     if (more == 0) {
         CHECK(setrlimit(RLIMIT_AS, &before) == 0);
         return;
@@ -359,7 +340,6 @@ TEST(no_memory)
     SCOPED GstHarness *h = decoder(vae_test_weights());
     GstBus *bus = vae_test_bus(h);
     gchar *wanted = alone(vae_test_weights(), 0, 5, TRUE), *found;
-
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_free(vae_test_pull_frames(h, 0, 9));
     push_at(h, 0, 9, TRUE);
@@ -381,7 +361,6 @@ new_caps(GstHarness *h, const char *more)
 {
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, more);
     g_autoptr(GstCaps) caps = gst_caps_from_string(text);
-
     CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
 }
 
@@ -393,7 +372,6 @@ TEST(caps_change)
     gchar *tae = weights("taehv/taew2_1"), *model;
     SCOPED GstHarness *h = decoder(wan);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
     g_object_set(h->element, "model", tae, NULL);
@@ -424,7 +402,6 @@ TEST(encode)
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
-
     vae_test_set_format(h, &info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
     for (guint n = 0; n < 12; n++) {
         if (n == 5) {
@@ -438,7 +415,6 @@ TEST(encode)
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     for (guint i = 0; i < G_N_ELEMENTS(pts); i++) {
         g_autoptr(GstBuffer) latent = vae_test_pull(h);
-
         CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(pts[i]));
         CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
                   vae_test_time(to[i]));
@@ -460,11 +436,9 @@ TEST(any_order)
     g_autoptr(GRand) rand = g_rand_new_with_seed(20240607);
     SCOPED GstHarness *h = decoder(models[0]);
     guint frame = 0, pulled = 0;
-
     models[1] = tae;
     for (guint i = 0; i < 120; i++) {
         const guint what = g_rand_int_range(rand, 0, 10);
-
         if (what == 0) {
             vae_test_flush(h);
             while (gst_harness_buffers_in_queue(h) > 0)
@@ -477,7 +451,6 @@ TEST(any_order)
             g_signal_emit_by_name(h->element, "restart");
         } else {
             const gboolean start = frame == 0 || what == 4;
-
             push_at(h, i, frame, start);
             frame += start ? 1 : 4;
         }

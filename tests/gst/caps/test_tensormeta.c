@@ -33,7 +33,6 @@ static GstPadProbeReturn
 edit_one(GstPad *pad, GstPadProbeInfo *info, gpointer edit)
 {
     GstBuffer *buffer = gst_buffer_make_writable(info->data);
-
     info->data = buffer;
     (*(Edit *) edit)(pad, buffer);
     return GST_PAD_PROBE_OK;
@@ -52,7 +51,6 @@ send_clip(Edit edit, const char *elements, GCallback handoff, gpointer data)
         gst_bin_get_by_name(GST_BIN(pipeline), "queue");
     g_autoptr(GstElement) sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
     g_autoptr(GstPad) pad = gst_element_get_static_pad(queue, "src");
-
     if (edit)
         gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, edit_one, &edit,
                           NULL);
@@ -76,7 +74,6 @@ decoded(Edit edit)
                         "sync=false signal-handoffs=true",
                         vae_test_weights());
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
-
     send_clip(edit, text, G_CALLBACK(add_frame), sum);
     return g_strdup(g_checksum_get_string(sum));
 }
@@ -85,7 +82,6 @@ static void
 check_same(Edit edit, Edit other, gboolean wanted)
 {
     g_autofree gchar *a = decoded(edit), *b = decoded(other);
-
     CHECK_INT(strcmp(a, b) == 0, wanted);
 }
 
@@ -111,7 +107,6 @@ check_tensor(GstBuffer *latent, GstTensorDataType type)
 {
     const gsize wanted[] = {16, LH, LW};
     GstTensorMeta *meta = gst_buffer_get_tensor_meta(latent);
-
     CHECK(meta != NULL);
     CHECK_INT(meta->num_tensors, 1);
     const GstTensor *tensor = gst_tensor_meta_get(meta, 0);
@@ -147,7 +142,6 @@ copy_bytes(GstBuffer *data)
 {
     gpointer bytes;
     gsize size;
-
     gst_buffer_extract_dup(data, 0, gst_buffer_get_size(data), &bytes, &size);
     return gst_buffer_new_wrapped(bytes, size);
 }
@@ -161,7 +155,6 @@ add_tensor(GstBuffer *latent, const gchar *id, GstBuffer *data)
     GstTensorMeta *meta = gst_buffer_add_tensor_meta(latent);
     const guint n = (guint) meta->num_tensors;
     GstTensor **tensors = g_new(GstTensor *, n + 1);
-
     for (guint i = 0; i < n; i++)
         tensors[i] = gst_tensor_copy(meta->tensors[i]);
     tensors[n] = gst_tensor_new_simple(g_quark_from_string(id),
@@ -174,7 +167,6 @@ static void
 negate(GstBuffer *buffer)
 {
     GstMapInfo map;
-
     CHECK(gst_buffer_map(buffer, &map, GST_MAP_READWRITE));
     for (gsize i = 0; i < map.size / sizeof(float); i++)
         ((float *) map.data)[i] *= -1;
@@ -219,7 +211,6 @@ static void
 negate_tensor(GstPad *pad, GstBuffer *latent)
 {
     GstTensor *tensor = gst_buffer_get_tensor_meta(latent)->tensors[0];
-
     tensor->data = gst_buffer_make_writable(tensor->data);
     negate(tensor->data);
 }
@@ -235,7 +226,6 @@ static void
 add_negated(GstPad *pad, GstBuffer *latent)
 {
     GstBuffer *data = copy_bytes(latent);
-
     negate(data);
     add_tensor(latent, "vae-latent-another", copy_bytes(latent));
     add_tensor(latent, ID, copy_bytes(latent));
@@ -248,7 +238,6 @@ static void
 move_bytes(GstPad *pad, GstBuffer *latent)
 {
     GstBuffer *data = copy_bytes(latent);
-
     negate(data);
     without_tensors(pad, latent);
     gst_buffer_remove_all_memory(latent);
@@ -268,7 +257,6 @@ TEST(mux)
     g_autofree gchar *text =
         g_strdup_printf("latentmux ! filesink async=false location=%s", path);
     gchar *wanted = decoded(negate_bare), *found;
-
     send_clip(add_negated, text, NULL, NULL);
     clip = path;
     found = decoded(NULL);
@@ -285,7 +273,6 @@ encoder(const char *downstream)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstVideoInfo info;
-
     gst_harness_set_sink_caps_str(h, downstream);
     vae_test_set_video(h, &info, 8 * LW, 8 * LH);
     vae_test_push_frames(h, &info, 0, 5);
@@ -300,15 +287,12 @@ TEST(encode)
     } types[] = {{"float32", GST_TENSOR_DATA_TYPE_FLOAT32},
                  {"float16", GST_TENSOR_DATA_TYPE_FLOAT16},
                  {"bfloat16", GST_TENSOR_DATA_TYPE_BFLOAT16}};
-
     for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
         g_autofree gchar *caps =
             g_strdup_printf("video/x-vae-latent,type=%s", types[i].name);
         SCOPED GstHarness *h = encoder(caps);
-
         for (guint k = 0; k < 2; k++) {
             g_autoptr(GstBuffer) latent = vae_test_pull(h);
-
             check_tensor(latent, types[i].type);
         }
     }
@@ -331,7 +315,6 @@ check_refused(const Bad *bad)
     GstBuffer *latent = vae_test_latent(LW, LH, 0);
     GstTensor *tensor = gst_tensor_alloc(bad->n_dims);
     GstTensor **tensors = g_new(GstTensor *, 1);
-
     tensor->id = g_quark_from_string(ID);
     tensor->data_type = bad->type;
     tensor->dims_order = (GstTensorDimOrder) bad->order;
@@ -371,7 +354,6 @@ TEST(refused)
         {F32, ROWS, 7, LATENT_BYTES, 3, {16, LH, LW}, "not contiguous"},
         {F32, ROWS, 0, LATENT_BYTES - 4, 3, {16, LH, LW}, "1532 bytes"},
     };
-
     for (guint i = 0; i < G_N_ELEMENTS(bad); i++)
         check_refused(&bad[i]);
 }
@@ -399,7 +381,6 @@ check_caps(GstPad *pad, const char *type)
         "dims-order=(string)row-major,type=(string)%s]}",
         type);
     g_autoptr(GstStructure) tensors = gst_structure_new_from_string(text);
-
     g_free(text);
     CHECK(caps && tensors);
     CHECK(gst_caps_is_fixed(caps));
@@ -436,11 +417,9 @@ TEST(caps)
         {TENSORS("float16"), "float16"},
         {TENSORS("{float64,bfloat16}"), "bfloat16"}};
     const guint n = is_traced() ? 2 : G_N_ELEMENTS(cases);
-
     g_free(decoded(expect_caps));
     for (guint i = 0; i < n; i++) {
         SCOPED GstHarness *h = encoder(cases[i][0]);
-
         gst_buffer_unref(vae_test_pull(h));
         check_caps(h->sinkpad, cases[i][1]);
     }
@@ -467,7 +446,6 @@ int
 main(int argc, char **argv)
 {
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-
     gst_init(&argc, &argv);
     make_clip(folder);
     int status = vae_test_main(argc, argv);

@@ -20,7 +20,6 @@ static GstBuffer *
 plain(guint k, guint n)
 {
     GstBuffer *buffer = vae_test_latent(LW, LH, k);
-
     GST_BUFFER_DURATION(buffer) =
         vae_test_time(4 * (k + n - 1) + 1) - GST_BUFFER_PTS(buffer);
     for (guint i = 1; i < n; i++)
@@ -35,7 +34,6 @@ decoded(const char *caps, guint at_once)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     gint n, d;
-
     gst_harness_set_src_caps_str(h, caps);
     if (at_once == 0)
         vae_test_push_latents(h, LW, LH, 0, LATENTS);
@@ -62,10 +60,8 @@ TEST(decode)
                  {TENSORS("6:4:16", "float32", "4/1"), 1},
                  {TENSORS("6:4:16:1:1:1", "float32", "0/1"), 1},
                  {TENSORS("6:4:16:2", "float32", "2/1"), 2}};
-
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autofree gchar *found = decoded(cases[i].caps, cases[i].at_once);
-
         g_print("%s\n", cases[i].caps);
         CHECK(strcmp(found, wanted) == 0);
     }
@@ -76,7 +72,6 @@ TEST(discont)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBuffer *again = plain(0, 1);
-
     gst_harness_set_src_caps_str(h, TENSORS("6:4:16", "float32", "4/1"));
     CHECK_INT(gst_harness_push(h, plain(0, 1)), GST_FLOW_OK);
     CHECK_INT(gst_harness_push(h, plain(1, 1)), GST_FLOW_OK);
@@ -106,11 +101,9 @@ TEST(refused)
         {"other/tensors,format=flexible,framerate=4/1", "flexible", "static"},
         {"other/tensors,format=static,num_tensors=2", "num_tensors = 2", "1"},
     };
-
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         GstBus *bus = vae_test_bus(h);
-
         vae_test_start(h, cases[i][0]);
         vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               cases[i][1], cases[i][2]);
@@ -125,7 +118,6 @@ encoded(const char *downstream, GstCaps **chosen)
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoInfo info;
-
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, WIDTH, HEIGHT);
     info.fps_n = VAE_TEST_FPS;
     info.fps_d = 1;
@@ -145,7 +137,6 @@ TEST(encode)
 {
     static const char *const types[] = {"float32", "float16"};
     static const char *const dimensions[] = {"6:4:16:1", "6:4:16"};
-
     for (guint i = 0; i < 2; i++) {
         g_autofree gchar *latents =
             g_strdup_printf("video/x-vae-latent,type=%s", types[i]);
@@ -155,7 +146,6 @@ TEST(encode)
             types[i], dimensions[i]);
         g_autoptr(GstCaps) caps = NULL;
         gchar *right = encoded(latents, &caps), *found;
-
         gst_caps_unref(caps);
         found = encoded(tensors, &caps);
         vae_test_same(found, right);
@@ -169,7 +159,6 @@ TEST(encode)
 TEST(preferred)
 {
     g_autoptr(GstCaps) caps = NULL;
-
     g_free(encoded("other/tensors,format=static;video/x-vae-latent", &caps));
     CHECK(gst_structure_has_name(gst_caps_get_structure(caps, 0),
                                  "video/x-vae-latent"));
@@ -179,7 +168,6 @@ TEST(encode_refused)
 {
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
-
     gst_harness_set_sink_caps_str(h, TENSORS("6:4:48:1", "float32", "4/1"));
     vae_test_start(h,
                    "video/x-raw,format=RGB,width=48,height=32,framerate=16/1");

@@ -25,11 +25,9 @@ TEST(caps_round_trip)
         "video/x-vae-latent,type=float32,layout=chw,frames=1,channels=16,"
         "latent-width=1,latent-height=1,framerate=100000/1",
     };
-
     for (guint i = 0; i < G_N_ELEMENTS(texts); i++) {
         g_autoptr(GstCaps) caps = gst_caps_from_string(texts[i]), back = NULL;
         GstVaeLatentInfo info;
-
         CHECK(gst_vae_latent_info_from_caps(caps, &info, NULL));
         back = gst_vae_latent_info_to_caps(&info);
         CHECK(gst_caps_is_equal(caps, back));
@@ -42,7 +40,6 @@ check_caps(const char *text, const char *word, const char *other)
     g_autoptr(GstCaps) caps = gst_caps_from_string(text);
     GstVaeLatentInfo info;
     g_autoptr(GError) error = NULL;
-
     CHECK(caps != NULL);
     CHECK(!gst_vae_latent_info_from_caps(caps, &info, &error));
     if (gst_caps_is_fixed(caps))
@@ -94,7 +91,6 @@ TEST(bad_caps)
 TEST(sizes)
 {
     GstVaeLatentInfo info;
-
     gst_vae_latent_info_init(&info);
     info.channels = 1024;
     info.latent_width = info.latent_height = 16384;
@@ -109,7 +105,6 @@ open_model(const char *path)
 {
     GstVaeModel *model = NULL;
     VaeError error;
-
     if (gst_vae_model_open(path, NULL, &model, &error) != VAE_OK)
         g_printerr("%s\n", error.message);
     CHECK(model != NULL);
@@ -124,7 +119,6 @@ TEST(shared)
     g_autofree gchar *path = g_build_filename(folder, "w.safetensors", NULL),
                      *bytes = NULL;
     gsize size;
-
     CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
     GstVaeModel *a = open_model(path);
@@ -153,7 +147,6 @@ open_and_close(gpointer data)
 TEST(shared_threads)
 {
     GThread *threads[4];
-
     for (guint i = 0; i < G_N_ELEMENTS(threads); i++)
         threads[i] =
             g_thread_new("open", open_and_close, (gpointer) vae_test_weights());
@@ -173,11 +166,9 @@ test_find_demo(const gchar *folder)
 {
     static const char *const names[] = {"demo.safetensors",
                                         "demo-tiny.safetensors"};
-
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
         g_autofree gchar *path = g_build_filename(folder, names[i], NULL);
         GError *error = NULL;
-
         touch(path);
         g_free(gst_vae_models_find_any(&error));
         CHECK(!error || !strstr(error->message, names[i]));
@@ -196,7 +187,6 @@ TEST(find)
     g_autofree gchar *evil = g_build_filename(g_get_user_data_dir(), "gst-vae",
                                               "evil.safetensors", NULL);
     GError *error = NULL;
-
     CHECK(g_mkdir_with_parents(folder, 0700) == 0);
     touch(path);
     touch(evil);
@@ -231,7 +221,6 @@ TEST(errors)
         g_autoptr(GError) error = gst_vae_error_to_gerror(&fault);
         g_autofree gchar *text =
             gst_error_get_message(error->domain, error->code);
-
         CHECK(strcmp(error->message, "why") == 0);
         CHECK(strstr(text, "No error message for domain") == NULL);
     }
@@ -242,7 +231,6 @@ main(int argc, char **argv)
 {
     gchar *home = vae_test_home_new();
     const int status = vae_test_main(argc, argv);
-
     vae_test_home_free(home);
     return status;
 }

@@ -11,7 +11,6 @@ static const char *
 weights(void)
 {
     static gchar *path;
-
     if (!path)
         path = vae_test_network("taehv/taeh3");
     return path;
@@ -33,7 +32,6 @@ decoder(const char *more)
         "video/x-vae-latent,type=float32,channels=24,latent-width=1,"
         "latent-height=1,framerate=16/1,latent-space=h3",
         more, NULL);
-
     gst_harness_set_src_caps_str(h, caps);
     return h;
 }
@@ -50,7 +48,6 @@ TEST(slices)
 {
     for (guint n = 1; n <= 12; n++) {
         gchar *one = run(1, n), *three = run(3, n);
-
         vae_test_same(one, three);
     }
 }
@@ -61,7 +58,6 @@ TEST(many)
     SCOPED GstHarness *h = decoder(",layout=tchw,frames=7");
     GstBuffer *all = gst_buffer_new();
     gchar *wanted = run(1, 7), *found;
-
     for (guint k = 0; k < 7; k++)
         all = gst_buffer_append(all, pixel_latent(&clip, k));
     GST_BUFFER_PTS(all) = 0;
@@ -77,7 +73,6 @@ TEST(late_joiner)
     SCOPED GstHarness *h = decoder("");
     GstClockTime pts, duration;
     GstEvent *gap;
-
     pixel_push(&clip, h, 3, 8);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, WHOLE, 1 + 4 + 4));
@@ -97,7 +92,6 @@ TEST(late_joiner)
 TEST(restart)
 {
     SCOPED GstHarness *h = decoder("");
-
     pixel_push(&clip, h, 0, 7);
     g_free(vae_test_pull_frames(h, 0, frames_of(7)));
     g_signal_emit_by_name(h->element, "restart");
@@ -131,7 +125,6 @@ TEST(rates)
     VaePlay *whole = pixel_play(&clip, path), *play;
     const guint all = frames_of(LATENTS);
     GstClockTime from = 0;
-
     vae_play_to_end(whole);
     pixel_backwards(&clip, path, whole, 0, all - 1);
     play = pixel_play_at(&clip, path, 4, GST_SEEK_FLAG_TRICKMODE_KEY_UNITS, 0,
@@ -141,7 +134,6 @@ TEST(rates)
         const VaeShown *found = vae_play_frame(play, k);
         const guint frame = (guint) GST_BUFFER_OFFSET(found->buffer);
         const guint latents = (guint) vae_count_latents(clip.counts, frame);
-
         CHECK_INT(frames_of(latents), frame);
         CHECK_INT(found->pts, vae_test_time(frame));
         CHECK_INT(found->pts, from);
@@ -159,7 +151,6 @@ TEST(seek)
     gchar *path = pixel_write(&clip, LATENTS);
     VaePlay *whole = pixel_play(&clip, path);
     const guint all = frames_of(LATENTS);
-
     vae_play_to_end(whole);
     CHECK_INT(whole->shown->len, all);
     for (guint first = 0; first < all; first += 3)
@@ -181,7 +172,6 @@ check_round_trip(guint n)
         n, weights(), path);
     GstElement *encode = gst_parse_launch(line, NULL);
     GstBus *bus = gst_element_get_bus(encode);
-
     gst_element_set_state(encode, GST_STATE_PLAYING);
     gst_message_unref(
         gst_bus_timed_pop_filtered(bus, 60 * GST_SECOND, GST_MESSAGE_EOS));
@@ -214,13 +204,11 @@ TEST(encode)
     SCOPED GstHarness *h =
         vae_test_harness("vaeencode", "model", weights(), NULL);
     GstVideoInfo info;
-
     vae_test_set_format(h, &info, GST_VIDEO_FORMAT_RGB, SIDE, SIDE);
     for (guint n = 0; n < 22; n++)
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
     for (guint k = 0; k < 7; k++) {
         g_autoptr(GstBuffer) buffer = vae_test_pull(h);
-
         CHECK_INT(GST_BUFFER_OFFSET(buffer), k);
         CHECK_INT(GST_BUFFER_PTS(buffer), vae_test_time(frames_of(k)));
         CHECK_INT(GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer),
@@ -237,7 +225,6 @@ TEST(tensors)
     SCOPED GstHarness *h =
         vae_test_harness("vaedecode", "model", weights(), NULL);
     GstVideoInfo info;
-
     gst_harness_set_src_caps_str(
         h, "other/tensors,format=static,num_tensors=1,types=float32,"
            "dimensions=1:1:24:1,framerate=5/1");

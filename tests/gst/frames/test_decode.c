@@ -17,7 +17,6 @@ static gchar *
 reference(guint n)
 {
     SCOPED GstHarness *h = decoder(NULL);
-
     vae_test_push_latents(h, LW, LH, 0, n);
     gchar *sum = vae_test_last_frames(h, 0, 1 + 4 * (n - 1));
     return sum;
@@ -26,7 +25,6 @@ reference(guint n)
 TEST(frames)
 {
     SCOPED GstHarness *h = decoder(NULL);
-
     vae_test_push_latents(h, LW, LH, 0, 10);
     g_free(vae_test_last_frames(h, 0, 37));
     CHECK_INT(vae_test_stat(h, "steps"), 10);
@@ -40,7 +38,6 @@ TEST(frames)
 TEST(first_frame_alone)
 {
     SCOPED GstHarness *h = decoder(NULL);
-
     /* Nothing else comes, and still the picture does. */
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
@@ -53,20 +50,17 @@ TEST(no_pts)
 {
     SCOPED GstHarness *h = decoder(NULL);
     GstSegment segment;
-
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.start = segment.time = 2 * GST_SECOND;
     CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
     for (guint k = 0; k < 3; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
-
         GST_BUFFER_PTS(latent) = GST_BUFFER_DURATION(latent) =
             GST_CLOCK_TIME_NONE;
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     }
     for (guint i = 0; i < 9; i++) {
         g_autoptr(GstBuffer) frame = vae_test_pull(h);
-
         CHECK_INT(GST_BUFFER_PTS(frame), 2 * GST_SECOND + vae_test_time(i));
         CHECK_INT(GST_BUFFER_OFFSET(frame), i);
     }
@@ -77,12 +71,10 @@ TEST(touching)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstClockTime end = 0;
-
     vae_test_set_grid(h, 16, LW, LH, ",framerate=24/1");
     for (guint k = 0; k < 8; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
         const guint n = k == 0 ? 0 : 4 * k - 3;
-
         /* Rounded down each for itself, as a careless sender does. */
         GST_BUFFER_PTS(latent) = n * (GST_SECOND / 24);
         GST_BUFFER_DURATION(latent) = (k == 0 ? 1 : 4) * (GST_SECOND / 24);
@@ -90,7 +82,6 @@ TEST(touching)
     }
     for (guint i = 0; i < 29; i++) {
         g_autoptr(GstBuffer) frame = vae_test_pull(h);
-
         CHECK_INT(GST_BUFFER_PTS(frame), end);
         end = GST_BUFFER_PTS(frame) + GST_BUFFER_DURATION(frame);
     }
@@ -101,7 +92,6 @@ TEST(trim)
 {
     SCOPED GstHarness *h = decoder(NULL);
     GstBuffer *latent = vae_test_latent(LW, LH, 2);
-
     vae_test_push_latents(h, LW, LH, 0, 2);
     GST_BUFFER_DURATION(latent) = vae_test_time(2);
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
@@ -115,7 +105,6 @@ check_cold(GstBuffer *first)
 {
     SCOPED GstHarness *h = decoder(NULL);
     GstClockTime pts, duration;
-
     CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
     vae_test_push_latents(h, LW, LH, 4, 5);
     g_free(vae_test_pull_frames(h, 12, 5));
@@ -130,7 +119,6 @@ check_cold(GstBuffer *first)
 TEST(cold_start)
 {
     GstBuffer *first = vae_test_latent(LW, LH, 3);
-
     check_cold(gst_buffer_copy(first));
     GST_BUFFER_FLAG_UNSET(first, GST_BUFFER_FLAG_DELTA_UNIT);
     check_cold(first);
@@ -144,7 +132,6 @@ check_restart(void (*begin)(GstHarness *h, GstBuffer **first))
     GstBuffer *first = vae_test_latent(LW, LH, 0);
     gchar *wanted = reference(2), *found;
     GstBuffer *second = vae_test_latent(LW, LH, 1);
-
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_free(vae_test_pull_frames(h, 0, 9));
     begin(h, &first);
@@ -179,7 +166,6 @@ TEST(no_restart)
 {
     SCOPED GstHarness *h = decoder(NULL);
     g_autofree gchar *wanted = reference(2), *found = NULL;
-
     vae_test_push_latents(h, LW, LH, 0, 2);
     found = vae_test_pull_frames(h, 0, 5);
     CHECK(strcmp(found, wanted) == 0);
@@ -196,7 +182,6 @@ TEST(clip)
     SCOPED GstHarness *h = decoder(NULL);
     GstSegment segment;
     GstBuffer *frame;
-
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.start = segment.time = vae_test_time(3);
     segment.stop = vae_test_time(7) + vae_test_time(1) / 2;
@@ -216,7 +201,6 @@ TEST(visible_size)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstVideoInfo info;
-
     vae_test_set_latents(h, 7, 5, ",width=50,height=34");
     vae_test_push_latents(h, 7, 5, 0, 2);
     g_free(vae_test_pull_frames(h, 0, 5));
@@ -233,7 +217,6 @@ check_format(const char *wanted, int latent_height, const char *field,
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstVideoInfo info;
-
     gst_harness_set_sink_caps_str(h, wanted);
     vae_test_set_latents(h, 1, latent_height, NULL);
     vae_test_push_latents(h, 1, latent_height, 0, 1);
@@ -270,7 +253,6 @@ TEST(framerate)
 {
     SCOPED GstHarness *h =
         vae_test_harness("vaedecode", "framerate", 25, 1, NULL);
-
     vae_test_set_grid(h, 16, LW, LH, "");
     vae_test_push_latents(h, LW, LH, 0, 1);
     GstBuffer *frame = vae_test_pull(h);
@@ -288,11 +270,9 @@ TEST(nonfinite)
 {
     SCOPED GstHarness *h = decoder(NULL);
     GstBus *bus = vae_test_bus(h);
-
     for (guint k = 0; k < 2; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
         GstMapInfo map;
-
         CHECK(gst_buffer_map(latent, &map, GST_MAP_WRITE));
         ((float *) map.data)[5] = NAN;
         ((float *) map.data)[6] = INFINITY;
@@ -308,12 +288,10 @@ TEST(caps_change)
 {
     SCOPED GstHarness *h = decoder(NULL);
     GstBuffer *frame;
-
     vae_test_push_latents(h, LW, LH, 0, 3);
     vae_test_set_latents(h, 3, 2, NULL);
     for (guint k = 0; k < 2; k++) {
         GstBuffer *latent = vae_test_latent(3, 2, k);
-
         GST_BUFFER_PTS(latent) += vae_test_time(9);
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     }
@@ -342,11 +320,9 @@ check_layout(const char *layout, gboolean time_first)
     GstBuffer *buffer = gst_buffer_new_allocate(NULL, 3 * step, NULL);
     gchar *wanted = reference(3), *found;
     GstMapInfo to, from;
-
     CHECK(gst_buffer_map(buffer, &to, GST_MAP_WRITE));
     for (guint k = 0; k < 3; k++) {
         g_autoptr(GstBuffer) latent = vae_test_latent(LW, LH, k);
-
         CHECK(gst_buffer_map(latent, &from, GST_MAP_READ));
         for (guint c = 0; c < 16; c++)
             memcpy(to.data + (time_first ? k * step + c * plane
@@ -374,7 +350,6 @@ TEST(layouts)
 TEST(rates_taken)
 {
     static const gint rates[][2] = {{1, 3600}, {100000, 1}};
-
     for (guint i = 0; i < G_N_ELEMENTS(rates); i++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         const GstClockTime time = GST_SECOND * rates[i][1] / rates[i][0];
@@ -382,18 +357,15 @@ TEST(rates_taken)
             "video/x-vae-latent,type=float32,channels=16,latent-width=6,"
             "latent-height=4,framerate=%d/%d",
             rates[i][0], rates[i][1]);
-
         gst_harness_set_src_caps_str(h, caps);
         for (guint k = 0; k < 3; k++) {
             GstBuffer *latent = vae_test_latent(LW, LH, k);
-
             GST_BUFFER_PTS(latent) = (k == 0 ? 0 : 4 * k - 3) * time;
             GST_BUFFER_DURATION(latent) = (k == 0 ? 1 : 4) * time;
             CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
         }
         for (guint k = 0; k < 9; k++) {
             g_autoptr(GstBuffer) frame = vae_test_pull(h);
-
             CHECK_INT(GST_BUFFER_PTS(frame), k * time);
             CHECK_INT(GST_BUFFER_DURATION(frame), time);
         }

@@ -21,7 +21,6 @@ weights(void)
 {
     static gchar *path;
     VaeModel *model = NULL;
-
     if (path)
         return path;
     path = vae_test_network("ltx2_3");
@@ -54,7 +53,6 @@ decoder(const char *model, gint look_ahead)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model", model, "look-ahead",
                                      look_ahead, NULL);
-
     vae_test_set_grid(h, 6, 1, 1, ",framerate=16/1");
     return h;
 }
@@ -72,10 +70,8 @@ run(gint look_ahead, guint slice, guint n)
 TEST(lengths)
 {
     static const guint lengths[] = {1, 2, 13, 14, 15, 16, 20};
-
     for (guint i = 0; i < G_N_ELEMENTS(lengths); i++) {
         gchar *one = run(-1, 1, lengths[i]), *four = run(-1, 4, lengths[i]);
-
         vae_test_same(one, four);
     }
 }
@@ -86,10 +82,8 @@ check_moments(gint look_ahead, guint delay)
 {
     SCOPED GstHarness *h = decoder(weights(), look_ahead);
     guint out = 0;
-
     for (guint k = 0; k < AHEAD + 4; k++) {
         const guint due = out_after(k + 1, delay);
-
         pixel_push(&clip, h, k, k + 1);
         g_free(vae_test_pull_frames(h, out, due - out));
         out = due;
@@ -113,7 +107,6 @@ TEST(look_ahead)
 {
     g_autofree gchar *exact = run(-1, 1, 18), *same = run(AHEAD, 1, 18);
     gchar *other = run(2, 1, 18), *sliced = run(2, 4, 18);
-
     CHECK(strcmp(exact, same) == 0);
     CHECK(strcmp(exact, other) != 0);
     vae_test_same(other, sliced);
@@ -125,7 +118,6 @@ check_latency(gint look_ahead, guint delay)
     SCOPED GstHarness *h = decoder(weights(), look_ahead);
     GstQuery *query = gst_query_new_latency();
     GstClockTime min;
-
     gst_harness_set_upstream_latency(h, 0);
     CHECK(gst_pad_peer_query(h->sinkpad, query));
     gst_query_parse_latency(query, NULL, &min, NULL);
@@ -146,7 +138,6 @@ TEST(query)
     g_autoptr(GstQuery) query = gst_query_new_custom(
         GST_QUERY_CUSTOM, gst_structure_new_empty("vae-look-ahead"));
     gint latents = 0;
-
     CHECK(gst_pad_peer_query(h->srcpad, query));
     CHECK(gst_structure_get_int(gst_query_get_structure(query), "latents",
                                 &latents));
@@ -158,7 +149,6 @@ TEST(ends)
 {
     SCOPED GstHarness *h = decoder(weights(), -1);
     gchar *md5 = run(-1, 1, 3), *found;
-
     for (guint i = 0; i < 4; i++) {
         pixel_push(&clip, h, 0, 3); /* the first one begins a sequence */
         if (i == 1)
@@ -170,10 +160,8 @@ TEST(ends)
     vae_test_push_eos(h);
     for (guint i = 0; i < 4; i++) {
         g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
-
         for (guint n = 0; n < 17; n++) {
             g_autoptr(GstBuffer) frame = vae_test_pull(h);
-
             CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(n));
             CHECK_INT(GST_BUFFER_FLAG_IS_SET(frame, GST_BUFFER_FLAG_DISCONT),
                       n == 0);
@@ -191,7 +179,6 @@ TEST(flush)
 {
     SCOPED GstHarness *h = decoder(weights(), -1);
     gchar *wanted = run(-1, 1, 2), *found;
-
     pixel_push(&clip, h, 0, 5);
     vae_test_flush(h);
     CHECK_INT(vae_test_stat(h, "waiting"), 0);
@@ -208,7 +195,6 @@ TEST(switch)
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *copy = g_build_filename(folder, "w.safetensors", NULL);
     gchar *wanted = run(-1, 1, 16), *found;
-
     CHECK(symlink(weights(), copy) == 0);
     pixel_push(&clip, h, 0, 16);
     g_object_set(h->element, "model", copy, NULL);
@@ -252,13 +238,11 @@ check_trick_mode(const gchar *path, gdouble rate, guint pictures)
     VaePlay *play = pixel_play_at(&clip, path, rate,
                                   GST_SEEK_FLAG_TRICKMODE_KEY_UNITS, 0, last);
     GstClockTime from = 0;
-
     CHECK_INT(play->shown->len, pictures);
     for (guint k = 0; k < pictures; k++) {
         const guint at = rate > 0 ? k : pictures - 1 - k;
         const VaeShown *found = vae_play_frame(play, at);
         const gint64 frame = GST_BUFFER_OFFSET(found->buffer);
-
         CHECK(frame == 0 || frame % GROUP == 1);
         CHECK_INT(found->pts, from);
         CHECK_INT(found->pts, vae_test_time((guint) frame));
@@ -272,7 +256,6 @@ TEST(segments)
 {
     gchar *path = pixel_write(&clip, LATENTS);
     VaePlay *whole = pixel_play(&clip, path);
-
     vae_play_to_end(whole);
     CHECK_INT(whole->shown->len, frames_of(LATENTS));
     pixel_segment(&clip, path, whole, 0, 0);

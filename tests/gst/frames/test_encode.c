@@ -11,7 +11,6 @@ encoder_sized(int width, int height, const char *property, int value,
               GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness("vaeencode", property, value, NULL);
-
     vae_test_set_video(h, info, width, height);
     return h;
 }
@@ -34,7 +33,6 @@ TEST(groups)
 {
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder(&info);
-
     vae_test_push_frames(h, &info, 0, 9);
     pull(h, 0, (guint[]){1, 5, 9, 0});
     vae_test_push_eos(h);
@@ -47,7 +45,6 @@ TEST(tail_repeat)
 {
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder(&info);
-
     vae_test_push_frames(h, &info, 0, 7);
     vae_test_push_eos(h);
     pull(h, 0, (guint[]){1, 5, 7, 0});
@@ -58,7 +55,6 @@ TEST(tail_drop)
 {
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder_sized(W, H, "tail", 1, &info);
-
     vae_test_push_frames(h, &info, 0, 7);
     vae_test_push_eos(h);
     pull(h, 0, (guint[]){1, 5, 0});
@@ -76,7 +72,6 @@ TEST(caps)
         "first-frames=1,latent-space=wan2.1,normalization=normalized,"
         "framerate=16/1,pixel-aspect-ratio=1/1,colorimetry=bt601,"
         "chroma-site=jpeg");
-
     vae_test_push_frames(h, &info, 0, 1);
     GstBuffer *latent = vae_test_pull(h);
     CHECK_INT(gst_buffer_get_size(latent), 16 * 7 * 5 * 4);
@@ -96,7 +91,6 @@ check_choice(const char *choice, const char *field, const char *value,
 {
     GstVideoInfo info;
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
-
     gst_harness_set_sink_caps_str(h, choice);
     vae_test_set_format(h, &info, GST_VIDEO_FORMAT_RGB, W, H);
     vae_test_push_frames(h, &info, 0, 1);
@@ -127,7 +121,6 @@ check_unwanted(const char *wanted, const char *word, const char *other)
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
-
     gst_harness_set_sink_caps_str(h, wanted);
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, W, H);
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
@@ -156,7 +149,6 @@ TEST(discont)
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
     GstBuffer *frame = vae_test_frame(&info, 3);
-
     vae_test_push_frames(h, &info, 0, 3);
     GST_BUFFER_FLAG_SET(frame, GST_BUFFER_FLAG_DISCONT);
     CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
@@ -172,7 +164,6 @@ TEST(force_key_unit)
     SCOPED GstHarness *h = encoder(&info);
     GstEvent *event;
     gboolean seen = FALSE;
-
     vae_test_push_frames(h, &info, 0, 5);
     CHECK(gst_harness_push_upstream_event(
         h, gst_video_event_new_upstream_force_key_unit(vae_test_time(7), TRUE,
@@ -203,10 +194,8 @@ TEST(no_pts)
 {
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder(&info);
-
     for (guint n = 0; n < 5; n++) {
         GstBuffer *frame = vae_test_frame(&info, n);
-
         GST_BUFFER_PTS(frame) = GST_BUFFER_DURATION(frame) =
             GST_CLOCK_TIME_NONE;
         CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
@@ -219,7 +208,6 @@ TEST(gap)
 {
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder(&info);
-
     vae_test_push_frames(h, &info, 0, 2);
     CHECK(gst_harness_push_event(
         h, gst_event_new_gap(vae_test_time(2), vae_test_time(2))));
@@ -233,7 +221,6 @@ TEST(drain)
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder(&info);
     g_autoptr(GstQuery) query = gst_query_new_drain();
-
     vae_test_push_frames(h, &info, 0, 3);
     CHECK(gst_pad_peer_query(h->srcpad, query));
     CHECK_INT(gst_harness_buffers_in_queue(h), 2);
@@ -247,7 +234,6 @@ check_refused(const char *more, const char *word, const char *other)
     GstBus *bus = vae_test_bus(h);
     g_autofree gchar *text =
         g_strdup_printf("video/x-raw,format=I420,width=48,height=32,%s", more);
-
     vae_test_start(h, text);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, word,
                           other);
@@ -267,12 +253,10 @@ TEST(refused)
 TEST(range_matters)
 {
     gdouble sum[2] = {0, 0};
-
     for (int full = 0; full < 2; full++) {
         SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
         GstVideoInfo info;
         GstMapInfo map;
-
         gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, W, H);
         info.fps_n = VAE_TEST_FPS;
         info.colorimetry.range =
@@ -296,7 +280,6 @@ latents_of(const char *posterior, guint64 seed, guint slice)
     GstHarness *h = vae_test_harness("vaeencode", "seed", seed, "slice-size",
                                      slice, "queue-depth", 8, NULL);
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
-
     gst_util_set_object_arg(G_OBJECT(h->element), "posterior", posterior);
     vae_test_set_format(h, &info, GST_VIDEO_FORMAT_I420, W, H);
     vae_test_push_frames(h, &info, 0, 9);
@@ -320,7 +303,6 @@ TEST(posterior)
     g_autofree gchar *two = latents_of("sample", seed, 2);
     g_autofree gchar *other =
         latents_of("sample", seed ^ (G_GUINT64_CONSTANT(1) << 60), 1);
-
     CHECK(strcmp(mean, other_mean) == 0);
     CHECK(strcmp(mean, one) != 0);
     CHECK(strcmp(one, again) == 0);
@@ -335,11 +317,9 @@ check_jump(GstClockTime jump, gboolean told)
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
-
     vae_test_set_video(h, &info, 48, 32);
     for (guint i = 0; i < 13; i++) {
         GstBuffer *frame = vae_test_frame(&info, i);
-
         if (i >= 3)
             GST_BUFFER_PTS(frame) += jump;
         if (i >= 7)

@@ -36,7 +36,6 @@ info_of(const char *format, const char *colour, const char *site)
         site ? ",chroma-site=" : "", site ? site : "");
     g_autoptr(GstCaps) caps = gst_caps_from_string(text);
     GstVideoInfo info;
-
     CHECK(gst_video_info_from_caps(&info, caps));
     return info;
 }
@@ -49,7 +48,6 @@ decode(const GstVideoInfo *info)
     g_autofree gchar *more = g_strdup_printf(",width=%d,height=%d", W, H);
     g_autofree gchar *in = vae_test_latent_caps(LW, LH, more);
     GstCaps *caps = gst_video_info_to_caps((GstVideoInfo *) info), *out;
-
     gst_harness_set_sink_caps(h, gst_caps_ref(caps));
     gst_harness_set_src_caps_str(h, in);
     vae_test_push_latents(h, LW, LH, 0, 1);
@@ -72,7 +70,6 @@ convert(GstBuffer *from, const GstVideoInfo *in, const GstVideoInfo *out)
                           G_TYPE_UINT, 1, NULL));
     GstBuffer *to = gst_buffer_new_allocate(NULL, out->size, NULL);
     GstVideoFrame a, b;
-
     CHECK(converter != NULL);
     CHECK(gst_video_frame_map(&a, in, from, GST_MAP_READ));
     CHECK(gst_video_frame_map(&b, out, to, GST_MAP_WRITE));
@@ -95,7 +92,6 @@ code_at(const GstVideoFrame *f, guint c, gint x, gint y)
     const guint8 *data = GST_VIDEO_FRAME_COMP_DATA(f, beside ? 1 : c);
     const guint8 *at = data + (beside ? step / 2 : 0) +
                        y * GST_VIDEO_FRAME_COMP_STRIDE(f, c) + x * step;
-
     if (GST_VIDEO_FRAME_COMP_DEPTH(f, c) == 8)
         return *at;
     return GST_READ_UINT16_LE(at) >>
@@ -110,7 +106,6 @@ difference(const GstVideoInfo *info, GstBuffer *one, GstBuffer *two,
 {
     GstVideoFrame a, b;
     gdouble most = 0;
-
     CHECK(gst_video_frame_map(&a, info, one, GST_MAP_READ));
     CHECK(gst_video_frame_map(&b, info, two, GST_MAP_READ));
     for (guint c = first; c < 3; c++)
@@ -118,7 +113,6 @@ difference(const GstVideoInfo *info, GstBuffer *one, GstBuffer *two,
             for (gint x = 0; x < GST_VIDEO_FRAME_COMP_WIDTH(&a, c); x++) {
                 const gint d = code_at(&a, c, x, y) - code_at(&b, c, x, y);
                 const gint depth = GST_VIDEO_FRAME_COMP_DEPTH(&a, c);
-
                 most = MAX(most, abs(d) / (gdouble) (1 << (depth - 8)));
             }
     gst_video_frame_unmap(&a);
@@ -132,17 +126,14 @@ static void
 limit(const GstVideoInfo *info, GstBuffer *buffer)
 {
     GstMapInfo map;
-
     CHECK(gst_buffer_map(buffer, &map, GST_MAP_READWRITE));
     if (GST_VIDEO_INFO_COMP_DEPTH(info, 0) == 8) {
         for (gsize i = 0; i < map.size; i++)
             map.data[i] = (guint8) lrint(16 + map.data[i] * 219 / 255.0);
     } else {
         const gdouble scale = 1 << (GST_VIDEO_INFO_COMP_DEPTH(info, 0) - 8);
-
         for (gsize i = 0; i < map.size / 2; i++) {
             guint16 *code = (guint16 *) map.data + i;
-
             *code = (guint16) lrint(16 * scale +
                                     *code * 219 * scale / (256 * scale - 1));
         }
@@ -182,7 +173,6 @@ smooth(GstBuffer *rgb, const GstVideoInfo *info)
 {
     GstBuffer *copy = gst_buffer_copy_deep(rgb);
     GstVideoFrame from, to;
-
     CHECK(gst_video_frame_map(&from, info, rgb, GST_MAP_READ));
     CHECK(gst_video_frame_map(&to, info, copy, GST_MAP_WRITE));
     for (gint y = 0; y < H; y++)
@@ -192,7 +182,6 @@ smooth(GstBuffer *rgb, const GstVideoInfo *info)
             const gint sum = data[MAX(y - 1, 0) * stride + x] +
                              2 * data[y * stride + x] +
                              data[MIN(y + 1, H - 1) * stride + x];
-
             ((guint8 *) GST_VIDEO_FRAME_PLANE_DATA(&to, 0))[y * stride + x] =
                 (guint8) ((sum + 2) / 4);
         }
@@ -212,7 +201,6 @@ check_decode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
         row ? smooth(rgb, rgb_info) : gst_buffer_ref(rgb);
     g_autoptr(GstBuffer) wanted = convert(source, rgb_info, &info);
     g_autoptr(GstBuffer) found = decode(&info);
-
     if (is_limited_rgb(&info))
         limit(&info, wanted);
     gdouble d = difference(&info, wanted, found, row ? 1 : 0);
@@ -225,7 +213,6 @@ encode(const GstVideoInfo *info, GstBuffer *frame)
 {
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstCaps *caps = gst_video_info_to_caps((GstVideoInfo *) info);
-
     gst_harness_set_src_caps(h, caps);
     CHECK_INT(gst_harness_push(h, gst_buffer_copy(frame)), GST_FLOW_OK);
     return vae_test_pull(h);
@@ -237,14 +224,12 @@ apart(GstBuffer *a, GstBuffer *b)
 {
     gdouble far = 0, all = 0;
     GstMapInfo x, y;
-
     CHECK(gst_buffer_map(a, &x, GST_MAP_READ));
     CHECK(gst_buffer_map(b, &y, GST_MAP_READ));
     CHECK_INT(x.size, y.size);
     for (gsize i = 0; i < x.size / 4; i++) {
         const gdouble v = ((float *) y.data)[i];
         const gdouble d = ((float *) x.data)[i] - v;
-
         far += d * d;
         all += v * v;
     }
@@ -268,7 +253,6 @@ check_encode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
     g_autoptr(GstBuffer) wanted =
         row ? encode(&other, frame) : encode(rgb_info, back),
                          found = NULL;
-
     if (is_limited_rgb(&info))
         limit(&info, frame);
     found = encode(&info, frame);
@@ -285,7 +269,6 @@ each(const char *rgb_format, Check check)
 {
     const GstVideoInfo rgb_info = info_of(rgb_format, NULL, NULL);
     g_autoptr(GstBuffer) rgb = decode(&rgb_info);
-
     for (guint i = 0; i < G_N_ELEMENTS(formats); i++) {
         const GstVideoInfo info = info_of(formats[i], NULL, NULL);
         const gboolean yuv = GST_VIDEO_INFO_IS_YUV(&info);
@@ -293,7 +276,6 @@ each(const char *rgb_format, Check check)
         const char *const *colours = yuv ? yuv_colours : rgb_colours;
         const guint n =
             yuv ? G_N_ELEMENTS(yuv_colours) : G_N_ELEMENTS(rgb_colours);
-
         for (guint j = 0; j < n; j++)
             check(rgb, &rgb_info, formats[i], colours[j],
                   sited ? sites[0] : NULL);
@@ -332,7 +314,6 @@ play(const char *format, gchar **taken)
     g_autoptr(GstElement) sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
     g_autoptr(GstPad) pad = gst_element_get_static_pad(encoder, "sink");
     GstSample *sample = NULL;
-
     vae_test_play(pipeline);
     g_object_get(sink, "last-sample", &sample, NULL);
     CHECK(sample != NULL);
@@ -350,7 +331,6 @@ static gdouble
 allowed(const char *format)
 {
     const GstVideoInfo info = info_of(format, NULL, NULL);
-
     if (GST_VIDEO_INFO_IS_RGB(&info))
         return GST_VIDEO_INFO_COMP_DEPTH(&info, 0) == 8 ? 0 : 1;
     return GST_VIDEO_INFO_COMP_WIDTH(&info, 1) == W ? 4 : 15;
@@ -363,7 +343,6 @@ mean_difference(GstSample *one, GstSample *two)
     GstVideoInfo info;
     GstVideoFrame a, b;
     gdouble sum = 0;
-
     CHECK(gst_video_info_from_caps(&info, gst_sample_get_caps(one)));
     CHECK(gst_video_frame_map(&a, &info, gst_sample_get_buffer(one),
                               GST_MAP_READ));
@@ -383,12 +362,10 @@ TEST(pipelines)
 {
     gchar *taken;
     g_autoptr(GstSample) rgb = play("RGB", &taken);
-
     g_free(taken);
     for (guint i = 0; i < G_N_ELEMENTS(formats); i++) {
         g_autoptr(GstSample) sample = play(formats[i], &taken);
         const gdouble far = mean_difference(rgb, sample);
-
         CHECK(g_strcmp0(taken, formats[i]) == 0);
         expect(far <= allowed(formats[i]), formats[i], "", NULL, far);
         g_free(taken);
@@ -408,11 +385,9 @@ TEST(preferred)
     static const char *const usual[] = {"I420", "NV12", "RGB",
                                         "RGBA", "BGRx", NULL};
     g_autofree gchar *taken = NULL;
-
     for (guint i = 0; i < G_N_ELEMENTS(choices); i++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         g_autofree gchar *in = vae_test_latent_caps(LW, LH, NULL);
-
         gst_harness_set_sink_caps_str(h, choices[i][0]);
         gst_harness_set_src_caps_str(h, in);
         vae_test_push_latents(h, LW, LH, 0, 1);

@@ -22,7 +22,6 @@ add_metas(GstBuffer *frame, guint n)
 {
     g_autoptr(GstCaps) caps = gst_caps_new_empty_simple(REFERENCE);
     const guint8 caption[] = {0xfc, 0x20 + n, 0x20};
-
     gst_buffer_add_reference_timestamp_meta(frame, caps, n * GST_SECOND,
                                             GST_CLOCK_TIME_NONE);
     gst_buffer_add_video_time_code_meta_full(frame, VAE_TEST_FPS, 1, NULL, 0,
@@ -47,7 +46,6 @@ check_metas(GstBuffer *buffer, guint n, gboolean wanted)
         gst_buffer_get_video_region_of_interest_meta_id(buffer, 0);
     GstCustomMeta *custom = gst_buffer_get_custom_meta(buffer, CUSTOM);
     guint value;
-
     CHECK_INT(reference != NULL, wanted);
     CHECK_INT(code != NULL, wanted);
     CHECK_INT(caption != NULL, wanted);
@@ -75,11 +73,9 @@ check_round(const char *model, guint n)
     GstVideoInfo info;
     GstBuffer *buffer;
     guint k = 0;
-
     vae_test_set_video(e, &info, W, H);
     for (guint i = 0; i < n; i++) {
         GstBuffer *frame = vae_test_frame(&info, i);
-
         gst_buffer_add_video_meta(frame, GST_VIDEO_FRAME_FLAG_NONE,
                                   GST_VIDEO_FORMAT_I420, W, H);
         add_metas(frame, i);
@@ -107,7 +103,6 @@ check_round(const char *model, guint n)
 TEST(round)
 {
     g_autofree gchar *tae = vae_test_network("taehv/taew2_1");
-
     check_round(vae_test_weights(), 9);
     check_round(vae_test_weights(), 7); /* a tail */
     check_round(tae, 9);                /* which begins with a whole group */
@@ -119,7 +114,6 @@ TEST(parts)
 {
     SCOPED GstHarness *h = vae_test_decoder(NULL, 6, 4, NULL);
     GstBuffer *latent = vae_test_latent(6, 4, 3);
-
     add_metas(latent, 7);
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     vae_test_push_eos(h);
@@ -149,7 +143,6 @@ int
 main(int argc, char **argv)
 {
     static const gchar *tags[] = {NULL};
-
     gst_init(&argc, &argv);
     gst_meta_register_custom(CUSTOM, tags, NULL, NULL, NULL);
     return vae_test_main(argc, argv);

@@ -14,7 +14,6 @@ static void
 handoff(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
 {
     Seen *seen = data;
-
     CHECK_INT(GST_BUFFER_PTS(buffer), seen->end);
     seen->end = GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);
     seen->frames++;
@@ -46,7 +45,6 @@ run(guint n, const char *rate, guint slice, guint threads, const char *backend,
     GstElement *pipeline = gst_parse_launch(text, NULL);
     GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
     Seen seen = {.sum = g_checksum_new(G_CHECKSUM_MD5)};
-
     g_signal_connect(sink, "handoff", G_CALLBACK(handoff), &seen);
     finish(pipeline);
     gchar *md5 = g_strdup(g_checksum_get_string(seen.sum));
@@ -62,11 +60,9 @@ TEST(counts)
 {
     static const char *const rates[] = {"16/1", "24/1", "30000/1001"};
     static const gint fps[][2] = {{16, 1}, {24, 1}, {30000, 1001}};
-
     for (guint n = 1; n <= 17; n++)
         for (guint r = 0; r < G_N_ELEMENTS(rates); r++) {
             Seen seen;
-
             g_free(run(n, rates[r], 0, 1, "auto", &seen));
             CHECK_INT(seen.frames, n);
             CHECK_INT(seen.end, gst_util_uint64_scale(n, GST_SECOND * fps[r][1],
@@ -82,7 +78,6 @@ static GstClockTime
 uneven(guint i, gboolean changes)
 {
     const GstClockTime slow = gst_util_uint64_scale(i, 2 * GST_SECOND, 13);
-
     return changes && i > 5 ? uneven(5, FALSE) + (i - 5) * 20 * GST_MSECOND
                             : slow;
 }
@@ -98,11 +93,9 @@ check_uneven(gboolean changes, Stated stated)
     GstBuffer *latent;
     GstClockTime end = 0;
     guint n = 0;
-
     vae_test_set_video(e, &info, 48, 32);
     for (guint i = 0; i < 13; i++) {
         GstBuffer *frame = vae_test_frame(&info, i);
-
         GST_BUFFER_PTS(frame) = uneven(i, changes);
         GST_BUFFER_DURATION(frame) =
             stated == TRUE_DURATION
@@ -119,7 +112,6 @@ check_uneven(gboolean changes, Stated stated)
     vae_test_push_eos(d);
     for (GstBuffer *frame; (frame = gst_harness_try_pull(d)); n++) {
         const GstClockTime wanted = uneven(n, changes);
-
         /* One frame alone is as long as the rate says. */
         if (n != 1 || stated == TRUE_DURATION)
             CHECK_INT(GST_BUFFER_PTS(frame), end);
@@ -142,10 +134,8 @@ TEST(uneven)
 TEST(deterministic)
 {
     g_autofree gchar *first = run(14, "16/1", 0, 2, "auto", NULL);
-
     for (guint i = 1; i < 5; i++) {
         g_autofree gchar *again = run(14, "16/1", 0, 2, "auto", NULL);
-
         CHECK(strcmp(first, again) == 0);
     }
 }
@@ -156,10 +146,8 @@ check_slices(const char *backend)
 {
     static const guint slices[] = {2, 3, 5, 8};
     g_autofree gchar *one = run(23, "16/1", 1, 1, backend, NULL);
-
     for (guint i = 0; i < G_N_ELEMENTS(slices); i++) {
         g_autofree gchar *other = run(23, "16/1", slices[i], 1, backend, NULL);
-
         if (strcmp(one, other) != 0)
             g_printerr("%s: slices of %u: %s, of 1: %s\n", backend, slices[i],
                        other, one);
@@ -188,7 +176,6 @@ TEST(seek)
         "threads=1 ! fakesink name=s sync=false signal-handoffs=true",
         path, vae_test_weights());
     GstElement *pipeline = gst_parse_launch(write, NULL), *sink;
-
     finish(pipeline);
     gst_object_unref(pipeline);
 
@@ -231,7 +218,6 @@ check_kept(const char *in, const char *out, const char *field,
         "threads=1 ! video/x-raw,%s ! fakesink name=s sync=false",
         path, vae_test_weights(), out);
     GstElement *pipeline = gst_parse_launch(write, NULL), *sink;
-
     finish(pipeline);
     gst_object_unref(pipeline);
     pipeline = gst_parse_launch(read, NULL);
@@ -266,7 +252,6 @@ TEST(kept)
 {
     const char *yuv = "format=I420", *ten = "format=I420_10LE";
     const char *field = "colorimetry";
-
     check_kept("format=I420,colorimetry=bt709", yuv, field, "bt709");
     check_kept("format=I420,colorimetry=1:4:16:4", yuv, field, "1:4:16:4");
     check_kept("format=I420_10LE,colorimetry=bt2100-pq", ten, field,

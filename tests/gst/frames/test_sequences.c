@@ -33,10 +33,8 @@ write_file(void)
                                     {"vae.latent_space", "wan2.1"},
                                     {"vae.layout", "tchw"}};
     VaeError error;
-
     for (guint k = 0; k < LATENTS; k++) {
         g_autoptr(GstBuffer) latent = vae_test_latent(LW, LH, k);
-
         CHECK_INT(gst_buffer_extract(latent, 0, data + k * step, step), step);
     }
     CHECK(vae_tensor_file_write(path, tensors, 2, metadata,
@@ -57,7 +55,6 @@ TEST(offsets)
 {
     gchar *path = write_file();
     VaePlay *whole = player(path), *play = player(path);
-
     vae_play_to_end(whole);
     CHECK_INT(whole->shown->len, FRAMES);
     for (guint i = 0; i < FRAMES; i++)
@@ -69,7 +66,6 @@ TEST(offsets)
         CHECK_INT(play->shown->len, FRAMES - i);
         for (guint n = i; n < FRAMES; n++) {
             GstBuffer *shown = vae_play_frame(play, n - i)->buffer;
-
             CHECK_INT(GST_BUFFER_OFFSET(shown), n);
             CHECK(vae_play_same_bytes(shown, vae_play_frame(whole, n)->buffer));
         }

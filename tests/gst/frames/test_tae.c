@@ -16,7 +16,6 @@ static Family
 wan(void)
 {
     static gchar *path;
-
     if (!path)
         path = vae_test_network("taehv/taew2_1");
     return (Family){path, 4, 32};
@@ -38,7 +37,6 @@ ltx(void)
 {
     VaeModel *model = NULL;
     VaeError error;
-
     if (!ltx_path) {
         ltx_path = g_strdup_printf("%s/vae-test-ltx-%d.safetensors",
                                    g_get_tmp_dir(), (int) getpid());
@@ -54,7 +52,6 @@ static GstHarness *
 coder(const Family *f, const char *element, GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness(element, "model", f->path, NULL);
-
     gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, f->size, f->size);
     info->fps_n = VAE_TEST_FPS;
     return h;
@@ -65,7 +62,6 @@ query_latency(GstHarness *h, GstClockTime wanted)
 {
     GstQuery *query = gst_query_new_latency();
     GstClockTime min;
-
     CHECK(gst_pad_peer_query(h->sinkpad, query));
     gst_query_parse_latency(query, NULL, &min, NULL);
     gst_query_unref(query);
@@ -80,13 +76,11 @@ check_encode(const Family *f)
     const guint g = f->group;
     GstVideoInfo info;
     SCOPED GstHarness *h = coder(f, "vaeencode", &info);
-
     gst_harness_set_upstream_latency(h, 0);
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
     query_latency(h, 2 * (g - 1) * vae_test_time(1));
     for (guint n = 0; n < 4 * g; n++) {
         const guint steps = vae_test_stat(h, "steps");
-
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
         if (n % g != g - 1) { /* nothing to compute was queued */
             CHECK_INT(vae_test_stat(h, "in-flight"), 0);
@@ -108,7 +102,6 @@ check_encode(const Family *f)
 TEST(encode)
 {
     const Family four = wan(), eight = ltx();
-
     check_encode(&four);
     check_encode(&eight);
 }
@@ -123,7 +116,6 @@ check_count(const Family *f, guint n)
     SCOPED GstHarness *encode = coder(f, "vaeencode", &info);
     SCOPED GstHarness *decode = coder(f, "vaedecode", &info);
     GstBuffer *latents[8];
-
     gst_harness_set_src_caps(encode, gst_video_info_to_caps(&info));
     for (guint i = 0; i < n; i++)
         CHECK_INT(gst_harness_push(encode, vae_test_frame(&info, i)),
@@ -131,7 +123,6 @@ check_count(const Family *f, guint n)
     CHECK(gst_harness_push_event(encode, gst_event_new_eos()));
     for (guint k = 0; k < wanted; k++) {
         const guint to = MIN(1 + k * f->group, n);
-
         latents[k] = vae_test_pull(encode);
         CHECK_INT(GST_BUFFER_PTS(latents[k]) + GST_BUFFER_DURATION(latents[k]),
                   vae_test_time(to));
@@ -149,7 +140,6 @@ check_count(const Family *f, guint n)
 TEST(counts)
 {
     const Family four = wan(), eight = ltx();
-
     for (guint n = 1; n <= 9; n++)
         check_count(&four, n);
     for (guint n = 1; n <= 17; n += 4)
@@ -164,7 +154,6 @@ TEST(drop)
     const Family f = wan();
     GstVideoInfo info;
     SCOPED GstHarness *h = coder(&f, "vaeencode", &info);
-
     g_object_set(h->element, "tail", 1, NULL);
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
     for (guint n = 0; n < 9; n++)
@@ -180,7 +169,6 @@ TEST(no_posterior)
     GstVideoInfo info;
     SCOPED GstHarness *h = coder(&f, "vaeencode", &info);
     GstBus *bus = vae_test_bus(h);
-
     gst_util_set_object_arg(G_OBJECT(h->element), "posterior", "sample");
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT,
@@ -195,11 +183,9 @@ TEST(cold_start)
     GstVideoInfo info;
     SCOPED GstHarness *h = coder(&f, "vaedecode", &info);
     GstClockTime pts, duration;
-
     vae_test_set_grid(h, 128, 2, 2, ",framerate=16/1");
     for (guint k = 2; k < 4; k++) {
         GstBuffer *latent = gst_buffer_new_allocate(NULL, 128 * 4 * 4, NULL);
-
         gst_buffer_memset(latent, 0, 0, 128 * 4 * 4);
         GST_BUFFER_OFFSET(latent) = k;
         GST_BUFFER_PTS(latent) = vae_test_time(8 * k - 7);

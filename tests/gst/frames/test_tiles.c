@@ -10,7 +10,6 @@ static GstHarness *
 element(const char *name, const char *tiles)
 {
     GstHarness *h = vae_test_harness(name, NULL);
-
     g_object_set(h->element, "tile-width", 32, "tile-height", 24,
                  "tile-overlap", 8, NULL);
     gst_util_set_object_arg(G_OBJECT(h->element), "tiles", tiles);
@@ -24,7 +23,6 @@ decode(const char *tiles, guint n, const char *warning)
 {
     SCOPED GstHarness *h = element("vaedecode", tiles);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     gst_buffer_unref(vae_test_pull(h));
@@ -42,7 +40,6 @@ TEST(decode)
     g_autofree gchar *tiles = decode("blend", 4, "the picture is not exact");
     g_autofree gchar *again = decode("blend", 4, "4 tiles of 32x24");
     g_autofree gchar *whole = decode("off", 0, "no effect without tiles=blend");
-
     CHECK(strcmp(tiles, again) == 0);
     CHECK(strcmp(tiles, whole) != 0);
 }
@@ -52,7 +49,6 @@ TEST(encode)
     SCOPED GstHarness *h = element("vaeencode", "blend");
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
-
     vae_test_set_video(h, &info, 8 * LW, 8 * LH);
     vae_test_push_frames(h, &info, 0, 5);
     gst_buffer_unref(vae_test_pull_latent(h, 0, 0, 1));
@@ -64,7 +60,6 @@ TEST(refused)
 {
     SCOPED GstHarness *h = element("vaedecode", "blend");
     GstBus *bus = vae_test_bus(h);
-
     g_object_set(h->element, "tile-width", 33, NULL);
     vae_test_set_latents(h, LW, LH, NULL);
     gst_harness_push(h, vae_test_latent(LW, LH, 0));

@@ -29,7 +29,6 @@ widen(const VaeTensorInfo *t, VaeTensorOut *out)
     const gboolean first = g_str_has_suffix(t->name, "conv_in.conv.weight");
     const gsize n = (gsize) t->bytes / vae_type_size(t->type);
     gfloat *from = g_new(gfloat, n), *to;
-
     vae_type_to_float(from, t->data, t->type, n);
     if (first)
         out->dims[1] = WIDE;
@@ -53,7 +52,6 @@ write_wide(const gchar *path)
 {
     VaeTensorFile *file = NULL;
     VaeError error;
-
     g_autofree gchar *small = vectors("ltx2_3");
 
     CHECK(vae_tensor_file_open(small, &file, &error) == VAE_OK);
@@ -82,7 +80,6 @@ push(GstHarness *h, guint k0, guint k1)
 {
     for (guint k = k0; k < k1; k++) {
         gfloat values[WIDE] = {0};
-
         for (guint i = 0; i < CHANNELS; i++)
             values[i] = sinf(0.9f * (gfloat) i + 1.7f * (gfloat) k);
         GstBuffer *buffer = gst_buffer_new_memdup(values, sizeof values);
@@ -99,7 +96,6 @@ TEST(tiny)
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     g_autofree gchar *full = g_build_filename(folder, "w.safetensors", NULL);
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", tiny, NULL);
-
     write_wide(full);
     vae_test_set_grid(h, 128, 1, 1, ",framerate=16/1");
     push(h, 0, 3);

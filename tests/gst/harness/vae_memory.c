@@ -18,7 +18,6 @@ allocate(GstAllocator *allocator, gsize size, GstAllocationParams *params)
     VaeTestAllocator *self = (VaeTestAllocator *) allocator;
     const gsize whole = size + params->prefix + params->padding;
     VaeTestMemory *memory = g_new0(VaeTestMemory, 1);
-
     g_atomic_int_inc(&self->allocated);
     self->align = MAX(self->align, params->align + 1);
     memory->block = g_malloc0(whole + params->align);
@@ -41,7 +40,6 @@ static gpointer
 map(GstMemory *memory, GstMapInfo *info, gsize size)
 {
     VaeTestAllocator *self = (VaeTestAllocator *) memory->allocator;
-
     if (self->on_map)
         self->on_map(info->flags);
     if (info->flags & GST_MAP_READ)
@@ -67,7 +65,6 @@ static void
 vae_test_allocator_init(VaeTestAllocator *self)
 {
     GstAllocator *allocator = GST_ALLOCATOR_CAST(self);
-
     allocator->mem_type = "VaeTestMemory";
     allocator->mem_map_full = map;
     allocator->mem_unmap_full = unmap;
@@ -78,7 +75,6 @@ VaeTestAllocator *
 vae_test_allocator_new(void)
 {
     VaeTestAllocator *self = g_object_new(vae_test_allocator_get_type(), NULL);
-
     return gst_object_ref_sink(self);
 }
 
@@ -88,7 +84,6 @@ vae_test_memory_holds(GstBuffer *buffer, const void *data)
     for (guint i = 0; i < gst_buffer_n_memory(buffer); i++) {
         GstMemory *memory = gst_buffer_peek_memory(buffer, i);
         const guint8 *from = ((VaeTestMemory *) memory)->data + memory->offset;
-
         if (gst_memory_is_type(memory, "VaeTestMemory") &&
             (const guint8 *) data >= from &&
             (const guint8 *) data < from + memory->size)
@@ -102,7 +97,6 @@ answer(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     GstQuery *query = GST_PAD_PROBE_INFO_QUERY(info);
     VaeTestOffer *offer = data;
-
     if (GST_QUERY_TYPE(query) != GST_QUERY_ALLOCATION)
         return GST_PAD_PROBE_OK;
     offer->asked++;
@@ -131,7 +125,6 @@ vae_test_pool_new(GstCaps *caps, guint min, guint max, GstAllocator *allocator,
     GstStructure *config = gst_buffer_pool_get_config(pool);
     GstVideoAlignment own;
     GstVideoInfo info;
-
     g_assert(gst_video_info_from_caps(&info, caps));
     gst_buffer_pool_config_set_params(config, caps, (guint) info.size, min,
                                       max);

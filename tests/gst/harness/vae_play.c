@@ -22,10 +22,8 @@ vae_play_write(guint n, int width, int height, const char *rate)
                                     {"vae.latent_space", "wan2.1"},
                                     {"vae.layout", "tchw"}};
     VaeError error;
-
     for (guint k = 0; k < n; k++) {
         g_autoptr(GstBuffer) latent = vae_test_latent(width, height, k);
-
         CHECK_INT(gst_buffer_extract(latent, 0, data + k * step, step), step);
     }
     CHECK(vae_tensor_file_write(path, &tensor, 1, metadata,
@@ -37,7 +35,6 @@ void
 vae_play_remove(gchar *path)
 {
     g_autofree gchar *folder = g_path_get_dirname(path);
-
     CHECK(remove(path) == 0);
     CHECK(rmdir(folder) == 0);
     g_free(path);
@@ -62,7 +59,6 @@ handoff(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
         .end = pts + GST_BUFFER_DURATION(buffer),
         .cut = from - pts,
         .running = gst_segment_to_running_time(segment, GST_FORMAT_TIME, from)};
-
     g_mutex_lock(&play->lock);
     g_array_append_val(play->shown, shown);
     g_mutex_unlock(&play->lock);
@@ -90,7 +86,6 @@ VaePlay *
 vae_play_make(const gchar *text)
 {
     VaePlay *play = g_new0(VaePlay, 1);
-
     g_mutex_init(&play->lock);
     play->shown = g_array_new(FALSE, FALSE, sizeof(VaeShown));
     g_array_set_clear_func(play->shown, clear_shown);
@@ -108,7 +103,6 @@ VaePlay *
 vae_play_new(const gchar *format, ...)
 {
     va_list args;
-
     va_start(args, format);
     g_autofree gchar *text = g_strdup_vprintf(format, args);
     va_end(args);
@@ -143,7 +137,6 @@ vae_play_wait(VaePlay *play)
     GstMessage *message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE,
         GST_MESSAGE_EOS | GST_MESSAGE_ERROR | GST_MESSAGE_SEGMENT_DONE);
-
     CHECK(message != NULL);
     if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR)
         g_printerr("%s\n",
@@ -180,7 +173,6 @@ gboolean
 vae_play_same_bytes(GstBuffer *a, GstBuffer *b)
 {
     GstMapInfo map;
-
     CHECK(gst_buffer_map(a, &map, GST_MAP_READ));
     gboolean same = gst_buffer_get_size(b) == map.size &&
                     gst_buffer_memcmp(b, 0, map.data, map.size) == 0;

@@ -41,7 +41,6 @@ permanent(const GstStructure *entry)
         g_type_is_a(G_VALUE_TYPE(object), GST_TYPE_PLUGIN_FEATURE) ||
         (G_VALUE_TYPE(object) == GST_TYPE_CAPS && text &&
          strstr(text, "application/x-"));
-
     return ours;
 }
 
@@ -51,13 +50,11 @@ count_alive(GObject *tracer, gboolean print)
     GstStructure *live = NULL; /* kept: it owns what it names */
     const GValue *list;
     guint n = 0;
-
     g_signal_emit_by_name(tracer, "get-live-objects", &live);
     list = live ? gst_structure_get_value(live, "live-objects-list") : NULL;
     for (guint i = 0; list && i < gst_value_list_get_size(list); i++) {
         const GstStructure *entry =
             gst_value_get_structure(gst_value_list_get_value(list, i));
-
         if (permanent(entry))
             continue;
         n++;
@@ -74,7 +71,6 @@ alive(gboolean print)
 {
     GList *tracers = gst_tracing_get_active_tracers();
     guint n = 0;
-
     for (GList *l = tracers; l; l = l->next)
         if (g_strcmp0(G_OBJECT_TYPE_NAME(l->data), "GstLeaksTracer") == 0)
             n += count_alive(l->data, print);
@@ -109,7 +105,6 @@ void
 vae_test_add(VaeTest *test)
 {
     VaeTest **place = &tests;
-
     while (*place && (*place)->line < test->line)
         place = &(*place)->next;
     test->next = *place;
@@ -143,7 +138,6 @@ vae_test_weights(void)
 {
     static gchar *path;
     const char *folder = g_getenv("VAE_TEST_VECTORS");
-
     if (!path && folder)
         path = g_build_filename(folder, "wan21", "weights.safetensors", NULL);
     if (!path || !g_file_test(path, G_FILE_TEST_EXISTS)) {
@@ -164,7 +158,6 @@ gchar *
 vae_test_home_new(void)
 {
     gchar *home = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-
     g_setenv("XDG_DATA_HOME", home, TRUE);
     g_setenv("XDG_DATA_DIRS", home, TRUE);
     return home;
@@ -174,10 +167,8 @@ void
 vae_test_home_free(gchar *home)
 {
     static const char *const folders[] = {"gst-vae/models", "gst-vae", ""};
-
     for (guint i = 0; i < G_N_ELEMENTS(folders); i++) {
         g_autofree gchar *folder = g_build_filename(home, folders[i], NULL);
-
         rmdir(folder);
     }
     g_free(home);
@@ -188,7 +179,6 @@ vae_test_harness(const char *name, const char *property, ...)
 {
     g_autoptr(GstElement) element = gst_element_factory_make(name, NULL);
     va_list args;
-
     CHECK(element != NULL);
     /* Two elements choose the same precision only if nothing is timed. */
     g_object_set(element, "model", vae_test_weights(), "threads", 1,
@@ -205,7 +195,6 @@ vae_test_decoder(const char *model, int width, int height, const char *more)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model",
                                      model ? model : vae_test_weights(), NULL);
-
     vae_test_set_latents(h, width, height, more);
     return h;
 }
@@ -214,7 +203,6 @@ void
 vae_test_start(GstHarness *h, const char *caps)
 {
     g_autoptr(GstCaps) parsed = gst_caps_from_string(caps);
-
     gst_harness_push_event(h, gst_event_new_stream_start("test"));
     gst_harness_push_event(h, gst_event_new_caps(parsed));
 }
@@ -223,7 +211,6 @@ void
 vae_test_set_latents(GstHarness *h, int width, int height, const char *more)
 {
     g_autofree gchar *caps = vae_test_latent_caps(width, height, more);
-
     gst_harness_set_src_caps_str(h, caps);
 }
 
@@ -235,7 +222,6 @@ vae_test_set_grid(GstHarness *h, int channels, int width, int height,
         g_strdup_printf("video/x-vae-latent,type=float32,channels=%d,"
                         "latent-width=%d,latent-height=%d%s",
                         channels, width, height, more);
-
     gst_harness_set_src_caps_str(h, caps);
 }
 
@@ -259,7 +245,6 @@ void
 vae_test_push_segment(GstHarness *h)
 {
     GstSegment segment;
-
     gst_segment_init(&segment, GST_FORMAT_TIME);
     CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
 }
@@ -276,7 +261,6 @@ void
 vae_test_teardown(GstHarness *h)
 {
     g_autoptr(GstElement) element = gst_object_ref(h->element);
-
     gst_harness_teardown(h);
     gst_element_set_bus(element, NULL); /* its messages own the element */
     CHECK_INT(GST_OBJECT_REFCOUNT_VALUE(element), 1);
@@ -318,7 +302,6 @@ vae_test_latent(int width, int height, guint k)
     const gsize n = (gsize) 16 * width * height;
     GstBuffer *buffer = gst_buffer_new_allocate(NULL, 4 * n, NULL);
     GstMapInfo map;
-
     CHECK(gst_buffer_map(buffer, &map, GST_MAP_WRITE));
     for (gsize i = 0; i < n; i++)
         ((float *) map.data)[i] = sinf(0.37f * i + 1.7f * k);
@@ -340,7 +323,6 @@ vae_test_frame(const GstVideoInfo *info, guint n)
 {
     GstBuffer *buffer = gst_buffer_new_allocate(NULL, info->size, NULL);
     GstMapInfo map;
-
     CHECK(gst_buffer_map(buffer, &map, GST_MAP_WRITE));
     for (gsize i = 0; i < map.size; i++)
         map.data[i] = (guint8) (i + 7 * n + (i >> 6) * 3);
@@ -364,7 +346,6 @@ vae_test_push_step(GstHarness *h, gboolean frames, int width, int height,
 {
     GstFlowReturn ret = GST_FLOW_OK;
     GstVideoInfo info;
-
     if (!frames)
         return gst_harness_push(h, vae_test_latent(width, height, k));
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * width,
@@ -378,7 +359,6 @@ GstBuffer *
 vae_test_pull_latent(GstHarness *h, guint k, guint from, guint to)
 {
     GstBuffer *latent = vae_test_pull(h);
-
     CHECK(latent != NULL);
     CHECK_INT(GST_BUFFER_OFFSET(latent), k);
     CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from));
@@ -393,7 +373,6 @@ void
 vae_test_sum(GChecksum *sum, GstBuffer *buffer)
 {
     GstMapInfo map;
-
     CHECK(gst_buffer_map(buffer, &map, GST_MAP_READ));
     g_checksum_update(sum, map.data, (gssize) map.size);
     gst_buffer_unmap(buffer, &map);
@@ -403,7 +382,6 @@ gchar *
 vae_test_pull_frames(GstHarness *h, guint first, guint n)
 {
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
-
     for (guint i = first; i < first + n; i++) {
         g_autoptr(GstBuffer) buffer = vae_test_pull(h);
         CHECK(buffer != NULL);
@@ -420,7 +398,6 @@ void
 vae_test_no_more(GstHarness *h)
 {
     GstBuffer *buffer = gst_harness_try_pull(h);
-
     CHECK(buffer == NULL);
 }
 
@@ -428,7 +405,6 @@ GstEvent *
 vae_test_event(GstHarness *h, GstEventType type)
 {
     GstEvent *event;
-
     while ((event = gst_harness_try_pull_event(h))) {
         if (GST_EVENT_TYPE(event) == type)
             return event;
@@ -441,7 +417,6 @@ GstBuffer *
 vae_test_pull(GstHarness *h)
 {
     GstBuffer *buffer;
-
     do
         buffer = gst_harness_pull(h); /* gives up after a minute */
     while (!buffer);
@@ -452,10 +427,8 @@ void
 vae_test_wait_eos(GstHarness *h)
 {
     gboolean eos = FALSE;
-
     while (!eos) {
         g_autoptr(GstEvent) event = gst_harness_try_pull_event(h);
-
         if (!event) {
             g_usleep(1000);
             continue;
@@ -494,7 +467,6 @@ vae_test_play(GstElement *pipeline)
 {
     g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
     GError *error = NULL;
-
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
     g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
@@ -517,7 +489,6 @@ GstBus *
 vae_test_bus(GstHarness *h)
 {
     GstBus *bus = gst_bus_new();
-
     gst_element_set_bus(h->element, bus);
     gst_object_unref(bus);
     return bus;
@@ -528,7 +499,6 @@ vae_test_check_wanted(GstMessage *message)
 {
     const GstStructure *details = NULL;
     g_autoptr(GError) error = NULL;
-
     gst_message_parse_error(message, &error, NULL);
     gst_message_parse_error_details(message, &details);
     CHECK_SAYS(!strstr(error->message, ", wanted ") ||
@@ -543,7 +513,6 @@ vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
     g_autoptr(GstMessage) message =
         gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ERROR);
     g_autoptr(GError) error = NULL;
-
     CHECK(message != NULL);
     gst_message_parse_error(message, &error, NULL);
     vae_test_check_wanted(message);
@@ -562,7 +531,6 @@ vae_test_one_warning(GstBus *bus, const char *words)
 {
     GstMessage *message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
     GError *warning = NULL;
-
     CHECK(message != NULL);
     gst_message_parse_warning(message, &warning, NULL);
     CHECK(strstr(warning->message, words) != NULL);
@@ -577,7 +545,6 @@ vae_test_stat(GstHarness *h, const char *field)
     GstStructure *stats = NULL;
     guint64 value = 0;
     guint small = 0;
-
     g_object_get(h->element, "stats", &stats, NULL);
     CHECK(stats != NULL);
     if (!gst_structure_get_uint64(stats, field, &value)) {

@@ -293,7 +293,6 @@ TEST(silent_file)
     assert_field(run, "latent-space", "wan2.2");
     assert_field(run, "normalization", "raw");
     assert_field(run, "framerate", "25/1");
-
     /* Who lets decodebin choose is told why it finds no model. */
     run = run_all("filesrc location=%s ! decodebin ! fakesink name=sink", path);
     CHECK(run->error != NULL);

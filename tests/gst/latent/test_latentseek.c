@@ -134,7 +134,6 @@ TEST(seek_refused)
     CHECK(!gst_element_seek(run->pipeline, 1, GST_FORMAT_BYTES,
                             GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
                             GST_SEEK_TYPE_NONE, -1));
-
     run = run_new("filesrc location=%s ! queue ! latentdemux ! "
                   "fakesink name=sink",
                   test_path("a"));

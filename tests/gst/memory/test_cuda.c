@@ -36,7 +36,6 @@ driver_count(const char *name)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *symbol;
     int (*count)(void);
-
     CHECK(driver != NULL);
     symbol = dlsym(driver, name);
     CHECK(symbol != NULL);
@@ -48,7 +47,6 @@ static GstHarness *
 decoder(const gchar *backend, const gchar *downstream)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 2, NULL);
-
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", backend);
     gst_util_set_object_arg(G_OBJECT(h->element), "precision", "fp32");
     gst_harness_set_sink_caps_str(h, downstream);
@@ -67,7 +65,6 @@ static gboolean
 gives_cuda(GstHarness *h)
 {
     g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->sinkpad);
-
     CHECK(caps != NULL);
     return gst_caps_features_contains(gst_caps_get_features(caps, 0),
                                       GST_CAPS_FEATURE_MEMORY_CUDA_MEMORY);
@@ -77,7 +74,6 @@ static void
 add_frame(GChecksum *sum, GstBuffer *buffer, const GstVideoInfo *info)
 {
     GstVideoFrame frame;
-
     CHECK(gst_video_frame_map(&frame, info, buffer, GST_MAP_READ));
     for (guint plane = 0; plane < 2; plane++)
         for (gint y = 0; y < (plane ? (HEIGHT + 1) / 2 : HEIGHT); y++)
@@ -97,10 +93,8 @@ pull(GstHarness *h, GstCudaContext *context)
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstCaps *caps = NULL;
     GstVideoInfo info;
-
     for (guint i = 0; i < FRAMES; i++) {
         g_autoptr(GstBuffer) buffer = vae_test_pull(h);
-
         CHECK(buffer != NULL);
         if (!caps)
             caps = gst_pad_get_current_caps(h->sinkpad);
@@ -122,7 +116,6 @@ context_of(GstPad *pad)
     g_autoptr(GstQuery) query = gst_query_new_context(GST_CUDA_CONTEXT_TYPE);
     GstCudaContext *cuda = NULL;
     GstContext *context = NULL;
-
     if (gst_pad_peer_query(pad, query)) {
         gst_query_parse_context(query, &context);
         gst_structure_get(gst_context_get_structure(context),
@@ -136,7 +129,6 @@ static gchar *
 decode_system(void)
 {
     SCOPED GstHarness *h = decoder(on_device() ? "cuda" : "ref", SYSTEM);
-
     start(h);
     gchar *sum = pull(h, NULL);
     CHECK(!gives_cuda(h));
@@ -147,7 +139,6 @@ static gboolean
 had(GstBus *bus, GstMessageType type)
 {
     GstMessage *message = gst_bus_pop_filtered(bus, type);
-
     if (!message)
         return FALSE;
     gst_message_unref(message);
@@ -175,7 +166,6 @@ check_waits(const int before[2], int n)
 TEST(decode)
 {
     int before, waits[2];
-
     if (!on_device())
         return;
     GstHarness *h = decoder("cuda", CUDA);
@@ -229,7 +219,6 @@ TEST(choice)
         {"cuda", "ANY"},
         {"ref", CUDA "; " SYSTEM},
     };
-
     for (guint i = 0; i < G_N_ELEMENTS(system); i++) {
         if (!on_device() && i < 2)
             continue;
@@ -249,7 +238,6 @@ check_none(const gchar *backend, const char *word)
     g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     SCOPED GstHarness *h = decoder(backend, CUDA);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_start(h, caps);
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,
                           "memory:CUDAMemory");
@@ -265,7 +253,6 @@ TEST(without_device)
     gst_buffer_unref(vae_test_pull(h));
     CHECK(!gives_cuda(h));
     vae_test_teardown(h);
-
     check_none("auto", "for memory:CUDAMemory ");
     check_none("cuda", "for memory:CUDAMemory ");
 }
@@ -276,7 +263,6 @@ encoder(const gchar *caps)
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     g_autofree gchar *all = g_strdup_printf(
         "%s, width=%d, height=%d, framerate=16/1", caps, WIDTH, HEIGHT);
-
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
     gst_util_set_object_arg(G_OBJECT(h->element), "precision", "fp32");
     gst_harness_set_src_caps_str(h, all);
@@ -290,7 +276,6 @@ proposed_pool(GstHarness *h)
     g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->srcpad);
     g_autoptr(GstQuery) query = gst_query_new_allocation(caps, TRUE);
     GstBufferPool *pool = NULL;
-
     CHECK(gst_pad_peer_query(h->srcpad, query));
     CHECK(gst_query_get_n_allocation_pools(query) > 0);
     gst_query_parse_nth_allocation_pool(query, 0, &pool, NULL, NULL, NULL);
@@ -305,7 +290,6 @@ to_pool(GstBufferPool *pool, GstBuffer *frame, const GstVideoInfo *info)
 {
     GstBuffer *buffer = NULL;
     GstVideoFrame to, from;
-
     CHECK_INT(gst_buffer_pool_acquire_buffer(pool, &buffer, NULL), GST_FLOW_OK);
     CHECK(gst_video_frame_map(&from, info, frame, GST_MAP_READ));
     CHECK(gst_video_frame_map(&to, info, buffer, GST_MAP_WRITE));
@@ -327,7 +311,6 @@ encode(gboolean cuda, gboolean other)
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoInfo info;
     int before, waits[2];
-
     if (other)
         g_object_set(h->element, "cuda-device-id", 1, NULL);
     GstBufferPool *pool = cuda ? proposed_pool(h) : NULL;
@@ -345,7 +328,6 @@ encode(gboolean cuda, gboolean other)
         CHECK_INT(gst_harness_push(h, frames[i]), GST_FLOW_OK);
     for (guint i = 0; i < 2; i++) {
         g_autoptr(GstBuffer) latent = vae_test_pull(h);
-
         CHECK(latent != NULL);
         vae_test_sum(sum, latent);
     }
@@ -380,7 +362,6 @@ TEST(template)
 {
     const gchar *const names[][2] = {{"vaedecode", "src"},
                                      {"vaeencode", "sink"}};
-
     for (guint i = 0; i < 2; i++) {
         g_autoptr(GstElement) element =
             gst_element_factory_make(names[i][0], NULL);
@@ -389,7 +370,6 @@ TEST(template)
         g_autoptr(GstCaps) cuda = gst_caps_from_string(CUDA);
         g_autoptr(GstCaps) caps = gst_pad_query_caps(pad, NULL);
         g_autoptr(GstContext) context = gst_context_new("another", TRUE);
-
         CHECK(gst_caps_can_intersect(caps, cuda));
         CHECK(
             gst_caps_features_is_equal(gst_caps_get_features(caps, 0),
@@ -406,7 +386,6 @@ TEST(asked_early)
     g_autoptr(GstPad) pad = gst_element_get_static_pad(element, "src");
     g_autoptr(GstPad) peer = gst_pad_new("peer", GST_PAD_SINK);
     GstQuery *other = gst_query_new_context("gst.gl.GLDisplay");
-
     CHECK_INT(gst_pad_link(pad, peer), GST_PAD_LINK_OK);
     CHECK(!gst_pad_peer_query(peer, other));
     gst_util_set_object_arg(G_OBJECT(element), "backend", "cpu");

@@ -38,7 +38,6 @@ element(const char *name, const char *nan_policy, guint slice)
 {
     GstHarness *h =
         vae_test_harness(name, "slice-size", slice, "queue-depth", 4, NULL);
-
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
     gst_util_set_object_arg(G_OBJECT(h->element), "nan-policy", nan_policy);
     return h;
@@ -48,7 +47,6 @@ static GstHarness *
 decoder(const char *nan_policy, guint slice)
 {
     GstHarness *h = element("vaedecode", nan_policy, slice);
-
     vae_test_set_latents(h, LW, LH, NULL);
     return h;
 }
@@ -57,7 +55,6 @@ static gchar *
 decode(const char *nan_policy, guint slice)
 {
     SCOPED GstHarness *h = decoder(nan_policy, slice);
-
     listen();
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
@@ -77,7 +74,6 @@ same(gchar *found, const gchar *wanted)
 TEST(decode)
 {
     g_autofree gchar *wanted = decode("error", 1);
-
     CHECK(begun > 0);
     same(decode("pass", 1), wanted);
     CHECK(begun > 0);
@@ -88,12 +84,10 @@ TEST(decode)
 TEST(encode)
 {
     gchar *sums[2];
-
     for (guint run = 0; run < 2; run++) {
         SCOPED GstHarness *h = element("vaeencode", run ? "pass" : "error", 1);
         g_autoptr(GChecksum) all = g_checksum_new(G_CHECKSUM_MD5);
         GstVideoInfo info;
-
         listen();
         vae_test_set_video(h, &info, LW * 8, LH * 8);
         vae_test_push_frames(h, &info, 0, FRAMES);
@@ -115,7 +109,6 @@ TEST(flush)
 {
     g_autofree gchar *wanted = decode("error", 1);
     SCOPED GstHarness *h = decoder("pass", 1);
-
     listen();
     for (guint turn = 0; turn < 12; turn++) {
         vae_test_push_latents(h, LW, LH, 0, 2 + turn % 4);
@@ -136,7 +129,6 @@ TEST(flush)
 TEST(alone)
 {
     SCOPED GstHarness *h = decoder("pass", 1);
-
     for (guint k = 0; k < 3; k++) {
         vae_test_push_latents(h, LW, LH, k, k + 1);
         g_free(vae_test_pull_frames(h, k ? 4 * k - 3 : 0, k ? 4 : 1));
@@ -147,7 +139,6 @@ static GstPadProbeReturn
 offer(GstPad *pad, GstPadProbeInfo *info, gpointer pool)
 {
     GstQuery *query = GST_PAD_PROBE_INFO_QUERY(info);
-
     if (GST_QUERY_TYPE(query) != GST_QUERY_ALLOCATION)
         return GST_PAD_PROBE_OK;
     gst_query_add_allocation_pool(query, pool, 1, 0, 64);
@@ -160,7 +151,6 @@ TEST(bounded)
     g_autofree gchar *wanted = decode("error", 1);
     SCOPED GstHarness *h = element("vaedecode", "pass", 1);
     g_autoptr(GstBufferPool) pool = gst_video_buffer_pool_new();
-
     gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM, offer,
                       gst_object_ref(pool), gst_object_unref);
     listen();
@@ -177,7 +167,6 @@ TEST(stop)
 {
     for (guint turn = 0; turn < 5; turn++) {
         SCOPED GstHarness *h = decoder("pass", 1);
-
         vae_test_push_latents(h, LW, LH, 0, 4);
         g_usleep(turn * 30000);
     }

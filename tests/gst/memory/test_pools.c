@@ -35,7 +35,6 @@ vae_stream_decode_begin(VaeStream *stream, const VaeLatentIn *latents,
     static VaeStatus (*real)(VaeStream *, const VaeLatentIn *, int,
                              const VaePicture *, int, VaeError *);
     void *symbol = dlsym(RTLD_NEXT, "vae_stream_decode_begin");
-
     memcpy(&real, &symbol, sizeof real);
     for (int i = 0; i < n_latents; i++)
         note(read_from, latents[i].data);
@@ -52,7 +51,6 @@ vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
     static VaeStatus (*real)(VaeStream *, const VaePicture *, int,
                              const VaeLatentOut *, int, VaeError *);
     void *symbol = dlsym(RTLD_NEXT, "vae_stream_encode_begin");
-
     memcpy(&real, &symbol, sizeof real);
     for (int i = 0; i < n_latents; i++)
         note(written, latents[i].data);
@@ -65,7 +63,6 @@ static GstHarness *
 decoder(VaeTestOffer *offer)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
-
     vae_test_offer(h->sinkpad, offer);
     vae_test_set_latents(h, LW, LH, NULL);
     return h;
@@ -80,11 +77,9 @@ pull_all(GstHarness *h, void (*check)(GstBuffer *frame, gpointer data),
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoFrame frame;
     GstVideoInfo info;
-
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
     for (guint i = 0; i < FRAMES; i++) {
         g_autoptr(GstBuffer) buffer = vae_test_pull(h);
-
         CHECK(buffer != NULL);
         if (check)
             check(buffer, data);
@@ -108,7 +103,6 @@ check_offer(VaeTestOffer *offer, void (*check)(GstBuffer *, gpointer),
 {
     VaeTestOffer none = {0};
     SCOPED GstHarness *h = decoder(&none);
-
     vae_test_push_latents(h, LW, LH, 0, STEPS);
     gchar *wanted = pull_all(h, NULL, NULL);
     CHECK_INT(none.asked, 1);
@@ -125,7 +119,6 @@ pool_of(guint max, GstAllocator *allocator, const GstVideoAlignment *align)
 {
     g_autoptr(GstCaps) caps = gst_caps_from_string(VIDEO);
     GstBufferPool *pool = vae_test_pool_new(caps, 0, max, allocator, align);
-
     return pool;
 }
 
@@ -141,7 +134,6 @@ static void
 padded(GstBuffer *frame, gpointer pool)
 {
     GstVideoMeta *meta = gst_buffer_get_video_meta(frame);
-
     CHECK(frame->pool == pool);
     CHECK(meta && meta->stride[0] == 48 + 16 + 64);
     CHECK_INT(meta->offset[0], 8 * meta->stride[0] + 16);
@@ -159,7 +151,6 @@ TEST(plain_pool)
 {
     VaeTestOffer offer = {.pool = pool_of(0, NULL, NULL),
                           .size = 48 * 32 * 3 / 2};
-
     check_offer(&offer, from_pool, offer.pool);
     gst_object_unref(offer.pool);
 }
@@ -169,7 +160,6 @@ TEST(padded_pool)
 {
     GstVideoAlignment align;
     VaeTestOffer offer = {.size = 48 * 32 * 3 / 2, .video_meta = TRUE};
-
     gst_video_alignment_reset(&align);
     align.padding_left = 16;
     align.padding_right = 64;
@@ -185,13 +175,11 @@ TEST(padded_pool)
 TEST(small_pool)
 {
     static const guint enough = 4 * (2 + 2);
-
     for (guint max = 1; max <= enough; max++) {
         VaeTestOffer offer = {.pool = pool_of(max, NULL, NULL),
                               .size = 48 * 32 * 3 / 2,
                               .max = max};
         SCOPED GstHarness *h = decoder(&offer);
-
         vae_test_push_latents(h, LW, LH, 0, 3);
         GstBuffer *frame = vae_test_pull(h);
         CHECK_INT(frame->pool == offer.pool, max == enough);
@@ -214,7 +202,6 @@ static void
 in_memory(GstBuffer *frame, gpointer data)
 {
     GstMemory *memory = gst_buffer_peek_memory(frame, 0);
-
     CHECK(gst_memory_is_type(memory, "VaeTestMemory"));
     CHECK(memory->align >= 127);
 }
@@ -225,7 +212,6 @@ TEST(allocator)
     VaeTestAllocator *allocator = vae_test_allocator_new();
     VaeTestOffer offer = {.allocator = GST_ALLOCATOR(allocator),
                           .params = {.align = 127}};
-
     check_offer(&offer, in_memory, NULL);
     CHECK_INT(allocator->align, 128);
     CHECK_INT(GST_OBJECT_REFCOUNT_VALUE(allocator), 1);
@@ -255,7 +241,6 @@ static VaeTestAllocator *
 as_default(void)
 {
     VaeTestAllocator *allocator = vae_test_allocator_new();
-
     gst_allocator_set_default(gst_object_ref(allocator));
     return allocator;
 }
@@ -275,7 +260,6 @@ TEST(decode_copies_nothing)
                           .size = 48 * 32 * 3 / 2};
     GstHarness *h = decoder(&offer);
     GstBuffer *frames[FRAMES], *latents[STEPS];
-
     begin_notes();
     for (guint k = 0; k < STEPS; k++) /* of the allocator `others` */
         latents[k] = vae_test_latent(LW, LH, k);
@@ -314,7 +298,6 @@ TEST(encode_copies_nothing)
     GstHarness *h = vae_test_harness("vaeencode", "slice-size", 1, NULL);
     GstBuffer *frames[FRAMES], *latents[STEPS];
     GstVideoInfo info;
-
     begin_notes();
     vae_test_offer(h->sinkpad, &offer);
     gst_harness_set_src_caps_str(h, VIDEO);

@@ -26,7 +26,6 @@ emulated(const char *name)
 {
     void *module = dlopen(g_getenv("VAE_CUDA_MODULE"), RTLD_NOW);
     void *symbol = module ? dlsym(module, name) : NULL;
-
     CHECK(symbol != NULL);
     dlclose(module);
     return symbol;
@@ -39,7 +38,6 @@ left(void)
     int (*memory_left)(uint64_t *);
     void *symbol = emulated("vae_rt_memory_left");
     uint64_t bytes = 0;
-
     memcpy(&memory_left, &symbol, sizeof memory_left);
     CHECK_INT(memory_left(&bytes), 0);
     return bytes;
@@ -50,7 +48,6 @@ set_memory(guint64 bytes)
 {
     void (*set)(uint64_t);
     void *symbol = emulated("emu_set_memory");
-
     memcpy(&set, &symbol, sizeof set);
     set(bytes);
 }
@@ -61,7 +58,6 @@ decoder(guint64 idle)
     GstHarness *h =
         vae_test_harness("vaedecode", "slice-size", 2, "idle-release", idle,
                          "resume-timeout", GST_MSECOND, NULL);
-
     if (on_device())
         gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
     vae_test_set_latents(h, LW, LH, NULL);
@@ -73,7 +69,6 @@ static gchar *
 undisturbed(void)
 {
     SCOPED GstHarness *h = decoder(0);
-
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     return vae_test_pull_frames(h, 0, FRAMES);
 }
@@ -85,7 +80,6 @@ expect_release(GstBus *bus, gboolean idle)
     g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ELEMENT);
     gboolean released = !on_device(), was_idle = !idle;
-
     CHECK(message != NULL);
     CHECK(gst_message_has_name(message, "vae-release"));
     CHECK(gst_structure_get(gst_message_get_structure(message), "released",
@@ -125,7 +119,6 @@ TEST(between)
     GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
     g_autoptr(GChecksum) all = g_checksum_new(G_CHECKSUM_MD5);
-
     for (guint k = 0; k < LATENTS; k++) {
         vae_test_push_latents(h, LW, LH, k, k + 1);
         pull(h, all, k ? 4 : 1);
@@ -146,7 +139,6 @@ static gpointer
 emit_on(gpointer data)
 {
     GstHarness *h = data;
-
     while (g_atomic_int_get(
         (gint *) g_object_get_data(G_OBJECT(h->element), "go-on"))) {
         g_signal_emit_by_name(h->element, "release");
@@ -162,7 +154,6 @@ TEST(any_time)
     SCOPED GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
     gint go_on = 1;
-
     g_object_set_data(G_OBJECT(h->element), "go-on", &go_on);
     GThread *thread = g_thread_new("release", emit_on, h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
@@ -180,7 +171,6 @@ TEST(order)
     gchar *wanted = undisturbed();
     SCOPED GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     g_signal_emit_by_name(h->element, "release");
     expect_release(bus, FALSE);
@@ -195,7 +185,6 @@ TEST(flush)
     gchar *wanted = undisturbed();
     SCOPED GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
     vae_test_push_latents(h, LW, LH, 1, 4);
@@ -214,7 +203,6 @@ TEST(idle)
     const guint64 empty = on_device() ? left() : 0;
     SCOPED GstHarness *h = decoder(0);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_usleep(100000);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT) == NULL);
@@ -233,7 +221,6 @@ TEST(encode)
 {
     GstVideoInfo info;
     gchar *sums[2];
-
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, LW * 8, LH * 8);
     info.fps_n = VAE_TEST_FPS;
     info.fps_d = 1;
@@ -243,7 +230,6 @@ TEST(encode)
         GstBus *bus = vae_test_bus(h);
         g_autoptr(GChecksum) all = g_checksum_new(G_CHECKSUM_MD5);
         GstCaps *caps = gst_video_info_to_caps(&info);
-
         if (on_device())
             gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
         gst_harness_set_src_caps(h, caps);

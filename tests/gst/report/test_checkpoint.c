@@ -20,7 +20,6 @@ static GstHarness *
 decoder(const gchar *precision)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
-
     gst_util_set_object_arg(G_OBJECT(h->element), "precision", precision);
     vae_test_set_latents(h, LW, LH, NULL);
     return h;
@@ -37,7 +36,6 @@ static gchar *
 undisturbed(void)
 {
     GstHarness *h = decoder("fp32");
-
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     g_free(vae_test_pull_frames(h, 0, FRAMES_AT));
     gchar *sum = vae_test_pull_frames(h, FRAMES_AT, FRAMES - FRAMES_AT);
@@ -53,7 +51,6 @@ wait_saved(GstBus *bus)
     const GstStructure *s = NULL;
     gboolean saved = FALSE;
     guint64 frames = 0;
-
     do {
         message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
                                              GST_MESSAGE_ELEMENT);
@@ -75,7 +72,6 @@ interrupted(gboolean carries, gboolean by_signal)
 {
     GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
-
     g_object_set(h->element, "checkpoint-location", by_signal ? NULL : file,
                  "checkpoint-interval", AT / 2, "checkpoint-carries", carries,
                  NULL);
@@ -97,7 +93,6 @@ static void
 goes_on(guint from, const gchar *want)
 {
     GstHarness *h = decoder("fp32");
-
     g_signal_emit_by_name(h->element, "load-checkpoint", file);
     vae_test_push_latents(h, LW, LH, from, LATENTS);
     GstBuffer *first = vae_test_pull(h);
@@ -120,7 +115,6 @@ goes_on(guint from, const gchar *want)
 TEST(without_carries)
 {
     g_autofree gchar *want = undisturbed();
-
     interrupted(FALSE, FALSE);
     goes_on(0, want);
     goes_on(AT - 38, want);
@@ -129,7 +123,6 @@ TEST(without_carries)
 TEST(with_carries)
 {
     g_autofree gchar *want = undisturbed();
-
     interrupted(TRUE, TRUE);
     goes_on(AT, want);
     goes_on(0, want);
@@ -145,7 +138,6 @@ clip_frame(guint k)
 {
     static const guint frames[CLIP_LATENTS + 1] = {0,  1,  5,  9,  10,
                                                    14, 18, 22, 23, CLIP_FRAMES};
-
     return frames[k];
 }
 
@@ -154,7 +146,6 @@ push_clip(GstHarness *h, guint from, guint to, gboolean numbered)
 {
     for (guint k = from; k < to; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
-
         GST_BUFFER_PTS(latent) = vae_test_time(clip_frame(k));
         GST_BUFFER_DURATION(latent) =
             vae_test_time(clip_frame(k + 1)) - GST_BUFFER_PTS(latent);
@@ -173,7 +164,6 @@ clip_goes_on(guint at, guint from, gboolean carries, gboolean numbered)
     const guint n = clip_frame(at);
     GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
-
     g_object_set(h->element, "checkpoint-carries", carries, NULL);
     push_clip(h, 0, at, numbered);
     g_signal_emit_by_name(h->element, "save-checkpoint", file);
@@ -211,7 +201,6 @@ refused(const gchar *precision, guint from, GQuark domain, gint code,
 {
     SCOPED GstHarness *h = decoder(precision);
     GstBus *bus = vae_test_bus(h);
-
     g_signal_emit_by_name(h->element, "load-checkpoint", file);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, from)),
               GST_FLOW_ERROR);
@@ -231,7 +220,6 @@ TEST(unwritable)
     GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
     GError *warning = NULL;
-
     /* Before anything was decoded. */
     g_signal_emit_by_name(h->element, "save-checkpoint", file);
     CHECK_INT(wait_saved(bus), -1);
@@ -269,7 +257,6 @@ TEST(unwritable_interval)
     SCOPED GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
     gint warnings = 0;
-
     gst_bus_set_sync_handler(bus, count_warning, &warnings, NULL);
     g_object_set(h->element, "checkpoint-location", "/dev/full",
                  "checkpoint-interval", 1, NULL);

@@ -20,7 +20,6 @@ stat_of(GstHarness *h, const char *which, const char *kind)
 {
     g_autofree gchar *field = g_strdup_printf("%s-%s-ns", which, kind);
     const guint64 value = vae_test_stat(h, field);
-
     return value;
 }
 
@@ -28,7 +27,6 @@ static gchar *
 text_of(GstHarness *h, const char *field)
 {
     GstStructure *stats = NULL;
-
     g_object_get(h->element, "stats", &stats, NULL);
     CHECK(gst_structure_has_field_typed(stats, field, G_TYPE_STRING));
     gchar *text = g_strdup(gst_structure_get_string(stats, field));
@@ -40,7 +38,6 @@ static GstHarness *
 decoder(const char *backend)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
-
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", backend);
     vae_test_set_latents(h, LW, LH, NULL);
     return h;
@@ -59,11 +56,9 @@ static void
 check_times(GstHarness *h, guint64 slices)
 {
     guint64 parts = 0;
-
     CHECK_INT(vae_test_stat(h, "slices"), slices);
     for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) {
         const guint64 total = stat_of(h, "total", kinds[i]);
-
         CHECK_INT(stat_of(h, "avg", kinds[i]), slices ? total / slices : 0);
         CHECK(stat_of(h, "last", kinds[i]) <= total);
         /* Of few, the largest. */
@@ -81,7 +76,6 @@ check_times(GstHarness *h, guint64 slices)
 TEST(times)
 {
     SCOPED GstHarness *h = decoder("auto");
-
     check_times(h, 0);
     for (guint k = 0; k < 4; k++)
         run_slice(h, k);
@@ -93,7 +87,6 @@ static int
 compare(const void *a, const void *b)
 {
     const guint64 x = *(const guint64 *) a, y = *(const guint64 *) b;
-
     return (x > y) - (x < y);
 }
 
@@ -103,7 +96,6 @@ TEST(percentile)
     enum { N = RECENT + 14 };
     static guint64 seen[G_N_ELEMENTS(kinds)][N];
     SCOPED GstHarness *h = decoder("auto");
-
     for (guint k = 0; k < N; k++) {
         run_slice(h, k);
         for (guint i = 0; i < G_N_ELEMENTS(kinds); i++)
@@ -111,7 +103,6 @@ TEST(percentile)
     }
     for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) {
         guint64 sorted[RECENT];
-
         memcpy(sorted, &seen[i][N - RECENT], sizeof sorted);
         qsort(sorted, RECENT, sizeof *sorted, compare);
         /* 121.6 of 128 are 95 in a hundred. */
@@ -125,7 +116,6 @@ check_rung(GstHarness *h, const VaePlan *plan)
 {
     g_autofree gchar *text = text_of(h, "rung");
     gchar setting[100];
-
     vae_plan_setting(plan, setting, sizeof setting);
     CHECK(strcmp(text, setting) == 0);
     CHECK(strcmp(text, "slices of 1") == 0);
@@ -151,7 +141,6 @@ TEST(plan)
     VaeError error;
     SCOPED GstHarness *h = decoder("ref");
     g_autofree gchar *text = text_of(h, "rung");
-
     CHECK(strcmp(text, "") == 0); /* no stream is open */
     g_free(text);
     run_slice(h, 0);
@@ -162,7 +151,6 @@ TEST(plan)
         const guint64 wanted[] = {plan.weights, plan.carries, plan.spilled,
                                   plan.arena,   plan.scratch, plan.staging,
                                   plan.library, plan.total};
-
         text = g_strdup_printf("bytes-%s", fields[i]);
         CHECK_INT(vae_test_stat(h, text), wanted[i]);
         g_free(text);
@@ -199,7 +187,6 @@ TEST(queue_wait)
     const gulong probe = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         hold_caps, NULL, NULL);
-
     vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     CHECK_INT(vae_test_stat(h, "in-flight"), 1);
@@ -219,7 +206,6 @@ count_messages(guint64 interval)
     GstBus *bus = vae_test_bus(h);
     GstMessage *message;
     guint n = 0;
-
     vae_test_set_latents(h, LW, LH, NULL);
     for (guint k = 0; k < 5; k++)
         run_slice(h, k);
@@ -249,12 +235,10 @@ TEST(properties)
                                         "latentmux"};
     const GParamFlags when =
         GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PLAYING;
-
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
         g_autoptr(GstElement) element =
             gst_element_factory_make(names[i], NULL);
         guint n;
-
         GParamSpec **specs =
             g_object_class_list_properties(G_OBJECT_GET_CLASS(element), &n);
         for (guint j = 0; j < n; j++) {

@@ -14,7 +14,6 @@ check_refused(const char *element, const char *caps, GQuark domain, gint code,
 {
     SCOPED GstHarness *h = vae_test_harness(element, NULL);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_start(h, caps);
     vae_test_expect_error(bus, domain, code, word, other);
 }
@@ -28,7 +27,6 @@ TEST(sizes)
     g_autofree gchar *wider = g_strdup_printf(grid, 20000, 1);
     g_autofree gchar *large = g_strdup_printf(grid, 8000, 8000);
     g_autofree gchar *much = g_strdup_printf(grid, 4000, 4000);
-
     check_refused("vaedecode", wide, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                   "9000x1 are a picture of 72000x8 pixels", "65535");
     check_refused("vaedecode", wider, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
@@ -51,7 +49,6 @@ start(GstBus **bus, const char *format, va_list args)
     GError *error = NULL;
     g_autofree gchar *text = g_strdup_vprintf(format, args);
     GstElement *pipeline = gst_parse_launch(text, &error);
-
     CHECK(pipeline != NULL && error == NULL);
     *bus = gst_element_get_bus(pipeline);
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
@@ -66,7 +63,6 @@ check_error(const char *word, const char *other, const char *format, ...)
     GstMessage *message;
     va_list args;
     g_autoptr(GstBus) bus = NULL;
-
     va_start(args, format);
     g_autoptr(GstElement) pipeline = start(&bus, format, args);
     va_end(args);
@@ -95,7 +91,6 @@ TEST(foreign)
                               "vaedecode";
     const char *const decoder = "video/x-raw: put a decoder (such as "
                                 "decodebin) and videoconvert before vaeencode";
-
     check_error(bytes, demux,
                 "filesrc location=%s ! vaedecode name=e ! fakesink", file);
     check_error(typed, demux,
@@ -135,7 +130,6 @@ TEST(asked)
     g_autoptr(GstCaps) caps =
         gst_caps_new_empty_simple("application/x-safetensors");
     GstBus *bus = vae_test_bus(h);
-
     CHECK(!gst_pad_query_accept_caps(pad, caps));
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
 }
@@ -148,7 +142,6 @@ progress(GstBus *bus, GstProgressType wanted, const char *code)
         bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS);
     GstProgressType type;
     gchar *found, *text;
-
     CHECK(message != NULL);
     gst_message_parse_progress(message, &type, &found, &text);
     CHECK_INT(type, wanted);
@@ -170,7 +163,6 @@ TEST(progress)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", "", NULL);
     GstBus *bus = vae_test_bus(h);
-
     g_object_set(h->element, "model", vae_test_weights(), NULL);
     vae_test_set_latents(h, 6, 4, NULL);
     vae_test_push_latents(h, 6, 4, 0, 1);
@@ -196,7 +188,6 @@ look(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
      GstDebugMessage *message, gpointer user)
 {
     Wanted *wanted = user;
-
     if (strstr(gst_debug_message_get(message), wanted->text))
         g_atomic_int_set(&wanted->found, 1);
 }
@@ -207,7 +198,6 @@ check_log(const gchar *backend, const gchar *words)
 {
     Wanted wanted = {words, 0};
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
-
     gst_debug_add_log_function(look, &wanted, NULL);
     gst_debug_set_threshold_for_name("vaeengine", GST_LEVEL_INFO);
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", backend);
@@ -223,7 +213,6 @@ check_log(const gchar *backend, const gchar *words)
 TEST(log)
 {
     char why[256], text[320];
-
     if (vae_backend_available(VAE_BACKEND_CUDA, why, sizeof why))
         return;
     g_snprintf(text, sizeof text, "backend cuda is not taken: %s", why);
@@ -242,7 +231,6 @@ TEST(device)
         SCOPED GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id",
                                                 i == 0 ? G_MAXINT : -1, NULL);
         GstBus *bus = vae_test_bus(h);
-
         gst_util_set_object_arg(G_OBJECT(h->element), "backend", "auto");
         vae_test_set_latents(h, 6, 4, NULL);
         vae_test_push_latents(h, 6, 4, 0, 1);
@@ -270,7 +258,6 @@ run_file(GstBus **bus, const gint64 *duration, GstState state)
 {
     GstHarness *h = vae_test_harness("vaedecode", "stats-interval", (guint64) 0,
                                      "slice-size", 1, NULL);
-
     if (*duration)
         gst_pad_add_probe(h->srcpad, GST_PAD_PROBE_TYPE_QUERY_UPSTREAM,
                           answer_duration, (gpointer) duration, NULL);
@@ -288,7 +275,6 @@ wait_for_task(GstHarness *h)
 {
     g_autoptr(GstEvent) event = gst_event_new_custom(
         GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("behind"));
-
     gst_harness_push_event(h, event);
     while (!(event = vae_test_event(h, GST_EVENT_CUSTOM_DOWNSTREAM)))
         g_usleep(1000);
@@ -299,7 +285,6 @@ static gint
 percent_of(GstMessage *message)
 {
     gint percent = -1;
-
     CHECK(gst_structure_get_int(gst_message_get_structure(message), "percent",
                                 &percent));
     return percent;
@@ -317,11 +302,9 @@ file_progress(GstBus *bus)
         [GST_PROGRESS_TYPE_ERROR] = "ERROR"};
     GString *told = g_string_new(NULL);
     GstMessage *message;
-
     while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_PROGRESS))) {
         GstProgressType type;
         g_autofree gchar *code = NULL, *text = NULL;
-
         gst_message_parse_progress(message, &type, &code, &text);
         if (strcmp(code, "decode") == 0)
             g_string_append_printf(told, "%s%s %s (%d)", told->len ? "|" : "",
@@ -335,7 +318,6 @@ static void
 check_told(GstBus *bus, const char *wanted)
 {
     g_autofree gchar *told = file_progress(bus);
-
     if (strcmp(told, wanted) != 0)
         g_printerr("told \"%s\", wanted \"%s\"\n", told, wanted);
     CHECK(strcmp(told, wanted) == 0);
@@ -351,7 +333,6 @@ TEST(file_progress)
     GstBus *bus;
     SCOPED GstHarness *h = run_file(&bus, &whole, GST_STATE_PLAYING);
     gchar *wanted = g_strconcat(begun, "COMPLETE 100 % (100)", NULL);
-
     vae_test_push_eos(h);
     check_told(bus, wanted);
     vae_test_teardown(h);
@@ -389,7 +370,6 @@ look_for_lines(GstDebugCategory *category, GstDebugLevel level,
                GObject *object, GstDebugMessage *message, gpointer user)
 {
     const char *name = gst_debug_category_get_name(category);
-
     for (Line *line = user; line->category; line++)
         if (strcmp(name, line->category) == 0 && level == line->level &&
             strstr(gst_debug_message_get(message), line->words))
@@ -401,7 +381,6 @@ play(const char *format, ...)
 {
     va_list args;
     g_autoptr(GstBus) bus = NULL;
-
     va_start(args, format);
     g_autoptr(GstElement) pipeline = start(&bus, format, args);
     va_end(args);
@@ -425,7 +404,6 @@ TEST(categories)
                     {NULL, 0, NULL, 0}};
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     g_autofree gchar *file = g_build_filename(folder, "clip.safetensors", NULL);
-
     gst_debug_add_log_function(look_for_lines, lines, NULL);
     gst_debug_set_threshold_from_string("vae*:6,latent*:6", FALSE);
     play("videotestsrc num-buffers=5 ! video/x-raw,width=48,height=32 ! "
@@ -455,12 +433,10 @@ TEST(author)
     g_autoptr(GstPlugin) plugin =
         gst_registry_find_plugin(gst_registry_get(), "vae");
     const char *page;
-
     CHECK(g_str_has_prefix(gst_plugin_get_origin(plugin), "file:///"));
     CHECK(strcmp(gst_plugin_get_package(plugin), "gst-vae") == 0);
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
         g_autoptr(GstElementFactory) f = gst_element_factory_find(names[i]);
-
         CHECK(strcmp(gst_element_factory_get_metadata(
                          f, GST_ELEMENT_METADATA_AUTHOR),
                      "gst-vae developers") == 0);

@@ -19,7 +19,6 @@ static GstHarness *
 decoder(const gchar *policy, const gchar *model)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
-
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cpu");
     gst_util_set_object_arg(G_OBJECT(h->element), "precision", "bf16");
     gst_util_set_object_arg(G_OBJECT(h->element), "nan-policy", policy);
@@ -32,11 +31,9 @@ static GstFlowReturn
 push_clip_of(GstHarness *h, gfloat z)
 {
     GstFlowReturn ret = GST_FLOW_OK;
-
     for (guint k = 0; k < LATENTS && ret == GST_FLOW_OK; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
         GstMapInfo map;
-
         CHECK(gst_buffer_map(latent, &map, GST_MAP_WRITE));
         for (guint i = 0; i < LW * LH; i++)
             ((gfloat *) map.data)[i] = k == BAD ? z : 0;
@@ -57,7 +54,6 @@ static gchar *
 write_model(gchar **folder)
 {
     VaeError error;
-
     *folder = g_dir_make_tmp("vae-nan-XXXXXX", NULL);
     CHECK(*folder != NULL);
     gchar *path = g_build_filename(*folder, "w.safetensors", NULL);
@@ -79,7 +75,6 @@ TEST(fallback)
     gchar *folder, *model = write_model(&folder), *pass, *mended;
     GstHarness *h = decoder("fallback", model);
     GstBus *bus = vae_test_bus(h);
-
     CHECK_INT(push_clip(h), GST_FLOW_OK);
     mended = vae_test_last_frames(h, 0, FRAMES);
     CHECK_INT(vae_test_stat(h, "nan-steps"), 3);
@@ -106,7 +101,6 @@ TEST(hopeless)
     gchar *folder, *model = write_model(&folder);
     GstHarness *h = decoder("fallback", model);
     GstBus *bus = vae_test_bus(h);
-
     CHECK_INT(push_clip_of(h, 3e38f), GST_FLOW_OK);
     vae_test_push_eos(h);
     CHECK(vae_test_stat(h, "nan-steps") > vae_test_stat(h, "mended-steps"));
@@ -121,7 +115,6 @@ static GstBusSyncReply
 note_frames(GstBus *bus, GstMessage *message, gpointer data)
 {
     gint *frames = data;
-
     if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR && frames[1] < 0)
         g_atomic_int_set(&frames[1], g_atomic_int_get(&frames[0]));
     return GST_BUS_PASS;
@@ -144,7 +137,6 @@ TEST(error_frames)
     GstBus *bus = vae_test_bus(h);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
     gint frames[2] = {0, -1};
-
     g_object_set(h->element, "slice-size", 4, NULL);
     gst_bus_set_sync_handler(bus, note_frames, frames, NULL);
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, count_frame, frames,
@@ -166,7 +158,6 @@ TEST(error)
     gchar *folder, *model = write_model(&folder);
     GstHarness *h = decoder("error", model);
     GstBus *bus = vae_test_bus(h);
-
     while (push_clip(h) == GST_FLOW_OK)
         ;
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
@@ -179,7 +170,6 @@ int
 main(int argc, char **argv)
 {
     char why[256];
-
     if (!vae_backend_available(VAE_BACKEND_CPU, why, sizeof why))
         return 77;
     return vae_test_main(argc, argv);

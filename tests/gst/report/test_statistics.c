@@ -19,7 +19,6 @@ read_model(void)
 {
     VaeModel *opened = NULL;
     VaeError error;
-
     model = vae_test_weights();
     CHECK(vae_model_open(model, NULL, &opened, &error) == VAE_OK);
     memcpy(mean, vae_model_info(opened)->mean,
@@ -36,14 +35,11 @@ latent(guint k, gdouble gain, gboolean raw)
     GstBuffer *buffer = vae_test_latent(LW, LH, k);
     GRand *clip = g_rand_new_with_seed(1), *own = g_rand_new_with_seed(2 + k);
     GstMapInfo map;
-
     CHECK(gst_buffer_map(buffer, &map, GST_MAP_WRITE));
     for (guint c = 0; c < 16; c++) {
         const gdouble shift = g_rand_double_range(clip, -0.7, 0.7);
-
         for (guint i = 0; i < LW * LH; i++) {
             gdouble v = gain * (shift + g_rand_double_range(own, -1.6, 1.6));
-
             if (raw)
                 v = v * std[c] + mean[c];
             ((float *) map.data)[c * LW * LH + i] = (float) v;
@@ -61,11 +57,9 @@ count_warnings(GstBus *bus, const char *wanted)
 {
     GstMessage *message;
     guint n = 0;
-
     while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING |
                                                     GST_MESSAGE_ERROR))) {
         GError *error = NULL;
-
         CHECK(GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING);
         gst_message_parse_warning(message, &error, NULL);
         CHECK(
@@ -89,14 +83,12 @@ check(gdouble gain, gboolean raw, const char *caps, const char *property,
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, caps);
     GstBus *bus = vae_test_bus(h);
-
     if (property)
         gst_util_set_object_arg(G_OBJECT(h->element), "normalization",
                                 property);
     gst_harness_set_src_caps_str(h, text);
     for (guint n = 0; n < 8; n++) {
         GstBuffer *buffer = latent(n % 4, gain, raw);
-
         GST_BUFFER_PTS(buffer) = GST_CLOCK_TIME_NONE;
         CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
     }
@@ -123,7 +115,6 @@ TEST(tiny)
     g_autofree gchar *path =
         g_build_filename(g_getenv("VAE_TEST_VECTORS"),
                          "taehv/taew2_1/weights.safetensors", NULL);
-
     read_model();
     model = path;
     check(1, FALSE, NULL, NULL, NULL);
@@ -136,7 +127,6 @@ TEST(tiny)
 TEST(gain)
 {
     static const gdouble gains[] = {0.1, 0.3, 0.6, 2};
-
     read_model();
     for (guint i = 0; i < G_N_ELEMENTS(gains); i++) {
         check(gains[i], FALSE, NULL, NULL, NULL);
@@ -155,7 +145,6 @@ real_latent(const VaeLatentClip *clip, int k, gboolean raw)
     g_autofree guint8 *packed = g_malloc(n * vae_type_size(clip->type));
     g_autofree float *values = g_new(float, n);
     GstMapInfo map;
-
     vae_latent_clip_read(clip, k, packed);
     vae_type_to_float(values, packed, clip->type, n);
     CHECK(gst_buffer_map(buffer, &map, GST_MAP_WRITE));
@@ -163,7 +152,6 @@ real_latent(const VaeLatentClip *clip, int k, gboolean raw)
         const int c = i / (h * w), y = i / w % h, x = i % w;
         const float v =
             values[(c * clip->height + 2 * y) * clip->width + 2 * x];
-
         ((float *) map.data)[i] = raw ? v * std[c] + mean[c] : v;
     }
     gst_buffer_unmap(buffer, &map);
@@ -176,7 +164,6 @@ check_real(const VaeLatentClip *clip, gboolean raw, const char *declared,
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstBus *bus = vae_test_bus(h);
-
     vae_test_set_latents(h, clip->width / 2, clip->height / 2, declared);
     for (int k = 0; k < 4; k++)
         CHECK_INT(gst_harness_push(h, real_latent(clip, k, raw)), GST_FLOW_OK);
@@ -194,7 +181,6 @@ TEST(real)
     VaeTensorFile *file = NULL;
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeError error;
-
     read_model();
     if (vae_tensor_file_open(path, &file, &error) != VAE_OK) {
         g_print("no real latents: %s\n", error.message);

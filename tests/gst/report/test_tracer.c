@@ -19,7 +19,6 @@ static void
 note(const GstStructure *line, guint *n, guint64 *most)
 {
     guint64 time = 0;
-
     CHECK(gst_structure_get_uint64(line, "time", &time));
     (*n)++;
     *most = MAX(*most, time);
@@ -31,7 +30,6 @@ on_log(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
        GstDebugMessage *message, gpointer data)
 {
     const gchar *element;
-
     if (strcmp(gst_debug_category_get_name(category), "GST_TRACER") != 0)
         return;
     g_autoptr(GstStructure) line =
@@ -60,7 +58,6 @@ TEST(tracer)
         NULL);
     g_autoptr(GstElement) e = gst_bin_get_by_name(GST_BIN(pipeline), "encode");
     g_autoptr(GstElement) d = gst_bin_get_by_name(GST_BIN(pipeline), "decode");
-
     g_object_set(e, "model", vae_test_weights(), NULL);
     g_object_set(d, "model", vae_test_weights(), NULL);
     vae_test_play(pipeline);
@@ -77,7 +74,6 @@ int
 main(int argc, char **argv)
 {
     guint major, minor, micro, nano;
-
     gst_version(&major, &minor, &micro, &nano);
     if (minor == 26) {
         g_printerr(

@@ -27,7 +27,6 @@ static GstPadProbeReturn
 answer(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     Bed *b = data;
-
     if (g_atomic_int_add(&b->buffers, 1) == 0 || b->answer == GST_FLOW_OK)
         return GST_PAD_PROBE_OK;
     gst_buffer_unref(info->data);
@@ -40,7 +39,6 @@ static void
 bed_open(Bed *b, const char *element, GstFlowReturn ret)
 {
     g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-
     *b = (Bed){.encodes = g_str_equal(element, "vaeencode"), .answer = ret};
     b->h = vae_test_harness(element, NULL);
     b->bus = vae_test_bus(b->h);
@@ -62,7 +60,6 @@ count_errors(Bed *b)
     GstMessage *message;
     GError *error = NULL;
     guint n = 0;
-
     while ((message = gst_bus_pop_filtered(b->bus, GST_MESSAGE_ERROR))) {
         gst_message_parse_error(message, &error, NULL);
         CHECK(
@@ -78,7 +75,6 @@ static void
 flush_and_go_on(Bed *b)
 {
     GstBuffer *buffer;
-
     CHECK(gst_harness_push_event(b->h, gst_event_new_flush_start()));
     CHECK(gst_harness_push_event(b->h, gst_event_new_flush_stop(TRUE)));
     while ((buffer = gst_harness_try_pull(b->h)))
@@ -102,7 +98,6 @@ check_answer(const char *element, GstFlowReturn ret)
     GstQuery *query = gst_query_new_drain();
     GstFlowReturn found = GST_FLOW_OK;
     Bed b;
-
     g_print("%s: %s\n", element, gst_flow_get_name(ret));
     bed_open(&b, element, ret);
     for (guint k = 0; found == GST_FLOW_OK; k++)
@@ -127,7 +122,6 @@ TEST(answers)
         GST_FLOW_NOT_LINKED,  GST_FLOW_NOT_NEGOTIATED,
         GST_FLOW_ERROR,       GST_FLOW_NOT_SUPPORTED,
         GST_FLOW_CUSTOM_ERROR};
-
     for (guint i = 0; i < G_N_ELEMENTS(answers); i++) {
         check_answer("vaedecode", answers[i]);
         check_answer("vaeencode", answers[i]);

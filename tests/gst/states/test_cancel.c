@@ -15,7 +15,6 @@ static gdouble
 cpu_time(void)
 {
     struct timespec t;
-
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (gdouble) t.tv_sec + (gdouble) t.tv_nsec / 1e9;
 }
@@ -24,7 +23,6 @@ static GstHarness *
 slow_decoder(void)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", SLICE, NULL);
-
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "ref");
     vae_test_set_latents(h, SIZE, SIZE, NULL);
     vae_test_push_latents(h, SIZE, SIZE, 0, 1);
@@ -37,7 +35,6 @@ static void
 begin_slice(GstHarness *h, gdouble seconds)
 {
     const gdouble began = cpu_time();
-
     vae_test_push_latents(h, SIZE, SIZE, 1, 1 + SLICE);
     while (cpu_time() - began < seconds)
         g_usleep(1000);
@@ -48,7 +45,6 @@ static gdouble
 whole_slice(GstHarness *h)
 {
     const gdouble began = cpu_time();
-
     vae_test_push_latents(h, SIZE, SIZE, 1, 1 + SLICE);
     g_free(vae_test_pull_frames(h, 1, 4 * SLICE));
     return cpu_time() - began;
@@ -66,7 +62,6 @@ TEST(to_null)
 {
     SCOPED GstHarness *h = slow_decoder();
     const gdouble slice = whole_slice(h);
-
     vae_test_teardown(h);
     h = slow_decoder();
     begin_slice(h, slice / 10);
@@ -82,7 +77,6 @@ check_last_slice(GstHarness *h)
     const guint64 parts = vae_test_stat(h, "last-upload-ns") +
                           vae_test_stat(h, "last-compute-ns") +
                           vae_test_stat(h, "last-download-ns");
-
     /* The slice's own clock has microseconds. */
     CHECK(parts <= vae_test_stat(h, "last-slice-ns") + 1000);
 }
@@ -93,7 +87,6 @@ TEST(flush)
 {
     SCOPED GstHarness *h = slow_decoder();
     const gdouble slice = whole_slice(h);
-
     vae_test_flush(h);
     gdouble began = cpu_time();
     vae_test_push_latents(h, SIZE, SIZE, 0, 1);

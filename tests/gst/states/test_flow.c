@@ -13,7 +13,6 @@ static GstHarness *
 decoder_sized(int width, int height)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 2, NULL);
-
     vae_test_set_latents(h, width, height, NULL);
     return h;
 }
@@ -34,7 +33,6 @@ static GstPadProbeReturn
 trace_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     Trace *trace = data;
-
     g_mutex_lock(&trace->lock);
     if (GST_IS_BUFFER(info->data))
         g_string_append_c(trace->text, 'f');
@@ -60,7 +58,6 @@ TEST(order)
     g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
     g_autofree gchar *other = vae_test_latent_caps(LW, LH + 1, NULL);
     Trace trace = {.text = g_string_new(NULL)};
-
     gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         trace_probe, &trace, NULL);
@@ -95,7 +92,6 @@ static gpointer
 pusher_main(gpointer data)
 {
     Pusher *p = data;
-
     for (guint k = 0; k < p->n && p->result == GST_FLOW_OK; k++) {
         p->result =
             gst_harness_push(p->h, vae_test_latent(p->size, p->size, k));
@@ -124,7 +120,6 @@ static void
 after_flush(GstHarness *h)
 {
     GstBuffer *buffer;
-
     while ((buffer = gst_harness_try_pull(h)))
         gst_buffer_unref(buffer);
     vae_test_push_segment(h);
@@ -146,7 +141,6 @@ TEST(back_pressure)
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER, block_probe,
         NULL, NULL);
     Pusher p;
-
     pusher_start(&p, h, LW, 100);
     while (g_atomic_int_get(&p.pushed) < 2)
         g_usleep(1000);
@@ -172,7 +166,6 @@ TEST(flush_before_caps)
     gulong probe = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
         block_probe, NULL, NULL);
-
     vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     while (!gst_pad_is_blocking(pad))
@@ -190,7 +183,6 @@ static GstPadProbeReturn
 flush_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     GstHarness *h = data;
-
     if (GST_QUERY_TYPE(GST_PAD_PROBE_INFO_QUERY(info)) != GST_QUERY_CAPS)
         return GST_PAD_PROBE_OK;
     set_flushing(h, TRUE);
@@ -206,7 +198,6 @@ TEST(flush_in_caps)
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
     g_autoptr(GstCaps) caps = gst_caps_from_string(text);
     Trace trace = {.text = g_string_new(NULL)};
-
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, trace_probe,
                       &trace, NULL);
     gst_harness_push_event(h, gst_event_new_stream_start("caps"));
@@ -230,11 +221,9 @@ TEST(flush_storm)
     g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
     SCOPED GstHarness *h = decoder_sized(BIG, BIG);
     gchar *wanted = NULL, *found;
-
     g_print("VAE_TEST_SEED=%u\n", seed);
     for (guint round = 0; round < 30; round++) {
         Pusher p;
-
         pusher_start(&p, h, BIG, g_rand_int_range(rand, 1, 12));
         g_usleep((gulong) g_rand_int_range(rand, 0, 60000));
         set_flushing(h, TRUE);
@@ -257,7 +246,6 @@ TEST(drain)
 {
     SCOPED GstHarness *h = decoder();
     g_autoptr(GstQuery) query = gst_query_new_drain();
-
     vae_test_push_latents(h, LW, LH, 0, 4);
     CHECK(gst_pad_peer_query(h->srcpad, query));
     CHECK_INT(gst_harness_buffers_in_queue(h), 13);
@@ -266,7 +254,6 @@ TEST(drain)
 TEST(empty)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-
     gst_harness_push_event(h, gst_event_new_stream_start("empty"));
     vae_test_push_segment(h);
     vae_test_end(h);
@@ -279,7 +266,6 @@ TEST(empty)
 TEST(after_eos)
 {
     SCOPED GstHarness *h = decoder();
-
     vae_test_push_latents(h, LW, LH, 0, 2);
     vae_test_push_eos(h);
     g_free(vae_test_pull_frames(h, 0, 5));
@@ -293,7 +279,6 @@ static GstPadProbeReturn
 refuse_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     gint *left = data;
-
     if (--*left >= 0)
         return GST_PAD_PROBE_OK;
     gst_buffer_unref(info->data);
@@ -306,7 +291,6 @@ static GstFlowReturn
 push_until_refused(GstHarness *h)
 {
     GstFlowReturn ret = GST_FLOW_OK;
-
     for (guint k = 0; k < 200 && ret == GST_FLOW_OK; k++)
         ret = gst_harness_push(h, vae_test_latent(LW, LH, k));
     return ret;
@@ -322,7 +306,6 @@ TEST(downstream_eos)
     gint left = 7;
     gulong probe = gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER,
                                      refuse_probe, &left, NULL);
-
     CHECK_INT(push_until_refused(h), GST_FLOW_EOS);
     vae_test_wait_eos(h);
     CHECK_INT(gst_harness_buffers_in_queue(h), 7);
@@ -347,7 +330,6 @@ check_pipeline_ends(const char *after, GstMessageType wanted)
         vae_test_weights(), vae_test_weights(), after);
     g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
     g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
-
     gst_element_set_state(pipeline, GST_STATE_PLAYING);
     GstMessage *message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
@@ -370,7 +352,6 @@ TEST(states)
     for (guint i = 0; i < 20; i++) {
         SCOPED GstHarness *h = decoder_sized(BIG, BIG);
         Pusher p;
-
         pusher_start(&p, h, BIG, 20);
         g_usleep(i * 4000);
         gst_element_set_state(h->element, GST_STATE_NULL);
@@ -386,17 +367,14 @@ TEST(state_cycle)
     static const GstState states[] = {GST_STATE_READY,   GST_STATE_PAUSED,
                                       GST_STATE_PLAYING, GST_STATE_PAUSED,
                                       GST_STATE_READY,   GST_STATE_NULL};
-
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
         g_autoptr(GstElement) element =
             gst_element_factory_make(names[i], NULL);
-
         g_object_set(element, "model", vae_test_weights(), NULL);
         for (guint j = 0; j < 5 * G_N_ELEMENTS(states); j++) {
             GstState state = states[j % G_N_ELEMENTS(states)];
             gboolean qos;
             guint depth;
-
             CHECK(gst_element_set_state(element, state) !=
                   GST_STATE_CHANGE_FAILURE);
             g_object_set(element, "queue-depth", 3, "qos", FALSE, NULL);
@@ -415,7 +393,6 @@ TEST(shut)
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
-
     gst_pad_set_active(pad, FALSE);
     vae_test_start(h, text);
     vae_test_push_segment(h);
@@ -431,7 +408,6 @@ rate_upstream(GstHarness *h, gdouble rate)
     const GstSeekType stop = rate < 0 ? GST_SEEK_TYPE_SET : GST_SEEK_TYPE_NONE;
     GstEvent *event;
     gdouble seen = 0;
-
     gst_harness_push_upstream_event(
         h, gst_event_new_seek(rate, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
                               GST_SEEK_TYPE_SET, 0, stop, GST_SECOND));
@@ -448,7 +424,6 @@ rate_upstream(GstHarness *h, gdouble rate)
 TEST(seek)
 {
     SCOPED GstHarness *h = decoder();
-
     CHECK(rate_upstream(h, 1) == 1);
     CHECK(rate_upstream(h, -1) == -1);
     vae_test_teardown(h);

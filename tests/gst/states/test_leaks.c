@@ -13,7 +13,6 @@ static void
 come_and_go(GstElement *element, gpointer data)
 {
     GstPad *pads[AT_ONCE] = {NULL};
-
     for (guint i = 0; i < OBJECTS; i++) {
         gst_clear_object(&pads[i % AT_ONCE]);
         pads[i % AT_ONCE] = gst_pad_new(NULL, GST_PAD_SRC);
@@ -26,7 +25,6 @@ come_and_go(GstElement *element, gpointer data)
 TEST(late)
 {
     g_autoptr(GstElement) element = gst_element_factory_make("identity", NULL);
-
     CHECK(element != NULL);
     gst_element_call_async(element, come_and_go, NULL, NULL);
 }

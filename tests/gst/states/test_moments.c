@@ -136,12 +136,10 @@ static gchar *
 run_clip(Bed *b)
 {
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
-
     for (guint k = 0; k < STEPS; k++)
         CHECK_INT(push_step(b, k), GST_FLOW_OK);
     for (guint i = 0; i < buffers_of(b, STEPS); i++) {
         g_autoptr(GstBuffer) buffer = vae_test_pull(b->h);
-
         CHECK(buffer != NULL);
         CHECK_INT(GST_BUFFER_OFFSET(buffer), i);
         vae_test_sum(sum, buffer);
@@ -155,7 +153,6 @@ bed_open(Bed *b, const char *element)
 {
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
     g_autoptr(GstCaps) caps = gst_caps_from_string(VIDEO);
-
     *b = (Bed){.encodes = g_str_equal(element, "vaeencode"),
                .allocator = vae_test_allocator_new()};
     b->allocator->on_map = on_map;
@@ -191,7 +188,6 @@ static void
 shut(Bed *b)
 {
     g_autoptr(GstPad) pad = gst_element_get_static_pad(b->h->element, "src");
-
     b->block = gst_pad_add_probe(
         pad, GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER, stay, NULL,
         NULL);
@@ -201,7 +197,6 @@ static void
 wait_shut(Bed *b)
 {
     g_autoptr(GstPad) pad = gst_element_get_static_pad(b->h->element, "src");
-
     while (!gst_pad_is_blocking(pad))
         g_usleep(1000);
 }
@@ -210,7 +205,6 @@ static void
 unshut(Bed *b)
 {
     g_autoptr(GstPad) pad = gst_element_get_static_pad(b->h->element, "src");
-
     if (b->block)
         gst_pad_remove_probe(pad, b->block);
     b->block = 0;
@@ -220,7 +214,6 @@ static gpointer
 push_on(gpointer data)
 {
     Bed *b = data;
-
     for (guint k = 1; b->result == GST_FLOW_OK; k++)
         b->result = push_step(b, k);
     return NULL;
@@ -251,7 +244,6 @@ static void
 go_to(Bed *b, Moment moment)
 {
     const gint before = g_atomic_int_get(&ops);
-
     CHECK_INT(push_step(b, 0), GST_FLOW_OK);
     gst_buffer_unref(vae_test_pull(b->h));
     first_ops = g_atomic_int_get(&ops) - before;
@@ -295,7 +287,6 @@ drop_all(Bed *b)
 {
     GstBuffer *buffer;
     GstEvent *event;
-
     while ((buffer = gst_harness_try_pull(b->h)))
         gst_buffer_unref(buffer);
     while ((event = gst_harness_try_pull_event(b->h))) {
@@ -325,7 +316,6 @@ static void
 flush_and_look(Bed *b)
 {
     const gint before = flush(b);
-
     CHECK_INT(push_step(b, 0), GST_FLOW_OK);
     gst_buffer_unref(vae_test_pull(b->h));
     /* The first step ran, and of what was before at most the op that was being
@@ -338,7 +328,6 @@ check_flushes(const char *element)
 {
     gchar *wanted = NULL, *found;
     Bed b;
-
     bed_open(&b, element);
     for (guint round = 0; round < 3; round++)
         for (guint moment = IDLE; moment < MOMENTS; moment++) {
@@ -382,7 +371,6 @@ check_states(const char *element)
     for (guint moment = IDLE; moment < MOMENTS; moment++) {
         GThread *later = NULL;
         Bed b;
-
         bed_open(&b, element);
         if (moment != ACQUIRE || !b.encodes) {
             g_print("%s: to NULL at: %s\n", element, moments[moment]);
@@ -410,7 +398,6 @@ drain(gpointer data)
 {
     g_autoptr(GstQuery) query = gst_query_new_drain();
     Bed *b = data;
-
     b->drained = gst_pad_peer_query(b->h->srcpad, query);
     return NULL;
 }
@@ -420,7 +407,6 @@ static void
 wait_query(Bed *b)
 {
     g_autoptr(GstPad) pad = gst_element_get_static_pad(b->h->element, "sink");
-
     while (GST_PAD_STREAM_TRYLOCK(pad)) {
         GST_PAD_STREAM_UNLOCK(pad);
         g_usleep(1000);
@@ -431,11 +417,9 @@ wait_query(Bed *b)
 TEST(drain)
 {
     static const Moment where[] = {UPLOAD, COMPUTE, DOWNLOAD, PUSH};
-
     for (guint i = 0; i < 2 * G_N_ELEMENTS(where); i++) {
         const gboolean flushed = i % 2;
         Bed b;
-
         bed_open(&b, "vaedecode");
         go_to(&b, where[i / 2]);
         GThread *thread = g_thread_new("drain", drain, &b);
@@ -463,7 +447,6 @@ TEST(half_shut)
             gst_caps_from_string(VIDEO ",pixel-aspect-ratio=1/2");
         GstSegment segment;
         Bed b;
-
         bed_open(&b, "vaeencode");
         g_autoptr(GstPad) pad = gst_element_get_static_pad(b.h->element, "src");
         CHECK_INT(push_step(&b, 0), GST_FLOW_OK);
@@ -483,13 +466,11 @@ TEST(first_shown)
 {
     static const gint wanted[] = {1, 1, 1, 4}; /* a tail runs in ones */
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
-
     vae_test_set_latents(h, LW, LH, NULL);
     runs = g_array_new(FALSE, FALSE, sizeof(gint));
     arm(FAKE_COMPUTE);
     for (guint k = 0; k < 7; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
-
         if (k < 2)
             GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DECODE_ONLY);
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);

@@ -27,7 +27,6 @@ expect_progress(GstBus *bus, GstProgressType wanted)
             bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS | GST_MESSAGE_ERROR);
         GstProgressType type;
         gchar *code;
-
         CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_PROGRESS);
         gst_message_parse_progress(message, &type, &code, NULL);
         gst_message_unref(message);
@@ -51,7 +50,6 @@ static GstHarness *
 decoder(GstBus **bus)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
-
     *bus = vae_test_bus(h);
     vae_test_set_latents(h, LW, LH, NULL);
     return h;
@@ -67,7 +65,6 @@ clip(GstHarness *h)
 TEST(to_null)
 {
     GstBus *bus;
-
     g_atomic_int_set(&waits, TRUE);
     GstHarness *h = decoder(&bus);
     expect_progress(bus, GST_PROGRESS_TYPE_START);
@@ -88,7 +85,6 @@ end_flush(GstHarness *h)
 TEST(flush)
 {
     GstBus *bus;
-
     g_atomic_int_set(&waits, TRUE);
     GstHarness *h = decoder(&bus);
     expect_progress(bus, GST_PROGRESS_TYPE_START);
@@ -114,7 +110,6 @@ check_switch(gboolean flushes)
 {
     GstBus *bus;
     gchar *found;
-
     g_atomic_int_set(&waits, FALSE);
     GstHarness *h = decoder(&bus);
     g_autofree gchar *wanted = clip(h);

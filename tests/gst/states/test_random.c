@@ -58,7 +58,6 @@ print_stack(int number)
 {
     void *frames[64];
     const int n = backtrace(frames, 64);
-
     backtrace_symbols_fd(frames, n, STDERR_FILENO);
     if (write(STDERR_FILENO, "\n", 1) != 1)
         _exit(2);
@@ -71,10 +70,8 @@ print_states(const Run *r)
 {
     GstElement *const elements[] = {r->pipeline, r->filter, r->encode,
                                     r->decode, r->sink};
-
     for (guint i = 0; i < G_N_ELEMENTS(elements); i++) {
         const GstElement *e = elements[i];
-
         g_printerr(
             "%s: %s, next %s, pending %s, target %s, %s\n", GST_OBJECT_NAME(e),
             gst_element_state_get_name(GST_STATE(e)),
@@ -90,7 +87,6 @@ print_all_stacks(void)
 {
     DIR *tasks = opendir("/proc/self/task");
     struct dirent *task;
-
     while (tasks && (task = readdir(tasks)))
         if (task->d_name[0] != '.') {
             syscall(SYS_tgkill, getpid(), atoi(task->d_name), SIGUSR2);
@@ -104,10 +100,8 @@ static gpointer
 watch(gpointer data)
 {
     gint last = -1, idle = 0;
-
     for (;;) {
         const gint beat = g_atomic_int_get(&beats);
-
         g_usleep(G_USEC_PER_SEC / TICKS);
         idle = beat == last ? idle + 1 : 0;
         last = beat;
@@ -130,7 +124,6 @@ start_watchdog(void)
 {
     const struct sigaction action = {.sa_handler = print_stack};
     void *frames[1];
-
     backtrace(frames, 1); /* loads what it needs outside of a handler */
     sigaction(SIGUSR2, &action, NULL);
     g_thread_unref(g_thread_new("watchdog", watch, NULL));
@@ -150,7 +143,6 @@ on_data(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     Run *r = data;
     GstMapInfo map;
-
     beat();
     g_mutex_lock(&r->lock);
     if (info->type & GST_PAD_PROBE_TYPE_BUFFER) {
@@ -179,7 +171,6 @@ read_bus(Run *r)
     GstMessage *message;
     GError *error = NULL;
     gchar *debug = NULL;
-
     while ((message = gst_bus_pop(r->bus))) {
         if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
             gst_message_parse_error(message, &error, &debug);
@@ -201,7 +192,6 @@ static void
 set_format(Run *r, guint i)
 {
     g_autoptr(GstCaps) caps = gst_caps_from_string(formats[i]);
-
     g_object_set(r->filter, "caps", caps, NULL);
 }
 
@@ -211,7 +201,6 @@ static GstPadProbeReturn
 on_source(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     Run *r = data;
-
     g_mutex_lock(&r->lock);
     gint format = r->format;
     r->format = -1;
@@ -233,7 +222,6 @@ static void
 run_open(Run *r, guint32 number)
 {
     GstElement *src;
-
     *r = (Run){.rand = g_rand_new_with_seed(number), .wish = "", .format = -1};
     g_mutex_init(&r->lock);
     g_cond_init(&r->cond);
@@ -361,7 +349,6 @@ seek(Run *r)
     const gboolean stop = pick(r, 4) == 0;
     const GstClockTime length = pick(r, 2000) * GST_MSECOND + GST_MSECOND;
     GstSeekFlags flags = GST_SEEK_FLAG_FLUSH;
-
     flags |= pick(r, 2) ? GST_SEEK_FLAG_ACCURATE : GST_SEEK_FLAG_KEY_UNIT;
     if (pick(r, 3) == 0 && flows(r))
         flags &= ~GST_SEEK_FLAG_FLUSH;
@@ -378,7 +365,6 @@ static void
 change_caps(Run *r)
 {
     const guint i = pick(r, G_N_ELEMENTS(formats));
-
     if (r->state <= GST_STATE_READY)
         set_format(r, i);
     else
@@ -390,7 +376,6 @@ change_state(Run *r)
 {
     static const GstState states[] = {GST_STATE_NULL, GST_STATE_READY,
                                       GST_STATE_PAUSED, GST_STATE_PLAYING};
-
     set_state(r, states[pick(r, G_N_ELEMENTS(states))]);
 }
 
@@ -413,7 +398,6 @@ static void
 change_property(Run *r)
 {
     GstElement *element = either(r);
-
     switch (pick(r, 7)) {
     case 0:
         g_object_set(element, "queue-depth", 1 + pick(r, 4), NULL);
@@ -447,7 +431,6 @@ end_stream(Run *r)
 {
     g_autoptr(GstElement) src =
         gst_bin_get_by_name(GST_BIN(r->pipeline), "src");
-
     if (flows(r) && gst_element_send_event(src, gst_event_new_eos())) {
         beat();
         wait_frames(r, G_MAXUINT);
@@ -471,7 +454,6 @@ refuse_model(Run *r)
 {
     static const char *const names[] = {"seedvr2", "no-such"};
     g_autofree gchar *path = model(names[pick(r, G_N_ELEMENTS(names))]);
-
     to_start(r);
     g_object_set(either(r), "model", path, NULL);
     to_start(r);
@@ -483,7 +465,6 @@ change_model(Run *r)
 {
     static const char *const names[] = {"wan21", "taehv/taew2_1"};
     g_autofree gchar *path = model(names[pick(r, G_N_ELEMENTS(names))]);
-
     if (r->state == GST_STATE_PLAYING && pick(r, 3) == 0)
         refuse_model(r);
     else
@@ -507,7 +488,6 @@ ask(Run *r)
 {
     GstQuery *query = gst_query_new_latency();
     GstStructure *stats;
-
     gst_element_query(r->pipeline, query);
     gst_query_unref(query);
     g_object_get(either(r), "stats", &stats, NULL);
@@ -519,7 +499,6 @@ static void
 send_upstream(Run *r)
 {
     g_autoptr(GstPad) pad = gst_element_get_static_pad(r->sink, "sink");
-
     if (pick(r, 2))
         gst_pad_push_event(
             pad,
@@ -551,7 +530,6 @@ static void
 operate(Run *r)
 {
     guint sum = 0, at, i = 0;
-
     for (guint j = 0; j < G_N_ELEMENTS(operations); j++)
         sum += operations[j].weight;
     for (at = pick(r, sum); at >= operations[i].weight; i++)
@@ -581,7 +559,6 @@ clean_clip(Run *r)
 {
     g_autoptr(GstElement) src =
         gst_bin_get_by_name(GST_BIN(r->pipeline), "src");
-
     r->wish = "a clip at the end";
     set_state(r, GST_STATE_READY);
     mend_models(r);
@@ -610,7 +587,6 @@ static void
 run_seed(guint32 number, guint n)
 {
     Run r;
-
     seed = number;
     g_print("VAE_TEST_SEED=%u\n", number);
     run_open(&r, number);
@@ -629,7 +605,6 @@ static guint64
 number_of(const char *name, guint64 otherwise)
 {
     const char *text = g_getenv(name);
-
     return text ? g_ascii_strtoull(text, NULL, 10) : otherwise;
 }
 
@@ -637,7 +612,6 @@ TEST(random)
 {
     const guint n = (guint) number_of("VAE_TEST_OPERATIONS", OPERATIONS);
     const char *given = g_getenv("VAE_TEST_SEED");
-
     start_watchdog();
     if (given && strcmp(given, "random") != 0)
         run_seed((guint32) number_of("VAE_TEST_SEED", 0), n);

@@ -41,7 +41,6 @@ static void
 take(Storm *s, gint64 k, GstBuffer *buffer)
 {
     GstMapInfo map;
-
     CHECK_INT(k, s->next);
     s->next++;
     s->frames++;
@@ -61,11 +60,9 @@ static GstPadProbeReturn
 on_data(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     Storm *s = data;
-
     g_mutex_lock(&s->lock);
     if (info->type & GST_PAD_PROBE_TYPE_BUFFER) {
         GstBuffer *buffer = GST_PAD_PROBE_INFO_BUFFER(info);
-
         take(s,
              (gint64) gst_util_uint64_scale_round(GST_BUFFER_PTS(buffer),
                                                   VAE_TEST_FPS, GST_SECOND),
@@ -82,7 +79,6 @@ static void
 storm_open(Storm *s, const gchar *text)
 {
     GError *error = NULL;
-
     *s = (Storm){.pipeline = gst_parse_launch(text, &error)};
     CHECK(s->pipeline != NULL && !error);
     s->bus = gst_element_get_bus(s->pipeline);
@@ -103,10 +99,8 @@ look_at_bus(Storm *s, GstClockTime patience)
         s->bus, patience, GST_MESSAGE_ERROR | GST_MESSAGE_EOS);
     const gboolean eos = m && GST_MESSAGE_TYPE(m) == GST_MESSAGE_EOS;
     GError *error = NULL;
-
     if (m && !eos) {
         gchar *more;
-
         gst_message_parse_error(m, &error, &more);
         g_printerr("%s\n%s\n", error->message, more);
         vae_test_fail("no error came", __FILE__, __LINE__);
@@ -160,7 +154,6 @@ flush_main(gpointer data)
 {
     Storm *s = data;
     g_autoptr(GRand) rand = g_rand_new_with_seed(seed + 1);
-
     while (s->flushes < s->wanted_flushes) {
         g_usleep((gulong) g_rand_int_range(rand, 0, 40000));
         if (gst_element_seek_simple(s->pipeline, GST_FORMAT_TIME,
@@ -193,7 +186,6 @@ static void
 let_go_on(Storm *s, GRand *rand, gboolean plays)
 {
     const gint64 n = g_rand_int_range(rand, 1, FRAMES);
-
     g_mutex_lock(&s->lock);
     s->frames = 0;
     g_mutex_unlock(&s->lock);
@@ -215,7 +207,6 @@ change_states(Storm *s, guint n)
                                       GST_STATE_PAUSED, GST_STATE_PLAYING};
     g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
     gint at = 3;
-
     for (; s->changes < n; s->changes++) {
         at = (at + g_rand_int_range(rand, 1, 4)) % 4;
         CHECK(gst_element_set_state(s->pipeline, states[at]) !=
@@ -234,7 +225,6 @@ check_pipeline(const gchar *text)
 {
     GThread *flusher;
     Storm s;
-
     storm_open(&s, text);
     s.wanted_flushes = n_flushes;
     play_all(&s);
@@ -266,7 +256,6 @@ check_both(const gchar *model, const gchar *between)
             "") " ! vaeencode threads=1 model=\"%s\" ! %s "
                 "vaedecode threads=1 deterministic=true model=\"%s\" ! " SINK,
         file, between, file);
-
     check_pipeline(text);
 }
 
@@ -298,7 +287,6 @@ TEST(file)
                         "video/x-raw,format=RGB ! " SINK,
                         file, vae_test_weights());
     Storm s = {.pipeline = gst_parse_launch(write, NULL)};
-
     CHECK(fd >= 0);
     close(fd);
     s.bus = gst_element_get_bus(s.pipeline);
@@ -313,7 +301,6 @@ int
 main(int argc, char **argv)
 {
     const char *given = g_getenv("VAE_TEST_SEED");
-
     seed = given ? (guint32) g_ascii_strtoull(given, NULL, 10) : g_random_int();
     if (argc >= 3) {
         n_states = ((guint) atoi(argv[1]) + 2) / 3;

@@ -18,7 +18,6 @@ pthread_create(pthread_t *out, const pthread_attr_t *attributes,
                void *(*run)(void *), void *data)
 {
     const Create real = (Create) dlsym(RTLD_NEXT, "pthread_create");
-
     if (g_atomic_int_get(&allowed) == 0)
         return EAGAIN;
     if (g_atomic_int_get(&allowed) > 0)
@@ -33,7 +32,6 @@ expect_no_thread(GstBus *bus)
     g_autoptr(GstMessage) message =
         gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
     g_autoptr(GError) error = NULL;
-
     CHECK(message != NULL);
     gst_message_parse_error(message, &error, NULL);
     CHECK(
@@ -45,7 +43,6 @@ static GstElement *
 make(const char *element, const char *name, const char *value)
 {
     GstElement *made = gst_element_factory_make(element, NULL);
-
     CHECK(made != NULL);
     gst_util_set_object_arg(G_OBJECT(made), name, value);
     return made;
@@ -57,7 +54,6 @@ decoder(GstStateChangeReturn wanted, gint threads)
 {
     GstElement *element = make("vaedecode", "model", vae_test_weights());
     g_autoptr(GstBus) bus = gst_bus_new();
-
     gst_util_set_object_arg(G_OBJECT(element), "backend", "ref");
     gst_element_set_bus(element, bus);
     CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
@@ -86,7 +82,6 @@ read_without_threads(void)
     GstElement *source = make("filesrc", "location", vae_test_weights());
     GstElement *demux = gst_element_factory_make("latentdemux", NULL);
     GstBus *bus = gst_element_get_bus(pipeline);
-
     gst_bin_add_many(GST_BIN(pipeline), source, demux, NULL);
     CHECK(gst_element_link(source, demux));
     CHECK_INT(gst_element_set_state(pipeline, GST_STATE_READY),
@@ -118,7 +113,6 @@ TEST(refused)
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstElement *element = h->element;
     g_autoptr(GstBus) bus = gst_bus_new();
-
     gst_element_set_bus(element, bus);
     CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
               GST_STATE_CHANGE_SUCCESS);
@@ -173,7 +167,6 @@ static GstBusSyncReply
 set_pool(GstBus *bus, GstMessage *message, gpointer user)
 {
     GstStreamStatusType type;
-
     if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_STREAM_STATUS) {
         gst_message_parse_stream_status(message, &type, NULL);
         if (type == GST_STREAM_STATUS_TYPE_CREATE)
@@ -196,7 +189,6 @@ TEST(seek)
     GstElement *sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
     GstPad *pad = gst_element_get_static_pad(demux, "sink");
     GstBus *bus = gst_element_get_bus(pipeline);
-
     no_pool = g_object_new(no_pool_get_type(), NULL);
     GST_OBJECT_FLAG_SET(no_pool, GST_OBJECT_FLAG_MAY_BE_LEAKED);
     gst_element_set_state(pipeline, GST_STATE_PLAYING);

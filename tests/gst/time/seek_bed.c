@@ -13,7 +13,6 @@ bed_make_play(const char *demux)
         "model=\"%s\" threads=1 name=d ! fakesink name=s sync=false "
         "signal-handoffs=true",
         path, demux, vae_test_weights());
-
     g_clear_pointer(&play, vae_play_free);
     play = vae_play_make(text);
 }
@@ -37,7 +36,6 @@ void
 bed_open(gint fps_n, gint fps_d)
 {
     g_autofree gchar *rate = g_strdup_printf("%d/%d", fps_n, fps_d);
-
     bed_close();
     vae_test_after = bed_close;
     rate_n = fps_n;
@@ -89,7 +87,6 @@ check_frames_from(guint first, guint last, GstClockTime start,
     CHECK_INT(play->shown->len, last + 1 - first);
     for (guint n = first; n <= last; n++) {
         const VaeShown *wanted = whole_frame(n), *found = frame(n - first);
-
         CHECK_INT(wanted->pts, at(n));
         CHECK_INT(found->pts, MAX(wanted->pts, start));
         CHECK_INT(found->end, MIN(wanted->end, stop));
@@ -114,7 +111,6 @@ stat_of(const char *field)
         gst_bin_get_by_name(GST_BIN(play->pipeline), "d");
     g_autoptr(GstStructure) stats = NULL;
     guint64 value = 0;
-
     g_object_get(decode, "stats", &stats, NULL);
     CHECK(gst_structure_get_uint64(stats, field, &value));
     return (gint64) value;

@@ -13,7 +13,6 @@ static GstHarness *
 encoder_of(const char *path, GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness("vaeencode", "model", path, NULL);
-
     vae_test_set_video(h, info, W, H);
     return h;
 }
@@ -38,7 +37,6 @@ pull(GstHarness *h, guint from, const guint *ends)
 {
     for (guint k = 0; ends[k]; from = ends[k++]) {
         g_autoptr(GstBuffer) latent = vae_test_pull_latent(h, k, from, ends[k]);
-
         CHECK_INT(GST_BUFFER_IS_DISCONT(latent), from == 0);
     }
 }
@@ -51,7 +49,6 @@ TEST(requests)
     GstHarness *h = encoder(&info);
     GstEvent *event;
     guint count, wanted[] = {2, 3};
-
     request(h, vae_test_time(9), 3);
     request(h, vae_test_time(6) - 1, 1);
     request(h, vae_test_time(6), 2);
@@ -64,7 +61,6 @@ TEST(requests)
         CHECK(event != NULL);
         if (gst_video_event_is_force_key_unit(event)) {
             GstClockTime pts;
-
             CHECK(gst_video_event_parse_downstream_force_key_unit(
                 event, &pts, NULL, NULL, NULL, &count));
             CHECK_INT(count, wanted[i]);
@@ -81,7 +77,6 @@ TEST(requests_gone)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
-
     request(h, GST_CLOCK_TIME_NONE, 1);
     vae_test_push_frames(h, &info, 0, 5);
     pull(h, 0, (guint[]){1, 5, 0});
@@ -97,7 +92,6 @@ TEST(from_upstream)
 {
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
-
     vae_test_push_frames(h, &info, 0, 5);
     CHECK(
         gst_harness_push_event(h, gst_video_event_new_downstream_force_key_unit(
@@ -115,7 +109,6 @@ TEST(tae)
     g_autofree gchar *path = vae_test_network("taehv/taew2_1");
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder_of(path, &info);
-
     request(h, vae_test_time(7), 1);
     vae_test_push_frames(h, &info, 0, 12);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
@@ -135,7 +128,6 @@ TEST(decodes)
                       *d = vae_test_harness("vaedecode", NULL);
     SCOPED GstHarness *again = vae_test_harness("vaedecode", NULL);
     GstBuffer *latents[5];
-
     request(h, vae_test_time(7), 1);
     vae_test_push_frames(h, &info, 0, 12);
     for (guint i = 0; i < 5; i++)
@@ -152,7 +144,6 @@ TEST(decodes)
     for (guint n = 7; n < 12; n++) {
         g_autoptr(GstBuffer) a = vae_test_pull(d), b = vae_test_pull(again);
         GstMapInfo map;
-
         CHECK_INT(GST_BUFFER_PTS(a), vae_test_time(n));
         CHECK_INT(GST_BUFFER_PTS(a) + GST_BUFFER_DURATION(a),
                   vae_test_time(n + 1));
@@ -174,12 +165,10 @@ TEST(decoder_requests)
     SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     g_autoptr(GstEvent) event = NULL;
     gboolean seen = FALSE;
-
     request(h, vae_test_time(3), 5);
     while (!seen && (event = gst_harness_try_pull_upstream_event(h))) {
         GstClockTime when;
         guint count;
-
         if (gst_video_event_is_force_key_unit(event)) {
             CHECK(gst_video_event_parse_upstream_force_key_unit(event, &when,
                                                                 NULL, &count));
@@ -193,7 +182,6 @@ TEST(decoder_requests)
     vae_test_push_latents(h, LW, LH, 0, 4);
     gchar *wanted = vae_test_pull_frames(h, 0, 13);
     vae_test_teardown(h);
-
     h = vae_test_decoder(NULL, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 2);
     CHECK(
@@ -223,7 +211,6 @@ static GstEvent *
 toc_event(void)
 {
     g_autoptr(GstToc) toc = gst_toc_new(GST_TOC_SCOPE_GLOBAL);
-
     gst_toc_append_entry(
         toc, gst_toc_entry_new(GST_TOC_ENTRY_TYPE_CHAPTER, "chapter"));
     return gst_event_new_toc(toc, FALSE);
@@ -233,7 +220,6 @@ static GstEvent *
 collection_event(void)
 {
     GstStreamCollection *collection = gst_stream_collection_new("x");
-
     gst_stream_collection_add_stream(
         collection, gst_stream_new("y", NULL, GST_STREAM_TYPE_VIDEO, 0));
     GstEvent *event = gst_event_new_stream_collection(collection);
@@ -246,7 +232,6 @@ protection_event(void)
 {
     g_autoptr(GstBuffer) buffer = gst_buffer_new();
     GstEvent *event = gst_event_new_protection("system", buffer, "origin");
-
     return event;
 }
 
@@ -255,7 +240,6 @@ message_event(void)
 {
     g_autoptr(GstMessage) message = gst_message_new_eos(NULL);
     GstEvent *event = gst_event_new_sink_message("message", message);
-
     return event;
 }
 
@@ -265,7 +249,6 @@ note(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     GString *seen = data;
     const gboolean is_buffer = GST_IS_BUFFER(info->data);
     const char *name = is_buffer ? "frame" : GST_EVENT_TYPE_NAME(info->data);
-
     if (!is_buffer && GST_EVENT_TYPE(info->data) == GST_EVENT_CUSTOM_DOWNSTREAM)
         name = gst_structure_get_name(gst_event_get_structure(info->data));
     g_string_append_printf(seen, "%s ", name);
@@ -278,7 +261,6 @@ check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
 {
     g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
     GString *seen = g_string_new(NULL);
-
     CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
     gst_buffer_unref(vae_test_pull(h));
     gulong probe = gst_pad_add_probe(
@@ -315,7 +297,6 @@ TEST(order)
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
     GstBuffer *second = vae_test_frame(&info, 1);
-
     check_order(vae_test_decoder(NULL, LW, LH, NULL),
                 vae_test_latent(LW, LH, 0), vae_test_latent(LW, LH, 1), 4);
     GST_BUFFER_FLAG_SET(second, GST_BUFFER_FLAG_DISCONT);
@@ -329,7 +310,6 @@ last_tags(GstHarness *h, const GstTagList *in)
 {
     GstTagList *out = NULL;
     GstEvent *event;
-
     CHECK(gst_harness_push_event(h, gst_event_new_tag(gst_tag_list_copy(in))));
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     while (!out) {
@@ -354,7 +334,6 @@ TEST(tags)
         gst_tag_list_new(GST_TAG_TITLE, "t", GST_TAG_VIDEO_CODEC, "H.264",
                          GST_TAG_BITRATE, 9, GST_TAG_LANGUAGE_CODE, "de", NULL);
     GstVideoInfo info;
-
     g_autoptr(GstTagList) out =
         last_tags(vae_test_decoder(NULL, LW, LH, NULL), in);
     CHECK(gst_tag_list_is_equal(out, in));
@@ -380,7 +359,6 @@ TEST(own_tags)
     SCOPED GstHarness *h = encoder(&info);
     GstTagList *list;
     guint rate;
-
     vae_test_push_frames(h, &info, 0, 5);
     gst_buffer_unref(vae_test_pull(h));
     GstEvent *event = vae_test_event(h, GST_EVENT_TAG);

@@ -22,7 +22,6 @@ time_of(const Clip *clip, guint64 n)
 {
     const GstClockTime t =
         gst_util_uint64_scale(n, GST_SECOND * clip->true_d, clip->true_n);
-
     return gst_util_uint64_scale_round(t, 1, clip->unit) * clip->unit;
 }
 
@@ -35,7 +34,6 @@ static void
 push(Sides *s, const Clip *clip, GstBuffer *pixels)
 {
     GstBuffer *frame = gst_buffer_copy(pixels);
-
     GST_BUFFER_PTS(frame) = time_of(clip, s->in);
     GST_BUFFER_DURATION(frame) =
         time_of(clip, s->in + 1) - GST_BUFFER_PTS(frame);
@@ -50,7 +48,6 @@ pull(Sides *s, const Clip *clip)
     const GstClockTime frame =
         gst_util_uint64_scale_int(GST_SECOND, clip->true_d, clip->true_n);
     GstBuffer *buffer;
-
     while ((buffer = gst_harness_try_pull(s->encode))) {
         if (!GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT))
             gst_harness_set_src_caps(
@@ -60,7 +57,6 @@ pull(Sides *s, const Clip *clip)
     }
     while ((buffer = gst_harness_try_pull(s->decode))) {
         const GstClockTime wanted = time_of(clip, s->out++);
-
         CHECK(ABS(GST_CLOCK_DIFF(wanted, GST_BUFFER_PTS(buffer))) <
               (GstClockTimeDiff) frame);
         gst_buffer_unref(buffer);
@@ -73,7 +69,6 @@ check_hour(const Clip *clip)
     Sides s = {.encode = vae_test_harness("vaeencode", NULL),
                .decode = vae_test_harness("vaedecode", NULL)};
     GstVideoInfo info;
-
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, SIZE, SIZE);
     info.fps_n = clip->fps_n;
     info.fps_d = clip->fps_d;
@@ -120,7 +115,6 @@ stamp(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     Counted *counted = data;
     GstBuffer *frame =
         gst_buffer_make_writable(GST_PAD_PROBE_INFO_BUFFER(info));
-
     GST_BUFFER_PTS(frame) = time_of(counted->clip, counted->n);
     GST_BUFFER_DURATION(frame) =
         time_of(counted->clip, ++counted->n) - GST_BUFFER_PTS(frame);
@@ -135,7 +129,6 @@ compare(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     const Clip *clip = counted->clip;
     const GstClockTime wanted = time_of(clip, counted->n++);
     const GstClockTime found = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
-
     CHECK(ABS(GST_CLOCK_DIFF(wanted, found)) <
           (GstClockTimeDiff) gst_util_uint64_scale_int(GST_SECOND, clip->true_d,
                                                        clip->true_n));
@@ -149,7 +142,6 @@ play(gchar *text, const Clip *clip, GstPadProbeCallback probe)
 {
     Counted counted = {clip, 0};
     GstElement *pipeline = gst_parse_launch(text, NULL), *element;
-
     CHECK(pipeline != NULL);
     element = gst_bin_get_by_name(GST_BIN(pipeline), "probe");
     GstPad *pad = gst_element_get_static_pad(element, "sink");
@@ -173,12 +165,10 @@ TEST(file)
 {
     g_autofree gchar *path = g_strdup_printf("%s/vae-hour-%d.safetensors",
                                              g_get_tmp_dir(), (int) getpid());
-
     for (guint i = 0; i < G_N_ELEMENTS(clips); i++) {
         const Clip *clip = &clips[i];
         const guint64 n = gst_util_uint64_scale(HOUR / GST_SECOND, clip->true_n,
                                                 clip->true_d);
-
         CHECK_INT(play(g_strdup_printf(
                            "videotestsrc pattern=black num-buffers=%d ! "
                            "video/x-raw,format=RGB,width=%d,height=%d,"

@@ -18,7 +18,6 @@ decoder(gboolean qos)
 {
     GstHarness *h = vae_test_harness("vaedecode", "qos", qos, NULL);
     GstSegment segment;
-
     vae_test_set_latents(h, LW, LH, NULL);
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.start = START;
@@ -33,7 +32,6 @@ push(GstHarness *h, guint k0, guint k1)
 {
     for (guint k = k0; k < k1; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
-
         GST_BUFFER_PTS(latent) += START;
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     }
@@ -46,7 +44,6 @@ pull(GstHarness *h, gchar **sums, guint n)
     for (guint i = 0; i < n; i++) {
         g_autoptr(GstBuffer) frame = vae_test_pull(h);
         GstMapInfo map;
-
         CHECK(frame != NULL);
         CHECK(GST_BUFFER_OFFSET(frame) < FRAMES);
         CHECK_INT(GST_BUFFER_PTS(frame),
@@ -79,7 +76,6 @@ check_message(GstMessage *message, guint frame, guint64 earliest, guint shown,
     GstFormat format;
     gboolean live;
     gint quality;
-
     gst_message_parse_qos(message, &live, &running, &stream, &timestamp,
                           &duration);
     CHECK(!live);
@@ -104,7 +100,6 @@ TEST(late)
     gchar *all[FRAMES] = {NULL}, *some[FRAMES] = {NULL};
     SCOPED GstHarness *h = decoder(TRUE);
     GstMessage *message;
-
     push(h, 0, STEPS);
     pull(h, all, FRAMES);
     vae_test_teardown(h);
@@ -145,7 +140,6 @@ TEST(flush)
 {
     gchar *sums[FRAMES] = {NULL};
     SCOPED GstHarness *h = decoder(TRUE);
-
     push(h, 0, 1);
     pull(h, sums, 1);
     tell(h, 2, 100 * GST_SECOND, 2);
@@ -161,7 +155,6 @@ TEST(always_late)
 {
     gchar *sums[FRAMES] = {NULL};
     SCOPED GstHarness *h = decoder(TRUE);
-
     push(h, 0, 1);
     pull(h, sums, 1);
     tell(h, 2, 100 * GST_SECOND, 2);
@@ -181,7 +174,6 @@ TEST(off)
     gchar *sums[FRAMES] = {NULL};
     SCOPED GstHarness *h = decoder(FALSE);
     GstBus *bus = vae_test_bus(h);
-
     push(h, 0, 1);
     tell(h, 2, 100 * GST_SECOND, 2);
     push(h, 1, STEPS);
@@ -196,7 +188,6 @@ static GstHarness *
 slow_decoder(void)
 {
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
-
     vae_test_set_grid(h, 16, LW, LH, ",framerate=100000/1");
     vae_test_push_latents(h, LW, LH, 0, 1);
     return h;
@@ -208,7 +199,6 @@ TEST(slow)
     for (guint late = 0; late < 2; late++) {
         SCOPED GstHarness *h = slow_decoder();
         GstBus *bus = vae_test_bus(h);
-
         tell(h, 2, late ? (GstClockTimeDiff) GST_SECOND : -1, 2);
         vae_test_push_latents(h, LW, LH, 1, 40);
         vae_test_push_eos(h);
@@ -224,7 +214,6 @@ TEST(slow_at_once)
 {
     SCOPED GstHarness *h = slow_decoder();
     GstBus *bus = vae_test_bus(h);
-
     vae_test_push_latents(h, LW, LH, 1, 5);
     for (guint i = 0; i < 17; i++)
         gst_buffer_unref(vae_test_pull(h));
@@ -239,7 +228,6 @@ TEST(encoder)
             vae_test_harness("vaeencode", "qos", on > 0, NULL);
         GstEvent *event;
         guint seen = 0;
-
         gst_harness_set_src_caps_str(
             h, "video/x-raw,format=I420,width=48,height=32,framerate=16/1");
         tell(h, 2, GST_SECOND, 2);

@@ -81,7 +81,6 @@ static void
 ask(Bench *b)
 {
     g_autoptr(GstQuery) query = gst_query_new_latency();
-
     CHECK(gst_pad_peer_query(b->h->sinkpad, query));
     gst_query_parse_latency(query, NULL, &b->told, NULL);
 }
@@ -90,7 +89,6 @@ static void
 bench_open(Bench *b, const char *element, guint slice, guint depth)
 {
     g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-
     g_mutex_lock(&lock);
     now = GST_SECOND;
     busy_until = GST_CLOCK_TIME_NONE;
@@ -124,7 +122,6 @@ static void
 answer_messages(Bench *b)
 {
     GstMessage *message;
-
     while ((message = gst_bus_pop_filtered(b->bus, GST_MESSAGE_LATENCY))) {
         gst_message_unref(message);
         b->renewed++;
@@ -137,11 +134,9 @@ static void
 take(Bench *b, guint steps)
 {
     const guint n = b->encodes ? steps : 4 * steps - 3;
-
     for (; b->left < n; b->left++) {
         g_autoptr(GstBuffer) buffer = vae_test_pull(b->h);
         const GstClockTime at = now - GST_SECOND;
-
         CHECK(buffer != NULL);
         if (at > GST_BUFFER_PTS(buffer)) /* or ahead of its time */
             b->worst = MAX(b->worst, at - GST_BUFFER_PTS(buffer));
@@ -171,7 +166,6 @@ static void
 advance(Bench *b, GstClockTime until)
 {
     guint done;
-
     for (;;) {
         g_mutex_lock(&lock);
         if (!GST_CLOCK_TIME_IS_VALID(busy_until) || busy_until > until) {
@@ -198,7 +192,6 @@ arrive(Bench *b, GstClockTime when)
 {
     const guint k = b->units++;
     GstVideoInfo info;
-
     advance(b, GST_SECOND + UPSTREAM + when);
     g_mutex_lock(&lock);
     gboolean idle = !GST_CLOCK_TIME_IS_VALID(busy_until);
@@ -233,7 +226,6 @@ check_told(Bench *b, const char *what)
 {
     ask(b);
     GstClockTime wrong = MAX(b->told, b->worst) - MIN(b->told, b->worst);
-
     g_print("%s: told %" GST_TIME_FORMAT ", measured %" GST_TIME_FORMAT "\n",
             what, GST_TIME_ARGS(b->told), GST_TIME_ARGS(b->worst));
     CHECK(wrong <= b->worst / 10);
@@ -245,7 +237,6 @@ check_element(const char *element, guint slice, guint depth)
     g_autofree gchar *what = g_strdup_printf("%s slice-size=%u queue-depth=%u",
                                              element, slice, depth);
     Bench b;
-
     set_cost(10 * GST_MSECOND, 150 * GST_MSECOND);
     bench_open(&b, element, slice, depth);
     run_steps(&b, 8);
@@ -290,7 +281,6 @@ TEST(encode)
 TEST(bursts)
 {
     Bench b;
-
     set_cost(0, 100 * GST_MSECOND);
     bench_open(&b, "vaedecode", 1, 4);
     for (guint k = 0; k < 30; k++) {
@@ -307,7 +297,6 @@ TEST(bursts)
 TEST(renewed)
 {
     Bench b;
-
     set_cost(0, 100 * GST_MSECOND);
     bench_open(&b, "vaedecode", 1, 2);
     CHECK_INT(b.told, UPSTREAM);
@@ -334,7 +323,6 @@ TEST(renewed)
 TEST(not_live)
 {
     Bench b;
-
     set_cost(0, 100 * GST_MSECOND);
     bench_open(&b, "vaedecode", 1, 2);
     gst_harness_set_live(b.h, FALSE);

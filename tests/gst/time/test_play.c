@@ -26,13 +26,11 @@ TEST(backwards)
     for (guint i = 0; i < G_N_ELEMENTS(spans); i++) {
         const guint first = spans[i][0], last = spans[i][1];
         GstClockTime running = 0;
-
         play_back(-1, 0, first, last);
         CHECK_INT(play->shown->len, last + 1 - first);
         for (guint k = 0; k < play->shown->len; k++) {
             const VaeShown *found = frame(k);
             const VaeShown *wanted = whole_frame(last - k);
-
             CHECK_INT(found->pts, wanted->pts);
             CHECK_INT(found->end, wanted->end);
             CHECK_INT(GST_BUFFER_OFFSET(found->buffer), last - k);
@@ -61,7 +59,6 @@ TEST(trick_mode)
     CHECK_INT(stat_of("steps") - before, 2 + 3 + 3);
     for (guint i = 0; i < 3; i++) {
         const VaeShown *found = frame(i);
-
         CHECK_INT(found->pts, at(i ? 1 + 4 * 24 * i : 2));
         CHECK_INT(GST_BUFFER_OFFSET(found->buffer), 1 + 4 * 24 * i);
         CHECK_INT(found->end, at(MIN(1 + 4 * 24 * (i + 1), FRAMES)));
@@ -70,7 +67,6 @@ TEST(trick_mode)
     CHECK_INT(play->shown->len, 4); /* of latents 59, 35, 11 and 0 */
     for (guint i = 0; i < 4; i++) {
         const VaeShown *found = frame(i);
-
         CHECK_INT(found->pts, i < 3 ? at(FRAMES - 4 - 4 * 24 * i) : 0);
         CHECK_INT(found->end, i == 0 ? at(FRAMES) : frame(i - 1)->pts);
     }
@@ -80,12 +76,10 @@ TEST(trick_mode)
 TEST(step)
 {
     guint n = 30;
-
     bed_open(16, 1);
     preroll(FLUSH, at(n), GST_CLOCK_TIME_NONE);
     for (guint i = 1; i < 6; i++) {
         g_autoptr(GstSample) sample = NULL;
-
         CHECK(gst_element_send_event(
             play->sink,
             gst_event_new_step(GST_FORMAT_BUFFERS, i, 1, TRUE, FALSE)));
@@ -105,7 +99,6 @@ TEST(position)
 {
     static const guint places[] = {0, 100, 37};
     gint64 position;
-
     bed_open(16, 1);
     vae_play_set(play, GST_STATE_PAUSED);
     for (guint i = 0; i < G_N_ELEMENTS(places); i++) {
@@ -126,7 +119,6 @@ TEST(queries)
     gint64 start, stop;
     gdouble rate;
     gboolean seekable;
-
     bed_open(16, 1);
     demux = gst_bin_get_by_name(GST_BIN(play->pipeline), "demux");
     g_autoptr(GstPad) pad = gst_element_get_static_pad(demux, "src");
@@ -168,7 +160,6 @@ TEST(loop)
 {
     const guint first = 154, last = 163, n = last + 1 - first;
     GstClockTime running = 0;
-
     bed_open(24, 1);
     preroll(FLUSH | GST_SEEK_FLAG_SEGMENT, at(first), at(last + 1));
     vae_play_forget(play);
@@ -176,7 +167,6 @@ TEST(loop)
     for (guint round = 0; round < 4; round++) {
         GstMessage *message = vae_play_wait(play);
         gint64 position;
-
         CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_SEGMENT_DONE);
         gst_message_parse_segment_done(message, NULL, &position);
         CHECK_INT(position, at(last + 1));
@@ -189,7 +179,6 @@ TEST(loop)
     for (guint i = 0; i < 5 * n; i++) {
         const VaeShown *found = frame(i);
         const VaeShown *wanted = whole_frame(first + i % n);
-
         CHECK_INT(found->pts, wanted->pts);
         CHECK_INT(found->running, running);
         CHECK(vae_play_same_bytes(found->buffer, wanted->buffer));
@@ -202,7 +191,6 @@ static GstPadProbeReturn
 seek_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     GMutex *gate = data;
-
     g_mutex_lock(gate);
     g_mutex_unlock(gate);
     return GST_PAD_PROBE_OK;
@@ -215,7 +203,6 @@ TEST(no_flush)
     GMutex gate;
     guint switched = 0;
     GstClockTime running = 0;
-
     bed_open(24, 1);
     g_mutex_init(&gate);
     GstPad *pad = gst_element_get_static_pad(play->sink, "sink");
@@ -231,7 +218,6 @@ TEST(no_flush)
     for (guint i = 0; i < play->shown->len; i++) {
         const VaeShown *found = frame(i);
         const guint n = i < switched ? i : 210 + i - switched;
-
         CHECK_INT(found->running, running);
         CHECK_INT(found->pts, at(n));
         CHECK(vae_play_same_bytes(found->buffer, whole_frame(n)->buffer));

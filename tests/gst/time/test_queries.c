@@ -20,7 +20,6 @@ query_latency(GstHarness *h, gboolean *live, GstClockTime *min,
               GstClockTime *max)
 {
     g_autoptr(GstQuery) query = gst_query_new_latency();
-
     CHECK(gst_pad_peer_query(h->sinkpad, query));
     gst_query_parse_latency(query, live, min, max);
 }
@@ -30,7 +29,6 @@ TEST(latency)
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstClockTime min, max;
     gboolean live;
-
     gst_harness_set_upstream_latency(h, 5 * GST_MSECOND);
     vae_test_set_latents(h, LW, LH, NULL);
     query_latency(h, &live, &min, &max);
@@ -52,7 +50,6 @@ TEST(encode_latency)
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstClockTime min, max;
     gboolean live;
-
     gst_harness_set_upstream_latency(h, 5 * GST_MSECOND);
     gst_harness_set_src_caps_str(
         h, "video/x-raw,format=I420,width=48,height=32,framerate=16/1");
@@ -68,7 +65,6 @@ TEST(new_latency)
     GstBus *bus = vae_test_bus(h);
     GstClockTime min, max;
     gboolean live;
-
     vae_test_set_latents(h, LW, LH, NULL);
     query_latency(h, &live, &min, &max);
     vae_test_push_latents(h, LW, LH, 0, 1);
@@ -88,7 +84,6 @@ allocation_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     GstVideoAlignment align;
     GstVideoInfo video;
     GstCaps *caps;
-
     if (GST_QUERY_TYPE(query) != GST_QUERY_ALLOCATION)
         return GST_PAD_PROBE_OK;
     gst_query_parse_allocation(query, &caps, NULL);
@@ -117,7 +112,6 @@ visible_sum(GstBuffer *buffer, GstCaps *caps)
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoInfo info;
     GstVideoFrame frame;
-
     CHECK(gst_video_info_from_caps(&info, caps));
     CHECK(gst_video_frame_map(&frame, &info, buffer, GST_MAP_READ));
     for (guint c = 0; c < GST_VIDEO_FRAME_N_COMPONENTS(&frame); c++)
@@ -135,7 +129,6 @@ first_frame(gboolean with_pool)
 {
     GstHarness *h = vae_test_harness("vaedecode", NULL);
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
-
     if (with_pool)
         gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM,
                           allocation_probe, NULL, NULL);
@@ -144,7 +137,6 @@ first_frame(gboolean with_pool)
     GstBuffer *buffer = vae_test_pull(h);
     if (with_pool) {
         GstVideoMeta *meta = gst_buffer_get_video_meta(buffer);
-
         CHECK(buffer->pool == offered);
         CHECK(meta != NULL);
         CHECK(meta->stride[0] > 48);
@@ -161,7 +153,6 @@ first_frame(gboolean with_pool)
 TEST(allocation)
 {
     gchar *with = first_frame(TRUE), *without = first_frame(FALSE);
-
     vae_test_same(with, without);
 }
 
@@ -172,7 +163,6 @@ TEST(propose)
         "video/x-raw,format=I420,width=48,height=32,framerate=16/1");
     g_autoptr(GstQuery) query = gst_query_new_allocation(caps, TRUE);
     guint size, min;
-
     CHECK(gst_pad_peer_query(h->srcpad, query));
     CHECK(gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL));
     CHECK_INT(gst_query_get_n_allocation_pools(query), 1);
@@ -189,7 +179,6 @@ TEST(qos)
     guint messages = 0;
     GstMessage *message;
     GstBuffer *frame;
-
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
     /* Late by the time of one frame at frame 2: useful again from frame 5. */
@@ -217,7 +206,6 @@ TEST(qos_last)
 {
     SCOPED GstHarness *h = decoder();
     GstSegment segment;
-
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.stop = vae_test_time(9);
     CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
@@ -237,7 +225,6 @@ TEST(qos_last)
 TEST(qos_off)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "qos", FALSE, NULL);
-
     vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     gst_harness_push_upstream_event(
@@ -263,7 +250,6 @@ rgb_frames_after(const char *caps_text)
     g_autoptr(GstCaps) then = gst_caps_from_string(caps_text);
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
     guint rgb_frames = 0;
-
     g_object_set(decode, "model", vae_test_weights(), NULL);
     GstHarness *h = gst_harness_new_with_element(bin, "sink", "src");
     gst_harness_set_src_caps_str(h, text);
@@ -274,7 +260,6 @@ rgb_frames_after(const char *caps_text)
     vae_test_push_latents(h, LW, LH, 2, 6);
     for (guint i = 5; i < 21; i++) {
         g_autoptr(GstBuffer) frame = vae_test_pull(h);
-
         CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(i));
         if (gst_buffer_get_size(frame) == 48 * 32 * 3)
             rgb_frames++;
@@ -305,7 +290,6 @@ stats_before_eos(GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
     g_autoptr(GstElement) element = gst_pad_get_parent_element(pad);
     g_autoptr(GstBus) bus = gst_element_get_bus(element);
     GstMessage *message;
-
     while (GST_EVENT_TYPE(info->data) == GST_EVENT_EOS &&
            (message = gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT))) {
         CHECK(gst_message_has_name(message, "vae-stats"));
@@ -322,7 +306,6 @@ TEST(stats_message)
         vae_test_harness("vaedecode", "post-stats", TRUE, NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
     guint64 frames = 0;
-
     vae_test_bus(h);
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
                       stats_before_eos, &frames, NULL);
@@ -339,7 +322,6 @@ TEST(progress)
     g_autoptr(GstElement) element = gst_element_factory_make("vaedecode", NULL);
     g_autoptr(GstBus) bus = gst_bus_new();
     guint seen = 0;
-
     g_object_set(element, "model", vae_test_weights(), NULL);
     gst_element_set_bus(element, bus);
     CHECK(gst_element_set_state(element, GST_STATE_PAUSED) !=
@@ -349,7 +331,6 @@ TEST(progress)
             bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS);
         GstProgressType type;
         g_autofree gchar *code = NULL;
-
         CHECK(message != NULL);
         gst_message_parse_progress(message, &type, &code, NULL);
         CHECK(strcmp(code, "load-model") == 0);
@@ -370,7 +351,6 @@ TEST(backend)
         vae_test_harness("vaedecode", "cuda-device-id", 7, NULL);
     gchar *caps = vae_test_latent_caps(LW, LH, NULL), why[256];
     gint id = 0;
-
     g_object_get(h->element, "cuda-device-id", &id, NULL);
     CHECK_INT(id, 7);
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "ref");
@@ -406,11 +386,9 @@ TEST(factories)
                   {"vaeencode", "Codec/Encoder/Video", GST_RANK_MARGINAL},
                   {"latentdemux", "Codec/Demuxer/Video", GST_RANK_PRIMARY},
                   {"latentmux", "Codec/Muxer/Video", GST_RANK_PRIMARY}};
-
     for (guint i = 0; i < G_N_ELEMENTS(wanted); i++) {
         g_autoptr(GstElementFactory) f =
             gst_element_factory_find(wanted[i].name);
-
         CHECK(f != NULL);
         CHECK(strcmp(gst_element_factory_get_metadata(
                          f, GST_ELEMENT_METADATA_KLASS),

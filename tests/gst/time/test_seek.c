@@ -12,7 +12,6 @@ static void
 check_position(GstClockTime wanted)
 {
     gint64 position;
-
     CHECK(
         gst_element_query_position(play->pipeline, GST_FORMAT_TIME, &position));
     CHECK_INT(position, wanted);
@@ -32,7 +31,6 @@ check_exact(gint fps_n, gint fps_d, guint every)
     for (guint i = 0; i < G_N_ELEMENTS(targets); i += every) {
         const guint n = targets[i], last = MIN(n + 5, FRAMES - 1);
         const GstClockTime inside = at(n) + GST_SECOND / 100;
-
         if (i % 2) {
             vae_play_set(play, GST_STATE_PAUSED);
             preroll(FLUSH, at(n), at(last + 1));
@@ -61,7 +59,6 @@ TEST(exact)
 TEST(only_what_is_needed)
 {
     gint64 steps, frames;
-
     bed_open(16, 1);
     vae_play_to_end(play);
     steps = stat_of("steps");
@@ -80,7 +77,6 @@ static void
 check_warm_up(const char *property, gint steps)
 {
     const guint n = 202;
-
     bed_play(property);
     vae_play_to_end(play);
     gint64 before = stat_of("steps");
@@ -89,7 +85,6 @@ check_warm_up(const char *property, gint steps)
     CHECK_INT(stat_of("steps") - before, steps);
     for (guint i = 0; i < 3; i++) {
         const VaeShown *found = frame(i);
-
         CHECK_INT(found->pts, at(n + i));
         CHECK(!vae_play_same_bytes(found->buffer, whole_frame(n + i)->buffer));
     }
@@ -100,7 +95,6 @@ TEST(warm_up)
     VaeModel *model;
     VaeError error;
     gint history;
-
     /* By default as far as this network looks back. */
     CHECK(vae_model_open(vae_test_weights(), NULL, &model, &error) == VAE_OK);
     CHECK(vae_model_history(model, VAE_DECODE, &history, &error) == VAE_OK);
@@ -146,7 +140,6 @@ TEST(ends)
 {
     const GstClockTime s = GST_SECOND;
     gint64 duration, steps;
-
     bed_open(16, 1);
     CHECK(
         gst_element_query_duration(play->pipeline, GST_FORMAT_TIME, &duration));
@@ -188,7 +181,6 @@ static gint64
 steps_of_seek(GstSeekFlags flags, guint n)
 {
     const gint64 before = stat_of("steps");
-
     show(GST_SEEK_FLAG_FLUSH | flags, at(n), at(n) + 1);
     return stat_of("steps") - before;
 }
@@ -197,7 +189,6 @@ steps_of_seek(GstSeekFlags flags, guint n)
 TEST(scrub)
 {
     gint64 quick = 0, exact = 0;
-
     bed_open(16, 1);
     vae_play_to_end(play);
     for (guint n = 4 * WARM_UP; n < FRAMES; n += 7) {
@@ -211,13 +202,11 @@ TEST(scrub)
 TEST(scrub_frames)
 {
     const guint n = 205;
-
     bed_open(16, 1);
     show(GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_KEY_UNIT, at(n + 2), at(n + 4));
     CHECK_INT(play->shown->len, 4);
     for (guint i = 0; i < 4; i++) {
         const VaeShown *found = frame(i);
-
         CHECK_INT(found->pts, at(n + i));
         CHECK_INT(GST_BUFFER_OFFSET(found->buffer), n + i);
         CHECK(!vae_play_same_bytes(found->buffer, whole_frame(n + i)->buffer));
@@ -227,7 +216,6 @@ TEST(scrub_frames)
 TEST(key_unit)
 {
     GstClockTime ms = GST_MSECOND;
-
     bed_open(24, 1);
     /* Latents begin at 205 and 209. */
     check_snap(0, at(208), 205);
@@ -260,13 +248,11 @@ TEST(storm)
     const guint32 seed =
         given ? (guint32) g_ascii_strtoull(given, NULL, 10) : g_random_int();
     g_autoptr(GRand) rand = g_rand_new_with_seed(seed);
-
     g_print("VAE_TEST_SEED=%u\n", seed);
     bed_open(24, 1);
     for (guint i = 0; i < 60; i++) {
         const guint n = (guint) g_rand_int_range(rand, 0, FRAMES);
         const gboolean flush = g_rand_int_range(rand, 0, 4) > 0;
-
         /* Without a flush a seek waits until what is on its way is shown, and
          * meanwhile the pipeline changes no state: it has to play by then. */
         if (!flush)
@@ -301,7 +287,6 @@ TEST(early)
     bed_open(16, 1);
     for (guint i = 0; i < 15; i++) {
         bed_make_play("");
-
         gst_element_set_state(play->pipeline, GST_STATE_PAUSED);
         g_usleep(i * 400);
         gboolean done = vae_play_seek(play, FLUSH, at(30), at(33));

@@ -16,7 +16,6 @@ static GstHarness *
 encoder(GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
-
     vae_test_set_video(h, info, 48, 32);
     return h;
 }
@@ -25,7 +24,6 @@ static void
 push_segment(GstHarness *h, guint start, guint stop, guint base)
 {
     GstSegment segment;
-
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.start = segment.time = segment.position = vae_test_time(start);
     segment.stop = vae_test_time(stop);
@@ -45,10 +43,8 @@ static GstSegment
 pull_segment(GstHarness *h, guint first)
 {
     GstSegment segment;
-
     do {
         g_autoptr(GstEvent) event = vae_test_event(h, GST_EVENT_SEGMENT);
-
         CHECK(event != NULL);
         gst_event_copy_segment(event, &segment);
     } while (segment.start != vae_test_time(first));
@@ -60,10 +56,8 @@ static void
 pull_running(GstHarness *h, guint first, guint last, guint running)
 {
     GstSegment segment;
-
     for (guint n = first; n < last; n++) {
         g_autoptr(GstBuffer) frame = vae_test_pull(h);
-
         if (n == first)
             segment = pull_segment(h, first);
         CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(n));
@@ -78,7 +72,6 @@ pull_running(GstHarness *h, guint first, guint last, guint running)
 TEST(pieces)
 {
     SCOPED GstHarness *h = decoder();
-
     push_segment(h, 3, 8, 0);
     vae_test_push_latents(h, LW, LH, 0, 3);
     push_segment(h, 22, 27, 5);
@@ -96,7 +89,6 @@ TEST(pieces)
 TEST(stop)
 {
     SCOPED GstHarness *h = decoder();
-
     push_segment(h, 0, 7, 0);
     vae_test_push_latents(h, LW, LH, 0, 3);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, 3)), GST_FLOW_EOS);
@@ -114,10 +106,8 @@ TEST(stop)
 TEST(decode_only)
 {
     SCOPED GstHarness *h = decoder();
-
     for (guint k = 0; k < 4; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
-
         if (k < 2)
             GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DECODE_ONLY);
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
@@ -134,7 +124,6 @@ TEST(slivers)
 {
     SCOPED GstHarness *h = decoder();
     GstSegment segment;
-
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.start = segment.time = vae_test_time(3) - 20;
     segment.stop = vae_test_time(7) + 20;
@@ -151,11 +140,9 @@ TEST(same_times)
     for (guint k = 1; k < 40; k += 3) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         guint n = 4 * k;
-
         vae_test_set_grid(h, 16, 1, 1, ",framerate=24/1");
         for (guint i = k; i < k + 3; i++) {
             GstBuffer *latent = vae_test_latent(1, 1, i);
-
             GST_BUFFER_PTS(latent) =
                 gst_util_uint64_scale(4 * i - 3, GST_SECOND, 24);
             GST_BUFFER_DURATION(latent) = GST_SECOND / 6;
@@ -163,7 +150,6 @@ TEST(same_times)
         }
         for (guint i = 0; i < 9; i++, n++) {
             g_autoptr(GstBuffer) frame = vae_test_pull(h);
-
             CHECK_INT(GST_BUFFER_PTS(frame),
                       gst_util_uint64_scale(n, GST_SECOND, 24));
             CHECK_INT(GST_BUFFER_OFFSET(frame), n);
@@ -177,7 +163,6 @@ static void
 push_backwards(GstHarness *h)
 {
     GstSegment segment;
-
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.rate = -1;
     segment.stop = GST_SECOND;
@@ -191,12 +176,10 @@ TEST(reverse)
     static const guint groups[][2] = {{2, 4}, {0, 2}};
     SCOPED GstHarness *h = decoder();
     guint next = 13;
-
     push_backwards(h);
     for (guint g = 0; g < 2; g++)
         for (guint k = groups[g][0]; k < groups[g][1]; k++) {
             GstBuffer *latent = vae_test_latent(LW, LH, k);
-
             if (k == groups[g][0])
                 GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DISCONT);
             GST_BUFFER_OFFSET(latent) = k;
@@ -205,7 +188,6 @@ TEST(reverse)
     gst_harness_push_event(h, gst_event_new_eos());
     while (next > 0) {
         g_autoptr(GstBuffer) frame = vae_test_pull(h);
-
         /* Latent 2 has no context and gives its last frame only. */
         next = next == 8 ? 4 : next - 1;
         CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(next));
@@ -223,7 +205,6 @@ TEST(reverse_encoder)
     SCOPED GstHarness *h = encoder(&info);
     GstBus *bus = vae_test_bus(h);
     g_autoptr(GstBuffer) buffer = vae_test_frame(&info, 0);
-
     push_backwards(h);
     vae_test_expect_error(bus, GST_STREAM_ERROR,
                           GST_STREAM_ERROR_NOT_IMPLEMENTED, "backwards",
@@ -243,7 +224,6 @@ gap_event(guint first, guint frames, GstGapFlags flags)
 {
     GstEvent *event =
         gst_event_new_gap(vae_test_time(first), vae_test_time(frames));
-
     gst_event_set_gap_flags(event, flags);
     return event;
 }
@@ -254,7 +234,6 @@ expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags wanted)
     g_autoptr(GstEvent) event = vae_test_event(h, GST_EVENT_GAP);
     GstClockTime pts, duration;
     GstGapFlags flags = 0;
-
     CHECK(event != NULL);
     gst_event_parse_gap(event, &pts, &duration);
     gst_event_parse_gap_flags(event, &flags);
@@ -267,7 +246,6 @@ expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags wanted)
 TEST(gap)
 {
     SCOPED GstHarness *h = decoder();
-
     vae_test_push_latents(h, LW, LH, 0, 4);
     gchar *wanted = vae_test_pull_frames(h, 0, 13);
     vae_test_teardown(h);
@@ -286,7 +264,6 @@ TEST(gap)
 TEST(missing_data)
 {
     SCOPED GstHarness *h = decoder();
-
     vae_test_push_latents(h, LW, LH, 3, 6);
     gchar *wanted = vae_test_pull_frames(h, 12, 9);
     vae_test_teardown(h);
@@ -308,7 +285,6 @@ TEST(missing_frames)
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder(&info);
     static const guint from[] = {0, 1, 8, 9}, to[] = {1, 3, 9, 13};
-
     for (guint n = 0; n < 13; n++)
         if (n == 3)
             CHECK(gst_harness_push_event(
@@ -318,7 +294,6 @@ TEST(missing_frames)
                       GST_FLOW_OK);
     for (guint i = 0; i < 4; i++) {
         g_autoptr(GstBuffer) latent = vae_test_pull(h);
-
         CHECK_INT(GST_BUFFER_PTS(latent), vae_test_time(from[i]));
         CHECK_INT(GST_BUFFER_PTS(latent) + GST_BUFFER_DURATION(latent),
                   vae_test_time(to[i]));

@@ -30,7 +30,6 @@ static void
 append(GByteArray *bytes, guint32 value, guint size)
 {
     const guint32 little = GUINT32_TO_LE(value);
-
     g_byte_array_append(bytes, (const guint8 *) &little, size);
 }
 
@@ -40,7 +39,6 @@ write_sound(const gchar *path)
 {
     const guint n = RATE * FRAMES / FPS;
     g_autoptr(GByteArray) bytes = g_byte_array_new();
-
     g_byte_array_append(bytes, (const guint8 *) "RIFF", 4);
     append(bytes, 36 + 4 * n, 4);
     g_byte_array_append(bytes, (const guint8 *) "WAVEfmt ", 8);
@@ -63,7 +61,6 @@ static void
 bed_open(Bed *bed)
 {
     g_autofree gchar *rate = g_strdup_printf("%d/1", FPS);
-
     bed->latents = vae_play_write(LATENTS, 6, 4, rate);
     bed->sound = g_strconcat(bed->latents, ".wav", NULL);
     write_sound(bed->sound);
@@ -106,7 +103,6 @@ hear(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
     const GstSegment *segment = &GST_BASE_SINK(sink)->segment;
     const GstClockTime pts = GST_BUFFER_PTS(buffer);
     GstMapInfo map;
-
     /* As any sink for sound does: what is in front of the segment is cut. */
     guint32 skip =
         pts >= segment->start
@@ -137,7 +133,6 @@ static void
 both_close(Both *both)
 {
     VaePlay *play = both->play;
-
     vae_play_free(play);
     gst_object_unref(both->sink);
     g_array_unref(both->heard);
@@ -161,7 +156,6 @@ heard_at(const Both *both, GstClockTime running)
         const Heard *h = &g_array_index(both->heard, Heard, i);
         const GstClockTime length =
             gst_util_uint64_scale(h->n, GST_SECOND, RATE);
-
         if (running + GST_MSECOND >= h->running)
             return running > h->running + length + GST_MSECOND
                        ? GST_CLOCK_TIME_NONE
@@ -189,13 +183,11 @@ check_sync(const Bed *bed, const Both *both, guint first)
 {
     const guint n_shown = both->play->shown->len;
     GstClockTimeDiff worst = 0;
-
     CHECK(n_shown == FRAMES - first || n_shown == FRAMES - first + 1);
     for (guint i = 0; i < n_shown; i++) {
         const VaeShown *shown = vae_play_frame(both->play, i);
         const guint n = frame_number(bed, shown->buffer);
         const GstClockTime heard = heard_at(both, shown->running);
-
         CHECK_INT(n, FRAMES - n_shown + i);
         CHECK(GST_CLOCK_TIME_IS_VALID(heard));
         GstClockTimeDiff skew =
@@ -213,7 +205,6 @@ check_seeks(const Bed *bed, Both *both)
     /* A demuxer that begins with a picture leaves out the block of sound that
      * began before it: where that is the last one, nothing is heard. */
     static const guint targets[] = {1, 163, 2, 150, 90};
-
     vae_play_to_end(both->play);
     check_sync(bed, both, 0);
     for (guint i = 0; i < G_N_ELEMENTS(targets); i++) {
@@ -236,7 +227,6 @@ TEST(two_files)
 {
     Bed bed;
     Both both;
-
     bed_open(&bed);
     both_open(&both,
               vae_play_new(
@@ -257,7 +247,6 @@ check_container(const char *mux, const char *demux)
 {
     Bed bed;
     Both both;
-
     bed_open(&bed);
     g_autofree gchar *path = g_strconcat(bed.latents, ".muxed", NULL);
     g_autofree gchar *text = g_strdup_printf(
@@ -293,7 +282,6 @@ main(int argc, char **argv)
 {
     static const char *const needed[] = {"wavparse", "matroskamux",
                                          "matroskademux"};
-
     static const guint8 noise[64];
 
     gst_init(&argc, &argv);
