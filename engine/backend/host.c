@@ -8,6 +8,9 @@
 #include "clock.h"
 #include "host.h"
 
+/* The bytes that are allocated between two questions of vae_host_alloc(). */
+#define PIECE ((size_t) 64 << 20)
+
 /* ------------------------------------------------------------------ */
 /* Weights in the layout of the kernel table.                          */
 
@@ -172,8 +175,9 @@ after(VaeLaunch *l, int i, VaeStatus status, VaeError *error)
 VaeStatus
 vae_host_run(VaeExec *e, const VaeRun *run, VaeError *error)
 {
-    const VaeHostExec *host = (const VaeHostExec *) e;
+    VaeHostExec *host = (VaeHostExec *) e;
     uint64_t start;
+    host->cancel = run->cancel;
     VaeLaunch launch = {.exec = e,
                         .kernels = host->kernels,
                         .queue = host->queue,
@@ -208,10 +212,23 @@ VaeStatus
 vae_host_alloc(VaeBackend *backend, VaePlace place, size_t bytes, void **out,
                VaeError *error)
 {
-    *out = vae_mem_alloc(bytes ? bytes : 1);
-    return *out ? VAE_OK
-                : vae_fail(error, VAE_ERR_MEMORY, "out of memory (%zu bytes)",
-                           bytes);
+    const VaeBackendParams *params = (const VaeBackendParams *) backend;
+    uint8_t *block = vae_mem_alloc_lazy(bytes ? bytes : 1);
+    VaeStatus status = VAE_OK;
+    *out = block;
+    if (!block)
+        return vae_fail(error, VAE_ERR_MEMORY, "out of memory (%zu bytes)",
+                        bytes);
+    for (size_t at = 0; at < bytes && status == VAE_OK; at += PIECE) {
+        status = vae_backend_goes_on(params, error);
+        if (status == VAE_OK)
+            vae_mem_touch(block + at, bytes - at < PIECE ? bytes - at : PIECE);
+    }
+    if (status == VAE_OK)
+        return VAE_OK;
+    vae_mem_free(block);
+    *out = NULL;
+    return status;
 }
 
 void

@@ -11,12 +11,21 @@ typedef struct VaeHostExec {
     VaeExec exec;
     const VaeKernels *kernels;
     VaeQueue queue;
+    const atomic_bool *cancel; /* of the last run; NULL: there was none */
 } VaeHostExec;
 
 static inline int
 vae_host_threads(const VaeExec *exec)
 {
     return ((const VaeHostExec *) exec)->queue.threads;
+}
+
+/* For ops that take long: true if they may end early. */
+static inline bool
+vae_host_cancelled(const VaeExec *exec)
+{
+    const atomic_bool *cancel = ((const VaeHostExec *) exec)->cancel;
+    return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
 }
 
 /* Makes an exec, and in the table's layout the weights of the ops that the
@@ -32,7 +41,8 @@ VaeStatus vae_host_weight(VaeExec *exec, VaeWeightCache *cache, VaeWeight *w,
                           const void **out, VaeError *error);
 VaeStatus vae_host_run(VaeExec *exec, const VaeRun *run, VaeError *error);
 
-/* Functions of VaeBackendClass. */
+/* Functions of VaeBackendClass. The backend begins with its VaeBackendParams.
+ * vae_host_alloc() can take seconds, so it may also be cancelled. */
 VaeStatus vae_host_alloc(VaeBackend *backend, VaePlace place, size_t bytes,
                          void **out, VaeError *error);
 void vae_host_free(VaeBackend *backend, VaePlace place, void *block);

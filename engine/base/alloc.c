@@ -40,17 +40,18 @@ typedef struct Head {
 static atomic_uint_fast64_t allocations;
 static atomic_uint_fast64_t refused;
 
-/* Makes the system allocate the pages now, not at their first use. */
-static void
-touch(uint8_t *map, size_t bytes)
+void
+vae_mem_touch(void *part, size_t bytes)
 {
+    const size_t page = (size_t) sysconf(_SC_PAGESIZE);
 #ifdef MADV_POPULATE_WRITE
-    if (madvise(map, bytes, MADV_POPULATE_WRITE) == 0)
+    const size_t before = (uintptr_t) part % page;
+    if (madvise((uint8_t *) part - before, before + bytes,
+                MADV_POPULATE_WRITE) == 0)
         return;
 #endif
-    const size_t page = (size_t) sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < bytes; i += page)
-        ((volatile uint8_t *) map)[i] = 0;
+        ((volatile uint8_t *) part)[i] = 0;
 }
 
 static Head *
@@ -66,7 +67,7 @@ map_block(size_t bytes, bool now)
         madvise(map, bytes, MADV_HUGEPAGE);
 #endif
     if (now)
-        touch(map, bytes);
+        vae_mem_touch(map, bytes);
     Head *head = map;
     head->mapped = bytes;
     return head;

@@ -16,6 +16,9 @@ void *vae_mem_alloc(size_t bytes);
 /* The same, but the system may allocate each page when a thread first writes to
  * it: for blocks that several threads fill in parallel. */
 void *vae_mem_alloc_lazy(size_t bytes);
+/* Makes the system allocate the pages of a part of a lazy block now. All bytes
+ * of the part are still 0. */
+void vae_mem_touch(void *part, size_t bytes);
 void vae_mem_free(void *block);
 
 /* A block that is reused and grows, because new pages would cost as much as the

@@ -136,6 +136,8 @@ run_frame(Attention *a, const uint8_t *qkv, VaeType x_type, uint8_t *y)
         s = execute(a, &a->pack[i], qkv + i * column, NULL,
                     base + a->packed[i]);
     for (int i = 0; i < a->blocks && s == VAE_DNNL_OK; i++) {
+        if (vae_host_cancelled(a->exec))
+            break;
         /* The last block begins early and computes some rows again. */
         const int wanted = i * a->rows, last = a->n - a->rows;
         const size_t first = (size_t) (wanted < last ? wanted : last);
@@ -165,6 +167,8 @@ attention_run(void *own, const VaeOp *op, VaeError *error)
     }
     if (s == VAE_DNNL_OK)
         s = vae_dnnl_wait(&a->cpu->dnnl);
+    if (s == VAE_DNNL_OK && vae_host_cancelled(a->exec))
+        return vae_fail(error, VAE_ERR_CANCELLED, "cancelled");
     return vae_cpu_status(s, op, "run the attention", error);
 }
 

@@ -7,7 +7,7 @@
 
 /* MORE: questions behind the one that cancels. Each program learns its code,
  * and then the first one is prepared. */
-enum { T = 3, W = 16, H = 16, MOMENTS = 20, MORE = 6 };
+enum { T = 3, W = 16, H = 16, LARGE = 512, MOMENTS = 20, MORE = 6 };
 
 typedef struct Patience {
     int asked, most; /* at most: true from then on; 0: never */
@@ -77,6 +77,35 @@ cancels(const Bed *bed)
            "opening of %d ops is cancelled: %d times not", opened, bad);
 }
 
+/* Questions while a stream opens. *plan receives its memory. */
+static int
+questions(const Bed *bed, int side, VaePlan *plan)
+{
+    Patience never = {0};
+    VaeStreamParams params = params_of(bed, &never);
+    VaeError error = {0};
+    params.width = params.height = side;
+    params.slice_size = 1;
+    VaeStream *stream = bed_stream(bed, params);
+    vae_stream_free(&stream);
+    const int asked = never.asked;
+    must(vae_stream_plan(bed->model, &params, plan, &error), &error);
+    return asked;
+}
+
+/* The system takes seconds to allocate some GiB, so the memory of a large
+ * picture is allocated in parts. */
+static void
+allocates_in_parts(const Bed *bed)
+{
+    VaePlan small = VAE_INIT(VaePlan), large = VAE_INIT(VaePlan);
+    const int few = questions(bed, W, &small);
+    const int many = questions(bed, LARGE, &large);
+    const int parts = (int) ((large.carries + large.arena) >> 26);
+    expect(parts >= 4 && many >= few + parts - 2,
+           "%d questions, %d for %d x 64 MiB", few, many, parts);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -94,6 +123,8 @@ main(int argc, char **argv)
     /* Without any weight from before. */
     bed_open_main(&bed, argc, argv);
     cancels(&bed);
+    if (bed.backend != VAE_BACKEND_CUDA)
+        allocates_in_parts(&bed);
     stream = bed_stream(&bed, params_of(&bed, &never));
     run_clip(&bed, stream, VAE_DECODE, &got, plan);
     same_result(&bed, &got, &want, VAE_DECODE, "the next stream");

@@ -178,7 +178,8 @@ main(int argc, char **argv)
         cancelled += workers[i].cancelled;
         bad += workers[i].bad;
     }
-    expect(bad == 0, "%d clips, %d cancelled, %d wrong", done, cancelled, bad);
+    expect(bad == 0 && cancelled > 0, "%d clips, %d cancelled, %d wrong", done,
+           cancelled, bad);
     clip_free(&want[0]);
     clip_free(&want[1]);
     return bed_close(&bed);

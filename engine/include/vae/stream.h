@@ -163,10 +163,11 @@ typedef struct VaeStreamParams {
      * selects none.
      */
     int64_t tile_width, tile_height, tile_overlap;
-    /* Or NULL. Planning and preparing call it before each op: in
-     * vae_stream_plan(), in vae_stream_new() and when a released stream
-     * allocates its memory. If it returns true, the call ends with
-     * VAE_ERR_CANCELLED. Another thread than the caller's may call it. */
+    /* Or NULL. Planning and preparing call it before each op, and allocating
+     * host memory before every 64 MiB: in vae_stream_plan(), in
+     * vae_stream_new() and when a released stream allocates its memory. If it
+     * returns true, the call ends with VAE_ERR_CANCELLED. Another thread than
+     * the caller's may call it. */
     bool (*cancelled)(void *user);
 } VaeStreamParams;
 

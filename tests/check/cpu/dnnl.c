@@ -562,6 +562,32 @@ check_attentions(VaeCheck *t, VaePrecision precision)
     close_all(&b);
 }
 
+/* A large attention does not run to its end first. */
+static void
+check_attention_cancelled(VaeCheck *t)
+{
+    const VaeOneOp op = {.kind = VAE_OP_ATTENTION,
+                         .type = VAE_TYPE_F32,
+                         .x = {FRAMES, 64, 128, 3 * 8},
+                         .y = {FRAMES, 64, 128, 8}};
+    Backends b;
+    if (!vae_check_begin(t, "attention_cancelled") ||
+        !open_all(t, VAE_PRECISION_FP32, &b))
+        return;
+    const float *x = vae_check_random(t, frame(op.x) * FRAMES, 0.5f);
+    VaeWeightCache cache;
+    vae_weight_cache_init(&cache);
+    VaeRig *rig = vae_rig_new(t, &vae_backend_cpu, b.cpu[0], &cache, &op);
+    /* On a busy machine the thread that cancels may come late. */
+    bool ended = false;
+    for (int i = 0; i < 5 && rig && !ended; i++)
+        ended = vae_rig_cancel(rig, x);
+    vae_check_that(t, ended, "no cancelled attention goes on to its last row");
+    vae_rig_free(&rig);
+    vae_weight_cache_clear(&cache);
+    close_all(&b);
+}
+
 static void
 check_attention_fp32(VaeCheck *t)
 {
@@ -701,4 +727,5 @@ check_precision(VaeCheck *t)
 
 VAE_CHECK_MAIN(check_precision, check_plan, check_conv_fp32, check_conv_bf16,
                check_up_fp32, check_up_bf16, check_tiles, check_inner_tiles,
-               check_chunks, check_attention_fp32, check_attention_bf16)
+               check_chunks, check_attention_fp32, check_attention_bf16,
+               check_attention_cancelled)

@@ -1,6 +1,8 @@
 /*
  * rig.c: see rig.h.
  */
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +154,18 @@ count(VaeShape s)
     return (size_t) s.t * s.h * s.w * s.c;
 }
 
+/* Returns the place of the result. */
+static uint8_t *
+fill(VaeRig *r, const float *x)
+{
+    uint8_t *ys = vae_exec_body(r->exec, &r->y);
+    vae_type_from_float(vae_exec_slab(r->exec, &r->x), r->x.type, x,
+                        count(r->one.x));
+    memset(ys, 0xff, count(r->one.y) * vae_type_size(r->y.type));
+    memset(r->scratch, 0xff, r->exec->scratch);
+    return ys;
+}
+
 void
 vae_rig_run(VaeCheck *t, VaeRig *r, const float *x, float *y)
 {
@@ -159,17 +173,48 @@ vae_rig_run(VaeCheck *t, VaeRig *r, const float *x, float *y)
     atomic_bool cancel = false;
     VaeStreamStats stats = {0};
     const VaeRun run = {.stats = &stats, .cancel = &cancel};
-    uint8_t *xs = vae_exec_slab(r->exec, &r->x);
-    uint8_t *ys = vae_exec_body(r->exec, &r->y);
     const size_t n = count(r->one.y);
-    vae_type_from_float(xs, r->x.type, x, count(r->one.x));
-    memset(ys, 0xff, n * vae_type_size(r->y.type));
-    memset(r->scratch, 0xff, r->exec->scratch);
+    uint8_t *ys = fill(r, x);
     if (r->one.add)
         vae_type_from_float(ys, r->y.type, y, n);
     if (r->class->run(r->backend, r->exec, &run, &error))
         vae_check_fail(t, "%s: %s", r->class->name, error.message);
     vae_type_to_float(y, ys, r->y.type, n);
+}
+
+typedef struct Watch {
+    const volatile uint8_t *at; /* 0xff until it is computed */
+    atomic_bool cancel;
+} Watch;
+
+static void *
+watch(void *user)
+{
+    Watch *w = user;
+    while (*w->at == 0xff)
+        sched_yield();
+    atomic_store(&w->cancel, true);
+    return NULL;
+}
+
+bool
+vae_rig_cancel(VaeRig *r, const float *x)
+{
+    VaeError error = {0};
+    VaeStreamStats stats = {0};
+    uint8_t *ys = fill(r, x);
+    const size_t one = vae_type_size(r->y.type);
+    const size_t last = count(r->one.y) * one - 1;
+    Watch w = {.at = ys + one - 1}; /* its exponent */
+    const VaeRun run = {.stats = &stats, .cancel = &w.cancel};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, watch, &w) != 0)
+        abort();
+    const VaeStatus status = r->class->run(r->backend, r->exec, &run, &error);
+    const bool ended = status == VAE_ERR_CANCELLED && ys[last] == 0xff;
+    ys[one - 1] = 0; /* ends the thread in any case */
+    pthread_join(thread, NULL);
+    return ended;
 }
 
 size_t

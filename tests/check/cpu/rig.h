@@ -37,6 +37,10 @@ void vae_rig_free(VaeRig **rig);
  * adds. */
 void vae_rig_run(VaeCheck *t, VaeRig *rig, const float *x, float *y);
 
+/* The same, but cancels the op when the result begins to change. True if it
+ * ended with VAE_ERR_CANCELLED and did not compute the last number. */
+bool vae_rig_cancel(VaeRig *rig, const float *x);
+
 size_t vae_rig_scratch(const VaeRig *rig);
 size_t vae_rig_weight_bytes(const VaeRig *rig);
 const char *vae_rig_impl(const VaeRig *rig);

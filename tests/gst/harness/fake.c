@@ -15,9 +15,9 @@
 
 /* Of one stream. */
 struct VaeBackend {
+    VaeBackendParams params;
     uint64_t state; /* of the sequence */
     uint64_t step_ns, run_ns;
-    VaeBackendParams params;
 };
 
 struct FakeExec {
