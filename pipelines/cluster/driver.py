@@ -5,6 +5,7 @@ import os
 import pickle
 import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ REFUSED_MAX = 8   # workers, until the first one that can be used
 AHEAD = 2         # calls that a worker has in its queue
 FLUSH_SECONDS = 2
 JOIN_SECONDS = 5
+CONNECT_SECONDS = 10
 MODULES = ("libvae", "video", "worker")  # those that workers run
 
 
@@ -42,7 +44,6 @@ class Actor:
     nodes."""
 
     def prepare(self, sources, model, settings):
-        import socket
         import types
         import ray
         for name, text in sources.items():
@@ -54,14 +55,16 @@ class Actor:
         try:
             self.worker = sys.modules["worker"].Worker(model, settings)
         except (sys.modules["libvae"].Error, OSError) as error:
-            raise RuntimeError(f"{self.name}: {error}") from None
+            why = sys.modules["libvae"].sentence(error)
+            raise RuntimeError(f"{self.name}: {why}") from None
         self.worker.node = self.name
 
     def call(self, name, *arguments):
         try:
             result = getattr(self.worker, name)(*arguments)
         except (sys.modules["libvae"].Error, OSError) as error:
-            raise RuntimeError(f"{self.name}: {error}") from None
+            why = sys.modules["libvae"].sentence(error)
+            raise RuntimeError(f"{self.name}: {why}") from None
         # Ray copies bytes on both sides, but shares the memory of a buffer.
         return (pickle.PickleBuffer(result) if isinstance(result, (bytes, memoryview))
                 else result)
@@ -447,7 +450,7 @@ def run(options, make_clips):
     except KeyboardInterrupt:
         print(f"\n{options.prog}: interrupted; continue with --resume", file=sys.stderr)
     except (Error, Lost, Refused, OSError) as error:
-        print(f"{options.prog}: {error}", file=sys.stderr)
+        print(f"{options.prog}: {libvae.sentence(error)}", file=sys.stderr)
     finally:
         for clip in clips:
             clip.stop()
@@ -456,7 +459,20 @@ def run(options, make_clips):
     return 3
 
 
+def check_address(address):
+    """Ray itself would try for minutes, and names no address in the end."""
+    host, _, port = (address or "").rpartition(":")
+    if not host or "/" in host or not port.isdigit():
+        return  # auto, local, or ray://HOST:PORT
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise Error(f"{address}: no Ray cluster answers: {error.strerror or error}; start "
+                    "one there with ray start --head") from None
+
+
 def connect(ray, options):
+    check_address(options.address or os.environ.get("RAY_ADDRESS"))
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     try:
         ray.init(address=options.address, log_to_driver=False, logging_level="ERROR",

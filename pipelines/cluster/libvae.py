@@ -17,6 +17,13 @@ class Error(RuntimeError):
     """One sentence that names what was found."""
 
 
+def sentence(error):
+    """Of an error of the system, with the file."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
+
+
 class Sized(ctypes.Structure):
     """A struct that begins with struct_size."""
 

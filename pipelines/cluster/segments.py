@@ -234,7 +234,8 @@ def main(arguments):
             raise Error(f"{options.out}: the name must end in .safetensors or .rgb")
         return run_index(options)
     except (Error, OSError) as error:
-        print(f"segments: {socket.gethostname()}: {error}", file=sys.stderr)
+        print(f"segments: {socket.gethostname()}: {libvae.sentence(error)}",
+              file=sys.stderr)
         return 3
 
 

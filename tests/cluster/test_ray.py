@@ -119,6 +119,9 @@ class Decode(Ray):
         self.assertIn(self.path("none"), said)
         said = self.run_script("--model", TINY, self.clip, self.clip, "--to", out, code=3)
         self.assertIn("is no folder, and there are 2 inputs", said)
+        said = self.run_script("--address", "127.0.0.1:1", "--model", TINY, self.clip,
+                               "--to", out, code=3)
+        self.assertIn("decode: 127.0.0.1:1: no Ray cluster answers", said)
         self.assertEqual(os.listdir(self.work), [])
 
 

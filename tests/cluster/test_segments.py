@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -355,6 +356,11 @@ class Driver(clips.Clips):
         model = self.path("model.safetensors")
         os.symlink(TINY, model)
         self.refused("is the model", self.clip, out="model.safetensors")
+        # An error of the system says the file, and no number.
+        with open(self.path("file"), "wb"):
+            pass
+        self.refused(f"decode: {self.path('file')}/: File exists\n", self.clip,
+                     out="file/")
         self.assertTrue(os.path.islink(model))
 
     def test_folder_with_another_file(self):
@@ -363,6 +369,15 @@ class Driver(clips.Clips):
         os.symlink(TINY, self.path("in/weights.safetensors"))
         self.refused(self.path("in/weights.safetensors") + ": ", self.path("in"),
                      out="out/")
+
+    def test_no_cluster(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = f"127.0.0.1:{server.getsockname()[1]}"
+            for name in (None, "auto", "local", "ray://127.0.0.1:1", address):
+                driver.check_address(name)
+        with self.assertRaisesRegex(libvae.Error, f"^{address}: no Ray cluster answers: "
+                                    "Connection refused; start one there with"):
+            driver.check_address(address)
 
     def test_complete_output(self):
         for end in ("", ".journal"):
