@@ -262,13 +262,11 @@ run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
 {
     SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeStreamParams params = params_of(VAE_DECODE);
-    VaeError error = {0};
     char said[SAID] = "";
-    SCOPED_STREAM VaeStream *stream = NULL;
     const bool lazy = fault == EMU_FAULT_NONE;
     params.log = listen;
     params.log_user = said;
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     emu_set_fault(fault, 1);
     emu_set_lazy_plans(lazy);
     run_clip(bed, stream, VAE_DECODE, &clip, calls);
@@ -338,11 +336,9 @@ copies_of_a_step(const Bed *bed)
     static const int first[] = {1, 0}, next[] = {SLICE, 0};
     TestClip clip = new_clip(bed), part = clip;
     const VaeStreamParams params = params_of(VAE_DECODE);
-    SCOPED_STREAM VaeStream *stream = NULL;
-    VaeError error;
     int heads = 0, tails = 0, by_norms = 0, norms = 0;
     setenv("VAE_CUDA_GRAPHS", "0", 1); /* recorded copies are not seen */
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     unsetenv("VAE_CUDA_GRAPHS");
     vae_stream_count(stream, 1, &part.t, &part.frames);
     run_clip(bed, stream, VAE_DECODE, &part, first);

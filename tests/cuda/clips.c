@@ -58,10 +58,7 @@ VaeStream *
 open_stream(VaeModel *model, VaeDirection direction)
 {
     const VaeStreamParams params = params_of(direction);
-    VaeStream *stream;
-    VaeError error;
-    must(vae_stream_new(model, &params, &stream, &error), &error);
-    return stream;
+    return new_stream(model, &params);
 }
 
 uint64_t

@@ -36,13 +36,11 @@ devices(const Bed *bed)
     emu_set_devices(0, 90);
     expect_refused(bed, params, VAE_ERR_UNSUPPORTED,
                    "backend cuda: there is no NVIDIA GPU");
-    VaePlan plan = VAE_INIT(VaePlan);
-    VaeError error;
     char said[SAID] = "";
     params.backend = VAE_BACKEND_AUTO;
     params.log = listen;
     params.log_user = said;
-    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    VaePlan plan = plan_of(bed->model, &params);
     expect(plan.backend != VAE_BACKEND_CUDA &&
                strstr(said, "backend cuda is not taken: there is no NVIDIA "
                             "GPU"),
@@ -53,7 +51,7 @@ devices(const Bed *bed)
     params.precision = VAE_PRECISION_AUTO;
     for (int i = 0; i < 2; i++) {
         params.direction = i ? VAE_ENCODE : VAE_DECODE;
-        must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+        plan = plan_of(bed->model, &params);
         expect(
             plan.backend == VAE_BACKEND_CUDA &&
                 plan.precision == (i ? VAE_PRECISION_TF32 : VAE_PRECISION_BF16),
@@ -81,15 +79,14 @@ second_device(const Bed *bed)
     emu_set_devices(2, 90);
     params.device = 1;
     VaeStream *stream;
-    VaePlan plan = VAE_INIT(VaePlan);
     int changed = 0;
     emu_set_wrong(EMU_WRONG_LARGE);
     changed += vae_stream_new(model, &params, &stream, &error) == VAE_OK;
     emu_set_wrong(EMU_WRONG_NONE);
     changed += is_changed();
-    must(vae_stream_plan(model, &params, &plan, &error), &error);
+    plan_of(model, &params);
     changed += is_changed();
-    must(vae_stream_new(model, &params, &stream, &error), &error);
+    stream = new_stream(model, &params);
     changed += is_changed();
     run_clip(bed, stream, VAE_DECODE, &want, calls);
     changed += is_changed();

@@ -180,8 +180,7 @@ refused_reload(const Bed *bed)
     int told = 0, wrong = 0;
     const VaeStreamParams params = params_of(VAE_DECODE);
     SCOPED_MODEL VaeModel *model = open_model(bed);
-    SCOPED_STREAM VaeStream *stream = NULL;
-    must(vae_stream_new(model, &params, &stream, &error), &error);
+    SCOPED_STREAM VaeStream *stream = new_stream(model, &params);
     run_clip(bed, stream, VAE_DECODE, &want, calls);
     for (int n = 1; n <= 30; n++) {
         must(vae_stream_release(stream, &error), &error);

@@ -53,7 +53,6 @@ bytes_of_two(const Bed *bed, int at)
 {
     Second second = {.at = at};
     VaeStreamParams params = params_of(VAE_DECODE);
-    VaeStream *stream;
     VaeError error;
     uint64_t before, after;
     must(vae_model_open(bed->info->path, NULL, &second.model, &error), &error);
@@ -61,7 +60,7 @@ bytes_of_two(const Bed *bed, int at)
     params.log = open_second;
     params.log_user = &second;
     vae_rt_memory_left(&before);
-    must(vae_stream_new(second.model, &params, &stream, &error), &error);
+    VaeStream *stream = new_stream(second.model, &params);
     if (!second.stream)
         open_now(&second);
     vae_rt_memory_left(&after);

@@ -389,7 +389,7 @@ memory_limits(const Bed *bed)
     VaeError error = {0};
     uint64_t peak[5] = {0};
     for (p.slice_size = 1; p.slice_size <= 4; p.slice_size *= 2) {
-        must(vae_stream_plan(bed->model, &p, &plan, &error), &error);
+        plan = plan_of(bed->model, &p);
         peak[p.slice_size] = plan.peak;
     }
     for (int slice = 4; slice; slice /= 2) {
@@ -401,8 +401,7 @@ memory_limits(const Bed *bed)
     expect(strstr(error.message, "the memory limit is"), "%s", error.message);
     p.slice_size = 0;
     p.memory_limit = (size_t) peak[2];
-    VaeStream *stream;
-    must(vae_stream_new(bed->model, &p, &stream, &error), &error);
+    VaeStream *stream = new_stream(bed->model, &p);
     expect(vae_stream_get_plan(stream)->slice_size == 2, "made in slices of 2");
     vae_stream_free(&stream);
     p.memory_limit = 0;
@@ -444,7 +443,6 @@ bad_params(const Bed *bed)
                                   .frames_at_once = ALL,
                                   .strips = 1,
                                   .spill = VAE_SPILL_OFF};
-    VaePlan plan = VAE_INIT(VaePlan);
     VaeError error = {0};
     VaeStreamParams p = good;
     p.width = 0;
@@ -466,7 +464,7 @@ bad_params(const Bed *bed)
                strncmp(error.found, "more than ", 10) == 0,
            "names what is known by then");
     p = good;
-    must(vae_stream_plan(bed->model, &p, &plan, &error), &error);
+    VaePlan plan = plan_of(bed->model, &p);
     p.memory_limit = (size_t) plan.peak - 1;
     error = refuse(bed, p, VAE_ERR_MEMORY, "a byte less than planned");
     expect(strstr(error.message, "weights") &&

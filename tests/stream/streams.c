@@ -124,6 +124,24 @@ bed_close(Bed *bed)
     return tests_end();
 }
 
+VaeStream *
+new_stream(VaeModel *model, const VaeStreamParams *params)
+{
+    VaeStream *stream;
+    VaeError error;
+    must(vae_stream_new(model, params, &stream, &error), &error);
+    return stream;
+}
+
+VaePlan
+plan_of(VaeModel *model, const VaeStreamParams *params)
+{
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error;
+    must(vae_stream_plan(model, params, &plan, &error), &error);
+    return plan;
+}
+
 size_t
 clip_latent_count(const Bed *bed, const TestClip *clip)
 {

@@ -42,6 +42,10 @@ VaeStream *bed_stream(const Bed *bed, VaeStreamParams params);
 VaeStream *bed_slices(const Bed *bed, VaeDirection direction, int width,
                       int height, int slice);
 
+/* Each ends the test on an error. */
+VaeStream *new_stream(VaeModel *model, const VaeStreamParams *params);
+VaePlan plan_of(VaeModel *model, const VaeStreamParams *params);
+
 /* Makes t latents and their frames at width x height; seed chooses the numbers.
  */
 TestClip bed_clip(const Bed *bed, int t, int width, int height, int seed);

@@ -13,18 +13,15 @@
 static void
 plan_is_kept(const Bed *bed, VaeDirection direction, int tile)
 {
-    VaePlan plan = VAE_INIT(VaePlan);
-    VaeError error;
     VaeStreamParams params = params_of(direction);
     uint64_t before, after;
     params.tiles = tile > 0;
     params.tile_width = tile;
     /* a model of its own, which loads all weights */
     VaeModel *model = open_model(bed);
-    must(vae_stream_plan(model, &params, &plan, &error), &error);
+    VaePlan plan = plan_of(model, &params);
     vae_rt_memory_left(&before);
-    VaeStream *stream;
-    must(vae_stream_new(model, &params, &stream, &error), &error);
+    VaeStream *stream = new_stream(model, &params);
     vae_rt_memory_left(&after);
     /* layers of one size share a bias of zeros */
     const uint64_t taken = before - after;
@@ -100,7 +97,7 @@ steps_load_nothing(const Bed *bed, VaeDirection direction, bool timed)
         setenv("VAE_CUDA_GRAPHS", graphs ? "1" : "0", 1);
         emu_unload();
         emu_loads();
-        must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+        stream = new_stream(bed->model, &params);
         const int before = emu_loads();
         run_clip(bed, stream, direction, &clip, calls);
         must(run_yuv(bed, stream, direction, &error), &error);
@@ -182,14 +179,13 @@ count_warning(void *user, const char *line)
 static void
 full_device(const Bed *bed)
 {
-    VaeStream *stream = NULL;
     VaeError error = {0};
     int warnings = 0;
     VaeStreamParams params = params_of(VAE_DECODE);
     params.backend = VAE_BACKEND_AUTO;
     params.warn = count_warning;
     params.log_user = &warnings;
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    VaeStream *stream = new_stream(bed->model, &params);
     expect(vae_stream_get_plan(stream)->backend == VAE_BACKEND_CUDA &&
                warnings == 0,
            "auto takes the device");
@@ -212,7 +208,6 @@ small_memory(const Bed *bed)
 {
     VaeStream *stream = NULL;
     VaeError error = {0};
-    VaePlan plan = VAE_INIT(VaePlan);
     VaeStreamParams params = params_of(VAE_DECODE);
     leave(4096);
     VaeStatus status = vae_stream_new(bed->model, &params, &stream, &error);
@@ -226,7 +221,7 @@ small_memory(const Bed *bed)
     emu_set_memory((uint64_t) 4 << 30);
     params.direction = VAE_ENCODE;
     params.precision = VAE_PRECISION_BF16;
-    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    VaePlan plan = plan_of(bed->model, &params);
     leave(plan.peak);
     params.precision = VAE_PRECISION_TF32;
     status = vae_stream_new(bed->model, &params, &stream, &error);
@@ -245,14 +240,12 @@ lost_memory(const Bed *bed, bool asked)
     enum { WIDE = 512 };
     VaeStream *stream = NULL;
     VaeError error = {0};
-    VaePlan most = VAE_INIT(VaePlan);
-    VaePlan least = VAE_INIT(VaePlan);
     VaeStreamParams params = params_of(VAE_DECODE);
     params.width = params.height = WIDE;
     params.slice_size = 1;
-    must(vae_stream_plan(bed->model, &params, &least, &error), &error);
+    VaePlan least = plan_of(bed->model, &params);
     params.slice_size = 4;
-    must(vae_stream_plan(bed->model, &params, &most, &error), &error);
+    VaePlan most = plan_of(bed->model, &params);
     const uint64_t beside = (uint64_t) 128 << 20;
     const uint64_t gain = most.total - least.total;
     if (!expect(gain > beside, "slices of 4 take %.1f MiB more",
@@ -317,7 +310,6 @@ cheap_start(const Bed *bed)
 {
     enum { WIDE = 512 };
     VaeStream *stream, *second;
-    VaeError error;
     VaeStreamParams params = params_of(VAE_DECODE);
     params.width = params.height = WIDE;
     params.slice_size = 4;
@@ -326,10 +318,10 @@ cheap_start(const Bed *bed)
     emu_loads();
     emu_plans_made();
     emu_conv_flop();
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    stream = new_stream(bed->model, &params);
     const double all = flop_of(stream), flop = emu_conv_flop();
     const int plans = emu_plans_made(), loads = emu_loads();
-    must(vae_stream_new(bed->model, &params, &second, &error), &error);
+    second = new_stream(bed->model, &params);
     const double more = emu_conv_flop();
     const int more_plans = emu_plans_made(), more_loads = emu_loads();
     vae_stream_free(&stream);

@@ -172,15 +172,13 @@ less_memory(const Bed *bed, VaeDirection direction)
     SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error = {0};
-    VaeStream *stream;
     VaeStreamParams params = params_of(direction);
-    VaePlan least = VAE_INIT(VaePlan);
     VaeModel *model = open_model(bed);
     const uint64_t empty = memory_left(), all = (uint64_t) 4 << 30;
     params.slice_size = 1;
-    must(vae_stream_plan(model, &params, &least, &error), &error);
+    VaePlan least = plan_of(model, &params);
     params.slice_size = 0;
-    must(vae_stream_new(model, &params, &stream, &error), &error);
+    VaeStream *stream = new_stream(model, &params);
     const VaePlan *plan = vae_stream_get_plan(stream);
     const uint64_t taken = empty - memory_left();
     const uint64_t gain = plan->total - least.total;
@@ -304,10 +302,9 @@ static void
 on_the_host(const Bed *bed)
 {
     VaeStreamParams params = params_of(VAE_DECODE);
-    SCOPED_STREAM VaeStream *stream = NULL;
     VaeError error;
     params.backend = VAE_BACKEND_REF;
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     must(vae_stream_release(stream, &error), &error);
     expect(!vae_stream_is_released(stream), "a stream on the host is kept");
     must(vae_stream_resume(stream, &error), &error);

@@ -102,10 +102,8 @@ static void
 want_tiles(const Bed *bed, const Start *start, Clips *c, VaeDirection direction)
 {
     char said[SAID];
-    VaeError error;
-    SCOPED_STREAM VaeStream *stream = NULL;
     const VaeStreamParams params = params_at(start, direction, said);
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     run_clip(bed, stream, direction, &c->want, whole);
     expect(vae_stream_get_plan(stream)->tiles == 4, "4 tiles");
 }
@@ -145,7 +143,7 @@ resuming(const Bed *bed, const Start *start, VaeDirection direction, int stride)
         const VaeStreamParams params = params_at(start, direction, said);
         SCOPED_MODEL VaeModel *model = open_model(bed);
         clip_poison(bed, &c.got, direction);
-        must(vae_stream_new(model, &params, &stream, &error), &error);
+        stream = new_stream(model, &params);
         run_steps(bed, stream, &at, 0, 1);
         must(vae_stream_release(stream, &error), &error);
         emu_fail_alloc(n);
@@ -173,11 +171,10 @@ down_and_up(const Bed *bed, VaeDirection direction)
     SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error = {0};
-    VaeStream *stream;
     VaeModel *model = open_model(bed);
     const uint64_t empty = memory_left();
     const VaeStreamParams params = params_at(&starts[0], direction, said);
-    must(vae_stream_new(model, &params, &stream, &error), &error);
+    VaeStream *stream = new_stream(model, &params);
     const VaePlan *plan = vae_stream_get_plan(stream);
     const uint64_t total = plan->total;
     for (int i = 0; i < CALLS; i++) {
@@ -225,12 +222,10 @@ told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
 {
     char said[SAID] = "", setting[100], wanted[200];
     VaeStreamParams params = params_at(&starts[0], direction, said);
-    SCOPED_STREAM VaeStream *stream = NULL;
-    VaeError error;
     int lines = 0, chosen = 0;
     params.memory_limit = limit;
     params.spill = spill;
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     const VaePlan *plan = vae_stream_get_plan(stream);
     for (const char *at = said; (at = strstr(at, "rung slices of ")); at++)
         lines++;
@@ -255,17 +250,15 @@ static void
 all_told(const Bed *bed, VaeDirection direction)
 {
     VaeStreamParams params = params_of(direction);
-    VaePlan plan = VAE_INIT(VaePlan);
-    VaeError error;
     params.slice_size = 1;
     params.frames_at_once = 0;
-    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    VaePlan plan = plan_of(bed->model, &params);
     told(bed, direction, 0, VAE_SPILL_AUTO);
     told(bed, direction, 0, VAE_SPILL_OFF);
     told(bed, direction, 0, VAE_SPILL_HOST);
     told(bed, direction, (size_t) plan.peak, VAE_SPILL_OFF);
     params.frames_at_once = 1;
-    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    plan = plan_of(bed->model, &params);
     told(bed, direction, (size_t) plan.peak - 64, VAE_SPILL_AUTO);
 }
 
@@ -275,16 +268,14 @@ all_told(const Bed *bed, VaeDirection direction)
 static VaePlan
 planned(const Bed *bed, int width, int height, uint64_t free)
 {
-    VaePlan plan = VAE_INIT(VaePlan);
     VaeStreamParams params = params_of(VAE_DECODE);
-    VaeError error;
     params.slice_size = params.frames_at_once = 0;
     params.spill = VAE_SPILL_AUTO;
     params.width = width;
     params.height = height;
     /* The backend leaves 128 MiB free for the driver and the libraries. */
     emu_set_memory(MEMORY - memory_left() + free + ((uint64_t) 128 << 20));
-    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    VaePlan plan = plan_of(bed->model, &params);
     emu_set_memory(MEMORY);
     return plan;
 }
@@ -391,7 +382,7 @@ in_vain(const Bed *bed)
                VAE_ERR_ARGUMENT,
            "no wait is negative: %s", error.message);
     params.resume_ms = 1;
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    stream = new_stream(bed->model, &params);
     must(call(bed, stream, &at, 3, &error), &error);
     must(vae_stream_release(stream, &error), &error);
     emu_set_memory((uint64_t) 300 << 20);

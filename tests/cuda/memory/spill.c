@@ -12,12 +12,9 @@ static VaeStream *
 spilling(VaeModel *model, VaeDirection direction, VaeSpill spill, size_t limit)
 {
     VaeStreamParams params = params_of(direction);
-    VaeStream *stream;
-    VaeError error;
     params.spill = spill;
     params.memory_limit = limit;
-    must(vae_stream_new(model, &params, &stream, &error), &error);
-    return stream;
+    return new_stream(model, &params);
 }
 
 /* Runs the clip with one stream. Returns the spilled bytes, and sets *peak to
@@ -56,12 +53,11 @@ static void
 every_number(const Bed *bed, VaeDirection direction)
 {
     SCOPED_CLIPS Clips c = open_clips(bed, direction);
-    VaePlan plan = VAE_INIT(VaePlan);
     VaeStreamParams params = params_of(direction);
     VaeError error = {0};
     uint64_t peak, before = 0;
     int rungs = 0;
-    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
+    VaePlan plan = plan_of(bed->model, &params);
     const uint64_t all = run_one(bed, direction, &c, 0, &peak);
     expect(all == plan.carries && plan.spilled == 0,
            "%s: none are spilled, or all", name_of(direction));
@@ -96,12 +92,10 @@ groups(const Bed *bed, VaeDirection direction, int frames, int when)
 {
     SCOPED_CLIPS Clips c = open_clips(bed, direction);
     VaeStreamParams params = params_of(direction);
-    SCOPED_STREAM VaeStream *stream = NULL;
-    VaeError error;
     params.spill = VAE_SPILL_HOST;
     params.frames_at_once = frames;
     emu_set_eager((unsigned) when);
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
+    SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     emu_set_eager(0);
     run_clip(bed, stream, direction, &c.got, whole);
     same_result(bed, &c.got, &c.want, direction, "groups of frames");

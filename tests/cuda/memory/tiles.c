@@ -26,10 +26,9 @@ check(const Bed *bed, const VaeStreamParams *params, const TestClip *want,
 {
     VaeError error;
     SCOPED_CLIP TestClip got = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
-    SCOPED_STREAM VaeStream *s = NULL;
     Place at = {params->direction, &got, 0, 0};
     clip_poison(bed, &got, params->direction);
-    must(vae_stream_new(bed->model, params, &s, &error), &error);
+    SCOPED_STREAM VaeStream *s = new_stream(bed->model, params);
     for (int i = 0; i < CALLS; i++) {
         const uint64_t full = memory_left();
         must(call(bed, s, &at, steps[i], &error), &error);
@@ -50,7 +49,6 @@ check_on_device(const Bed *bed)
     VaeError error = {0};
     uint8_t byte = 0;
     SCOPED_CLIP TestClip clip = bed_clip(bed, 1, SIZE, SIZE, 0);
-    SCOPED_STREAM VaeStream *s = NULL;
     const VaeStreamParams p = tiled(VAE_DECODE);
     const VaePicture picture = {.pixels = VAE_PIXELS_RGB,
                                 .width = p.width,
@@ -58,7 +56,7 @@ check_on_device(const Bed *bed)
                                 .on_device = true,
                                 .data = {&byte},
                                 .stride = {p.width * 3}};
-    must(vae_stream_new(bed->model, &p, &s, &error), &error);
+    SCOPED_STREAM VaeStream *s = new_stream(bed->model, &p);
     const VaeStatus status = vae_stream_decode(
         s, &(VaeLatentIn){VAE_TYPE_F32, clip.latents}, 1, &picture, 1, &error);
     expect(status == VAE_ERR_ARGUMENT && strstr(error.message, "tiles"),
@@ -85,15 +83,14 @@ count_warning(void *user, const char *line)
 static VaeStreamParams
 choosing(const Bed *bed, int *warnings, uint64_t *less)
 {
-    VaeError error;
     VaePlan tiles = VAE_INIT(VaePlan), picture = VAE_INIT(VaePlan);
     VaeStreamParams p = tiled(VAE_DECODE);
     p.width = p.height = WIDE;
     p.tile_width = WIDE / 4;
     p.slice_size = 1;
-    must(vae_stream_plan(bed->model, &p, &tiles, &error), &error);
+    tiles = plan_of(bed->model, &p);
     p.tile_width = 0;
-    must(vae_stream_plan(bed->model, &p, &picture, &error), &error);
+    picture = plan_of(bed->model, &p);
     *less = tiles.peak + BESIDE + (BESIDE >> 2);
     expect(picture.tiles == 0 && picture.total > *less,
            "the picture takes %.1f MiB, more than %.1f",
@@ -115,12 +112,11 @@ check_taken(const Bed *bed, bool opening)
     const VaeStreamParams p = choosing(bed, &warnings, &less);
     SCOPED_MODEL VaeModel *model = open_model(bed);
     SCOPED_CLIP TestClip clip = bed_clip(bed, 2, WIDE, WIDE, 0);
-    SCOPED_STREAM VaeStream *s = NULL;
     const int two[] = {1, 1, 0};
     emu_skip_work(true);
     const uint64_t others = MEMORY - memory_left();
     emu_take_memory(1, opening ? memory_left() - less : 0);
-    must(vae_stream_new(model, &p, &s, &error), &error);
+    SCOPED_STREAM VaeStream *s = new_stream(model, &p);
     const VaePlan *plan = vae_stream_get_plan(s);
     if (!opening) {
         expect(plan->tiles == 0 && warnings == 0, "no tiles");
@@ -151,12 +147,10 @@ check_taken(const Bed *bed, bool opening)
 static void
 look(const Bed *bed, VaeDirection direction)
 {
-    VaeError error;
     VaePlan tiles = VAE_INIT(VaePlan), picture = VAE_INIT(VaePlan);
     VaeStreamParams p = tiled(direction);
     SCOPED_CLIP TestClip want = bed_clip(bed, LATENTS, SIZE, SIZE, 0);
-    VaeStream *s;
-    must(vae_stream_new(bed->model, &p, &s, &error), &error);
+    VaeStream *s = new_stream(bed->model, &p);
     run_clip(bed, s, direction, &want, whole);
     vae_stream_free(&s);
     check(bed, &p, &want, true, "memory that is released");
@@ -165,9 +159,9 @@ look(const Bed *bed, VaeDirection direction)
     check(bed, &p, &want, true, "spilled carries, released");
     p.slice_size = 1;
     check(bed, &p, &want, false, "slices of 1");
-    must(vae_stream_plan(bed->model, &p, &tiles, &error), &error);
+    tiles = plan_of(bed->model, &p);
     p.tiles = VAE_TILES_OFF;
-    must(vae_stream_plan(bed->model, &p, &picture, &error), &error);
+    picture = plan_of(bed->model, &p);
     expect(tiles.total < picture.total && tiles.tiled > 0,
            "%s: tiles take %llu bytes of the device, the picture %llu",
            name_of(direction), (unsigned long long) tiles.total,

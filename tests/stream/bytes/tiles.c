@@ -240,11 +240,11 @@ check_limit(Case *c)
     p.tile_width = p.tile_height = 0;
     p.strips = 1;
     p.frames_at_once = 9;
-    must(vae_stream_plan(c->bed.model, &p, &plan, &error), &error);
+    plan = plan_of(c->bed.model, &p);
     expect(plan.tiles == 0, "without a limit there are no tiles");
     const uint64_t whole = plan.peak;
     p.tile_width = 256;
-    must(vae_stream_plan(c->bed.model, &p, &small, &error), &error);
+    small = plan_of(c->bed.model, &p);
     expect(small.tiles > 1 && small.peak < plan.peak,
            "tiles of 256 take %.1f MiB, the picture %.1f",
            (double) small.peak / 1048576, (double) plan.peak / 1048576);
@@ -254,7 +254,7 @@ check_limit(Case *c)
            "with less: %s", error.message);
     p.tile_width = 0;
     p.memory_limit = (size_t) small.peak;
-    must(vae_stream_plan(c->bed.model, &p, &plan, &error), &error);
+    plan = plan_of(c->bed.model, &p);
     expect(plan.tiles > 1 && plan.peak <= small.peak &&
                plan.tile_width >= small.tile_width,
            "a limit gives %d tiles of %dx%d", plan.tiles, plan.tile_width,
@@ -262,7 +262,7 @@ check_limit(Case *c)
     p.tile_overlap = 0;
     p.memory_limit = 0;
     p.tile_width = 256;
-    must(vae_stream_plan(c->bed.model, &p, &plan, &error), &error);
+    plan = plan_of(c->bed.model, &p);
     if (plan.peak >= whole) /* carries of the overlaps are more than it saves */
         return;
     p.memory_limit = (size_t) plan.peak;
@@ -275,13 +275,11 @@ check_limit(Case *c)
 static VaePlan
 planned(Case *c, VaeStreamParams p)
 {
-    VaePlan plan = VAE_INIT(VaePlan);
-    VaeError error = {0};
     p.struct_size = sizeof p;
     p.backend = c->bed.backend;
     p.precision = c->bed.precision;
     p.threads = c->bed.threads;
-    must(vae_stream_plan(c->bed.model, &p, &plan, &error), &error);
+    VaePlan plan = plan_of(c->bed.model, &p);
     return plan;
 }
 

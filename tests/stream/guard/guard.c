@@ -241,19 +241,16 @@ static void
 plans(const Bed *bed)
 {
     VaeStreamParams p = params_of(VAE_NAN_PASS, 2);
-    VaePlan none = VAE_INIT(VaePlan);
-    VaePlan plan = VAE_INIT(VaePlan);
-    VaePlan twin = VAE_INIT(VaePlan);
     VaeError error = {0};
     p.backend = bed->backend;
     p.precision = bed->precision;
     p.threads = bed->threads;
-    must(vae_stream_plan(bed->model, &p, &none, &error), &error);
+    VaePlan none = plan_of(bed->model, &p);
     p.nan_policy = VAE_NAN_FALLBACK;
-    must(vae_stream_plan(bed->model, &p, &plan, &error), &error);
+    VaePlan plan = plan_of(bed->model, &p);
     p.precision = VAE_PRECISION_FP32;
     p.slice_size = 1;
-    must(vae_stream_plan(bed->model, &p, &twin, &error), &error);
+    VaePlan twin = plan_of(bed->model, &p);
     expect(none.fallback == 0 && twin.fallback == 0 &&
                plan.fallback == twin.total + plan.carries &&
                plan.total == none.total + plan.fallback,
