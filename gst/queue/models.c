@@ -9,6 +9,8 @@
 
 #include <glib/gstdio.h>
 
+#include "details.h"
+
 struct GstVaeModel {
     gint refs; /* under cache_lock */
     gchar *key;
@@ -203,13 +205,31 @@ find_installed(const gchar *space)
     return path;
 }
 
+/* Like g_set_error(). found may be NULL. */
+static void G_GNUC_PRINTF(4, 5)
+    set_missing(GError **error, const gchar *found, const gchar *wanted,
+                const gchar *format, ...)
+{
+    g_autofree gchar *message = NULL;
+    va_list args;
+
+    if (!error)
+        return;
+    va_start(args, format);
+    message = g_strdup_vprintf(format, args);
+    va_end(args);
+    *error = gst_vae_error_new(
+        GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, message,
+        gst_vae_mismatch_details((GstVaeMismatch){"model", found, wanted}));
+}
+
 gchar *
 gst_vae_models_find(const gchar *space, GError **error)
 {
     gchar *path = NULL;
 
     if (!space || !*space) {
-        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+        set_missing(error, NULL, "model or latent-space",
                     "The latent caps declare no latent-space, so the model "
                     "is not known: set the property model=... to a file of "
                     "weights, or name the space upstream (latentdemux "
@@ -220,12 +240,15 @@ gst_vae_models_find(const gchar *space, GError **error)
         path = find_installed(space);
     if (!path && strcmp(space, GST_VAE_DEMO_SPACE) == 0)
         path = find_demo();
-    if (!path)
-        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+    if (!path) {
+        g_autofree gchar *wanted = g_strdup_printf(
+            "%s/gst-vae/models/%s.safetensors", g_get_user_data_dir(), space);
+
+        set_missing(error, NULL, wanted,
                     "No model for the latent space \"%s\" is installed: put "
-                    "the weights at %s/gst-vae/models/%s.safetensors or set "
-                    "the property model=...",
-                    space, g_get_user_data_dir(), space);
+                    "the weights at %s or set the property model=...",
+                    space, wanted);
+    }
     return path;
 }
 
@@ -264,16 +287,19 @@ only_one(GHashTable *paths, GError **error)
         g_list_sort(g_hash_table_get_values(paths), (GCompareFunc) g_strcmp0);
     gchar *path = NULL;
 
-    if (!list->next)
+    if (!list->next) {
         path = g_strdup(list->data);
-    else
-        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
-                    "%u models are installed (%s, %s%s), and nothing says "
-                    "which one is meant: set the property model=..., or "
-                    "latent-space in the caps after the encoder",
-                    g_hash_table_size(paths), (gchar *) list->data,
-                    (gchar *) list->next->data,
-                    list->next->next ? ", ..." : "");
+    } else {
+        g_autofree gchar *found = g_strdup_printf(
+            "%s, %s%s", (gchar *) list->data, (gchar *) list->next->data,
+            list->next->next ? ", ..." : "");
+
+        set_missing(error, found, "one model",
+                    "%u models are installed (%s), and nothing says which one "
+                    "is meant: set the property model=..., or latent-space in "
+                    "the caps after the encoder",
+                    g_hash_table_size(paths), found);
+    }
     g_list_free(list);
     return path;
 }
@@ -290,11 +316,15 @@ gst_vae_models_find_any(GError **error)
     for (guint i = 0; system[i]; i++)
         add_installed(paths, system[i]);
     path = g_hash_table_size(paths) > 0 ? only_one(paths, error) : find_demo();
-    if (!path && g_hash_table_size(paths) == 0)
-        g_set_error(error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
-                    "No model is installed in %s/gst-vae/models: set the "
-                    "property model=... to a file of weights",
-                    g_get_user_data_dir());
+    if (!path && g_hash_table_size(paths) == 0) {
+        g_autofree gchar *wanted =
+            g_strdup_printf("%s/gst-vae/models", g_get_user_data_dir());
+
+        set_missing(error, NULL, wanted,
+                    "No model is installed in %s: set the property model=... "
+                    "to a file of weights",
+                    wanted);
+    }
     g_hash_table_unref(paths);
     return path;
 }

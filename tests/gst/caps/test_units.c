@@ -177,6 +177,21 @@ test_find_demo(const gchar *folder)
     }
 }
 
+/* The error about a model names both words, and its details have the second. */
+static void
+check_missing(GError *error, const char *word, const char *wanted)
+{
+    const GstStructure *details = gst_vae_error_details(error);
+
+    CHECK_INT(gst_vae_error_domain(error), GST_RESOURCE_ERROR);
+    CHECK_INT(error->code, GST_RESOURCE_ERROR_NOT_FOUND);
+    CHECK(strstr(error->message, word));
+    CHECK_STR(gst_structure_get_string(details, "field"), "model");
+    CHECK(
+        g_str_has_suffix(gst_structure_get_string(details, "wanted"), wanted));
+    g_error_free(error);
+}
+
 TEST(find)
 {
     g_autofree gchar *folder =
@@ -194,8 +209,10 @@ TEST(find)
     CHECK(g_strcmp0(found, path) == 0);
     g_free(found);
     CHECK(!gst_vae_models_find("wan2.2", &error));
-    CHECK(strstr(error->message, "wan2.2.safetensors"));
-    g_clear_error(&error);
+    check_missing(g_steal_pointer(&error), "wan2.2.safetensors",
+                  "gst-vae/models/wan2.2.safetensors");
+    CHECK(!gst_vae_models_find(NULL, &error));
+    check_missing(g_steal_pointer(&error), "model=...", "latent-space");
     CHECK(!gst_vae_models_find("../evil", &error));
     g_clear_error(&error);
     found = gst_vae_models_find_any(NULL);
@@ -204,8 +221,7 @@ TEST(find)
     touch(second);
     CHECK(!gst_vae_models_find_any(&error)); /* which one is not said */
     CHECK(strstr(error->message, "wan2.1.safetensors"));
-    CHECK(strstr(error->message, "wan2.2.safetensors"));
-    g_clear_error(&error);
+    check_missing(g_steal_pointer(&error), "wan2.2.safetensors", "one model");
     CHECK(remove(path) == 0);
     CHECK(remove(second) == 0);
     CHECK(remove(evil) == 0);
