@@ -163,6 +163,17 @@ add_all(json_t *root, const VaeTensorHeader *h, VaeError *error)
     return status;
 }
 
+static VaeStatus
+too_long(size_t bytes, size_t most, VaeError *error)
+{
+    char found[48], wanted[48];
+    snprintf(found, sizeof found, "%zu bytes", bytes);
+    snprintf(wanted, sizeof wanted, "at most %zu", most);
+    return vae_fail_parts(error, VAE_ERR_SIZE,
+                          (VaeErrorParts){.found = found, .wanted = wanted},
+                          "a header of %s, wanted %s", found, wanted);
+}
+
 /* Makes the header: length, JSON and spaces, padded to pad_to bytes, or to the
  * alignment if pad_to is 0. */
 static VaeStatus
@@ -176,16 +187,11 @@ make_block(const json_t *root, size_t pad_to, void **out, size_t *size,
         (LENGTH_BYTES + length + DATA_ALIGNMENT - 1) & ~(DATA_ALIGNMENT - 1);
     if (pad_to > 0) {
         if (LENGTH_BYTES + length > pad_to)
-            return vae_fail(error, VAE_ERR_SIZE,
-                            "the header takes %zu bytes, more than the %zu "
-                            "reserved",
-                            LENGTH_BYTES + length, pad_to);
+            return too_long(LENGTH_BYTES + length, pad_to, error);
         whole = pad_to;
     }
     if (whole - LENGTH_BYTES > VAE_MAX_HEADER)
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "a header of %zu bytes, wanted at most %zu",
-                        whole - LENGTH_BYTES, VAE_MAX_HEADER);
+        return too_long(whole - LENGTH_BYTES, VAE_MAX_HEADER, error);
     char *block = malloc(whole);
     if (block == NULL)
         return vae_fail(error, VAE_ERR_MEMORY,

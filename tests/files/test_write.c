@@ -165,7 +165,10 @@ check_header(void)
     free(plain);
     header.pad_to = 100;
     status = vae_tensor_header_make(&header, &padded, &padded_size, &error);
-    check_refused("no room", status, &error, VAE_ERR_SIZE, "100 reserved");
+    check_refused("no room", status, &error, VAE_ERR_SIZE, "at most 100");
+    check(strcmp(error.wanted, "at most 100") == 0 &&
+              strstr(error.found, " bytes") != NULL,
+          "parts: \"%s\", \"%s\"", error.found, error.wanted);
     check(padded == NULL && padded_size == 0, "nothing given back");
 }
 

@@ -121,11 +121,16 @@ wanted_text(const VaeCarry *c, char text[CARRY_TEXT])
 static VaeStatus
 check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
 {
-    if (vae_tensor_file_count(file) != (size_t) vae_carry_items(s))
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s: the checkpoint has %zu carries, wanted %d",
-                        vae_file_label(vae_tensor_file_name(file)),
-                        vae_tensor_file_count(file), vae_carry_items(s));
+    if (vae_tensor_file_count(file) != (size_t) vae_carry_items(s)) {
+        char have[32], want[32];
+        snprintf(have, sizeof have, "%zu carries", vae_tensor_file_count(file));
+        snprintf(want, sizeof want, "%d", vae_carry_items(s));
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){.found = have, .wanted = want},
+                              "%s: the checkpoint has %s, wanted %s",
+                              vae_file_label(vae_tensor_file_name(file)), have,
+                              want);
+    }
     for (int i = 0; i < vae_carry_items(s); i++) {
         VaeCarryItem item;
         vae_carry_item_at(s, i, &item);
