@@ -5,6 +5,7 @@
 
 #include <gst/video/video.h>
 
+#include "details.h"
 #include "foreign.h"
 #include "negotiate.h"
 #include "push.h"
@@ -66,8 +67,8 @@ is_wrong_way(GstVaeBase *base)
 static gboolean
 is_no_model(const GError *error)
 {
-    return g_error_matches(error, GST_RESOURCE_ERROR,
-                           GST_RESOURCE_ERROR_NOT_FOUND);
+    return gst_vae_error_domain(error) == GST_RESOURCE_ERROR &&
+           error->code == GST_RESOURCE_ERROR_NOT_FOUND;
 }
 
 static gboolean
