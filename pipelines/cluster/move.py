@@ -74,7 +74,8 @@ def connect(where):
     try:
         link = socket.create_connection((host.strip("[]"), int(port)))
     except (OSError, ValueError) as error:
-        raise Gone(f"{where}: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise Gone(f"{where}: {why}") from None
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return link
 

@@ -42,18 +42,23 @@ def machine():
 class Measure:
     def __init__(self, options, folder, nodes):
         self.options, self.nodes = options, nodes
-        self.clip, self.whole, self.out = (
-            os.path.join(folder, name) for name in
-            ("clip.safetensors", "whole.safetensors", "out.safetensors"))
-        clips.make_clip(self.clip, options.latents, options.size[1] // 8,
-                        options.size[0] // 8, trim=0, crop=0)
+        self.clip, self.one, self.whole, self.out = (
+            os.path.join(folder, name + ".safetensors") for name in
+            ("clip", "one", "whole", "out"))
+        for path, latents in ((self.clip, options.latents), (self.one, 1)):
+            clips.make_clip(path, latents, options.size[1] // 8, options.size[0] // 8,
+                            trim=0, crop=0)
+
+    def time_vaetool(self, clip):
+        begin = time.monotonic()
+        clips.vaetool("decode", "--threads", "1", "--model", self.options.model, clip,
+                      self.whole)
+        return time.monotonic() - begin
 
     def vaetool(self):
-        begin = time.monotonic()
-        clips.vaetool("decode", "--threads", "1", "--model", self.options.model,
-                      self.clip, self.whole)
-        seconds = time.monotonic() - begin
-        return {"seconds": seconds, "whole": seconds, "driver": 0}
+        """Its start is the time of one latent."""
+        start, whole = map(self.time_vaetool, (self.one, self.clip))
+        return {"seconds": whole - start, "whole": whole, "driver": 0}
 
     def ended(self, process):
         said = process.communicate()[1]
@@ -118,10 +123,22 @@ class Report:
     def median(self, name, key):
         return statistics.median(run[key] for run in self.rows[name])
 
-    def cut_allows(self):
+    def cut_allows(self, workers):
         latents = self.options.latents
-        n = cut.count_segments(latents, 2, self.cost)
-        return 2 * latents / (latents + (n - 1) * self.cost)
+        n = cut.count_segments(latents, workers, self.cost)
+        return workers * latents / (latents + (n - 1) * self.cost)
+
+    def overhead(self, name, workers):
+        """The share of one CPU that the driver's process uses, and the time of the run
+        beside that of vaetool, divided as the cut allows. It also has what Ray's own
+        processes take from the workers, and what the workers take from each other."""
+        seconds = self.median(name, "seconds")
+        ideal = self.median("vaetool", "seconds") / self.cut_allows(workers)
+        return (f"- Overhead with {name}: the driver uses "
+                f"{100 * self.median(name, 'driver') / seconds:.1f} % of one CPU, and the "
+                f"run takes {100 * seconds / ideal:.1f} % of the {ideal:.1f} s that "
+                "`vaetool` and the cut allow. The start takes "
+                f"{self.median(name, 'whole') - seconds:.1f} s more.")
 
     def measured(self, killed):
         options, one = self.options, self.median("1 worker", "seconds")
@@ -134,12 +151,11 @@ class Report:
             print(f"| {name} | {seconds:.1f} | {self.median(name, 'whole'):.1f} | "
                   f"{self.frames / seconds:.1f} | "
                   f"{100 * self.median(name, 'driver') / seconds:.1f} % |")
-        print("\n- Two workers are "
+        print(f"\n{self.overhead('1 worker', 1)}\n{self.overhead('2 workers', 2)}\n"
+              "- Two workers are "
               f"{one / self.median('2 workers', 'seconds'):.2f} times as fast as one. The "
-              f"cut allows {self.cut_allows():.2f}, because each segment looks back "
+              f"cut allows {self.cut_allows(2):.2f}, because each segment looks back "
               f"{self.history} latents at the cost of {self.cost}.\n"
-              "- The time of one worker is "
-              f"{100 * one / self.median('vaetool', 'seconds'):.1f} % of that of `vaetool`.\n"
               f"- {killed}\n- The bytes were those of `vaetool` in all runs.\n")
 
     def simulated(self):

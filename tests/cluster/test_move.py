@@ -177,7 +177,8 @@ class Move(clips.Clips):
 
         def nowhere():
             relay.tell(f"127.0.0.1:{port}")
-            self.assertTrue(relay.wait_for("not moved: 127.0.0.1"))
+            self.assertIn(f"not moved: 127.0.0.1:{port}: Connection refused\n",
+                          relay.wait_for("not moved"))
 
         self.send(relay, {5: nowhere})
         self.assertEqual((a.ended(), relay.ended()), (0, 0), a.said + relay.said)
