@@ -7,16 +7,16 @@
 #define LH 4
 
 static GstHarness *
-decoder(const char *more)
+decoder(void)
 {
-    return vae_test_decoder(NULL, LW, LH, more);
+    return vae_test_decoder(NULL, LW, LH, NULL);
 }
 
 /* The sum of what latents k0 .. k1 - 1 of a fresh stream give. */
 static gchar *
 reference(guint n)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     vae_test_push_latents(h, LW, LH, 0, n);
     gchar *sum = vae_test_last_frames(h, 0, 1 + 4 * (n - 1));
     return sum;
@@ -24,7 +24,7 @@ reference(guint n)
 
 TEST(frames)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     vae_test_push_latents(h, LW, LH, 0, 10);
     g_free(vae_test_last_frames(h, 0, 37));
     CHECK_INT(vae_test_stat(h, "steps"), 10);
@@ -37,7 +37,7 @@ TEST(frames)
 
 TEST(first_frame_alone)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     /* Nothing else comes, and still the picture does. */
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
@@ -48,7 +48,7 @@ TEST(first_frame_alone)
 /* Latents that say no time are counted from the start of the segment. */
 TEST(no_pts)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     GstSegment segment;
     gst_segment_init(&segment, GST_FORMAT_TIME);
     segment.start = segment.time = 2 * GST_SECOND;
@@ -90,7 +90,7 @@ TEST(touching)
 
 TEST(trim)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     GstBuffer *latent = vae_test_latent(LW, LH, 2);
     vae_test_push_latents(h, LW, LH, 0, 2);
     GST_BUFFER_DURATION(latent) = vae_test_time(2);
@@ -103,7 +103,7 @@ TEST(trim)
 static void
 check_cold(GstBuffer *first)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     GstClockTime pts, duration;
     CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
     vae_test_push_latents(h, LW, LH, 4, 5);
@@ -128,7 +128,7 @@ TEST(cold_start)
 static void
 check_restart(void (*begin)(GstHarness *h, GstBuffer **first))
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     GstBuffer *first = vae_test_latent(LW, LH, 0);
     gchar *wanted = reference(2), *found;
     GstBuffer *second = vae_test_latent(LW, LH, 1);
@@ -164,7 +164,7 @@ TEST(restart)
 /* The check above means something: without a start the bytes differ. */
 TEST(no_restart)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     g_autofree gchar *wanted = reference(2), *found = NULL;
     vae_test_push_latents(h, LW, LH, 0, 2);
     found = vae_test_pull_frames(h, 0, 5);
@@ -179,7 +179,7 @@ TEST(no_restart)
 
 TEST(clip)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     GstSegment segment;
     GstBuffer *frame;
     gst_segment_init(&segment, GST_FORMAT_TIME);
@@ -268,7 +268,7 @@ TEST(framerate)
 
 TEST(nonfinite)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     for (guint k = 0; k < 2; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
@@ -286,7 +286,7 @@ TEST(nonfinite)
 
 TEST(caps_change)
 {
-    SCOPED GstHarness *h = decoder(NULL);
+    SCOPED GstHarness *h = decoder();
     GstBuffer *frame;
     vae_test_push_latents(h, LW, LH, 0, 3);
     vae_test_set_latents(h, 3, 2, NULL);

@@ -29,10 +29,9 @@ void mux_close(void);
 /* Ends and closes; nothing is left to be told. */
 void mux_finish(void);
 
-/* The first error or warning on the bus has the words and comes from an
- * element of that kind. */
-void assert_posted(GstMessageType type, const gchar *element,
-                   const gchar *words);
+/* The first error or warning on the bus has the words and comes from
+ * latentmux. */
+void assert_posted(GstMessageType type, const gchar *words);
 void assert_quiet(void);
 /* The file is the clip's first t latents and this many frames. */
 void assert_file(const gchar *path, const Clip *clip, gint t, gint64 frames);

@@ -14,8 +14,7 @@ check_change(const gchar *caps)
     CHECK(mux_push(&small, 2, 4) == GST_FLOW_OK);
     g_autoptr(GstCaps) other = gst_caps_from_string(caps);
     gst_harness_push_event(mux, gst_event_new_caps(other));
-    assert_posted(GST_MESSAGE_ERROR, "latentmux",
-                  "The latents change after 3 of them");
+    assert_posted(GST_MESSAGE_ERROR, "The latents change after 3 of them");
     CHECK(mux_push(&small, 3, 4) != GST_FLOW_OK);
     mux_finish();
     assert_file(OUT, &small, 3, 9);
@@ -43,7 +42,7 @@ TEST(wrong_size)
     mux_open(small_caps);
     mux_push(&small, 0, 1);
     CHECK(mux_push(&other, 1, 4) == GST_FLOW_ERROR);
-    assert_posted(GST_MESSAGE_ERROR, "latentmux",
+    assert_posted(GST_MESSAGE_ERROR,
                   "Latent 1 has 384 bytes, its caps ask for 480");
     mux_finish();
     assert_file(OUT, &small, 1, 1);
@@ -56,7 +55,7 @@ TEST(layout)
         "video/x-vae-latent, type=float16, channels=16, latent-width=5, "
         "latent-height=3, layout=cthw, frames=2");
     gst_harness_push_event(mux, gst_event_new_caps(caps));
-    assert_posted(GST_MESSAGE_ERROR, "latentmux", "layout = chw");
+    assert_posted(GST_MESSAGE_ERROR, "layout = chw");
     /* The event comes again with each buffer. */
     CHECK(mux_push(&small, 0, 1) != GST_FLOW_OK);
     CHECK(mux_push(&small, 1, 4) != GST_FLOW_OK);
@@ -77,7 +76,7 @@ TEST(no_latents)
 {
     mux_open(small_caps);
     mux_end();
-    assert_posted(GST_MESSAGE_ERROR, "latentmux", "No latents arrived");
+    assert_posted(GST_MESSAGE_ERROR, "No latents arrived");
     mux_close();
 }
 

@@ -10,8 +10,7 @@ TEST(restart_warns)
         CHECK(push_timed(&small, k, GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE,
                          TRUE) == GST_FLOW_OK);
     mux_end();
-    assert_posted(GST_MESSAGE_WARNING, "latentmux",
-                  "Latent 1 begins a new sequence");
+    assert_posted(GST_MESSAGE_WARNING, "Latent 1 begins a new sequence");
     assert_quiet();
     mux_close();
     assert_file(OUT, &small, 4, 13);

@@ -53,11 +53,10 @@ set_memory(guint64 bytes)
 }
 
 static GstHarness *
-decoder(guint64 idle)
+decoder(void)
 {
-    GstHarness *h =
-        vae_test_harness("vaedecode", "slice-size", 2, "idle-release", idle,
-                         "resume-timeout", GST_MSECOND, NULL);
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 2,
+                                     "resume-timeout", GST_MSECOND, NULL);
     if (on_device())
         gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
     vae_test_set_latents(h, LW, LH, NULL);
@@ -68,7 +67,7 @@ decoder(guint64 idle)
 static gchar *
 undisturbed(void)
 {
-    SCOPED GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder();
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     return vae_test_pull_frames(h, 0, FRAMES);
 }
@@ -116,7 +115,7 @@ TEST(between)
 {
     g_autofree gchar *wanted = undisturbed();
     const guint64 empty = on_device() ? left() : 0;
-    GstHarness *h = decoder(0);
+    GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     g_autoptr(GChecksum) all = g_checksum_new(G_CHECKSUM_MD5);
     for (guint k = 0; k < LATENTS; k++) {
@@ -151,7 +150,7 @@ emit_on(gpointer data)
 TEST(any_time)
 {
     gchar *wanted = undisturbed();
-    SCOPED GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     gint go_on = 1;
     g_object_set_data(G_OBJECT(h->element), "go-on", &go_on);
@@ -169,7 +168,7 @@ TEST(any_time)
 TEST(order)
 {
     gchar *wanted = undisturbed();
-    SCOPED GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     g_signal_emit_by_name(h->element, "release");
@@ -183,7 +182,7 @@ TEST(order)
 TEST(flush)
 {
     gchar *wanted = undisturbed();
-    SCOPED GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
@@ -201,7 +200,7 @@ TEST(idle)
 {
     gchar *wanted = undisturbed();
     const guint64 empty = on_device() ? left() : 0;
-    SCOPED GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_usleep(100000);
@@ -253,7 +252,7 @@ TEST(refused)
     if (!on_device())
         return;
     gchar *wanted = undisturbed();
-    SCOPED GstHarness *h = decoder(0);
+    SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     vae_test_push_latents(h, LW, LH, 0, 2);
     g_signal_emit_by_name(h->element, "release");
