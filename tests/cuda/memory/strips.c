@@ -172,7 +172,8 @@ checkpoints(const Bed *bed, VaeDirection direction)
     };
     enum { RUNGS = sizeof rungs / sizeof *rungs };
     for (int i = 0; i < RUNGS; i++)
-        moved(bed, direction, rungs[i], rungs[(i + 1) % RUNGS]);
+        for (int k = 0; k < RUNGS; k++)
+            moved(bed, direction, rungs[i], rungs[k]);
 }
 
 /* ------------------------------------------------------------------ */
