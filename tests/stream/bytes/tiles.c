@@ -223,6 +223,16 @@ check_errors(Case *c)
     refused(c, p, VAE_ERR_UNSUPPORTED, "nan-policy");
 }
 
+/* A decoder that looks ahead refuses tiles in each way to ask for them. */
+static void
+check_delay(Case *c)
+{
+    VaeStreamParams p = tiled(c);
+    refused(c, p, VAE_ERR_UNSUPPORTED, "looks ahead");
+    p.tile_width = p.tile_height = p.tile_overlap = 0;
+    refused(c, p, VAE_ERR_UNSUPPORTED, "looks ahead");
+}
+
 /* Tiles of a size that fits, where the picture does not; and the error without
  * them names them. */
 static void
@@ -390,7 +400,10 @@ main(int argc, char **argv)
     c.height = 7 * c.unit - 1;
     for (int d = 0; d < 2; d++) {
         c.direction = d ? VAE_ENCODE : VAE_DECODE;
-        look(&c);
+        if (c.bed.info->delay && c.direction == VAE_DECODE)
+            check_delay(&c);
+        else
+            look(&c);
     }
     return bed_close(&c.bed);
 }
