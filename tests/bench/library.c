@@ -1,7 +1,7 @@
 /*
  * library.c: measures the memory that oneDNN keeps beside the plan's entries.
  *
- *   bench-library ARCH decode|encode PRECISION WxH
+ *   bench-library ARCH decode|encode PRECISION WxH [FRAMES STRIPS]
  *
  * Plans a stream of one step and creates each planned primitive. It prints a
  * line for each new primitive: the growth of generated code and of malloc()
@@ -115,13 +115,16 @@ main(int argc, char **argv)
     VaeModel *model;
     VaePlan plan = VAE_INIT(VaePlan);
     VaeError error;
-    if (argc != 5 || !vae_precision_parse(argv[3], &params.precision) ||
+    if ((argc != 5 && argc != 7) ||
+        !vae_precision_parse(argv[3], &params.precision) ||
         sscanf(argv[4], "%dx%d", &params.width, &params.height) != 2) {
-        fprintf(stderr,
-                "usage: bench-library ARCH decode|encode PRECISION WxH\n");
+        fprintf(stderr, "usage: bench-library ARCH decode|encode PRECISION WxH "
+                        "[FRAMES STRIPS]\n");
         return 2;
     }
     params.direction = strcmp(argv[2], "encode") == 0 ? VAE_ENCODE : VAE_DECODE;
+    params.frames_at_once = argc == 7 ? atoi(argv[5]) : 0;
+    params.strips = argc == 7 ? atoi(argv[6]) : 0;
     VaeStatus status = vae_model_outline(argv[1], &model, &error);
     if (status == VAE_OK)
         status = vae_stream_plan(model, &params, &plan, &error);

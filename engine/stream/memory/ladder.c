@@ -26,7 +26,7 @@ round_up(int v, int step)
 static const VaeRung cuts[] = {
     {.group = 0, .strips = 4},  {.group = 0, .strips = 8},
     {.group = 2, .strips = 8},  {.group = 1, .strips = 16},
-    {.group = 1, .strips = 32},
+    {.group = 1, .strips = 32}, {.group = 1, .strips = 64},
 };
 
 /* True if a slice size that is set by hand is the largest, not the only one:

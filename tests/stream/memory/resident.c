@@ -1,14 +1,15 @@
 /*
  * resident.c: a process holds what was planned, and next to nothing else.
  *
- * resident ARCH BACKEND PRECISION WIDTH HEIGHT SLICE RUNS
+ * resident ARCH BACKEND PRECISION WIDTH HEIGHT SLICE RUNS [FRAMES STRIPS]
  *
  * Generated weights of real widths are written to a file. One process opens
  * the backend alone; others open the file, make a stream and run the first
- * step and, where RUNS is 2, a later slice. Their peaks of resident memory
- * differ by the plan's, to 3 %: the file is mapped and its pages go as they are
- * used. What the engine keeps for itself, and by how much the plan's estimate
- * of the library's own is wrong, has to fit in there, too.
+ * step and, where RUNS is 2, a later slice, with FRAMES at once and in STRIPS.
+ * Their peaks of resident memory differ by the plan's, to 3 %: the file is
+ * mapped and its pages go as they are used. What the engine keeps for itself,
+ * and by how much the plan's estimate of the library's own is wrong, has to fit
+ * in there, too.
  */
 #include "../streams.h"
 
@@ -184,10 +185,11 @@ main(int argc, char **argv)
 {
     char folder[] = "/tmp/vae-resident-XXXXXX";
     Case c = {.argv = argv, .params = VAE_INIT(VaeStreamParams)};
-    if (argc != 8 || !vae_backend_parse(argv[2], &c.params.backend) ||
+    if ((argc != 8 && argc != 10) ||
+        !vae_backend_parse(argv[2], &c.params.backend) ||
         !vae_precision_parse(argv[3], &c.params.precision)) {
         fprintf(stderr, "usage: resident ARCH BACKEND PRECISION WIDTH HEIGHT "
-                        "SLICE RUNS\n");
+                        "SLICE RUNS [FRAMES STRIPS]\n");
         return 2;
     }
     c.params.width = atoi(argv[4]);
@@ -195,6 +197,8 @@ main(int argc, char **argv)
     c.params.slice_size = atoi(argv[6]);
     c.params.threads = THREADS;
     c.runs = atoi(argv[7]);
+    c.params.frames_at_once = argc == 10 ? atoi(argv[8]) : 0;
+    c.params.strips = argc == 10 ? atoi(argv[9]) : 0;
     const Told base = in_child(open_backend, &c);
     if (base.status)
         return base.status;
