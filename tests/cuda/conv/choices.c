@@ -82,10 +82,11 @@ two_at_once(Bed *bed)
         exit(1);
     first = open_stream(bed);
     pthread_join(thread, &second);
-    SCOPED_STREAM VaeStream *beside = second;
+    VaeStream *beside = second;
     const int both = emu_conv_runs();
     expect(alone > 0 && both == alone, "%d runs of two streams, %d of one",
            both, alone);
+    vae_stream_free(&beside);
 }
 
 int
