@@ -132,8 +132,27 @@ released(const Bed *bed, VaeDirection direction, VaeSpill spill)
     same_result(bed, &c.got, &c.want, direction, "released between calls");
 }
 
-/* A checkpoint of a stream that spills can be loaded by one that does not, and
- * the other way round. */
+/* VAE_SPILL_AUTO: with a limit, so that the carries are spilled in part. */
+static VaeStream *
+spilling_so(const Bed *bed, VaeDirection direction, VaeSpill spill)
+{
+    const VaeStreamParams params = params_of(direction);
+    const VaePlan plan = plan_of(bed->model, &params);
+    const bool part = spill == VAE_SPILL_AUTO;
+    VaeStream *stream =
+        spilling(bed->model, direction, spill,
+                 part ? (size_t) (plan.peak - plan.carries / 4) : 0);
+    const VaePlan *now = vae_stream_get_plan(stream);
+    expect((now->spilled > 0) == (spill != VAE_SPILL_OFF) &&
+               (now->spilled < now->carries) == (spill != VAE_SPILL_HOST),
+           "%s: %llu of %llu bytes spilled", name_of(direction),
+           (unsigned long long) now->spilled,
+           (unsigned long long) now->carries);
+    return stream;
+}
+
+/* A checkpoint of a stream that spills can be loaded by one that does not or
+ * only in part, and the other way round. */
 static void
 checkpoints(const Bed *bed, VaeDirection direction, VaeSpill from, VaeSpill to)
 {
@@ -146,11 +165,11 @@ checkpoints(const Bed *bed, VaeDirection direction, VaeSpill from, VaeSpill to)
     VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
     how.carries = true;
     how.path = path;
-    SCOPED_STREAM VaeStream *stream = spilling(bed->model, direction, from, 0);
+    SCOPED_STREAM VaeStream *stream = spilling_so(bed, direction, from);
     run_steps(bed, stream, &at, 0, 1);
     must(vae_stream_save(stream, &how, &error), &error);
     vae_stream_free(&stream);
-    stream = spilling(bed->model, direction, to, 0);
+    stream = spilling_so(bed, direction, to);
     must(vae_stream_load(stream, &how, &found, &error), &error);
     run_steps(bed, stream, &at, 2, 3);
     same_result(bed, &c.got, &c.want, direction, "from a checkpoint");
@@ -322,6 +341,8 @@ main(int argc, char **argv)
         released(&bed, direction, VAE_SPILL_HOST);
         checkpoints(&bed, direction, VAE_SPILL_HOST, VAE_SPILL_OFF);
         checkpoints(&bed, direction, VAE_SPILL_OFF, VAE_SPILL_HOST);
+        checkpoints(&bed, direction, VAE_SPILL_AUTO, VAE_SPILL_OFF);
+        checkpoints(&bed, direction, VAE_SPILL_HOST, VAE_SPILL_AUTO);
     }
     refused(&bed);
     faults(&bed, stride);
