@@ -8,7 +8,7 @@
  * tables of its primitives, and pages of its own file. For pictures of 416x240
  * and more it was 8 to 16 MiB, and 34 to 56 MiB for bf16 with AMX. In bf16, the
  * first, the middle and the last strip of rows have code of their own: 8 to 12
- * MiB more, and 24 to 32 MiB more with AMX. */
+ * MiB more, and 20 to 36 MiB more with AMX. */
 static size_t
 library_memory(const VaeProgram *program)
 {
