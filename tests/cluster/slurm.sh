@@ -143,11 +143,20 @@ node=$(squeue -h -t R -j "${job}_2" -o %N)
 if [ -n "$node" ]; then
     scontrol update "NodeName=$node" State=DOWN Reason=test
 fi
-# Slurm lets a requeued task wait for two minutes.
+# Slurm lets a requeued task wait for two minutes, and holds one whose node fails while
+# it starts.
+tries=0
 while [ -n "$(squeue -h -j "$job" 2>/dev/null)" ]; do
-    for task in $(squeue -h -t PD -j "$job" -o '%i/%r' 2>/dev/null |
-        sed -n 's,/BeginTime$,,p'); do
-        scontrol update "JobId=$task" StartTime=now
+    tries=$((tries + 1))
+    [ "$tries" -lt 3000 ] || {
+        squeue
+        fail "the job does not end"
+    }
+    squeue -h -t PD -j "$job" -o '%i/%r' 2>/dev/null | while IFS=/ read -r task reason; do
+        case $reason in
+        BeginTime) scontrol update "JobId=$task" StartTime=now ;;
+        *held*) scontrol release "$task" ;;
+        esac
     done
     sleep 0.2
 done
