@@ -1,4 +1,6 @@
 """Cuts a clip into segments. engine/tool/segments.c cuts in the same way."""
+import heapq
+import math
 from dataclasses import dataclass
 
 ROUNDS_MAX = 8
@@ -38,6 +40,23 @@ def cut(latents, n, cost):
     before = latents - shared
     return [Segment(0 if i == 0 else before + shared * i // n,
                     before + shared * (i + 1) // n) for i in range(n)]
+
+
+def cut_clips(lengths, workers, cost):
+    """A list of segments for each clip. The clips share the workers by their lengths. A
+    share is rounded down or up, whichever lets all workers end earlier."""
+    def cut_all(rounded):
+        shares = (max(1, rounded(workers * n / sum(lengths))) for n in lengths)
+        return [cut(n, count_segments(n, share, cost), cost)
+                for n, share in zip(lengths, shares)]
+
+    def ends(found):
+        busy = [0] * workers
+        for s in (s for segments in found for s in segments):
+            heapq.heapreplace(busy, busy[0] + s.end - s.first + (cost if s.first else 0))
+        return max(busy)
+
+    return min(map(cut_all, (math.floor, math.ceil)), key=ends)
 
 
 def chunks(source, segment, history, begun=False):

@@ -353,10 +353,8 @@ class Driver:
     def make_tasks(self, workers):
         total = sum(c.source.latents for c in self.clips)
         computed, cost = 0, self.first["cost"]
-        for i, clip in enumerate(self.clips):
-            share = max(1, round(workers * clip.source.latents / total))
-            n = cut.count_segments(clip.source.latents, share, cost)
-            found = cut.cut(clip.source.latents, n, cost)
+        cuts = cut.cut_clips([c.source.latents for c in self.clips], workers, cost)
+        for i, (clip, found) in enumerate(zip(self.clips, cuts)):
             computed += clip.source.latents + (len(found) - 1) * cost
             for segment in found:
                 for part in clip.output.missing(segment):

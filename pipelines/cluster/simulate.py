@@ -17,13 +17,15 @@ import cut
 AHEAD = 2
 
 
-def calls_of(segment, history):
-    """[(latents, whether the frames are wanted)], as cut.chunks() for small frames."""
-    parts = [(max(0, segment.first - history), segment.first, False),
-             (segment.first, segment.end, True)]
+def calls_of(segment, options):
+    """[(latents of work, latents whose frames are wanted)], as cut.chunks() for small
+    frames."""
+    before = min(options.history, segment.first)
+    each = options.cost / max(1, options.history)
+    parts = [(before, each, 0), (segment.end - segment.first, 1, 1)]
     return collections.deque(
-        (min(cut.CHUNK, end - at), wanted) for first, end, wanted in parts
-        for at in range(first, end, cut.CHUNK))
+        (min(cut.CHUNK, n - at) * work, min(cut.CHUNK, n - at) * wanted)
+        for n, work, wanted in parts for at in range(0, n, cut.CHUNK))
 
 
 class Worker:
@@ -31,24 +33,24 @@ class Worker:
         self.calls = collections.deque()
         self.received = collections.deque([0.0] * AHEAD, maxlen=AHEAD)
         self.free = 0.0
-        self.wanted = False
+        self.wanted = 0
 
     def begin_call(self, queue, options):
         """When the next call ends, or None if all is done."""
         if not self.calls:
             if not queue:
                 return None
-            self.calls = calls_of(queue.popleft(), options.history)
+            self.calls = calls_of(queue.popleft(), options)
             self.free = self.received[-1]
-        self.latents, self.wanted = self.calls.popleft()
-        self.free = max(self.free, self.received[0]) + self.latents * options.step
+        work, self.wanted = self.calls.popleft()
+        self.free = max(self.free, self.received[0]) + work * options.step
         return self.free
 
 
 def simulate(options, workers):
-    """(segments, latents computed, seconds, seconds of the link, of the driver)"""
-    n = cut.count_segments(options.latents, workers, options.history)
-    queue = collections.deque(cut.cut(options.latents, n, options.history))
+    """(segments, latents of work, seconds, seconds of the link, of the driver)"""
+    n = cut.count_segments(options.latents, workers, options.cost)
+    queue = collections.deque(cut.cut(options.latents, n, options.cost))
     all_workers = [Worker() for _ in range(workers)]
     ends = [(end, i) for i, w in enumerate(all_workers)
             if (end := w.begin_call(queue, options)) is not None]
@@ -58,7 +60,7 @@ def simulate(options, workers):
         now, i = heapq.heappop(ends)
         worker = all_workers[i]
         if worker.wanted:
-            took = worker.latents * options.rate * options.frame / options.link
+            took = worker.wanted * options.rate * options.frame / options.link
             link_time += took
             link = now = max(link, now) + took
         driver_time += options.call
@@ -66,7 +68,7 @@ def simulate(options, workers):
         worker.received.append(now)
         if (end := worker.begin_call(queue, options)) is not None:
             heapq.heappush(ends, (end, i))
-    return n, options.latents + (n - 1) * options.history, driver, link_time, driver_time
+    return n, options.latents + (n - 1) * options.cost, driver, link_time, driver_time
 
 
 def main(arguments):
@@ -79,8 +81,11 @@ def main(arguments):
         help="seconds of the driver for each call of %d latents" % cut.CHUNK)
     add("--latents", type=int, default=28800, metavar="N",
         help="length of the clip; default: 28800, 2 hours at 16 fps")
-    add("--history", type=int, default=38, metavar="N",
-        help="latents of work before each segment, as decode.py prints them; default: 38")
+    add("--history", type=int, default=37, metavar="N",
+        help="latents that a segment looks back, as decode.py prints them; default: 37")
+    add("--cost", type=int, metavar="N",
+        help="latents that take as long as these, as decode.py prints them; default: "
+        "--history, as on a GPU")
     add("--rate", type=int, default=4, metavar="N",
         help="frames of a latent; default: 4")
     add("--frame", type=float, required=True, metavar="BYTES",
@@ -90,6 +95,8 @@ def main(arguments):
     add("--workers", default="1,8,64,512", metavar="LIST",
         help="numbers of workers; default: 1,8,64,512")
     options = parser.parse_args(arguments)
+    if options.cost is None:
+        options.cost = options.history
     if options.step <= 0 or options.link <= 0 or options.latents < 1:
         parser.error("--step, --link and --latents must be greater than 0")
     print("| workers | segments | efficiency of the cut | time | times as fast | link busy "

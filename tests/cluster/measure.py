@@ -170,7 +170,8 @@ class Report:
         for kind, (seconds, driver, frame) in kinds.items():
             call = driver / math.ceil(latents / cut.CHUNK)
             words = ["--step", f"{seconds / latents:.3f}", "--call", f"{call:.4f}",
-                     "--history", str(self.cost), "--frame", f"{frame:.0f}"]
+                     "--history", str(self.history), "--cost", str(self.cost),
+                     "--frame", f"{frame:.0f}"]
             print(f"A 2-hour clip of {width}x{height} as {kind}:\n\n```\n"
                   f"pipelines/cluster/simulate.py {' '.join(words)}\n```\n", flush=True)
             simulate.main(words)

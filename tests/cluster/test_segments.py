@@ -52,15 +52,35 @@ class Cut(clips.Clips):
         self.assertEqual(cut.count_segments(28800, 512, 38), 512)
         self.assertEqual(cut.count_segments(40, 2, 38), 1)
 
+    def test_clips_share_the_workers(self):
+        def ends(found, workers, cost):
+            busy = [0] * workers
+            for s in (s for segments in found for s in segments):
+                busy.sort()
+                busy[0] += s.end - s.first + (cost if s.first else 0)
+            return max(busy)
+
+        for lengths, workers, cost, most in (
+                ([90, 33], 2, 8, 86), ([33, 90], 2, 8, 82), ([100], 2, 8, 54),
+                ([50] * 10, 2, 8, 250), ([100] * 3, 4, 38, 100), ([1, 400], 8, 8, 65)):
+            found = cut.cut_clips(lengths, workers, cost)
+            self.assertEqual([s[-1].end for s in found], lengths)
+            self.assertLessEqual(ends(found, workers, cost), most, (lengths, found))
+
     def test_simulation(self):
         def run(workers, **more):
             options = types.SimpleNamespace(**{
-                "latents": 400, "history": 38, "step": 1.0, "call": 0.0, "rate": 4,
+                "latents": 400, "history": 38, "cost": 38, "step": 1.0, "call": 0.0, "rate": 4,
                 "frame": 0, "link": 1.0, **more})
             return simulate.simulate(options, workers)
 
         self.assertEqual(run(1), (1, 400, 400.0, 0.0, 0.0))
         self.assertEqual(run(2), (2, 438, 219.0, 0.0, 0.0))
+        # A look back that costs less still takes as many calls of the driver.
+        n, computed, seconds, _, _ = run(2, cost=8)
+        self.assertEqual((n, computed), (2, 408))
+        self.assertAlmostEqual(seconds, 204.0)
+        self.assertEqual(run(4, cost=8, call=1.0)[4], 68.0)
         # The link, then the driver, is slower than two workers.
         n, _, seconds, link, _ = run(2, frame=0.5)
         self.assertEqual((n, link), (2, 800.0))
