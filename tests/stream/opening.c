@@ -7,7 +7,7 @@
 
 /* MORE: questions behind the one that cancels. Each program learns its code,
  * and then the first one is prepared. */
-enum { T = 3, W = 16, H = 16, LARGE = 512, MOMENTS = 20, MORE = 6 };
+enum { T = 3, W = 16, H = 16, LARGE = 768, MOMENTS = 20, MORE = 6 };
 
 typedef struct Patience {
     int asked, most; /* at most: true from then on; 0: never */
