@@ -69,7 +69,7 @@ case $# in
 esac
 [ -n "$other" ] || other=$model
 if [ "$precision" = "$other_precision" ] &&
-    same_model "${other:-/}" "${model:-/}"; then
+    same_model "${other:-/dev/null}" "${model:-/dev/null}"; then
     echo "${0##*/}: both sides have the same model and precision: set --other" \
         'WEIGHTS or --other-precision P to compare two' >&2
 fi

@@ -43,7 +43,8 @@ run_small(VaeCudaExec *e, int op, int part, VaeError *error)
     return status;
 }
 
-/* Runs the convolutions of op, unless their code is loaded. */
+/* Runs the convolutions of op, unless their code is loaded. Timing loads it,
+ * but not the kernel that joins phases. */
 static VaeStatus
 load_conv(VaeCudaExec *e, int i, VaeError *error)
 {
@@ -56,9 +57,8 @@ load_conv(VaeCudaExec *e, int i, VaeError *error)
     VaeStatus status = VAE_OK;
     const VaeCudaConvShape layer = vae_cuda_layer_shape(&shape);
     vae_cuda_layer_name(&layer, name);
-    if (vae_cuda_is_loaded(e->cuda, name, &p->choice))
-        return VAE_OK;
-    for (int part = 0; part < p->phases && status == VAE_OK; part++)
+    const bool loaded = vae_cuda_is_loaded(e->cuda, name, &p->choice);
+    for (int part = 0; part < p->phases && !loaded && status == VAE_OK; part++)
         status = run_small(e, i, part, &why);
     if (status == VAE_OK && op->conv.up && !p->joined)
         vae_cuda_join_phases(&e->ops[i], op, p->phases - 1);

@@ -146,7 +146,7 @@ vae_stream_check_call(const VaeStream *s, VaeDirection direction, int n_in,
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%d latents give %d frames here, not %d", n_in,
                         wanted_out, n_out);
-    if (steps < 1 || n_out != wanted_out)
+    if (steps < 1 || n_out < 0 || n_out != wanted_out)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%d units in and %d out are "
                         "no whole number of steps here (%s takes %d and gives "

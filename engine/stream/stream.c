@@ -14,6 +14,31 @@
 #define MAX_THREADS 1024
 
 static VaeStatus
+check_choices(const VaeStreamParams *p, VaeError *error)
+{
+    const struct {
+        const char *what;
+        int value, most;
+    } choices[] = {
+        {"direction", (int) p->direction, VAE_ENCODE},
+        {"normalization", (int) p->normalization, VAE_RAW},
+        {"posterior", (int) p->posterior, VAE_POSTERIOR_SAMPLE},
+        {"spill", (int) p->spill, VAE_SPILL_HOST},
+        {"nan_policy", (int) p->nan_policy, VAE_NAN_ERROR},
+        {"pixels", (int) p->pixels, VAE_PIXELS_P010},
+    };
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        if (choices[i].value < 0 || choices[i].value > choices[i].most)
+            return vae_fail(error, VAE_ERR_ARGUMENT, "%s %d, expected 0 to %d",
+                            choices[i].what, choices[i].value, choices[i].most);
+    if (!(p->memory_share >= 0 && p->memory_share <= 1))
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "a memory share of %g, expected 0 to 1",
+                        p->memory_share);
+    return VAE_OK;
+}
+
+static VaeStatus
 check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
 {
     const VaeModelInfo *info = vae_model_info(model);
@@ -140,6 +165,8 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
                                       VAE_SIZE_UP_TO(VaeStreamParams, height),
                                       "VaeStreamParams", error);
     if (status == VAE_OK)
+        status = check_choices(&own, error);
+    if (status == VAE_OK)
         status = check_params(model, &own, error);
     if (status != VAE_OK)
         return status;
@@ -150,6 +177,7 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
     s->params = own;
     s->plan.struct_size = sizeof s->plan;
     s->borrowed = terms->borrowed;
+    s->few_rungs = terms->few_rungs;
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->at_start = true;
@@ -177,7 +205,8 @@ bool
 vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
 {
     VaeStream *other;
-    const VaeTerms terms = {.borrowed = s->class->memory_left ? NULL : s};
+    const VaeTerms terms = {.borrowed = s->class->memory_left ? NULL : s,
+                            .few_rungs = true};
     const VaeStatus status =
         vae_stream_open(s->model, params, &terms, &other, NULL);
     if (status == VAE_OK)

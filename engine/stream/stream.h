@@ -76,6 +76,7 @@ struct VaeStream {
     VaePlan least; /* the smallest plan that was too large; peak 0: none was */
     bool least_is_prepared;
     bool too_large; /* no rung fits in the limit */
+    bool few_rungs; /* VaeTerms.few_rungs */
     uint64_t limit;
     bool own_limit; /* the limit is that of the process (ulimit) */
 
@@ -148,6 +149,7 @@ VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,
 typedef struct VaeTerms {
     const VaeStream *borrowed; /* uses the backend of this stream, or NULL */
     bool all_rungs; /* tries all, so that an error names the smallest plan */
+    bool few_rungs; /* tries only the smallest rungs: a rung takes seconds */
     bool make;      /* the memory is allocated next; false: only plans */
 } VaeTerms;
 /* stream.c: chooses the backend and the rung; the stream has no memory yet.

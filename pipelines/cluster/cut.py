@@ -46,7 +46,7 @@ def cut_clips(lengths, workers, cost):
     """A list of segments for each clip. The clips share the workers by their lengths. A
     share is rounded down or up, whichever lets all workers end earlier."""
     def cut_all(rounded):
-        shares = (max(1, rounded(workers * n / sum(lengths))) for n in lengths)
+        shares = (max(1, rounded(workers * n / max(1, sum(lengths)))) for n in lengths)
         return [cut(n, count_segments(n, share, cost), cost)
                 for n, share in zip(lengths, shares)]
 

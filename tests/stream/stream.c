@@ -6,6 +6,7 @@
 #include "streams.h"
 
 #include <malloc.h>
+#include <math.h>
 
 enum { T = 6, W = 48, H = 32 };
 static const int one_by_one[] = {1, 0};
@@ -456,6 +457,15 @@ bad_params(const Bed *bed)
     p = good;
     p.device = -2;
     refuse(bed, p, VAE_ERR_ARGUMENT, "device -2");
+    p = good;
+    p.direction = (VaeDirection) 2;
+    refuse(bed, p, VAE_ERR_ARGUMENT, "direction 2");
+    p = good;
+    p.pixels = (VaePixels) -1;
+    refuse(bed, p, VAE_ERR_ARGUMENT, "pixels -1");
+    p = good;
+    p.memory_share = NAN;
+    refuse(bed, p, VAE_ERR_ARGUMENT, "a memory share of NaN");
     p = good;
     p.memory_limit = 1000;
     error = refuse(bed, p, VAE_ERR_MEMORY, "a limit of 1000 bytes");

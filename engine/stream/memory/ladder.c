@@ -269,8 +269,13 @@ static VaeStatus
 climb_down(VaeStream *s, bool make, Limit *limit, bool *fits, VaeError *error)
 {
     VaeRung rungs[VAE_RUNGS];
-    int cut;
-    const int n = list_rungs(s, rungs, &cut);
+    int cut, n = list_rungs(s, rungs, &cut);
+    if (s->few_rungs) { /* the last one, and the last without cuts */
+        rungs[0] = rungs[cut - 1];
+        rungs[1] = rungs[n - 1];
+        n = cut < n ? 2 : 1;
+        cut = 1;
+    }
     VaeStatus status = try_rungs(s, rungs, n, limit, fits, error);
     if (status == VAE_OK && *fits && make && tune(s)) {
         status = find_limit(s, make, limit, error);
