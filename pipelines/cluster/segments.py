@@ -8,10 +8,12 @@ and needs no Ray: jobs of Kubernetes and Slurm run it for each index, and the la
 joins the segments.
 """
 import argparse
+import json
 import os
 import shutil
 import socket
 import sys
+import time
 from dataclasses import asdict, dataclass, field
 
 import libvae
@@ -44,6 +46,39 @@ def description_of(source, plan):
         "model", "backend", "precision")}, "threads": plan["threads"],
         "pixels": source.pixels, "video": source.video,
         "size": f"{source.width}x{source.height}"}
+
+
+def read_settings(path):
+    """Waits while the process that made the file has not written it."""
+    for _ in range(50):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if text.endswith("}"):
+            return json.loads(text)
+        time.sleep(0.1)
+    raise Error(f"{path}: is damaged; remove it to start again")
+
+
+def agree(folder, settings):
+    """The first process writes its settings beside the segments. Others must have the
+    same: the cut depends on the backend, and so do the bytes."""
+    path = os.path.join(folder, "settings")
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            json.dump(settings, file, sort_keys=True)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        if os.path.exists(path):
+            os.unlink(path)
+        raise Error(f"{path}: cannot write: {error.strerror}; the same command goes "
+                    "on") from None
+    found = read_settings(path)
+    for key, value in settings.items():
+        if found.get(key) != value:
+            raise Error(f"{path}: the {key} of the other segments is {found.get(key)}, and "
+                        f"is {value} here; use the same for all, or remove {folder} to "
+                        "start again")
 
 
 def keep(checkpoint, carries):
@@ -147,10 +182,12 @@ def run_index(options):
               f"{options.index}", file=sys.stderr)
         return 0
     os.makedirs(folder, exist_ok=True)
+    description = json.loads(json.dumps(description_of(source, plan)))
+    agree(folder, {**description, "cut": [s.end for s in all_segments]})
     name = names[options.index]
     if not os.path.exists(name):
         segment = all_segments[options.index]
-        description = {**description_of(source, plan), "segment": asdict(segment)}
+        description["segment"] = asdict(segment)
         output = Output(name, Part(source, segment), description, resume=True)
         if not compute(source, worker, output, segment, history, name + ".checkpoint"):
             output.close()

@@ -132,6 +132,18 @@ class Index(clips.Clips):
         self.assert_same(self.whole, self.path("out.safetensors"))
         self.assertEqual(os.listdir(self.work), ["out.safetensors"])
 
+    def test_other_settings(self):
+        self.assertEqual(self.run_index(0)[0], 0)
+        for name, other, more in (("threads", "2", ["--threads", "2"]),
+                                  ("backend", "ref", ["--backend", "ref"])):
+            said = subprocess.run(
+                [sys.executable, SEGMENTS, "--model", TINY, "--threads", "1", *more,
+                 "--index", "1", "--count", "3", self.clip, self.path("out.safetensors")],
+                capture_output=True, text=True)
+            self.assertEqual(said.returncode, 3, said.stderr)
+            self.assertIn(f"settings: the {name} of the other segments is ", said.stderr)
+            self.assertIn(f"and is {other} here", said.stderr)
+
     def test_rgb(self):
         vaetool_rgb = self.path("one.rgb")
         for name, count in (("one.rgb", 1), ("two.rgb", 2)):
@@ -212,13 +224,20 @@ class Index(clips.Clips):
 
     def test_full_disk(self):
         name = self.path("out.safetensors.segments/00000-of-00002")
-        for blocks, end in ((0, ".journal"), (200, ".part")):
+        folder = os.path.dirname(name)
+        for blocks, end in ((0, "settings"), (0, ".journal"), (200, ".part")):
             done = subprocess.run(
                 ["sh", "-c", f"ulimit -f {blocks}; exec \"$@\"", "sh", sys.executable,
                  SEGMENTS, "--model", TINY, "--threads", "1", "--index", "0", "--count",
                  "2", self.clip, self.path("out.safetensors")], stderr=subprocess.PIPE,
                 text=True, check=False)
             self.assertEqual(done.returncode, 3, done.stderr)
+            if end == "settings":
+                self.assertIn(f"{folder}/settings: cannot write: File too large; the same "
+                              "command goes on", done.stderr)
+                self.assertEqual(os.listdir(folder), [])
+                self.assertEqual(self.run_index(1, count=2)[0], 0)
+                continue
             self.assertIn(f"{name}{end}: cannot write: File too large; what is done is "
                           "kept, the same command goes on", done.stderr)
             self.assertFalse(os.path.exists(name + ".journal.tmp"))
