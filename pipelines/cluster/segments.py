@@ -49,14 +49,15 @@ def description_of(source, plan):
 
 
 def read_settings(path):
-    """Waits while the process that made the file has not written it."""
+    """Waits while the process that made the file has not written it. None: it was killed
+    before."""
     for _ in range(50):
         with open(path, encoding="utf-8") as file:
             text = file.read()
         if text.endswith("}"):
             return json.loads(text)
         time.sleep(0.1)
-    raise Error(f"{path}: is damaged; remove it to start again")
+    return None
 
 
 def agree(folder, settings):
@@ -74,11 +75,15 @@ def agree(folder, settings):
         raise Error(f"{path}: cannot write: {error.strerror}; the same command goes "
                     "on") from None
     found = read_settings(path)
+    if found is None:
+        os.unlink(path)
+        agree(folder, settings)
+        return
     for key, value in settings.items():
         if found.get(key) != value:
-            raise Error(f"{path}: the {key} of the other segments is {found.get(key)}, and "
-                        f"is {value} here; use the same for all, or remove {folder} to "
-                        "start again")
+            raise Error(f"{path}: the {key} of the other segments is {found.get(key)}, "
+                        f"and is {value} here; use the same for all, or remove {folder} "
+                        "to start again")
 
 
 def keep(checkpoint, carries):

@@ -133,6 +133,10 @@ class Index(clips.Clips):
         self.assertEqual(os.listdir(self.work), ["out.safetensors"])
 
     def test_other_settings(self):
+        # A process that was killed leaves an empty file.
+        os.mkdir(self.path("out.safetensors.segments"))
+        with open(self.path("out.safetensors.segments/settings"), "wb"):
+            pass
         self.assertEqual(self.run_index(0)[0], 0)
         for name, other, more in (("threads", "2", ["--threads", "2"]),
                                   ("backend", "ref", ["--backend", "ref"])):
@@ -233,8 +237,8 @@ class Index(clips.Clips):
                 text=True, check=False)
             self.assertEqual(done.returncode, 3, done.stderr)
             if end == "settings":
-                self.assertIn(f"{folder}/settings: cannot write: File too large; the same "
-                              "command goes on", done.stderr)
+                self.assertIn(f"{folder}/settings: cannot write: File too large; the "
+                              "same command goes on", done.stderr)
                 self.assertEqual(os.listdir(folder), [])
                 self.assertEqual(self.run_index(1, count=2)[0], 0)
                 continue
