@@ -184,7 +184,6 @@ TEST(real)
     read_model();
     if (vae_tensor_file_open(path, &file, &error) != VAE_OK) {
         g_print("no real latents: %s\n", error.message);
-        g_free(path);
         return;
     }
     CHECK(vae_latent_clip_find(file, NULL, &clip, &error) == VAE_OK);
