@@ -381,7 +381,6 @@ check_caps(GstPad *pad, const char *type)
         "dims-order=(string)row-major,type=(string)%s]}",
         type);
     g_autoptr(GstStructure) tensors = gst_structure_new_from_string(text);
-    g_free(text);
     CHECK(caps && tensors);
     CHECK(gst_caps_is_fixed(caps));
     wanted = gst_caps_copy(caps);
