@@ -151,8 +151,8 @@ install_backend(GObjectClass *klass)
      * GstVaeBase:cuda-device-id:
      *
      * CUDA device index for the `cuda` backend; -1 selects device 0. The other
-     * backends ignore the index. If it is set and `auto` cannot use the `cuda`
-     * backend, the element posts a WARNING.
+     * backends ignore the index. If it is above 0 and `auto` cannot use the
+     * `cuda` backend, the element posts a WARNING.
      */
     g_object_class_install_property(
         klass, PROP_CUDA_DEVICE_ID,
