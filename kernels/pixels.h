@@ -72,13 +72,17 @@ vae_part_height(const VaePicture *p, int c)
     return c && vae_layout(p->pixels)->sub_y ? (p->height + 1) / 2 : p->height;
 }
 
-/* Returns the number of planes; fills the bytes of a row and the rows of each.
- */
+/* Returns the number of planes; fills the bytes of a row and the rows of each,
+ * and zeros behind the last plane. */
 static inline int
 vae_picture_planes(const VaePicture *p, size_t row[3], int rows[3])
 {
     const VaeLayout *l = vae_layout(p->pixels);
     int planes = 0;
+    for (int i = 0; i < 3; i++) {
+        row[i] = 0;
+        rows[i] = 0;
+    }
     for (int c = 0; c < 3; c++) {
         const int plane = l->part[c].plane;
         row[plane] = (size_t) vae_part_width(p, c) * l->part[c].step;
@@ -93,8 +97,8 @@ vae_picture_planes(const VaePicture *p, size_t row[3], int rows[3])
 static inline size_t
 vae_picture_pack(const VaePicture *p, uintptr_t at, VaePicture *out)
 {
-    size_t row[3] = {0}, bytes = 0;
-    int rows[3] = {0};
+    size_t row[3], bytes = 0;
+    int rows[3];
     const int n = vae_picture_planes(p, row, rows);
     *out = *p;
     for (int i = 0; i < n; i++) {

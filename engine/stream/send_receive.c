@@ -81,7 +81,7 @@ copy_at(const VaeStream *s, const Side *side, int i)
 static void
 copy(const VaeStream *s, const Unit *to, const Unit *from)
 {
-    if (!to->is_picture) {
+    if (!from->is_picture) {
         const size_t n = vae_stream_latent_elements(s);
         memcpy(to->latent.data, from->latent.data,
                n * vae_type_size(to->latent.type));
