@@ -20,6 +20,7 @@ from libvae import Error
 from worker import Leaving
 
 ERRORS_MAX = 3    # of one segment, until the run ends
+FAILED_MAX = 2    # errors of one worker in a row, until it gets no more segments
 DEATHS_MAX = 10   # of workers in one segment, without a result in between
 REFUSED_MAX = 8   # workers, until the first one that can be used
 AHEAD = 2         # calls that a worker has in its queue
@@ -289,7 +290,7 @@ class Driver:
 
     def run_worker(self, actor):
         """The life of one slot: a worker, and the one that replaces it."""
-        refused = None
+        refused, failed = None, 0
         while not self.failure:
             task = None
             try:
@@ -302,7 +303,7 @@ class Driver:
                     while (task := self.take()):
                         self.run_task(actor, task)
                         self.put_back(None)
-                        task = None
+                        task, failed = None, 0
                     break
                 finally:
                     with self.lock:
@@ -317,6 +318,11 @@ class Driver:
                 break
             except Error as error:
                 self.give_up(task, str(error))
+                failed += 1
+                if failed == FAILED_MAX and self.slots > 1:
+                    refused = str(error)
+                    self.refused.append(actor)
+                    break
             except Exception as error:  # a bug of ours must not hang the others
                 self.fail(f"{type(error).__name__}: {error}")
                 break
@@ -477,4 +483,7 @@ def connect(ray, options):
                  include_dashboard=False if not (
                      options.address or os.environ.get("RAY_ADDRESS")) else None)
     except (RuntimeError, ConnectionError, ValueError) as error:
-        raise Error(f"Ray: {' '.join(str(error).split())[:300]}") from None
+        said = " ".join(str(error).split())[:300]
+        if "Failed to connect" in said and os.environ.get("RAY_AUTH_MODE") != "token":
+            said += "; if this cluster asks for a token, set RAY_AUTH_MODE=token"
+        raise Error(f"Ray: {said}") from None

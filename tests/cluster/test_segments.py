@@ -513,6 +513,33 @@ class Driver(clips.Clips):
                          "79 failed 3 times: host (node 12ab, process 3): broke; what is "
                          "done is kept, continue with --resume")
 
+    def test_worker_fails_twice(self):
+        """Another worker gets the segment; the last one keeps trying."""
+        def run_task(actor, task):
+            if actor == "broken":
+                raise libvae.Error("host (node 12ab, process 3): broke")
+            task.segment = cut.Segment(80, 80)
+        source = types.SimpleNamespace(path="clip.safetensors")
+        made = driver.Driver.__new__(driver.Driver)
+        made.clips = [types.SimpleNamespace(source=source, out="out")]
+        made.options = types.SimpleNamespace(prog="decode")
+        made.lock, made.refused = threading.Condition(), []
+        made.queue = collections.deque([driver.Task(0, cut.Segment(40, 80))])
+        made.failure, made.alive, made.slots, made.computing = None, 0, 2, 0
+        made.ray, made.run_task = unittest.mock.Mock(), run_task
+        made.start_actor = lambda: "broken"
+        with unittest.mock.patch("sys.stderr", io.StringIO()) as said:
+            made.run_worker("broken")
+        self.assertEqual(said.getvalue(), "\ndecode: this worker is not used: host (node "
+                         "12ab, process 3): broke\n")
+        self.assertEqual((made.failure, made.slots, len(made.queue)), (None, 1, 1))
+        made.run_worker("whole")
+        self.assertEqual((made.failure, len(made.queue)), (None, 0))
+        made.queue.append(driver.Task(0, cut.Segment(40, 80)))
+        made.slots = 1
+        made.run_worker("broken")
+        self.assertRegex(made.failure, "failed 3 times: host .* broke; what is done")
+
 
 class Encode(clips.Clips):
     """Each segment by a worker in this process."""
