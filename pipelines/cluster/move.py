@@ -100,11 +100,12 @@ class Relay:
                 self.read_answer()
                 continue
             if sys.stdin in ready:
-                line = sys.stdin.readline()
-                if not line:
+                # readline() would keep a second line where select() does not see it.
+                lines = os.read(sys.stdin.fileno(), 4096)
+                if not lines:
                     commands = []
-                elif line.strip():
-                    self.move(line.strip())
+                for where in lines.decode(errors="replace").split():
+                    self.move(where)
                 continue
             found = packet(self.source)
             if not found:

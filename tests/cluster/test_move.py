@@ -176,9 +176,10 @@ class Move(clips.Clips):
         relay = self.relay(a)
 
         def nowhere():
-            relay.tell(f"127.0.0.1:{port}")
-            self.assertIn(f"not moved: 127.0.0.1:{port}: Connection refused\n",
-                          relay.wait_for("not moved"))
+            where = f"127.0.0.1:{port}"
+            relay.tell(f"{where}\n{where}")  # both in one read
+            self.assertIn(f"not moved: {where}: Connection refused\n",
+                          relay.wait_for("not moved", 2))
 
         self.send(relay, {5: nowhere})
         self.assertEqual((a.ended(), relay.ended()), (0, 0), a.said + relay.said)
