@@ -1,7 +1,7 @@
 /*
  * tiles.c: what surrounds the products of Winograd's F(2x2, 3x3), for
  * every vector code to the byte: each is sums in a fixed order. Whole
- * convolutions are in dnnl.c.
+ * convolutions are in winograd.c.
  */
 
 #include "../check.h"
