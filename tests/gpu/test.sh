@@ -161,13 +161,6 @@ entry sanitizer stopped 'told to end'
 expect 'what was done is in that table' grep -q '^rates *passed' \
     "$out/report/table.txt"
 
-expect 'what Meson calls a test' env PYTHONPATH="$here" python3 -B - <<'END'
-import steps
-for said in ('gst-vae:gpu+gpu-golden / a-test', 'a-test', 'gst-vae / a-test',
-             'gpu+gpu-golden - gst-vae:a-test', 'gst-vae:a-test'):
-    assert steps.name_of(said) == 'a-test', said
-END
-
 # A device whose clocks are recorded until the end.
 tool nvidia-smi <<END
 #!/bin/sh
@@ -229,156 +222,6 @@ for said, result in says.items():
 assert step['status'] == 'skipped'
 END
 
-# A failure in one case keeps the rows before it.
-tool vaetool <<'END'
-#!/bin/sh
-case $* in
-make-weights\ taehv1_5*) exec sleep 1000 ;;
-make-weights*) : >"$3" ;;
-*taew2_2*) echo 'not,what,is,wanted' ;;
-bench*) printf 'arch,later_fps,first_s,slice,later_gflops\nx,100,1,4,5\n\nprogram,op,seconds,gflops,gbytes_s\nnext,conv,1,2,3\n' ;;
-esac
-END
-expect 'one case loses no other' env PYTHONPATH="$here" python3 -B - "$out" <<'END'
-import json, sys, types
-import report, runner
-from measure import speed
-out = sys.argv[1]
-run = runner.Run(types.SimpleNamespace(
-    out=out + '/cases', build=out + '/cases', emulate=True, limit=None,
-    models=['taew2_1', 'taew2_2', 'taehv1_5'], sizes=['64x48'], frames=5,
-    precisions=['bf16'], directions=['decode'], usual=True))
-speed.tool_of = lambda run: out + '/bin/vaetool'
-run.report['rates'] = {'convs': [{'type': 'bf16', 'tflops': 0.005}],
-                       'copy_gbytes_s': 10}
-step = run.step('speed', speed.speed, 30)
-saved = json.load(open(out + '/cases/report.json'))['steps'][0]['rows']
-assert [r['result'] for r in saved] == ['ok', 'failed', 'stopped'], saved
-assert step['status'] == 'failed' and saved[0]['fps'] == 100, step
-assert saved[0]['floor_share'] == 0.4, saved
-assert '40 %' in report.speed_table([{'steps': [step]}])
-run.options.models = ['seedvr2']
-assert [c[5] for c in speed.flow_cases(run.options)] == [1, 0]
-
-def breaks(run):
-    run.rows.append({'case': 'first'})
-    raise ValueError('broken')
-step = run.step('exact', breaks, 4)
-assert step['status'] == 'failed' and len(step['rows']) == 1, step
-try:
-    speed.told('none')
-    assert False
-except RuntimeError as why:
-    assert 'none' in str(why)
-END
-
-expect 'rates that end early' env PYTHONPATH="$here" python3 -B - <<'END'
-from measure import speed
-text = """a line before {
-{"device": "H200", "copy_gbytes_s": 4300,
-"kernels": [
-  {"name": "norm", "type": "bf16"},
-  {"name": "picture"}],
-"convs": [
-  {"name": "product"},
-  {"name": "conv"}]}
-"""
-want = speed.told(text)
-assert speed.told_rates(text + 'and behind }') == want
-for at in range(text.index('"norm"') + 30, len(text)):
-    found = speed.told_rates(text[:at])
-    for part in 'kernels', 'convs':
-        assert found[part] == want[part][:len(found[part])], text[:at]
-    assert len(found['kernels']) >= (2 if '"conv' in text[:at] else 1), text[:at]
-assert speed.told_rates('{"device": "H2') == speed.told_rates('') == {}
-END
-
-expect 'PyTorch in all its ways, the soonest first' \
-    env PYTHONPATH="$here" python3 -B - <<'END'
-import types
-from measure import speed
-options = types.SimpleNamespace(
-    emulate=False, sizes=['832x480', '1280x720', '1920x1080'],
-    directions=['decode', 'encode'])
-cases = speed.torch_cases(options, ['taew2_1', 'wan2.1', 'seedvr2'])
-plain, full = ['eager', 'channels_last'], ('wan2.1', 'seedvr2')
-assert cases[:13] == [
-    ('wan2.1', 'decode', 'compile', '832x480'),
-    *((m, 'decode', w, '832x480') for m in full for w in plain),
-    ('taew2_1', 'decode', 'graphs', '1280x720'),
-    *((m, 'encode', w, '832x480') for m in full for w in plain),
-    ('seedvr2', 'decode', 'compile', '832x480'),
-    *((m, 'encode', 'compile', '832x480') for m in full)], cases
-assert len(set(cases)) == len(cases)
-for m, d, _, s in cases:
-    assert m == 'taew2_1' or all((m, d, w, s) in cases
-                                 for w in (*plain, 'compile')), (m, d, s)
-options.directions = ['encode']
-assert all(c[1] == 'encode' for c in speed.torch_cases(options, ['wan2.1']))
-END
-
-expect 'the newest cuDNN is taken' env PYTHONPATH="$here" \
-    python3 -B - "$out/cuda" <<'END'
-import os, sys, types
-import build
-root = sys.argv[1]
-def write(path, text=''):
-    path = os.path.join(root, path)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, 'w') as f:
-        f.write(text)
-    os.chmod(path, 0o755)
-def version(minor):
-    return '#define CUDNN_MAJOR 9\n#define CUDNN_MINOR %d\n' % minor
-for path in ('bin/nvcc', 'include/cudnn.h', 'lib64/libcudnn.so.9',
-             'wheel/lib/libcudnn.so.9'):
-    write(path)
-write('wheel/include/cudnn_version.h', version(15))
-build.ask = lambda *_, **__: root + '/wheel'
-run = types.SimpleNamespace(options=types.SimpleNamespace(cudnn=None),
-                            env={'PATH': root + '/bin'})
-for minor, found in (9, root + '/wheel'), (15, None), (19, None):
-    write('include/cudnn_version.h', version(minor))
-    assert build.find_cudnn(run) == found, minor
-# A folder that is named as cuDNN must be one.
-assert build.parts_of_cudnn(root) == ([root + '/include/'], ['lib64'])
-assert not any(build.parts_of_cudnn(root + '/nope'))
-# A device that only its driver reports.
-build.ask = lambda *words, **_: '9.0' if words[0] == sys.executable else None
-assert build.architecture() == '90a'
-# Sources outside of git.
-build.ask = lambda *words, **_: ' M a' if words[:2] == ('git', 'status') \
-    else None
-run = types.SimpleNamespace(
-    report={'machine': {}}, emulate=True, env={'PATH': root},
-    options=types.SimpleNamespace(revision=None))
-build.describe(run)
-assert run.report['revision'] == 'unknown and changes'
-END
-
-expect 'an old emulation is compiled anew' env PYTHONPATH="$here" \
-    python3 -B - "$out/old" <<'END'
-import os, sys, types
-import build
-root, calls, code = sys.argv[1], [], 0
-for path in 'build.ninja', 'tests/gpu/flow-emu':
-    path = os.path.join(root, path)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    open(path, 'w').close()
-    os.chmod(path, 0o755)
-def call(command):
-    calls.append(command[1])
-    return types.SimpleNamespace(code=code, stopped=False, out='error: x',
-                                 err='', last=lambda: '')
-build.find_meson = lambda run: ['meson']
-run = types.SimpleNamespace(
-    options=types.SimpleNamespace(debs=None, cudnn=None), emulate=True,
-    build=root, path=lambda name: os.path.join(root, name), env={}, call=call)
-assert build.build(run)['status'] == 'passed' and calls == ['compile'], calls
-code = 1
-assert build.build(run)['status'] == 'failed'
-END
-
 # Wrong numbers.
 expect 'numbers that miss are told' env PYTHONPATH="$here" \
     python3 -B "$here/test_checks.py"
@@ -407,43 +250,10 @@ assert small.models == gpu.parse(['--emulate']).models, small.models
 assert gpu.parse(['--call', '2']).models == ['wan2.1', 'seedvr2', 'wan2.2',
                                              'taew2_1']
 END
-expect 'without jansson its packages are taken, or the error names them' \
-    env PYTHONPATH="$here" python3 -B - "$out/bare" <<'END'
-import glob, os, sys, types
-import build
-root, calls = sys.argv[1], []
-os.makedirs(root)
-build.TOP = root
-has = [False]
-build.has_jansson = lambda run: has[0]
-build.unpack = lambda run, folder: calls.append(folder) or 2
-run = types.SimpleNamespace(emulate=False, build=root + '/build', env={},
-                            call=lambda command, limit: calls.append('debs.sh'))
-try:
-    build.take_jansson(run)
-    assert False
-except RuntimeError as why:
-    assert 'debs.sh gpu-debs build' in str(why), why
-assert calls == ['debs.sh'], calls
-os.makedirs(root + '/gpu-debs')
-open(root + '/gpu-debs/a.deb', 'w').close()
-assert build.take_jansson(run) == 2 and calls[-1] == root + '/gpu-debs', calls
-has[0] = True
-assert build.take_jansson(run) == 0
-END
 run 2 --call 4
 run 2 --only nothing
 run 2 --only speed:fast
 run 2 --skip speed:9
-expect 'steps in the order of --only' env PYTHONPATH="$here" python3 -B - <<'END'
-import gpu
-def names(*words):
-    return [(s[0], s[2]) for s in gpu.chosen(gpu.parse(list(words)))]
-assert names('--only', 'torch:7,rates,speed', '--skip', 'rates') == [
-    ('torch', 7), ('speed', 540)]
-usual = [n for n, _ in names()]
-assert usual.index('overlap') < usual.index('speed') < usual.index('torch')
-END
 run 2 --sizes large
 run 2 --only speed:0
 run 2 --only speed --skip speed

@@ -264,39 +264,6 @@ slow['exact'][1].update(same='other bytes')
 found = checks.check({**made(slow), 'emulated': True})
 assert 'FAIL' in [c['result'] for c in found]
 
-# What a step that passed did not tell has its reason, in whole words.
-def reasons(steps, **more):
-    report_ = {**made(steps), **more}
-    for one in report_['steps']:
-        if not one['words']:
-            one['words'] = 'copies 200 GB/s'
-    return {c['check']: c['words'] for c in checks.check(report_)
-            if c['result'] == 'not measured'}
-
-
-fewer = copy.deepcopy(STEPS)
-fewer['golden'], fewer['rates'] = fewer['golden'][:1], []
-told = reasons(fewer, emulated=True)
-assert told['golden bf16, PSNR'] == 'an emulated device tells nothing of this'
-missing = 'wan2.2 decode bf16 832x480, frames/s'
-told = reasons(fewer, settings={'quick': True})
-assert told[missing] == 'left out by --quick', told
-assert told['golden bf16, PSNR'] == 'the step golden passed without it', told
-assert reasons(fewer)[missing] == 'the step speed passed without it'
-both = report.merged([{**made(fewer), 'settings': {'quick': True}}])
-assert {c['check']: c['words'] for c in checks.check(both)}[
-    missing] == 'left out by --quick'
-for one in both['steps']:
-    one.update(words='9 passed, 1 skipped (no large vectors)')
-assert 'large vectors' in {c['check']: c['words'] for c in checks.check(
-    both)}['golden bf16, PSNR']
-for one in both['steps']:
-    one.update(status='skipped', words='word ' * 30 + 'x' * 200)
-words = {c['check']: c['words'] for c in checks.check(both)}[
-    'golden bf16, PSNR']
-assert words.endswith(' word ...') and len(words) <= 160, words
-assert ' word ...)\n' in report.checks_table(checks.check(both))
-
 # A report of which a part makes no sense is no good report.
 broken = copy.deepcopy(STEPS)
 broken['rates'][0] = {'type': 'bf16'}
