@@ -63,13 +63,11 @@ vae_npy_need(const uint8_t *bytes, size_t size, uint64_t total,
                         " bytes, at most %d are read",
                         label, length, MAX_HEADER);
     *need = prefix_size(bytes) + length;
-    if (*need > total)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: npy: a header of %" PRIu32
-                        " bytes reaches past the end of the file (%" PRIu64
-                        " bytes)",
-                        label, length, total);
-    return VAE_OK;
+    char what[48];
+    snprintf(what, sizeof what, "npy: a header of %" PRIu32 " bytes", length);
+    return *need <= total
+               ? VAE_OK
+               : vae_file_too_short(label, "", what, total, *need, error);
 }
 
 static bool

@@ -138,14 +138,12 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
             error, VAE_ERR_FORMAT, (VaeErrorParts){.wanted = FILES},
             "%s: no " FILES ": the header begins with byte 0x%02x, wanted '{'",
             label, bytes[LENGTH_BYTES]);
-    if (length > total - LENGTH_BYTES)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: a header of %" PRIu64
-                        " bytes reaches past the end of the file (%" PRIu64
-                        " bytes)",
-                        label, length, total);
     *need = LENGTH_BYTES + length;
-    return VAE_OK;
+    char what[48];
+    snprintf(what, sizeof what, "a header of %" PRIu64 " bytes", length);
+    return *need <= total
+               ? VAE_OK
+               : vae_file_too_short(label, "", what, total, *need, error);
 }
 
 /*
@@ -250,6 +248,23 @@ shape_text(const VaeTensorInfo *info, char text[200])
     return vae_dims_text(info->dims, info->n_dims, text, 200);
 }
 
+/* The offsets are checked, except for the end of the file. */
+static VaeStatus
+fail_past_end(const Place *at, const json_t *pair, uint64_t data_start,
+              uint64_t total)
+{
+    char what[640];
+    const json_int_t begin = json_integer_value(json_array_get(pair, 0));
+    const json_int_t end = json_integer_value(json_array_get(pair, 1));
+    snprintf(what, sizeof what,
+             "tensor \"%.*s\": data_offsets [%lld, %lld], counted from byte "
+             "%" PRIu64 ",",
+             VAE_NAME_SHOWN, at->tensor, (long long) begin, (long long) end,
+             data_start);
+    return vae_file_too_short(at->label, at->tensor, what, total,
+                              data_start + (uint64_t) end, at->error);
+}
+
 /* Reads data_offsets and checks them against the shape. */
 static VaeStatus
 parse_offsets(const Place *at, const json_t *entry, int bits,
@@ -268,10 +283,7 @@ parse_offsets(const Place *at, const json_t *entry, int bits,
         return fail_at(at, "data_offsets [%lld, %lld] end before they begin",
                        (long long) begin, (long long) end);
     if (total != VAE_TOTAL_UNKNOWN && (uint64_t) end > total - data_start)
-        return fail_at(at,
-                       "data_offsets [%lld, %lld] reach past the end of the "
-                       "file (%" PRIu64 " bytes, data from byte %" PRIu64 ")",
-                       (long long) begin, (long long) end, total, data_start);
+        return fail_past_end(at, pair, data_start, total);
 
     char text[200];
     uint64_t count, n_bits;

@@ -93,6 +93,20 @@ fail_kind(const char *label, const char *kind, VaeError *error)
 }
 
 VaeStatus
+vae_file_too_short(const char *label, const char *tensor, const char *what,
+                   uint64_t total, uint64_t wanted, VaeError *error)
+{
+    char is[32], should[32];
+    snprintf(is, sizeof is, "%" PRIu64 " bytes", total);
+    snprintf(should, sizeof should, "%" PRIu64 " bytes", wanted);
+    return vae_fail_parts(error, VAE_ERR_FORMAT,
+                          (VaeErrorParts){tensor, is, should},
+                          "%s: %s reaches past the end of the file (%s, "
+                          "wanted %s)",
+                          label, what, is, should);
+}
+
+VaeStatus
 vae_file_begin(const char *path, int flags, VaeTensorFile *out, VaeError *error)
 {
     const char *label = vae_file_label(path);

@@ -1,10 +1,12 @@
 /*
  * calls.c: counts the units of a call, and checks its arguments.
  */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "pixels.h"
 #include "stream.h"
+#include "vae-private/frames.h"
 
 /* The number of frames of the next latents, for models with chunks. */
 static int
@@ -49,37 +51,91 @@ vae_stream_steps_of(const VaeStream *stream, int n_in)
     return rest / s->step_in + stream->at_start;
 }
 
+VaeStatus
+vae_stream_check_range(const char *what, int64_t value, int64_t least,
+                       int64_t most, VaeError *error)
+{
+    char found[24], wanted[48];
+    if (value >= least && value <= most)
+        return VAE_OK;
+    snprintf(found, sizeof found, "%" PRId64, value);
+    if (most == INT64_MAX)
+        snprintf(wanted, sizeof wanted, "%" PRId64 " or more", least);
+    else
+        snprintf(wanted, sizeof wanted, "%" PRId64 " to %" PRId64, least, most);
+    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                          (VaeErrorParts){NULL, found, wanted},
+                          "%s %s, expected %s", what, found, wanted);
+}
+
 /* Checks alignment, because a misaligned read would make the device unusable
  * for the process. */
 static VaeStatus
 check_place(const VaeStream *s, const VaePicture *p, int number,
             VaeError *error)
 {
-    size_t row[3];
-    int rows[3];
-    if (!p->data[0] || !p->on_device)
+    if (!p->on_device)
         return VAE_OK;
     if (s->class->kind != VAE_BACKEND_CUDA)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "picture %d is in the memory of a device, which the "
-                        "backend %s does not have",
-                        number, s->class->name);
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, "device memory", "host memory"},
+            "picture %d is in the memory of a device, which "
+            "the backend %s does not have",
+            number, s->class->name);
     if (vae_stream_has_tiles(s))
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "picture %d is in the memory of a device, and tiles "
-                        "are blended in that of the host",
-                        number);
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, "device memory", "host memory"},
+            "picture %d is in the memory of a device, and "
+            "tiles are blended in that of the host",
+            number);
     const int bytes = vae_layout(p->pixels)->bytes;
-    const int planes = vae_picture_planes(p, row, rows);
-    for (int i = 0; i < planes; i++)
+    for (int i = 0; i < 3 && p->data[i]; i++)
         if (((uintptr_t) p->data[i] | (uintptr_t) p->stride[i]) %
-            (uintptr_t) bytes)
-            return vae_fail(error, VAE_ERR_ARGUMENT,
-                            "picture %d is in the memory of a device, where "
-                            "samples of %d bytes begin at multiples of %d; "
-                            "plane %d is at %p, its rows %td bytes apart",
-                            number, bytes, bytes, i, (void *) p->data[i],
-                            p->stride[i]);
+            (uintptr_t) bytes) {
+            char found[48], wanted[32];
+            snprintf(found, sizeof found, "%p and %td", (void *) p->data[i],
+                     p->stride[i]);
+            snprintf(wanted, sizeof wanted, "multiples of %d", bytes);
+            return vae_fail_parts(
+                error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, wanted},
+                "picture %d is in the memory of a device, where samples of %d "
+                "bytes begin at multiples of %d; plane %d is at %p, its rows "
+                "%td bytes apart",
+                number, bytes, bytes, i, (void *) p->data[i], p->stride[i]);
+        }
+    return VAE_OK;
+}
+
+/* Checks that each plane has memory, and that its rows do not overlap. */
+static VaeStatus
+check_planes(const VaePicture *p, int number, VaeError *error)
+{
+    size_t row[3];
+    int rows[3];
+    char found[32], wanted[32];
+    const VaeStatus status = vae_stream_check_range(
+        "pixels", (int) p->pixels, 0, VAE_PIXELS_KINDS - 1, error);
+    if (status != VAE_OK)
+        return status;
+    const int planes = vae_picture_planes(p, row, rows);
+    for (int i = 0; i < planes; i++) {
+        if (!p->data[i])
+            return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                                  (VaeErrorParts){NULL, "no data", "data"},
+                                  "picture %d has no data for its plane %d",
+                                  number, i);
+        if (rows[i] < 2 || p->stride[i] >= (ptrdiff_t) row[i])
+            continue;
+        snprintf(found, sizeof found, "%td", p->stride[i]);
+        snprintf(wanted, sizeof wanted, "%zu or more", row[i]);
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){NULL, found, wanted},
+                              "picture %d: the rows of plane %d are %s bytes "
+                              "apart, and a row has %zu",
+                              number, i, found, row[i]);
+    }
     return VAE_OK;
 }
 
@@ -87,13 +143,20 @@ VaeStatus
 vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                        VaeError *error)
 {
+    static const char *const words[] = {
+        [VAE_DECODE] = "decode", [VAE_ENCODE] = "encode"};
     if (s->params.direction != direction)
-        return vae_fail(error, VAE_ERR_ARGUMENT, "the stream %s",
-                        direction == VAE_DECODE ? "encodes" : "decodes");
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, words[direction], words[s->params.direction]},
+            "the call %ss, and the stream %ss", words[direction],
+            words[s->params.direction]);
     if (s->broken)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "the sequence was broken off "
-                        "by an error; reset the stream first");
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, "a broken sequence", "a reset stream"},
+            "the sequence was broken off by an error; reset "
+            "the stream first");
     return VAE_OK;
 }
 
@@ -104,7 +167,7 @@ fail_size(const VaeStream *s, const VaePicture *p, int number, VaeError *error)
     snprintf(found, sizeof found, "%dx%d", p->width, p->height);
     snprintf(wanted, sizeof wanted, "%dx%d", s->params.width, s->params.height);
     return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){.found = found, .wanted = wanted},
+        error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, wanted},
         "picture %d is %s, the stream was made for %s", number, found, wanted);
 }
 
@@ -114,17 +177,37 @@ vae_stream_check_pictures(const VaeStream *s, const VaePicture *pictures, int n,
 {
     for (int i = 0; i < n; i++) {
         const VaePicture *p = &pictures[i];
+        if (!p->data[0] && s->params.direction == VAE_DECODE)
+            continue;
         if (p->data[0] &&
             (p->width != s->params.width || p->height != s->params.height))
             return fail_size(s, p, i, error);
-        const VaeStatus status = check_place(s, p, i, error);
+        VaeStatus status = check_planes(p, i, error);
+        if (status == VAE_OK)
+            status = check_place(s, p, i, error);
         if (status != VAE_OK)
             return status;
-        if (!p->data[0] && s->params.direction == VAE_ENCODE)
-            return vae_fail(error, VAE_ERR_ARGUMENT, "picture %d has no data",
-                            i);
     }
     return VAE_OK;
+}
+
+/* For a call whose numbers of units are wrong. */
+static VaeStatus
+fail_counts(const VaeStream *s, int n_in, int n_out, VaeError *error)
+{
+    char found[48], wanted[96];
+    const VaeSteps *steps = &s->steps;
+    snprintf(found, sizeof found, "%d in and %d out", n_in, n_out);
+    snprintf(wanted, sizeof wanted,
+             "%d in and %d out, for each later step %d and %d",
+             s->at_start ? steps->first_in : steps->step_in,
+             s->at_start ? steps->first_out : steps->step_out, steps->step_in,
+             steps->step_out);
+    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                          (VaeErrorParts){NULL, found, wanted},
+                          "units: %s are no whole number of steps here, "
+                          "expected %s",
+                          found, wanted);
 }
 
 VaeStatus
@@ -136,24 +219,25 @@ vae_stream_check_call(const VaeStream *s, VaeDirection direction, int n_in,
     if (state != VAE_OK)
         return state;
     if (s->ended)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "the end of the sequence was drained; reset the stream "
-                        "first");
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, "an ended sequence", "a reset stream"},
+            "the end of the sequence was drained; reset the "
+            "stream first");
     const int steps = vae_stream_steps_of(s, n_in);
     int wanted_in, wanted_out;
     vae_stream_count(s, steps, &wanted_in, &wanted_out);
-    if (steps > 0 && n_out != wanted_out && vae_stream_has_delay(s))
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d latents give %d frames here, not %d", n_in,
-                        wanted_out, n_out);
-    if (steps < 1 || n_out < 0 || n_out != wanted_out)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d units in and %d out are "
-                        "no whole number of steps here (%s takes %d and gives "
-                        "%d, each later step %d and %d)",
-                        n_in, n_out, s->at_start ? "the first" : "one",
-                        s->at_start ? s->steps.first_in : s->steps.step_in,
-                        s->at_start ? s->steps.first_out : s->steps.step_out,
-                        s->steps.step_in, s->steps.step_out);
+    if (steps < 1 || n_out < 0)
+        return fail_counts(s, n_in, n_out, error);
+    if (n_out != wanted_out) {
+        char found[16], wanted[16];
+        snprintf(found, sizeof found, "%d", n_out);
+        snprintf(wanted, sizeof wanted, "%d", wanted_out);
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, wanted},
+            "%d %s give %s %s here, not %s", n_in,
+            direction == VAE_DECODE ? "latents" : "frames", wanted,
+            direction == VAE_DECODE ? "frames" : "latents", found);
+    }
     return vae_stream_check_pictures(s, pictures, n_pictures, error);
 }

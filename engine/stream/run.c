@@ -2,6 +2,7 @@
  * run.c: decides the order of slices and runs them: the first step, then whole
  * slices, then single steps.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "clock.h"
@@ -31,8 +32,10 @@ VaeStatus
 vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
 {
     if (!stream->params.restarts)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "the stream was not made for restarts");
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, "restarts false", "restarts true"},
+            "the stream was not made for restarts");
     if (stream->broken)
         vae_stream_forget_guarded(stream);
     const VaeStatus status = vae_stream_settle(stream, error);
@@ -230,16 +233,16 @@ begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 VaeStatus
 vae_stream_wait(VaeStream *s, int pending, VaeError *error)
 {
-    if (pending < 0 || pending >= VAE_STREAM_CALLS)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d pending calls, expected 0 to %d", pending,
-                        VAE_STREAM_CALLS - 1);
+    VaeStatus status = vae_stream_check_range("pending calls", pending, 0,
+                                              VAE_STREAM_CALLS - 1, error);
+    if (status != VAE_OK)
+        return status;
     if (s->calls <= (uint64_t) pending || s->broken)
         return VAE_OK;
     const uint64_t start = vae_now_ns();
     const uint64_t done =
         s->ends[(s->calls - 1 - (uint64_t) pending) % VAE_STREAM_CALLS];
-    VaeStatus status = done == s->runs ? vae_stream_settle(s, error) : VAE_OK;
+    status = done == s->runs ? vae_stream_settle(s, error) : VAE_OK;
     s->broken = status != VAE_OK;
     status = finish(s, (int) (s->runs - done), status, error);
     s->stats.busy_ns += vae_now_ns() - start;
@@ -349,6 +352,19 @@ vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
                error);
 }
 
+/* found, wanted: numbers of steps and of frames. */
+static VaeStatus
+fail_drain(const int found[2], const int wanted[2], VaeError *error)
+{
+    char is[64], should[64];
+    snprintf(is, sizeof is, "%d steps and %d frames", found[0], found[1]);
+    snprintf(should, sizeof should, "at most %d steps and their frames, %d",
+             wanted[0], wanted[1]);
+    return vae_fail_parts(
+        error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, is, should},
+        "%s for the end of the sequence, expected %s", is, should);
+}
+
 VaeStatus
 vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
                  int n_frames, VaeError *error)
@@ -360,10 +376,8 @@ vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
         return status;
     vae_stream_drain_count(stream, steps < left ? steps : left, &wanted);
     if (steps < 0 || steps > left || n_frames != wanted)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d steps that give %d frames; the end of the sequence "
-                        "has %d steps, and they give %d",
-                        steps, n_frames, left, wanted);
+        return fail_drain((const int[]){steps, n_frames},
+                          (const int[]){left, wanted}, error);
     status = vae_stream_check_pictures(stream, frames, n_frames, error);
     if (status != VAE_OK || steps == 0)
         return status;

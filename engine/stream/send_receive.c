@@ -5,6 +5,7 @@
  * the first unit of a slice to the receiver's memory; the others wait in
  * copies.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "pixels.h"
@@ -110,17 +111,52 @@ static VaeStatus
 check_unit(const VaeStream *s, const Unit *unit, VaeError *error)
 {
     const VaePicture *p = &unit->picture;
+    const VaeLatentOut *l = &unit->latent;
     if (!unit->is_picture)
-        return unit->latent.type <= VAE_TYPE_BF16 && unit->latent.data
+        return l->type <= VAE_TYPE_BF16 && l->data
                    ? VAE_OK
-                   : vae_fail(error, VAE_ERR_ARGUMENT,
-                              "a latent has no data, or a type that is none of "
-                              "float32, float16 and bfloat16");
+                   : vae_fail_parts(
+                         error, VAE_ERR_ARGUMENT,
+                         (VaeErrorParts){
+                             NULL, l->data ? vae_type_name(l->type) : "no data",
+                             "float32, float16 or bfloat16"},
+                         "a latent has no data, or a type that is none of "
+                         "float32, float16 and bfloat16");
     if (p->on_device)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "pictures in the memory of a device are for "
-                        "vae_stream_decode_begin() and _encode_begin()");
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, "device memory", "host memory"},
+            "pictures in the memory of a device are for "
+            "vae_stream_decode_begin() and _encode_begin()");
     return vae_stream_check_pictures(s, p, 1, error);
+}
+
+/* Writes what same_kind() compares. */
+static void
+describe(const Unit *unit, char *out, size_t size)
+{
+    const VaePicture *p = &unit->picture;
+    const VaeLatentOut *l = &unit->latent;
+    if (unit->is_picture)
+        snprintf(out, size, "pixels %d, matrix %d, range %d, %d, sites %d, %d",
+                 (int) p->pixels, (int) p->matrix, p->full_range,
+                 p->limited_rgb, p->site_center, p->site_top);
+    else
+        snprintf(out, size, "%s%s%s", vae_type_name(l->type),
+                 l->mean ? ", mean" : "", l->logvar ? ", logvar" : "");
+}
+
+static VaeStatus
+fail_kind(const Unit *first, const Unit *unit, VaeError *error)
+{
+    char found[80], wanted[80];
+    describe(unit, found, sizeof found);
+    describe(first, wanted, sizeof wanted);
+    return vae_fail_parts(
+        error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, wanted},
+        "the %s is of another kind than the first of the "
+        "sequence: %s, not %s",
+        unit->is_picture ? "picture" : "latent", found, wanted);
 }
 
 /* ------------------------------------------------------------------ */
@@ -205,10 +241,7 @@ settle(const VaeStream *s, Side *side, const Unit *unit, int n, VaeError *error)
     if (side->known)
         return same_kind(&side->kind, unit)
                    ? VAE_OK
-                   : vae_fail(error, VAE_ERR_ARGUMENT,
-                              "the %s is of another kind than the first of the "
-                              "sequence",
-                              unit->is_picture ? "picture" : "latent");
+                   : fail_kind(&side->kind, unit, error);
     side->slot = place(s, unit, 64, &any);
     if (n && !vae_room_take(&side->room, (size_t) n * side->slot))
         return vae_fail(error, VAE_ERR_MEMORY,
@@ -249,9 +282,10 @@ send_unit(VaeStream *s, const Unit *unit, VaeError *error)
         return VAE_OK;
     }
     if (w->ended)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "the end of the sequence was sent; reset the stream "
-                        "first");
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, "a unit after the end", "a reset stream"},
+            "the end of the sequence was sent; reset the stream first");
     const VaeStatus status = settle(s, &w->in, unit, most_in(s), error);
     if (status != VAE_OK)
         return status;

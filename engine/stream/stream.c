@@ -14,28 +14,40 @@
 #define MAX_THREADS 1024
 
 static VaeStatus
-check_choices(const VaeStreamParams *p, VaeError *error)
+check_ranges(const VaeStreamParams *p, VaeError *error)
 {
     const struct {
         const char *what;
-        int value, most;
-    } choices[] = {
-        {"direction", (int) p->direction, VAE_ENCODE},
-        {"normalization", (int) p->normalization, VAE_RAW},
-        {"posterior", (int) p->posterior, VAE_POSTERIOR_SAMPLE},
-        {"spill", (int) p->spill, VAE_SPILL_HOST},
-        {"nan_policy", (int) p->nan_policy, VAE_NAN_ERROR},
-        {"pixels", (int) p->pixels, VAE_PIXELS_P010},
+        int64_t value, least, most;
+    } ranges[] = {
+        {"direction", (int) p->direction, 0, VAE_ENCODE},
+        {"normalization", (int) p->normalization, 0, VAE_RAW},
+        {"posterior", (int) p->posterior, 0, VAE_POSTERIOR_SAMPLE},
+        {"spill", (int) p->spill, 0, VAE_SPILL_HOST},
+        {"nan_policy", (int) p->nan_policy, 0, VAE_NAN_ERROR},
+        {"pixels", (int) p->pixels, 0, VAE_PIXELS_P010},
+        {"slice size", p->slice_size, 0, MAX_SLICE},
+        {"frames at once", p->frames_at_once, 0, INT64_MAX},
+        {"strips of rows", p->strips, 0, MAX_STRIPS},
+        {"milliseconds to wait for memory", p->resume_ms, 0, INT64_MAX},
+        {"threads", p->threads, 0, MAX_THREADS},
+        {"look-ahead in latents", p->look_ahead, 0, INT64_MAX},
+        {"CUDA device index", p->device, -1, INT64_MAX},
     };
-    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
-        if (choices[i].value < 0 || choices[i].value > choices[i].most)
-            return vae_fail(error, VAE_ERR_ARGUMENT, "%s %d, expected 0 to %d",
-                            choices[i].what, choices[i].value, choices[i].most);
-    if (!(p->memory_share >= 0 && p->memory_share <= 1))
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "a memory share of %g, expected 0 to 1",
-                        p->memory_share);
-    return VAE_OK;
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        const VaeStatus status =
+            vae_stream_check_range(ranges[i].what, ranges[i].value,
+                                   ranges[i].least, ranges[i].most, error);
+        if (status != VAE_OK)
+            return status;
+    }
+    if (p->memory_share >= 0 && p->memory_share <= 1)
+        return VAE_OK;
+    char found[32];
+    snprintf(found, sizeof found, "%g", p->memory_share);
+    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                          (VaeErrorParts){NULL, found, "0 to 1"},
+                          "memory share %s, expected 0 to 1", found);
 }
 
 static VaeStatus
@@ -55,42 +67,14 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "latents themselves",
                         info->arch);
     if (p->width < 1 || p->height < 1 || p->width > MAX_SIDE ||
-        p->height > MAX_SIDE)
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "size %dx%d, expected 1x1 to "
-                        "%dx%d",
-                        p->width, p->height, MAX_SIDE, MAX_SIDE);
-    if (p->slice_size < 0 || p->slice_size > MAX_SLICE)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "slice size %d, expected 0 "
-                        "to %d",
-                        p->slice_size, MAX_SLICE);
-    if (p->frames_at_once < 0)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d frames at once, expected 0 or more",
-                        p->frames_at_once);
-    if (p->strips < 0 || p->strips > MAX_STRIPS)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%lld strips of rows, expected 0 to %d",
-                        (long long) p->strips, MAX_STRIPS);
-    if (p->resume_ms < 0)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "a wait of %lld ms for memory, expected 0 or more",
-                        (long long) p->resume_ms);
-    if (p->threads < 0 || p->threads > MAX_THREADS)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d threads, expected 0 to "
-                        "%d",
-                        p->threads, MAX_THREADS);
-    if (p->look_ahead < 0)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "a look-ahead of %d latents, expected 0 or more",
-                        p->look_ahead);
-    if (p->device < -1)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "device %d, expected a CUDA device index, or -1 for "
-                        "device 0",
-                        p->device);
+        p->height > MAX_SIDE) {
+        char found[32], wanted[32];
+        snprintf(found, sizeof found, "%dx%d", p->width, p->height);
+        snprintf(wanted, sizeof wanted, "1x1 to %dx%d", MAX_SIDE, MAX_SIDE);
+        return vae_fail_parts(error, VAE_ERR_SIZE,
+                              (VaeErrorParts){NULL, found, wanted},
+                              "size %s, expected %s", found, wanted);
+    }
     return VAE_OK;
 }
 
@@ -165,7 +149,7 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
                                       VAE_SIZE_UP_TO(VaeStreamParams, height),
                                       "VaeStreamParams", error);
     if (status == VAE_OK)
-        status = check_choices(&own, error);
+        status = check_ranges(&own, error);
     if (status == VAE_OK)
         status = check_params(model, &own, error);
     if (status != VAE_OK)

@@ -132,7 +132,10 @@ struct VaeStream {
 /* send_receive.c. */
 void vae_stream_free_waiting(VaeStream *s);
 
-/* calls.c: the stream has that direction and was not broken off. */
+/* calls.c: fails if value is not from least to most. INT64_MAX: no most. */
+VaeStatus vae_stream_check_range(const char *what, int64_t value, int64_t least,
+                                 int64_t most, VaeError *error);
+/* The stream has that direction and was not broken off. */
 VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                                  VaeError *error);
 /* The number of steps that read n_in units; -1: not a whole number of steps. */

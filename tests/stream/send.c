@@ -5,6 +5,7 @@
  */
 
 #include "streams.h"
+#include "vae-private/frames.h"
 
 enum { W = 40, H = 24, T = 7 };
 
@@ -156,9 +157,10 @@ one_slice(const Bed *bed, VaeDirection direction, int slice,
     run(&r, false);
     expect(r.status == VAE_ERR_CANCELLED, "cancelled: %s",
            vae_status_name(r.status));
-    expect(receive_next(&r) == VAE_ERR_ARGUMENT &&
-               send_next(&r) == VAE_ERR_ARGUMENT,
-           "then broken off: %s", r.error.message);
+    expect_misuse(receive_next(&r), VAE_ERR_ARGUMENT, &r.error,
+                  "receive after a break");
+    expect_misuse(send_next(&r), VAE_ERR_ARGUMENT, &r.error,
+                  "send after a break");
     vae_stream_reset(r.stream);
     expect_same(&r, want, false, "after a cancel");
     vae_stream_free(&r.stream);
@@ -181,6 +183,14 @@ both_ways(const Bed *bed, VaeDirection direction)
         one_slice(bed, direction, sizes[i], &want, &clip);
 }
 
+static void
+refuse_picture(const Run *r, VaePicture p, VaeStatus status, const char *what)
+{
+    VaeError error = {0};
+    expect_misuse(vae_stream_receive_picture(r->stream, &p, &error), status,
+                  &error, what);
+}
+
 /* A refused call changes nothing. */
 static void
 bad_calls(const Bed *bed)
@@ -193,31 +203,44 @@ bad_calls(const Bed *bed)
     const VaeLatentOut out = {.data = clip.latents};
     run_clip(bed, r.stream, VAE_DECODE, &want, plan);
     vae_stream_reset(r.stream);
-    expect(vae_stream_send_picture(r.stream, &p, &r.error) ==
-                   VAE_ERR_ARGUMENT &&
-               vae_stream_receive_latent(r.stream, &out, &r.error) ==
-                   VAE_ERR_ARGUMENT,
-           "an encoder's calls: %s", r.error.message);
+    expect_misuse(vae_stream_send_picture(r.stream, &p, &r.error),
+                  VAE_ERR_ARGUMENT, &r.error, "an encoder's send");
+    expect_misuse(vae_stream_receive_latent(r.stream, &out, &r.error),
+                  VAE_ERR_ARGUMENT, &r.error, "an encoder's receive");
+    expect_misuse(vae_stream_send_latent(r.stream, &(VaeLatentIn){0}, &r.error),
+                  VAE_ERR_ARGUMENT, &r.error, "no data");
     expect(receive_next(&r) == VAE_AGAIN && send_next(&r) == VAE_OK &&
                send_next(&r) == VAE_AGAIN && r.sent == 1,
            "the first latent alone");
-    expect(vae_stream_send_latent(r.stream,
-                                  &(VaeLatentIn){VAE_TYPE_F16, clip.latents},
-                                  &r.error) == VAE_ERR_ARGUMENT,
-           "another type: %s", r.error.message);
+    expect_misuse(
+        vae_stream_send_latent(
+            r.stream, &(VaeLatentIn){VAE_TYPE_F16, clip.latents}, &r.error),
+        VAE_ERR_ARGUMENT, &r.error, "another type");
     p.width = W - 1;
-    expect(vae_stream_receive_picture(r.stream, &p, &r.error) == VAE_ERR_SIZE,
-           "another size: %s", r.error.message);
+    refuse_picture(&r, p, VAE_ERR_SIZE, "another size");
     p = picture(&clip, 0);
     p.on_device = true;
-    expect(vae_stream_receive_picture(r.stream, &p, &r.error) ==
-               VAE_ERR_ARGUMENT,
-           "on a device: %s", r.error.message);
+    refuse_picture(&r, p, VAE_ERR_ARGUMENT, "on a device");
     p = picture(&clip, 0);
+    p.pixels = VAE_PIXELS_KINDS;
+    refuse_picture(&r, p, VAE_ERR_ARGUMENT, "no such pixels");
+    static const int strides[] = {W * 12 - 1, W, 0, -W * 12};
+    for (int i = 0; i < 4; i++) {
+        p = picture(&clip, 0);
+        p.stride[0] = strides[i];
+        refuse_picture(&r, p, VAE_ERR_ARGUMENT, "rows that overlap");
+    }
+    p.pixels = VAE_PIXELS_I420;
+    p.stride[0] = W;
+    p.stride[1] = p.stride[2] = W / 2;
+    refuse_picture(&r, p, VAE_ERR_ARGUMENT, "a plane without data");
+    p.data[1] = p.data[2] = p.data[0];
+    p.stride[2] = W / 2 - 1;
+    refuse_picture(&r, p, VAE_ERR_ARGUMENT, "chroma rows that overlap");
+    p = picture(&clip, 0);
+    expect(receive_next(&r) == VAE_OK, "the first frame");
     p.pixels = VAE_PIXELS_RGB;
-    expect(vae_stream_receive_picture(r.stream, &p, &r.error) ==
-               VAE_ERR_ARGUMENT,
-           "another kind: %s", r.error.message);
+    refuse_picture(&r, p, VAE_ERR_ARGUMENT, "another kind");
     vae_stream_reset(r.stream);
     expect_same(&r, &want, true, "after refused calls");
     vae_stream_free(&r.stream);

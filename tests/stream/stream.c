@@ -426,8 +426,11 @@ refuse(const Bed *bed, VaeStreamParams params, VaeStatus status,
 {
     VaeStream *stream = NULL;
     VaeError error = {0};
-    expect_status(vae_stream_new(bed->model, &params, &stream, &error), status,
-                  &error, what);
+    const VaeStatus got = vae_stream_new(bed->model, &params, &stream, &error);
+    if (status == VAE_ERR_ARGUMENT || status == VAE_ERR_SIZE)
+        expect_misuse(got, status, &error, what);
+    else
+        expect_status(got, status, &error, what);
     expect(stream == NULL, "no stream after an error");
     return error;
 }
@@ -499,17 +502,17 @@ bad_calls(const Bed *bed)
     VaeError error = {0};
     loop_fill(&loop, &clip);
     const VaeLatentIn *l = loop.latents;
-    expect_status(vae_stream_decode(s, l, 1, loop.pictures, 4, &error),
+    expect_misuse(vae_stream_decode(s, l, 1, loop.pictures, 4, &error),
                   VAE_ERR_ARGUMENT, &error, "4 frames of the first latent");
-    expect_status(vae_stream_decode(s, l, 0, loop.pictures, 0, &error),
+    expect_misuse(vae_stream_decode(s, l, 0, loop.pictures, 0, &error),
                   VAE_ERR_ARGUMENT, &error, "no latents");
-    expect_status(vae_stream_decode(s, l, 2, loop.pictures, 1, &error),
+    expect_misuse(vae_stream_decode(s, l, 2, loop.pictures, 1, &error),
                   VAE_ERR_ARGUMENT, &error, "1 frame of two latents");
-    expect_status(
+    expect_misuse(
         vae_stream_encode(s, loop.pictures, 1, loop.results, 1, &error),
         VAE_ERR_ARGUMENT, &error, "encode with a decoder");
     loop.pictures[0].width = W - 1;
-    expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
+    expect_misuse(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
                   VAE_ERR_SIZE, &error, "a picture of another size");
     loop.pictures[0].width = W;
     stats = *vae_stream_stats(s);
@@ -519,7 +522,7 @@ bad_calls(const Bed *bed)
     expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error), VAE_OK,
                   &error, "the right call after wrong ones");
     same_result(bed, &clip, &want, VAE_DECODE, "after refused calls");
-    expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
+    expect_misuse(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
                   VAE_ERR_ARGUMENT, &error, "1 frame of a later latent");
 }
 

@@ -19,6 +19,17 @@ expect(bool good, const char *format, ...)
     return good;
 }
 
+void
+expect_misuse(VaeStatus status, VaeStatus wanted, const VaeError *error,
+              const char *what)
+{
+    expect(status == wanted && error->message[0] && error->found[0] &&
+               error->wanted[0],
+           "%s: %s: %s; found \"%s\", wanted \"%s\"", what,
+           vae_status_name(status), error->message, error->found,
+           error->wanted);
+}
+
 int
 tests_end(void)
 {

@@ -66,9 +66,10 @@ typedef enum VaeMatrix {
  *                private function, sets it to true. A device then writes
  *                results directly to data, possibly before vae_stream_wait()
  * data, stride   per plane, from the top row down. Strides are in bytes, and
- * may exceed a row ready          only with on_device: NULL, or a CUevent
- * (cudaEvent_t) that the device waits for before it uses the picture. It must
- * stay valid as long as data
+ *                are at least those of a row
+ * ready          only with on_device: NULL, or a CUevent (cudaEvent_t) that the
+ *                device waits for before it uses the picture. It stays valid as
+ *                long as data
  */
 typedef struct VaePicture {
     VaePixels pixels;

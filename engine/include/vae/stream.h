@@ -348,11 +348,11 @@ typedef struct VaeLatentOut {
  * the stream. A checkpoint does not include them. Call the functions below,
  * which process whole steps, only if no unit is waiting.
  *
- * Errors: VAE_ERR_ARGUMENT (the wrong direction, another type, a unit after the
- * end, a broken sequence), VAE_ERR_SIZE, VAE_ERR_MEMORY. Nothing ran, and the
- * call may be repeated. Receive also returns VAE_ERR_CANCELLED and
- * VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK also VAE_ERR_MEMORY of a step.
- * These break the sequence: reset or free the stream.
+ * Errors: VAE_ERR_ARGUMENT (the wrong direction, another type, a stride below a
+ * row, a unit after the end, a broken sequence), VAE_ERR_SIZE, VAE_ERR_MEMORY.
+ * Nothing ran, and the call may be repeated. Receive also returns
+ * VAE_ERR_CANCELLED and VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK also
+ * VAE_ERR_MEMORY of a step. These break the sequence: reset or free the stream.
  */
 VAE_API VaeStatus vae_stream_send_latent(VaeStream *stream,
                                          const VaeLatentIn *latent,
@@ -375,10 +375,11 @@ VAE_API VaeStatus vae_stream_receive_latent(VaeStream *stream,
  * non-finite values pass through, except that a ReLU may turn NaN into 0.
  * VaeStreamStats.nonfinite counts the non-finite values of latents.
  *
- * Errors: VAE_ERR_ARGUMENT (wrong counts or on_device; nothing ran),
- * VAE_ERR_SIZE (a picture of another size; nothing ran), VAE_ERR_CANCELLED,
- * VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK also VAE_ERR_MEMORY of a step (the
- * sequence is broken: reset or free the stream).
+ * Errors: VAE_ERR_ARGUMENT (wrong counts, a missing plane, a stride below a
+ * row, or on_device; nothing ran), VAE_ERR_SIZE (a picture of another size;
+ * nothing ran), VAE_ERR_CANCELLED, VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK
+ * also VAE_ERR_MEMORY of a step (the sequence is broken: reset or free the
+ * stream).
  */
 VAE_API VaeStatus vae_stream_decode(VaeStream *stream,
                                     const VaeLatentIn *latents, int n_latents,
