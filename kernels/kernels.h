@@ -43,6 +43,10 @@ typedef struct VaeQueue {
     int threads;        /* for one call, >= 1 */
     VaeVectors vectors; /* for tests; never changes a byte of a result */
     void *stream;       /* cuda: a cudaStream_t; the host tables ignore it */
+    /* True if the call may end early, because nobody needs its result; or NULL.
+     * Convolutions and attentions of the ref table ask it. */
+    bool (*cancelled)(const void *user);
+    const void *user;
 } VaeQueue;
 
 /*

@@ -90,6 +90,12 @@ op_scratch(const VaeOp *op, const VaeKernels *kernels)
     return 0;
 }
 
+static bool
+cancelled(const void *exec)
+{
+    return vae_host_cancelled(exec);
+}
+
 VaeStatus
 vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
                  const VaeKernels *kernels, const VaeBackendParams *params,
@@ -100,7 +106,8 @@ vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     VaeHostExec *host = (VaeHostExec *) e;
     host->kernels = kernels;
-    host->queue.threads = params->threads;
+    host->queue = (VaeQueue){
+        .threads = params->threads, .cancelled = cancelled, .user = e};
     VaeStatus status = VAE_OK;
     for (int i = 0; i < program->n_ops && status == VAE_OK; i++) {
         const VaeOp *op = &program->ops[i];

@@ -20,7 +20,8 @@ vae_host_threads(const VaeExec *exec)
     return ((const VaeHostExec *) exec)->queue.threads;
 }
 
-/* For ops that take long: true if they may end early. */
+/* For ops that take long: true if they may end early. The next op fails then.
+ */
 static inline bool
 vae_host_cancelled(const VaeExec *exec)
 {

@@ -61,7 +61,7 @@ vae_ref_attention(const VaeQueue *q, const VaeAttentionArgs *a)
     for (int f = 0; f < a->t; f++) {
         const float *qkv = (const float *) a->qkv + f * n * 3 * c;
         float *y = (float *) a->y + f * n * c;
-        for (int i = 0; i < a->n; i++)
+        for (int i = 0; i < a->n && !vae_ref_cancelled(q); i++)
             query(a, qkv, i, y + i * c);
     }
 }

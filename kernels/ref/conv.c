@@ -72,7 +72,7 @@ vae_ref_conv(const VaeQueue *q, const VaeConvArgs *a)
         const int left = a->c_out - first;
         const int n = left < BLOCK ? left : BLOCK;
         for (int f = 0; f < a->t; f++)
-            for (int y = 0; y < a->ho; y++)
+            for (int y = 0; y < a->ho && !vae_ref_cancelled(q); y++)
                 for (int x = 0; x < a->wo; x++)
                     pixel(a, f, y, x, first, n);
     }

@@ -6,6 +6,12 @@
 
 #include "kernels.h"
 
+static inline bool
+vae_ref_cancelled(const VaeQueue *q)
+{
+    return q->cancelled && q->cancelled(q->user);
+}
+
 void vae_ref_conv(const VaeQueue *q, const VaeConvArgs *a);
 void vae_ref_norm(const VaeQueue *q, const VaeNormArgs *a);
 void vae_ref_attention(const VaeQueue *q, const VaeAttentionArgs *a);
