@@ -17,7 +17,7 @@ VaeCudaPartLimits vae_cuda_part_limits = {
 static const VaeCudaPartLimits *const limits = &vae_cuda_part_limits;
 
 /* Largest number of bands of a frame. */
-enum { MOST_BANDS = 64 };
+enum { MOST_BANDS = 128 };
 
 /* Alignment of every row: blocks begin at multiples of 64 bytes, and rows
  * follow each other. */

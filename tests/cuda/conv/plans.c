@@ -6,11 +6,11 @@
  *   FOLDER holds devices' properties, DEVICE.json. Prints a line per types,
  *   with -v also one per layer. Fails when a layer has no plan in types that
  *   the backend uses, or one of its choices none for a number of frames, or
- *   when one wants too much workspace, or has no choice that multiplies 16-bit
- *   numbers by the device's matrix units. mixed: tells instead how
- *   many layers would have one if sums were kept in another type than
- *   convolutions read. compiled: fails when one layer of each kind has no plan
- *   then. quick: the types of AUTO, slices of 1, a few choices of each layer.
+ *   when one wants too much workspace, or, except in fp32, has no choice that
+ *   multiplies by the device's matrix units. mixed: tells instead how many
+ *   layers would have one if sums were kept in another type than convolutions
+ *   read. compiled: fails when one layer of each kind has no plan then. quick:
+ *   the types of AUTO, slices of 1, a few choices of each layer.
  *
  * Only engines that come with cuDNN can be seen: those that are compiled, as
  * all for mixed types are, need a driver, or what driver.sh makes in its place.
@@ -54,8 +54,23 @@ static Layer *layers;
 static int n_layers;
 static bool verbose, mixed, compiled, quick;
 
-/* Bytes: more is a copy of the input, which no layer of these sizes needs. */
+/* Bytes of workspace, as in the limits of parts. In TF32 an engine may also
+ * copy the weights, which no parts make smaller. */
 #define MOST_WORKSPACE ((size_t) 256 << 20)
+
+static size_t
+most_workspace(const VaeCudaConvShape *s)
+{
+    const size_t weights = (size_t) s->kt * s->k * s->k * s->c_in * s->c_out;
+    return MOST_WORKSPACE + (s->tf32 ? 4 * weights : 0);
+}
+
+/* In fp32 no engine may use the matrix units. */
+static bool
+is_full(VaeType type, bool tf32)
+{
+    return type == VAE_TYPE_F32 && !tf32;
+}
 
 static void
 must(VaeStatus status, const VaeError *error)
@@ -165,7 +180,7 @@ collect(int width, int height, const Types *types)
 /* Plans.                                                              */
 
 typedef struct Tally {
-    int planned, split, slow, least, most;
+    int planned, split, slow, large, least, most;
     size_t workspace;
     long sum;
 } Tally;
@@ -291,6 +306,7 @@ make_choices(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choices,
         if (!make_all(convs, l, &choices[i], &other, &other_parts, error))
             return false;
     tally->split += parts > 1;
+    tally->large += workspace > most_workspace(&l->shape);
     if (workspace > tally->workspace)
         tally->workspace = workspace;
     if (verbose)
@@ -320,7 +336,7 @@ plan_layer(VaeCudaConvs *convs, const Layer *l, const Types *types,
         tally->planned++;
         if (!is_fast(convs, &shape, choices, n)) {
             tally->slow++;
-            if (verbose || shape.x_type != VAE_TYPE_F32)
+            if (verbose || !is_full(shape.x_type, shape.tf32))
                 printf("    %-64s only slow ones, engine %s\n", l->name,
                        choices->text);
         }
@@ -343,11 +359,12 @@ plan_types(VaeCudaConvs *convs, const char *device, const Types *types)
                t.least, t.most, (double) t.sum / t.planned,
                (double) t.workspace / 1048576, t.split, t.slow);
     printf("\n");
-    if (t.workspace > MOST_WORKSPACE)
-        printf("    that is more than %zu MiB\n", MOST_WORKSPACE >> 20);
+    if (t.large)
+        printf("    %d layers need more than %zu MiB and their weights\n",
+               t.large, MOST_WORKSPACE >> 20);
     return (t.planned == n_layers || (types->mixed && !compiled)) &&
-           (t.slow == 0 || types->act == VAE_TYPE_F32 || compiled) &&
-           t.workspace <= MOST_WORKSPACE;
+           (t.slow == 0 || is_full(types->act, types->tf32) || compiled) &&
+           t.large == 0;
 }
 
 /* The convolutions by which a device is tested before its first use. */

@@ -130,36 +130,36 @@ workspace_limit(const VaeCudaConvShape *s)
     return ((size_t) 64 << 20) + frames * s->h * s->w * copy;
 }
 
-/* Engines that need little workspace come first, then those that are compiled
- * at run time. */
+/* Adds choices. Engines that need little workspace come first, then those that
+ * are compiled at run time. */
 static void
 search_all(Search *s)
 {
-    s->n = 0;
-    for (int pass = 0; pass < 4 && s->n == 0; pass++) {
+    const int before = s->n;
+    for (int pass = 0; pass < 4 && s->n == before; pass++) {
         s->compiled = pass & 1;
         s->workspace = pass < 2 ? workspace_limit(s->shape) : SIZE_MAX;
         search(s, CUDNN_HEUR_MODE_A);
         search(s, CUDNN_HEUR_MODE_B);
-        if (s->n == 0)
+        if (s->n == before)
             search(s, CUDNN_HEUR_MODE_FALLBACK);
     }
 }
 
-/* If none of the choices uses the matrix units, adds those that copy their
- * input for them, which take less time. Not in TF32, where copies have more
- * bytes and sums are slower. */
+/* If none of the choices uses the matrix units, those that copy their input
+ * for them come first. They take less time by calculation, so the others are
+ * only timed. Not in fp32, in which none may use them. */
 static void
 search_fast(Search *s)
 {
     search_all(s);
-    if (s->fast || s->shape->x_type == VAE_TYPE_F32)
+    if (s->fast || (s->shape->x_type == VAE_TYPE_F32 && !s->shape->tf32))
         return;
+    s->n = 0;
     s->matrix = true;
     search_all(s);
     s->matrix = false;
-    if (s->n == 0)
-        search_all(s);
+    search_all(s);
 }
 
 VaeStatus
