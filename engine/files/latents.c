@@ -40,16 +40,36 @@ ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* The names of latents, the preferred ones first. */
+static const char *const usual[] = {"latent", "latents", "samples",
+                                    "latent_tensor"};
+
+/* Frames are [T,H,W,3]. */
 static bool
-looks_like_weights(const VaeTensorFile *file)
+is_frames(const VaeTensorInfo *info)
 {
+    return info->n_dims == 4 && info->dims[3] == 3 &&
+           (strcmp(info->name, "frames") == 0 ||
+            strcmp(info->name, "video_u8") == 0 ||
+            (!known_channels(info->dims[0]) && !known_channels(info->dims[1])));
+}
+
+const char *
+vae_tensor_file_looks_like(const VaeTensorFile *file)
+{
+    bool frames = false, others = false;
     for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
-        const char *name = vae_tensor_file_at(file, i)->name;
-        if (ends_with(name, ".weight") || ends_with(name, ".bias") ||
-            ends_with(name, ".gamma"))
-            return true;
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        if (ends_with(info->name, ".weight") ||
+            ends_with(info->name, ".bias") || ends_with(info->name, ".gamma"))
+            return " (looks like model weights)";
+        frames = frames || is_frames(info);
+        others = others || (may_be_latents(info) && !is_frames(info));
     }
-    return false;
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        if (vae_tensor_file_find(file, usual[i]) != NULL)
+            return " (looks like latents)";
+    return frames && !others ? " (looks like frames)" : "";
 }
 
 /* Writes '"a" 1x2, "b" 3 and 7 more'. */
@@ -81,17 +101,17 @@ fail_missing(const VaeTensorFile *file, const char *what, const char *wanted,
     names_text(file, names, sizeof names);
     return vae_fail_parts(
         error, VAE_ERR_NOT_FOUND,
-        (VaeErrorParts){.tensor = wanted, .found = names, .wanted = wanted},
+        (VaeErrorParts){.tensor = wanted,
+                        .found = names,
+                        .wanted = wanted[0] != '\0' ? wanted : "latents"},
         "%s: %s%.*s%s; found %s", file->label, what, VAE_NAME_SHOWN, wanted,
-        looks_like_weights(file) ? " (looks like model weights)" : "", names);
+        vae_tensor_file_looks_like(file), names);
 }
 
 static VaeStatus
 select_tensor(const VaeTensorFile *file, const char *wanted,
               const VaeTensorInfo **out, VaeError *error)
 {
-    static const char *const usual[] = {"latent", "latents", "samples",
-                                        "latent_tensor"};
     *out = NULL;
     if (wanted != NULL) {
         *out = vae_tensor_file_find(file, wanted);
@@ -104,7 +124,7 @@ select_tensor(const VaeTensorFile *file, const char *wanted,
         if (*out != NULL)
             return VAE_OK;
     }
-    if (looks_like_weights(file))
+    if (vae_tensor_file_looks_like(file)[0] != '\0')
         return fail_missing(file, "no latent tensor", "", error);
     size_t candidates = 0;
     for (size_t i = 0; i < vae_tensor_file_count(file); i++) {

@@ -107,6 +107,26 @@ read_u64(const uint8_t *p)
 
 #define FILES "safetensors, npy or PyTorch file"
 
+/* True if the first bytes are ASCII text. */
+static bool
+is_text(const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size && i < VAE_FILE_HEAD; i++) {
+        const char c = (char) bytes[i];
+        if ((c < ' ' || c > '~') && c != '\t' && c != '\n' && c != '\r')
+            return false;
+    }
+    return true;
+}
+
+static VaeStatus
+fail_other(const char *label, const char *found, VaeError *error)
+{
+    return vae_fail_parts(error, VAE_ERR_FORMAT,
+                          (VaeErrorParts){"", found, FILES},
+                          "%s: is %s; wanted a " FILES, label, found);
+}
+
 VaeStatus
 vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
                      const char *label, uint64_t *need, VaeError *error)
@@ -121,12 +141,11 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
             if (memcmp(bytes + others[i].at, others[i].magic,
                        others[i].length) == 0)
-                return vae_fail_parts(
-                    error, VAE_ERR_FORMAT,
-                    (VaeErrorParts){"", others[i].words, FILES},
-                    "%s: is %s; wanted a " FILES, label, others[i].words);
+                return fail_other(label, others[i].words, error);
         }
     }
+    if (!plausible && is_text(bytes, size))
+        return fail_other(label, "a text file", error);
     if (!plausible)
         return vae_fail_parts(
             error, VAE_ERR_FORMAT, (VaeErrorParts){.wanted = FILES},

@@ -112,11 +112,12 @@ fail_unlike_all(const VaeModel *m, VaeError *error)
         vae_listing_add(&names, "%s", vae_tensor_file_at(m->file, i)->name);
     for (int i = 0; vae_archs[i]; i++)
         vae_listing_add(&known, "%s", vae_archs[i]->name);
-    return vae_fail(error, VAE_ERR_MODEL,
-                    "%s: weights of no known VAE "
-                    "(known: %s); it holds %d tensors (%s%s)",
-                    m->path, known.text, names.count, names.text,
-                    names.count > VAE_LISTED ? ", ..." : "");
+    return vae_fail_parts(
+        error, VAE_ERR_MODEL,
+        (VaeErrorParts){NULL, names.text, "weights of a known VAE"},
+        "%s: weights of no known VAE%s; known: %s; it holds %d tensors (%s%s)",
+        m->path, vae_tensor_file_looks_like(m->file), known.text, names.count,
+        names.text, names.count > VAE_LISTED ? ", ..." : "");
 }
 
 VaeStatus

@@ -481,8 +481,11 @@ options_parse(Command command, const char *command_name, int argc, char **argv,
             if (!take(command, command_name, argc, argv, &i, out))
                 return false;
         } else if (out->n_arguments == 2) {
-            return usage(command_name, "\"%s\" is one argument too many",
-                         argv[i]);
+            return usage(command_name, "\"%s\" is one argument too many%s",
+                         argv[i],
+                         (command & RUNS) && !out->model && !out->arch
+                             ? "; --model FILE is missing"
+                             : "");
         } else if (argv[i][0] == '\0') {
             return usage(command_name,
                          "argument %d is empty, expected a file name",

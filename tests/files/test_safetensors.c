@@ -254,6 +254,8 @@ check_mistakes(void)
         {"YUV4MPEG2 W16 H16", "video file (Y4M)"},
         {"RIFF\1\1\1\1AVI LIST", "RIFF file, such as AVI"},
         {"\x89PNG\r\n\x1a\n\1\1", "picture (PNG)"},
+        {"A fox jumps over\n", "is a text file; wanted a safetensors"},
+        {"# a line\r\n", "is a text file"},
         {"\xff\xd8\xff\xe0\1\1JFIF", "picture (JPEG)"},
         {"{\"a\": 1, \"b\": 2, \"c\": 3}", "is JSON; open an index of shards"},
     };

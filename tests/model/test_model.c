@@ -153,6 +153,15 @@ test_mismatches(void)
         memcpy(set.names[i], "q", 1);
     expect_error("weights of no known model", VAE_ERR_MODEL,
                  WORDS("no known VAE", "wan2.1", "seedvr2"));
+    load("wan21");
+    set.n = 1;
+    t = &set.out[0];
+    strcpy((char *) t->name, "latent");
+    for (; t->n_dims < 4; t->n_dims++)
+        t->dims[t->n_dims] = 1;
+    expect_error(
+        "latents", VAE_ERR_MODEL,
+        WORDS("no known VAE (looks like latents)", "(latent)", "wan2.1"));
 
     load("wan21");
     t = find("decoder.conv1.weight");

@@ -414,7 +414,24 @@ done
 check "they differ" 1 "$tool" compare "$out/wan-frames.safetensors" \
     "$out/tae-frames.safetensors"
 says "frames DIFFERENT RANGES: black and white are -1 and 1 in" \
-    "wan-frames.safetensors, 0 and 1 in" "--peak"
+    "wan-frames.safetensors, 0 and 1 in" "--peak 2 compares the numbers" \
+    "scale the frames of one file, and its vae.pixel_range"
+for command in decode encode; do
+    check "weights for the input of $command" 3 "$tool" $command $ref \
+        --model "$wan" "$wan" "$out/x.safetensors"
+    says "looks like model weights"
+done
+check "frames for latents" 3 "$tool" decode $ref --model "$wan" \
+    "$out/wan-frames.safetensors" "$out/x.safetensors"
+says "no latent tensor (looks like frames); found \"frames\" 5x48x80x3"
+check "frames for a model" 3 "$tool" decode $ref \
+    --model "$out/wan-frames.safetensors" "$latents" "$out/x.safetensors"
+says "wan-frames.safetensors: weights of no known VAE (looks like frames)"
+head -c $((16 * 6 * 10 * 4)) /dev/zero |
+    tensor "$out/only-latents.safetensors" latent F32 16,1,6,10
+check "latents for frames" 3 "$tool" encode $ref --model "$wan" \
+    "$out/only-latents.safetensors" "$out/x.safetensors"
+says "no tensor \"video_u8\" or \"frames\" (looks like latents)"
 check "--peak wins" 0 "$tool" compare --peak 2 "$out/wan-frames.safetensors" \
     "$out/tae-frames.safetensors"
 says "(peak 2, clamped to -1..1)"

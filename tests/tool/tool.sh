@@ -31,6 +31,9 @@ says "--wings"
 check "option of another command" 2 "$tool" info --slice 2 "$wan"
 check "missing argument" 2 "$tool" decode --model "$wan" "$latents"
 check "argument too many" 2 "$tool" info "$wan" "$seed" "$wan"
+check "three files without --model" 2 "$tool" decode "$wan" "$latents" \
+    "$out/x"
+says "\"$out/x\" is one argument too many; --model FILE is missing"
 check "decode without a model" 2 "$tool" decode "$latents" "$out/x"
 says "--model"
 check "bad backend" 2 "$tool" decode --model "$wan" --backend gpu a b

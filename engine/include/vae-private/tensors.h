@@ -29,6 +29,10 @@ VAE_API VaeStatus vae_tensor_header_size(const void *bytes, size_t size,
                                          uint64_t total, const char *name,
                                          uint64_t *need, VaeError *error);
 
+/* " (looks like model weights)", "frames" or "latents", by the names and shapes
+ * of the tensors, for messages; otherwise "". */
+VAE_API const char *vae_tensor_file_looks_like(const VaeTensorFile *file);
+
 /* The path of the open file. For a folder, that of the file in it. */
 VAE_API const char *vae_tensor_file_name(const VaeTensorFile *file);
 

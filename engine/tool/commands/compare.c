@@ -346,7 +346,9 @@ ranges_differ(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
     video_range(a, &x);
     video_range(b, &y);
     printf(" DIFFERENT RANGES: black and white are %g and %g in %s, %g and %g "
-           "in %s; --peak compares the numbers as they are\n",
+           "in %s; --peak 2 compares the numbers as they are; to compare the "
+           "pictures, scale the frames of one file, and its "
+           "vae.pixel_range\n",
            (double) x.low, (double) x.high, o->argument[0], (double) y.low,
            (double) y.high, o->argument[1]);
     return EXIT_DIFFERS;

@@ -35,9 +35,10 @@ check_video(Encode *e, VaeError *error)
     const char *name = vae_tensor_file_name(e->file);
     char text[128];
     if (!v)
-        return vae_fail(error, VAE_ERR_NOT_FOUND, "%s: has no tensor \"%s\"",
+        return vae_fail(error, VAE_ERR_NOT_FOUND, "%s: no tensor \"%s\"%s",
                         name,
-                        e->o->tensor ? e->o->tensor : "video_u8\" or \"frames");
+                        e->o->tensor ? e->o->tensor : "video_u8\" or \"frames",
+                        vae_tensor_file_looks_like(e->file));
     if (!v->supported)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: tensor \"%s\" has type %s; video is U8 or "

@@ -54,6 +54,9 @@ TEST(broken_files)
     check_refused(write_bytes("more", more, size + 7), "", broken,
                   "belong to no tensor");
     memset(more, 'x', size);
+    check_refused(write_bytes("text", more, size), "", broken,
+                  "is a text file; wanted a safetensors, npy or PyTorch file");
+    memset(more, 0xee, size);
     check_refused(write_bytes("noise", more, size), "", broken,
                   "no safetensors, npy or PyTorch file");
 }
