@@ -230,8 +230,8 @@ int vae_stream_plan_rungs(const VaeStream *s, bool exact,
  * step. */
 void vae_stream_tell(const VaeStream *s);
 void vae_stream_tell_ladder(const VaeStream *s);
-/* Warns that tiles are not exact, and that slices are smaller than the caller
- * set. */
+/* Warns that tiles are not exact, that slices are smaller than the caller set,
+ * and of a spill without effect. */
 void vae_stream_warn_of_setting(const VaeStream *s);
 
 /* fit.c: returns VAE_ERR_MEMORY with the plan, the limit, and settings that

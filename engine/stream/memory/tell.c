@@ -139,6 +139,17 @@ warn_of_tiles(const VaeStream *s)
     s->params.warn(s->params.log_user, line);
 }
 
+static void
+warn_of_spill(const VaeStream *s)
+{
+    char line[120];
+    snprintf(line, sizeof line,
+             "spill host has no effect with the backend %s: its carries are in "
+             "the host's memory",
+             s->class->name);
+    s->params.warn(s->params.log_user, line);
+}
+
 void
 vae_stream_warn_of_setting(const VaeStream *s)
 {
@@ -147,4 +158,6 @@ vae_stream_warn_of_setting(const VaeStream *s)
         warn_of_slice(s);
     if (s->params.warn && p->tiles)
         warn_of_tiles(s);
+    if (s->params.warn && s->params.spill == VAE_SPILL_HOST && !s->class->copy)
+        warn_of_spill(s);
 }

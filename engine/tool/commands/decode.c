@@ -213,6 +213,17 @@ stop_segments(void *user)
         vae_stream_cancel(d->streams[i]);
 }
 
+static void
+warn_of_segments(const Decode *d, int n, int cost)
+{
+    fprintf(stderr,
+            "vaetool: warning: %d latents are cut into %d segment%s, so that "
+            "only %d of the %d streams work%s; a later segment first "
+            "computes its context, which takes as long as %d latents\n",
+            d->clip.t, n, n == 1 ? "" : "s", n, d->n_streams, n == 1 ? "s" : "",
+            cost);
+}
+
 static VaeStatus
 run_segments(Decode *d, VaeError *error)
 {
@@ -223,11 +234,13 @@ run_segments(Decode *d, VaeError *error)
     Segment *segments = NULL;
     int history;
     VaeStatus status = vae_model_history(d->model, VAE_DECODE, &history, error);
-    if (status == VAE_OK)
-        status = segments_cut(
-            &(Cut){d->clip.t, d->n_streams, history,
-                   vae_stream_warm_up_cost(d->streams[0], history)},
-            &segments, &job.n, error);
+    if (status == VAE_OK) {
+        const int cost = vae_stream_warm_up_cost(d->streams[0], history);
+        status = segments_cut(&(Cut){d->clip.t, d->n_streams, history, cost},
+                              &segments, &job.n, error);
+        if (status == VAE_OK && job.n < d->n_streams && d->first == 0)
+            warn_of_segments(d, job.n, cost);
+    }
     if (status == VAE_OK && d->o->resume)
         status = resume_parts(&d->resume, d->first, history, &segments, &job.n,
                               error);

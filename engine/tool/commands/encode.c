@@ -270,21 +270,23 @@ write_latents(Encode *e, VaeError *error)
 {
     static const char *const names[] = {"latent", "mean", "logvar"};
     VaeTensorOut tensors[3];
-    char width[16], height[16], frames[32], rate[32];
+    char width[16], height[16], frames[32], temporal[16], rate[32];
     const VaePlan *plan = vae_stream_get_plan(e->stream);
     const int s = e->info->spatial;
     snprintf(width, sizeof width, "%d", e->width);
     snprintf(height, sizeof height, "%d", e->height);
     snprintf(frames, sizeof frames, "%lld", (long long) e->frames);
+    snprintf(temporal, sizeof temporal, "%d", e->info->temporal);
     snprintf(rate, sizeof rate, "%d/%d", e->fps_n, e->fps_d);
-    VaeMetadata metadata[7] = {
+    VaeMetadata metadata[8] = {
         {"vae.normalization", vae_normalization_name(e->o->normalization)},
         {"vae.layout", "cthw"},
         {"vae.width", width},
         {"vae.height", height},
         {"vae.frames", frames},
+        {"vae.temporal_factor", temporal},
     };
-    size_t n_metadata = 5;
+    size_t n_metadata = 6;
     if (e->fps_n > 0)
         metadata[n_metadata++] = (VaeMetadata){VIDEO_RATE, rate};
     if (e->info->space)
