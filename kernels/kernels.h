@@ -118,17 +118,35 @@ typedef struct VaeNormArgs {
  * NULL: the result itself is not written.
  *
  * warpgroups: by the kernel for compute capability 9.0, and for no other.
+ *
+ * With vae_conv_matrix_is_head(), c_out is 3, and y begins at a multiple of 4.
+ * There are no add, relu, joined, norm and warpgroups. Instead there are:
+ *
+ * wide: y is F32.
+ *
+ * front.c: c_in, or 0. With c_in, the convolution is that of the rms norm of x,
+ * which has the same bits as norm() gives. Of front, only c, gain, offset, eps
+ * and silu are read. The first normed_frames frames of the input are normed
+ * already.
  */
 typedef struct VaeConvMatrixArgs {
     void *y;
     const void *x, *past, *add, *weight, *bias;
     VaeType type;
     int t, h, w, c_in, ho, wo, c_out;
-    int k, kt, pad_y, pad_x, past_frames;
-    bool relu, joined, warpgroups;
+    int k, kt, pad_y, pad_x, past_frames, normed_frames;
+    bool relu, joined, warpgroups, wide;
     int row, column; /* 0 or 1 if joined, else 0 */
-    VaeNormArgs norm;
+    VaeNormArgs norm, front;
 } VaeConvMatrixArgs;
+
+/* True for the kernel of a picture's three channels. Its block has all channels
+ * of its pixels in shared memory. */
+static inline bool
+vae_conv_matrix_is_head(int c_in, int c_out, int k)
+{
+    return c_out == 3 && k == 3 && c_in % 8 == 0 && c_in <= 160;
+}
 
 static inline bool
 vae_conv_matrix_can_norm(int c_out, bool warpgroups)

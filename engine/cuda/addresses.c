@@ -64,6 +64,22 @@ norm_of(const VaeCudaExec *e, int op_index, int i)
         .silu = norm->norm.silu};
 }
 
+/* The norm through which the op's convolutions read x. */
+static VaeNormArgs
+front_of(const VaeCudaExec *e, int op_index)
+{
+    const VaeProgram *p = e->exec.program;
+    const int k = vae_norm_in_front(p, op_index);
+    if (k < 0)
+        return (VaeNormArgs){0};
+    const VaeOp *norm = &p->ops[k];
+    return (VaeNormArgs){.c = norm->x->shape.c,
+                         .gain = e->exec.ops[k].weight,
+                         .offset = e->exec.ops[k].bias,
+                         .eps = norm->norm.eps,
+                         .silu = norm->norm.silu};
+}
+
 VaeCudaConvArgs
 vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
 {
@@ -77,9 +93,12 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
     VaeCudaConvArgs args = {
         .y = op->y->hidden ? NULL : vae_cuda_part_of(own, op, op->y, i),
         .norm = norm_of(cuda_exec, op_index, i),
+        .front = front_of(cuda_exec, op_index),
+        .wide = op->conv.wide,
         .x = vae_cuda_input_of(own, op, i, past),
         .past = past ? vae_cuda_input_of(own, op, i, 0) : NULL,
         .past_frames = past,
+        .normed_frames = past_of(own, op, i),
         .add = op->add ? vae_cuda_part_of(own, op, op->add, i) : NULL,
         .weight = shared->weight,
         .bias = shared->bias,

@@ -265,6 +265,8 @@ VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
 bool vae_cuda_reads_carry(void *backend, const VaeOp *conv);
 /* VaeFusions.norms: the same, and the kernel can also compute a norm. */
 bool vae_cuda_norms(void *backend, const VaeOp *conv);
+/* VaeFusions.heads: the same, and the kernel is that of three channels. */
+bool vae_cuda_heads(void *backend, const VaeOp *conv);
 /* The class's tune(). */
 void vae_cuda_tune(VaeBackend *cuda, const VaeProgram *program);
 /* Saves the timed choices. Called once for a program. */

@@ -45,10 +45,18 @@ count_conv(VaeOp *op)
 }
 
 /* A norm may also copy a carry to the front of its slab, and write a carry. If
- * a convolution computes it, the norm does not read x. */
+ * a convolution computes it, the norm does not read x. If a convolution reads x
+ * through it, the norm reads only the frames of the carry. */
 static void
 count_norm(VaeOp *op)
 {
+    if (op->norm.late) {
+        const double frames = op->carry->frames;
+        op->flop =
+            (op->norm.silu ? 8 : 4) * elements(op->x) * frames / op->x->shape.t;
+        op->bytes = 2.0 * (double) op->carry->bytes;
+        return;
+    }
     op->flop = (op->norm.silu ? 8 : 4) * elements(op->x);
     op->bytes -= op->norm.done ? bytes_of(op->x) : 0;
     if (op->carry)

@@ -52,7 +52,8 @@ typedef struct VaeTensor {
     size_t offset;
     int id;
     bool lost;   /* a sum was written over it; for a check of the builder */
-    bool hidden; /* it has no memory: only a norm with `done` reads it */
+    bool hidden; /* it has no memory: only a norm with `done` reads it, or only
+                    a norm with `late` has it as its result */
 } VaeTensor;
 
 typedef enum VaeWeightKind {
@@ -157,6 +158,8 @@ typedef struct VaeOp {
             bool up;       /* reads each pixel of x as 2x2; see fuse.h */
             bool winograd; /* by F(2x2, 3x3) in space */
             bool normed;   /* also computes the norm vae_norm_behind() */
+            bool fronted;  /* reads x through the norm vae_norm_in_front() */
+            bool wide;     /* its layer's result is of x's type, but y is F32 */
         } conv;
         struct {
             VaeNormKind kind;
@@ -165,6 +168,8 @@ typedef struct VaeOp {
             bool silu;
             bool fills_context; /* first copies the carry to the context of y */
             bool done;          /* the convolution that makes x computes it */
+            bool late; /* behind the convolution that reads x through it: only
+                          writes the carry */
         } norm;
         struct {
             VaeRearrange kind;
@@ -284,6 +289,18 @@ vae_norm_behind(const VaeProgram *p, int i)
     if (conv->kind != VAE_OP_CONV || !conv->conv.normed)
         return -1;
     while (p->ops[i].kind != VAE_OP_NORM || p->ops[i].x != conv->y)
+        i++;
+    return i;
+}
+
+/* The index of the norm through which convolution i reads x; -1: none. */
+static inline int
+vae_norm_in_front(const VaeProgram *p, int i)
+{
+    const VaeOp *conv = &p->ops[i];
+    if (conv->kind != VAE_OP_CONV || !conv->conv.fronted)
+        return -1;
+    while (p->ops[i].kind != VAE_OP_NORM || p->ops[i].x != conv->x)
         i++;
     return i;
 }

@@ -143,7 +143,9 @@ launch(const VaeQueue *q, const VaeConvMatrixArgs *args)
 void
 vae_cuda_convolve(const VaeQueue *q, const VaeConvMatrixArgs *a)
 {
-    if (a->warpgroups)
+    if (a->c_out == 3)
+        vae_cuda_convolve_head(q, a);
+    else if (a->warpgroups)
         vae_cuda_convolve_groups(q, a);
     else if (a->c_out % 256 == 0)
         launch<Tile<2, 64>>(q, a);

@@ -12,6 +12,7 @@ extern "C" {
 
 void vae_cuda_convolve(const VaeQueue *q, const VaeConvMatrixArgs *a);
 void vae_cuda_convolve_groups(const VaeQueue *q, const VaeConvMatrixArgs *a);
+void vae_cuda_convolve_head(const VaeQueue *q, const VaeConvMatrixArgs *a);
 void vae_cuda_norm(const VaeQueue *q, const VaeNormArgs *a);
 void vae_cuda_attention(const VaeQueue *q, const VaeAttentionArgs *a);
 void vae_cuda_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a);

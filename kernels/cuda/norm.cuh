@@ -66,20 +66,19 @@ vae_rms_options(const VaeNormArgs &a)
     return {a.silu, a.gain != NULL, a.offset != NULL};
 }
 
-/* Writes the channels of one octet. gain and offset have the alignment of x, or
- * are NULL. */
+/* Computes the channels of one octet. gain and offset have the alignment of x,
+ * or are NULL. */
 template <int X, int Y>
 VAE_DEVICE void
-vae_rms_octet(const VaeNormArgs &a, VaeRmsOptions has, const VaeOctet<X> &x,
-              const VaeNormChannels &to, float scale)
+vae_rms_values(const VaeNormArgs &a, VaeRmsOptions has, const VaeOctet<X> &x,
+               const VaeNormChannels &of, float scale, VaeOctet<Y> &y)
 {
     const int G = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;
     VaeOctet<G> gain, offset;
-    VaeOctet<Y> y;
     float v[8];
     /* Lanes without channels load the first ones, and store nothing. */
-    const int n = X == VAE_ANY ? to.n : 8;
-    const size_t from = (size_t) (to.first < a.c ? to.first : 0);
+    const int n = X == VAE_ANY ? of.n : 8;
+    const size_t from = (size_t) (of.first < a.c ? of.first : 0);
     vae_octet_load<G>(gain, a.gain, VAE_TYPE_F32, from, has.gain ? n : 0);
     vae_octet_load<G>(offset, a.offset, VAE_TYPE_F32, from, has.offset ? n : 0);
     VAE_UNROLL
@@ -92,6 +91,16 @@ vae_rms_octet(const VaeNormArgs &a, VaeRmsOptions has, const VaeOctet<X> &x,
             v[i] = vae_silu_for<Y>(v[i], a.y_type);
     }
     vae_octet_set<Y>(y, v);
+}
+
+/* Writes them. */
+template <int X, int Y>
+VAE_DEVICE void
+vae_rms_octet(const VaeNormArgs &a, VaeRmsOptions has, const VaeOctet<X> &x,
+              const VaeNormChannels &to, float scale)
+{
+    VaeOctet<Y> y;
+    vae_rms_values<X, Y>(a, has, x, to, scale, y);
     vae_norm_store<Y>(a, to.at, y, to.n, to.kept);
 }
 

@@ -12,6 +12,8 @@ typedef struct Counts {
     int own, own_context; /* convolutions that read a carry; those of x */
     int normed, hidden;   /* those that compute a norm; results not written */
     int late;             /* norms' results that have no memory then */
+    int heads; /* convolutions to F32 that read x through a norm, if only the
+                  carry is written behind them, and nothing else of the norm */
 } Counts;
 
 /* Half of the convolutions are computed by a kernel that reads carries. */
@@ -21,6 +23,30 @@ reads_carry(void *user, const VaeOp *conv)
     return conv->y->shape.c >= *(const int *) user;
 }
 
+static bool
+makes_picture(void *user, const VaeOp *conv)
+{
+    return conv->y->shape.c == 3;
+}
+
+static bool
+reads_all(void *user, const VaeOp *conv)
+{
+    return true;
+}
+
+static bool
+is_head(const VaeProgram *p, int i)
+{
+    const VaeOp *op = &p->ops[i];
+    const int norm = vae_norm_in_front(p, i);
+    return norm == i + 1 && op->conv.wide && op->y->type == VAE_TYPE_F32 &&
+           op->x->type == VAE_TYPE_BF16 && p->ops[norm].norm.late &&
+           p->ops[norm].x == op->x && p->ops[norm].carry == op->carry &&
+           p->ops[norm].y->first_op < 0 &&
+           p->ops[norm].bytes == 2.0 * (double) op->carry->bytes;
+}
+
 static Counts
 count(VaeModel *model, VaeFusions fusions)
 {
@@ -28,11 +54,14 @@ count(VaeModel *model, VaeFusions fusions)
     VaeProgram *p;
     VaeError error;
     Counts c = {0};
+    const VaeType type = fusions.heads ? VAE_TYPE_BF16 : VAE_TYPE_F32;
     if (vae_model_build(model,
                         &(VaeBuildParams){.direction = VAE_DECODE,
                                           .steps = 1,
                                           .height = 8,
                                           .width = 8,
+                                          .act = type,
+                                          .sum = type,
                                           .label = "test",
                                           .carries = &carries},
                         &p, &error) != VAE_OK) {
@@ -52,6 +81,7 @@ count(VaeModel *model, VaeFusions fusions)
                                    p->ops[i - 1].kind == VAE_OP_HEAD_CARRY;
         c.norms += op->kind == VAE_OP_NORM && op->carry;
         c.own += conv && op->carry;
+        c.heads += is_head(p, i);
         c.own_context += conv && op->carry && op->x->ctx > 0;
         const int norm = vae_norm_behind(p, i);
         c.normed += norm >= 0;
@@ -113,6 +143,19 @@ main(void)
     failed += check(f.ops == o.ops && f.normed > 3 && f.late == 0 &&
                         f.hidden > 1 && f.hidden < f.normed,
                     "convolutions with norms", &f);
+    const Counts h = count(model, (VaeFusions){.norm_carry = true,
+                                               .reads_carry = makes_picture,
+                                               .heads = makes_picture});
+    failed += check(h.heads == 1 && h.own == 1 && h.own_context == 0 &&
+                        h.ops == none.ops - 2 * h.norms,
+                    "the norm in front of a picture", &h);
+    /* The convolution in front of the norm computes it rather than that behind.
+     */
+    const Counts a = count(model, (VaeFusions){.norm_carry = true,
+                                               .reads_carry = reads_all,
+                                               .norms = reads_all,
+                                               .heads = makes_picture});
+    failed += check(a.heads == 0 && a.normed > f.normed, "both", &a);
     vae_model_free(&model);
     return failed > 0;
 }

@@ -88,10 +88,37 @@ norm_sums(const VaeLaunch *l, const VaeOp *op)
                        .statistics = (void *) vae_exec_body(l->exec, op->y)});
 }
 
+/* Writes the norm of the last frames of x to the carry. */
+static void
+late_norm(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
+{
+    const VaeTensor *x = op->x;
+    const int n = op->carry->frames;
+    l->kernels->norm(&l->queue, &(VaeNormArgs){.kind = op->norm.kind,
+                                               .y = vae_exec_carry(l->exec, op),
+                                               .x = vae_exec_body(l->exec, x) +
+                                                    (size_t) (x->shape.t - n) *
+                                                        vae_frame_bytes(x),
+                                               .gain = own->weight,
+                                               .offset = own->bias,
+                                               .x_type = x->type,
+                                               .y_type = op->y->type,
+                                               .t = n,
+                                               .h = x->shape.h,
+                                               .w = x->shape.w,
+                                               .c = x->shape.c,
+                                               .eps = op->norm.eps,
+                                               .silu = op->norm.silu});
+}
+
 static int
 norm(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
     const VaeTensor *x = op->x, *y = op->y;
+    if (op->norm.late) {
+        late_norm(l, op, own);
+        return 0;
+    }
     /* The carry is read before the norm writes it. */
     const int code =
         op->norm.fills_context ? vae_exec_load_context(l, op, y) : 0;

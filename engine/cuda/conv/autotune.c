@@ -261,6 +261,15 @@ vae_cuda_norms(void *backend, const VaeOp *conv)
     return choice && vae_cuda_choice_norms(choice, conv->y->shape.c);
 }
 
+bool
+vae_cuda_heads(void *backend, const VaeOp *conv)
+{
+    const VaeCudaChoice *choice = known_choice(backend, conv);
+    return choice && vae_cuda_choice_is_own(choice) &&
+           vae_conv_matrix_is_head(conv->x->shape.c, conv->y->shape.c,
+                                   conv->conv.k);
+}
+
 void
 vae_cuda_tune(VaeBackend *cuda, const VaeProgram *program)
 {

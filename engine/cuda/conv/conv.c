@@ -1,6 +1,7 @@
 /*
  * conv.c: computes convolutions by the library or by an own kernel. The latter
- * are the choices "own 3" and, for compute capability 9.0, "own 3 wgmma".
+ * are the choices "own 3" and, for compute capability 9.0, "own 3 wgmma". The
+ * shape says which of them "own 3" is.
  * Change the number when you change a kernel, so that stored times of the old
  * one are not used.
  */
@@ -40,7 +41,8 @@ is_wanted(const char *who)
 bool
 vae_cuda_conv_is_forced(void)
 {
-    return is_wanted("own") || is_wanted("wgmma") || is_wanted("cudnn");
+    return is_wanted("own") || is_wanted("wgmma") || is_wanted("head") ||
+           is_wanted("cudnn");
 }
 
 static bool
@@ -62,20 +64,37 @@ vae_cuda_choice_norms(const VaeCudaChoice *choice, int c_out)
            vae_conv_matrix_can_norm(c_out, has_warpgroups(choice));
 }
 
-/* True if the own kernel can compute the convolution. */
+/* True for the kernel of three channels. It needs no alignment of y, and x is
+ * aligned by its channels. */
 static bool
-can(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
+is_head(const VaeCudaConvShape *s)
 {
-    return convs->own && !is_wanted("cudnn") && s->x_type == s->y_type &&
-           s->x_type != VAE_TYPE_F32 && s->s == 1 && s->st == 1 && s->k >= 2 &&
-           s->k <= 3 && s->c_in % 8 == 0 && s->c_out % 4 == 0 && s->align >= 16;
+    return vae_conv_matrix_is_head(s->c_in, s->c_out, s->k) && !s->add &&
+           !s->relu;
 }
 
-/* True if it may also be fast, because every tile is full. */
+/* How many of the own kernels can compute the convolution. */
+static int
+own_kernels(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
+{
+    if (!convs->own || is_wanted("cudnn") || s->x_type != s->y_type ||
+        s->x_type == VAE_TYPE_F32 || s->s != 1 || s->st != 1)
+        return 0;
+    if (is_head(s))
+        return 1;
+    return is_wanted("head") || s->k < 2 || s->k > 3 || s->c_in % 8 ||
+                   s->c_out % 4 || s->align < 16
+               ? 0
+           : convs->warpgroups ? 2
+                               : 1;
+}
+
+/* True if one may also be fast, because every tile is full. */
 static bool
 fits(const VaeCudaConvShape *s)
 {
-    return s->c_in % 32 == 0 && (s->c_out % 96 == 0 || s->c_out % 128 == 0);
+    return s->c_in % 32 == 0 &&
+           (s->c_out % 96 == 0 || s->c_out % 128 == 0 || is_head(s));
 }
 
 /* ------------------------------------------------------------------ */
@@ -93,7 +112,7 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     *out = NULL;
     if (text && *text && !vae_cuda_conv_is_forced())
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "VAE_CUDA_CONV is \"%s\"; cudnn, own or wgmma is "
+                        "VAE_CUDA_CONV is \"%s\"; cudnn, own, wgmma or head is "
                         "wanted",
                         text);
     VaeCudaConvs *c = vae_mem_alloc(sizeof *c);
@@ -169,8 +188,8 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                       VaeCudaChoice *choices, int most, int *n, VaeError *error)
 {
     const VaeCudaChoice own[] = {{OWN}, {WGMMA}};
-    const int kernels = !can(convs, shape) ? 0 : convs->warpgroups ? 2 : 1;
-    if (kernels && (is_wanted("own") || is_wanted("wgmma"))) {
+    const int kernels = own_kernels(convs, shape);
+    if (kernels && vae_cuda_conv_is_forced()) {
         choices[0] = own[is_wanted("wgmma") ? kernels - 1 : 0];
         *n = 1;
         return VAE_OK;
@@ -195,7 +214,7 @@ static VaeStatus
 make_own(const VaeCudaConvs *convs, const VaeCudaConvShape *s, bool warpgroups,
          VaeCudaConv *c, VaeError *error)
 {
-    if (!can(convs, s) || (warpgroups && !convs->warpgroups))
+    if (own_kernels(convs, s) <= warpgroups)
         return vae_fail(error, VAE_ERR_BACKEND,
                         "the own kernel does not compute it");
     c->own = convs->own;
@@ -264,17 +283,20 @@ VaeStatus
 vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
                    VaeError *error)
 {
-    if (!conv->own && (args->past_frames || args->norm.y || args->joined))
+    if (!conv->own && (args->past_frames || args->norm.y || args->joined ||
+                       args->front.c || args->wide))
         return vae_fail(error, VAE_ERR_BACKEND,
-                        "the library reads no carry, computes no norm, and "
-                        "joins no phases");
+                        "the library reads no carry, computes no norm, joins "
+                        "no phases, and has one type");
     if (!conv->own)
         return vae_cuda_library_conv_bind(conv->library, args, error);
     const void *add = conv->add ? args->add : NULL;
+    const bool head = conv->args.c_out == 3;
     if (((uintptr_t) args->x | (uintptr_t) args->past |
-         (uintptr_t) args->weight | (uintptr_t) args->y |
+         (uintptr_t) args->weight | (uintptr_t) (head ? NULL : args->y) |
          (uintptr_t) args->bias | (uintptr_t) args->norm.y |
          (uintptr_t) args->norm.gain | (uintptr_t) args->norm.offset |
+         (uintptr_t) args->front.gain | (uintptr_t) args->front.offset |
          (uintptr_t) add) %
         16)
         return vae_fail(error, VAE_ERR_BACKEND,
@@ -283,7 +305,10 @@ vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
     conv->args.x = args->x;
     conv->args.past = args->past;
     conv->args.past_frames = args->past_frames;
+    conv->args.normed_frames = args->normed_frames;
     conv->args.norm = args->norm;
+    conv->args.front = args->front;
+    conv->args.wide = args->wide;
     conv->args.joined = args->joined;
     conv->args.row = args->row;
     conv->args.column = args->column;

@@ -55,16 +55,16 @@ bool vae_cuda_choice_is_own(const VaeCudaChoice *choice);
 bool vae_cuda_choice_norms(const VaeCudaChoice *choice, int c_out);
 
 /* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. The
- * first past_frames frames are in past, the others in x. norm, joined, row and
- * column are as in VaeConvMatrixArgs. Only the own kernels support past and
- * these four. */
+ * first past_frames frames are in past, the others in x. norm, joined, row,
+ * column, wide, front and normed_frames are as in VaeConvMatrixArgs. Only the
+ * own kernels support past and these. */
 typedef struct VaeCudaConvArgs {
     void *y;
     const void *x, *past, *add, *weight, *bias;
-    int past_frames;
-    bool joined;
+    int past_frames, normed_frames;
+    bool joined, wide;
     int row, column;
-    VaeNormArgs norm;
+    VaeNormArgs norm, front;
     void *workspace; /* vae_cuda_conv_workspace() bytes, 256-byte aligned */
 } VaeCudaConvArgs;
 
@@ -84,10 +84,11 @@ void vae_cuda_convs_free(VaeCudaConvs **convs);
  * run it. */
 void vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
                         int capability);
-/* True if the environment variable VAE_CUDA_CONV is "cudnn", "own" or "wgmma".
- * The own kernels then compute no convolution, or one of them all that it can:
- * for "wgmma" that for compute capability 9.0 or, on other devices, the other
- * one. For tests; such choices are not stored. */
+/* True if the environment variable VAE_CUDA_CONV is "cudnn", "own", "wgmma" or
+ * "head". The own kernels then compute no convolution, or one of them all that
+ * it can: for "wgmma" that for compute capability 9.0 or, on other devices, the
+ * other one; for "head" only that of three channels. For tests; such choices
+ * are not stored. */
 bool vae_cuda_conv_is_forced(void);
 
 /* Between hold and let_go only this thread uses convs. A thread that records a

@@ -49,8 +49,9 @@ vae_cuda_shape(const VaeOp *op, bool tf32)
                           .relu = op->conv.relu,
                           .tf32 = tf32 && x->type == VAE_TYPE_F32,
                           .x_type = x->type,
-                          .y_type = y->type};
-    size_t y_row = vae_row_bytes(y);
+                          .y_type = op->conv.wide ? x->type : y->type};
+    size_t y_row =
+        vae_row_bytes(y) / vae_type_size(y->type) * vae_type_size(s.y_type);
     if (op->conv.up) {
         assert(s.k == 3 && s.kt == 1 && s.s == 1 && s.pad_y == 1 && !s.add);
         s.k = 2;

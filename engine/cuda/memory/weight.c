@@ -251,9 +251,9 @@ describe(VaeBackend *cuda, const VaeOp *op, bool bias, WeightJob *job,
         (WeightJob){.cuda = cuda,
                     .weight = w,
                     .layout = layout_of(w, conv && op->conv.up && !bias),
-                    .type = !conv  ? VAE_TYPE_F32
-                            : bias ? op->y->type
-                                   : op->x->type,
+                    .type = !conv                    ? VAE_TYPE_F32
+                            : bias && !op->conv.wide ? op->y->type
+                                                     : op->x->type,
                     .count = w ? vae_weight_count(w) : (size_t) op->y->shape.c};
     if (job->layout == LAYOUT_PHASES)
         job->count = vae_cuda_phase_room(op) * VAE_PHASES;

@@ -120,6 +120,50 @@ fuse_head(VaeProgram *p, int i, const VaeFusions *f)
 }
 
 /* ------------------------------------------------------------------ */
+/* The convolution to a picture.                                       */
+
+/* The picture is converted from F32. */
+static void
+widen_head(VaeProgram *p, VaeOp *op, const VaeFusions *f)
+{
+    if (op->kind != VAE_OP_CONV || !f->heads(f->user, op))
+        return;
+    const VaeOp *reader = only_reader(p, op->y);
+    if (!reader || reader->kind != VAE_OP_PICTURE_OUT || op->y->root != op->y)
+        return;
+    op->conv.wide = true;
+    op->y->type = VAE_TYPE_F32;
+}
+
+/* The norm in front of a convolution, and the TAIL behind. There must be no
+ * other op between them, so that nothing else reads the norm's result or
+ * overwrites what it reads. */
+static void
+fuse_front(VaeProgram *p, int i, const VaeFusions *f)
+{
+    VaeOp *op = &p->ops[i];
+    VaeOp *norm = i > 0 ? op - 1 : NULL, *tail = op + 1;
+    if (op->kind != VAE_OP_CONV || !op->carry || !norm || i + 1 == p->n_ops ||
+        norm->kind != VAE_OP_NORM || norm->y != op->x ||
+        norm->norm.kind != VAE_NORM_RMS || norm->norm.done || norm->carry ||
+        norm->strip || norm->x->type != op->x->type ||
+        tail->kind != VAE_OP_TAIL || tail->x != op->x || tail->carry->spilled ||
+        !f->heads(f->user, op))
+        return;
+    for (int k = i + 2; k < p->n_ops; k++)
+        if (p->ops[k].x == op->x || p->ops[k].add == op->x)
+            return;
+    VaeCarry *const carry = tail->carry;
+    *tail = *norm;
+    tail->carry = carry;
+    tail->norm.late = true;
+    norm->y->hidden = true;
+    op->x = norm->x;
+    op->conv.fronted = true;
+    norm->kind = FUSED;
+}
+
+/* ------------------------------------------------------------------ */
 /* A norm and its result's carry.                                      */
 
 /* True for a delay line. The op EDGE writes to it between its HEAD and its
@@ -227,6 +271,8 @@ vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
             fuse_upsample(p, &p->ops[i]);
         if (fusions.winograd)
             choose_winograd(&p->ops[i], next);
+        if (fusions.heads)
+            widen_head(p, &p->ops[i], &fusions);
     }
     remove_fused(p);
     /* split first, because each group of frames has its own context */
@@ -240,6 +286,11 @@ vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
     remove_fused(p);
     for (int i = 0; i < p->n_ops && fusions.norms; i++)
         fuse_conv_norm(p, i, &fusions);
+    /* last, because the convolution in front computes a norm only once for each
+     * pixel */
+    for (int i = 0; i < p->n_ops && fusions.heads; i++)
+        fuse_front(p, i, &fusions);
+    remove_fused(p);
     vae_program_count(p);
     return true;
 }

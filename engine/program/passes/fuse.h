@@ -33,6 +33,12 @@ typedef struct VaeFusions {
      * (conv.normed, norm.done). The norm stays an op, without work. NULL: none
      * can. */
     bool (*norms)(void *user, const VaeOp *conv);
+    /* True for a convolution to a picture that can also read its input through
+     * an rms norm, if it reads its carry in place (conv.fronted), and that can
+     * write a picture in F32 whatever the type of its input is (conv.wide). The
+     * norm comes behind it and writes only the carry (norm.late). NULL: none
+     * can. */
+    bool (*heads)(void *user, const VaeOp *conv);
     void *user; /* the backend of the program */
 } VaeFusions;
 

@@ -342,4 +342,101 @@ check_joined(VaeCheck *t)
     joined(t, true);
 }
 
-VAE_CHECK_MAIN(check_shapes, check_parts, check_norm, check_joined)
+/* ------------------------------------------------------------------ */
+/* The kernel of three channels.                                        */
+
+/* Sums are exact: equal to the reference, in both types of y. */
+static void
+one_head(VaeCheck *t, const Case *c, VaeType type)
+{
+    if (!vae_check_begin(t, "conv_matrix_head_%s_%d_%dx3x3_%dx%dx%d_p%d%d%s",
+                         name_of(type), c->c_in, c->kt, c->t, c->h, c->w,
+                         c->pad_y, c->pad_x, c->past ? "_past" : ""))
+        return;
+    Both b = make(t, c, type, true);
+    float *want = vae_check_buffer(t, b.n_y * sizeof *want, sizeof *want);
+    b.wide.y = want;
+    t->ref->conv(&t->queue, &b.wide);
+    vae_check_equal(t, "y", compute(t, &b, b.args),
+                    vae_check_narrow(t, want, b.n_y, type, 0), b.n_y * 2);
+    b.args.wide = true;
+    b.args.y = vae_check_buffer_at(t, b.n_y * 4, 0);
+    t->dut->conv_matrix(&t->queue, &b.args);
+    vae_check_equal(t, "wide y", b.args.y, want, b.n_y * 4);
+}
+
+/* The norm in front has the bits of the norm's kernel, also if frames of
+ * context are normed already, and in a frame alone. */
+static void
+one_head_norm(VaeCheck *t, const Case *c, VaeType type)
+{
+    if (!vae_check_begin(t, "conv_matrix_head_norm_%s_%d_%dx3x3_%dx%dx%d%s",
+                         name_of(type), c->c_in, c->kt, c->t, c->h, c->w,
+                         c->relu ? "" : "_silu"))
+        return;
+    Case plain = *c;
+    plain.relu = false;
+    Both b = make(t, &plain, type, false);
+    const size_t in = (size_t) c->c_in, frame = (size_t) c->h * c->w * in;
+    const size_t n = (size_t) c->t * frame, y = b.n_y / (size_t) c->t;
+    VaeConvMatrixArgs a = b.args;
+    a.normed_frames = a.past_frames;
+    VaeNormArgs norm = {.kind = VAE_NORM_RMS,
+                        .y = vae_check_buffer_at(t, n * 2, 0),
+                        .x = a.x,
+                        .gain = factors(t, in),
+                        .offset = c->relu ? factors(t, in) : NULL,
+                        .x_type = type,
+                        .y_type = type,
+                        .t = c->t,
+                        .h = c->h,
+                        .w = c->w,
+                        .c = c->c_in,
+                        .eps = c->relu ? 0.5f : 0,
+                        .silu = !c->relu};
+    t->dut->norm(&t->queue, &norm);
+    a.x = norm.y;
+    const uint8_t *want = compute(t, &b, a);
+    a.x = norm.x;
+    a.front = (VaeNormArgs){.c = c->c_in,
+                            .gain = norm.gain,
+                            .offset = norm.offset,
+                            .eps = norm.eps,
+                            .silu = norm.silu};
+    vae_check_equal(t, "y", compute(t, &b, a), want, b.n_y * 2);
+    if (c->kt > 1) { /* the last frame, whose context is normed */
+        a.past = (const uint8_t *) norm.y + (n - 3 * frame) * 2;
+        a.past_frames = a.normed_frames = 2;
+        a.x = (const uint8_t *) norm.x + (n - frame) * 2;
+        a.t = 1;
+        vae_check_equal(t, "frame", compute(t, &b, a),
+                        want + (size_t) (c->t - 1) * y * 2, y * 2);
+    }
+}
+
+static void
+check_head(VaeCheck *t)
+{
+    static const Case cases[] = {
+        {96, 3, 3, 3, 4, 9, 17, true, false, false, 1, 1},
+        {128, 3, 3, 3, 1, 8, 16, true, false, false, 1, 1},
+        {40, 3, 3, 3, 3, 3, 5, false, false, false, 0, 1},
+        {64, 3, 3, 1, 2, 7, 18, false, false, false, 1, 1},
+        {8, 3, 3, 2, 3, 1, 1, true, false, false, 1, 1},
+        {160, 3, 3, 3, 3, 10, 3, true, false, false, 1, 1},
+    };
+    static const Case norms[] = {
+        {96, 3, 3, 3, 4, 9, 17, true, false, false, 1, 1},
+        {128, 3, 3, 3, 3, 4, 16, true, false, true, 1, 1},
+        {40, 3, 3, 1, 2, 3, 5, false, false, true, 1, 1},
+        {24, 3, 3, 3, 3, 2, 19, true, false, false, 1, 1},
+    };
+    for (size_t i = 0; i < VAE_COUNT(cases); i++) {
+        one_head(t, &cases[i], VAE_TYPE_BF16);
+        one_head(t, &cases[i], VAE_TYPE_F16);
+    }
+    for (size_t i = 0; i < VAE_COUNT(norms); i++)
+        one_head_norm(t, &norms[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16);
+}
+
+VAE_CHECK_MAIN(check_shapes, check_parts, check_norm, check_joined, check_head)

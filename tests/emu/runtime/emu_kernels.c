@@ -133,6 +133,26 @@ emu_set_own(float ms, bool flawed)
     own_flawed = flawed;
 }
 
+/* Replaces the frames of the input that are not normed yet by their norm. */
+static void
+norm_input(const VaeConvMatrixArgs *a, float *x)
+{
+    const size_t frame = (size_t) a->h * a->w * a->c_in;
+    const size_t normed = (size_t) a->normed_frames * frame;
+    const size_t past = (size_t) a->past_frames * frame;
+    VaeNormArgs norm = a->front;
+    norm.kind = VAE_NORM_RMS;
+    norm.x_type = norm.y_type = a->type;
+    norm.t = a->t + a->kt - 1 - a->normed_frames;
+    norm.h = a->h;
+    norm.w = a->w;
+    norm.x = (const uint8_t *) a->x + (normed - past) * 2;
+    norm.y = emu_must(malloc((size_t) norm.t * frame * 2));
+    vae_kernels_cuda.norm(&(VaeQueue){.threads = 1}, &norm);
+    vae_type_to_float(x + normed, norm.y, a->type, (size_t) norm.t * frame);
+    free(norm.y);
+}
+
 /* The input in one block of floats, with the frames of context. */
 static float *
 whole_input(const VaeConvMatrixArgs *a)
@@ -144,6 +164,8 @@ whole_input(const VaeConvMatrixArgs *a)
     if (past)
         vae_type_to_float(x, a->past, a->type, past);
     vae_type_to_float(x + past, a->x, a->type, all - past);
+    if (a->front.c)
+        norm_input(a, x);
     return x;
 }
 
@@ -216,7 +238,7 @@ run_conv_matrix(const void *args)
         y[n_y / 3] += 1;
     const bool apart = !a->y || a->joined;
     void *result = apart ? emu_must(malloc(n_y * 2)) : a->y;
-    vae_type_from_float(result, a->type, y, n_y);
+    vae_type_from_float(result, a->wide ? VAE_TYPE_F32 : a->type, y, n_y);
     if (a->joined)
         join(a, result);
     if (a->norm.y)

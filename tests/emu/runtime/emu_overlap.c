@@ -82,7 +82,7 @@ emu_overlap_conv_matrix(const VaeConvMatrixArgs *a)
     const size_t past = (size_t) a->past_frames * frame;
     const size_t all = (size_t) (a->t + a->kt - 1) * frame;
     reads(&s, "add", a->add, y, a->type);
-    writes(&s, "y", a->y, y, a->type);
+    writes(&s, "y", a->y, y, a->wide ? VAE_TYPE_F32 : a->type);
     reads(&s, "x", a->x, all - past, a->type);
     reads(&s, "past", a->past, past, a->type);
     reads(&s, "weight", a->weight,
@@ -91,6 +91,8 @@ emu_overlap_conv_matrix(const VaeConvMatrixArgs *a)
     writes(&s, "norm", a->norm.y, y, a->type);
     reads(&s, "gain", a->norm.gain, (size_t) a->c_out, VAE_TYPE_F32);
     reads(&s, "offset", a->norm.offset, (size_t) a->c_out, VAE_TYPE_F32);
+    reads(&s, "gain", a->front.gain, (size_t) a->c_in, VAE_TYPE_F32);
+    reads(&s, "offset", a->front.offset, (size_t) a->c_in, VAE_TYPE_F32);
     check(&s);
 }
 

@@ -260,7 +260,7 @@ KERNEL(conv_matrix, VaeConvMatrixArgs)
     a->warpgroups = a->warpgroups && device.capability == 90;
     const size_t frame = (size_t) a->h * a->w * a->c_in;
     const size_t y = 2 * (size_t) a->t * a->ho * a->wo * a->c_out;
-    a->y = OUT(a->y, a->joined ? 4 * y : y);
+    a->y = OUT(a->y, a->joined ? 4 * y : a->wide ? 2 * y : y);
     a->add = IN(a->add, y);
     a->past = IN(a->past, 2 * (size_t) a->past_frames * frame);
     a->x = IN(a->x, 2 * (size_t) (a->t + a->kt - 1 - a->past_frames) * frame);
@@ -270,6 +270,8 @@ KERNEL(conv_matrix, VaeConvMatrixArgs)
     a->norm.y = OUT(a->norm.y, y);
     a->norm.gain = IN(a->norm.gain, sizeof(float) * (size_t) a->c_out);
     a->norm.offset = IN(a->norm.offset, sizeof(float) * (size_t) a->c_out);
+    a->front.gain = IN(a->front.gain, sizeof(float) * (size_t) a->c_in);
+    a->front.offset = IN(a->front.offset, sizeof(float) * (size_t) a->c_in);
 }
 
 KERNEL(depthwise, VaeDepthwiseArgs)
