@@ -4,9 +4,7 @@
  */
 #include "vae_test.h"
 
-#define MUTABLE                                                                \
-    (GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PAUSED |                      \
-     GST_PARAM_MUTABLE_PLAYING)
+#define MUTABLE (GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PLAYING)
 
 /* A sentence without its full stop. */
 static gboolean
@@ -28,6 +26,8 @@ check_property(const char *element, GParamSpec *spec)
     CHECK((spec->flags & G_PARAM_STATIC_STRINGS) == G_PARAM_STATIC_STRINGS);
     if (spec->flags & G_PARAM_WRITABLE)
         CHECK(spec->flags & MUTABLE);
+    /* None is a quantity that changes along the timeline of a clip. */
+    CHECK(!(spec->flags & GST_PARAM_CONTROLLABLE));
     if (G_IS_PARAM_SPEC_ENUM(spec)) {
         const GEnumClass *values = G_PARAM_SPEC_ENUM(spec)->enum_class;
         for (guint i = 0; i < values->n_values; i++)
@@ -36,7 +36,8 @@ check_property(const char *element, GParamSpec *spec)
 }
 
 static void
-check_element(const char *name, const char *klass, const char *const *words)
+check_element(const char *name, const char *klass, guint rank,
+              const char *const *words)
 {
     g_autoptr(GstElement) element = gst_element_factory_make(name, NULL);
     GstElementFactory *factory = gst_element_get_factory(element);
@@ -46,6 +47,7 @@ check_element(const char *name, const char *klass, const char *const *words)
     CHECK(strcmp(gst_element_factory_get_metadata(factory,
                                                   GST_ELEMENT_METADATA_KLASS),
                  klass) == 0);
+    CHECK_INT(gst_plugin_feature_get_rank(GST_PLUGIN_FEATURE(factory)), rank);
     for (; *words; words++)
         CHECK(strstr(text, *words));
     GParamSpec **specs =
@@ -102,10 +104,13 @@ TEST(inspect)
         "safetensors", "npy", ".latent",
         "linked straight to the source of the file, .pt", NULL};
     static const char *const file[] = {"latents", "safetensors", NULL};
-    check_element("vaedecode", "Codec/Decoder/Video", decode);
-    check_element("vaeencode", "Codec/Encoder/Video", decode);
-    check_element("latentdemux", "Codec/Demuxer/Video", files);
-    check_element("latentmux", "Codec/Muxer/Video", file);
+    check_element("vaedecode", "Codec/Decoder/Video", GST_RANK_MARGINAL,
+                  decode);
+    check_element("vaeencode", "Codec/Encoder/Video", GST_RANK_MARGINAL,
+                  decode);
+    check_element("latentdemux", "Codec/Demuxer/Video", GST_RANK_PRIMARY,
+                  files);
+    check_element("latentmux", "Codec/Muxer/Video", GST_RANK_PRIMARY, file);
 }
 
 /* The section comment of an element's source describes it, with examples. */

@@ -176,9 +176,10 @@ TEST(interlaced)
 {
     static const char *const caps[] = {
         "video/x-raw,format=I420,interlace-mode=interleaved," SMALL,
+        "video/x-raw,format=I420,interlace-mode=mixed," SMALL,
         "video/x-raw(format:Interlaced),format=I420,interlace-mode=alternate,"
         "field-order=top-field-first," SMALL};
-    static const char *const words[] = {"interleaved", "alternate"};
+    static const char *const words[] = {"interleaved", "mixed", "alternate"};
     for (guint i = 0; i < G_N_ELEMENTS(caps); i++) {
         GstBus *bus;
         SCOPED GstHarness *h = encoder(caps[i], &bus);

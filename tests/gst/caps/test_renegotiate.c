@@ -1,6 +1,6 @@
 /*
  * test_renegotiate.c: caps that change while a stream runs, also inside a
- * group; sizes that are no multiple of a latent; interlaced video.
+ * group; sizes that are no multiple of a latent.
  */
 #include "vae_test.h"
 
@@ -232,21 +232,4 @@ TEST(same)
     CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
     push_frames(h, &info, 6, &pushed);
     pull_latents(h, &info, 9, &pulled);
-}
-
-TEST(interlaced)
-{
-    static const char *const modes[] = {"interleaved", "mixed"};
-    for (guint i = 0; i < G_N_ELEMENTS(modes); i++) {
-        SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
-        GstBus *bus = vae_test_bus(h);
-        g_autoptr(GstCaps) caps = gst_caps_new_simple(
-            "video/x-raw", "format", G_TYPE_STRING, "I420", "width", G_TYPE_INT,
-            48, "height", G_TYPE_INT, 32, "framerate", GST_TYPE_FRACTION, 16, 1,
-            "interlace-mode", G_TYPE_STRING, modes[i], NULL);
-        gst_harness_push_event(h, gst_event_new_stream_start("interlaced"));
-        gst_harness_push_event(h, gst_event_new_caps(caps));
-        vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                              modes[i], "progressive");
-    }
 }

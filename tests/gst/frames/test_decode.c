@@ -35,16 +35,6 @@ TEST(frames)
     CHECK(gst_harness_push(h, vae_test_latent(LW, LH, 10)) == GST_FLOW_EOS);
 }
 
-TEST(first_frame_alone)
-{
-    SCOPED GstHarness *h = decoder();
-    /* Nothing else comes, and still the picture does. */
-    vae_test_push_latents(h, LW, LH, 0, 1);
-    g_free(vae_test_pull_frames(h, 0, 1));
-    vae_test_push_latents(h, LW, LH, 1, 2);
-    g_free(vae_test_pull_frames(h, 1, 4));
-}
-
 /* Latents that say no time are counted from the start of the segment. */
 TEST(no_pts)
 {
@@ -282,32 +272,6 @@ TEST(nonfinite)
     g_free(vae_test_last_frames(h, 0, 5));
     CHECK_INT(vae_test_stat(h, "nonfinite"), 4);
     vae_test_one_warning(bus, "NaN or infinite");
-}
-
-TEST(caps_change)
-{
-    SCOPED GstHarness *h = decoder();
-    GstBuffer *frame;
-    vae_test_push_latents(h, LW, LH, 0, 3);
-    vae_test_set_latents(h, 3, 2, NULL);
-    for (guint k = 0; k < 2; k++) {
-        GstBuffer *latent = vae_test_latent(3, 2, k);
-        GST_BUFFER_PTS(latent) += vae_test_time(9);
-        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
-    }
-    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
-    for (guint i = 0; i < 14; i++) {
-        frame = vae_test_pull(h);
-        CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(i));
-        CHECK_INT(gst_buffer_get_size(frame),
-                  i < 9 ? 48 * 32 * 3 / 2 : 24 * 16 * 3 / 2);
-        gst_buffer_unref(frame);
-    }
-    vae_test_wait_eos(h);
-    vae_test_no_more(h);
-    g_autoptr(GstCaps) out = gst_pad_get_current_caps(h->sinkpad);
-    CHECK(strstr(gst_structure_get_name(gst_caps_get_structure(out, 0)),
-                 "video/x-raw") != NULL);
 }
 
 /* Several latents in a buffer, time outside and inside of channels. */

@@ -161,46 +161,6 @@ TEST(slices)
     check_slices("auto");
 }
 
-/* A file, and a seek into it: the frame asked for and all after it. */
-TEST(seek)
-{
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    g_autofree gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
-    g_autofree gchar *write = g_strdup_printf(
-        "videotestsrc num-buffers=33 ! video/x-raw,format=RGB,width=48,"
-        "height=32,framerate=16/1 ! vaeencode model=\"%s\" threads=1 ! "
-        "latentmux ! filesink location=%s",
-        vae_test_weights(), path);
-    g_autofree gchar *read = g_strdup_printf(
-        "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" "
-        "threads=1 ! fakesink name=s sync=false signal-handoffs=true",
-        path, vae_test_weights());
-    GstElement *pipeline = gst_parse_launch(write, NULL), *sink;
-    finish(pipeline);
-    gst_object_unref(pipeline);
-
-    pipeline = gst_parse_launch(read, NULL);
-    sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
-    gst_element_set_state(pipeline, GST_STATE_PAUSED);
-    CHECK(gst_element_get_state(pipeline, NULL, NULL, GST_CLOCK_TIME_NONE) ==
-          GST_STATE_CHANGE_SUCCESS);
-    CHECK(gst_element_seek_simple(pipeline, GST_FORMAT_TIME,
-                                  GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE,
-                                  GST_SECOND));
-    CHECK(gst_element_get_state(pipeline, NULL, NULL, GST_CLOCK_TIME_NONE) ==
-          GST_STATE_CHANGE_SUCCESS);
-    Seen seen =
-        (Seen){.end = GST_SECOND, .sum = g_checksum_new(G_CHECKSUM_MD5)};
-    g_signal_connect(sink, "handoff", G_CALLBACK(handoff), &seen);
-    finish(pipeline);
-    CHECK(seen.end == 33 * GST_SECOND / 16);
-    g_checksum_free(seen.sum);
-    gst_object_unref(sink);
-    gst_object_unref(pipeline);
-    CHECK(remove(path) == 0);
-    CHECK(rmdir(folder) == 0);
-}
-
 /* What raw video becomes again after it was a file of latents. */
 static void
 check_kept(const char *in, const char *out, const char *field,

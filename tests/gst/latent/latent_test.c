@@ -239,7 +239,7 @@ run_wait(Run *run)
         g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
             bus, GST_CLOCK_TIME_NONE,
             GST_MESSAGE_EOS | GST_MESSAGE_ERROR | GST_MESSAGE_WARNING |
-                GST_MESSAGE_INFO | GST_MESSAGE_SEGMENT_DONE);
+                GST_MESSAGE_INFO);
         CHECK_SAYS(message != NULL, "the pipeline neither ends nor fails");
         const gboolean text = GST_MESSAGE_TYPE(message) &
                               (GST_MESSAGE_WARNING | GST_MESSAGE_INFO);
@@ -248,10 +248,8 @@ run_wait(Run *run)
             note_error(run, message);
         else if (text)
             note_text(run, message);
-        else if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_EOS)
-            run->eos = TRUE;
         else
-            run->segment_done = TRUE;
+            run->eos = TRUE;
     }
 }
 

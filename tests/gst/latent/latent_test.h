@@ -46,7 +46,7 @@ GBytes *read_bytes(const gchar *path);
 typedef struct Run {
     GstElement *pipeline;
     GPtrArray *buffers; /* that reached the sink */
-    gboolean eos, segment_done;
+    gboolean eos;
     gchar *error, *warning, *info; /* the first text of each, or NULL */
     GQuark domain;                 /* of the error */
     gint code;

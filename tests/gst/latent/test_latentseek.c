@@ -43,83 +43,6 @@ wait_preroll(Run *run)
         GST_STATE_CHANGE_SUCCESS);
 }
 
-static GstSegment
-sink_segment(Run *run)
-{
-    g_autoptr(GstElement) sink =
-        gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
-    g_autoptr(GstPad) pad = gst_element_get_static_pad(sink, "sink");
-    g_autoptr(GstEvent) event =
-        gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0);
-    GstSegment segment;
-    CHECK(event != NULL);
-    gst_event_copy_segment(event, &segment);
-    return segment;
-}
-
-static void
-check_seek(gint target, gint from)
-{
-    Run *run = lengthy_run("", "");
-    gint64 position;
-    g_ptr_array_set_size(run->buffers, 0);
-    CHECK(seek_to(run, GST_SEEK_FLAG_FLUSH, at(target) + 1, -1));
-    wait_preroll(run);
-    const GstSegment segment = sink_segment(run);
-    CHECK_INT(segment.start, at(target) + 1);
-    CHECK_INT(segment.time, at(target) + 1);
-    CHECK(
-        gst_element_query_position(run->pipeline, GST_FORMAT_TIME, &position));
-    run_play(run);
-    assert_clip(run, &lengthy, from);
-    GstBuffer *buffer = g_ptr_array_index(run->buffers, 0);
-    CHECK(GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT));
-    CHECK_INT(GST_BUFFER_PTS(buffer), at(from));
-}
-
-TEST(seek)
-{
-    check_seek(50, 12);
-    check_seek(59, 21);
-    check_seek(38, 0);
-    check_seek(5, 0);
-    check_seek(0, 0);
-}
-
-TEST(seek_stop)
-{
-    Run *run = lengthy_run("", "");
-    CHECK(seek_to(run, GST_SEEK_FLAG_FLUSH, at(1), at(3)));
-    run_play(run);
-    CHECK(run->eos);
-    CHECK_INT(run->buffers->len, 3); /* latents 0, 1 and 2 */
-}
-
-TEST(seek_segment)
-{
-    Run *run = lengthy_run("", "");
-    CHECK(seek_to(run, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_SEGMENT, 0, at(4)));
-    run_play(run);
-    CHECK(run->segment_done && !run->eos);
-    g_ptr_array_set_size(run->buffers, 0);
-    CHECK(seek_to(run, 0, at(55), -1)); /* without a flush */
-    run_wait(run);
-    CHECK(run->eos);
-    assert_clip(run, &lengthy, 17);
-}
-
-TEST(seek_after_end)
-{
-    Run *run = lengthy_run("", "");
-    run_play(run);
-    g_ptr_array_set_size(run->buffers, 0);
-    run->eos = FALSE;
-    CHECK(seek_to(run, GST_SEEK_FLAG_FLUSH, 0, -1));
-    run_wait(run);
-    CHECK(run->eos);
-    assert_clip(run, &lengthy, 0);
-}
-
 TEST(seek_refused)
 {
     Run *run = lengthy_run("", "");
@@ -145,28 +68,6 @@ TEST(seek_refused)
     CHECK(!seekable);
     gst_query_unref(query);
     CHECK(!seek_to(run, GST_SEEK_FLAG_FLUSH, 0, -1));
-}
-
-TEST(seek_storm)
-{
-    Run *run = lengthy_run("", "queue max-size-buffers=3 !");
-    gst_element_set_state(run->pipeline, GST_STATE_PLAYING);
-    for (gint i = 0; i < 50; i++) {
-        CHECK(seek_to(run, GST_SEEK_FLAG_FLUSH, at((i * 17) % 60), -1));
-        g_usleep(i % 7 * 300);
-    }
-    /* Ends of earlier runs may have been posted before their flush. */
-    gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
-    CHECK(seek_to(run, GST_SEEK_FLAG_FLUSH, 0, -1));
-    wait_preroll(run);
-    GstBus *bus = gst_element_get_bus(run->pipeline);
-    gst_bus_set_flushing(bus, TRUE);
-    gst_bus_set_flushing(bus, FALSE);
-    gst_object_unref(bus);
-    g_ptr_array_set_size(run->buffers, 0);
-    CHECK(seek_to(run, GST_SEEK_FLAG_FLUSH, at(50), -1));
-    run_play(run);
-    assert_clip(run, &lengthy, 12);
 }
 
 static void

@@ -225,32 +225,3 @@ TEST(interval)
     CHECK_INT(count_messages(0), 6);
     CHECK_INT(count_messages(G_MAXINT64), 2);
 }
-
-/* Each property of ours says when it may be set. None is controllable: they
- * say with what and how is computed, and none is a quantity that changes along
- * the timeline of a clip. */
-TEST(properties)
-{
-    static const char *const names[] = {"vaedecode", "vaeencode", "latentdemux",
-                                        "latentmux"};
-    const GParamFlags when =
-        GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PLAYING;
-    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
-        g_autoptr(GstElement) element =
-            gst_element_factory_make(names[i], NULL);
-        guint n;
-        GParamSpec **specs =
-            g_object_class_list_properties(G_OBJECT_GET_CLASS(element), &n);
-        for (guint j = 0; j < n; j++) {
-            if (specs[j]->owner_type == GST_TYPE_OBJECT)
-                continue;
-            CHECK(!(specs[j]->flags & GST_PARAM_CONTROLLABLE));
-            if ((specs[j]->flags & G_PARAM_WRITABLE) &&
-                !(specs[j]->flags & when))
-                g_printerr("%s %s\n", names[i], specs[j]->name);
-            CHECK(!(specs[j]->flags & G_PARAM_WRITABLE) ||
-                  (specs[j]->flags & when));
-        }
-        g_free(specs);
-    }
-}

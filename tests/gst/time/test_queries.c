@@ -1,6 +1,6 @@
 /*
- * test_queries.c: latency, allocation, quality of service, renegotiation, and
- * the description of the plugin.
+ * test_queries.c: latency, allocation, quality of service, renegotiation,
+ * messages and backends that are not there.
  */
 #include "vae_test.h"
 
@@ -45,117 +45,6 @@ TEST(latency)
     CHECK_INT(vae_test_stat(h, "slices"), 3);
 }
 
-TEST(encode_latency)
-{
-    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GstClockTime min, max;
-    gboolean live;
-    gst_harness_set_upstream_latency(h, 5 * GST_MSECOND);
-    gst_harness_set_src_caps_str(
-        h, "video/x-raw,format=I420,width=48,height=32,framerate=16/1");
-    query_latency(h, &live, &min, &max);
-    /* Three more frames come after the first of a group. */
-    CHECK_INT(min, 5 * GST_MSECOND + vae_test_time(3));
-}
-
-/* The pipeline hears when computing takes longer than it was told. */
-TEST(new_latency)
-{
-    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstBus *bus = vae_test_bus(h);
-    GstClockTime min, max;
-    gboolean live;
-    vae_test_set_latents(h, LW, LH, NULL);
-    query_latency(h, &live, &min, &max);
-    vae_test_push_latents(h, LW, LH, 0, 1);
-    g_free(vae_test_pull_frames(h, 0, 1));
-    g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
-        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_LATENCY);
-    CHECK(message != NULL);
-}
-
-/* A pool of padded frames, as a sink with strides of its own offers. */
-static GstBufferPool *offered;
-
-static GstPadProbeReturn
-allocation_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
-{
-    GstQuery *query = GST_PAD_PROBE_INFO_QUERY(info);
-    GstVideoAlignment align;
-    GstVideoInfo video;
-    GstCaps *caps;
-    if (GST_QUERY_TYPE(query) != GST_QUERY_ALLOCATION)
-        return GST_PAD_PROBE_OK;
-    gst_query_parse_allocation(query, &caps, NULL);
-    gst_video_info_from_caps(&video, caps);
-    offered = gst_video_buffer_pool_new();
-    GstStructure *config = gst_buffer_pool_get_config(offered);
-    gst_video_alignment_reset(&align);
-    align.padding_right = 32;
-    align.padding_bottom = 8;
-    gst_buffer_pool_config_set_params(config, caps, video.size, 2, 0);
-    gst_buffer_pool_config_add_option(config,
-                                      GST_BUFFER_POOL_OPTION_VIDEO_META);
-    gst_buffer_pool_config_add_option(config,
-                                      GST_BUFFER_POOL_OPTION_VIDEO_ALIGNMENT);
-    gst_buffer_pool_config_set_video_alignment(config, &align);
-    gst_buffer_pool_set_config(offered, config);
-    gst_query_add_allocation_pool(query, offered, video.size, 2, 0);
-    gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, NULL);
-    return GST_PAD_PROBE_HANDLED;
-}
-
-/* The visible bytes of a frame, whatever its strides. */
-static gchar *
-visible_sum(GstBuffer *buffer, GstCaps *caps)
-{
-    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
-    GstVideoInfo info;
-    GstVideoFrame frame;
-    CHECK(gst_video_info_from_caps(&info, caps));
-    CHECK(gst_video_frame_map(&frame, &info, buffer, GST_MAP_READ));
-    for (guint c = 0; c < GST_VIDEO_FRAME_N_COMPONENTS(&frame); c++)
-        for (gint y = 0; y < GST_VIDEO_FRAME_COMP_HEIGHT(&frame, c); y++)
-            g_checksum_update(sum,
-                              (guint8 *) GST_VIDEO_FRAME_COMP_DATA(&frame, c) +
-                                  y * GST_VIDEO_FRAME_COMP_STRIDE(&frame, c),
-                              GST_VIDEO_FRAME_COMP_WIDTH(&frame, c));
-    gst_video_frame_unmap(&frame);
-    return g_strdup(g_checksum_get_string(sum));
-}
-
-static gchar *
-first_frame(gboolean with_pool)
-{
-    GstHarness *h = vae_test_harness("vaedecode", NULL);
-    g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
-    if (with_pool)
-        gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM,
-                          allocation_probe, NULL, NULL);
-    gst_harness_set_src_caps_str(h, text);
-    vae_test_push_latents(h, LW, LH, 0, 1);
-    GstBuffer *buffer = vae_test_pull(h);
-    if (with_pool) {
-        GstVideoMeta *meta = gst_buffer_get_video_meta(buffer);
-        CHECK(buffer->pool == offered);
-        CHECK(meta != NULL);
-        CHECK(meta->stride[0] > 48);
-    }
-    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->sinkpad);
-    gchar *sum = visible_sum(buffer, caps);
-    gst_buffer_unref(buffer);
-    vae_test_teardown(h);
-    if (with_pool)
-        gst_clear_object(&offered);
-    return sum;
-}
-
-TEST(allocation)
-{
-    gchar *with = first_frame(TRUE), *without = first_frame(FALSE);
-    vae_test_same(with, without);
-}
-
 TEST(propose)
 {
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
@@ -169,36 +58,6 @@ TEST(propose)
     gst_query_parse_nth_allocation_pool(query, 0, NULL, &size, &min, NULL);
     CHECK_INT(size, 48 * 32 * 3 / 2);
     CHECK(min >= 8);
-}
-
-/* Late frames are computed, not converted; the rest is as without. */
-TEST(qos)
-{
-    SCOPED GstHarness *h = decoder();
-    GstBus *bus = vae_test_bus(h);
-    guint messages = 0;
-    GstMessage *message;
-    GstBuffer *frame;
-    vae_test_push_latents(h, LW, LH, 0, 1);
-    g_free(vae_test_pull_frames(h, 0, 1));
-    /* Late by the time of one frame at frame 2: useful again from frame 5. */
-    CHECK(gst_harness_push_upstream_event(
-        h, gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 2.0,
-                             (GstClockTimeDiff) vae_test_time(1),
-                             vae_test_time(2))));
-    vae_test_push_latents(h, LW, LH, 1, 3);
-    for (guint i = 5; i < 9; i++) {
-        frame = vae_test_pull(h);
-        CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(i));
-        gst_buffer_unref(frame);
-    }
-    vae_test_no_more(h);
-    while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_QOS))) {
-        messages++;
-        gst_message_unref(message);
-    }
-    CHECK_INT(messages, 4);
-    CHECK_INT(vae_test_stat(h, "dropped"), 4);
 }
 
 /* The last frame of the segment stays on the screen. */
@@ -220,19 +79,6 @@ TEST(qos_last)
     gst_buffer_unref(frame);
     vae_test_no_more(h);
     CHECK_INT(vae_test_stat(h, "dropped"), 7);
-}
-
-TEST(qos_off)
-{
-    SCOPED GstHarness *h = vae_test_harness("vaedecode", "qos", FALSE, NULL);
-    vae_test_set_latents(h, LW, LH, NULL);
-    vae_test_push_latents(h, LW, LH, 0, 1);
-    gst_harness_push_upstream_event(
-        h,
-        gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 2.0, GST_SECOND, GST_SECOND));
-    vae_test_push_latents(h, LW, LH, 1, 3);
-    g_free(vae_test_pull_frames(h, 0, 9));
-    CHECK_INT(vae_test_stat(h, "dropped"), 0);
 }
 
 /* Downstream takes RGB only and, after five frames, what caps_text says, in the
@@ -316,33 +162,6 @@ TEST(stats_message)
     CHECK_INT(frames, 9);
 }
 
-/* Loading says where it stands; two elements of one file share it. */
-TEST(progress)
-{
-    g_autoptr(GstElement) element = gst_element_factory_make("vaedecode", NULL);
-    g_autoptr(GstBus) bus = gst_bus_new();
-    guint seen = 0;
-    g_object_set(element, "model", vae_test_weights(), NULL);
-    gst_element_set_bus(element, bus);
-    CHECK(gst_element_set_state(element, GST_STATE_PAUSED) !=
-          GST_STATE_CHANGE_FAILURE);
-    for (guint i = 0; i < 2; i++) {
-        g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
-            bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS);
-        GstProgressType type;
-        g_autofree gchar *code = NULL;
-        CHECK(message != NULL);
-        gst_message_parse_progress(message, &type, &code, NULL);
-        CHECK(strcmp(code, "load-model") == 0);
-        CHECK_INT(type, i == 0 ? GST_PROGRESS_TYPE_START
-                               : GST_PROGRESS_TYPE_COMPLETE);
-        seen++;
-    }
-    CHECK_INT(seen, 2);
-    gst_element_set_state(element, GST_STATE_NULL);
-    gst_element_set_bus(element, NULL);
-}
-
 /* What is asked for and is not there is an error; which device does not matter
  * to a backend that has none. */
 TEST(backend)
@@ -375,25 +194,4 @@ TEST(backend)
     vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT,
                           "backend cuda", why);
     g_free(caps);
-}
-
-TEST(factories)
-{
-    static const struct {
-        const char *name, *klass;
-        guint rank;
-    } wanted[] = {{"vaedecode", "Codec/Decoder/Video", GST_RANK_MARGINAL},
-                  {"vaeencode", "Codec/Encoder/Video", GST_RANK_MARGINAL},
-                  {"latentdemux", "Codec/Demuxer/Video", GST_RANK_PRIMARY},
-                  {"latentmux", "Codec/Muxer/Video", GST_RANK_PRIMARY}};
-    for (guint i = 0; i < G_N_ELEMENTS(wanted); i++) {
-        g_autoptr(GstElementFactory) f =
-            gst_element_factory_find(wanted[i].name);
-        CHECK(f != NULL);
-        CHECK(strcmp(gst_element_factory_get_metadata(
-                         f, GST_ELEMENT_METADATA_KLASS),
-                     wanted[i].klass) == 0);
-        CHECK_INT(gst_plugin_feature_get_rank(GST_PLUGIN_FEATURE(f)),
-                  wanted[i].rank);
-    }
 }

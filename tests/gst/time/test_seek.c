@@ -176,28 +176,6 @@ check_snap(GstSeekFlags snap, GstClockTime to, guint first)
     check_frames(first, 219);
 }
 
-/* The latents that a seek to a frame decodes. */
-static gint64
-steps_of_seek(GstSeekFlags flags, guint n)
-{
-    const gint64 before = stat_of("steps");
-    show(GST_SEEK_FLAG_FLUSH | flags, at(n), at(n) + 1);
-    return stat_of("steps") - before;
-}
-
-/* A scrub costs less than a tenth of exact seeks. */
-TEST(scrub)
-{
-    gint64 quick = 0, exact = 0;
-    bed_open(16, 1);
-    vae_play_to_end(play);
-    for (guint n = 4 * WARM_UP; n < FRAMES; n += 7) {
-        quick += steps_of_seek(GST_SEEK_FLAG_KEY_UNIT, n);
-        exact += steps_of_seek(GST_SEEK_FLAG_ACCURATE, n);
-    }
-    CHECK(10 * quick <= exact);
-}
-
 /* It shows the same frames at the same times, with bytes of their own. */
 TEST(scrub_frames)
 {
