@@ -34,6 +34,7 @@
 #include "decode.h"
 
 #include "details.h"
+#include "docs.h"
 #include "offer.h"
 #include "pads.h"
 #include "switch.h"
@@ -258,9 +259,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
         element_class, "VAE latent decoder", "Codec/Decoder/Video",
         "Decodes latents of video diffusion models to raw video",
         GST_VAE_AUTHOR);
-    gst_element_class_add_static_metadata(element_class,
-                                          GST_ELEMENT_METADATA_DOC_URI,
-                                          GST_VAE_DOCS "/streaming.md");
+    gst_vae_set_page(element_class, "streaming.md");
     base_class->direction = VAE_DECODE;
     base_class->category = gst_vae_decode_debug;
     base_class->set_caps = gst_vae_decode_set_caps;

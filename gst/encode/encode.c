@@ -28,6 +28,7 @@
  */
 #include "encode.h"
 
+#include "docs.h"
 #include "frames.h"
 #include "offer.h"
 #include "pads.h"
@@ -347,9 +348,7 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
         element_class, "VAE latent encoder", "Codec/Encoder/Video",
         "Encodes raw video to latents of video diffusion models",
         GST_VAE_AUTHOR);
-    gst_element_class_add_static_metadata(element_class,
-                                          GST_ELEMENT_METADATA_DOC_URI,
-                                          GST_VAE_DOCS "/streaming.md");
+    gst_vae_set_page(element_class, "streaming.md");
     base_class->direction = VAE_ENCODE;
     base_class->category = gst_vae_encode_debug;
     base_class->set_caps = set_caps;

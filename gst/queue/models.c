@@ -4,12 +4,12 @@
  */
 #include "models.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include <glib/gstdio.h>
 
 #include "details.h"
+#include "docs.h"
 
 struct GstVaeModel {
     gint refs; /* under cache_lock */
@@ -135,29 +135,16 @@ if_file(gchar *path)
     return NULL;
 }
 
-/* The folder this plugin was loaded from. */
 static gchar *
-plugin_folder(void)
+demo_in_source(void)
 {
-    Dl_info info;
+    gchar *source = gst_vae_source_folder();
+    gchar *path = source ? g_build_filename(source, "pipelines", "demo",
+                                            "demo.safetensors", NULL)
+                         : NULL;
 
-    if (!dladdr((void *) &cache_lock, &info) || !info.dli_fname)
-        return NULL;
-    return g_path_get_dirname(info.dli_fname);
-}
-
-/* In the build tree a file beside the plugin says where the source has the
- * demo; it is not installed. */
-static gchar *
-demo_in_source(const gchar *folder)
-{
-    gchar *note = g_build_filename(folder, "demo.path", NULL);
-    gchar *path = NULL;
-
-    if (g_file_get_contents(note, &path, NULL, NULL))
-        path = if_file(g_strstrip(path));
-    g_free(note);
-    return path;
+    g_free(source);
+    return path ? if_file(path) : NULL;
 }
 
 static gchar *
@@ -170,7 +157,7 @@ find_demo(void)
         "../../share/gst-vae/models/demo.safetensors",
         "../../../share/gst-vae/models/demo.safetensors",
     };
-    gchar *folder = plugin_folder();
+    gchar *folder = gst_vae_plugin_folder();
     gchar *path = NULL;
 
     if (!folder)
@@ -178,7 +165,7 @@ find_demo(void)
     for (guint i = 0; i < G_N_ELEMENTS(places) && !path; i++)
         path = if_file(g_build_filename(folder, places[i], NULL));
     if (!path)
-        path = demo_in_source(folder);
+        path = demo_in_source();
     g_free(folder);
     return path;
 }

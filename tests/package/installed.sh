@@ -57,6 +57,10 @@ if [ -f "$lib/gstreamer-1.0/libgstvae.so" ]; then
     gst-inspect-1.0 vae >"$tmp/inspect" || fail 'gst-inspect-1.0 vae'
     grep -q "^ *Filename  *$lib/" "$tmp/inspect" ||
         fail "another plugin was found: $(cat "$tmp/inspect")"
+    # The page about an element is not that of the source.
+    gst-inspect-1.0 vaedecode |
+        grep -q 'Doc-uri *file:///.*/share/doc/.*/docs/streaming.md' ||
+        fail "$(gst-inspect-1.0 vaedecode | grep Doc-uri)"
     # The model is found from the plugin's own place.
     gst-launch-1.0 -q videotestsrc num-buffers=5 ! \
         video/x-raw,width=64,height=48,framerate=16/1 ! \

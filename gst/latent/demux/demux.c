@@ -48,6 +48,7 @@
 
 #include "demux.h"
 
+#include "docs.h"
 #include "fields.h"
 #include "send.h"
 #include "task.h"
@@ -477,6 +478,5 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
         "Reads video latents from files: safetensors, npy, .latent of ComfyUI "
         "and, linked straight to the source of the file, .pt of PyTorch",
         GST_VAE_AUTHOR);
-    gst_element_class_add_static_metadata(
-        element_class, GST_ELEMENT_METADATA_DOC_URI, GST_VAE_DOCS "/using.md");
+    gst_vae_set_page(element_class, "using.md");
 }

@@ -53,6 +53,7 @@
 #include "mux.h"
 
 #include "details.h"
+#include "docs.h"
 #include "tensor_meta.h"
 
 #define GST_CAT_DEFAULT gst_latent_mux_debug
@@ -331,6 +332,5 @@ gst_latent_mux_class_init(GstLatentMuxClass *klass)
     gst_element_class_set_static_metadata(
         element_class, "Latent file muxer", "Codec/Muxer/Video",
         "Writes video latents into a safetensors file", GST_VAE_AUTHOR);
-    gst_element_class_add_static_metadata(
-        element_class, GST_ELEMENT_METADATA_DOC_URI, GST_VAE_DOCS "/using.md");
+    gst_vae_set_page(element_class, "using.md");
 }
