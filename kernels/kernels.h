@@ -42,12 +42,17 @@ typedef enum VaeVectors {
 typedef struct VaeQueue {
     int threads;        /* for one call, >= 1 */
     VaeVectors vectors; /* for tests; never changes a byte of a result */
-    void *stream;       /* cuda: a cudaStream_t; the host tables ignore it */
+    void *stream;       /* cuda: a cudaStream_t, or VAE_ONLY_LOAD; the host
+                           tables ignore it */
     /* True if the call may end early, because nobody needs its result; or NULL.
      * Convolutions and attentions of the ref table ask it. */
     bool (*cancelled)(const void *user);
     const void *user;
 } VaeQueue;
+
+/* With this stream a call loads its kernels, and launches none. It reads and
+ * writes no memory of the device. */
+#define VAE_ONLY_LOAD ((void *) -1)
 
 /*
  * Convolution, cross-correlation; not in the cuda table. x: (t_in, h, w, c_in)

@@ -133,7 +133,8 @@ struct VaeCudaExec {
     size_t in_bytes, out_bytes; /* of one slot */
     VaeRtGraph graph;  /* all ops except the first and the last, or NULL */
     VaeCudaExec *next; /* in the list of programs that are not recorded */
-    bool loaded;       /* the code of all ops is loaded */
+    bool loaded;       /* the code of all ops is loaded; before, kernels are
+                          loaded and do not run */
     bool ran;
     bool waits; /* recording failed before its first run; it is tried again
                    after that run */
@@ -293,8 +294,7 @@ void vae_cuda_stage_free(VaeBackend *cuda);
  * again. Pinned host memory stays: pinning it again takes longer than all the
  * copies. */
 void vae_cuda_stage_offload(VaeBackend *cuda);
-/* Loads the kernels of the program's first and last op, by launching them for
- * one pixel. They are the same for all runs. */
+/* Loads the kernels of the program's first and last op, for all pictures. */
 VaeStatus vae_cuda_stage_load(VaeBackend *cuda, const VaeExec *exec,
                               VaeError *error);
 /* Delivers the earlier results of the next slot, and starts the upload of the
@@ -328,9 +328,10 @@ VaeStatus vae_cuda_prepare_move(VaeBackend *cuda, VaeCudaExec *exec, int op,
 void vae_cuda_end_moves(VaeBackend *cuda);
 
 /* cuda/record.c. */
-/* Loads the code of all ops of a program, by running a small convolution of
- * each layer. Otherwise the first run would load it, which cannot be recorded
- * and delays the first slice. */
+/* Loads the code of all ops of a program. The library loads the code of a layer
+ * only when it runs, so each layer runs once, for a few rows; own kernels do
+ * not run. Otherwise the first run would load the code, which cannot be
+ * recorded and delays the first slice. */
 VaeStatus vae_cuda_load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error);
 /* The first adds a bound program to those that are recorded after the next run,
  * while the device computes. The second removes one, for offloading. */
@@ -345,6 +346,8 @@ VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
 /* cuda/ops.c. */
 VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
                            VaeCudaSlot *slot, VaeError *error);
+/* The queue of the program's own kernels. */
+VaeQueue vae_cuda_queue(const VaeCudaExec *exec);
 /* Joins the phases of part i of the result. */
 void vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i);
 /* A VaeExecOp.run; own is a VaeCudaOp. */

@@ -4,16 +4,26 @@
  */
 #include "gpu.h"
 
+VaeQueue
+vae_cuda_queue(const VaeCudaExec *e)
+{
+    return (VaeQueue){.threads = 1,
+                      .stream = e->loaded ? e->cuda->compute : VAE_ONLY_LOAD};
+}
+
 static int
 copy(const VaeQueue *queue, void *dst, const void *src, size_t n)
 {
-    return vae_rt_copy(dst, src, n, queue->stream);
+    return queue->stream == VAE_ONLY_LOAD
+               ? 0
+               : vae_rt_copy(dst, src, n, queue->stream);
 }
 
 static int
 zero(const VaeQueue *queue, void *dst, size_t n)
 {
-    return vae_rt_zero(dst, n, queue->stream);
+    return queue->stream == VAE_ONLY_LOAD ? 0
+                                          : vae_rt_zero(dst, n, queue->stream);
 }
 
 static VaeStatus
@@ -30,8 +40,9 @@ void
 vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i)
 {
     const VaeTensor *x = op->x, *y = op->y;
+    const VaeQueue queue = vae_cuda_queue(own->exec);
     vae_rt_kernels()->rearrange(
-        &(VaeQueue){.threads = 1, .stream = own->exec->cuda->compute},
+        &queue,
         &(VaeRearrangeArgs){.kind = VAE_JOIN_PHASES,
                             .y = vae_cuda_part_of(own, op, y, i),
                             .x = own->exec->exec.memory.scratch + own->phases,
@@ -159,7 +170,7 @@ vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
     VaeBackend *cuda = vae_cuda_exec(exec)->cuda;
     VaeLaunch launch = {.exec = exec,
                         .kernels = vae_rt_kernels(),
-                        .queue = {.threads = 1, .stream = cuda->compute},
+                        .queue = vae_cuda_queue(vae_cuda_exec(exec)),
                         .tf32 = cuda->params.precision == VAE_PRECISION_TF32,
                         .copy = copy,
                         .zero = zero,

@@ -76,10 +76,13 @@ vae_cuda_load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
     if (e->loaded)
         return VAE_OK;
     const uint64_t free = vae_cuda_code_begin();
-    for (int i = 1; i < last && status == VAE_OK; i++)
-        status = e->exec.program->ops[i].kind == VAE_OP_CONV
-                     ? load_conv(e, i, error)
-                     : vae_cuda_run_ops(&e->exec, i, i + 1, NULL, NULL, error);
+    for (int i = 1; i < last && status == VAE_OK; i++) {
+        const VaeOp *op = &e->exec.program->ops[i];
+        if (op->kind == VAE_OP_CONV)
+            status = load_conv(e, i, error);
+        else if (!vae_cuda_moves(op))
+            status = vae_cuda_run_ops(&e->exec, i, i + 1, NULL, NULL, error);
+    }
     if (status == VAE_OK)
         status = vae_cuda_stage_load(cuda, &e->exec, error);
     if (status == VAE_OK)

@@ -8,6 +8,8 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 
+#include "kernels.h"
+
 /*
  * The block's dynamic shared memory, 16-byte aligned. Kernels use no static
  * shared memory, so that an emulation knows its bounds.
@@ -25,7 +27,8 @@ template <typename T> struct VaeSame {
 
 /*
  * Starts kernel(args...) with `block` threads in each of the grid's blocks and
- * smem bytes of shared memory. Errors stay in the CUDA error state.
+ * smem bytes of shared memory, or only loads the kernel. Errors stay in the
+ * CUDA error state.
  */
 template <typename... P>
 static inline void
@@ -34,6 +37,11 @@ vae_launch(void (*kernel)(P...), dim3 grid, unsigned block, size_t smem,
 {
     void *list[] = {static_cast<void *>(&args)...};
     const void *const entry = reinterpret_cast<const void *>(kernel);
+    if (stream == VAE_ONLY_LOAD) {
+        cudaFuncAttributes ignored;
+        (void) cudaFuncGetAttributes(&ignored, entry);
+        return;
+    }
     if (smem > 48 << 10)
         (void) cudaFuncSetAttribute(
             entry, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) smem);

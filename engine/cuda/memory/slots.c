@@ -184,9 +184,9 @@ vae_cuda_stage_load(VaeBackend *cuda, const VaeExec *exec, VaeError *error)
 {
     const VaeProgram *p = exec->program;
     const VaeOp *ops[] = {&p->ops[0], &p->ops[p->n_ops - 1]};
-    const VaeQueue q = {.threads = 1, .stream = cuda->compute};
+    const VaeQueue q = {.threads = 1, .stream = VAE_ONLY_LOAD};
     const VaeCudaSlot *s = &cuda->slots[0];
-    /* Planes of one pixel, in the header, which every run overwrites. */
+    /* Planes as of one pixel; the kernels do not run. */
     uint8_t *at = s->device_out + 64;
     VaePicture picture = {.width = 1, .height = 1, .stride = {16, 16, 16}};
     for (int i = 0; i < 3; i++)

@@ -303,8 +303,8 @@ flop_of(const VaeStream *stream)
     return sum;
 }
 
-/* Opening a stream computes almost nothing. A second stream makes no plans and
- * loads no code. */
+/* Opening a stream computes almost nothing, and launches no own kernel. A
+ * second stream makes no plans and loads no code. */
 static void
 cheap_start(const Bed *bed)
 {
@@ -316,6 +316,7 @@ cheap_start(const Bed *bed)
     emu_skip_work(true);
     emu_unload();
     emu_loads();
+    emu_launches();
     emu_plans_made();
     emu_conv_flop();
     stream = new_stream(bed->model, &params);
@@ -324,12 +325,14 @@ cheap_start(const Bed *bed)
     second = new_stream(bed->model, &params);
     const double more = emu_conv_flop();
     const int more_plans = emu_plans_made(), more_loads = emu_loads();
+    const int launches = emu_launches();
     vae_stream_free(&stream);
     vae_stream_free(&second);
     emu_skip_work(false);
-    expect(flop > 0 && flop < all / 20,
-           "opening computes %.2f GFLOP; its programs take %.2f", flop / 1e9,
-           all / 1e9);
+    expect(flop > 0 && flop < all / 20 && launches == 0,
+           "opening computes %.2f GFLOP and launches %d kernels; its programs "
+           "take %.2f",
+           flop / 1e9, launches, all / 1e9);
     expect(plans > 0 && loads > 0 && more == 0 && more_plans == 0 &&
                more_loads == 0,
            "a second stream makes %d plans beside %d, loads %d of %d, and "

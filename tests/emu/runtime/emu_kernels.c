@@ -17,7 +17,10 @@ void vae_emu_set_look(void (*look)(const void *kernel, const char *name));
 
 enum { MOST_LOADED = 1000 };
 static const void *loaded[MOST_LOADED];
-static int n_loaded, loads, asked, refused_at;
+static int n_loaded, loads, launches, asked, refused_at;
+/* Added to the kernel's address. Kinds of a kernel count as kernels of their
+ * own. Otherwise one that nobody has loaded would not be noticed. */
+static int look_kind;
 
 bool
 emu_load(const char *what)
@@ -46,6 +49,15 @@ emu_loads(void)
     return before;
 }
 
+int
+emu_launches(void)
+{
+    EMU_LOCKED;
+    const int before = launches;
+    launches = 0;
+    return before;
+}
+
 void
 emu_unload(void)
 {
@@ -55,8 +67,9 @@ emu_unload(void)
 }
 
 static void
-look(const void *kernel, const char *name)
+look(const void *entry, const char *name)
 {
+    const void *kernel = (const char *) entry + look_kind;
     for (int i = 0; i < n_loaded; i++)
         if (loaded[i] == kernel)
             return;
@@ -72,7 +85,7 @@ look(const void *kernel, const char *name)
 
 /* Finds the kernels that the table's function launches; leaves that function
  * where the launch fails. */
-#define LOOK(name, q, a)                                                       \
+#define LOOK(name, q, a, kind)                                                 \
     do {                                                                       \
         if (emu_refuses()) {                                                   \
             emu_set_failure(EMU_REFUSED);                                      \
@@ -80,14 +93,16 @@ look(const void *kernel, const char *name)
         }                                                                      \
         EMU_LOCKED;                                                            \
         emu_overlap_##name(a);                                                 \
+        look_kind = (int) (kind);                                              \
         vae_emu_set_look(look);                                                \
         vae_kernels_cuda.name(q, a);                                           \
         vae_emu_set_look(NULL);                                                \
+        launches += (q)->stream != VAE_ONLY_LOAD;                              \
     } while (0)
 
 /* One pair of functions per kernel: what the caller calls, and what the stream
  * does later with a copy of the arguments. */
-#define DEFER(name, Args)                                                      \
+#define DEFER(name, Args, kind)                                                \
     static void run_##name(const void *args)                                   \
     {                                                                          \
         const VaeQueue q = {.threads = 1};                                     \
@@ -97,7 +112,7 @@ look(const void *kernel, const char *name)
                                                                                \
     static void name(const VaeQueue *q, const Args *a)                         \
     {                                                                          \
-        LOOK(name, q, a);                                                      \
+        LOOK(name, q, a, kind);                                                \
         emu_submit(q->stream, run_##name, a, sizeof *a);                       \
     }
 
@@ -118,7 +133,7 @@ run_norm(const void *args)
 static void
 norm(const VaeQueue *q, const VaeNormArgs *a)
 {
-    LOOK(norm, q, a);
+    LOOK(norm, q, a, 0);
     if (emu_wrong() != EMU_WRONG_IMAGE)
         emu_submit(q->stream, run_norm, a, sizeof *a);
 }
@@ -257,19 +272,19 @@ run_conv_matrix(const void *args)
 static void
 conv_matrix(const VaeQueue *q, const VaeConvMatrixArgs *a)
 {
-    LOOK(conv_matrix, q, a);
+    LOOK(conv_matrix, q, a, 0);
     emu_submit(q->stream, run_conv_matrix, a, sizeof *a);
 }
 
-DEFER(attention, VaeAttentionArgs)
-DEFER(rearrange, VaeRearrangeArgs)
-DEFER(cast, VaeCastArgs)
-DEFER(shortcut, VaeShortcutArgs)
-DEFER(clamp, VaeClampArgs)
-DEFER(depthwise, VaeDepthwiseArgs)
-DEFER(latent_in, VaeLatentInArgs)
-DEFER(latent_out, VaeLatentOutArgs)
-DEFER(nonfinite, VaeNonfiniteArgs)
+DEFER(attention, VaeAttentionArgs, 0)
+DEFER(rearrange, VaeRearrangeArgs, a->kind)
+DEFER(cast, VaeCastArgs, 0)
+DEFER(shortcut, VaeShortcutArgs, 0)
+DEFER(clamp, VaeClampArgs, 0)
+DEFER(depthwise, VaeDepthwiseArgs, 0)
+DEFER(latent_in, VaeLatentInArgs, 0)
+DEFER(latent_out, VaeLatentOutArgs, 0)
+DEFER(nonfinite, VaeNonfiniteArgs, 0)
 
 /* The pictures are read before the call returns. */
 typedef struct Pictures {
@@ -321,7 +336,7 @@ static void
 picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
 {
     const PictureOut p = {*a, copy_pictures(a->picture, a->n, a->next)};
-    LOOK(picture_out, q, a);
+    LOOK(picture_out, q, a, 0);
     emu_submit(q->stream, run_picture_out, &p, sizeof p);
 }
 
@@ -345,7 +360,7 @@ static void
 picture_in(const VaeQueue *q, const VaePictureInArgs *a)
 {
     const PictureIn p = {*a, copy_pictures(a->picture, a->n, a->next)};
-    LOOK(picture_in, q, a);
+    LOOK(picture_in, q, a, 0);
     emu_submit(q->stream, run_picture_in, &p, sizeof p);
 }
 

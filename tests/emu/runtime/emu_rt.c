@@ -255,6 +255,8 @@ emu_submit(VaeRtStream stream, void (*run)(const void *args), const void *args,
            size_t size)
 {
     EMU_LOCKED;
+    if (stream == VAE_ONLY_LOAD)
+        return;
     emu_same_device(((const Stream *) stream)->device, "work");
     if (emu_count_work() || emu_all.skips)
         return;

@@ -82,6 +82,8 @@ void emu_skip_work(bool skip);
  * since the last call. They stay loaded until emu_unload(). */
 int emu_loads(void);
 void emu_unload(void);
+/* Returns the number of launches of the own kernels since the last call. */
+int emu_launches(void);
 /* Returns the number of calls that convert pictures, since the last call. */
 int emu_picture_calls(void);
 /* Returns the amount of work that streams have not done yet. */
