@@ -19,9 +19,8 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_engine_debug);
 typedef CUresult (*Retain)(CUcontext *out, CUdevice device);
 typedef CUresult (*Release)(CUdevice device);
 
-/* gstcuda has no wrapper for these. */
-static gpointer
-driver_call(const gchar *name)
+gpointer
+gst_vae_cuda_driver_call(const gchar *name)
 {
     static gsize driver;
     gpointer symbol = NULL;
@@ -41,7 +40,7 @@ driver_call(const gchar *name)
 static gpointer
 retain_primary(gint device)
 {
-    gpointer symbol = driver_call("cuDevicePrimaryCtxRetain");
+    gpointer symbol = gst_vae_cuda_driver_call("cuDevicePrimaryCtxRetain");
     CUcontext handle = NULL;
     CUdevice number;
     Retain retain;
@@ -56,7 +55,7 @@ retain_primary(gint device)
 static void
 release_primary(gint device)
 {
-    gpointer symbol = driver_call("cuDevicePrimaryCtxRelease_v2");
+    gpointer symbol = gst_vae_cuda_driver_call("cuDevicePrimaryCtxRelease_v2");
     CUdevice number;
     Release release;
 

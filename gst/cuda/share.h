@@ -19,6 +19,8 @@ gboolean gst_vae_cuda_answer(GstVaeCuda *cuda, GstQuery *query);
 gboolean gst_vae_cuda_usable(GstVaeCuda *cuda);
 /* Forgets the context and releases the primary one. */
 void gst_vae_cuda_close(GstVaeCuda *cuda);
+/* Returns a function of the driver that gstcuda has no wrapper for, or NULL. */
+gpointer gst_vae_cuda_driver_call(const gchar *name);
 
 G_END_DECLS
 #endif

@@ -145,20 +145,15 @@ had(GstBus *bus, GstMessageType type)
     return TRUE;
 }
 
-/* Whether since before each of n frames was waited for: with GStreamer 1.24 or
- * later by the device, for an event, which is gone. */
+/* Whether since before each of n frames was waited for by the device, for an
+ * event, which is gone. */
 static void
 check_waits(const int before[2], int n)
 {
-#if GST_CHECK_VERSION(1, 24, 0)
     /* A pool that measures a frame waits once before it releases it. */
     CHECK(driver_count("emu_driver_waits") - before[0] <= 1);
     CHECK_INT(driver_count("emu_driver_events"), before[1] + n);
     CHECK_INT(driver_count("emu_driver_events_alive"), 0);
-#else
-    CHECK_INT(driver_count("emu_driver_waits"), before[0] + n);
-    CHECK_INT(driver_count("emu_driver_events"), before[1]);
-#endif
 }
 
 /* A context is asked for, made and told of; the engine writes the frames
