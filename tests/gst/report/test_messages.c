@@ -224,12 +224,14 @@ TEST(log_taken)
     check_log("ref", "), fp32, 48x32, slices of 1");
 }
 
-/* A GPU that was named and is not there, and one that nobody named. */
+/* A GPU that was named and is not there, and those that nobody named: 0 is the
+ * default of the library. */
 TEST(device)
 {
-    for (gint i = 0; i < 2; i++) {
-        SCOPED GstHarness *h = vae_test_harness("vaedecode", "cuda-device-id",
-                                                i == 0 ? G_MAXINT : -1, NULL);
+    const gint ids[] = {G_MAXINT, 0, -1};
+    for (guint i = 0; i < G_N_ELEMENTS(ids); i++) {
+        SCOPED GstHarness *h =
+            vae_test_harness("vaedecode", "cuda-device-id", ids[i], NULL);
         GstBus *bus = vae_test_bus(h);
         gst_util_set_object_arg(G_OBJECT(h->element), "backend", "auto");
         vae_test_set_latents(h, 6, 4, NULL);

@@ -110,6 +110,10 @@ counts(const Case *c)
     bool good = vae_stream_drain_steps(stream) == 0;
     TestClip clip = part(c, 0, MOST, frames_of(c, MOST));
     VaePicture none[8] = {{0}};
+    vae_stream_count(stream, 3 << 27, &n_in, &n_out);
+    expect(n_out < 0 && vae_stream_decode(stream, NULL, n_in, NULL, n_out,
+                                          &error) == VAE_ERR_ARGUMENT,
+           "more frames than an int can count: %s", error.message);
     for (int t = 0; t < MOST; t++) {
         const VaeLatentIn latent = {
             VAE_TYPE_F32, clip.latents + (size_t) t * latent_numbers(c)};
