@@ -4,6 +4,10 @@
  */
 #include "vae_test.h"
 
+#include <dlfcn.h>
+
+#include "emu_rt.h"
+
 #define LW 4
 #define LH 4
 #define LATENTS 9
@@ -133,6 +137,40 @@ TEST(alone)
         vae_test_push_latents(h, LW, LH, k, k + 1);
         g_free(vae_test_pull_frames(h, k ? 4 * k - 3 : 0, k ? 4 : 1));
     }
+}
+
+/* A function of the emulated device. */
+static void *
+emulated(const char *name)
+{
+    void *module = dlopen(g_getenv("VAE_CUDA_MODULE"), RTLD_NOW);
+    void *symbol = module ? dlsym(module, name) : NULL;
+    CHECK(symbol != NULL);
+    dlclose(module);
+    return symbol;
+}
+
+/* The device copies each frame to the element's pool itself: the memory is
+ * pinned until it is freed. */
+TEST(pinned)
+{
+    void *symbols[] = {emulated("emu_pins"), emulated("emu_set_fault"),
+                       emulated("emu_fault_count")};
+    int (*pins)(void);
+    void (*set_fault)(EmuFault, int);
+    int (*fault_count)(EmuFault);
+    memcpy(&pins, &symbols[0], sizeof pins);
+    memcpy(&set_fault, &symbols[1], sizeof set_fault);
+    memcpy(&fault_count, &symbols[2], sizeof fault_count);
+    set_fault(EMU_FAULT_DOWNLOAD, -1);
+    GstHarness *h = decoder("pass", 1);
+    vae_test_push_latents(h, LW, LH, 0, LATENTS);
+    g_free(vae_test_pull_frames(h, 0, FRAMES));
+    CHECK_INT(fault_count(EMU_FAULT_DOWNLOAD), FRAMES + LATENTS);
+    CHECK(pins() > 0);
+    vae_test_teardown(h);
+    CHECK_INT(pins(), 0);
+    set_fault(EMU_FAULT_NONE, 0);
 }
 
 static GstPadProbeReturn
