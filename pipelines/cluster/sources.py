@@ -140,7 +140,8 @@ class Encoding:
         dims = [info.latent_channels, self.latents, *grid]
         metadata = {"vae.normalization": libvae.NORMALIZATIONS[self.normalization],
                     "vae.layout": "cthw", "vae.width": str(self.width),
-                    "vae.height": str(self.height), "vae.frames": str(self.frames)}
+                    "vae.height": str(self.height), "vae.frames": str(self.frames),
+                    "vae.temporal_factor": str(info.temporal)}
         if self.rate:
             metadata["vae.framerate"] = self.rate
         if info.space:
