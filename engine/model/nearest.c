@@ -115,9 +115,10 @@ fail_unlike_all(const VaeModel *m, VaeError *error)
     return vae_fail_parts(
         error, VAE_ERR_MODEL,
         (VaeErrorParts){NULL, names.text, "weights of a known VAE"},
-        "%s: weights of no known VAE%s; known: %s; it holds %d tensors (%s%s)",
+        "%s: weights of no known VAE%s; known: %s; it holds %d tensor%s (%s%s)",
         m->path, vae_tensor_file_looks_like(m->file), known.text, names.count,
-        names.text, names.count > VAE_LISTED ? ", ..." : "");
+        names.count == 1 ? "" : "s", names.text,
+        names.count > VAE_LISTED ? ", ..." : "");
 }
 
 VaeStatus

@@ -239,3 +239,5 @@ TAE(vae_arch_taeh3, "taeh3");
 TAE(vae_arch_taeltx_2, "taeltx_2");
 TAE(vae_arch_taeltx2_3, "taeltx2_3");
 TAE(vae_arch_taeltx2_3_wide, "taeltx2_3_wide");
+TAE(vae_arch_lighttaew2_1, "lighttaew2_1");
+TAE(vae_arch_lighttaew2_2, "lighttaew2_2");

@@ -273,8 +273,9 @@ static const Option options[] = {
      "that fits, and 1 from 1280x720 up",
      AT(slice), 0, INT_MAX},
     {"--memory-limit", "M", RUNS, set_memory_limit,
-     "limit of the stream: auto (default: the free memory), a size such as "
-     "12G, or a share of the free memory such as 75%"},
+     "most memory of the stream: auto (default), which is 90 percent of the "
+     "free memory, a size such as 12G, or a share of the free memory such as "
+     "75%"},
     {"--frames-at-once", "N", RUNS, set_whole,
      "frames that the layers at the full frame rate compute together; 0 "
      "(default): all of a slice, or fewer if these do not fit",
@@ -284,9 +285,9 @@ static const Option options[] = {
      "1: whole pictures; 0 (default): strips only if whole pictures do not fit",
      AT(strips), 0, 1000},
     {"--spill", "S", RUNS, set_spill,
-     "for --backend cuda: carries (the state between steps) in the host's "
-     "memory: auto (default: as many as do not fit on the GPU), off, or host "
-     "(all)"},
+     "for --backend cuda: carries, the state between steps, in the host's "
+     "memory: auto (default), those that do not fit on the GPU; off, none; "
+     "host, all"},
     {"--tiles", "T", RUNS, set_tiles,
      "off (default), or blend: if nothing else fits, compute the picture in "
      "tiles that overlap and are blended, which is not exact"},
@@ -299,9 +300,11 @@ static const Option options[] = {
      AT(tile_overlap), -1, 65536},
     {"--threads", "N", RUNS, set_whole,
      "0 (default): as many as the process may use", AT(threads), 0, 4096},
-    {"--normalization", "N", COMMAND_DECODE | COMMAND_ENCODE, set_normalization,
+    {"--normalization", "N", COMMAND_DECODE, set_normalization,
      "normalized or raw: the scale of the latents; default: as their file "
      "states, else normalized"},
+    {"--normalization", "N", COMMAND_ENCODE, set_normalization,
+     "scale of the latents: normalized (default) or raw"},
     {"--variant", "NAME", RUNS | COMMAND_INFO, set_text,
      "name of the network, if the weights fit several networks", AT(variant)},
     {"--posterior", "P", COMMAND_ENCODE, set_posterior,

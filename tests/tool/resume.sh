@@ -90,7 +90,7 @@ interrupt "$part" --checkpoint-interval 1000
 says "interrupted before the first checkpoint, which follows 1000 latents" "again"
 : >"$out/log"
 interrupt "$point"
-says "vaetool: interrupted; " " of 21 latents are saved: run the same command" \
+says "vaetool: interrupted; " " of 21 latents saved: run the same command" \
     "again to continue ($point)"
 check "which goes on" 0 go
 says "continuing: "

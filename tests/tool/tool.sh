@@ -70,6 +70,10 @@ check "with every tensor" 0 "$tool" info --tensors "$wan"
 says "encoder.conv1.weight" "8x3x3x3x3"
 check "info of latents" 0 "$tool" info "$latents"
 says 'tensor "latent"' "2 latents of 16 channels, 10x6"
+check "info of one latent" 0 "$tool" info "$data/wan21/decode_t1_6x10.safetensors"
+says "1 latent of 16 channels, 10x6"
+check "help of an encoder" 0 "$tool" encode --help
+says "--normalization N    scale of the latents: normalized (default) or raw"
 check "info in JSON" 0 "$tool" info --json "$seed"
 says '"arch": "seedvr2"' '"fingerprint"' '"frames_of_n_latents"' \
     '"tensor_count"' '"decoder_bytes"' '"encoder_tensors"' '"metadata"' \
@@ -241,7 +245,8 @@ for n in 6,40 4,60 3,80; do
     check "encode $n, drop" 0 "$tool" encode $ref --tail drop \
         --model "$wan" "$out/other.safetensors" "$out/tail.safetensors"
     check "whole groups only" 0 "$tool" info "$out/tail.safetensors"
-    says "$((1 + (${n%,*} - 1) / 4 * 4)) frames"
+    whole=$((1 + (${n%,*} - 1) / 4 * 4))
+    says "  $whole frame$([ $whole = 1 ] || echo s)"
 done
 
 # Four frames become five, with the last one twice.
@@ -295,6 +300,14 @@ says "  slices of 3: peak " "the host; chosen" \
 says_not "  slices of 1"
 check "neither weights nor an architecture" 2 "$tool" plan --size 832x480
 says "--model" "--arch"
+# The networks of the README, one by one; "Wan2.1" stands for wan2.1.
+for arch in $(awk -F'|' '/^\| network/ { on = 1; next } on && !/^\|/ { exit }
+    on && !/---/ { sub(/, also .*/, "", $2); gsub(",", "", $2); print tolower($2) }' \
+    "$(dirname "$0")/../../README.md"); do
+    check "$arch of the README" 0 "$tool" plan --arch "$arch" --backend ref \
+        --size 64x64 --memory-limit 900G
+    says "$arch at 64x64"
+done
 check "no such architecture" 3 "$tool" plan --arch wan9 --size 832x480
 says "wan9" "known:" "wan2.1"
 check "bench" 0 "$tool" bench $ref --model "$wan" --size 32x32 --frames 5 \

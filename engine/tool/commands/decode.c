@@ -219,9 +219,9 @@ warn_of_segments(const Decode *d, int n, int cost)
     fprintf(stderr,
             "vaetool: warning: %d latents are cut into %d segment%s, so that "
             "only %d of the %d streams work%s; a later segment first "
-            "computes its context, which takes as long as %d latents\n",
+            "computes its context, which takes as long as %d latent%s\n",
             d->clip.t, n, n == 1 ? "" : "s", n, d->n_streams, n == 1 ? "s" : "",
-            cost);
+            cost, cost == 1 ? "" : "s");
 }
 
 static VaeStatus

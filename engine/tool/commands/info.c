@@ -184,7 +184,7 @@ static void
 print_weights(size_t tensors, uint64_t bytes)
 {
     char text[32];
-    printf("; %zu tensors, %s\n", tensors,
+    printf("; %zu tensor%s, %s\n", tensors, tensors == 1 ? "" : "s",
            bytes_text(bytes, text, sizeof text));
 }
 
@@ -203,7 +203,7 @@ print_history(const VaeModel *model)
     const int encode = history(model, VAE_ENCODE);
     printf("  looks back");
     if (decode >= 0)
-        printf(" %d latents to decode", decode);
+        printf(" %d latent%s to decode", decode, decode == 1 ? "" : "s");
     if (encode >= 0)
         printf("%s %d to encode", decode >= 0 ? "," : "", encode);
     printf("\n");
@@ -243,8 +243,8 @@ print_model(const VaeModel *model, const char *hash)
     printf("  pixels %g..%g, %d/%d frames per second when nothing states "
            "them\n",
            (double) m->pixel_low, (double) m->pixel_high, m->fps_n, m->fps_d);
-    printf("  %zu tensors, mostly %s, %s\n", m->tensor_count,
-           vae_type_name(m->weights_type),
+    printf("  %zu tensor%s, mostly %s, %s\n", m->tensor_count,
+           m->tensor_count == 1 ? "" : "s", vae_type_name(m->weights_type),
            bytes_text(m->weights_bytes, text, sizeof text));
     printf("  fingerprint %s\n", hash);
 }
@@ -265,7 +265,8 @@ print_stated(const VaeLatentClip *c)
                    ? ""
                    : " as stated, more than such latents can be");
     if (c->frames > 0)
-        printf("  %lld frames%s\n", (long long) c->frames,
+        printf("  %lld frame%s%s\n", (long long) c->frames,
+               c->frames == 1 ? "" : "s",
                c->frames <= MOST * (int64_t) c->t
                    ? ""
                    : " as stated, more than so many latents can be");
@@ -275,8 +276,9 @@ static void
 print_clip(const VaeLatentClip *c)
 {
     Plain words;
-    printf("latents: tensor \"%s\", %s, %d latents of %d channels, %dx%d\n",
-           plain(c->tensor, &words), vae_type_name(c->type), c->t, c->channels,
+    printf("latents: tensor \"%s\", %s, %d latent%s of %d channel%s, %dx%d\n",
+           plain(c->tensor, &words), vae_type_name(c->type), c->t,
+           c->t == 1 ? "" : "s", c->channels, c->channels == 1 ? "" : "s",
            c->width, c->height);
     if (c->batch > 1)
         printf("  a batch of %lld clips, each of that size\n",
@@ -320,10 +322,10 @@ print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
     VideoRange range;
     Plain name;
     int n, d;
-    printf("video: tensor \"%s\", %s, %lld frames of %lldx%lld\n",
+    printf("video: tensor \"%s\", %s, %lld frame%s of %lldx%lld\n",
            plain(v->name, &name), vae_type_name(v->type),
-           (long long) v->dims[0], (long long) v->dims[2],
-           (long long) v->dims[1]);
+           (long long) v->dims[0], v->dims[0] == 1 ? "" : "s",
+           (long long) v->dims[2], (long long) v->dims[1]);
     if (video_range(file, &range))
         printf("  pixels %g..%g\n", (double) range.low, (double) range.high);
     if (vae_tensor_file_framerate(file, &n, &d, NULL) == VAE_OK && n > 0)

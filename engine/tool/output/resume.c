@@ -191,9 +191,9 @@ resume_parts(Resume *r, int first, int history, Segment **list, int *n,
     }
     if (r->exists && count > 0 && !r->told) {
         fprintf(stderr,
-                "vaetool: continuing: %d of %d latents are done (%d latents "
-                "are computed again)\n",
-                r->count, r->t, again);
+                "vaetool: continuing: %d of %d latents are done (%d latent%s "
+                "computed again)\n",
+                r->count, r->t, again, again == 1 ? "" : "s");
         r->told = true;
     }
     free(*list);
@@ -230,16 +230,15 @@ void
 resume_interrupted(const Resume *r, VaeError *error)
 {
     if (r->saved > 0)
-        vae_fail(
-            error, VAE_ERR_CANCELLED,
-            "interrupted; %d of %d latents are saved: run the same command "
-            "again to continue (%s)",
-            r->saved, r->t, r->path);
+        vae_fail(error, VAE_ERR_CANCELLED,
+                 "interrupted; %d of %d latents saved: run the same command "
+                 "again to continue (%s)",
+                 r->saved, r->t, r->path);
     else
         vae_fail(error, VAE_ERR_CANCELLED,
                  "interrupted before the first checkpoint, which follows %d "
-                 "latents: the same command starts again",
-                 r->every);
+                 "latent%s: the same command starts again",
+                 r->every, r->every == 1 ? "" : "s");
 }
 
 VaeStatus
