@@ -69,8 +69,8 @@ tell_if_slow(GstVaeQos *qos)
              "sync=false on the sink shows every frame as soon as it is "
              "decoded",
              (gdouble) took / (gdouble) video),
-            ("%.3f s for %.3f s of video", (gdouble) took / GST_SECOND,
-             (gdouble) video / GST_SECOND));
+            ("the last slice has %.3f s of video and took %.3f s",
+             (gdouble) video / GST_SECOND, (gdouble) took / GST_SECOND));
 }
 
 void

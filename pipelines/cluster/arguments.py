@@ -9,7 +9,8 @@ from libvae import Error
 
 
 def add_options(parser):
-    segments.add_worker_options(parser)
+    segments.add_worker_options(
+        parser, "threads of each worker; default: 4, or all of the smallest node")
     parser.add_argument("--workers", type=segments.count, metavar="N",
                         help="number of workers; default: as many as the cluster has "
                         "GPUs, else one for each --threads CPUs")

@@ -227,7 +227,7 @@ def count(text):
     return int(text)
 
 
-def add_worker_options(parser):
+def add_worker_options(parser, threads):
     parser.add_argument("--model", required=True, metavar="WEIGHTS",
                         help="file of weights, under the same path on all nodes")
     parser.add_argument("--variant", metavar="NAME", help="name of the network, if the "
@@ -235,14 +235,14 @@ def add_worker_options(parser):
     parser.add_argument("--backend", choices=libvae.BACKENDS, default="auto")
     parser.add_argument("--precision", choices=libvae.PRECISIONS, default="auto")
     parser.add_argument("--threads", type=count, metavar="N",
-                        help="threads of each worker; default: 4, or all of the smallest "
-                        "node; for segments.py all that the process may use")
+                        help=threads)
     parser.add_argument("--slice", type=int, default=0, metavar="N",
                         help="steps that are computed together; default: as many as "
                         "vaetool chooses")
     parser.add_argument("--memory-limit", type=memory_limit, default={}, metavar="M",
-                        help="limit of each worker: auto, a size such as 12G, or a share "
-                        "of the free memory such as 75%%")
+                        help="most memory of a process: auto (default), which is 90 "
+                        "percent of the free memory, a size such as 12G, or a share of "
+                        "the free memory such as 75%%")
 
 
 def worker_settings(options):
@@ -259,7 +259,7 @@ def main(arguments):
         "into COUNT segments. The process that finds all segments complete joins them to "
         "OUT. After a crash, run the same command again, also on another node: it "
         "continues. After SIGTERM it computes nothing twice.")
-    add_worker_options(parser)
+    add_worker_options(parser, "number of threads; default: all that the process may use")
     parser.add_argument("--index", type=int, required=True, help="the segment, from 0")
     parser.add_argument("--count", type=count, required=True, help="number of segments")
     parser.add_argument("--tensor", metavar="NAME", help="name of the tensor to read")

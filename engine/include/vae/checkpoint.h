@@ -56,11 +56,10 @@ typedef struct VaeCheckpoint {
  * them.
  *
  * Errors: VAE_ERR_ARGUMENT (the sequence has ended, or an error broke it; more
- * than 16 own entries),
- * VAE_ERR_UNSUPPORTED (with nan_policy FALLBACK: the carries have values that
- * do not fit into 16 bits; a later latent, or a checkpoint without carries, may
- * succeed), VAE_ERR_MEMORY (no host memory for the carries), VAE_ERR_BACKEND,
- * VAE_ERR_WRITE, VAE_ERR_NO_SPACE.
+ * than 16 own entries), VAE_ERR_UNSUPPORTED (with nan_policy FALLBACK: the
+ * carries have values that do not fit into 16 bits; a later latent, or a
+ * checkpoint without carries, may succeed), VAE_ERR_MEMORY (no host memory for
+ * the carries), VAE_ERR_BACKEND, VAE_ERR_WRITE, VAE_ERR_NO_SPACE.
  */
 VAE_API VaeStatus vae_stream_save(VaeStream *stream,
                                   const VaeCheckpointParams *params,

@@ -93,8 +93,8 @@ VAE_API VaeStatus vae_model_open(const char *path,
 
 /* Adds a reference and returns model. Thread-safe. */
 VAE_API VaeModel *vae_model_ref(VaeModel *model);
-/* Drops one reference; the last one frees the model. Thread-safe. Clears
- * *model. */
+/* Drops one reference; the last one frees the model. Thread-safe. Sets *model
+ * to NULL. *model may be NULL. */
 VAE_API void vae_model_free(VaeModel **model);
 
 /* Returns the description of the model, which the model owns. */

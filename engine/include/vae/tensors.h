@@ -51,7 +51,7 @@ typedef struct VaeTensorFile VaeTensorFile;
  *
  * - an index of shards (*.safetensors.index.json). Shards are the files of one
  *   set of tensors. All of them open as one file. They must be in the folder of
- * the index, and must not be symbolic links
+ *   the index, and must not be symbolic links
  * - a folder with diffusion_pytorch_model.safetensors, or with the index of
  *   that name; both may also be in its subfolder vae/
  *
