@@ -194,6 +194,18 @@ bed_clip(const Bed *bed, int t, int width, int height, int seed)
     return clip;
 }
 
+TestClip
+bed_later_clip(const Bed *bed, VaeDirection direction, int t, int width,
+               int height, int seed)
+{
+    const bool decode = direction == VAE_DECODE;
+    const VaeModelInfo *info = bed->info;
+    TestClip clip = bed_clip(bed, t + 1, width, height, seed);
+    clip.t = t;
+    clip.frames = t * (decode ? info->decode.step_out : info->encode.step_in);
+    return clip;
+}
+
 const void *
 clip_result(const Bed *bed, const TestClip *clip, VaeDirection direction,
             size_t *bytes)

@@ -49,6 +49,9 @@ VaePlan plan_of(VaeModel *model, const VaeStreamParams *params);
 /* Makes t latents and their frames at width x height; seed chooses the numbers.
  */
 TestClip bed_clip(const Bed *bed, int t, int width, int height, int seed);
+/* The same of t steps after the first: whole groups only. */
+TestClip bed_later_clip(const Bed *bed, VaeDirection direction, int t,
+                        int width, int height, int seed);
 size_t clip_latent_count(const Bed *bed, const TestClip *clip);
 size_t clip_video_count(const TestClip *clip);
 /* Units before step k of a sequence, in or out. */

@@ -17,14 +17,11 @@ steps_of(const Bed *bed, VaeDirection direction)
     return direction == VAE_DECODE ? &bed->info->decode : &bed->info->encode;
 }
 
-/* t later steps as a clip: whole groups only. */
+/* t later steps as a clip without results. */
 static TestClip
 later_clip(const Bed *bed, VaeDirection direction, int t)
 {
-    const VaeSteps *s = steps_of(bed, direction);
-    TestClip clip = bed_clip(bed, t + 1, W, H, 1);
-    clip.t = t;
-    clip.frames = t * (direction == VAE_DECODE ? s->step_out : s->step_in);
+    TestClip clip = bed_later_clip(bed, direction, t, W, H, 1);
     clip_poison(bed, &clip, direction);
     return clip;
 }

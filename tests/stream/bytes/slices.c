@@ -1,6 +1,7 @@
 /*
  * slices.c: the slice size does not change a byte, nor do the frames that are
- * computed at once, nor strips of rows, nor carries in the host's memory.
+ * computed at once, nor strips of rows, nor carries in the host's memory. A
+ * checkpoint of one of these settings continues at another.
  *
  * slices MODEL BACKEND PRECISION LATENTS WIDTH HEIGHT THREADS...
  */
@@ -64,76 +65,268 @@ expect_cuts(const Bed *bed, const VaeStream *stream, int frames, int strips)
            plan->strips);
 }
 
+/* Frames at once that no slice exceeds. */
+enum { ALL = 1000 };
+
 /* How a clip is computed. */
 typedef struct Way {
     int slice, frames, strips; /* frames at once; 0: all */
     const int *calls;
     bool count; /* the programs that ran */
     VaeSpill spill;
+    size_t limit;  /* bytes, with which a part of the carries is spilled */
+    bool restarts; /* the stream can begin without context */
 } Way;
+
+/* With a limit, the stream would choose settings that are not set. */
+static VaeStreamParams
+params_of(const Bed *bed, VaeDirection direction, const TestClip *input,
+          const Way *way)
+{
+    const bool set = way->limit > 0;
+    return (VaeStreamParams){
+        .struct_size = sizeof(VaeStreamParams),
+        .direction = direction,
+        .backend = bed->backend,
+        .precision = bed->precision,
+        .threads = bed->threads,
+        .width = input->width,
+        .height = input->height,
+        .slice_size = way->slice,
+        .frames_at_once = set && !way->frames ? ALL : way->frames,
+        .strips = set && !way->strips ? 1 : way->strips,
+        .spill = way->spill,
+        .memory_limit = way->limit,
+        .restarts = way->restarts,
+        .deterministic = true,
+    };
+}
+
+static VaeStream *
+open_way(const Bed *bed, VaeDirection direction, const TestClip *input,
+         const Way *way)
+{
+    return bed_stream(bed, params_of(bed, direction, input, way));
+}
+
+/* The clip with the results of `results`, which are not there yet. */
+static TestClip
+clip_into(const Bed *bed, VaeDirection direction, const TestClip *input,
+          TestClip *results)
+{
+    TestClip clip = *input;
+    clip_poison(bed, results, direction);
+    if (direction == VAE_DECODE)
+        clip.video = results->video;
+    else
+        clip.latents = results->latents;
+    return clip;
+}
+
+static void
+expect_plan(const Bed *bed, const VaeStream *stream, const Way *way)
+{
+    const VaePlan *plan = vae_stream_get_plan(stream);
+    expect_cuts(bed, stream, way->frames, way->strips);
+    if (way->limit)
+        expect(plan->spilled > 0 && plan->spilled < plan->carries,
+               "  a part of the carries spilled");
+    else
+        expect(plan->spilled ==
+                   (way->spill == VAE_SPILL_HOST ? plan->carries : 0),
+               "  %llu of %llu bytes of carries spilled",
+               (unsigned long long) plan->spilled,
+               (unsigned long long) plan->carries);
+}
 
 static void
 one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
         const TestClip *want, Way way)
 {
-    TestClip clip = *input;
     SCOPED_CLIP TestClip results =
         bed_clip(bed, input->t, input->width, input->height, 0);
     size_t bytes;
     char what[160];
-    clip_poison(bed, &results, direction);
-    if (direction == VAE_DECODE)
-        clip.video = results.video;
-    else
-        clip.latents = results.latents;
-    SCOPED_STREAM VaeStream *stream =
-        bed_stream(bed, (VaeStreamParams){.direction = direction,
-                                          .width = input->width,
-                                          .height = input->height,
-                                          .slice_size = way.slice,
-                                          .frames_at_once = way.frames,
-                                          .strips = way.strips,
-                                          .spill = way.spill,
-                                          .deterministic = true});
+    const TestClip clip = clip_into(bed, direction, input, &results);
+    SCOPED_STREAM VaeStream *stream = open_way(bed, direction, input, &way);
     run_clip(bed, stream, direction, &clip, way.calls);
     const void *got = clip_result(bed, &clip, direction, &bytes);
     snprintf(what, sizeof what,
-             "%s, %d threads, slice %d, %d frames, %d strips, spill %d, calls "
-             "of %d,%d.. %08x",
+             "%s, %d threads, slice %d, %d frames, %d strips, calls of %d,%d.. "
+             "%08x",
              direction == VAE_DECODE ? "decode" : "encode", bed->threads,
-             way.slice, way.frames, way.strips, way.spill, way.calls[0],
-             way.calls[1], fingerprint(got, bytes));
+             way.slice, way.frames, way.strips, way.calls[0], way.calls[1],
+             fingerprint(got, bytes));
     same_result(bed, &clip, want, direction, what);
     /* With a delay, the end of the sequence runs programs, too. */
     if (way.count && !vae_stream_get_plan(stream)->delay)
         expect_runs(stream, input->t, way.slice,
                     direction == VAE_ENCODE ? bed->info->chunk : 0);
-    expect_cuts(bed, stream, way.frames, way.strips);
-    const VaePlan *plan = vae_stream_get_plan(stream);
-    expect(plan->spilled == (way.spill == VAE_SPILL_HOST ? plan->carries : 0),
-           "  %llu of %llu bytes of carries spilled",
-           (unsigned long long) plan->spilled,
-           (unsigned long long) plan->carries);
+    expect_plan(bed, stream, &way);
 }
 
-/* The carries in the host's memory, in every setting that cuts programs. */
-static void
-all_spilled(const Bed *bed, VaeDirection direction, const TestClip *input,
-            const TestClip *want, int steps)
+/* ------------------------------------------------------------------ */
+/* Each slice size with each cut and each place of the carries, from the start
+ * of a sequence and without context. The picture has an odd size. */
+
+enum { STEPS = 4, HEAD = 2, WIDTH = 7, HEIGHT = 13 };
+
+typedef struct Cells {
+    const Bed *bed;
+    VaeDirection direction;
+    bool cold; /* begins without context */
+    TestClip input, results, want;
+    VaeCheckpointParams file;
+    bool saved; /* by the cell before */
+} Cells;
+
+/* Steps `from` to before `to` of the clip. The last groups of frames may be
+ * incomplete. */
+static TestClip
+steps_of(const Cells *c, const TestClip *clip, int from, int to)
 {
-    static const int one[] = {1, 0}, uneven[] = {2, 5, 1, 4, 0};
-    const int whole[] = {steps, 0};
-    const Way ways[] = {
-        {1, 0, 0, one, true},     {steps - 1, 0, 0, whole, true},
-        {3, 0, 0, uneven, false}, {1, 2, 0, one, true},
-        {1, 0, 3, one, true},     {3, 1, 5, uneven, false},
-    };
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        Way way = ways[i];
-        way.spill = VAE_SPILL_HOST;
-        one_way(bed, direction, input, want, way);
+    const bool decode = c->direction == VAE_DECODE;
+    const VaeModelInfo *info = c->bed->info;
+    const int step = decode ? info->decode.step_out : info->encode.step_in;
+    int frames[] = {from * step, to * step};
+    if (!c->cold) {
+        frames[0] = units_before(c->bed, c->direction, from, !decode);
+        frames[1] = units_before(c->bed, c->direction, to, !decode);
     }
+    if (frames[1] > clip->frames)
+        frames[1] = clip->frames;
+    TestClip part = *clip;
+    part.t = from;
+    part.latents += clip_latent_count(c->bed, &part);
+    part.frames = frames[0];
+    part.video += clip_video_count(&part);
+    part.t = to - from;
+    part.frames = frames[1] - frames[0];
+    return part;
 }
+
+static void
+run_steps(const Cells *c, VaeStream *stream, const TestClip *clip, int from,
+          int to)
+{
+    static const int calls[] = {STEPS, 0};
+    const TestClip part = steps_of(c, clip, from, to);
+    run_clip(c->bed, stream, c->direction, &part, calls);
+}
+
+/* The bytes for which a stream must spill half of its carries. */
+static size_t
+half_spilled(const Cells *c, const Way *way)
+{
+    Way whole = *way;
+    whole.spill = VAE_SPILL_OFF;
+    const VaeStreamParams params =
+        params_of(c->bed, c->direction, &c->input, &whole);
+    const VaePlan plan = plan_of(c->bed->model, &params);
+    return (size_t) (plan.peak - plan.carries / 2);
+}
+
+/* Computes the first steps and saves a checkpoint for the next cell. Not
+ * without context, where another test does so. */
+static void
+begin(Cells *c, VaeStream *stream, const TestClip *clip)
+{
+    VaeError error;
+    vae_stream_reset(stream);
+    if (c->cold)
+        must(vae_stream_restart(stream, 0, &error), &error);
+    run_steps(c, stream, clip, 0, HEAD);
+    if (!c->cold)
+        must(vae_stream_save(stream, &c->file, &error), &error);
+    c->saved = !c->cold;
+}
+
+/* Continues from the cell before, then computes the clip from its start. */
+static void
+one_cell(Cells *c, const Way *way)
+{
+    VaeError error;
+    VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
+    char what[160];
+    SCOPED_STREAM VaeStream *stream =
+        open_way(c->bed, c->direction, &c->input, way);
+    TestClip clip = c->input;
+    snprintf(what, sizeof what,
+             "%s, %d threads, odd size, %s, slice %d, %d frames, %d strips, "
+             "spill %d%s",
+             c->direction == VAE_DECODE ? "decode" : "encode", c->bed->threads,
+             c->cold ? "no context" : "from the start", way->slice, way->frames,
+             way->strips, way->spill, way->limit ? " in part" : "");
+    for (int moved = c->saved; moved >= 0; moved--) {
+        clip = clip_into(c->bed, c->direction, &c->input, &c->results);
+        if (moved)
+            must(vae_stream_load(stream, &c->file, &found, &error), &error);
+        else
+            begin(c, stream, &clip);
+        run_steps(c, stream, &clip, HEAD, STEPS);
+        const int from = moved ? HEAD : 0;
+        const TestClip got = steps_of(c, &clip, from, STEPS);
+        const TestClip want = steps_of(c, &c->want, from, STEPS);
+        same_result(c->bed, &got, &want, c->direction, what);
+    }
+    expect_plan(c->bed, stream, way);
+}
+
+static void
+all_ways(Cells *c)
+{
+    const bool cuda = c->bed->backend == VAE_BACKEND_CUDA;
+    static const Way ways[] = {{.slice = 1},
+                               {.slice = 1, .frames = 1, .strips = 3},
+                               {.slice = 2},
+                               {.slice = 2, .frames = 2, .strips = 5}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        for (int spill = 0; spill < (cuda ? 3 : 1); spill++) {
+            Way way = ways[i];
+            way.restarts = c->cold;
+            way.spill = spill == 1 ? VAE_SPILL_HOST : VAE_SPILL_AUTO;
+            way.limit = spill == 2 ? half_spilled(c, &way) : 0;
+            one_cell(c, &way);
+        }
+}
+
+/* Networks with delays or chunks have no such steps. */
+static void
+all_cells(const Bed *bed, VaeDirection direction)
+{
+    char path[] = "/tmp/vae-slices-XXXXXX";
+    const int fd = mkstemp(path);
+    for (int cold = 0; cold < 2 && !bed->info->chunk; cold++) {
+        SCOPED_CLIP TestClip input =
+            cold ? bed_later_clip(bed, direction, STEPS, WIDTH, HEIGHT, 0)
+                 : bed_clip(bed, STEPS, WIDTH, HEIGHT, 0);
+        SCOPED_CLIP TestClip want = bed_clip(bed, STEPS + 1, WIDTH, HEIGHT, 0);
+        SCOPED_CLIP TestClip got = bed_clip(bed, STEPS + 1, WIDTH, HEIGHT, 0);
+        Cells c = {.bed = bed,
+                   .direction = direction,
+                   .cold = cold,
+                   .input = input,
+                   .results = got,
+                   .file = VAE_INIT(VaeCheckpointParams)};
+        c.file.path = path;
+        c.file.carries = true;
+        const Way whole = {.slice = 1, .restarts = cold};
+        SCOPED_STREAM VaeStream *stream =
+            open_way(bed, direction, &input, &whole);
+        if (vae_stream_get_plan(stream)->delay)
+            break;
+        VaeError error;
+        if (cold)
+            must(vae_stream_restart(stream, 0, &error), &error);
+        c.want = clip_into(bed, direction, &input, &want);
+        run_steps(&c, stream, &c.want, 0, STEPS);
+        all_ways(&c);
+    }
+    close(fd);
+    unlink(path);
+}
+
+/* ------------------------------------------------------------------ */
 
 static void
 all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
@@ -155,26 +348,28 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
         const int plan[] = {1, sizes[i], 0};
         if (sizes[i] < t - 1)
             one_way(bed, direction, &input, &want,
-                    (Way){sizes[i], 0, 0, plan, true, 0});
+                    (Way){sizes[i], 0, 0, plan, true});
     }
-    one_way(bed, direction, &input, &want, (Way){t - 1, 0, 0, whole, true, 0});
-    one_way(bed, direction, &input, &want, (Way){3, 0, 0, uneven, false, 0});
+    one_way(bed, direction, &input, &want, (Way){t - 1, 0, 0, whole, true});
+    one_way(bed, direction, &input, &want, (Way){3, 0, 0, uneven, false});
     for (int frames = 1; frames < 3; frames++)
-        one_way(bed, direction, &input, &want,
-                (Way){1, frames, 0, one, true, 0});
-    one_way(bed, direction, &input, &want, (Way){3, 5, 0, uneven, false, 0});
+        one_way(bed, direction, &input, &want, (Way){1, frames, 0, one, true});
+    one_way(bed, direction, &input, &want, (Way){3, 5, 0, uneven, false});
     for (int strips = 2; strips <= 8; strips += strips) {
+        one_way(bed, direction, &input, &want, (Way){1, 0, strips, one, true});
         one_way(bed, direction, &input, &want,
-                (Way){1, 0, strips, one, true, 0});
-        one_way(bed, direction, &input, &want,
-                (Way){3, 0, strips + 1, uneven, false, 0});
-        one_way(bed, direction, &input, &want,
-                (Way){1, 1, strips, one, true, 0});
+                (Way){3, 0, strips + 1, uneven, false});
+        one_way(bed, direction, &input, &want, (Way){1, 1, strips, one, true});
     }
-    one_way(bed, direction, &input, &want, (Way){1, 2, 5, one, true, 0});
-    one_way(bed, direction, &input, &want, (Way){3, 5, 1000, uneven, false, 0});
-    if (bed->backend == VAE_BACKEND_CUDA)
-        all_spilled(bed, direction, &input, &want, t);
+    one_way(bed, direction, &input, &want, (Way){1, 2, 5, one, true});
+    one_way(bed, direction, &input, &want, (Way){3, 5, 1000, uneven, false});
+    if (bed->backend == VAE_BACKEND_CUDA) {
+        one_way(bed, direction, &input, &want,
+                (Way){t - 1, 0, 0, whole, true, VAE_SPILL_HOST});
+        one_way(bed, direction, &input, &want,
+                (Way){3, 1, 5, uneven, false, VAE_SPILL_HOST});
+    }
+    all_cells(bed, direction);
 }
 
 int
