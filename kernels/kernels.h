@@ -118,7 +118,7 @@ typedef struct VaeNormArgs {
  * rows 2i + row and columns 2j + column.
  *
  * norm.y, or NULL: receives the rms norm of the result, with the same bits as
- * norm() gives. Of norm, only y, gain, offset, eps and silu are read. The
+ * norm() gives. Only y, gain, offset, eps and silu of norm are read. The
  * channels must be such that one block has all of a pixel's. y may then be
  * NULL: the result itself is not written.
  *
@@ -130,9 +130,9 @@ typedef struct VaeNormArgs {
  * wide: y is F32.
  *
  * front.c: c_in, or 0. With c_in, the convolution is that of the rms norm of x,
- * which has the same bits as norm() gives. Of front, only c, gain, offset, eps
- * and silu are read. The first normed_frames frames of the input are normed
- * already.
+ * which has the same bits as norm() gives. Only c, gain, offset, eps and
+ * silu of front are read. The first normed_frames frames of the input are
+ * normed already.
  */
 typedef struct VaeConvMatrixArgs {
     void *y;

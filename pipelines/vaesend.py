@@ -169,7 +169,7 @@ def as_array(latents):
                     "PyTorch or something with numpy's array interface")
 
 
-# What arrays may be, by the layout of those with several latents.
+# The shapes of arrays, by the layout of those with several latents.
 SHAPES = {"cthw": "[C, h, w], [C, T, h, w] or [1, C, T, h, w]",
           "tchw": "[C, h, w], [T, C, h, w] or [1, T, C, h, w]"}
 

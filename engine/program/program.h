@@ -35,7 +35,7 @@ typedef struct VaeCarry {
  * the `add` that it replaces. front: room for context frames in the shared
  * memory. from: its frame 0 is that frame of the root. offset: from the arena's
  * start to frame 0 of the body. row, rows: it holds the rows from `row` on of a
- * picture of that many rows; rows 0: all. Where it shares a larger picture's
+ * picture of that many rows; rows 0: all. If it shares a larger picture's
  * memory, its frames are as far apart as those of its root.
  */
 typedef struct VaeTensor {

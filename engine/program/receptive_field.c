@@ -167,7 +167,7 @@ reach_of(const Ages *a, const VaeTensor *x)
     return most;
 }
 
-/* What depends on the result of op depends on its inputs. */
+/* An op that depends on the result of op depends on its inputs. */
 static void
 reach_back(const Ages *a, const VaeOp *op)
 {

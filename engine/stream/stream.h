@@ -54,8 +54,8 @@ typedef struct VaeGuard {
 typedef struct VaeTileMemory {
     uint8_t *carries; /* tile after tile; NULL: not allocated */
     uint8_t *block; /* memory of all members that follow; NULL: not allocated */
-    /* Of one tile: latents in, results out (of an encoder: with logvar behind
-     * them), and an encoder's result as (h, w, c). */
+    /* Memory of one tile: latents in, results out (for an encoder with logvar
+     * behind them), and an encoder's result as (h, w, c). */
     float *latents, *results, *pixels;
     float *whole, *above, *left; /* see blend.h; for each unit out */
     VaeLatentIn *in;             /* units of one tile */

@@ -56,7 +56,7 @@ fold(const VaeRearrangeArgs *a, bool back, bool column_first)
     }
 }
 
-/* Where row or column i of the picture with a border is in that of n. */
+/* Returns the row or column, of n, that is number i with a border. */
 static size_t
 mirror(int i, int n)
 {

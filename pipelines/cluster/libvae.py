@@ -18,7 +18,7 @@ class Error(RuntimeError):
 
 
 def sentence(error):
-    """Of an error of the system, with the file."""
+    """The sentence of an error; with the file for an error of the system."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     return str(error)
@@ -133,8 +133,8 @@ class Checkpoint(Sized):
 
 
 def candidates():
-    """Where libvae may be: VAE_LIBRARY, a build or prefix with the plugin, the
-    loader's own places."""
+    """The places to look for libvae: VAE_LIBRARY, a build or prefix with the plugin,
+    those of the loader."""
     if os.environ.get("VAE_LIBRARY"):
         return [os.environ["VAE_LIBRARY"]]
     found = []

@@ -36,7 +36,7 @@ def say(text):
 
 
 def receive(link, size, at_start=False):
-    """That many bytes. at_start: b"" if the connection ends before the first one."""
+    """Reads `size` bytes. at_start: b"" if the connection ends before the first one."""
     data = bytearray()
     while len(data) < size:
         part = link.recv(min(1 << 20, size - len(data)))

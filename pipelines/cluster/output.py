@@ -112,7 +112,7 @@ class Output:
             data, offset = data[n:], offset + n
 
     def entries(self):
-        """What the journal has."""
+        """The ranges in the journal."""
         return self.done
 
     def add(self, first, end):
@@ -159,7 +159,7 @@ class Output:
         return found + ([Segment(at, segment.end)] if at < segment.end else [])
 
     def count(self, units):
-        """What is written, in units(latents)."""
+        """The length that is written, in units(latents)."""
         return sum(units(b) - units(a) for a, b in self.done)
 
     def commit(self):
@@ -232,7 +232,7 @@ class Clip:
                 "file": worker.identify(self.output.file)}
 
     def offset(self, latent):
-        """Of its frames in the output."""
+        """The offset of its frames in the output."""
         return len(self.source.header) + self.source.units(latent) * self.source.frame
 
     def complete(self):

@@ -1,4 +1,4 @@
-"""What is decoded or encoded: the latents or frames of a file, and how their results are
+"""The latents or frames of a file that are decoded or encoded, and how their results are
 written."""
 import hashlib
 import json
@@ -79,7 +79,7 @@ class Decoding:
                                   metadata)
 
     def job(self):
-        """What a worker must know."""
+        """The settings for a worker."""
         return {"direction": DECODE, "width": self.width, "height": self.height,
                 "normalization": self.normalization, "pixels": self.pixels,
                 "kind": self.clip.info.type, "video": self.video, "rate": self.rate}

@@ -26,7 +26,7 @@ def elements(description):
 
 
 def missing(end, muxer=False):
-    """What this machine lacks to encode, or to join, such a video; "" if nothing."""
+    """The elements that this machine lacks to encode, or to join, such a video, or ""."""
     needed = elements((MUXERS if muxer else ENCODERS)[end]) + [
         "gdpdepay" if muxer else "gdppay", "rawvideoparse", "videocrop"]
     try:

@@ -1,5 +1,5 @@
-"""What computes: a process that holds a model and takes segment after segment. Ray runs
-it as an actor."""
+"""A process that holds a model and computes segment after segment. Ray runs it as an
+actor."""
 import json
 import os
 import signal

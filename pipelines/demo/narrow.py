@@ -91,7 +91,7 @@ def mean(totals):
 
 
 def taps(x):
-    """What a 3x3x3 CausalConv multiplies with its weights: [sites, channels * 27]."""
+    """The numbers that a 3x3x3 CausalConv multiplies with its weights: [sites, channels * 27]."""
     t, h, w = x.shape[2:]
     x = nn.functional.pad(torch.cat([x[:, :, :1]] * 2 + [x], 2), (1, 1, 1, 1))
     x = torch.stack([x[:, :, a:a + t, b:b + h, c:c + w] for a in range(3) for b in range(3) for c in range(3)], 2)

@@ -74,8 +74,8 @@ typedef struct VaeCudaParts {
 typedef struct VaeCudaPartLimits {
     size_t workspace; /* bytes of a part; a frame may need more if its bands do,
                          too */
-    /* Bytes of the phases of several frames. Of so many, most are still in a
-     * large device's cache when they are joined. */
+    /* Bytes of the phases of several frames. Most of so many are still in the
+     * cache of a large device when they are joined. */
     size_t phases;
     /* Bytes of the input or output of several frames: cuDNN was seen to give
      * wrong results if byte offsets do not fit in 31 bits. A single frame may

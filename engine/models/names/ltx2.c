@@ -165,7 +165,7 @@ read_ends(VaeRecognise *r, VaeLtx2 *a, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
-/* What the file states.                                               */
+/* The configuration in the file.                                      */
 
 static bool
 refuse(VaeError *error, const char *key, const char *found, const char *wanted)

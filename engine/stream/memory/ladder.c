@@ -470,7 +470,7 @@ vae_stream_step_up(VaeStream *s)
 }
 
 /* Other programs and libraries may have used memory since the rung was chosen.
- * What is left may be enough for a smaller rung. */
+ * The rest may be enough for a smaller rung. */
 VaeStatus
 vae_stream_make(VaeStream *s, VaeError *error)
 {

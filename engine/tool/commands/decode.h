@@ -43,7 +43,7 @@ typedef struct Decode {
     int64_t written; /* frames */
 } Decode;
 
-/* What one stream decodes, and where it is. */
+/* The segment that one stream decodes, and its position. */
 typedef struct Run {
     Decode *d;
     VaeStream *stream;

@@ -55,8 +55,7 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
             plan->flop_first * 1e-9, plan->flop_step * 1e-9);
 }
 
-/* What the rungs of the ladder would take without a limit, the fastest first.
- */
+/* The memory of each rung of the ladder without a limit, the fastest first. */
 static void
 print_ladder(const VaeRungPlan *rungs, int n)
 {

@@ -116,8 +116,8 @@ query_convert(GstVaeBase *base, GstQuery *query)
     return known;
 }
 
-/* That of the buffer that left last: upstream is ahead by all that waits here.
- * FALSE: there is none, or it cannot be converted. */
+/* Answers with the position of the buffer that left last: upstream is ahead by
+ * all that waits here. FALSE: there is none, or it cannot be converted. */
 static gboolean
 query_position(GstVaeBase *base, GstQuery *query)
 {
