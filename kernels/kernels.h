@@ -115,7 +115,11 @@ typedef struct VaeNormArgs {
  * result depends neither on t nor on other rows and columns than it reads.
  *
  * joined: y has twice the rows and columns, and the result is written to its
- * rows 2i + row and columns 2j + column.
+ * rows 2i + row and columns 2j + column. up: in one call, for the four pairs of
+ * row and column. k is 2. The weights of row and column begin 2 * row + column
+ * times phase_weights elements behind weight. pad_y and pad_x are those of row
+ * 0 and column 0; the other row and column pad one less. Of row, column, add
+ * and norm, there is none.
  *
  * norm.y, or NULL: receives the rms norm of the result, with the same bits as
  * norm() gives. Only y, gain, offset, eps and silu of norm are read. The
@@ -140,8 +144,9 @@ typedef struct VaeConvMatrixArgs {
     VaeType type;
     int t, h, w, c_in, ho, wo, c_out;
     int k, kt, pad_y, pad_x, past_frames, normed_frames;
-    bool relu, joined, warpgroups, wide;
+    bool relu, joined, up, warpgroups, wide;
     int row, column; /* 0 or 1 if joined, else 0 */
+    size_t phase_weights;
     VaeNormArgs norm, front;
 } VaeConvMatrixArgs;
 

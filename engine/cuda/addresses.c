@@ -108,6 +108,7 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
     if (op->conv.up) {
         const size_t phase = (size_t) (i % p->phases);
         args.joined = p->joined;
+        args.phase_weights = vae_cuda_phase_room(op);
         if (p->joined) {
             args.row = vae_phase((int) phase).row;
             args.column = vae_phase((int) phase).column;

@@ -23,7 +23,8 @@ enum {
 template <int DOWN_, int WIDE_> struct Tile {
     static const int DOWN = DOWN_, WIDE = WIDE_;
     static const int N = WARPS / DOWN * WIDE;
-    static const int STAGES = 3; /* buffers of weights */
+    static const int PHASES = 1, SHARE = N; /* see Phases */
+    static const int STAGES = 3;            /* buffers of weights */
     static const int LATE = 0;
     static const int PARTS = 8; /* pixels of a thread */
     static const int ROWS = 4 * DOWN;
@@ -72,6 +73,10 @@ VAE_DEVICE void
 multiply(const Half *pixels, const Half *weight, float (*sum)[P::COLUMNS][4])
 {
     const int lane = (int) threadIdx.x % 32, warp = (int) threadIdx.x / 32;
+    static_assert(P::PHASES == 1 || P::SHARE == P::WIDE,
+                  "a warp has one phase");
+    if (P::PHASES > 1)
+        pixels += phase_pixel(warp / P::DOWN) * PITCH;
     const Half *a = pixels + lane / 16 * 8 +
                     (warp % P::DOWN * 4 * (ACROSS + MORE) + lane % 16) * PITCH;
     const Half *b =
@@ -115,10 +120,11 @@ conv_matrix(VaeConvMatrixArgs a, int lanes)
                            tap_pixel(a, now) * PITCH,
                        weight + now.index % P::STAGES * P::WEIGHT, sum);
     }
-    if (a.norm.y)
+    const bool norms = P::PHASES == 1 && a.norm.y;
+    if (norms)
         __syncthreads(); /* the input is read */
     store_all<P, T>(a, p, sum, halo);
-    if (!a.norm.y)
+    if (!norms)
         return;
     __syncthreads();
     norm_all<P, T>(a, p, halo, lanes);
@@ -147,6 +153,10 @@ vae_cuda_convolve(const VaeQueue *q, const VaeConvMatrixArgs *a)
         vae_cuda_convolve_head(q, a);
     else if (a->warpgroups)
         vae_cuda_convolve_groups(q, a);
+    else if (a->up && a->c_out % 64 == 0)
+        launch<Phases<Tile<2, 64>>>(q, a);
+    else if (a->up)
+        launch<Phases<Tile<2, 48>>>(q, a);
     else if (a->c_out % 256 == 0)
         launch<Tile<2, 64>>(q, a);
     else if (a->c_out % 192 == 0)

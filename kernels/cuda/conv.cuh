@@ -6,6 +6,10 @@
  * pixels. halo_at() and weight_at() say where an octet of a pixel, or of a row
  * of weights, is in its buffer. Thread t has the sums of pixels down(t, i),
  * across(t, i), of channels from channel(t) on.
+ *
+ * With Phases<P>, a fourth of the channels are those of each phase of an
+ * upsampling, so that all four read the pixels once. A phase's first tap is at
+ * another pixel.
  */
 #ifndef VAE_CONV_CUH
 #define VAE_CONV_CUH
@@ -24,6 +28,11 @@ enum {
 
 typedef uint16_t Half;
 
+template <typename P> struct Phases : P {
+    static const int PHASES = 4;
+    static const int SHARE = P::N / PHASES;
+};
+
 /* What the block computes. */
 struct Place {
     int x, y, t, n; /* of its first pixel and channel */
@@ -41,7 +50,7 @@ place(const VaeConvMatrixArgs &a)
     p.x = (int) blockIdx.x % beside * ACROSS;
     p.y = (int) blockIdx.x / beside * P::ROWS;
     p.t = (int) blockIdx.z;
-    p.n = (int) blockIdx.y * P::N;
+    p.n = (int) blockIdx.y * P::SHARE;
     p.pieces = (a.c_in + DEEP - 1) / DEEP;
     p.taps = a.k * a.k;
     p.steps = a.kt * p.pieces * p.taps;
@@ -92,6 +101,13 @@ tap_pixel(const VaeConvMatrixArgs &a, const Step &s)
     return row * (ACROSS + MORE) + s.tap - row * a.k;
 }
 
+/* The pixels from the first tap of phase 0 to that of another. */
+VAE_DEVICE int
+phase_pixel(int phase)
+{
+    return phase / 2 * (ACROSS + MORE) + phase % 2;
+}
+
 /* Starts to copy the pixels that a section reads. Zeros replace pixels outside
  * of the picture, and channels past c_in. */
 template <typename P>
@@ -139,11 +155,15 @@ copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
     Half *const to =
         weight + s.index % P::STAGES * P::WEIGHT + P::weight_at(row, octet);
     VAE_UNROLL
-    for (int i = 0; i < P::N; i += TOGETHER) {
+    for (int phase = 0; phase < P::PHASES; phase++)
+        VAE_UNROLL
+    for (int i = 0; i < P::SHARE; i += TOGETHER) {
         const bool inside = p.n + n + i < a.c_out && c < a.c_in;
-        if (i + TOGETHER <= P::N || n + i < P::N)
-            vae_ptx_copy_async(to + P::weight_at(i, 0),
-                               inside ? from + i * channel : all, !inside);
+        if (i + TOGETHER <= P::SHARE || n + i < P::SHARE)
+            vae_ptx_copy_async(
+                to + P::weight_at(phase * P::SHARE + i, 0),
+                inside ? from + phase * a.phase_weights + i * channel : all,
+                !inside);
     }
 }
 
@@ -227,7 +247,9 @@ store_all(const VaeConvMatrixArgs &a, const Place &p,
     const int first = P::channel(thread) + thread % 4 * 4;
     VAE_UNROLL
     for (int j = 0; j < P::COLUMNS; j += 2) {
-        const int c = p.n + first + j * 8;
+        const int phase = P::PHASES > 1 ? (first + j * 8) / P::SHARE : 0;
+        const int c = p.n + first + j * 8 - phase * P::SHARE;
+        const size_t to = (phase / 2 * p.down + phase % 2 * p.beside) / 2 + c;
         float bias[4];
         uint32_t word[2];
         if (c >= a.c_out)
@@ -244,8 +266,8 @@ store_all(const VaeConvMatrixArgs &a, const Place &p,
             const float v[4] = {low[0], low[1], high[0], high[1]};
             if (row >= a.ho || column >= a.wo)
                 continue;
-            store<T>(a, element(p, row, column) + c, v, bias, word);
-            if (a.norm.y)
+            store<T>(a, element(p, row, column) + to, v, bias, word);
+            if (P::PHASES == 1 && a.norm.y)
                 vae_store8(kept + (y * ACROSS + x) * P::RESULT + c, word);
         }
     }
@@ -291,7 +313,7 @@ grid_of(const VaeConvMatrixArgs &a)
 {
     return dim3(vae_blocks((size_t) a.wo, ACROSS) *
                     vae_blocks((size_t) a.ho, P::ROWS),
-                vae_blocks((size_t) a.c_out, P::N), (unsigned) a.t);
+                vae_blocks((size_t) a.c_out, P::SHARE), (unsigned) a.t);
 }
 
 #endif

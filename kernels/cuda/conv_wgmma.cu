@@ -18,8 +18,9 @@
  * may have on sm_90. */
 template <int DOWN_, int N_, int PART_> struct Tile {
     static const int DOWN = DOWN_, N = N_;
-    static const int PART = PART_; /* channels of one multiplication */
-    static const int STAGES = 4;   /* buffers of weights */
+    static const int PART = PART_;          /* channels of one multiplication */
+    static const int PHASES = 1, SHARE = N; /* see Phases */
+    static const int STAGES = 4;            /* buffers of weights */
     static const int LATE = 1;
     static const int PARTS = 2 * DOWN; /* pixels of a thread */
     static const int ROWS = 8 * DOWN;
@@ -83,7 +84,9 @@ multiply(const Half *pixels, const Half *weight, float (*sum)[P::COLUMNS][4])
         VAE_UNROLL
     for (int n = 0; n < P::N; n += P::PART)
         vae_ptx_group_multiply<T, P::PART>(
-            sum[i][n / 8], a + (k * 2 * P::PIXEL_PLANE + i * 8 * row) / 16,
+            sum[i][n / 8],
+            a + (k * 2 * P::PIXEL_PLANE + i * 8 * row) / 16 +
+                (P::PHASES > 1 ? phase_pixel(n / P::SHARE) : 0),
             b + (k * 2 * P::WEIGHT_PLANE + n * 16) / 16);
     vae_ptx_group_commit();
 }
@@ -113,10 +116,11 @@ convolve(const VaeConvMatrixArgs &a, int lanes)
         vae_ptx_group_wait<1>();
     }
     vae_ptx_group_wait<0>();
-    if (a.norm.y)
+    const bool norms = P::PHASES == 1 && a.norm.y;
+    if (norms)
         __syncthreads(); /* the input is read */
     store_all<P, T>(a, p, sum, halo);
-    if (!a.norm.y)
+    if (!norms)
         return;
     __syncthreads();
     norm_all<P, T>(a, p, halo, lanes);
@@ -152,7 +156,11 @@ launch(const VaeQueue *q, const VaeConvMatrixArgs *args)
 void
 vae_cuda_convolve_groups(const VaeQueue *q, const VaeConvMatrixArgs *a)
 {
-    if (a->c_out % 384 == 0)
+    if (a->up && a->c_out % 96 && a->c_out % 64 == 0)
+        launch<Phases<Tile<1, 256, 64>>>(q, a);
+    else if (a->up)
+        launch<Phases<Tile<1, 384, 96>>>(q, a);
+    else if (a->c_out % 384 == 0)
         launch<Tile<1, 384, 192>>(q, a);
     else if (a->c_out % 256 == 0)
         launch<Tile<1, 256, 256>>(q, a);

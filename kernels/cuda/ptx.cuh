@@ -480,6 +480,7 @@ vae_ptx_group_wait(void)
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "     \
     "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "       \
     "%119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define VAE_PTX_LIST_64 VAE_PTX_0_TO_31
 #define VAE_PTX_LIST_96 VAE_PTX_0_TO_31 ", " VAE_PTX_32_TO_47
 #define VAE_PTX_LIST_128 VAE_PTX_0_TO_31 ", " VAE_PTX_32_TO_63
 #define VAE_PTX_LIST_192 VAE_PTX_LIST_128 ", " VAE_PTX_64_TO_95
@@ -488,6 +489,7 @@ vae_ptx_group_wait(void)
 #define VAE_PTX_OUT_16(d)                                                      \
     VAE_PTX_OUT_4(d), VAE_PTX_OUT_4(d + 4), VAE_PTX_OUT_4(d + 8),              \
         VAE_PTX_OUT_4(d + 12)
+#define VAE_PTX_OUT_64(d) VAE_PTX_OUT_16(d), VAE_PTX_OUT_16(d + 16)
 #define VAE_PTX_OUT_96(d)                                                      \
     VAE_PTX_OUT_16(d), VAE_PTX_OUT_16(d + 16), VAE_PTX_OUT_16(d + 32)
 #define VAE_PTX_OUT_128(d) VAE_PTX_OUT_96(d), VAE_PTX_OUT_16(d + 48)
@@ -513,13 +515,18 @@ template <int T, int N>
 VAE_DEVICE void
 vae_ptx_group_multiply(float *d, uint64_t a, uint64_t b)
 {
-    static_assert(N == 96 || N == 128 || N == 192 || N == 256, "columns");
+    static_assert(N == 64 || N == 96 || N == 128 || N == 192 || N == 256,
+                  "columns");
 #if defined(__CUDACC__) && !VAE_PTX_GROUPS
     (void) d, (void) a, (void) b;
     asm volatile("trap;");
 #elif defined(__CUDACC__)
     const bool bf16 = T == VAE_TYPE_BF16;
-    if constexpr (N == 96 && bf16)
+    if constexpr (N == 64 && bf16)
+        VAE_PTX_GROUP_MULTIPLY(64, "bf16", 32, 33);
+    else if constexpr (N == 64 && !bf16)
+        VAE_PTX_GROUP_MULTIPLY(64, "f16", 32, 33);
+    else if constexpr (N == 96 && bf16)
         VAE_PTX_GROUP_MULTIPLY(96, "bf16", 48, 49);
     else if constexpr (N == 96 && !bf16)
         VAE_PTX_GROUP_MULTIPLY(96, "f16", 48, 49);

@@ -1,9 +1,9 @@
 /*
  * conv.c: computes convolutions by the library or by an own kernel. The latter
- * are the choices "own 3" and, for compute capability 9.0, "own 3 wgmma". The
- * shape says which of them "own 3" is.
- * Change the number when you change a kernel, so that stored times of the old
- * one are not used.
+ * are the choices "own 3" and, for compute capability 9.0, "own 3 wgmma". Those
+ * with "up" compute all phases of an upsampling at once. The shape says which
+ * other kernel "own 3" is. Change the number when you change a kernel, so that
+ * stored times of the old one are not used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,16 @@
 #include "kernels.h"
 #include "library.h"
 
-#define OWN "own 3"
-#define WGMMA OWN " wgmma"
+/* The kernels, in the order in which they are offered. */
+typedef struct Own {
+    const char *text; /* of the choice */
+    bool warpgroups, up;
+} Own;
+static const Own owns[] = {{"own 3", false, false},
+                           {"own 3 wgmma", true, false},
+                           {"own 3 up", false, true},
+                           {"own 3 wgmma up", true, true}};
+enum { KERNELS = sizeof owns / sizeof *owns };
 
 struct VaeCudaConvs {
     VaeCudaLibrary *library;
@@ -42,26 +50,37 @@ bool
 vae_cuda_conv_is_forced(void)
 {
     return is_wanted("own") || is_wanted("wgmma") || is_wanted("head") ||
-           is_wanted("cudnn");
+           is_wanted("up") || is_wanted("cudnn");
 }
 
-static bool
-has_warpgroups(const VaeCudaChoice *choice)
+/* NULL: the choice is the library's. */
+static const Own *
+own_of(const VaeCudaChoice *choice)
 {
-    return strcmp(choice->text, WGMMA) == 0;
+    for (int i = 0; i < KERNELS; i++)
+        if (strcmp(choice->text, owns[i].text) == 0)
+            return &owns[i];
+    return NULL;
 }
 
 bool
 vae_cuda_choice_is_own(const VaeCudaChoice *choice)
 {
-    return strcmp(choice->text, OWN) == 0 || has_warpgroups(choice);
+    return own_of(choice) != NULL;
 }
 
 bool
 vae_cuda_choice_norms(const VaeCudaChoice *choice, int c_out)
 {
-    return vae_cuda_choice_is_own(choice) &&
-           vae_conv_matrix_can_norm(c_out, has_warpgroups(choice));
+    const Own *own = own_of(choice);
+    return own && vae_conv_matrix_can_norm(c_out, own->warpgroups);
+}
+
+bool
+vae_cuda_choice_has_phases(const VaeCudaChoice *choice)
+{
+    const Own *own = own_of(choice);
+    return own && own->up;
 }
 
 /* True for the kernel of three channels. It needs no alignment of y, and x is
@@ -73,28 +92,40 @@ is_head(const VaeCudaConvShape *s)
            !s->relu;
 }
 
-/* How many of the own kernels can compute the convolution. */
-static int
-own_kernels(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
+/* True if the kernel can compute the convolution. */
+static bool
+can(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own)
 {
     if (!convs->own || is_wanted("cudnn") || s->x_type != s->y_type ||
-        s->x_type == VAE_TYPE_F32 || s->s != 1 || s->st != 1)
-        return 0;
+        s->x_type == VAE_TYPE_F32 || s->s != 1 || s->st != 1 ||
+        (own->warpgroups && !convs->warpgroups) ||
+        (own->up && (s->k != 2 || s->add)) || (is_wanted("up") && !own->up))
+        return false;
     if (is_head(s))
-        return 1;
-    return is_wanted("head") || s->k < 2 || s->k > 3 || s->c_in % 8 ||
-                   s->c_out % 4 || s->align < 16
-               ? 0
-           : convs->warpgroups ? 2
-                               : 1;
+        return own == owns;
+    return !is_wanted("head") && s->k >= 2 && s->k <= 3 && s->c_in % 8 == 0 &&
+           s->c_out % 4 == 0 && s->align >= 16;
 }
 
-/* True if one may also be fast, because every tile is full. */
+/* True if it may also be fast, because every tile is full. */
 static bool
-fits(const VaeCudaConvShape *s)
+fits(const VaeCudaConvShape *s, const Own *own)
 {
-    return s->c_in % 32 == 0 &&
-           (s->c_out % 96 == 0 || s->c_out % 128 == 0 || is_head(s));
+    const bool full = own->up ? s->c_out % 48 == 0 || s->c_out % 64 == 0
+                              : s->c_out % 96 == 0 || s->c_out % 128 == 0;
+    return s->c_in % 32 == 0 && (full || is_head(s));
+}
+
+/* The kernel that is forced; NULL: none, or it cannot compute it. */
+static const Own *
+forced(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
+{
+    const Own *own = NULL;
+    for (int i = 0; i < KERNELS && vae_cuda_conv_is_forced(); i++)
+        if (can(convs, s, &owns[i]) &&
+            (!own || (is_wanted("wgmma") && !owns[i].up)))
+            own = &owns[i];
+    return own;
 }
 
 /* ------------------------------------------------------------------ */
@@ -112,8 +143,8 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     *out = NULL;
     if (text && *text && !vae_cuda_conv_is_forced())
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "VAE_CUDA_CONV is \"%s\"; cudnn, own, wgmma or head is "
-                        "wanted",
+                        "VAE_CUDA_CONV is \"%s\"; cudnn, own, wgmma, head or "
+                        "up is wanted",
                         text);
     VaeCudaConvs *c = vae_mem_alloc(sizeof *c);
     if (!c)
@@ -187,15 +218,17 @@ VaeStatus
 vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                       VaeCudaChoice *choices, int most, int *n, VaeError *error)
 {
-    const VaeCudaChoice own[] = {{OWN}, {WGMMA}};
-    const int kernels = own_kernels(convs, shape);
-    if (kernels && vae_cuda_conv_is_forced()) {
-        choices[0] = own[is_wanted("wgmma") ? kernels - 1 : 0];
+    const Own *only = forced(convs, shape);
+    VaeCudaChoice own[KERNELS] = {{""}};
+    int some = 0;
+    for (int i = 0; i < KERNELS && !only && some < most - 1; i++)
+        if (can(convs, shape, &owns[i]) && fits(shape, &owns[i]))
+            strcpy(own[some++].text, owns[i].text);
+    if (only) {
+        strcpy(choices[0].text, only->text);
         *n = 1;
         return VAE_OK;
     }
-    const int room = fits(shape) ? most - 1 : 0;
-    const int some = kernels < room ? kernels : room;
     const VaeStatus status = vae_cuda_library_choices(
         convs->library, shape, choices, most - some, n, error);
     if (status != VAE_OK)
@@ -211,10 +244,10 @@ vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
 }
 
 static VaeStatus
-make_own(const VaeCudaConvs *convs, const VaeCudaConvShape *s, bool warpgroups,
+make_own(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own,
          VaeCudaConv *c, VaeError *error)
 {
-    if (own_kernels(convs, s) <= warpgroups)
+    if (!can(convs, s, own))
         return vae_fail(error, VAE_ERR_BACKEND,
                         "the own kernel does not compute it");
     c->own = convs->own;
@@ -232,7 +265,8 @@ make_own(const VaeCudaConvs *convs, const VaeCudaConvShape *s, bool warpgroups,
                                   .pad_y = s->pad_y,
                                   .pad_x = s->pad_x,
                                   .relu = s->relu,
-                                  .warpgroups = warpgroups};
+                                  .up = own->up,
+                                  .warpgroups = own->warpgroups};
     return VAE_OK;
 }
 
@@ -246,10 +280,9 @@ vae_cuda_conv_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     if (!c)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     const VaeStatus status =
-        vae_cuda_choice_is_own(choice)
-            ? make_own(convs, shape, has_warpgroups(choice), c, error)
-            : vae_cuda_library_conv_new(convs->library, shape, choice,
-                                        &c->library, error);
+        own_of(choice) ? make_own(convs, shape, own_of(choice), c, error)
+                       : vae_cuda_library_conv_new(convs->library, shape,
+                                                   choice, &c->library, error);
     if (status != VAE_OK)
         vae_cuda_conv_free(&c);
     *out = c;
@@ -312,6 +345,7 @@ vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
     conv->args.joined = args->joined;
     conv->args.row = args->row;
     conv->args.column = args->column;
+    conv->args.phase_weights = args->phase_weights;
     conv->args.add = add;
     conv->args.weight = args->weight;
     conv->args.bias = args->bias;

@@ -53,17 +53,22 @@ typedef struct VaeCudaChoice {
 bool vae_cuda_choice_is_own(const VaeCudaChoice *choice);
 /* True if it can compute the norm of its result, which has c_out channels. */
 bool vae_cuda_choice_norms(const VaeCudaChoice *choice, int c_out);
+/* True if it computes all phases of an upsampling at once, joined. Its shape is
+ * that of the first phase. It reads one row and column more, below and on the
+ * right, if there are such. */
+bool vae_cuda_choice_has_phases(const VaeCudaChoice *choice);
 
 /* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. The
  * first past_frames frames are in past, the others in x. norm, joined, row,
- * column, wide, front and normed_frames are as in VaeConvMatrixArgs. Only the
- * own kernels support past and these. */
+ * column, phase_weights, wide, front and normed_frames are as in
+ * VaeConvMatrixArgs. Only the own kernels support past and these. */
 typedef struct VaeCudaConvArgs {
     void *y;
     const void *x, *past, *add, *weight, *bias;
     int past_frames, normed_frames;
     bool joined, wide;
     int row, column;
+    size_t phase_weights;
     VaeNormArgs norm, front;
     void *workspace; /* vae_cuda_conv_workspace() bytes, 256-byte aligned */
 } VaeCudaConvArgs;
@@ -84,11 +89,11 @@ void vae_cuda_convs_free(VaeCudaConvs **convs);
  * run it. */
 void vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
                         int capability);
-/* True if the environment variable VAE_CUDA_CONV is "cudnn", "own", "wgmma" or
- * "head". The own kernels then compute no convolution, or one of them all that
- * it can: for "wgmma" that for compute capability 9.0 or, on other devices, the
- * other one; for "head" only that of three channels. For tests; such choices
- * are not stored. */
+/* True if the environment variable VAE_CUDA_CONV is "cudnn", "own", "wgmma",
+ * "head" or "up". The own kernels then compute no convolution, or one of them
+ * all that it can: for "wgmma" that for compute capability 9.0 or, on other
+ * devices, the other one; for "head" that of three channels; for "up" that of
+ * all phases at once. For tests; such choices are not stored. */
 bool vae_cuda_conv_is_forced(void);
 
 /* Between hold and let_go only this thread uses convs. A thread that records a

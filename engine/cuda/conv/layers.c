@@ -328,14 +328,15 @@ vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
 {
     VaeStatus status = VAE_ERR_BACKEND;
     const size_t most[] = {limits->workspace, SIZE_MAX};
+    const bool all = vae_cuda_choice_has_phases(choice);
     for (int i = 0; i < 2 && status == VAE_ERR_BACKEND; i++) {
         VaeCudaParts parts = {.choice = *choice,
                               .rows = *rows,
                               .n = rows->apart ? shape->t : 1,
                               .bands = 1,
-                              .phases = shape->k == 2 ? VAE_PHASES : 1,
+                              .phases = shape->k == 2 && !all ? VAE_PHASES : 1,
                               .joined = vae_cuda_choice_is_own(choice),
-                              .k = shape->k,
+                              .k = all ? 3 : shape->k,
                               .s = shape->s};
         parts.t = shape->t / parts.n;
         do {
@@ -355,7 +356,7 @@ vae_cuda_small_part(const VaeCudaParts *p, const VaeCudaConvShape *shape, int i)
     VaeCudaConvShape s = shape_of(p, shape, i);
     s.t = 1;
     s.ho = s.ho < ROWS ? s.ho : ROWS;
-    const int read = (s.ho - 1) * s.s + s.k - s.pad_y;
+    const int read = (s.ho - 1) * s.s + p->k - s.pad_y;
     s.h = s.h < read ? s.h : read;
     return s;
 }

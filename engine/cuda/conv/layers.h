@@ -61,9 +61,10 @@ typedef struct VaeCudaParts {
     VaeCudaRows rows;
     int n, t;        /* n parts of t frames */
     int bands;       /* of each frame; if more than 1, t is 1 */
-    int phases;      /* VAE_PHASES, or 1 */
+    int phases;      /* VAE_PHASES, or 1: also if one writes all of them */
     bool joined;     /* the convolutions write them joined */
-    int k, s;        /* kernel size and stride, as in the shape */
+    int k, s;        /* kernel size and stride, as in the shape; 3 if a
+                        convolution writes all phases, for the rows it reads */
     size_t bytes;    /* of all phases of a part before they are joined, or 0 */
     size_t gathered; /* bytes of a copy of the rows that a band reads, of all
                         frames; 0: no copy is needed */

@@ -40,6 +40,9 @@ typedef struct Bench {
     VaeBackend *cuda;
     const VaeCudaConvShape *shape;
     void *x, *y, *add, *weight, *bias, *workspace;
+    int room;   /* y and add have room for so many results: for the phases of an
+                   upsampling, which all have the same weights */
+    int phases; /* of the choice that was opened last */
     VaeRtEvent from, to;
     float spent; /* ms of all timed runs */
 } Bench;
@@ -90,7 +93,8 @@ static int
 bench_open(Bench *b, size_t workspace)
 {
     const VaeCudaConvShape *s = b->shape;
-    const size_t y = elements(s, 'y') * vae_type_size(s->y_type);
+    const size_t y =
+        (size_t) b->room * elements(s, 'y') * vae_type_size(s->y_type);
     int code = vae_rt_alloc(&b->x, elements(s, 'x') * vae_type_size(s->x_type));
     if (!code)
         code = vae_rt_alloc(&b->weight,
@@ -155,8 +159,8 @@ record_many(const Bench *b, VaeCudaConv *conv)
     return NULL;
 }
 
-/* Milliseconds of one run, by running `many` if it is not NULL; negative on
- * failure. */
+/* Milliseconds of one run, or of a phase of it, by running `many` if it is not
+ * NULL; negative on failure. */
 static float
 time_run(Bench *b, VaeCudaConv *conv, VaeRtGraph many)
 {
@@ -173,6 +177,7 @@ time_run(Bench *b, VaeCudaConv *conv, VaeRtGraph many)
         vae_rt_event_span(b->from, b->to, &ms))
         return -1;
     b->spent += ms;
+    ms /= (float) b->phases;
     return many ? ms / MANY : ms;
 }
 
@@ -233,7 +238,9 @@ open_choice(Bench *b, const VaeCudaChoice *choice, void *y)
                                   .add = b->shape->add ? b->add : NULL,
                                   .weight = b->weight,
                                   .bias = b->bias,
+                                  .joined = vae_cuda_choice_has_phases(choice),
                                   .workspace = b->workspace};
+    b->phases = args.joined ? VAE_PHASES : 1;
     if (vae_cuda_conv_new(b->cuda->convs, b->shape, choice, &conv, &error) !=
             VAE_OK ||
         vae_cuda_conv_bind(conv, &args, &error) != VAE_OK || !load(b, conv))
@@ -320,6 +327,38 @@ compare(const Bench *b)
     return same;
 }
 
+/* Compares b->y with the joined phases in b->add. These have the same weights,
+ * so phases 1 to 3 have the results of phase 0, but one column, one row or both
+ * further on. Their last ones are not in b->y. */
+static bool
+compare_joined(const Bench *b)
+{
+    const VaeCudaConvShape *s = b->shape;
+    const size_t pixel = (size_t) s->c_out * vae_type_size(s->y_type);
+    const size_t wide = (size_t) (2 * s->wo - 1) * pixel;
+    const size_t narrow = (size_t) s->wo * pixel;
+    const size_t rows = (size_t) s->t * 2 * s->ho;
+    const size_t step = 1 | (rows * wide / COMPARED); /* odd */
+    uint8_t *got = malloc(2 * wide + narrow);
+    uint8_t *want = got + wide, *row = want + wide;
+    bool same = got != NULL;
+    for (size_t i = 0; i < rows && same; i += step) {
+        const size_t at = i / (2 * s->ho) * s->ho + (i % (2 * s->ho) + 1) / 2;
+        if (i % (2 * s->ho) == (size_t) (2 * s->ho - 1))
+            continue;
+        same =
+            vae_cuda_copy_now(b->cuda, got, (uint8_t *) b->add + i * 2 * narrow,
+                              wide) == 0 &&
+            vae_cuda_copy_now(b->cuda, row, (uint8_t *) b->y + at * narrow,
+                              narrow) == 0;
+        for (int k = 0; k < 2 * s->wo - 1 && same; k++)
+            memcpy(want + k * pixel, row + (k + 1) / 2 * pixel, pixel);
+        same = same && equal(got, want, s->y_type, wide / pixel * s->c_out);
+    }
+    free(got);
+    return same;
+}
+
 /* True if the choice gives the results of the first suggestion, also if the
  * result overwrites the residual, as in programs. Times the choice once more.
  */
@@ -336,7 +375,7 @@ agrees(Bench *b, const VaeCudaChoice *guess, const VaeCudaChoice *choice,
     vae_cuda_conv_free(&conv);
     if (same)
         conv = open_choice(b, choice, b->add);
-    same = conv && compare(b);
+    same = conv && (b->phases > 1 ? compare_joined(b) : compare(b));
     const float ms = same && t->ms >= SHORT ? time_run(b, conv, NULL) : t->ms;
     if (ms >= 0)
         add_time(t, ms);
@@ -398,12 +437,15 @@ vae_cuda_fastest(VaeBackend *cuda, const char *layer,
                  const VaeCudaConvShape *shape, const VaeCudaChoice *choices,
                  int n, VaeCudaTiming *out)
 {
-    Bench b = {.cuda = cuda, .shape = shape};
+    Bench b = {.cuda = cuda, .shape = shape, .room = 1};
     VaeCudaTiming *times = vae_mem_alloc((size_t) n * sizeof *times);
     float best = -1;
     int fastest = -1;
-    for (int i = 0; times && i < n; i++)
+    for (int i = 0; times && i < n; i++) {
         times[i].ms = -1;
+        if (vae_cuda_choice_has_phases(&choices[i]))
+            b.room = VAE_PHASES;
+    }
     if (times &&
         bench_open(&b, largest_workspace(cuda, shape, choices, n)) == 0) {
         for (int i = 0; i < n && (best < 0 || b.spent < ENOUGH); i++) {

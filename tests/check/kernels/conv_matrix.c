@@ -305,41 +305,61 @@ phase_of(VaeCheck *t, const Case *c, const uint16_t *y, int row, int column)
     return phase;
 }
 
-/* Four results in one picture of twice the size. */
+/* Four results in one picture of twice the size, by one call or by four. */
 static void
-joined(VaeCheck *t, bool groups)
+joined(VaeCheck *t, const Case *c, VaeType type, bool groups)
 {
-    const Case c = {40, 96, 2, 1, 2, 9, 18, false, false, false, 0, 0};
-    if (!vae_check_begin(t, "conv_matrix%s_joined", groups ? "_groups" : ""))
+    if (!vae_check_begin(t, "conv_matrix_joined_%s%s_%dto%d_%dx%dx%d",
+                         groups ? "groups_" : "", name_of(type), c->c_in,
+                         c->c_out, c->t, c->h, c->w))
         return;
-    Both b = make(t, &c, VAE_TYPE_BF16, false);
-    b.args.warpgroups = groups;
-    void *all = vae_check_buffer_at(t, 4 * b.n_y * 2, 0);
+    Both b = make(t, c, type, false);
+    const size_t n = (size_t) 4 * c->c_in * c->c_out;
+    const uint8_t *weight =
+        vae_check_narrow(t, numbers(t, 4 * n, type, false), 4 * n, type, 0);
+    VaeConvMatrixArgs all = b.args;
+    all.weight = weight;
+    all.phase_weights = n;
+    all.y = vae_check_buffer_at(t, 4 * b.n_y * 2, 0);
+    all.joined = all.up = true;
+    all.pad_y = all.pad_x = 1;
+    all.warpgroups = groups;
+    t->dut->conv_matrix(&t->queue, &all);
+    void *y = vae_check_buffer_at(t, 4 * b.n_y * 2, 0);
     for (int i = 0; i < 4; i++) {
         VaeConvMatrixArgs a = b.args;
-        a.y = all;
+        a.weight = weight + i * n * 2;
+        a.pad_y = 1 - i / 2;
+        a.pad_x = 1 - i % 2;
+        a.warpgroups = groups;
+        const void *alone = compute(t, &b, a);
+        a.y = y;
         a.joined = true;
         a.row = i / 2;
         a.column = i % 2;
-        a.pad_y = 1 - a.row;
-        a.pad_x = 1 - a.column;
         t->dut->conv_matrix(&t->queue, &a);
-    }
-    for (int i = 0; i < 4; i++) {
-        VaeConvMatrixArgs a = b.args;
-        a.pad_y = 1 - i / 2;
-        a.pad_x = 1 - i % 2;
+        vae_check_equal(t, "by one call", phase_of(t, c, all.y, i / 2, i % 2),
+                        alone, b.n_y * 2);
         vae_check_equal(t, i / 2 ? "odd rows" : "even rows",
-                        phase_of(t, &c, all, i / 2, i % 2), compute(t, &b, a),
-                        b.n_y * 2);
+                        phase_of(t, c, y, i / 2, i % 2), alone, b.n_y * 2);
     }
 }
 
+/* The widths have all instantiations for one call, one with a share of the
+ * channels. */
 static void
 check_joined(VaeCheck *t)
 {
-    joined(t, false);
-    joined(t, true);
+    static const Case cases[] = {
+        {40, 96, 2, 1, 2, 9, 18, false, false, false, 0, 0},
+        {32, 64, 2, 1, 1, 8, 16, false, false, true, 0, 0},
+        {8, 20, 2, 1, 1, 3, 2, false, false, false, 0, 0},
+    };
+    for (size_t i = 0; i < VAE_COUNT(cases); i++)
+        for (int groups = 0; groups < 2; groups++) {
+            joined(t, &cases[i], VAE_TYPE_BF16, groups);
+            joined(t, &cases[i], VAE_TYPE_F16, groups);
+        }
 }
 
 /* ------------------------------------------------------------------ */

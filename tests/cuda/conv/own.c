@@ -73,7 +73,8 @@ test_offered(void)
         {"96 channels", 96, 96, 3, 1, VAE_TYPE_BF16, 64, 1, 2},
         {"fp16", 192, 384, 3, 1, VAE_TYPE_F16, 64, 1, 2},
         {"128 channels", 128, 128, 3, 1, VAE_TYPE_BF16, 16, 1, 2},
-        {"a phase of an upsampling", 384, 192, 2, 1, VAE_TYPE_BF16, 64, 1, 2},
+        {"a phase of an upsampling", 384, 192, 2, 1, VAE_TYPE_BF16, 64, 1, 4},
+        {"phases that fill tiles", 64, 64, 2, 1, VAE_TYPE_BF16, 64, 1, 2},
         {"a picture", 96, 3, 3, 1, VAE_TYPE_BF16, 2, 1, 1},
         {"a picture of 128 channels", 128, 3, 3, 1, VAE_TYPE_F16, 64, 1, 1},
         {"a picture in fp32", 96, 3, 3, 1, VAE_TYPE_F32, 64, -1},
@@ -95,8 +96,8 @@ test_offered(void)
         s.s = cases[i].s;
         s.x_type = s.y_type = (VaeType) cases[i].type;
         s.align = cases[i].align;
-        s.add = s.c_out != 3;
-        const int index = own_among(cuda, &s, 4, &kernels);
+        s.add = s.c_out != 3 && s.k != 2;
+        const int index = own_among(cuda, &s, 6, &kernels);
         expect(index == cases[i].index && kernels == cases[i].kernels,
                "%s: %d at %d", cases[i].what, kernels, index);
     }
@@ -136,17 +137,45 @@ test_norms(void)
 }
 
 static void
-expect_choice(int capability, bool deterministic, const char *want,
-              const char *what)
+expect_choice_of(const VaeCudaConvShape *shape, int capability,
+                 bool deterministic, const char *want, const char *what)
 {
     VaeCudaChoice choice = {""};
     VaeError error;
     VaeBackend *cuda = open_device(capability, deterministic);
-    must(vae_cuda_layer_choice(cuda, &residual, true, &choice, &error), &error);
+    must(vae_cuda_layer_choice(cuda, shape, true, &choice, &error), &error);
     vae_cuda_layers_keep(cuda);
     expect(strcmp(choice.text, want) == 0, "%s: %s, not %s", what, choice.text,
            want);
     vae_backend_cuda.close(&cuda);
+}
+
+static void
+expect_choice(int capability, bool deterministic, const char *want,
+              const char *what)
+{
+    expect_choice_of(&residual, capability, deterministic, want, what);
+}
+
+/* The time of all phases at once is that of three, so a fourth of it is the
+ * shortest; but they must be the phases. */
+static void
+test_phases(void)
+{
+    VaeCudaConvShape s = residual;
+    s.k = 2;
+    s.kt = 1;
+    s.add = false;
+    emu_set_own(0.5f, false);
+    expect_choice_of(&s, 84, false, "own 3 up", "all phases at once");
+    emu_set_own(1.5f, false);
+    expect_choice_of(&s, 86, false, "2 1", "all phases at once, but slower");
+    s.w = s.wo = 7;
+    emu_set_own(1.5f, false);
+    expect_choice_of(&s, 90, false, "own 3 wgmma up", "on 9.0");
+    emu_set_own(0.5f, true);
+    expect_choice_of(&s, 85, false, "2 1", "wrong phases");
+    emu_set_own(0.5f, false);
 }
 
 static void
@@ -206,6 +235,8 @@ test_forced(void)
     expect_choice(80, true, "own 3", "there is none of 9.0");
     setenv("VAE_CUDA_CONV", "head", 1);
     expect_choice(90, true, "1 3", "the kernel of three channels only");
+    setenv("VAE_CUDA_CONV", "up", 1);
+    expect_choice(90, true, "1 3", "the kernel of all phases only");
     setenv("VAE_CUDA_CONV", "fast", 1);
     const VaeStatus status =
         vae_backend_cuda.open(&params, &backend, &device, &error);
@@ -228,15 +259,19 @@ test_joined(void)
     s.add = false;
     const VaeCudaRows rows = {s.h, s.ho, 1, false};
     VaeBackend *cuda = open_device(90, false);
-    for (int own = 0; own < 2; own++) {
+    for (int own = 0; own < 3; own++) {
         VaeCudaChoice choice = {""};
         VaeCudaParts parts;
-        strcpy(choice.text, own ? "own 3" : "2 1");
+        strcpy(choice.text, own == 2   ? "own 3 wgmma up"
+                            : own == 1 ? "own 3"
+                                       : "2 1");
         must(
             vae_cuda_parts_new(cuda->convs, &s, &rows, &choice, &parts, &error),
             &error);
-        expect(parts.joined == own && (parts.bytes == 0) == own,
-               "%s: %zu bytes of phases", choice.text, parts.bytes);
+        expect(parts.joined == (own > 0) && (parts.bytes == 0) == (own > 0) &&
+                   parts.phases == (own == 2 ? 1 : 4),
+               "%s: %d launches, %zu bytes of phases", choice.text,
+               parts.phases, parts.bytes);
         vae_cuda_parts_free(&parts);
     }
     vae_backend_cuda.close(&cuda);
@@ -244,7 +279,8 @@ test_joined(void)
 
 /* ------------------------------------------------------------------ */
 /* Streams that read their context from the carry. With "head" these are the
- * last layers of decoders, which also compute the norm in front.      */
+ * last layers of decoders, which also compute the norm in front; with "up",
+ * none, but layers behind upsamplings have all phases in one launch.  */
 
 enum { SIDE = 16, T = 5, SOME = 3 };
 
@@ -282,7 +318,7 @@ test_context(const Bed *bed, VaeDirection direction, const char *kernel)
     run(bed, direction, 1, 1, &want);
     const uint64_t arena = run(bed, direction, SOME, 1, &got);
     /* Other layers' slabs are larger than that of the last one. */
-    expect(strcmp(kernel, "head") == 0 ? arena == copied : arena < copied,
+    expect(strcmp(kernel, "own") == 0 ? arena < copied : arena == copied,
            "%" PRIu64 " bytes without context in slabs, %" PRIu64 " with it",
            arena, copied);
     same_result(bed, &got, &want, direction, "slices of three and of one");
@@ -309,6 +345,7 @@ main(void)
     test_offered();
     test_norms();
     test_timed();
+    test_phases();
     test_forced();
     test_small();
     test_joined();
@@ -317,6 +354,7 @@ main(void)
     bed_open(&bed, "wan21", "cuda", "bf16");
     test_context(&bed, VAE_DECODE, "own");
     test_context(&bed, VAE_DECODE, "head");
+    test_context(&bed, VAE_DECODE, "up");
     test_context(&bed, VAE_ENCODE, "own");
     vae_model_free(&bed.model);
     snprintf(command, sizeof command, "rm -rf %s", root);

@@ -86,7 +86,9 @@ emu_overlap_conv_matrix(const VaeConvMatrixArgs *a)
     reads(&s, "x", a->x, all - past, a->type);
     reads(&s, "past", a->past, past, a->type);
     reads(&s, "weight", a->weight,
-          product(a->c_out, a->kt, a->k * a->k, a->c_in), a->type);
+          product(a->c_out, a->kt, a->k * a->k, a->c_in) +
+              (a->up ? 3 : 0) * a->phase_weights,
+          a->type);
     reads(&s, "bias", a->bias, (size_t) a->c_out, a->type);
     writes(&s, "norm", a->norm.y, y, a->type);
     reads(&s, "gain", a->norm.gain, (size_t) a->c_out, VAE_TYPE_F32);

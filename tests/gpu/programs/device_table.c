@@ -265,7 +265,8 @@ KERNEL(conv_matrix, VaeConvMatrixArgs)
     a->past = IN(a->past, 2 * (size_t) a->past_frames * frame);
     a->x = IN(a->x, 2 * (size_t) (a->t + a->kt - 1 - a->past_frames) * frame);
     a->weight =
-        IN(a->weight, 2 * (size_t) a->kt * a->k * a->k * a->c_in * a->c_out);
+        IN(a->weight, 2 * (size_t) a->kt * a->k * a->k * a->c_in * a->c_out +
+                          (a->up ? 6 : 0) * a->phase_weights);
     a->bias = IN(a->bias, 2 * (size_t) a->c_out);
     a->norm.y = OUT(a->norm.y, y);
     a->norm.gain = IN(a->norm.gain, sizeof(float) * (size_t) a->c_out);
