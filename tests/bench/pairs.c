@@ -8,8 +8,8 @@
  * (2048x2048 by default) runs with the same library, threads and precision. The
  * program compares the time of each operation with the time that it would take
  * at the rate of the products just before and after it. The quotient is
- * therefore valid even if the machine's speed changes from second to second. Of
- * two products the second is timed, because the first one loads the operands
+ * therefore valid even if the machine's speed changes from second to second.
+ * The second of two products is timed, because the first one loads the operands
  * into the caches. The network has to load its operands, too, and this counts
  * against it. With one thread the times are the processor's, so that other
  * programs disturb them less.

@@ -176,7 +176,7 @@ def pictures_of(a, y):
 
 
 def network_input(a, x, dtype):
-    """What the network takes, from the host's latents or pictures."""
+    """The input of the network, from the host's latents or pictures."""
     import torch
     x = x.to(a.device, non_blocking=True).to(dtype)
     if a.direction == 'encode':

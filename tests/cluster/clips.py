@@ -1,4 +1,4 @@
-"""What the tests of segments share: small clips, and vaetool.
+"""Shared by the tests of segments: small clips, and vaetool.
 
 usage of each test: TEST.py SOURCE BUILD [TEST...]
 """

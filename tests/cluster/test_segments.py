@@ -298,7 +298,7 @@ class Direct(clips.Clips):
         return clip
 
     def run_worker(self, clip, first, end):
-        """What the worker leaves to the driver."""
+        """The work that the worker leaves to the driver."""
         source = clip.source
         return self.worker.run(source.inputs(first, end), end - first,
                                source.units(end) - source.units(first),
@@ -359,7 +359,7 @@ class Direct(clips.Clips):
 
 
 class Driver(clips.Clips):
-    """What needs no Ray of decode.py."""
+    """The part of decode.py that needs no Ray."""
 
     def decode(self, *words, out="out.rgb"):
         return subprocess.run(

@@ -283,9 +283,9 @@ in_between(void)
            SEEDS, lucky);
 }
 
-/* An event is recorded again, in the same stream or in another one. That does
- * no work, so a missing wait still shows; and a stream that waited before goes
- * on waiting for the record before. */
+/* An event is recorded again, in the same stream or in another one. It
+ * does no work, so a missing wait still shows; and a stream that waited before
+ * goes on waiting for the record before. */
 static void
 recorded_again(bool elsewhere)
 {

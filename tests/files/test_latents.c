@@ -186,7 +186,7 @@ open_case(const Case *c, uint8_t **bytes, uint64_t *data_start)
     return file;
 }
 
-/* What the sentence names is there for programs, too. */
+/* The parts of the sentence are there for programs, too. */
 static void
 check_parts(const char *what, const VaeError *error)
 {

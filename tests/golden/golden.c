@@ -178,7 +178,7 @@ check_sparse(Golden *g, const VaeTensorFile *file, const TestClip *clip,
     golden_check(g, test_compare(label, got, means, mean->dims, 4, bound));
 }
 
-/* Where the official decoder mixes noise into latents, the file has the noise
+/* If the official decoder mixes noise into latents, the file has the noise
  * and its share. */
 static void
 mix_noise(const VaeTensorFile *file, float *latent, size_t n)

@@ -41,7 +41,7 @@ TIMESTEP = 0.05
 
 
 def diffusers_name(name):
-    """That of an official tensor."""
+    """The name of an official tensor."""
     name = name.replace('res_blocks', 'resnets').replace('decoder.last_', 'decoder.')
     name = re.sub(r'^encoder.down_blocks.8|^decoder.up_blocks.0', lambda m: m[0][:8] + 'mid_block',
                   name)
@@ -118,7 +118,7 @@ def half(folder):
 
 
 def generate(name, dims, scale):
-    """What vae_generate() in engine/model/synthetic_weights.c gives."""
+    """The numbers of vae_generate() in engine/model/synthetic_weights.c."""
     seed = 0xcbf29ce484222325
     for byte in name.encode():
         seed = (seed ^ byte) * 0x100000001b3 % 2 ** 64

@@ -64,7 +64,7 @@ def unpack(run, folder):
 
 
 def has_jansson(run):
-    """Whether Meson finds it, by pkg-config."""
+    """True if Meson finds it, by pkg-config."""
     return ask('pkg-config', '--exists', 'jansson', env=run.env) is not None
 
 
@@ -86,7 +86,7 @@ def take_jansson(run):
 
 
 # ---------------------------------------------------------------------------
-# What the machine has.
+# The machine.
 
 def find_meson(run):
     """The command that is Meson; of a package, by this Python."""
@@ -108,7 +108,7 @@ def nvcc_of(run):
 
 
 def version_of(include):
-    """Of cuDNN by its header, (major, minor); none where it does not tell."""
+    """The version of cuDNN by its header, (major, minor); none where it does not tell."""
     try:
         with open(os.path.join(include, 'cudnn_version.h')) as f:
             text = f.read()
@@ -168,7 +168,7 @@ print('%d.%d' % tuple(v.value for v in values))
 
 
 def architecture():
-    """Of the first GPU, as cuda-archs names it; None where nobody knows."""
+    """The capability of the first GPU, as cuda-archs names it; None where nobody knows."""
     text = ask('nvidia-smi', '--query-gpu=compute_cap', '--format=csv,noheader')
     if not re.match(r'\d+\.\d', text or ''):
         text = ask(sys.executable, '-c', ASK_DRIVER)
@@ -223,7 +223,7 @@ def processor():
 
 
 def describe(run):
-    """What a number is worth nothing without."""
+    """The facts without which a number is worth nothing."""
     m = run.report['machine']
     run.report['revision'] = 'unknown'
     revision = (run.options.revision or ask('git', 'rev-parse', 'HEAD') or

@@ -1,4 +1,4 @@
-"""What the numbers should be: named checks of a report.
+"""The goals of the numbers: named checks of a report.
 
 Each has a number, what is wanted of it, and holds or does not; one whose
 number nobody took says why. A number that is not there never holds.
@@ -45,7 +45,7 @@ RELAYOUT = re.compile(r'nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|transpos|relayout|
                       r'(?<!LOAD_)im2col|concat|CatArray|pad(ding)?_?kernel', re.I)
 
 
-# What the numbers of checks are about.
+# The subjects of the checks, by number.
 TOPICS = ['steps', 'build', 'results', 'sanitizers', 'overlap', 'speed',
           'start', 'memory', 'failures', 'release', 'self-test', 'elements',
           'device']
@@ -226,7 +226,7 @@ def name_of(r):
 
 
 def run(c, number, step):
-    """What failed altogether, in a line for each reason."""
+    """The steps that failed, in a line for each reason."""
     reasons = {}
     for r in c.rows(step):
         if r['result'] == 'failed' and 'fps' not in r and 'compute' not in r:

@@ -109,7 +109,7 @@ def checks_table(made):
 
 
 def merged(reports):
-    """Of steps that were run one by one."""
+    """The report of steps that were run one by one."""
     return {'machine': {k: v for p in reports for k, v in p['machine'].items()},
             'emulated': any(p.get('emulated') for p in reports),
             'settings': {'quick': all(p.get('settings', {}).get('quick')

@@ -28,7 +28,7 @@ class Skip(Exception):
 
 
 class Stopped(Exception):
-    """What took longer than it may, of a case or a step."""
+    """The time limit of a case or a step was exceeded."""
 
 
 class Result:
@@ -47,7 +47,7 @@ class Result:
 
 
 class Run:
-    """What the steps share."""
+    """The state that the steps share."""
 
     def __init__(self, options):
         self.options = options
@@ -61,7 +61,7 @@ class Run:
         self.env = dict(os.environ)
         self.env.setdefault('VAE_TEST_VECTORS',
                             os.path.join(TOP, 'tests/golden/data'))
-        # Of a virtual environment: Meson and Ninja lie beside this Python.
+        # In a virtual environment Meson and Ninja lie beside this Python.
         self.env['PATH'] = os.pathsep.join([
             self.env.get('PATH', os.defpath), os.path.dirname(sys.executable)])
         # Layers are timed once for all steps, whatever the user's folders.

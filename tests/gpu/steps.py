@@ -13,7 +13,7 @@ FULL = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2', 'taehv1_5',
 
 
 def choose(o):
-    """What is measured, where the options do not say it."""
+    """The cases, if the options do not name them."""
     if o.emulate:
         o.models = o.models or ['tests/golden/data/wan21/weights.safetensors']
         o.sizes = o.sizes or ['64x48']

@@ -182,7 +182,7 @@ for step, i, change, name in BAD:
     found = [v for k, v in results(steps).items() if k.startswith(name)]
     assert found and 'FAIL' in found, (step, change, name, found)
 
-# What crashed has no number, and fails.
+# A step that crashed has no number, and fails.
 for step, gone in ('exact', 'psnr'), ('start', 'seconds'):
     steps = copy.deepcopy(STEPS)
     steps[step][0].update(result='failed', faults=['it crashed'])
@@ -193,7 +193,7 @@ crashed['steps'][3]['status'] = 'failed'
 assert [c['check'] for c in checks.check(crashed) if c['result'] == 'FAIL'] == [
     'step ' + crashed['steps'][3]['step']]
 
-# What was stopped or left out is neither good nor bad, and says why.
+# A step that was stopped or left out is neither good nor bad, and says why.
 for step in STEPS:
     steps = {k: v for k, v in STEPS.items() if k != step}
     found = results(steps)
@@ -205,7 +205,7 @@ stopped['overlap'][0] = {'model': 'wan2.1', 'direction': 'decode', 'precision':
                          'bf16', 'size': '832x480', 'result': 'failed',
                          'faults': ['an illegal memory access']}
 assert results(stopped)['7 overlap: wan2.1 decode bf16 832x480'] == 'FAIL'
-# What was not done in time is open, unless something else failed.
+# A case that was not done in time is open, unless something else failed.
 late = {'tool': 'memcheck', 'case': 'fold', 'result': 'stopped',
         'words': 'not begun in time'}
 cut = {'test': 'gpu-convs', 'result': 'INTERRUPT'}

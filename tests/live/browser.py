@@ -130,7 +130,7 @@ class Browser:
         )
 
     def value(self, expression):
-        """Of JavaScript."""
+        """An error of JavaScript."""
         answer = self.order(
             "Runtime.evaluate", expression=expression, returnByValue=True
         )

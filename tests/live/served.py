@@ -100,7 +100,7 @@ class Live:
         return answer.status, answer.read().decode()
 
     def events(self):
-        """What the page is told, one after the other."""
+        """The events of the page, one after the other."""
         stream = self.ask("GET", "/events")
         assert stream.headers["Content-Type"] == "text/event-stream"
         while line := stream.readline():

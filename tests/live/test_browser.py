@@ -24,7 +24,7 @@ def text(page, name):
 
 
 def numbers(page):
-    """What is shown comes from the program."""
+    """The page shows what the program sends."""
     page.until("Number(document.getElementById('fps').textContent) > 0")
     page.until("Number(document.getElementById('latency').textContent) > 0")
     page.until("document.getElementById('size').textContent.includes('×')")

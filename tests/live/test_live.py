@@ -139,7 +139,7 @@ def several(live):
         other.close()
     until(lambda: number(live, "viewers") == 2, live.process)
     check(True, "two have left")
-    # What is made while the first one's buffers are full reaches another.
+    # Frames that are made while the first one's buffers are full reach another.
     first = number(live, "pictures_total")
     until(lambda: number(live, "pictures_total") > first + MANY_PICTURES, live.process)
     late = live.ask("GET", "/picture")

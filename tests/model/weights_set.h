@@ -49,7 +49,7 @@ void expect_error(const char *what, VaeStatus status, const char *const *words);
  * word. */
 void open_variant(const char *what, const char *variant, VaeStatus status,
                   const char *arch_or_word);
-/* Of a file; 64 digits and a NUL. */
+/* The fingerprint of a file: 64 digits and a NUL. */
 void fingerprint(const char *path, char *out);
 
 /* test_ltx2.c */

@@ -46,7 +46,7 @@ if [ "$languages" != c:c99 ]; then
 fi
 [ -z "$(find "$tmp/root" -name 'vae-private*')" ] || fail 'private headers'
 
-# What GStreamer and the loader are told of this machine's build does not count.
+# The environment of this machine's build does not count.
 unset GST_PLUGIN_PATH GST_PLUGIN_PATH_1_0 LD_LIBRARY_PATH
 export GST_PLUGIN_PATH="$lib/gstreamer-1.0"
 export GST_REGISTRY_1_0="$tmp/registry.bin" GST_REGISTRY="$tmp/registry.bin"

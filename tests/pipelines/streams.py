@@ -1,4 +1,4 @@
-"""What the tests of latents between programs share: pipelines in processes of
+"""Shared by the tests of latents between programs: pipelines in processes of
 their own, a small clip, and its frames as they are right."""
 import os
 import shutil

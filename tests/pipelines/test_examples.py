@@ -35,7 +35,7 @@ class Example(streams.Streams):
     def setUpClass(cls):
         super().setUpClass()
         cls.array, _ = vaesend_file.open_latents(cls.clip)
-        # What has no visible size in its caps gives whole latents.
+        # Caps without a visible size give whole latents.
         whole = cls.path("whole.rgb")
         cls.play(f"filesrc location={cls.clip} ! latentdemux ! capssetter "
                  "caps=video/x-vae-latent,width=64 ! "

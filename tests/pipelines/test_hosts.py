@@ -238,7 +238,7 @@ class Tcp(Hosts):
 
 
 class Broken(Hosts):
-    """What a receiver sees of a sender that ends in the middle of a latent."""
+    """A receiver of a sender that ends in the middle of a latent."""
 
     def stream(self):
         with vaesend.Sender(self.path("whole.gdp"), SPACE) as sender:

@@ -254,7 +254,7 @@ latents_to_video() {
         sh "$pipelines/latents-to-video.sh" "$dir/latents.npy" "$dir/npy.y4m"
     refused '^latents-to-video.sh: --normalization none: vaedecode does not' \
         sh "$pipelines/latents-to-video.sh" --normalization none "$dir/npy.y4m"
-    # What is wrong, and nothing else.
+    # The error names what is wrong, and nothing else.
     refused '^latents-to-video.sh: latentdemux: .*README.md: no safetensors' \
         sh "$pipelines/latents-to-video.sh" "$source/README.md" "$dir/npy.y4m"
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
@@ -437,7 +437,7 @@ compare_live() {
     if [ "${frames:-0}" -lt 2 ] || [ "$lines" != "$frames" ]; then
         fail "${frames:-no} frames, $lines lines"
     fi
-    # What the tool says of the same frames in files.
+    # The numbers of the tool for the same frames in files.
     rgb_of demo.safetensors "$tmp/full.safetensors"
     rgb_of demo-tiny.safetensors "$tmp/tiny.safetensors"
     vaetool compare --min-ssim 0 "$tmp/full.safetensors" \

@@ -33,7 +33,7 @@ except ImportError:
 
 
 class Tensor:
-    """What vaesend uses of a tensor of PyTorch; here on a "device" and with
+    """The part of a tensor of PyTorch that vaesend uses; here on a "device" and with
     its axes turned, so that nothing works without cpu() and contiguous()."""
 
     def __init__(self, data, shape, dtype, ready=False):
@@ -144,7 +144,7 @@ class Stream(Pair):
             latent(shape=(128, 2, 3)), space="ltx2")[1][1])
 
     def test_chunks(self):
-        """Of five latents in the space h3, one is a single frame."""
+        """One of five latents in the space h3 is a single frame."""
         found = self.sent(*[latent(k, (24, 2, 3)) for k in range(7)], space="h3",
                           fps=10)[3:10]
         counts = [1, 4, 4, 4, 4, 1, 4]
@@ -291,7 +291,7 @@ class BackPressure(Pair):
         thread.start()
         taken = ahead = 0
         while True:
-            # What was sent before this read, less what was read before it.
+            # Bytes sent before this read, less bytes read before it.
             data = self.other.recv(self.SIZE)
             ahead = max(ahead, sender.latents * self.SIZE - taken)
             taken += len(data)
@@ -420,7 +420,7 @@ class Tool(unittest.TestCase):
         return self.path(name)
 
     def refused(self, *arguments):
-        """What it says, in one line."""
+        """Its error, in one line."""
         done = subprocess.run([sys.executable, VAESEND, *arguments],
                               stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -536,7 +536,7 @@ class Tool(unittest.TestCase):
         self.assertIn("vaesend_file.py, which reads files", done.stderr)
 
     def test_stale_socket(self):
-        """What a receiver left that was killed is no obstacle; a file is."""
+        """The socket of a receiver that was killed is no obstacle; a file is."""
         path = self.path("socket")
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(path)

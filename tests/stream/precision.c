@@ -49,7 +49,7 @@ __wrap_vae_dnnl_usable(char *why, size_t size)
     return there && __real_vae_dnnl_usable(why, size);
 }
 
-/* What a stream logged and planned. */
+/* The log and the plan of a stream. */
 typedef struct Told {
     VaePlan plan;
     char last[600], warning[600]; /* last line of the log; its only warning */

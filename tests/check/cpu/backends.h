@@ -15,7 +15,7 @@ typedef struct VaeBackends {
     VaeBackend *cpu[VAE_MAX_THREADS], *ref;
 } VaeBackends;
 
-/* What an op reads; add: or NULL. */
+/* The inputs of an op; add may be NULL. */
 typedef struct VaeOneInput {
     const float *x, *add;
 } VaeOneInput;

@@ -17,7 +17,7 @@ floats(VaeCheck *t, size_t n)
 
 enum { MOST_TILES = 4 };
 
-/* What the flags of a case of check_in() are, bit by bit. */
+/* The flags of a case of check_in(). */
 enum { IN_MINUS = 1, IN_FIRST = 2, IN_ZEROS = 4, IN_FLAGS = 8 };
 
 /* Channel c of pixel i of the sums. */
@@ -46,7 +46,7 @@ check_one_in(VaeCheck *t, int n, int tiles, int behind, int flags)
                    .n = n,
                    .a_step = step,
                    .b_step = flags & IN_ZEROS ? 0 : step};
-    /* What is behind the end is not even memory. */
+    /* There is no memory behind the end. */
     const size_t count = (size_t) (end - first - 1) * step + (size_t) n;
     const float *x = vae_check_random(t, count, 1);
     a.a = first ? x : x + step;
@@ -88,7 +88,7 @@ check_in(VaeCheck *t)
                     check_one_in(t, lengths[i], tiles, behind, flags);
 }
 
-/* What the flags of a row are, bit by bit. */
+/* The flags of a row. */
 enum { MINUS = 1, RELU = 2, BIAS = 4, FROM = 8, THERE = 16, FLAGS = 32 };
 
 /* One of a tile's two rows. */

@@ -89,7 +89,7 @@ exact_luma(VaeCheck *t, const VaePictureOutArgs *a)
         }
 }
 
-/* What the position before, itself and the one after weigh. */
+/* The weights of the position before, of itself and of the one after. */
 static const double *
 taps(int sub, bool first)
 {
@@ -217,7 +217,7 @@ run_out(VaeCheck *t, VaePictureOutArgs a, int extra)
 
 /* ----------------------------------------------------------------- in */
 
-/* Where a position of the picture lies among chroma samples. */
+/* A position of the picture among chroma samples. */
 static double
 among(int i, int sub, bool first)
 {
@@ -270,7 +270,7 @@ want_in(const VaePictureInArgs *a, int x, int y, float *v)
     }
 }
 
-/* All of the network's frame, the repeated edges too. Of YUV one word of
+/* All of the network's frame, the repeated edges too. YUV has one word of
  * rounding and fixed point, in u, or two of more than 8 bits; nothing of the
  * others. */
 static void

@@ -36,7 +36,7 @@ definition(const float *qkv, int n, int c, int site, double *y)
 
 /*
  * A score is up to c / 16 + 20 roundings of its terms off, which are of
- * deviation d^2; e^score by as much relatively; then n terms are added. Where
+ * deviation d^2; e^score by as much relatively; then n terms are added. If
  * weights are rounded to 16 bits, the sum over V is off by a rounding of it.
  *
  * TF32 has 10 bits after the point: rounding to nearest is 2^-11 of a number at

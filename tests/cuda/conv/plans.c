@@ -146,7 +146,7 @@ add_program(VaeModel *model, VaeDirection direction, int width, int height,
         if (program->ops[i].kind == VAE_OP_CONV) {
             const VaeCudaConvShape shape =
                 vae_cuda_shape(&program->ops[i], types->tf32);
-            /* Of mixed types, those that have two. */
+            /* Mixed types: those that have two. */
             if (!types->mixed || shape.x_type != shape.y_type)
                 add_layer(&shape);
         }
@@ -185,7 +185,7 @@ typedef struct Tally {
     long sum;
 } Tally;
 
-/* What loads the code of a choice: a few rows, in no more workspace. And a
+/* Loads the code of a choice: a few rows, in no more workspace. And a
  * second convolution of one shape and choice makes no plan. */
 static bool
 is_small(VaeCudaConvs *convs, const VaeCudaParts *p,
@@ -272,7 +272,7 @@ is_even(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
     return true;
 }
 
-/* Whether one of the choices multiplies by matrix units; without them a layer
+/* True if one of the choices multiplies by matrix units; without them a layer
  * takes many times as long. */
 static bool
 is_fast(VaeCudaConvs *convs, const VaeCudaConvShape *shape,

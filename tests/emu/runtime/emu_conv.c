@@ -453,13 +453,13 @@ emu_reorder(const float *w, size_t out, size_t taps, size_t in)
     return r;
 }
 
-/* What a stream does; the plan may be gone by then. */
+/* The task of a stream; the plan may be gone by then. */
 typedef struct Run {
     Plan plan;
     VaeCudaConvArgs args;
 } Run;
 
-/* What a test makes wrong. */
+/* Faults that a test sets. */
 static void
 spoil(const Run *c, float *y, size_t n_y)
 {

@@ -113,7 +113,7 @@ emu_set_fault(EmuFault kind, int n)
     memset(state.counts, 0, sizeof state.counts);
 }
 
-/* Whether it is a copy within the device. */
+/* True if it is a copy within the device. */
 static bool
 is_copy(EmuFault kind)
 {

@@ -31,7 +31,7 @@ clear_graph(Graph *g)
     free(g);
 }
 
-/* Whether the first list waits for the end of all others. */
+/* True if the first list waits for the end of all others. */
 static bool
 is_joined(const Graph *g)
 {

@@ -26,7 +26,7 @@ emu_set_granularity(uint64_t bytes)
     granularity = bytes;
 }
 
-/* What a block takes of the device. */
+/* Bytes of the device for a block. */
 static uint64_t
 rounded(uint64_t bytes)
 {
@@ -124,7 +124,8 @@ vae_rt_free_host(void *block)
     give_back(block);
 }
 
-/* What the caller has pinned; a second pin of the same is refused, as there. */
+/* Memory that the caller has pinned; a second pin of the same is refused, as
+ * there. */
 enum { MOST_PINS = 64 };
 static const void *pins[MOST_PINS];
 
@@ -191,8 +192,8 @@ typedef struct Copy {
     float ms;
 } Copy;
 
-/* Within the device, 100 GB/s: made up, as the times of convolutions are. What
- * comes in and goes out takes no time, or it would not be hidden: there is one
+/* Within the device, 100 GB/s: made up, as the times of convolutions are. Input
+ * and output take no time, or it would not be hidden: there is one
  * clock for all streams. */
 #define MS_PER_BYTE 1e-8f
 
@@ -204,7 +205,7 @@ run_copy(const void *args)
     emu_take_time(c->ms);
 }
 
-/* What follows the bytes at p, or what is before them. Not the beginning of
+/* The bytes after those at p, or before them. Not the beginning of
  * the block: in a first slice the frames there are all the same. */
 static const void *
 beside(const Block *b, const void *p, size_t bytes)
@@ -240,7 +241,7 @@ spoil(Copy *c, const Block *from, const Block *to)
     return fault != EMU_FAULT_NO_COPY;
 }
 
-/* What begins in a block must end in it. */
+/* An access that begins in a block must end in it. */
 static bool
 inside(const Block *b, const void *p, size_t bytes)
 {

@@ -36,14 +36,15 @@ void emu_same_device(int device, const char *what);
 int emu_unsafe(void);
 /* Ends the process where this thread records: CUDA allows no such call then. */
 void emu_no_capture(const char *call);
-/* Whether this thread records. */
+/* True if this thread records. */
 bool emu_records(void);
 void emu_unload_convs(void);
 /* Something is loaded, by its first use; ends the process where this thread
  * records. False: there is no memory for it. */
 bool emu_load(const char *what);
-/* What waits for the whole device, and so ends the process where any thread
- * records, or where the lock of recordings is free: a thread could record. */
+/* A call that waits for the whole device, and so ends the process where any
+ * thread records, or where the lock of recordings is free: a thread could
+ * record. */
 void emu_wait_for_device(const char *call);
 /* Does all work of all streams. */
 void emu_force_all(void);
@@ -59,13 +60,13 @@ float *emu_widen(const void *src, VaeType type, size_t n, bool tf32);
 /* The same of weights: [out][taps][in] -> [taps][in][out]. */
 float *emu_reorder(const float *w, size_t out, size_t taps, size_t in);
 
-/* Whether a stream does this work to copy, or to fill with zeros. */
+/* True if a stream does this work to copy, or to fill with zeros. */
 bool emu_is_copy(void (*run)(const void *args));
 bool emu_is_fill(void (*run)(const void *args));
 
 /* Code takes so much of the device's memory. */
 void emu_take_for_good(uint64_t bytes);
-/* What the device has, less what others took. */
+/* The memory of the device, less that of others. */
 uint64_t emu_memory(void);
 
 bool emu_skips(void); /* see emu_skip_work() */
@@ -87,7 +88,7 @@ void emu_set_failure(int code);
 bool emu_count_alloc(void);
 /* One more of that kind; true: it is the one that goes wrong. */
 bool emu_strikes(EmuFault kind);
-/* What is to go wrong with a copy within the device between these addresses:
+/* The fault of a copy within the device between these addresses:
  * EMU_FAULT_NONE, NO_COPY, FROM or TO. */
 EmuFault emu_copy_fault(const void *from, const void *to);
 /* The fault made a difference. */

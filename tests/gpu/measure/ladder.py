@@ -1,4 +1,4 @@
-"""What the settings of the memory ladder cost, against slices of 1."""
+"""The cost of the settings of the memory ladder, against slices of 1."""
 import os
 
 from measure.speed import bench, verdict

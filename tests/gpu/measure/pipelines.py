@@ -10,7 +10,7 @@ MIN_PSNR = 40  # of the demo's frames in bf16 against fp32
 
 
 def psnr(a, b):
-    """Of every 7th byte of two files, in dB; None: of other lengths."""
+    """PSNR of every 7th byte of two files, in dB; None: other lengths."""
     with open(a, 'rb') as f, open(b, 'rb') as g:
         x, y = f.read(), g.read()
     if len(x) != len(y) or not x:
@@ -71,7 +71,7 @@ class Elements:
 
 
     def same(self, row, a, b):
-        """Of both memories: the same bytes."""
+        """Both memories give the same bytes."""
         if row['result'] != 'ok':
             return
         if not os.path.exists(self.file(b)):

@@ -26,7 +26,7 @@ def tool_of(run):
     return tool
 
 
-# What `vaetool make-weights` makes.
+# The networks of `vaetool make-weights`.
 NETWORKS = ['wan2.1', 'wan2.2', 'seedvr2', 'ltx2.0', 'ltx2.3', 'taew2_1',
             'taew2_2', 'taew2_2_super', 'taehv', 'taehv1_5', 'taehv1_5_super',
             'taecvx', 'taeos1_3', 'taeh3', 'taeltx_2', 'taeltx2_3',
@@ -70,7 +70,7 @@ def told(text):
 
 
 def told_rates(text):
-    """What `rates` told, also where it ended before its last line."""
+    """The output of `rates`, also if it ended before its last line."""
     lines = text.splitlines()
     while lines:
         whole = '\n'.join(lines)
@@ -144,7 +144,7 @@ def apart(row):
 
 
 def flow_faults(row):
-    """What is not as it should be, in words."""
+    """The faults, in words."""
     faults = []
     if row['allocs_later'] or row['allocs_host_later']:
         faults.append('%d allocations after the first slice' %
@@ -218,7 +218,7 @@ MAIN = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2']
 
 
 def is_usual(o, model, direction, precision, size):
-    """Whether somebody would run it so: the first precision everywhere, fp16
+    """True if somebody would run it so: the first precision everywhere, fp16
     when decoding, tf32 when encoding, fp32 once."""
     if not o.usual or precision == o.precisions[0]:
         return True
@@ -303,7 +303,7 @@ def one_speed(run, row, model):
     case = model, row['direction'], row['precision'], row['size']
     said = bench(run, *case, row['frames'])
     if isinstance(said, str):
-        # What does not fit is no fault; that sentence has both words.
+        # A stream that does not fit is no fault; its sentence has both words.
         fits = not (' needs ' in said and ' MiB are free' in said)
         row['result'] = ('stopped' if said.startswith('stopped') else
                          'failed' if fits else 'skipped')
@@ -408,7 +408,7 @@ def torch(run):
             if done.code or done.stopped:
                 row['faults'] = ['stopped' if done.stopped
                                  else short(done.last(), 300)]
-                # What it cannot do is no failure of ours.
+                # A network that it cannot run is no failure of ours.
                 row['result'] = 'stopped' if done.stopped else 'skipped'
             else:
                 row.update(told(done.out), result='ok')

@@ -54,7 +54,7 @@ shape_of(int i, int t, const Types *types)
     s.st = s.st ? s.st : 1;
     if (s.k != 2)
         s.pad_y = s.pad_x = s.k == 3 && s.s == 1;
-    /* Of stride 2, zeros follow the last row and column. */
+    /* With a stride of 2, zeros follow the last row and column. */
     s.ho = s.h / s.s;
     s.wo = s.w / s.s;
     s.x_type = s.y_type = types->type;

@@ -151,7 +151,7 @@ mean_time(Device *d, DeviceRun run, void *what, int runs,
     return ms / (float) runs;
 }
 
-/* What is short is run several times between two events, as the first launch
+/* A short kernel runs several times between two events, as the first launch
  * on an idle device is timed with the wait for it. */
 float
 device_time(Device *d, DeviceRun run, void *what, int runs)
@@ -211,7 +211,7 @@ device_conv_make(Device *d, DeviceConv *c, const VaeCudaChoice *choice)
                                   .workspace = c->workspace};
     if (vae_cuda_conv_bind(c->conv, &args, &error) != VAE_OK)
         return false;
-    /* What the library offers and makes may still refuse to run. */
+    /* A choice that the library offers and makes may still refuse to run. */
     if (vae_cuda_conv_run(c->conv, d->stream, &error) == VAE_OK)
         return true;
     vae_rt_failure(); /* forgotten */

@@ -145,7 +145,8 @@ step(VaeStream *stream, const VaeModelInfo *info, VaeError *error)
     return status;
 }
 
-/* Whether a model's first stream opens and gives two steps; why it does not. */
+/* True if a model's first stream opens and gives two steps; else *error says
+ * why not. */
 static bool
 works(VaeError *error)
 {

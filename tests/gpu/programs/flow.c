@@ -67,7 +67,7 @@ must(int code, const char *doing)
 }
 
 /* ------------------------------------------------------------------ */
-/* What the backend does.                                              */
+/* The calls of the backend.                                           */
 
 static int
 span_begin(int kind)
@@ -182,7 +182,7 @@ trace_end(void)
 }
 
 /* ------------------------------------------------------------------ */
-/* What is made of it.                                                 */
+/* The results.                                                        */
 
 /* The part of [begin, end] in which something is computed. Slices are computed
  * one after another. */
@@ -400,8 +400,9 @@ close_run(Run *r)
     r->picture = NULL;
 }
 
-/* What a first stream of a process makes the driver and the library take, such
- * as the kernels of all ways that are timed, is not a stream's. */
+/* Memory that the driver and the library take for the first stream of a
+ * process, such as the kernels of all ways that are timed, is not a stream's.
+ */
 static void
 warm_up(const Run *wanted)
 {
@@ -452,7 +453,7 @@ tell_release(const Run *r)
            release, out, seconds() - start, back);
 }
 
-/* What the backend says of its test at the start. */
+/* The log of the backend about its test at the start. */
 static void
 listen(void *user, const char *line)
 {

@@ -7,20 +7,21 @@
 
 #include <glib/gstdio.h>
 
-/* Where examples are, in the source tree. */
+/* The places of examples in the source tree. */
 static const char *const files[] = {
     "gst/decode/decode.c",  "gst/encode/encode.c", "gst/latent/demux/demux.c",
     "gst/latent/mux/mux.c", "README.md",           "docs/using.md",
     "docs/streaming.md",    "docs/caps.md"};
 
-/* Of a GPU: not everywhere. */
+/* Elements of a GPU: not everywhere. */
 static const char *const gpu_elements[] = {"nvcudah264enc", "cudaupload",
                                            "cudadownload"};
 static const char *const network_elements[] = {
     "tcpserversink", "tcpserversrc", "tcpclientsink", "tcpclientsrc",
     "udpsink",       "udpsrc",       "srtsink",       "srtsrc"};
 
-/* Of packages that tests/deps.sh installs, but a folder of plugins may lack. */
+/* Elements of packages that tests/deps.sh installs, but a folder of plugins may
+ * lack. */
 static const char *const other_elements[] = {
     "audioconvert", "audioresample", "audiotestsrc",  "autovideosink",
     "gdpdepay",     "rtpgstpay",     "rtpgstdepay",   "rtpjitterbuffer",

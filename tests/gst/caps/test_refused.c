@@ -108,7 +108,7 @@ TEST(wrong_buffer)
 {
     SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
-    /* What came before is not lost. */
+    /* The frames before it are not lost. */
     vae_test_push_latents(h, LW, LH, 0, 6);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH + 1, 0)),
               GST_FLOW_ERROR);
@@ -152,7 +152,7 @@ check_detail(const GstStructure *details, const char *field, const char *wanted)
     CHECK(g_strcmp0(found, wanted) == 0);
 }
 
-/* What an error is about, for programs that cannot read. */
+/* The parts of an error, for programs. */
 TEST(details)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
@@ -252,7 +252,7 @@ TEST(setting_details)
     check_limit_details("1M", "wanted", "1.0 MiB");
 }
 
-/* What the engine finds in a file of weights. */
+/* Faults that the engine finds in a file of weights. */
 static void
 check_engine_details(const char *from, const char *to, const char *tensor,
                      const char *found, const char *wanted)

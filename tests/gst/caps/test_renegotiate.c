@@ -7,7 +7,7 @@
 /* ------------------------------------------------------------------ */
 /* vaedecode.                                                          */
 
-/* What a piece of a stream of latents is, and what is to come of it. */
+/* A piece of a stream of latents, and the frames that it must give. */
 typedef struct Piece {
     const char *fields; /* besides type, which is float32 */
     gint lw, lh;

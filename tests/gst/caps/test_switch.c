@@ -42,7 +42,7 @@ push_at(GstHarness *h, guint k, guint n, gboolean start)
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
 }
 
-/* What a decoder of its own makes of latents k0 .. k1 - 1. */
+/* The frames of a decoder of its own for latents k0 .. k1 - 1. */
 static gchar *
 alone(const char *model, guint k0, guint k1, gboolean as_start)
 {
@@ -84,7 +84,7 @@ expect_quiet(GstBus *bus)
     CHECK(message == NULL);
 }
 
-/* Whether the process has the file open, as the model does that uses it. */
+/* True if the process has the file open, as the model does that uses it. */
 static gboolean
 is_open(const char *path)
 {
@@ -206,7 +206,7 @@ TEST(restart_same_model)
     g_free(on);
 }
 
-/* Where a sequence begins anyway there is nothing cold about it. */
+/* If a sequence begins anyway, there is nothing cold about it. */
 TEST(restart_at_start)
 {
     g_autofree gchar *tae = weights("taehv/taew2_1");

@@ -221,7 +221,7 @@ TEST(tensor)
     check_same(negate_tensor, negate_bare, TRUE);
 }
 
-/* What inference elements do: what came stays, results are added. */
+/* As inference elements do: the input stays, results are added. */
 static void
 add_negated(GstPad *pad, GstBuffer *latent)
 {

@@ -114,7 +114,7 @@ TEST(cold_start)
     check_cold(first);
 }
 
-/* What begins a sequence gives the bytes of a fresh stream. */
+/* The begin of a sequence gives the bytes of a fresh stream. */
 static void
 check_restart(void (*begin)(GstHarness *h, GstBuffer **first))
 {

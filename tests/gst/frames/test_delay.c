@@ -144,7 +144,7 @@ TEST(query)
     CHECK_INT(latents, AHEAD);
 }
 
-/* What ends a sequence gives its frames before anything else. */
+/* The end of a sequence gives its frames before anything else. */
 TEST(ends)
 {
     SCOPED GstHarness *h = decoder(weights(), -1);

@@ -114,7 +114,8 @@ TEST(choices)
                  16 * 6 * 4 * 4);
 }
 
-/* What downstream wants and what the latents are, field by field. */
+/* The error names what downstream wants and what the latents are, field by
+ * field. */
 static void
 check_unwanted(const char *wanted, const char *word, const char *other)
 {

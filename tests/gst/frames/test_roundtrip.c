@@ -161,7 +161,7 @@ TEST(slices)
     check_slices("auto");
 }
 
-/* What raw video becomes again after it was a file of latents. */
+/* Caps of raw video after it was a file of latents. */
 static void
 check_kept(const char *in, const char *out, const char *field,
            const char *wanted)

@@ -30,7 +30,7 @@ remove_ltx(void)
     g_free(ltx_path);
 }
 
-/* Of the family for LTX there are no small weights; the generated ones are
+/* There are no small weights of the family for LTX; the generated ones are
  * the real size. */
 static Family
 ltx(void)

@@ -18,7 +18,7 @@ typedef struct VaeTestAllocator {
 } VaeTestAllocator;
 
 VaeTestAllocator *vae_test_allocator_new(void);
-/* Whether the bytes from data on belong to memory of such an allocator that is
+/* True if the bytes from data on belong to memory of such an allocator that is
  * in buffer. */
 gboolean vae_test_memory_holds(GstBuffer *buffer, const void *data);
 

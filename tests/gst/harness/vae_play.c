@@ -64,7 +64,7 @@ handoff(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
     g_mutex_unlock(&play->lock);
 }
 
-/* What was shown before a flush is as good as not shown. */
+/* Frames before a flush count as not shown. */
 static GstPadProbeReturn
 on_flush(GstPad *pad, GstPadProbeInfo *info, gpointer play)
 {

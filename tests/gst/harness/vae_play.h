@@ -30,7 +30,7 @@ VaePlay *vae_play_make(const gchar *text);
 /* The same in PAUSED; the sink has its first frame. */
 VaePlay *vae_play_new(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
 void vae_play_free(VaePlay *play);
-/* What was shown is forgotten. So it is by a flush. */
+/* Forgets the frames that were shown. So it is by a flush. */
 void vae_play_forget(VaePlay *play);
 void vae_play_set(VaePlay *play, GstState state);
 /* Waits for EOS or SEGMENT_DONE, any other end fails. (transfer full) */

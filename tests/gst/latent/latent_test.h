@@ -41,8 +41,8 @@ const gchar *write_bytes(const gchar *file, gconstpointer data, gsize size);
 /* The whole file; (transfer full) */
 GBytes *read_bytes(const gchar *path);
 
-/* What a pipeline with an element named "sink" gave. A new run frees the one
- * before, and the end of a test the last one. */
+/* The output of a pipeline with an element named "sink". A new run frees the
+ * one before, and the end of a test the last one. */
 typedef struct Run {
     GstElement *pipeline;
     GPtrArray *buffers; /* that reached the sink */

@@ -30,7 +30,7 @@ assert_field(const Run *run, const gchar *field, const gchar *wanted)
                text ? text : "not there", wanted ? wanted : "absent");
 }
 
-/* Of the tag of the stream. */
+/* Checks the codec in the tags of the stream. */
 static void
 assert_codec(const Run *run, const gchar *wanted)
 {
@@ -204,7 +204,7 @@ TEST(long_space)
     }
 }
 
-/* What is no shape of a pixel and no colorimetry is not taken. */
+/* Metadata that are no shape of a pixel and no colorimetry are ignored. */
 TEST(bad_metadata)
 {
     static const gchar *const bad[] = {"8:9",   "8", "0/1",          "1/0",
@@ -263,7 +263,7 @@ TEST(times)
     check_times(path, eight, 16);
 }
 
-/* What is usual for the space, or for the only one with so many channels. */
+/* The usual rate of the space, or for the only one with so many channels. */
 TEST(usual_times)
 {
     static const gint four[] = {0, 1, 5, 9, 13}, eight[] = {0, 1, 9, 17, 25};

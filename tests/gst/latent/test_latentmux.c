@@ -19,7 +19,7 @@ TEST(file)
     assert_metadata(OUT, "vae.temporal_factor", NULL);
 }
 
-/* What the caps do not say, the file does not say. */
+/* The file states nothing that the caps do not state. */
 TEST(plain_caps)
 {
     const Clip clip = {VAE_TYPE_BF16, 1, 7, 2, 2};

@@ -86,8 +86,8 @@ play(Run *run, gdouble rate, GstSeekFlags flags, GstClockTime start,
     CHECK(run->eos && run->error == NULL);
 }
 
-/* What was sent: numbers of latents; in brackets those that are decoded only,
- * behind a bar those that do not follow the latent before. */
+/* The latents that were sent, by number; in brackets those that are decoded
+ * only, behind a bar those that do not follow the latent before. */
 static void
 check_order(Run *run, const gchar *wanted)
 {

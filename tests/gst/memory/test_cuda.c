@@ -60,7 +60,7 @@ start(GstHarness *h)
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
 }
 
-/* Whether the frames that came are of CUDAMemory. */
+/* True if the frames that came are of CUDAMemory. */
 static gboolean
 gives_cuda(GstHarness *h)
 {
@@ -296,7 +296,7 @@ to_pool(GstBufferPool *pool, GstBuffer *frame, const GstVideoInfo *info)
     return buffer;
 }
 
-/* What the latents of five frames are. other: the property names another device
+/* The latents of five frames. other: the property names another device
  * once there are caps, and the frames come in memory of that. */
 static gchar *
 encode(gboolean cuda, gboolean other)

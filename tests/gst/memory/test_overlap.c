@@ -129,7 +129,7 @@ TEST(flush)
     same(vae_test_pull_frames(h, 0, FRAMES), wanted);
 }
 
-/* What came in last goes out without anything behind it. */
+/* The last input goes out without anything behind it. */
 TEST(alone)
 {
     SCOPED GstHarness *h = decoder("pass", 1);

@@ -14,7 +14,7 @@
 #define STEPS 6
 #define FRAMES (4 * STEPS - 3)
 
-/* What the engine was given, in front of libvae's own functions. */
+/* The arguments of the engine, taken in front of libvae's own functions. */
 static GMutex lock;
 static GPtrArray *written, *read_from; /* under the lock */
 

@@ -63,7 +63,7 @@ decoder(void)
     return h;
 }
 
-/* What an undisturbed decoder makes of the latents. */
+/* The frames of an undisturbed decoder. */
 static gchar *
 undisturbed(void)
 {
@@ -164,7 +164,7 @@ TEST(any_time)
     CHECK(message != NULL && gst_message_has_name(message, "vae-release"));
 }
 
-/* What came in before is computed first, and no message comes twice. */
+/* Earlier input is computed first, and no message comes twice. */
 TEST(order)
 {
     gchar *wanted = undisturbed();

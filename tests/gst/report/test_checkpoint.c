@@ -214,7 +214,7 @@ TEST(refused)
             "begin with number 5", "from 4 on");
 }
 
-/* What cannot be written is a warning. */
+/* A checkpoint that cannot be written is a warning. */
 TEST(unwritable)
 {
     GstHarness *h = decoder("fp32");

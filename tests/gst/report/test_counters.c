@@ -61,7 +61,7 @@ check_times(GstHarness *h, guint64 slices)
         const guint64 total = stat_of(h, "total", kinds[i]);
         CHECK_INT(stat_of(h, "avg", kinds[i]), slices ? total / slices : 0);
         CHECK(stat_of(h, "last", kinds[i]) <= total);
-        /* Of few, the largest. */
+        /* The largest, if there are few. */
         if (slices < 20)
             CHECK(stat_of(h, "p95", kinds[i]) * slices >= total);
         if (i < 3) {

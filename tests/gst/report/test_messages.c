@@ -292,7 +292,7 @@ percent_of(GstMessage *message)
     return percent;
 }
 
-/* What was told of "decode", as "START 1.1 s of video (0)|CONTINUE ..." */
+/* The progress of "decode", as "START 1.1 s of video (0)|CONTINUE ..." */
 static gchar *
 file_progress(GstBus *bus)
 {

@@ -95,7 +95,7 @@ TEST(fallback)
     remove_model(model, folder);
 }
 
-/* What overflows in fp32, too, is told, once. */
+/* A step that overflows in fp32, too, gives one message. */
 TEST(hopeless)
 {
     gchar *folder, *model = write_model(&folder);

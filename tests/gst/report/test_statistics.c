@@ -28,7 +28,7 @@ read_model(void)
     vae_model_free(&opened);
 }
 
-/* What a diffusion model would emit: variance 1, some of it of the clip. */
+/* As from a diffusion model: variance 1, some of it of the clip. */
 static GstBuffer *
 latent(guint k, gdouble gain, gboolean raw)
 {
@@ -109,7 +109,7 @@ TEST(warning)
     check(1, TRUE, ",normalization=raw", NULL, NULL);
 }
 
-/* What stands in for the VAE of a space has the same statistics. */
+/* A stand-in for the VAE of a space has the same statistics. */
 TEST(tiny)
 {
     g_autofree gchar *path =

@@ -40,7 +40,7 @@ begin_slice(GstHarness *h, gdouble seconds)
         g_usleep(1000);
 }
 
-/* What a whole slice takes. */
+/* The time of a whole slice. */
 static gdouble
 whole_slice(GstHarness *h)
 {

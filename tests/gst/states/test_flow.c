@@ -21,7 +21,7 @@ decoder(void)
     return decoder_sized(LW, LH);
 }
 
-/* What comes out, in order: a digit counts frames, letters are events. */
+/* The output in order: a digit counts frames, letters are events. */
 typedef struct Trace {
     GMutex lock;
     GString *text;
@@ -340,7 +340,7 @@ TEST(state_cycle)
     }
 }
 
-/* The source pad is shut first. What the sink pad is still sent then, such as
+/* The source pad is shut first. Later input of the sink pad, such as
  * the first events of a stream, must not become an error. */
 TEST(shut)
 {

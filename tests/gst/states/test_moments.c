@@ -29,7 +29,7 @@ static const char *const moments[] = {
     "idle", "upload", "compute",       "download",     "acquire",
     "map",  "push",   "back-pressure", "end of stream"};
 
-/* Where the worker stops until it is let go or cancelled. */
+/* The place at which the worker stops until it is let go or cancelled. */
 static GMutex lock;
 static GCond cond;
 static gboolean armed, reached, open_again; /* under the lock */
@@ -438,8 +438,9 @@ TEST(drain)
     }
 }
 
-/* On the way to READY the source pad is shut first. What comes meanwhile is
- * answered as in a flush: another answer would be an error of the pipeline. */
+/* On the way to READY the source pad is shut first. Input meanwhile
+ * is answered as in a flush: another answer would be an error of the pipeline.
+ */
 TEST(half_shut)
 {
     for (guint i = 0; i < 2; i++) {

@@ -63,8 +63,8 @@ print_stack(int number)
         _exit(2);
 }
 
-/* What the pipeline takes itself and its elements for. Without their locks,
- * which somebody may hold for ever. */
+/* The states of the pipeline and its elements, by themselves. Without their
+ * locks, which somebody may hold for ever. */
 static void
 print_states(const Run *r)
 {
@@ -329,7 +329,7 @@ mend_models(Run *r)
     g_object_set(r->decode, "model", vae_test_weights(), NULL);
 }
 
-/* Whether the sink takes all, for what waits for the source's streaming thread:
+/* True if the sink takes all, for what waits for the source's streaming thread:
  * a seek without a flush, and an EOS. A sink that is paused holds that thread.
  * So does one that was flushed, until the pipeline lets it play again, which
  * waits for the lock that a seek holds. */

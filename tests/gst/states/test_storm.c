@@ -170,7 +170,7 @@ is_busy(GstElement *element)
            GST_STATE_CHANGE_ASYNC;
 }
 
-/* Is the pipeline's state still to change? Where its sink is flushed while it
+/* Is the pipeline's state still to change? If its sink is flushed while it
  * changes, GstBin now and then misses that the sink is done: then it stays
  * busy, with a sink that is not, until it goes down. Asked every millisecond.
  */

@@ -118,7 +118,7 @@ TEST(tae)
     vae_test_no_more(h);
 }
 
-/* What was encoded with a new sequence in the middle of a group decodes to as
+/* Latents with a new sequence in the middle of a group decode to as
  * many frames, whose times touch; the latter are those of a clip that begins
  * there. */
 TEST(decodes)

@@ -10,7 +10,7 @@
 #define SIZE 16
 #define HOUR (3600 * GST_SECOND)
 
-/* What came in, of a container that rounds to milliseconds or not. */
+/* The input, of a container that rounds to milliseconds or not. */
 typedef struct Clip {
     gint fps_n, fps_d;   /* as the caps say */
     gint true_n, true_d; /* as it is */

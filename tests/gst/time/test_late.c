@@ -8,7 +8,7 @@
 #define STEPS 12
 #define FRAMES (4 * STEPS - 3)
 
-/* Where running, stream and buffer time are all different. */
+/* Running, stream and buffer time are all different. */
 #define START (3 * GST_SECOND)
 #define TIME (100 * GST_SECOND)
 #define BASE (7 * GST_SECOND)
@@ -135,7 +135,7 @@ TEST(late)
     }
 }
 
-/* What a flush ends is no reason to leave out what comes after it. */
+/* Lateness before a flush does not drop frames after it. */
 TEST(flush)
 {
     gchar *sums[FRAMES] = {NULL};

@@ -76,7 +76,7 @@ set_cost(GstClockTime run, GstClockTime step)
     g_mutex_unlock(&lock);
 }
 
-/* What a pipeline does at the start and at each LATENCY message. */
+/* Asks as a pipeline does at the start and at each LATENCY message. */
 static void
 ask(Bench *b)
 {
@@ -319,7 +319,7 @@ TEST(renewed)
     bench_close(&b);
 }
 
-/* Where nothing is live, nobody needs to hear of it. */
+/* If nothing is live, nobody needs to hear of it. */
 TEST(not_live)
 {
     Bench b;

@@ -112,7 +112,7 @@ TEST(position)
     }
 }
 
-/* What the demuxer says of itself, without the sink. */
+/* The answers of the demuxer itself, without the sink. */
 TEST(queries)
 {
     g_autoptr(GstElement) demux = NULL;

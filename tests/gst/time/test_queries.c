@@ -82,8 +82,8 @@ TEST(qos_last)
 }
 
 /* Downstream takes RGB only and, after five frames, what caps_text says, in the
- * middle of a sequence, which goes on. Of the sixteen frames after that, how
- * many are RGB; the others are RGBA. */
+ * middle of a sequence, which goes on. Returns how many of the sixteen frames
+ * after that are RGB; the others are RGBA. */
 static guint
 rgb_frames_after(const char *caps_text)
 {
@@ -129,7 +129,7 @@ TEST(reconfigure_keeps)
     CHECK_INT(rgb_frames_after("video/x-raw,format={I420,RGBA,RGB}"), 16);
 }
 
-/* What the messages say that came before the EOS event. */
+/* The frames in the messages before the EOS event. */
 static GstPadProbeReturn
 stats_before_eos(GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
 {
@@ -162,7 +162,7 @@ TEST(stats_message)
     CHECK_INT(frames, 9);
 }
 
-/* What is asked for and is not there is an error; which device does not matter
+/* A backend that is not there is an error; the device does not matter
  * to a backend that has none. */
 TEST(backend)
 {

@@ -55,7 +55,7 @@ TEST(exact)
     check_exact(30000, 1001, 5);
 }
 
-/* Of the latents in front only the state is made, no frame. */
+/* The latents in front give only the state, no frame. */
 TEST(only_what_is_needed)
 {
     gint64 steps, frames;

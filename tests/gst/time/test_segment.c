@@ -259,7 +259,7 @@ TEST(gap)
     expect_gap(h, 5, 0, 0);
 }
 
-/* Where data are missing, what follows has no past: one frame, the last of its
+/* After missing data the next latent has no past: one frame, the last of its
  * group, and a gap for the rest. Those after it are as after any cold start. */
 TEST(missing_data)
 {

@@ -84,7 +84,7 @@ bed_close(Bed *bed)
 
 /* ------------------------------------------------------------------ */
 
-/* What is heard: samples by their numbers, and when. */
+/* The samples that are heard, by their numbers, and when. */
 typedef struct Heard {
     GstClockTime running;
     guint32 first, n;
@@ -147,7 +147,7 @@ both_forget(Both *both)
     g_mutex_unlock(&both->play->lock);
 }
 
-/* What of the sound is heard at a running time, as time in the sound; NONE:
+/* The time in the sound that is heard at a running time; NONE:
  * nothing is. Containers round times to milliseconds. */
 static GstClockTime
 heard_at(const Both *both, GstClockTime running)

@@ -122,7 +122,7 @@ at_step(const Case *c, int k, bool carries)
     params.frames_at_once = 1;
     params.strips = 3;
     next = bed_stream(c->bed, params);
-    /* What it did before is no matter. */
+    /* Its earlier work does not matter. */
     if (k % 2)
         good = good && goes_on(c, next, 0, 0, 2, ones);
     must(vae_stream_load(next, &p, &found, &error), &error);
@@ -349,7 +349,7 @@ no_checkpoints(const Case *c)
     refused(c->bed, "a folder", params, at, VAE_ERR_NOT_FOUND, WORDS(folder));
 }
 
-/* What cannot be written leaves what there was, and the stream goes on. */
+/* A failed write leaves the old file, and the stream goes on. */
 static void
 unwritable(const Case *c)
 {
@@ -375,7 +375,7 @@ unwritable(const Case *c)
     good = good && goes_on(c, stream, 2, 2, c->t, threes);
     expect(good, "the stream goes on");
     vae_stream_free(&stream);
-    /* What a killed process left. */
+    /* The files of a killed process. */
     snprintf(path, sizeof path, "%s.tmp", file);
     write_file(path, "half", 4);
     save_at(c, 3, false, params_of(c));

@@ -100,7 +100,7 @@ lengths(const Case *c, int step)
     }
 }
 
-/* What the calls tell of frames in advance is the law of the delay. */
+/* The numbers of frames that the calls announce follow the delay. */
 static void
 counts(const Case *c)
 {
@@ -157,7 +157,7 @@ counts(const Case *c)
     free(clip.video);
 }
 
-/* What ran before is no matter after a reset, in the middle and at the end. */
+/* Earlier steps do not matter after a reset, in the middle and at the end. */
 static void
 resets(const Case *c)
 {

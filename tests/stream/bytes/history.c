@@ -181,7 +181,7 @@ preroll_reset(const Case *c, int k, int n)
     free_result(c, &clip);
 }
 
-/* Whether step k is another than in the run from the start. */
+/* True if step k is another than in the run from the start. */
 static bool
 differs(const Case *c, const float *result, int k)
 {
@@ -193,7 +193,7 @@ differs(const Case *c, const float *result, int k)
     return memcmp(result + from, all + from, (to - from) * sizeof *all) != 0;
 }
 
-/* What is wrong in step 2 is seen in as many later steps and in no other. A NaN
+/* A fault in step 2 is seen in as many later steps and in no other. A NaN
  * is passed on by norms and sums, whatever the weights are; ReLUs stop it, and
  * most of what other numbers do. */
 static void

@@ -17,9 +17,10 @@ fingerprint(const void *data, size_t n)
     return h;
 }
 
-/* What must have run: the test means nothing if every slice size ran the
- * same programs. chunk: the latents that an encoder computes from a start of
- * its own, or 0. Then no run goes beyond a chunk, nor beyond a call. */
+/* The programs that must have run: the test means nothing if every slice size
+ * ran the same programs. chunk: the latents that an encoder computes from a
+ * start of its own, or 0. Then no run goes beyond a chunk, nor beyond a call.
+ */
 static void
 expect_runs(const VaeStream *stream, int steps, int slice, int chunk)
 {

@@ -7,9 +7,9 @@
  * the backend alone; others open the file, make a stream and run the first
  * step and, where RUNS is 2, a later slice, with FRAMES at once and in STRIPS.
  * Their peaks of resident memory differ by the plan's, to 3 %: the file is
- * mapped and its pages go as they are used. What the engine keeps for itself,
- * and by how much the plan's estimate of the library's own is wrong, has to fit
- * in there, too.
+ * mapped and its pages go as they are used. The memory that the engine keeps
+ * for itself, and by how much the plan's estimate of the library's own is
+ * wrong, has to fit in there, too.
  */
 #include "../streams.h"
 
@@ -26,7 +26,7 @@ typedef struct Case {
     int runs;
 } Case;
 
-/* What a child process reports. */
+/* The report of a child process. */
 typedef struct Told {
     uint64_t peak; /* resident memory in bytes */
     VaePlan plan;
