@@ -51,9 +51,9 @@ need_file "$latents"
 
 # even_size: prints an element that crops an odd size. H.264 has one colour for
 # 2x2 pixels, and x264enc takes no odd sizes, so the last column or row is left
-# out.
+# out. See play() for why it may have to be ended.
 even_size() {
-    gst-launch-1.0 -v filesrc "$(location "$latents")" ! latentdemux ! \
+    timeout 10 gst-launch-1.0 -v filesrc "$(location "$latents")" ! latentdemux ! \
         fakesink num-buffers=1 2>&1 | sed -n \
         's/.*, width=(int)\([0-9]*\), height=(int)\([0-9]*\).*/\1 \2/p' |
         head -n 1 | {

@@ -240,7 +240,7 @@ def errors(live, folder):
     refused("no such file", folder + "/none.safetensors")
     refused("exclude", "--from", "localhost:1", folder + "/x.safetensors")
     refused("HOST:PORT", "--from", "localhost")
-    refused("no safetensors", os.path.abspath(__file__))
+    refused("is a text file", os.path.abspath(__file__))
 
 
 def end(live):

@@ -255,7 +255,7 @@ latents_to_video() {
     refused '^latents-to-video.sh: --normalization none: vaedecode does not' \
         sh "$pipelines/latents-to-video.sh" --normalization none "$dir/npy.y4m"
     # The error names what is wrong, and nothing else.
-    refused '^latents-to-video.sh: latentdemux: .*README.md: no safetensors' \
+    refused '^latents-to-video.sh: latentdemux: .*README.md: is a text file' \
         sh "$pipelines/latents-to-video.sh" "$source/README.md" "$dir/npy.y4m"
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
     refused 'demo.safetensors: .*looks like model weights' \
@@ -284,6 +284,16 @@ odd_size() {
     sh "$pipelines/latents-to-video.sh" "$dir/out.safetensors" \
         "$dir/even.mp4" 2>"$tmp/log" || fail "$(cat "$tmp/log")"
     if grep -q odd "$tmp/log"; then fail "$(cat "$tmp/log")"; fi
+    # A gst-launch-1.0 that does not end after an error.
+    mkdir "$tmp/stays"
+    cat >"$tmp/stays/gst-launch-1.0" <<'END'
+#!/bin/sh
+echo 'ERROR: from element /GstPipeline:pipeline0/GstFake:fake0: stays'
+exec sleep 60
+END
+    chmod +x "$tmp/stays/gst-launch-1.0"
+    PATH="$tmp/stays:$PATH" refused 'fake: stays' timeout 40 \
+        sh "$pipelines/latents-to-video.sh" "$dir/out.safetensors" "$dir/s.mp4"
 }
 
 video_to_latents() {
@@ -453,7 +463,7 @@ compare_live() {
     tells 'both sides have the same model and precision: set --other WEIGHTS'
     grep -q "^$frames frames: PSNR inf dB, .* SSIM 1.000000 on" "$tmp/said" ||
         fail 'the same model is not the same'
-    refused 'README.md: no safetensors' sh "$pipelines/compare-live.sh" \
+    refused 'README.md: is a text file' sh "$pipelines/compare-live.sh" \
         --other "$source/README.md"
     refused '^compare-live.sh: --precision silly: vaedecode does not' sh "$pipelines/compare-live.sh" \
         --precision silly

@@ -310,7 +310,7 @@ TEST(refused)
                       GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
                       "No such file");
         check_refused(broken, restart, GST_RESOURCE_ERROR,
-                      GST_RESOURCE_ERROR_OPEN_READ, "no safetensors");
+                      GST_RESOURCE_ERROR_OPEN_READ, "is a text file");
     }
     CHECK(remove(broken) == 0);
 }
