@@ -133,6 +133,31 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
            told, wrong, left);
 }
 
+/* Each allocation of a new stream fails once, but not for want of memory: a
+ * smaller slice would not help, and the error is told. */
+static void
+refused_blocks(const Bed *bed)
+{
+    VaeError error = {0};
+    int n = 0, wrong = 0;
+    for (bool struck = true; struck; n += struck) {
+        VaeModel *model = open_model(bed);
+        emu_set_fault(EMU_FAULT_ALLOC, n);
+        const VaeStatus status = try_clip(bed, model, VAE_DECODE, &error);
+        struck = emu_fault_done();
+        emu_set_fault(EMU_FAULT_NONE, 0);
+        if (struck && (status != VAE_ERR_BACKEND ||
+                       !strstr(error.message, "it does not want to"))) {
+            printf("allocation %d: %s, %s\n", n, vae_status_name(status),
+                   error.message);
+            wrong++;
+        }
+        vae_model_free(&model);
+    }
+    expect(n > 8 && wrong == 0, "%d allocations refused, %d times not told", n,
+           wrong);
+}
+
 /* Each call of the steps of an open stream, or each by-th, fails once. */
 static void
 refused_steps(const Bed *bed, VaeDirection direction, int by)
@@ -238,6 +263,7 @@ main(int argc, char **argv)
         refused_calls(&bed, direction, 37 * stride);
         refused_steps(&bed, direction, stride);
     }
+    refused_blocks(&bed);
     refused_reload(&bed);
     lost_device(&bed);
     return device_close(&bed);

@@ -63,6 +63,8 @@ take(void **out, size_t bytes, bool device)
     const int unsafe = emu_unsafe();
     if (unsafe)
         return unsafe;
+    if (emu_strikes(EMU_FAULT_ALLOC))
+        return EMU_REFUSED;
     if (!emu_count_alloc() ||
         (device && emu_memory_used() + rounded(bytes) > emu_memory()))
         return EMU_OUT_OF_MEMORY;

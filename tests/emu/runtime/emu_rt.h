@@ -101,6 +101,7 @@ typedef enum EmuFault {
     EMU_FAULT_TO,          /* ... writes to the beginning of its block */
     EMU_FAULT_UPLOAD,      /* a copy to the device is left out */
     EMU_FAULT_DOWNLOAD,    /* a copy from the device is left out */
+    EMU_FAULT_ALLOC,       /* an allocation fails, not for want of memory */
     EMU_FAULT_CAPTURE,     /* a capture is refused */
     EMU_FAULT_CAPTURES,    /* ... and all later captures */
     EMU_FAULT_STREAM_WAITS /* like STREAM_WAIT, and all later waits */
