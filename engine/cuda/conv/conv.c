@@ -99,7 +99,8 @@ can(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own)
     if (!convs->own || is_wanted("cudnn") || s->x_type != s->y_type ||
         s->x_type == VAE_TYPE_F32 || s->s != 1 || s->st != 1 ||
         (own->warpgroups && !convs->warpgroups) ||
-        (own->up && (s->k != 2 || s->add)) || (is_wanted("up") && !own->up))
+        (own->up && (s->k != 2 || s->pad_x != 1 || s->add)) ||
+        (is_wanted("up") && !own->up))
         return false;
     if (is_head(s))
         return own == owns;
@@ -323,6 +324,9 @@ vae_cuda_conv_bind(VaeCudaConv *conv, const VaeCudaConvArgs *args,
                         "no phases, and has one type");
     if (!conv->own)
         return vae_cuda_library_conv_bind(conv->library, args, error);
+    if (conv->args.up && !args->joined)
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "the kernel writes all phases, joined");
     const void *add = conv->add ? args->add : NULL;
     const bool head = conv->args.c_out == 3;
     if (((uintptr_t) args->x | (uintptr_t) args->past |

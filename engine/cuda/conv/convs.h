@@ -55,7 +55,7 @@ bool vae_cuda_choice_is_own(const VaeCudaChoice *choice);
 bool vae_cuda_choice_norms(const VaeCudaChoice *choice, int c_out);
 /* True if it computes all phases of an upsampling at once, joined. Its shape is
  * that of the first phase. It reads one row and column more, below and on the
- * right, if there are such. */
+ * right, if there are such. It must be bound with `joined`. */
 bool vae_cuda_choice_has_phases(const VaeCudaChoice *choice);
 
 /* weight: [c_out][kt][k][k][c_in]. bias: c_out, not NULL. add may be y. The

@@ -277,6 +277,27 @@ test_joined(void)
     vae_backend_cuda.close(&cuda);
 }
 
+/* A kernel of all phases would write outside of the result of one. */
+static void
+test_one_phase(void)
+{
+    VaeCudaConvShape s = residual;
+    VaeCudaConv *conv;
+    VaeError error;
+    s.k = 2;
+    s.kt = 1;
+    s.add = false;
+    VaeBackend *cuda = open_device(90, false);
+    must(vae_cuda_conv_new(cuda->convs, &s, &(VaeCudaChoice){"own 3 up"}, &conv,
+                           &error),
+         &error);
+    const VaeStatus status = vae_cuda_conv_bind(
+        conv, &(VaeCudaConvArgs){.phase_weights = 1}, &error);
+    expect(status == VAE_ERR_BACKEND, "%s", error.message);
+    vae_cuda_conv_free(&conv);
+    vae_backend_cuda.close(&cuda);
+}
+
 /* ------------------------------------------------------------------ */
 /* Streams that read their context from the carry. With "head" these are the
  * last layers of decoders, which also compute the norm in front; with "up",
@@ -349,6 +370,7 @@ main(void)
     test_forced();
     test_small();
     test_joined();
+    test_one_phase();
     emu_set_devices(1, 90);
     Bed bed;
     bed_open(&bed, "wan21", "cuda", "bf16");
