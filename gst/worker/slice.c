@@ -379,12 +379,16 @@ drain(GstVaeEngine *engine, const GstVaeCall *call, VaeError *error)
 static VaeStatus
 begin(GstVaeEngine *engine, GstVaeSlice *slice, VaeError *error)
 {
+    const VaeStreamParams *params = &slice->items[0]->session->params;
     GstVaeCall *call = &slice->call;
     VaeStatus status = VAE_OK;
 
     call->stream = engine->stream;
-    call->engine = gst_vae_cuda_engine(engine->cuda, engine->stream,
-                                       slice->items[0]->session->params.device);
+    /* Tiles are blended in the host's memory. */
+    call->engine =
+        params->tiles
+            ? NULL
+            : gst_vae_cuda_engine(engine->cuda, engine->stream, params->device);
     for (guint i = 0; i < slice->n && status == VAE_OK; i++)
         status =
             engine->add_step(engine->element, call, slice->items[i], error);

@@ -125,10 +125,21 @@ context_of(GstPad *pad)
     return cuda;
 }
 
+/* Three tiles that overlap. */
+static void
+set_tiles(GstHarness *h)
+{
+    g_object_set(h->element, "tile-width", 16, "tile-height", 16,
+                 "tile-overlap", 8, NULL);
+    gst_util_set_object_arg(G_OBJECT(h->element), "tiles", "blend");
+}
+
 static gchar *
-decode_system(void)
+decode_system(gboolean tiles)
 {
     SCOPED GstHarness *h = decoder(on_device() ? "cuda" : "ref", SYSTEM);
+    if (tiles)
+        set_tiles(h);
     start(h);
     gchar *sum = pull(h, NULL);
     CHECK(!gives_cuda(h));
@@ -181,7 +192,29 @@ TEST(decode)
     gchar *sum = pull(h, context);
     gst_object_unref(context);
     vae_test_teardown(h);
-    vae_test_same(sum, decode_system());
+    vae_test_same(sum, decode_system(FALSE));
+}
+
+/* Tiles are blended in the host's memory, and copied to the device. */
+TEST(decode_tiles)
+{
+    if (!on_device())
+        return;
+    GstHarness *h = decoder("cuda", CUDA);
+    set_tiles(h);
+    start(h);
+    while (gst_harness_buffers_in_queue(h) < FRAMES)
+        g_usleep(1000);
+    CHECK(gives_cuda(h));
+    CHECK_INT(vae_test_stat(h, "tiles"), 3);
+    GstCudaContext *context = context_of(h->sinkpad);
+    CHECK(context != NULL);
+    gchar *sum = pull(h, context);
+    gst_object_unref(context);
+    vae_test_teardown(h);
+    g_autofree gchar *whole = decode_system(FALSE);
+    CHECK(strcmp(sum, whole) != 0);
+    vae_test_same(sum, decode_system(TRUE));
 }
 
 /* Another's context is taken, and the bytes are the same. */
@@ -203,7 +236,7 @@ TEST(decode_other_context)
     CHECK(!had(bus, GST_MESSAGE_HAVE_CONTEXT));
     vae_test_teardown(h);
     gst_object_unref(other);
-    vae_test_same(sum, decode_system());
+    vae_test_same(sum, decode_system(FALSE));
 }
 
 /* System memory is what nobody has to ask for. */
@@ -253,13 +286,15 @@ TEST(without_device)
 }
 
 static GstHarness *
-encoder(const gchar *caps)
+encoder(const gchar *caps, gboolean tiles)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     g_autofree gchar *all = g_strdup_printf(
         "%s, width=%d, height=%d, framerate=16/1", caps, WIDTH, HEIGHT);
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "cuda");
     gst_util_set_object_arg(G_OBJECT(h->element), "precision", "fp32");
+    if (tiles)
+        set_tiles(h);
     gst_harness_set_src_caps_str(h, all);
     return h;
 }
@@ -297,14 +332,16 @@ to_pool(GstBufferPool *pool, GstBuffer *frame, const GstVideoInfo *info)
 }
 
 /* The latents of five frames. other: the property names another device
- * once there are caps, and the frames come in memory of that. */
+ * once there are caps, and the frames come in memory of that. tiles: they are
+ * encoded in tiles. */
 static gchar *
-encode(gboolean cuda, gboolean other)
+encode(gboolean cuda, gboolean other, gboolean tiles)
 {
-    GstHarness *h = encoder(cuda ? CUDA : SYSTEM);
+    GstHarness *h = encoder(cuda ? CUDA : SYSTEM, tiles);
     GstBuffer *frames[5];
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
     GstVideoInfo info;
+    const gboolean direct = cuda && !other && !tiles;
     int before, waits[2];
     if (other)
         g_object_set(h->element, "cuda-device-id", 1, NULL);
@@ -326,9 +363,10 @@ encode(gboolean cuda, gboolean other)
         CHECK(latent != NULL);
         vae_test_sum(sum, latent);
     }
+    CHECK_INT(vae_test_stat(h, "tiles"), tiles ? 3 : 0);
     /* The element brings them onto the device where it reads them there. */
-    CHECK_INT(driver_count("emu_driver_copies") > before, cuda && !other);
-    if (GST_CHECK_VERSION(1, 24, 0) && cuda && !other)
+    CHECK_INT(driver_count("emu_driver_copies") > before, direct);
+    if (GST_CHECK_VERSION(1, 24, 0) && direct)
         check_waits(waits, 5);
     vae_test_teardown(h);
     if (pool) {
@@ -341,7 +379,13 @@ encode(gboolean cuda, gboolean other)
 TEST(encode)
 {
     if (on_device())
-        vae_test_same(encode(TRUE, FALSE), encode(FALSE, FALSE));
+        vae_test_same(encode(TRUE, FALSE, FALSE), encode(FALSE, FALSE, FALSE));
+}
+
+TEST(encode_tiles)
+{
+    if (on_device())
+        vae_test_same(encode(TRUE, FALSE, TRUE), encode(FALSE, FALSE, TRUE));
 }
 
 /* Memory of another device than the stream's, which may not touch it: frames
@@ -349,7 +393,7 @@ TEST(encode)
 TEST(encode_other_device)
 {
     if (on_device())
-        vae_test_same(encode(TRUE, TRUE), encode(FALSE, FALSE));
+        vae_test_same(encode(TRUE, TRUE, FALSE), encode(FALSE, FALSE, FALSE));
 }
 
 /* The templates, and an element that was never started. */
