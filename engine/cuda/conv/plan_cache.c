@@ -158,12 +158,11 @@ next_cell(char **at)
 static bool
 read_name(const char *layer, const char *choice, Row *out)
 {
-    const char *digits =
-        choice && strncmp(choice, "own ", 4) == 0 ? choice + 4 : choice;
+    static const char known[] = "0123456789=- abcdefghijklmnopqrstuvwxyz";
     *out = (Row){0};
     if (!layer || !choice || strlen(layer) >= sizeof out->layer || !*choice ||
         strlen(choice) >= sizeof out->choice.text ||
-        digits[strspn(digits, "0123456789=- ")])
+        choice[strspn(choice, known)])
         return false;
     strcpy(out->layer, layer);
     strcpy(out->choice.text, choice);

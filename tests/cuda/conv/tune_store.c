@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "../../stream/streams.h"
-#include "plan_cache.h"
+#include "gpu.h"
 
 #define KEY "a device, compute capability 9.0, a library"
 
@@ -106,6 +106,47 @@ kept(void)
     expect(strcmp(get(KEY, "three"), "3") == 0 &&
                strcmp(get(KEY, "four"), "4") == 0,
            "two who write at the same time keep each other's");
+}
+
+/* The names of the own kernels. All of them can compute an upsampling. */
+static void
+own_kernels(void)
+{
+    enum { MOST = 64 };
+    const VaeCudaConvShape up = {.t = 4,
+                                 .h = 8,
+                                 .w = 8,
+                                 .c_in = 192,
+                                 .ho = 8,
+                                 .wo = 8,
+                                 .c_out = 96,
+                                 .k = 2,
+                                 .kt = 1,
+                                 .s = 1,
+                                 .st = 1,
+                                 .pad_y = 1,
+                                 .pad_x = 1,
+                                 .x_type = VAE_TYPE_BF16,
+                                 .y_type = VAE_TYPE_BF16,
+                                 .align = 16};
+    VaeCudaConvs *convs;
+    VaeCudaChoice choices[MOST];
+    VaeError error;
+    int n, own = 0, lost = 0;
+    pthread_mutex_lock(&vae_cuda_recording);
+    must(vae_cuda_convs_new(NULL, &convs, &error), &error);
+    vae_cuda_convs_use(convs, vae_rt_kernels(), 90);
+    must(vae_cuda_conv_choices(convs, &up, choices, MOST, &n, &error), &error);
+    for (int i = 0; i < n; i++) {
+        put(KEY, "three", choices[i].text);
+        lost += strcmp(get(KEY, "three"), choices[i].text) != 0 || *said;
+        own += vae_cuda_choice_is_own(&choices[i]);
+    }
+    vae_cuda_convs_free(&convs);
+    pthread_mutex_unlock(&vae_cuda_recording);
+    expect(own == 4 && lost == 0,
+           "%d choices, %d of them own kernels: %d are not found again", n, own,
+           lost);
 }
 
 /* For every shorter file, and every file with one changed byte: no entry is
@@ -264,6 +305,7 @@ main(void)
         return 1;
     setenv("XDG_CACHE_HOME", root, 1);
     kept();
+    own_kernels();
     damaged();
     foreign();
     shared_device();
