@@ -255,12 +255,19 @@ void vae_cuda_timing_end(const VaeBackend *cuda);
 int vae_cuda_fastest(VaeBackend *cuda, const char *layer,
                      const VaeCudaConvShape *shape,
                      const VaeCudaChoice *choices, int n, VaeCudaTiming *out);
+/* Gets the index of the first of n choices that the device runs, or -1: a
+ * library may offer a choice that it then refuses to run. */
+VaeStatus vae_cuda_first_that_runs(VaeBackend *cuda,
+                                   const VaeCudaConvShape *shape,
+                                   const VaeCudaChoice *choices, int n,
+                                   int *first, VaeError *error);
 
 /* cuda/conv/autotune.c: gets the choice for the layer of a convolution. The
- * first call makes it: from the store, or by timing (time), or else it takes
- * cuDNN's first suggestion, as a deterministic backend always does. */
+ * first call makes it: from the store, or by timing. A deterministic backend
+ * takes cuDNN's first suggestion that runs. Without `run` nothing may run, and
+ * it is cuDNN's first suggestion for now. */
 VaeStatus vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
-                                bool time, VaeCudaChoice *out, VaeError *error);
+                                bool run, VaeCudaChoice *out, VaeError *error);
 /* VaeFusions.reads_carry, of a VaeBackend: true if the layer's choice is known,
  * and is the own kernel. The choice does not change afterwards. */
 bool vae_cuda_reads_carry(void *backend, const VaeOp *conv);

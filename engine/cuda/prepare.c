@@ -10,9 +10,9 @@
 /* ------------------------------------------------------------------ */
 /* Ops.                                                                */
 
-/* time: times the layer if its choice is not known yet. */
+/* run: may run the layer if its choice is not known yet. */
 static VaeStatus
-prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
+prepare_conv(VaeCudaExec *e, int i, bool run, VaeError *error)
 {
     VaeError why;
     VaeCudaChoice choice;
@@ -21,7 +21,7 @@ prepare_conv(VaeCudaExec *e, int i, bool time, VaeError *error)
     VaeCudaOp *own = &e->ops[i];
     const VaeCudaConvShape shape =
         vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
-    VaeStatus status = vae_cuda_layer_choice(cuda, &shape, time, &choice, &why);
+    VaeStatus status = vae_cuda_layer_choice(cuda, &shape, run, &choice, &why);
     const VaeCudaRows rows = vae_cuda_rows(op);
     if (status == VAE_OK)
         status = vae_cuda_parts_new(cuda->convs, &shape, &rows, &choice,

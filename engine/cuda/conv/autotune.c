@@ -1,6 +1,7 @@
 /*
- * autotune.c: makes the choice of each layer: the library's first suggestion,
- * or the fastest choice, timed now or in an earlier process.
+ * autotune.c: makes the choice of each layer: the library's first suggestion
+ * that the device runs, or the fastest choice, timed now or in an earlier
+ * process.
  */
 #include <stdio.h>
 #include <string.h>
@@ -146,22 +147,65 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                                            .code_mib = (code + 0xfffff) >> 20});
 }
 
-/* Searches the choices of the layer and selects one. */
+/* Searches at most so many choices, and gets the index of the first that runs;
+ * -1: none does. */
 static VaeStatus
-choose(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
+search_first(VaeBackend *cuda, const VaeCudaConvShape *shape, const char *layer,
+             VaeCudaChoice *choices, int most, int *first, VaeError *error)
+{
+    int n = 0;
+    const VaeCudaConvShape few = vae_cuda_few_rows(shape, shape->k);
+    const VaeStatus status =
+        vae_cuda_conv_choices(cuda->convs, shape, choices, most, &n, error);
+    *first = 0;
+    if (status != VAE_OK || vae_cuda_is_loaded(cuda, layer, &choices[0]))
+        return status; /* it ran for another stream */
+    return vae_cuda_first_that_runs(cuda, &few, choices, n, first, error);
+}
+
+/* The choice of a deterministic stream. The first suggestion nearly always
+ * runs, so the others are only searched if it does not. */
+static VaeStatus
+choose_first(VaeBackend *cuda, const VaeCudaConvShape *shape,
+             VaeCudaChoice *choices, VaeCudaLayer *l, VaeError *error)
+{
+    int first;
+    const uint64_t free = vae_cuda_code_begin();
+    VaeStatus status =
+        search_first(cuda, shape, l->name, choices, 1, &first, error);
+    if (status == VAE_OK && first < 0)
+        status = search_first(cuda, shape, l->name, choices,
+                              VAE_CUDA_MAX_CHOICES, &first, error);
+    vae_cuda_code_need(cuda, l->name, vae_cuda_code_end(cuda, free));
+    if (status != VAE_OK)
+        return status;
+    l->choice = choices[first < 0 ? 0 : first];
+    l->timed = true;
+    if (first >= 0)
+        vae_cuda_set_loaded(cuda, l->name, &l->choice);
+    return VAE_OK;
+}
+
+/* Searches the choices of the layer and selects one. run: it may run them. */
+static VaeStatus
+choose(VaeBackend *cuda, const VaeCudaConvShape *shape, bool run,
        VaeCudaLayer *l, VaeError *error)
 {
     int n = 0;
-    const int most = time ? VAE_CUDA_MAX_CHOICES : 1;
+    const int most = run ? VAE_CUDA_MAX_CHOICES : 1;
     VaeCudaChoice *choices =
         vae_mem_alloc((size_t) most * sizeof(VaeCudaChoice));
     if (!choices)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    const VaeStatus status =
-        vae_cuda_conv_choices(cuda->convs, shape, choices, most, &n, error);
-    if (status == VAE_OK && time)
+    VaeStatus status;
+    if (run && cuda->params.deterministic)
+        status = choose_first(cuda, shape, choices, l, error);
+    else
+        status =
+            vae_cuda_conv_choices(cuda->convs, shape, choices, most, &n, error);
+    if (n > 0 && run)
         choose_fastest(cuda, shape, choices, n, l);
-    else if (status == VAE_OK)
+    else if (n > 0)
         l->choice = choices[0];
     vae_mem_free(choices);
     return status;
@@ -189,7 +233,7 @@ keep_line(void *user, const char *text)
 
 /* Chooses under the timing lock, and logs afterwards. */
 static VaeStatus
-choose_alone(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
+choose_alone(VaeBackend *cuda, const VaeCudaConvShape *shape, bool run,
              VaeCudaLayer *l, VaeError *error)
 {
     Line *lines = NULL;
@@ -200,7 +244,7 @@ choose_alone(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
     vae_cuda_timing_begin(cuda);
     /* Another stream may have chosen while this one waited. */
     if (!use_shared(cuda, l) && !use_stored(cuda, shape, l))
-        status = choose(cuda, shape, time, l, error);
+        status = choose(cuda, shape, run, l, error);
     vae_cuda_timing_end(cuda);
     cuda->params.log = log;
     while (lines) {
@@ -213,8 +257,8 @@ choose_alone(VaeBackend *cuda, const VaeCudaConvShape *shape, bool time,
 }
 
 VaeStatus
-vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
-                      bool time, VaeCudaChoice *out, VaeError *error)
+vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape, bool run,
+                      VaeCudaChoice *out, VaeError *error)
 {
     char name[VAE_CUDA_LAYER_NAME];
     const VaeCudaConvShape s = vae_cuda_layer_shape(shape);
@@ -223,10 +267,9 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape,
     VaeCudaLayer *l = find_layer(cuda, name);
     if (!l)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    time = time && !cuda->params.deterministic;
-    const bool wanted = !l->choice.text[0] || (time && !l->timed);
+    const bool wanted = !l->choice.text[0] || (run && !l->timed);
     if (wanted && !use_shared(cuda, l))
-        status = choose_alone(cuda, &s, time, l, error);
+        status = choose_alone(cuda, &s, run, l, error);
     *out = l->choice;
     return status;
 }
@@ -283,7 +326,8 @@ vae_cuda_tune(VaeBackend *cuda, const VaeProgram *program)
             break;
         const VaeCudaConvShape shape =
             vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
-        vae_cuda_layer_choice(cuda, &shape, true, &choice, &ignored);
+        vae_cuda_layer_choice(cuda, &shape, !cuda->params.deterministic,
+                              &choice, &ignored);
     }
     vae_cuda_layers_keep(cuda);
 }

@@ -350,15 +350,22 @@ vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
 }
 
 VaeCudaConvShape
-vae_cuda_small_part(const VaeCudaParts *p, const VaeCudaConvShape *shape, int i)
+vae_cuda_few_rows(const VaeCudaConvShape *shape, int k)
 {
     enum { ROWS = 8 };
-    VaeCudaConvShape s = shape_of(p, shape, i);
+    VaeCudaConvShape s = *shape;
     s.t = 1;
     s.ho = s.ho < ROWS ? s.ho : ROWS;
-    const int read = (s.ho - 1) * s.s + p->k - s.pad_y;
+    const int read = (s.ho - 1) * s.s + k - s.pad_y;
     s.h = s.h < read ? s.h : read;
     return s;
+}
+
+VaeCudaConvShape
+vae_cuda_small_part(const VaeCudaParts *p, const VaeCudaConvShape *shape, int i)
+{
+    const VaeCudaConvShape s = shape_of(p, shape, i);
+    return vae_cuda_few_rows(&s, p->k);
 }
 
 size_t

@@ -100,6 +100,8 @@ VaeStatus vae_cuda_parts_new(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                              const VaeCudaRows *rows,
                              const VaeCudaChoice *choice, VaeCudaParts *out,
                              VaeError *error);
+/* The first rows of one frame of the layer, whose kernels have k rows. */
+VaeCudaConvShape vae_cuda_few_rows(const VaeCudaConvShape *shape, int k);
 /* The shape of convolution i of the parts for a few rows of one frame, to load
  * its code. shape: as for vae_cuda_parts_new(). */
 VaeCudaConvShape vae_cuda_small_part(const VaeCudaParts *parts,

@@ -39,7 +39,9 @@
 typedef struct Bench {
     VaeBackend *cuda;
     const VaeCudaConvShape *shape;
-    void *x, *y, *add, *weight, *bias, *workspace;
+    uint8_t *x, *y, *add; /* no more aligned than the shape says, because some
+                             choices refuse such addresses when they run */
+    void *x_block, *y_block, *add_block, *weight, *bias, *workspace;
     int room;   /* y and add have room for so many results: for the phases of an
                    upsampling, which all have the same weights */
     int phases; /* of the choice that was opened last */
@@ -89,13 +91,26 @@ fill(Bench *b, void *dst, VaeType type, size_t n, uint32_t seed)
     return code;
 }
 
+/* Allocates the tensor *out in *block. Device memory is aligned to 256 bytes.
+ */
+static int
+take_tensor(const Bench *b, void **block, uint8_t **out, size_t bytes)
+{
+    const size_t align = (size_t) b->shape->align;
+    const size_t offset = align < 16 ? align : 0;
+    const int code = vae_rt_alloc(block, offset + bytes);
+    *out = code ? NULL : (uint8_t *) *block + offset;
+    return code;
+}
+
 static int
 bench_open(Bench *b, size_t workspace)
 {
     const VaeCudaConvShape *s = b->shape;
     const size_t y =
         (size_t) b->room * elements(s, 'y') * vae_type_size(s->y_type);
-    int code = vae_rt_alloc(&b->x, elements(s, 'x') * vae_type_size(s->x_type));
+    int code = take_tensor(b, &b->x_block, &b->x,
+                           elements(s, 'x') * vae_type_size(s->x_type));
     if (!code)
         code = vae_rt_alloc(&b->weight,
                             elements(s, 'w') * vae_type_size(s->x_type));
@@ -103,9 +118,9 @@ bench_open(Bench *b, size_t workspace)
         code =
             vae_rt_alloc(&b->bias, elements(s, 'b') * vae_type_size(s->y_type));
     if (!code)
-        code = vae_rt_alloc(&b->y, y);
+        code = take_tensor(b, &b->y_block, &b->y, y);
     if (!code)
-        code = vae_rt_alloc(&b->add, y);
+        code = take_tensor(b, &b->add_block, &b->add, y);
     if (!code && workspace)
         code = vae_rt_alloc(&b->workspace, workspace);
     if (!code)
@@ -126,9 +141,9 @@ bench_open(Bench *b, size_t workspace)
 static void
 bench_close(Bench *b)
 {
-    vae_rt_free(b->x);
-    vae_rt_free(b->y);
-    vae_rt_free(b->add);
+    vae_rt_free(b->x_block);
+    vae_rt_free(b->y_block);
+    vae_rt_free(b->add_block);
     vae_rt_free(b->weight);
     vae_rt_free(b->bias);
     vae_rt_free(b->workspace);
@@ -183,12 +198,15 @@ time_run(Bench *b, VaeCudaConv *conv, VaeRtGraph many)
 
 /* Runs it once, because the first run loads code. Fails if a kernel cannot be
  * launched, which would otherwise look fastest. */
-static bool
-load(const Bench *b, VaeCudaConv *conv)
+static VaeStatus
+load(const Bench *b, VaeCudaConv *conv, VaeError *error)
 {
-    VaeError error;
-    return vae_cuda_conv_run(conv, b->cuda->compute, &error) == VAE_OK &&
-           vae_rt_stream_sync(b->cuda->compute) == 0 && vae_rt_failure() == 0;
+    const VaeStatus status = vae_cuda_conv_run(conv, b->cuda->compute, error);
+    if (status != VAE_OK)
+        return status;
+    const int code = vae_rt_stream_sync(b->cuda->compute);
+    return vae_cuda_status(b->cuda, code ? code : vae_rt_failure(),
+                           "run a convolution", error);
 }
 
 /* Adds a time to those of a choice. */
@@ -227,12 +245,11 @@ take_times(Bench *b, VaeCudaConv *conv, float best)
 }
 
 /* Makes the convolution of a choice and runs it once. y: the result, which may
- * be b->add. NULL on failure. */
-static VaeCudaConv *
-open_choice(Bench *b, const VaeCudaChoice *choice, void *y)
+ * be b->add. *conv is NULL on failure. */
+static VaeStatus
+open_choice(Bench *b, const VaeCudaChoice *choice, void *y, VaeCudaConv **conv,
+            VaeError *error)
 {
-    VaeCudaConv *conv = NULL;
-    VaeError error;
     const VaeCudaConvArgs args = {.y = y,
                                   .x = b->x,
                                   .add = b->shape->add ? b->add : NULL,
@@ -241,19 +258,24 @@ open_choice(Bench *b, const VaeCudaChoice *choice, void *y)
                                   .joined = vae_cuda_choice_has_phases(choice),
                                   .workspace = b->workspace};
     b->phases = args.joined ? VAE_PHASES : 1;
-    if (vae_cuda_conv_new(b->cuda->convs, b->shape, choice, &conv, &error) !=
-            VAE_OK ||
-        vae_cuda_conv_bind(conv, &args, &error) != VAE_OK || !load(b, conv))
-        vae_cuda_conv_free(&conv);
-    return conv;
+    VaeStatus status =
+        vae_cuda_conv_new(b->cuda->convs, b->shape, choice, conv, error);
+    if (status == VAE_OK)
+        status = vae_cuda_conv_bind(*conv, &args, error);
+    if (status == VAE_OK)
+        status = load(b, *conv, error);
+    if (status != VAE_OK)
+        vae_cuda_conv_free(conv);
+    return status;
 }
 
 static VaeCudaTiming
 time_choice(Bench *b, const VaeCudaChoice *choice, float best)
 {
     VaeCudaTiming t = {.ms = -1};
-    VaeCudaConv *conv = open_choice(b, choice, b->y);
-    if (conv)
+    VaeCudaConv *conv = NULL;
+    VaeError error;
+    if (open_choice(b, choice, b->y, &conv, &error) == VAE_OK)
         t = take_times(b, conv, best);
     vae_cuda_conv_free(&conv);
     return t;
@@ -317,10 +339,9 @@ compare(const Bench *b)
         const size_t some = n - first < block ? n - first : block;
         const size_t at = first * vae_type_size(type);
         const size_t bytes = some * vae_type_size(type);
-        same = vae_cuda_copy_now(b->cuda, host, (uint8_t *) b->y + at, bytes) ==
-                   0 &&
-               vae_cuda_copy_now(b->cuda, host + COMPARED_BLOCK,
-                                 (uint8_t *) b->add + at, bytes) == 0 &&
+        same = vae_cuda_copy_now(b->cuda, host, b->y + at, bytes) == 0 &&
+               vae_cuda_copy_now(b->cuda, host + COMPARED_BLOCK, b->add + at,
+                                 bytes) == 0 &&
                equal(host, host + COMPARED_BLOCK, type, some);
     }
     free(host);
@@ -346,11 +367,9 @@ compare_joined(const Bench *b)
         const size_t at = i / (2 * s->ho) * s->ho + (i % (2 * s->ho) + 1) / 2;
         if (i % (2 * s->ho) == (size_t) (2 * s->ho - 1))
             continue;
-        same =
-            vae_cuda_copy_now(b->cuda, got, (uint8_t *) b->add + i * 2 * narrow,
-                              wide) == 0 &&
-            vae_cuda_copy_now(b->cuda, row, (uint8_t *) b->y + at * narrow,
-                              narrow) == 0;
+        same = vae_cuda_copy_now(b->cuda, got, b->add + i * 2 * narrow, wide) ==
+                   0 &&
+               vae_cuda_copy_now(b->cuda, row, b->y + at * narrow, narrow) == 0;
         for (int k = 0; k < 2 * s->wo - 1 && same; k++)
             memcpy(want + k * pixel, row + (k + 1) / 2 * pixel, pixel);
         same = same && equal(got, want, s->y_type, wide / pixel * s->c_out);
@@ -368,14 +387,12 @@ agrees(Bench *b, const VaeCudaChoice *guess, const VaeCudaChoice *choice,
 {
     const VaeCudaConvShape *s = b->shape;
     VaeCudaConv *conv = NULL;
-    bool same = fill(b, b->add, s->y_type, elements(s, 'y'), 4) == 0;
-    if (same)
-        conv = open_choice(b, guess, b->y);
-    same = conv != NULL;
+    VaeError error;
+    bool same = fill(b, b->add, s->y_type, elements(s, 'y'), 4) == 0 &&
+                open_choice(b, guess, b->y, &conv, &error) == VAE_OK;
     vae_cuda_conv_free(&conv);
-    if (same)
-        conv = open_choice(b, choice, b->add);
-    same = conv && (b->phases > 1 ? compare_joined(b) : compare(b));
+    same = same && open_choice(b, choice, b->add, &conv, &error) == VAE_OK &&
+           (b->phases > 1 ? compare_joined(b) : compare(b));
     const float ms = same && t->ms >= SHORT ? time_run(b, conv, NULL) : t->ms;
     if (ms >= 0)
         add_time(t, ms);
@@ -432,20 +449,27 @@ choose_agreeing(Bench *b, const char *layer, const VaeCudaChoice *choices,
     return i;
 }
 
+/* Bench.room for these choices. */
+static int
+room_of(const VaeCudaChoice *choices, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (vae_cuda_choice_has_phases(&choices[i]))
+            return VAE_PHASES;
+    return 1;
+}
+
 int
 vae_cuda_fastest(VaeBackend *cuda, const char *layer,
                  const VaeCudaConvShape *shape, const VaeCudaChoice *choices,
                  int n, VaeCudaTiming *out)
 {
-    Bench b = {.cuda = cuda, .shape = shape, .room = 1};
+    Bench b = {.cuda = cuda, .shape = shape, .room = room_of(choices, n)};
     VaeCudaTiming *times = vae_mem_alloc((size_t) n * sizeof *times);
     float best = -1;
     int fastest = -1;
-    for (int i = 0; times && i < n; i++) {
+    for (int i = 0; times && i < n; i++)
         times[i].ms = -1;
-        if (vae_cuda_choice_has_phases(&choices[i]))
-            b.room = VAE_PHASES;
-    }
     if (times &&
         bench_open(&b, largest_workspace(cuda, shape, choices, n)) == 0) {
         for (int i = 0; i < n && (best < 0 || b.spent < ENOUGH); i++) {
@@ -466,4 +490,29 @@ vae_cuda_fastest(VaeBackend *cuda, const char *layer,
     vae_mem_free(times);
     vae_rt_failure(); /* choices that cannot be launched are only skipped */
     return fastest;
+}
+
+VaeStatus
+vae_cuda_first_that_runs(VaeBackend *cuda, const VaeCudaConvShape *shape,
+                         const VaeCudaChoice *choices, int n, int *first,
+                         VaeError *error)
+{
+    Bench b = {.cuda = cuda, .shape = shape, .room = room_of(choices, n)};
+    const int code = bench_open(&b, largest_workspace(cuda, shape, choices, n));
+    VaeStatus status =
+        code == -1 ? vae_fail(error, VAE_ERR_MEMORY, "out of memory")
+                   : vae_cuda_status(cuda, code, "try a convolution", error);
+    *first = -1;
+    for (int i = 0; i < n && status == VAE_OK && *first < 0; i++) {
+        VaeCudaConv *conv = NULL;
+        const VaeStatus one = open_choice(&b, &choices[i], b.y, &conv, error);
+        if (one == VAE_ERR_MEMORY)
+            status = one; /* it might run with more memory */
+        else if (one == VAE_OK)
+            *first = i;
+        vae_cuda_conv_free(&conv);
+    }
+    bench_close(&b);
+    vae_rt_failure(); /* choices that cannot be launched are only skipped */
+    return status;
 }

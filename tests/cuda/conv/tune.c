@@ -157,9 +157,9 @@ wrong_device_of_auto(const Bed *bed)
 /* Choices.                                                            */
 
 /* The number of runs that load the code of the stream's layers, if none is
- * timed: one for each phase of a layer. */
+ * timed: so many for a layer of phases, and one for each of the others. */
 static int
-loading_runs(const VaeStream *stream)
+loading_runs(const VaeStream *stream, int phases)
 {
     static char known[100][VAE_CUDA_LAYER_NAME];
     int n = 0, runs = 0;
@@ -174,7 +174,7 @@ loading_runs(const VaeStream *stream)
             vae_cuda_layer_name(&shape, known[n]);
             while (strcmp(known[at], known[n]) != 0)
                 at++;
-            runs += at < n ? 0 : op->conv.up ? VAE_PHASES : 1;
+            runs += at < n ? 0 : op->conv.up ? phases : 1;
             n += at == n;
         }
     return runs;
@@ -192,7 +192,7 @@ expect_start(const Bed *bed, Start start, const char *way, bool timed,
     int n = 0, others = 0;
     must(try_start(bed, start, &stream, &error), &error);
     const int searches = emu_conv_searches(), runs = emu_conv_runs();
-    const int loading = loading_runs(stream);
+    const int loading = loading_runs(stream, VAE_PHASES);
     for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
         if (strcmp(row.op, "conv") == 0) {
             n++;
@@ -377,6 +377,49 @@ wrong_choices(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
+/* A choice that refuses addresses of the alignment that it was asked for is not
+ * used for layers with such addresses, but for the others. */
+static void
+refused_addresses(bool deterministic)
+{
+    Bed bed;
+    VaeError error;
+    VaeProfileRow row;
+    const int choice = deterministic ? 1 : 2;
+    const int plan[] = {1, 1, 0};
+    char text[8];
+    int with = 0, without = 0;
+    bed_open(&bed, "taehv/taeos1_3", "cuda", "fp16");
+    TestClip clip = bed_clip(&bed, 2, 24, 16, 1);
+    snprintf(text, sizeof text, "cudnn:%d", choice);
+    emu_set_devices(1, 89);
+    emu_set_conv_times(3, 1, 2);
+    emu_set_conv_flaw(choice, EMU_FLAW_ALIGN);
+    VaeStream *stream =
+        bed_stream(&bed, (VaeStreamParams){.width = 24,
+                                           .height = 16,
+                                           .slice_size = 1,
+                                           .deterministic = deterministic});
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        if (strcmp(row.op, "conv") == 0) {
+            const bool same = strncmp(row.impl, text, strlen(text)) == 0;
+            with += same;
+            without += !same;
+        }
+    const VaeStatus status =
+        try_run(&bed, stream, VAE_DECODE, &clip, plan, &error);
+    expect(status == VAE_OK && with > 0 && without > 0,
+           "%s: %d convolutions by a choice that refuses addresses, %d by "
+           "others%s%s",
+           deterministic ? "deterministic" : "timed", with, without,
+           status == VAE_OK ? "" : "; ", status == VAE_OK ? "" : error.message);
+    vae_stream_free(&stream);
+    clip_free(&clip);
+    vae_model_free(&bed.model);
+    emu_set_conv_flaw(0, EMU_FLAW_ALIGN);
+    emu_set_devices(1, 90);
+}
+
 /* Runs in a child process: a choice ends it. */
 static void
 be_killed(const Bed *bed)
@@ -482,8 +525,8 @@ same_slices(void)
            cold, warm);
 }
 
-/* Always uses the first guess, whatever is stored. Nothing is timed or stored.
- */
+/* Always uses the first guess that runs, whatever is stored. Each layer runs
+ * once for that. Nothing is timed or stored. */
 static void
 deterministic(const Bed *bed)
 {
@@ -495,8 +538,10 @@ deterministic(const Bed *bed)
     must(try_start(bed, start, &stream, &error), &error);
     for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
         others += strcmp(row.op, "conv") == 0 && strcmp(row.impl, "cudnn:1 3");
-    expect(others == 0 && emu_conv_runs() == loading_runs(stream) && !*said,
-           "deterministic: %d not by the first guess", others);
+    const int runs = emu_conv_runs(), layers = loading_runs(stream, 1);
+    expect(others == 0 && runs == layers && !*said,
+           "deterministic: %d not by the first guess, %d runs of %d layers%s",
+           others, runs, layers, said);
 }
 
 /* After damage to the stored file, a start takes longer, and nothing else
@@ -592,6 +637,8 @@ main(int argc, char **argv)
     few_runs(&bed);
     disturbed(&bed);
     wrong_choices(&bed);
+    refused_addresses(false);
+    refused_addresses(true);
     deadly_choices(&bed);
     same_slices();
     deterministic(&bed);

@@ -389,21 +389,29 @@ vae_cuda_library_conv_matrix(const VaeCudaLibraryConv *conv)
     return false;
 }
 
+/* All bits of their addresses. */
+static uintptr_t
+tensors(const VaeCudaConvArgs *a)
+{
+    return (uintptr_t) a->x | (uintptr_t) a->y | (uintptr_t) a->add;
+}
+
 VaeStatus
 vae_cuda_library_conv_bind(VaeCudaLibraryConv *conv,
                            const VaeCudaConvArgs *args, VaeError *error)
 {
     if (emu_refuses() || emu_broken())
         return refused(error);
-    const uintptr_t all =
-        (uintptr_t) args->x | (uintptr_t) args->y | (uintptr_t) args->add;
     const uintptr_t model =
         (uintptr_t) args->weight | (uintptr_t) args->bias; /* as for cuDNN */
     const int align = conv->plan->shared.shape.align;
-    if (all % (uintptr_t) align || model % 16)
+    if (tensors(args) % (uintptr_t) align || model % 16)
         return vae_fail(error, VAE_ERR_BACKEND,
                         "addresses are no multiples of %d, or weights of 16",
                         align);
+    if (conv->plan->workspace && (uintptr_t) args->workspace % 256)
+        return vae_fail(error, VAE_ERR_BACKEND,
+                        "the workspace is no multiple of 256");
     conv->args = *args;
     return VAE_OK;
 }
@@ -568,6 +576,11 @@ vae_cuda_library_conv_run(VaeCudaLibraryConv *conv, void *stream,
         check_stream(convs);
         if (p->choice == flawed && flaw == EMU_FLAW_KILLS)
             abort();
+        if (p->choice == flawed && flaw == EMU_FLAW_ALIGN &&
+            tensors(&conv->args) % 16)
+            status = vae_fail(error, VAE_ERR_BACKEND, "misaligned address");
+    }
+    if (status == VAE_OK) {
         convs->stream = stream;
         flop += flop_of(&p->shared.shape);
         const Run r = run_of(conv);

@@ -43,6 +43,12 @@ static const VaeCudaConvShape shapes[] = {
     {.h = 9, .w = 11, .c_in = 64, .c_out = 64, .k = 3, .kt = 1, .relu = true},
     {.h = 9, .w = 11, .c_in = 64, .c_out = 64, .k = 2, .kt = 1, .pad_y = 1},
     {.h = 9, .w = 11, .c_in = 64, .c_out = 64, .k = 2, .kt = 1, .pad_x = 1},
+    /* so many pixels that an engine may split sums */
+    {.h = 60, .w = 104, .c_in = 192, .c_out = 384, .k = 1, .kt = 1},
+    /* rows that are no multiples of 16 bytes */
+    {.h = 2, .w = 3, .c_in = 8, .c_out = 6, .k = 2, .kt = 1, .pad_y = 1},
+    {.h = 4, .w = 6, .c_in = 6, .c_out = 6, .k = 3, .kt = 1, .add = true},
+    {.h = 1, .w = 1, .c_in = 12, .c_out = 24, .k = 1, .kt = 1},
 };
 
 static VaeCudaConvShape
@@ -59,7 +65,11 @@ shape_of(int i, int t, const Types *types)
     s.wo = s.w / s.s;
     s.x_type = s.y_type = types->type;
     s.tf32 = types->tf32;
-    s.align = 16;
+    /* as in layers.c */
+    const size_t rows = ((size_t) (s.w * s.c_in | s.wo * s.c_out) *
+                         vae_type_size(types->type)) |
+                        16;
+    s.align = (int) (rows & (~rows + 1));
     return s;
 }
 
