@@ -11,6 +11,7 @@
 
 #include "alloc.h"
 #include "log.h"
+#include "opening.h"
 #include "delay.h"
 #include "fuse.h"
 #include "program.h"
@@ -25,6 +26,7 @@ typedef struct VaeBackendParams {
     VaePixels pixels; /* widest format of pictures; RGB_F32: any */
     bool pictures_on_device;
     VaeLog log;
+    VaeOpening *opening;           /* receives times; or NULL */
     bool (*cancelled)(void *user); /* with log.user; or NULL */
 } VaeBackendParams;
 

@@ -13,7 +13,7 @@
 #include "vae/version.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION_STRING " 16"
+#define VAE_MODULE_VERSION VAE_VERSION_STRING " 17"
 
 typedef struct VaeEngineCalls {
     const char *version;

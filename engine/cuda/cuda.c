@@ -82,14 +82,19 @@ open_streams(VaeBackend *cuda, VaeError *error)
 VaeStatus
 vae_cuda_open(VaeBackend *cuda, VaeError *error)
 {
+    VaeOpening *opening = cuda->params.opening;
     VaeStatus status = describe_device(cuda, error);
     if (status == VAE_OK)
         status = check_device(cuda, error);
     if (status == VAE_OK)
         status = open_streams(cuda, error);
+    VaeOpeningMark begin = vae_opening_begin(opening);
     if (status == VAE_OK)
         status = vae_cuda_shared_take(cuda, error);
+    vae_opening_end(opening, VAE_OPENING_LIBRARY, begin);
+    begin = vae_opening_begin(opening);
     if (status == VAE_OK)
         status = vae_cuda_selftest(cuda, error);
+    vae_opening_end(opening, VAE_OPENING_TEST, begin);
     return status;
 }

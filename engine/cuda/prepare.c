@@ -23,9 +23,11 @@ prepare_conv(VaeCudaExec *e, int i, bool run, VaeError *error)
         vae_cuda_shape(op, cuda->params.precision == VAE_PRECISION_TF32);
     VaeStatus status = vae_cuda_layer_choice(cuda, &shape, run, &choice, &why);
     const VaeCudaRows rows = vae_cuda_rows(op);
+    const VaeOpeningMark begin = vae_opening_begin(cuda->params.opening);
     if (status == VAE_OK)
         status = vae_cuda_parts_new(cuda->convs, &shape, &rows, &choice,
                                     &own->conv, &why);
+    vae_opening_end(cuda->params.opening, VAE_OPENING_PLANS, begin);
     if (status != VAE_OK)
         return vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s: %s",
                               op->name, why.message);

@@ -75,6 +75,7 @@ vae_cuda_load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
     VaeStatus status = VAE_OK;
     if (e->loaded)
         return VAE_OK;
+    const VaeOpeningMark begin = vae_opening_begin(cuda->params.opening);
     const uint64_t free = vae_cuda_code_begin();
     for (int i = 1; i < last && status == VAE_OK; i++) {
         const VaeOp *op = &e->exec.program->ops[i];
@@ -89,6 +90,7 @@ vae_cuda_load(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
         status = vae_cuda_status(cuda, vae_rt_stream_sync(cuda->compute),
                                  "run a program", error);
     vae_cuda_code_end(cuda, free);
+    vae_opening_end(cuda->params.opening, VAE_OPENING_CODE, begin);
     e->loaded = status == VAE_OK;
     return status;
 }

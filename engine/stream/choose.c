@@ -172,7 +172,9 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
                                .precision = s->params.precision,
                                .direction = s->params.direction,
                                .next = *next};
+    VaeOpeningMark begin = vae_opening_begin(&s->opening);
     const VaeStatus status = vae_backend_choose(&choice, passed, error);
+    vae_opening_end(&s->opening, VAE_OPENING_BACKEND, begin);
     if (status != VAE_OK)
         return status;
     *next = choice.next;
@@ -185,6 +187,7 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
     s->plan.threads = s->params.threads ? s->params.threads : cpus;
     if (s->plan.threads > most)
         s->plan.threads = most;
+    begin = vae_opening_begin(&s->opening);
     const VaeStatus opened =
         s->borrowed
             ? VAE_OK
@@ -199,8 +202,10 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
                       .pictures_on_device =
                           s->params.pictures_on_device != 0 && !s->params.tiles,
                       .log = log,
+                      .opening = &s->opening,
                       .cancelled = s->params.cancelled},
                   &s->backend, &s->device, error);
+    vae_opening_end(&s->opening, VAE_OPENING_DEVICE, begin);
     if (opened != VAE_OK)
         return opened;
     if (s->borrowed) {

@@ -57,6 +57,25 @@ new_and_make(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     return status == VAE_OK ? vae_stream_make(*out, error) : status;
 }
 
+/* Logs the times of the parts of opening. `begin`: when it began. */
+static void
+tell_opening(const VaeStream *s, uint64_t begin)
+{
+    static const char *const names[VAE_OPENING_PARTS] = {
+        "backend", "device",  "library", "test",    "programs", "choices",
+        "plans",   "weights", "upload",  "prepare", "code",     "memory"};
+    const VaeLog log = {s->params.log, s->params.log_user};
+    const uint64_t ns = vae_now_ns() - begin;
+    char parts[32 * (VAE_OPENING_PARTS + 1)];
+    size_t n = 0;
+    for (int i = 0; i < VAE_OPENING_PARTS; i++)
+        if (s->opening.ns[i])
+            n += (size_t) snprintf(parts + n, sizeof parts - n, "%s %.3f, ",
+                                   names[i], 1e-9 * (double) s->opening.ns[i]);
+    vae_log(&log, "opened in %.3f s: %sother %.3f", 1e-9 * (double) ns, parts,
+            1e-9 * (double) (ns - s->opening.total));
+}
+
 /* True if AUTO has chosen a device without enough memory, and the cpu backend
  * can replace it. Logs a warning. */
 static bool
@@ -78,6 +97,7 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
                VaeError *error)
 {
     VaeError why = {0};
+    const uint64_t begin = vae_now_ns();
     *out = NULL;
     if (model->outline)
         return vae_fail(error, VAE_ERR_ARGUMENT,
@@ -93,6 +113,7 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
             status = VAE_OK;
     }
     if (status == VAE_OK) {
+        tell_opening(*out, begin);
         vae_stream_tell_ladder(*out);
         vae_stream_tell(*out);
         vae_stream_warn_of_setting(*out);

@@ -85,6 +85,7 @@ struct VaeStream {
     const VaeStream *borrowed; /* the stream that owns backend, or NULL */
     VaeDevice device;          /* name and threads of the backend's device */
     char why[512]; /* why AUTO chose the precision; empty: it was set */
+    VaeOpening opening;
     VaeProgram *programs[PROGRAMS];
     VaeExec *execs[PROGRAMS];
     VaeCarryStore carries;

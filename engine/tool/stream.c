@@ -28,7 +28,11 @@ open_model(const Options *o, VaeModel **out, VaeError *error)
                                      .variant = o->variant};
     if (!o->model)
         return vae_model_generate(o->arch, out, error);
-    return vae_model_open(o->model, &options, out, error);
+    const double start = now_seconds();
+    const VaeStatus status = vae_model_open(o->model, &options, out, error);
+    if (o->verbose)
+        fprintf(stderr, "model opened in %.3f s\n", now_seconds() - start);
+    return status;
 }
 
 static void

@@ -103,7 +103,8 @@ check "decode" 0 "$tool" decode $ref --model "$wan" "$latents" \
 true_that "quiet where there is no terminal" test ! -s "$out/log"
 check "decode --verbose" 0 "$tool" decode $ref --verbose --slice 2 \
     --model "$wan" "$latents" "$out/again.safetensors"
-says "decode: ref (" "), fp32, 80x48, slices of 2"
+says "model opened in " "opened in " "s: backend " ", prepare " ", other " \
+    "decode: ref (" "), fp32, 80x48, slices of 2"
 check "plan --verbose" 0 "$tool" plan --backend ref --verbose --model "$wan" \
     --size 64x48
 says "decode: ref (" "encode: ref (" "), fp32, 64x48, slices of 4"

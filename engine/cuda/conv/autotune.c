@@ -238,6 +238,7 @@ choose_alone(VaeBackend *cuda, const VaeCudaConvShape *shape, bool run,
 {
     Line *lines = NULL;
     VaeStatus status = VAE_OK;
+    const VaeOpeningMark begin = vae_opening_begin(cuda->params.opening);
     const VaeLog log = cuda->params.log;
     if (log.func)
         cuda->params.log = (VaeLog){keep_line, &lines};
@@ -246,6 +247,7 @@ choose_alone(VaeBackend *cuda, const VaeCudaConvShape *shape, bool run,
     if (!use_shared(cuda, l) && !use_stored(cuda, shape, l))
         status = choose(cuda, shape, run, l, error);
     vae_cuda_timing_end(cuda);
+    vae_opening_end(cuda->params.opening, VAE_OPENING_CHOICES, begin);
     cuda->params.log = log;
     while (lines) {
         Line *next = lines->next;

@@ -222,9 +222,10 @@ make_weight(void *user, void *dst, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory for weights (%zu bytes)", all);
     fill(j, (float *) (void *) (host + at), host);
-    return vae_cuda_status(j->cuda,
-                           vae_cuda_copy_now(j->cuda, dst, host, bytes),
-                           "take weights", error);
+    const VaeOpeningMark begin = vae_opening_begin(j->cuda->params.opening);
+    const int code = vae_cuda_copy_now(j->cuda, dst, host, bytes);
+    vae_opening_end(j->cuda->params.opening, VAE_OPENING_UPLOAD, begin);
+    return vae_cuda_status(j->cuda, code, "take weights", error);
 }
 
 static Layout
@@ -299,6 +300,7 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
     cuda->refused = 0;
     const VaeWeightMemory memory = {vae_cuda_suballoc, vae_cuda_suballoc_free,
                                     cuda, cuda->number};
+    const VaeOpeningMark begin = vae_opening_begin(cuda->params.opening);
     const VaeStatus status =
         vae_weight_cache_get(e->cache,
                              &(VaeWeightRequest){.key = &key,
@@ -309,6 +311,7 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
                                                  .user = &job,
                                                  .memory = &memory},
                              out, error);
+    vae_opening_end(cuda->params.opening, VAE_OPENING_WEIGHTS, begin);
     /* An allocation also fails if the device has failed. */
     return status == VAE_ERR_MEMORY && cuda->refused
                ? vae_cuda_status(cuda, cuda->refused, "take weights", error)

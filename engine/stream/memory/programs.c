@@ -258,6 +258,7 @@ vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how, VaeError *error)
                           .strips = {rung.strips,
                                      rough ? NULL : s->class->can_strip,
                                      s->backend}};
+    const VaeOpeningMark begin = vae_opening_begin(&s->opening);
     VaeFusions fusions = s->class->fusions;
     fusions.user = s->backend;
     vae_stream_drop_programs(s);
@@ -284,12 +285,14 @@ vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how, VaeError *error)
         sum_up(s);
     else
         vae_stream_drop_programs(s);
+    vae_opening_end(&s->opening, VAE_OPENING_PROGRAMS, begin);
     return status;
 }
 
 VaeStatus
 vae_stream_prepare(VaeStream *s, VaeWeightCache *cache, VaeError *error)
 {
+    const VaeOpeningMark begin = vae_opening_begin(&s->opening);
     VaeStatus status = VAE_OK;
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++) {
         if (!s->programs[i])
@@ -301,6 +304,7 @@ vae_stream_prepare(VaeStream *s, VaeWeightCache *cache, VaeError *error)
     }
     if (status == VAE_OK)
         sum_up(s);
+    vae_opening_end(&s->opening, VAE_OPENING_PREPARE, begin);
     return status;
 }
 
@@ -336,6 +340,7 @@ vae_stream_take_memory(VaeStream *s, VaeError *error)
     s->carries.class = s->class;
     s->carries.backend = s->backend;
     bool snapshots[VAE_SNAPSHOTS];
+    const VaeOpeningMark begin = vae_opening_begin(&s->opening);
     vae_stream_snapshots(s, snapshots);
     VaeStatus status = vae_stream_guard_take(s, error);
     if (status == VAE_OK)
@@ -353,6 +358,7 @@ vae_stream_take_memory(VaeStream *s, VaeError *error)
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
         if (s->execs[i])
             status = s->class->bind(s->backend, s->execs[i], &s->memory, error);
+    vae_opening_end(&s->opening, VAE_OPENING_MEMORY, begin);
     return status;
 }
 

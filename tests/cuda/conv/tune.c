@@ -10,13 +10,17 @@
 #include "emu_rt.h"
 #include "stream.h"
 
-static char said[1 << 16];
+static char said[1 << 16], opened[1024];
 
 /* Keeps all lines except those about the backend and the rung. */
 static void
 listen(void *user, const char *line)
 {
     const size_t n = strlen(said);
+    if (strncmp(line, "opened in ", 10) == 0) {
+        snprintf(opened, sizeof opened, "%s", line);
+        return;
+    }
     if (strncmp(line, "decode: ", 8) == 0 || strncmp(line, "rung ", 5) == 0)
         return;
     snprintf(said + n, sizeof said - n, "%s\n", line);
@@ -214,6 +218,32 @@ expect_said(const char *words, bool wanted)
            line ? "" : " not");
 }
 
+/* The parts of the opening are all of its time, and choices take most of it
+ * only if layers are timed. The weights are on the device already. */
+static void
+expect_opened(bool timed)
+{
+    char name[16], most[16] = "";
+    double total = 0, sum = 0, seconds, best = -1;
+    int used = 0, n = 0;
+    sscanf(opened, "opened in %lf s: %n", &total, &used);
+    for (const char *at = opened + used;
+         sscanf(at, "%15[a-z] %lf%*[, ]%n", name, &seconds, &used) == 2;
+         at += used) {
+        n++;
+        sum += seconds;
+        if (seconds > best)
+            strcpy(most, name);
+        best = seconds > best ? seconds : best;
+        if (strcmp(name, "other") == 0)
+            break;
+    }
+    expect(n == VAE_OPENING_PARTS && total > 0 &&
+               fabs(sum - total) < 0.0005 * (n + 1) &&
+               (strcmp(most, "choices") == 0) == timed,
+           "%s: %d parts, %.3f s", opened, n, sum);
+}
+
 static void
 choices(const Bed *bed)
 {
@@ -223,9 +253,11 @@ choices(const Bed *bed)
     expect_start(bed, fp32, "cudnn:2 1", true, "the first start");
     expect_said("fastest of 3", true);
     expect_said("timed convolutions kept in", true);
+    expect_opened(true);
     emu_set_conv_times(1, 3, 2);
     expect_start(bed, fp32, "cudnn:2 1", false, "the second");
     expect(!*said, "not a word");
+    expect_opened(false);
     expect_start(bed, other, "cudnn:2 1", false, "another slice size");
     expect_start(bed, bf16, "cudnn:1 3", true, "another precision");
     expect_start(bed, fp32, "cudnn:2 1", false, "the first again");
