@@ -31,7 +31,8 @@ class Bar:
     def end(self):
         _, spent, fps = self.rate()
         d = self.driver
+        workers = "worker" if d.lost == 1 else "workers"
         print(("\n" if self.terminal else "") +
               f"{d.options.prog}: {self.total} frames in {spent:.1f} s, {fps:.2f} fps; "
-              f"{d.lost} workers lost, {d.handed} of them handed over; the driver "
+              f"{d.lost} {workers} lost, {d.handed} of them handed over; the driver "
               f"used {time.process_time() - d.used:.2f} s of a CPU", file=sys.stderr)

@@ -214,8 +214,8 @@ class Driver:
         self.first = self.open(actor, self.clips[0])
         return actor
 
-    def say_refused(self, error):
-        print(f"\n{self.options.prog}: this worker is not used: {error}",
+    def say_refused(self, error, what="is not used"):
+        print(f"\n{self.options.prog}: this worker {what}: {error}",
               file=sys.stderr)
 
     # Tasks.
@@ -290,7 +290,7 @@ class Driver:
 
     def run_worker(self, actor):
         """The life of one slot: a worker, and the one that replaces it."""
-        refused, failed = None, 0
+        refused, what, failed = None, "is not used", 0
         while not self.failure:
             task = None
             try:
@@ -320,7 +320,7 @@ class Driver:
                 self.give_up(task, str(error))
                 failed += 1
                 if failed == FAILED_MAX and self.slots > 1:
-                    refused = str(error)
+                    refused, what = str(error), "gets no more segments"
                     self.refused.append(actor)
                     break
             except Exception as error:  # a bug of ours must not hang the others
@@ -331,9 +331,10 @@ class Driver:
         with self.lock:
             self.slots -= 1
             if refused:
-                self.say_refused(refused)
+                self.say_refused(refused, what)
                 if not self.slots and not self.failure:
-                    self.failure = f"no worker is left: {refused}"
+                    self.failure = (f"no worker is left: {refused}; what is done is "
+                                    "kept, continue with --resume")
             self.lock.notify_all()
 
     def give_up(self, task, error):

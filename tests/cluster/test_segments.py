@@ -498,6 +498,33 @@ class Driver(clips.Clips):
         self.assertRegex(said.getvalue(), r"^\r\[#{14}\.{10}\] 60/100 frames, 2 workers, "
                          r"[34]\.\d\d fps, 1[01] s left")
 
+    def test_last_line(self):
+        clip = types.SimpleNamespace(source=types.SimpleNamespace(frames=100), resumed=0,
+                                     written=100)
+        made = types.SimpleNamespace(
+            clips=[clip], started=time.monotonic() - 10, alive=0, lost=1, handed=1,
+            used=0, options=types.SimpleNamespace(prog="decode"))
+        for lost, wanted in (1, "1 worker lost, 1 of them"), (2, "2 workers lost, 1 of them"):
+            made.lost = lost
+            with unittest.mock.patch("sys.stderr", io.StringIO()) as said:
+                bar.Bar(made).end()
+            self.assertIn(wanted, said.getvalue())
+
+    def test_no_worker_is_left(self):
+        """The last worker is refused: the error says how to continue."""
+        def refuse(actor, task):
+            raise driver.Refused("other weights")
+        made = driver.Driver.__new__(driver.Driver)
+        made.options = types.SimpleNamespace(prog="decode")
+        made.lock, made.refused = threading.Condition(), []
+        made.queue = collections.deque([driver.Task(0, cut.Segment(40, 80))])
+        made.failure, made.alive, made.slots, made.computing = None, 0, 1, 0
+        made.run_task = refuse
+        with unittest.mock.patch("sys.stderr", io.StringIO()):
+            made.run_worker("other")
+        self.assertEqual(made.failure, "no worker is left: other weights; what is done is "
+                         "kept, continue with --resume")
+
     def test_fails_three_times(self):
         made = driver.Driver.__new__(driver.Driver)
         source = types.SimpleNamespace(path="clip.safetensors")
@@ -530,8 +557,8 @@ class Driver(clips.Clips):
         made.start_actor = lambda: "broken"
         with unittest.mock.patch("sys.stderr", io.StringIO()) as said:
             made.run_worker("broken")
-        self.assertEqual(said.getvalue(), "\ndecode: this worker is not used: host (node "
-                         "12ab, process 3): broke\n")
+        self.assertEqual(said.getvalue(), "\ndecode: this worker gets no more segments: "
+                         "host (node 12ab, process 3): broke\n")
         self.assertEqual((made.failure, made.slots, len(made.queue)), (None, 1, 1))
         made.run_worker("whole")
         self.assertEqual((made.failure, len(made.queue)), (None, 0))

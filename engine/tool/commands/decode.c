@@ -124,9 +124,14 @@ open_streams(Decode *d, VaeError *error)
     params.restarts = o->resume || o->n_devices > 1;
     if (o->n_devices > 0)
         params.backend = o->devices_backend;
-    if (o->n_devices > 1 && !o->threads) {
-        VaePlan plan = VAE_INIT(VaePlan);
+    /* A device that is not there is told before another one is opened. */
+    VaePlan plan = VAE_INIT(VaePlan);
+    for (int i = 0; o->n_devices > 1 && i < o->n_devices && status == VAE_OK;
+         i++) {
+        params.device = o->devices[i];
         status = vae_stream_plan(d->model, &params, &plan, error);
+    }
+    if (o->n_devices > 1 && !o->threads) {
         params.threads = plan.threads / o->n_devices;
         if (params.threads < 1)
             params.threads = 1;
