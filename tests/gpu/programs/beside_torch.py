@@ -1,0 +1,84 @@
+"""Captures graphs of PyTorch in one thread while another opens streams and
+decodes. PyTorch captures in global mode, in which a call that takes memory or
+waits, in any thread, breaks the capture.
+
+    beside_torch.py LIBVAE WEIGHTS SCRIPTS
+
+SCRIPTS is the folder pipelines/cluster. Prints a line for each check. Exit
+status: 0 all hold, 1 not, 77 no PyTorch with a GPU.
+"""
+import os
+import random
+import struct
+import sys
+import threading
+
+OPENINGS, STEPS, SIDE = 4, 6, 64
+
+
+def latents(channels):
+    dice = random.Random(1)
+    n = channels * (SIDE // 8) ** 2
+    return [struct.pack('<%df' % n, *(dice.uniform(-1, 1) for _ in range(n)))
+            for _ in range(STEPS)]
+
+
+def decode(libvae, model, clip):
+    """All frames of a new stream."""
+    stream = libvae.Stream(model, backend=libvae.BACKENDS.index('cuda'),
+                           precision=libvae.PRECISIONS.index('fp16'),
+                           width=SIDE, height=SIDE, slice_size=1, device=-1,
+                           deterministic=True)
+    return b''.join(bytes(stream.decode((0, one), 1, libvae.RGB, True))
+                    for one in clip)
+
+
+def main():
+    os.environ['VAE_LIBRARY'] = sys.argv[1]
+    sys.path.insert(0, sys.argv[3])
+    import libvae
+    try:
+        import torch
+    except ImportError:
+        torch = None
+    if not torch or not torch.cuda.is_available():
+        print('skipped: no PyTorch with a GPU')
+        return 77
+    model = libvae.Model(sys.argv[2])
+    clip = latents(model.info.latent_channels)
+    want = decode(libvae, model, clip)
+    got, failed = [], []
+
+    def work():
+        try:
+            for _ in range(OPENINGS):
+                got.append(decode(libvae, model, clip))
+        except libvae.Error as error:
+            failed.append(str(error))
+    x = torch.ones(1 << 20, device='cuda')
+    x.mul_(1)  # loads the kernel
+    torch.cuda.synchronize()
+    worker = threading.Thread(target=work)
+    worker.start()
+    captures = 0
+    while worker.is_alive():
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(200):
+                x.mul_(1)
+        graph.replay()
+        captures += 1
+    worker.join()
+    torch.cuda.synchronize()
+    same = not failed and len(got) == OPENINGS and all(g == want for g in got)
+    print('%s %d streams beside %d captures%s' % (
+        'ok  ' if same else 'FAIL', len(got), captures,
+        ': ' + failed[0] if failed else '' if same else ': other bytes'))
+    right = bool((x == 1).all())
+    print('%s the graphs compute what they should' % (
+        'ok  ' if right else 'FAIL'))
+    return 0 if same and right and captures else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
