@@ -35,7 +35,8 @@ put(const char *key, const char *layer, const char *choice)
 {
     VaeCudaStore *s = open_store(key);
     VaeCudaTimed timed = {.ms = 0.25f, .free_mib = 1000, .code_mib = 7};
-    snprintf(timed.choice.text, sizeof timed.choice.text, "%s", choice);
+    const size_t most = sizeof timed.choice.text - 1;
+    snprintf(timed.choice.text, most + 1, "%.*s", (int) most, choice);
     vae_cuda_store_put(s, layer, &timed);
     vae_cuda_store_save(s);
     vae_cuda_store_close(&s);
