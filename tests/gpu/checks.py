@@ -25,6 +25,7 @@ TORCH_GAIN = 1.8  # full-size networks beside PyTorch's best way
 TINY_GAIN = 1.3  # TAEHV beside compiled code in CUDA graphs, at 1280x720
 TORCH_MEMORY = 0.6  # SeedVR2's peak beside PyTorch's
 FIRST_FRAME = {'stored': 2, 'none': 10}  # seconds, with timed layers or without
+KNOWN_CHOICES = 0.5  # seconds for the choices of layers that were timed before
 TENTH_SLICE = 0.05
 SELF_TEST = 0.3  # seconds
 RELEASE = 1.2  # times the copies of what is kept
@@ -412,6 +413,10 @@ def starts(c):
                     'seconds', math.nan if r['result'] == 'failed' else None),
                 bound, 'start', r and ', '.join([name_of(r), *r['faults']])
                 or '')
+    for r in c.rows('start'):
+        if 'parts' in r:
+            c.most(6, 'choices of layers, timed before, s',
+                   r['parts']['choices'], KNOWN_CHOICES, 'start', name_of(r))
 
 
 def failures(c):

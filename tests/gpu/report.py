@@ -130,6 +130,10 @@ def table(reports):
                      ' %(fps).2f frames/s' % r)
             text += (', %(of_slices_of_1).3f of slices of 1\n' % r
                      if 'of_slices_of_1' in r else '\n')
+    for r in rows_of(reports, 'start'):
+        if 'parts' in r:
+            text += 'first frame of %(model)s %(size)s in %(seconds).2f s: ' % r
+            text += ', '.join('%s %.3f' % p for p in r['parts'].items()) + '\n'
     for r in rows_of(reports, 'pipelines'):
         text += 'pipeline %(pipeline)s: %(result)s %(words)s\n' % r
     for s in (s for p in reports for s in p['steps']):

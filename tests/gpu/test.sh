@@ -76,6 +76,18 @@ entry speed passed '1 of 1'
 entry ladder passed '5 of 5'
 entry torch skipped 'OFFICIAL is not set'
 entry start passed 'stored'
+expect 'the parts of a start' python3 - "$out/report/report.json" <<'END'
+import json, sys
+step = [s for s in json.load(open(sys.argv[1]))['steps']
+        if s['step'] == 'start'][0]
+parts, = [r['parts'] for r in step['rows'] if 'parts' in r]
+names = ['model', 'backend', 'device', 'library', 'test', 'programs', 'choices',
+         'plans', 'weights', 'upload', 'prepare', 'code', 'memory', 'other',
+         'first', 'rest']
+assert list(parts) == names and min(parts.values()) >= 0, parts
+END
+expect 'the parts in the table' grep -q \
+    '^first frame of weights.* s: model 0.*, backend 0.*, rest 0' "$out/said"
 entry exact passed '1 of 1'
 entry failures passed '13 of 13'
 expect 'its checks' grep -q '^pass results: weights.safetensors .* in slices$' \

@@ -1,7 +1,9 @@
 """How soon the first frame is there, and what comes of failures and of a file
 of timed layers that is damaged."""
+import csv
 import glob
 import os
+import re
 import shutil
 
 import timed
@@ -12,11 +14,27 @@ SMALL = os.path.join(TOP, 'tests/golden/data/wan21/weights.safetensors')
 TINY = os.path.join(TOP, 'tests/golden/data/taehv/taew2_1/weights.safetensors')
 
 
-def first_frame(run, model, precision, size, cache):
+def first_frame(run, model, precision, size, cache, *more):
     """A process from its start to its end after the first frame."""
     return run.call([tool_of(run), 'bench', '--model', model, '--backend',
                      'cuda', '--precision', precision, '--size', size,
-                     '--frames', '1', '--csv'], 120, XDG_CACHE_HOME=cache)
+                     '--frames', '1', '--csv', *more], 120,
+                    XDG_CACHE_HOME=cache)
+
+
+def parts(done):
+    """Seconds of the parts of such a process with --verbose; `rest`: its start
+    and end, and what else that option does."""
+    found = {'model': float(re.search(r'^model opened in ([\d.]+) s$', done.err,
+                                      re.M)[1])}
+    opened = re.search(r'^opened in [\d.]+ s: (.*)$', done.err, re.M)[1]
+    for part in opened.split(', '):
+        name, seconds = part.split(' ')
+        found[name] = float(seconds)
+    row, = csv.DictReader(done.out.splitlines())
+    found['first'] = round(float(row['first_s']), 3)
+    found['rest'] = round(done.seconds - sum(found.values()), 3)
+    return found
 
 
 def start(run):
@@ -40,6 +58,10 @@ def start(run):
                     row['result'] = 'stopped' if done.stopped else 'failed'
                 else:
                     row.update(result='ok', seconds=round(done.seconds, 3))
+                    again = store == 'stored' and first_frame(
+                        run, path, o.precisions[0], size, cache, '--verbose')
+                    if again and not again.stopped:
+                        row['parts'] = parts(again)
         run.take_timed(os.path.join(cache, 'gst-vae'))
     bad = [r for r in rows if r['result'] == 'failed']
     ok = [r for r in rows if r['result'] == 'ok']
