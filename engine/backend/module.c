@@ -25,6 +25,7 @@ static const VaeEngineCalls calls = {
     .weight_count = vae_weight_count,
     .weight_read = vae_weight_read,
     .weight_is_direct = vae_weight_is_direct,
+    .weight_read_some = vae_weight_read_some,
     .frame_bytes = vae_frame_bytes,
 };
 

@@ -86,6 +86,13 @@ vae_weight_is_direct(const VaeWeight *w)
     return engine->weight_is_direct(w);
 }
 
+VaeStatus
+vae_weight_read_some(const VaeWeight *w, size_t first, size_t n, float *dst,
+                     void *room, VaeError *error)
+{
+    return engine->weight_read_some(w, first, n, dst, room, error);
+}
+
 size_t
 vae_frame_bytes(const VaeTensor *t)
 {

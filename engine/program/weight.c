@@ -77,6 +77,25 @@ vae_weight_is_direct(const VaeWeight *w)
 }
 
 VaeStatus
+vae_weight_read_some(const VaeWeight *w, size_t first, size_t n, float *dst,
+                     void *room, VaeError *error)
+{
+    const VaeTensorInfo *t = w->part[0];
+    const size_t size = vae_type_size(t->type);
+    void *read = t->type == VAE_TYPE_F32 ? (void *) dst : room;
+    const void *src = read;
+    VaeStatus status = VAE_OK;
+    if (w->file)
+        status = vae_tensor_file_read(w->file, t, first * size, read, n * size,
+                                      error);
+    else
+        src = (const uint8_t *) t->data + first * size;
+    if (status == VAE_OK && src != dst)
+        vae_type_to_float(dst, src, t->type, n);
+    return status;
+}
+
+VaeStatus
 vae_weight_fetch(const VaeWeight *w, VaeError *error)
 {
     VaeStatus status = VAE_OK;

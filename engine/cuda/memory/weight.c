@@ -2,9 +2,9 @@
  * weight.c: weights in the layout that the device reads, made once per model,
  * device and type.
  *
- * Weights of a convolution are converted from the file to the device's layout
- * and type one output channel at a time. Several threads share the channels.
- * The intermediate data of a channel stay in a thread's cache.
+ * Weights of a convolution are read from the file, and converted to the
+ * device's layout and type, one output channel at a time. Several threads share
+ * the channels. The data of a channel stay in a thread's cache.
  */
 #include <pthread.h>
 #include <string.h>
@@ -74,6 +74,8 @@ typedef struct Share {
     size_t first, end;
     pthread_t thread;
     bool running;
+    VaeStatus status; /* of reading, with its error */
+    VaeError error;
 } Share;
 
 /* The number of floats of one output channel. */
@@ -109,17 +111,15 @@ lay_out_channel(const Share *s, size_t o, const float *src, float *room)
 static void *
 lay_out_share(void *user)
 {
-    const Share *s = user;
-    const VaeTensorInfo *part = s->job->weight->part[0];
+    Share *s = user;
     const size_t n = channel_size(s->job);
-    for (size_t o = s->first; o < s->end; o++) {
+    for (size_t o = s->first; o < s->end && s->status == VAE_OK; o++) {
         const float *src = s->raw ? s->raw + o * n : s->room;
         if (!s->raw)
-            vae_type_to_float(s->room,
-                              (const uint8_t *) part->data +
-                                  o * n * vae_type_size(part->type),
-                              part->type, n);
-        lay_out_channel(s, o, src, s->room + n);
+            s->status = vae_weight_read_some(s->job->weight, o * n, n, s->room,
+                                             s->room + n, &s->error);
+        if (s->status == VAE_OK)
+            lay_out_channel(s, o, src, s->room + n);
     }
     return NULL;
 }
@@ -136,8 +136,9 @@ share_count(const WeightJob *j)
 
 /* Converts all output channels. raw: as in Share; room: 2 * channel_size()
  * floats for each thread. */
-static void
-lay_out_conv(const WeightJob *j, const float *raw, float *room, uint8_t *dst)
+static VaeStatus
+lay_out_conv(const WeightJob *j, const float *raw, float *room, uint8_t *dst,
+             VaeError *error)
 {
     Share share[MOST_THREADS];
     const int n = share_count(j);
@@ -155,9 +156,16 @@ lay_out_conv(const WeightJob *j, const float *raw, float *room, uint8_t *dst)
         if (!share[i].running)
             lay_out_share(&share[i]);
     }
-    for (int i = 1; i < n; i++)
+    VaeStatus status = VAE_OK;
+    for (int i = 0; i < n; i++) {
         if (share[i].running)
             pthread_join(share[i].thread, NULL);
+        if (status == VAE_OK && share[i].status != VAE_OK) {
+            status = share[i].status;
+            *error = share[i].error;
+        }
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------ */
@@ -167,6 +175,13 @@ static bool
 is_conv(const WeightJob *j)
 {
     return j->layout == LAYOUT_CONV || j->layout == LAYOUT_PHASES;
+}
+
+/* True if threads read the weight from its file, so it is not fetched. */
+static bool
+is_read_in_parts(const WeightJob *j)
+{
+    return j->weight && is_conv(j) && vae_weight_is_direct(j->weight);
 }
 
 /* The number of floats that fill() uses as temporary memory. */
@@ -179,35 +194,32 @@ fill_room(const WeightJob *j)
     if (!is_conv(j))
         return 2 * n;
     return (size_t) share_count(j) * 2 * channel_size(j) +
-           (vae_weight_is_direct(j->weight) ? 0 : n);
+           (is_read_in_parts(j) ? 0 : n);
 }
 
 /* Writes the weight to dst in the device's layout and type. */
-static void
-fill(const WeightJob *j, float *room, uint8_t *dst)
+static VaeStatus
+fill(const WeightJob *j, float *room, uint8_t *dst, VaeError *error)
 {
     const VaeWeight *w = j->weight;
     if (!w) {
         memset(dst, 0, j->count * vae_type_size(j->type));
-        return;
+        return VAE_OK;
     }
-    if (is_conv(j) && vae_weight_is_direct(w)) {
-        lay_out_conv(j, NULL, room, dst);
-        return;
-    }
+    if (is_read_in_parts(j))
+        return lay_out_conv(j, NULL, room, dst, error);
     const size_t n = vae_weight_count(w);
     float *raw = room;
     vae_weight_read(w, raw);
-    if (is_conv(j)) {
-        lay_out_conv(j, raw, room + n, dst);
-        return;
-    }
+    if (is_conv(j))
+        return lay_out_conv(j, raw, room + n, dst, error);
     if (j->layout == LAYOUT_DEPTH) {
         const size_t c = (size_t) w->dims[0];
         swap(raw, room + n, c, n / c);
         raw = room + n;
     }
     vae_type_from_float(dst, j->type, raw, n);
+    return VAE_OK;
 }
 
 static VaeStatus
@@ -221,7 +233,10 @@ make_weight(void *user, void *dst, VaeError *error)
     if (!host)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory for weights (%zu bytes)", all);
-    fill(j, (float *) (void *) (host + at), host);
+    const VaeStatus status =
+        fill(j, (float *) (void *) (host + at), host, error);
+    if (status != VAE_OK)
+        return status;
     const VaeOpeningMark begin = vae_opening_begin(j->cuda->params.opening);
     const int code = vae_cuda_copy_now(j->cuda, dst, host, bytes);
     vae_opening_end(j->cuda->params.opening, VAE_OPENING_UPLOAD, begin);
@@ -301,16 +316,17 @@ vae_cuda_weight(VaeCudaExec *e, const VaeOp *op, bool bias, const void **out,
     const VaeWeightMemory memory = {vae_cuda_suballoc, vae_cuda_suballoc_free,
                                     cuda, cuda->number};
     const VaeOpeningMark begin = vae_opening_begin(cuda->params.opening);
-    const VaeStatus status =
-        vae_weight_cache_get(e->cache,
-                             &(VaeWeightRequest){.key = &key,
-                                                 .key_size = sizeof key,
-                                                 .bytes = job_bytes(&job),
-                                                 .weight = job.weight,
-                                                 .make = make_weight,
-                                                 .user = &job,
-                                                 .memory = &memory},
-                             out, error);
+    const VaeStatus status = vae_weight_cache_get(
+        e->cache,
+        &(VaeWeightRequest){.key = &key,
+                            .key_size = sizeof key,
+                            .bytes = job_bytes(&job),
+                            .weight =
+                                is_read_in_parts(&job) ? NULL : job.weight,
+                            .make = make_weight,
+                            .user = &job,
+                            .memory = &memory},
+        out, error);
     vae_opening_end(cuda->params.opening, VAE_OPENING_WEIGHTS, begin);
     /* An allocation also fails if the device has failed. */
     return status == VAE_ERR_MEMORY && cuda->refused

@@ -1,0 +1,89 @@
+/*
+ * weights.c: weights of real widths, of which several threads read a tensor,
+ * are those of the file. A file that is cut short after it was opened is an
+ * error.
+ */
+#include "../clips.h"
+#include "emu_rt.h"
+
+/* Opens the model's weights in a file of that type. */
+static VaeModel *
+rewrite(const VaeModel *model, VaeType type, char path[32])
+{
+    VaeError error;
+    VaeModel *own;
+    strcpy(path, "/tmp/vae-weights-XXXXXX");
+    close(mkstemp(path));
+    must(vae_model_write(model, path, type, &error), &error);
+    must(vae_model_open(path, NULL, &own, &error), &error);
+    return own;
+}
+
+static VaeStatus
+decode(const Bed *bed, VaeModel *model, TestClip *clip, VaeError *error)
+{
+    SCOPED_STREAM VaeStream *stream = NULL;
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.threads = 3;
+    clip_poison(bed, clip, VAE_DECODE);
+    const VaeStatus status = vae_stream_new(model, &params, &stream, error);
+    return status == VAE_OK
+               ? try_run(bed, stream, VAE_DECODE, clip, calls, error)
+               : status;
+}
+
+static void
+expect_same(const Bed *bed, VaeModel *a, VaeModel *b, const char *what)
+{
+    SCOPED_CLIP TestClip first = new_clip(bed);
+    SCOPED_CLIP TestClip second = new_clip(bed);
+    VaeError error;
+    size_t bytes;
+    must(decode(bed, a, &first, &error), &error);
+    must(decode(bed, b, &second, &error), &error);
+    const void *want = clip_result(bed, &first, VAE_DECODE, &bytes);
+    expect(memcmp(want, clip_result(bed, &second, VAE_DECODE, &bytes), bytes) ==
+               0,
+           "%s", what);
+}
+
+static void
+expect_short(const Bed *bed, VaeType type)
+{
+    char path[32];
+    SCOPED_CLIP TestClip clip = new_clip(bed);
+    VaeModel *model = rewrite(bed->model, type, path);
+    VaeError error = {0};
+    const int before = emu_alive();
+    if (truncate(path, 100000) != 0)
+        exit(1);
+    unlink(path);
+    const VaeStatus status = decode(bed, model, &clip, &error);
+    vae_model_free(&model);
+    expect(status == VAE_ERR_READ && strstr(error.message, "was cut short") &&
+               emu_alive() == before,
+           "%s: %s", vae_type_name(type), error.message);
+}
+
+int
+main(void)
+{
+    Bed bed;
+    char wide[32], narrow[32], widened[32];
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    bed_open(&bed, "taew2_1-full", "cuda", "fp32");
+    VaeModel *f32 = rewrite(bed.model, VAE_TYPE_F32, wide);
+    VaeModel *bf16 = rewrite(bed.model, VAE_TYPE_BF16, narrow);
+    VaeModel *values = rewrite(bf16, VAE_TYPE_F32, widened);
+    unlink(wide);
+    unlink(narrow);
+    unlink(widened);
+    expect_same(&bed, bed.model, f32, "weights in memory and in a file");
+    expect_same(&bed, bf16, values, "the same values in bf16 and in fp32");
+    vae_model_free(&f32);
+    vae_model_free(&bf16);
+    vae_model_free(&values);
+    expect_short(&bed, VAE_TYPE_F32);
+    expect_short(&bed, VAE_TYPE_BF16);
+    return device_close(&bed);
+}
