@@ -120,8 +120,9 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
     const uint64_t free = vae_cuda_code_begin();
     n = leave_out_killed(cuda, l, choices, n);
     timed.t = vae_cuda_timed_frames(shape);
-    const int i =
-        n > 1 ? vae_cuda_fastest(cuda, l->name, &timed, choices, n, &t) : 0;
+    int i = n > 1 ? vae_cuda_fastest(cuda, l->name, &timed, choices, n, &t) : 0;
+    if (i >= 0 && !t.steady) /* disturbed, perhaps only for a moment */
+        i = vae_cuda_fastest(cuda, l->name, &timed, choices, n, &t);
     const uint64_t code = vae_cuda_code_end(cuda, free);
     vae_cuda_code_need(cuda, l->name, code);
     l->choice = choices[i < 0 ? 0 : i];
