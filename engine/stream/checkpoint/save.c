@@ -99,11 +99,10 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
         "VaeCheckpointParams", error);
     if (status != VAE_OK)
         return status;
-    if (p->n_own > MAX_OWN)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%zu fields of the application, expected at most %d",
-                        p->n_own, MAX_OWN);
-    status = vae_stream_wait(s, 0, error);
+    const int64_t n_own = p->n_own < INT64_MAX ? (int64_t) p->n_own : INT64_MAX;
+    status = vae_stream_check_range("n_own", n_own, 0, MAX_OWN, error);
+    if (status == VAE_OK)
+        status = vae_stream_wait(s, 0, error);
     if (status == VAE_OK && s->broken)
         status =
             vae_fail(error, VAE_ERR_ARGUMENT,

@@ -2,6 +2,7 @@
  * tiles.c: computes a picture in tiles, see stream.h and blend.h.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "alloc.h"
@@ -20,10 +21,14 @@ check_length(const VaeStream *s, const char *what, int64_t pixels,
     const int unit = s->model->info.spatial;
     if (pixels >= 0 && pixels <= INT32_MAX && pixels % unit == 0)
         return VAE_OK;
-    return vae_fail(error, VAE_ERR_ARGUMENT,
-                    "%s of %lld pixels, expected a multiple of %d, which is a "
-                    "latent pixel of %s",
-                    what, (long long) pixels, unit, s->model->info.arch);
+    char found[32], wanted[96];
+    snprintf(found, sizeof found, "%lld pixels", (long long) pixels);
+    snprintf(wanted, sizeof wanted,
+             "a multiple of %d, which is a latent pixel of %s", unit,
+             s->model->info.arch);
+    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                          (VaeErrorParts){NULL, found, wanted},
+                          "%s of %s, expected %s", what, found, wanted);
 }
 
 /* Sets the grid for tiles of that size. There are no tiles if the picture is
@@ -39,12 +44,16 @@ set_grid(VaeStream *s, int64_t width, int64_t height, VaeError *error)
         overlap = shorter / part / unit * unit;
     if (overlap < 0)
         overlap = 0;
-    if (2 * overlap > shorter)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "a tile overlap of %lld pixels, expected at most half "
-                        "of a tile, which is %lldx%lld",
-                        (long long) overlap, (long long) width,
-                        (long long) height);
+    if (2 * overlap > shorter) {
+        char found[32], wanted[96];
+        snprintf(found, sizeof found, "%lld pixels", (long long) overlap);
+        snprintf(wanted, sizeof wanted,
+                 "at most half of a tile, which is %lldx%lld",
+                 (long long) width, (long long) height);
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, wanted},
+            "a tile overlap of %s, expected %s", found, wanted);
+    }
     VaeTileGrid g = {.all_w = (s->params.width + unit - 1) / unit,
                      .all_h = (s->params.height + unit - 1) / unit,
                      .overlap = (int) (overlap / unit)};
@@ -61,12 +70,12 @@ vae_stream_set_tiles(VaeStream *s, VaeError *error)
     const VaeStreamParams *p = &s->params;
     const int64_t width = p->tile_width ? p->tile_width : p->tile_height;
     const int64_t height = p->tile_height ? p->tile_height : width;
-    if (p->tiles != VAE_TILES_OFF && p->tiles != VAE_TILES_BLEND)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "tiles %lld, expected 0 (off) or 1 (blend)",
-                        (long long) p->tiles);
     if (p->tiles == VAE_TILES_OFF)
         return VAE_OK;
+    VaeStatus status = vae_stream_check_range("tiles", p->tiles, VAE_TILES_OFF,
+                                              VAE_TILES_BLEND, error);
+    if (status != VAE_OK)
+        return status;
     if (vae_stream_has_delay(s))
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
                         "the decoder of %s looks ahead in time, and does not "
@@ -75,7 +84,7 @@ vae_stream_set_tiles(VaeStream *s, VaeError *error)
     if (p->nan_policy == VAE_NAN_FALLBACK)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
                         "the nan-policy fallback does not go with tiles");
-    VaeStatus status = check_length(s, "a tile width", width, error);
+    status = check_length(s, "a tile width", width, error);
     if (status == VAE_OK)
         status = check_length(s, "a tile height", height, error);
     if (status == VAE_OK && p->tile_overlap != -1)

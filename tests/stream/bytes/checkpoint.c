@@ -372,6 +372,10 @@ unwritable(const Case *c)
     expect(vae_stream_save(stream, &at, &error) == VAE_ERR_WRITE &&
                strstr(error.message, "/dev/full"),
            "a device: %s", error.message);
+    at = place(true, 0);
+    at.n_own = 1000;
+    expect_misuse(vae_stream_save(stream, &at, &error), VAE_ERR_ARGUMENT,
+                  &error, "too many fields");
     good = good && goes_on(c, stream, 2, 2, c->t, threes);
     expect(good, "the stream goes on");
     vae_stream_free(&stream);

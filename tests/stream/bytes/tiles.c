@@ -197,6 +197,8 @@ refused(Case *c, VaeStreamParams p, VaeStatus status, const char *word)
     p.precision = c->bed.precision;
     p.threads = c->bed.threads;
     const VaeStatus got = vae_stream_new(c->bed.model, &p, &s, &error);
+    if (status == VAE_ERR_ARGUMENT)
+        expect_misuse(got, status, &error, word);
     expect(got == status && strstr(error.message, word), "refused: %s",
            error.message);
 }
