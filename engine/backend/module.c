@@ -24,7 +24,7 @@ static const VaeEngineCalls calls = {
     .weight_cache_release = vae_weight_cache_release,
     .weight_count = vae_weight_count,
     .weight_read = vae_weight_read,
-    .weight_is_direct = vae_weight_is_direct,
+    .weight_is_whole = vae_weight_is_whole,
     .weight_read_some = vae_weight_read_some,
     .frame_bytes = vae_frame_bytes,
 };

@@ -13,7 +13,7 @@
 #include "vae/version.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION_STRING " 18"
+#define VAE_MODULE_VERSION VAE_VERSION_STRING " 19"
 
 typedef struct VaeEngineCalls {
     const char *version;
@@ -36,7 +36,7 @@ typedef struct VaeEngineCalls {
                                  const VaeWeightMove *move);
     size_t (*weight_count)(const VaeWeight *w);
     void (*weight_read)(const VaeWeight *w, float *dst);
-    bool (*weight_is_direct)(const VaeWeight *w);
+    bool (*weight_is_whole)(const VaeWeight *w);
     VaeStatus (*weight_read_some)(const VaeWeight *w, size_t first, size_t n,
                                   float *dst, void *room, VaeError *error);
     size_t (*frame_bytes)(const VaeTensor *t);

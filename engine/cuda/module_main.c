@@ -81,9 +81,9 @@ vae_weight_read(const VaeWeight *w, float *dst)
 }
 
 bool
-vae_weight_is_direct(const VaeWeight *w)
+vae_weight_is_whole(const VaeWeight *w)
 {
-    return engine->weight_is_direct(w);
+    return engine->weight_is_whole(w);
 }
 
 VaeStatus

@@ -108,10 +108,11 @@ void vae_weight_drop(const VaeWeight *w);
 void vae_weight_read(const VaeWeight *w, float *dst);
 /* The same for a modulation, see modulation.c. */
 void vae_modulation_read(const VaeWeight *w, float *dst);
-/* True if the file has the values in that order, in one aligned block of F32 or
- * BF16. */
+/* True if the file has the values in that order, in one block. */
+bool vae_weight_is_whole(const VaeWeight *w);
+/* The same, and the block is aligned, of F32 or BF16. */
 bool vae_weight_is_direct(const VaeWeight *w);
-/* Reads n values of a direct weight from its file, from value `first` on, and
+/* Reads n values of a whole weight from its file, from value `first` on, and
  * converts them to floats. room: for n floats. It need not be fetched. Any
  * thread may call. Errors: VAE_ERR_READ. */
 VaeStatus vae_weight_read_some(const VaeWeight *w, size_t first, size_t n,

@@ -68,10 +68,16 @@ vae_weight_read(const VaeWeight *w, float *dst)
 }
 
 bool
+vae_weight_is_whole(const VaeWeight *w)
+{
+    return w->n_parts == 1 && w->taps == VAE_TAPS_OWN && w->groups <= 1;
+}
+
+bool
 vae_weight_is_direct(const VaeWeight *w)
 {
     const VaeTensorInfo *t = w->part[0];
-    return w->n_parts == 1 && w->taps == VAE_TAPS_OWN && w->groups <= 1 &&
+    return vae_weight_is_whole(w) &&
            (t->type == VAE_TYPE_F32 || t->type == VAE_TYPE_BF16) &&
            (uintptr_t) t->data % vae_type_size(t->type) == 0;
 }

@@ -181,7 +181,7 @@ is_conv(const WeightJob *j)
 static bool
 is_read_in_parts(const WeightJob *j)
 {
-    return j->weight && is_conv(j) && vae_weight_is_direct(j->weight);
+    return j->weight && is_conv(j) && vae_weight_is_whole(j->weight);
 }
 
 /* The number of floats that fill() uses as temporary memory. */

@@ -65,25 +65,35 @@ expect_short(const Bed *bed, VaeType type)
            "%s: %s", vae_type_name(type), error.message);
 }
 
+/* A file of that narrow type, and one with the same values in fp32. */
+static void
+same_values(const Bed *bed, VaeType type)
+{
+    char narrow_path[32], wide_path[32];
+    VaeModel *narrow = rewrite(bed->model, type, narrow_path);
+    VaeModel *wide = rewrite(narrow, VAE_TYPE_F32, wide_path);
+    expect_same(bed, narrow, wide, vae_type_name(type));
+    vae_model_free(&narrow);
+    vae_model_free(&wide);
+    unlink(narrow_path);
+    unlink(wide_path);
+}
+
 int
 main(void)
 {
+    static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_BF16, VAE_TYPE_F16};
     Bed bed;
-    char wide[32], narrow[32], widened[32];
+    char path[32];
     setvbuf(stdout, NULL, _IOLBF, 0);
     bed_open(&bed, "taew2_1-full", "cuda", "fp32");
-    VaeModel *f32 = rewrite(bed.model, VAE_TYPE_F32, wide);
-    VaeModel *bf16 = rewrite(bed.model, VAE_TYPE_BF16, narrow);
-    VaeModel *values = rewrite(bf16, VAE_TYPE_F32, widened);
-    unlink(wide);
-    unlink(narrow);
-    unlink(widened);
-    expect_same(&bed, bed.model, f32, "weights in memory and in a file");
-    expect_same(&bed, bf16, values, "the same values in bf16 and in fp32");
-    vae_model_free(&f32);
-    vae_model_free(&bf16);
-    vae_model_free(&values);
-    expect_short(&bed, VAE_TYPE_F32);
-    expect_short(&bed, VAE_TYPE_BF16);
+    VaeModel *file = rewrite(bed.model, VAE_TYPE_F32, path);
+    unlink(path);
+    expect_same(&bed, bed.model, file, "weights in memory and in a file");
+    vae_model_free(&file);
+    same_values(&bed, VAE_TYPE_BF16);
+    same_values(&bed, VAE_TYPE_F16);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        expect_short(&bed, types[i]);
     return device_close(&bed);
 }
