@@ -88,11 +88,11 @@ vae_weight_read_some(const VaeWeight *w, size_t first, size_t n, float *dst,
 {
     const VaeTensorInfo *t = w->part[0];
     const size_t size = vae_type_size(t->type);
-    void *read = t->type == VAE_TYPE_F32 ? (void *) dst : room;
-    const void *src = read;
+    void *raw = t->type == VAE_TYPE_F32 ? (void *) dst : room;
+    const void *src = raw;
     VaeStatus status = VAE_OK;
     if (w->file)
-        status = vae_tensor_file_read(w->file, t, first * size, read, n * size,
+        status = vae_tensor_file_read(w->file, t, first * size, raw, n * size,
                                       error);
     else
         src = (const uint8_t *) t->data + first * size;
