@@ -37,6 +37,15 @@ def parts(done):
     return found
 
 
+def take_parts(run, row, path, cache):
+    done = first_frame(run, path, row['precision'], row['size'], cache,
+                       '--verbose')
+    if done.code and not done.stopped:
+        row.update(result='failed', faults=[done.last()])
+    elif not done.stopped:
+        row['parts'] = parts(done)
+
+
 def start(run):
     """seconds to the first frame, with timed layers and without"""
     o, rows = run.options, run.rows
@@ -58,10 +67,8 @@ def start(run):
                     row['result'] = 'stopped' if done.stopped else 'failed'
                 else:
                     row.update(result='ok', seconds=round(done.seconds, 3))
-                    again = store == 'stored' and first_frame(
-                        run, path, o.precisions[0], size, cache, '--verbose')
-                    if again and not again.stopped:
-                        row['parts'] = parts(again)
+                    if store == 'stored':
+                        take_parts(run, row, path, cache)
         run.take_timed(os.path.join(cache, 'gst-vae'))
     bad = [r for r in rows if r['result'] == 'failed']
     ok = [r for r in rows if r['result'] == 'ok']
