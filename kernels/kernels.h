@@ -162,7 +162,7 @@ static inline bool
 vae_conv_matrix_can_norm(int c_out, bool warpgroups)
 {
     return c_out % 8 == 0 && (c_out <= 96 || c_out == 128 || c_out == 192 ||
-                              c_out == 256 || (c_out == 384 && warpgroups));
+                              (c_out == 256 && !warpgroups));
 }
 
 /* Pixels of a frame in one block of group sums. */

@@ -24,8 +24,9 @@ template <int DOWN_, int WIDE_> struct Tile {
     static const int DOWN = DOWN_, WIDE = WIDE_;
     static const int N = WARPS / DOWN * WIDE;
     static const int PHASES = 1, SHARE = N; /* see Phases */
-    static const int STAGES = 3;            /* buffers of weights */
-    static const int LATE = 0;
+    static const int THREADS = VAE_THREADS;
+    static const int STAGES = 3; /* buffers of weights */
+    static const int TAPS = 1, LATE = 0;
     static const int PARTS = 8; /* pixels of a thread */
     static const int ROWS = 4 * DOWN;
     static const int PIXELS = (ROWS + MORE) * (ACROSS + MORE);
@@ -58,6 +59,11 @@ template <int DOWN_, int WIDE_> struct Tile {
     across(int thread, int i)
     {
         return thread % 32 / 4 + i % 2 * 8;
+    }
+    VAE_DEVICE int
+    thread()
+    {
+        return (int) threadIdx.x;
     }
     VAE_DEVICE int
     channel(int thread)

@@ -2,10 +2,10 @@
  * conv.cuh: what the convolutions on the matrix units have in common: the place
  * of a block, the copies to shared memory, and what becomes of the sums.
  *
- * Their template argument P is the tile of a block: N channels of ROWS x ACROSS
- * pixels. halo_at() and weight_at() say where an octet of a pixel, or of a row
- * of weights, is in its buffer. Thread t has the sums of pixels down(t, i),
- * across(t, i), of channels from channel(t) on.
+ * Their template argument P is the tile of a block of THREADS: N channels of
+ * ROWS x ACROSS pixels. halo_at() and weight_at() say where an octet of a
+ * pixel, or of a row of weights, is in its buffer. Thread t has the sums of
+ * pixels down(t, i), across(t, i), of channels from channel(t) on.
  *
  * With Phases<P>, a fourth of the channels are those of each phase of an
  * upsampling, so that all four read the pixels once. A phase's first tap is at
@@ -22,8 +22,7 @@ enum {
     MORE = 2,    /* the largest k, less one */
     DEEP = 32,   /* input channels at a time */
     AHEAD = 2,   /* steps between the copy of weights and their use */
-    OCTETS = DEEP / 8,
-    TOGETHER = VAE_THREADS / OCTETS /* pixels or rows that are copied at once */
+    OCTETS = DEEP / 8
 };
 
 typedef uint16_t Half;
@@ -37,6 +36,7 @@ template <typename P> struct Phases : P {
 struct Place {
     int x, y, t, n; /* of its first pixel and channel */
     int pieces, taps, steps;
+    int together;    /* taps of a step */
     size_t at, down; /* element of the frame's first pixel; from row to row */
     int beside;      /* from pixel to pixel */
 };
@@ -53,7 +53,8 @@ place(const VaeConvMatrixArgs &a)
     p.n = (int) blockIdx.y * P::SHARE;
     p.pieces = (a.c_in + DEEP - 1) / DEEP;
     p.taps = a.k * a.k;
-    p.steps = a.kt * p.pieces * p.taps;
+    p.together = P::TAPS > 1 ? a.k : 1;
+    p.steps = a.kt * p.pieces * p.taps / p.together;
     const int by = a.joined ? 2 : 1;
     const size_t row = (size_t) by * a.wo * a.c_out; /* of y */
     p.beside = by * a.c_out;
@@ -68,7 +69,8 @@ element(const Place &p, int row, int column)
     return p.at + row * p.down + column * p.beside;
 }
 
-/* A step is one tap of a section, which is one frame and DEEP channels. */
+/* A step is one tap, or a row of taps, of a section, which is one frame and
+ * DEEP channels. */
 struct Step {
     int index, section, frame, piece, tap;
 };
@@ -87,13 +89,14 @@ VAE_DEVICE void
 next_step(const Place &p, Step &s)
 {
     s.index++;
-    if (++s.tap < p.taps)
+    s.tap += p.together;
+    if (s.tap < p.taps)
         return;
     s.tap = 0;
     next_section(p, s);
 }
 
-/* The tap's first pixel in a block's pixels. */
+/* The first pixel of a step's first tap in a block's pixels. */
 VAE_DEVICE int
 tap_pixel(const VaeConvMatrixArgs &a, const Step &s)
 {
@@ -120,11 +123,11 @@ copy_pixels(const VaeConvMatrixArgs &a, const Place &p, Half *halo,
     const Half *x =
         static_cast<const Half *>(past ? a.past : a.x) +
         (size_t) (past ? frame : frame - a.past_frames) * a.h * a.w * a.c_in;
-    const int octet = (int) threadIdx.x % OCTETS;
+    const int thread = P::thread(), octet = thread % OCTETS;
     const int c = s.piece * DEEP + octet * 8;
     Half *const to = halo + s.section % 2 * P::HALO + P::halo_at(0, octet);
-    for (int pixel = (int) threadIdx.x / OCTETS; pixel < P::PIXELS;
-         pixel += TOGETHER) {
+    for (int pixel = thread / OCTETS; pixel < P::PIXELS;
+         pixel += P::THREADS / OCTETS) {
         const int row = p.y + pixel / (ACROSS + MORE) - a.pad_y;
         const int column = p.x + pixel % (ACROSS + MORE) - a.pad_x;
         const bool inside =
@@ -145,36 +148,43 @@ VAE_DEVICE void
 copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
              const Step &s)
 {
-    const int octet = (int) threadIdx.x % OCTETS;
-    const int n = (int) threadIdx.x / OCTETS, c = s.piece * DEEP + octet * 8;
+    const int thread = P::thread(), octet = thread % OCTETS;
+    const int n = thread / OCTETS, c = s.piece * DEEP + octet * 8;
     const int row = n / 16 * 16 + n % 16 / 4 * 2 + n % 2 + n / 2 % 2 * 8;
     const size_t channel = (size_t) a.kt * p.taps * a.c_in;
     const Half *const all = static_cast<const Half *>(a.weight);
-    const Half *const from = all + (p.n + n) * channel +
-                             (size_t) (s.frame * p.taps + s.tap) * a.c_in + c;
-    Half *const to =
-        weight + s.index % P::STAGES * P::WEIGHT + P::weight_at(row, octet);
-    VAE_UNROLL
-    for (int phase = 0; phase < P::PHASES; phase++)
+    const Half *from = all + (p.n + n) * channel +
+                       (size_t) (s.frame * p.taps + s.tap) * a.c_in + c;
+    Half *to = weight + s.index % P::STAGES * P::TAPS * P::WEIGHT +
+               P::weight_at(row, octet);
+    const int pass = P::THREADS / OCTETS; /* rows that are copied at once */
+    VAE_NO_UNROLL
+    for (int tap = 0; tap < p.together; tap++) {
         VAE_UNROLL
-    for (int i = 0; i < P::SHARE; i += TOGETHER) {
-        const bool inside = p.n + n + i < a.c_out && c < a.c_in;
-        if (i + TOGETHER <= P::SHARE || n + i < P::SHARE)
-            vae_ptx_copy_async(
-                to + P::weight_at(phase * P::SHARE + i, 0),
-                inside ? from + phase * a.phase_weights + i * channel : all,
-                !inside);
+        for (int phase = 0; phase < P::PHASES; phase++)
+            VAE_UNROLL
+        for (int i = 0; i < P::SHARE; i += pass) {
+            const bool inside = p.n + n + i < a.c_out && c < a.c_in;
+            if (i + pass <= P::SHARE || n + i < P::SHARE)
+                vae_ptx_copy_async(
+                    to + P::weight_at(phase * P::SHARE + i, 0),
+                    inside ? from + phase * a.phase_weights + i * channel : all,
+                    !inside);
+        }
+        to += P::WEIGHT;
+        from += a.c_in;
     }
 }
 
-/* Makes a group of the copies of weights and, at tap LATE of a section, of the
+/* Makes a group of the copies of weights and, at step LATE of a section, of the
  * next section's pixels. Past the last step it is empty. */
 template <typename P>
 VAE_DEVICE void
 copy_ahead(const VaeConvMatrixArgs &a, const Place &p, Half *halo, Half *weight,
            const Step &now, Step &ahead)
 {
-    if (now.tap == P::LATE && now.index + p.taps - P::LATE < p.steps) {
+    if (now.tap == P::LATE * p.together &&
+        now.index + p.taps / p.together - P::LATE < p.steps) {
         Step next = now;
         next_section(p, next);
         copy_pixels<P>(a, p, halo, next);
@@ -213,63 +223,76 @@ unpack(uint32_t word, float *v)
     v[1] = vae_octet_get<T>(o, 1);
 }
 
-/* Four neighbouring results of one pixel: adds, rounds once, stores. */
+/* Four neighbouring results: adds, rounds once. `word` has what is added. */
 template <int T>
 VAE_DEVICE void
-store(const VaeConvMatrixArgs &a, size_t at, const float *sum,
-      const float *bias, uint32_t *word)
+finish(const float (*sum)[4], int half, const uint32_t *bias, float least,
+       uint32_t *word)
 {
-    float add[4] = {};
-    if (a.add) {
-        vae_load8(word, static_cast<const Half *>(a.add) + at);
-        unpack<T>(word[0], add);
-        unpack<T>(word[1], add + 2);
-    }
-    float v[4];
+    float v[4], more[4];
+    unpack<T>(word[0], v);
+    unpack<T>(word[1], v + 2);
+    unpack<T>(bias[0], more);
+    unpack<T>(bias[1], more + 2);
     VAE_UNROLL
     for (int i = 0; i < 4; i++) {
-        v[i] = sum[i] + add[i] + bias[i];
-        v[i] = a.relu && v[i] < 0 ? 0 : v[i];
+        v[i] = sum[i / 2][half + i % 2] + v[i] + more[i];
+        v[i] = v[i] < least ? least : v[i];
     }
     word[0] = vae_pair<T>(v[0], v[1]);
     word[1] = vae_pair<T>(v[2], v[3]);
-    if (a.y)
-        vae_store8(static_cast<Half *>(a.y) + at, word);
 }
 
-/* Stores the results; for a norm also to `kept`. */
+/* Stores the results of a pixel, whose first channel is element `at`; for a
+ * norm also to `kept`. */
+template <typename P, int T>
+VAE_DEVICE void
+store_pixel(const VaeConvMatrixArgs &a, const Place &p, size_t at,
+            const float (*sum)[4], int half, Half *kept)
+{
+    const int in = P::channel((int) threadIdx.x) + (int) threadIdx.x % 4 * 4;
+    const int first = p.n + in;
+    const float least = a.relu ? 0 : -INFINITY;
+    const bool adds = P::PHASES == 1 && a.add;
+    const bool norms = P::PHASES == 1 && a.norm.y;
+    const Half *const add = static_cast<const Half *>(a.add) + (adds ? at : 0);
+    const Half *const bias = static_cast<const Half *>(a.bias) + first;
+    Half *const y = static_cast<Half *>(a.y) + (a.y ? at + first : 0);
+    uint32_t word[P::COLUMNS / 2][2] = {};
+    VAE_UNROLL
+    for (int j = 0; j < P::COLUMNS; j += 2)
+        if (adds && first + j * 8 < a.c_out)
+            vae_load8(word[j / 2], add + first + j * 8);
+    VAE_UNROLL
+    for (int j = 0; j < P::COLUMNS; j += 2) {
+        const int phase = P::PHASES > 1 ? (in + j * 8) / P::SHARE : 0;
+        const size_t to = (phase / 2 * p.down + phase % 2 * p.beside) / 2;
+        const int c = j * 8 - phase * P::SHARE; /* from the first one on */
+        const bool inside = first + c < a.c_out;
+        uint32_t more[2] = {};
+        if (inside)
+            vae_load8(more, bias + c);
+        finish<T>(sum + j, half, more, least, word[j / 2]);
+        if (inside && a.y)
+            vae_store8(y + to + c, word[j / 2]);
+        if (inside && norms)
+            vae_store8(kept + first + c, word[j / 2]);
+    }
+}
+
 template <typename P, int T>
 VAE_DEVICE void
 store_all(const VaeConvMatrixArgs &a, const Place &p,
           float (*sum)[P::COLUMNS][4], Half *kept)
 {
-    const int thread = (int) threadIdx.x;
-    const int first = P::channel(thread) + thread % 4 * 4;
     VAE_UNROLL
-    for (int j = 0; j < P::COLUMNS; j += 2) {
-        const int phase = P::PHASES > 1 ? (first + j * 8) / P::SHARE : 0;
-        const int c = p.n + first + j * 8 - phase * P::SHARE;
-        const size_t to = (phase / 2 * p.down + phase % 2 * p.beside) / 2 + c;
-        float bias[4];
-        uint32_t word[2];
-        if (c >= a.c_out)
-            continue;
-        vae_load8(word, static_cast<const Half *>(a.bias) + c);
-        unpack<T>(word[0], bias);
-        unpack<T>(word[1], bias + 2);
-        VAE_UNROLL
-        for (int i = 0; i < P::PARTS; i++) {
-            const int y = P::down(thread, i), x = P::across(thread, i);
-            const int row = p.y + y, column = p.x + x;
-            const float *low = sum[i / 2][j] + i % 2 * 2;
-            const float *high = sum[i / 2][j + 1] + i % 2 * 2;
-            const float v[4] = {low[0], low[1], high[0], high[1]};
-            if (row >= a.ho || column >= a.wo)
-                continue;
-            store<T>(a, element(p, row, column) + to, v, bias, word);
-            if (P::PHASES == 1 && a.norm.y)
-                vae_store8(kept + (y * ACROSS + x) * P::RESULT + c, word);
-        }
+    for (int i = 0; i < P::PARTS; i++) {
+        const int y = P::down((int) threadIdx.x, i);
+        const int x = P::across((int) threadIdx.x, i);
+        const int row = p.y + y, column = p.x + x;
+        if (row < a.ho && column < a.wo)
+            store_pixel<P, T>(a, p, element(p, row, column), sum[i / 2],
+                              i % 2 * 2, kept + (y * ACROSS + x) * P::RESULT);
     }
 }
 
@@ -283,7 +306,7 @@ norm_all(const VaeConvMatrixArgs &a, const Place &p, const Half *kept,
     const float root = sqrtf((float) a.c_out);
     VAE_NO_UNROLL
     for (int i = (int) threadIdx.x / lanes; i < P::ROWS * ACROSS;
-         i += VAE_THREADS / lanes) {
+         i += P::THREADS / lanes) {
         const int row = p.y + i / ACROSS, column = p.x + i % ACROSS;
         const int c = row < a.ho && column < a.wo ? a.c_out : 0;
         const size_t at = element(p, row, column);

@@ -3,27 +3,32 @@
  * capability 9.0, which multiply matrices in shared memory by groups of four
  * warps.
  *
- * Two groups share a block's pixels: each has half of the columns, in squares
- * of 8 x 8, and all N channels. Octets of channels are in planes. Eight pixels
- * beside each other are then eight rows of a matrix, and a tap moves its
- * beginning by whole pixels. The copies are those of conv.cu, with cp.async.
+ * Two to four groups share a block's pixels: each has one or two squares of 8 x
+ * 8, and all N channels. Octets of channels are in planes. Eight pixels beside
+ * each other are then eight rows of a matrix, and a tap moves its beginning by
+ * whole pixels. The copies are those of conv.cu, with cp.async.
  *
- * A step's multiplications run while the next step's begin. So one buffer of
- * weights more is in use, and pixels are copied one tap later, when the last
- * step of the section before is done.
+ * A step is a row of taps, so that its multiplications take longer than its
+ * barrier and its copies. They run while the next step's begin. So one buffer
+ * of weights more is in use, and pixels are copied one step later, when the
+ * last step of the section before is done.
+ *
+ * A block has as many pixels as fit into the registers of a multiprocessor. The
+ * more it has, the fewer bytes of weights the blocks read from the L2 cache.
  */
 #include "conv.cuh"
 
-/* DOWN squares are above each other. All shared memory is within what a block
- * may have on sm_90. */
-template <int DOWN_, int N_, int PART_> struct Tile {
-    static const int DOWN = DOWN_, N = N_;
+/* All shared memory is within what a block may have on sm_90. */
+template <int GROUPS_, int SQUARES_, int N_, int PART_, int TAPS_> struct Tile {
+    static const int GROUPS = GROUPS_, SQUARES = SQUARES_, N = N_;
+    static const int THREADS = 128 * GROUPS;
     static const int PART = PART_;          /* channels of one multiplication */
     static const int PHASES = 1, SHARE = N; /* see Phases */
-    static const int STAGES = 4;            /* buffers of weights */
+    static const int TAPS = TAPS_;          /* of a step */
+    static const int STAGES = 4;            /* buffers of a step's weights */
     static const int LATE = 1;
-    static const int PARTS = 2 * DOWN; /* pixels of a thread */
-    static const int ROWS = 8 * DOWN;
+    static const int PARTS = 2 * SQUARES; /* pixels of a thread */
+    static const int ROWS = 4 * SQUARES * GROUPS;
     static const int PIXELS = (ROWS + MORE) * (ACROSS + MORE);
     /* Elements of a plane, so that two neighbours' four octets are in different
      * banks: 16 more than a multiple of 64. */
@@ -33,7 +38,7 @@ template <int DOWN_, int N_, int PART_> struct Tile {
     static const int WEIGHT = OCTETS * WEIGHT_PLANE;
     static const int COLUMNS = N / 8;
     static const int RESULT = N + 8; /* as in conv.cu */
-    static const int INPUT = 2 * (2 * HALO + STAGES * WEIGHT);
+    static const int INPUT = 2 * (2 * HALO + STAGES * TAPS * WEIGHT);
     static const int OUTPUT = 2 * ROWS * ACROSS * RESULT;
     static const int BYTES = INPUT > OUTPUT ? INPUT : OUTPUT;
     static_assert(BYTES <= 227 << 10, "shared memory of a block");
@@ -50,15 +55,26 @@ template <int DOWN_, int N_, int PART_> struct Tile {
     {
         return octet * WEIGHT_PLANE + row * 8;
     }
+    /* Of a thread's part; two squares are beside each other. */
+    VAE_DEVICE int
+    square(int thread, int i)
+    {
+        return thread / 128 * SQUARES + i / 2;
+    }
     VAE_DEVICE int
     down(int thread, int i)
     {
-        return i / 2 * 8 + thread / 32 % 4 * 2 + i % 2;
+        return square(thread, i) / 2 * 8 + thread / 32 % 4 * 2 + i % 2;
     }
     VAE_DEVICE int
-    across(int thread, int)
+    across(int thread, int i)
     {
-        return thread / 128 * 8 + thread % 32 / 4;
+        return square(thread, i) % 2 * 8 + thread % 32 / 4;
+    }
+    VAE_DEVICE int
+    thread()
+    {
+        return vae_ptx_anew((int) threadIdx.x);
     }
     VAE_DEVICE int
     channel(int)
@@ -67,28 +83,35 @@ template <int DOWN_, int N_, int PART_> struct Tile {
     }
 };
 
-/* Starts to add the products of one tap and DEEP channels. `pixels` begins at
- * the tap's first pixel. */
+/* Starts to add the products of a step's taps and DEEP channels. `pixels`
+ * begins at the first tap's first pixel. */
 template <typename P, int T>
 VAE_DEVICE void
-multiply(const Half *pixels, const Half *weight, float (*sum)[P::COLUMNS][4])
+multiply(const Half *pixels, const Half *weight, int taps,
+         float (*sum)[P::COLUMNS][4])
 {
     const int row = 16 * (ACROSS + MORE); /* bytes of a plane's row */
-    const uint64_t a = vae_ptx_describe(pixels, 2 * P::PIXEL_PLANE, row);
-    const uint64_t b = vae_ptx_describe(weight, 2 * P::WEIGHT_PLANE, 128);
-    vae_ptx_group_begin();
-    VAE_UNROLL
-    for (int k = 0; k < DEEP / 8; k += 2)
+    uint64_t a = vae_ptx_describe(pixels, 2 * P::PIXEL_PLANE, row);
+    uint64_t b = vae_ptx_describe(weight, 2 * P::WEIGHT_PLANE, 128);
+    int tap = 0;
+    VAE_NO_UNROLL
+    do {
+        vae_ptx_group_begin();
         VAE_UNROLL
-    for (int i = 0; i < P::DOWN; i++)
-        VAE_UNROLL
-    for (int n = 0; n < P::N; n += P::PART)
-        vae_ptx_group_multiply<T, P::PART>(
-            sum[i][n / 8],
-            a + (k * 2 * P::PIXEL_PLANE + i * 8 * row) / 16 +
-                (P::PHASES > 1 ? phase_pixel(n / P::SHARE) : 0),
-            b + (k * 2 * P::WEIGHT_PLANE + n * 16) / 16);
-    vae_ptx_group_commit();
+        for (int k = 0; k < DEEP / 8; k += 2)
+            VAE_UNROLL
+        for (int i = 0; i < P::SQUARES; i++)
+            VAE_UNROLL
+        for (int n = 0; n < P::N; n += P::PART)
+            vae_ptx_group_multiply<T, P::PART>(
+                sum[i][n / 8],
+                a + (k * 2 * P::PIXEL_PLANE + i * 128) / 16 +
+                    (P::PHASES > 1 ? phase_pixel(n / P::SHARE) : 0),
+                b + (k * 2 * P::WEIGHT_PLANE + n * 16) / 16);
+        vae_ptx_group_commit();
+        a += 1; /* the next pixel */
+        b += 2 * P::WEIGHT / 16;
+    } while (++tap < taps);
 }
 
 template <typename P, int T>
@@ -98,24 +121,33 @@ convolve(const VaeConvMatrixArgs &a, int lanes)
     VAE_SHARED(Half, halo);
     Half *const weight = halo + 2 * P::HALO;
     const Place p = place<P>(a);
-    const int group = (int) threadIdx.x / 128 * 8; /* its first column */
-    float sum[P::DOWN][P::COLUMNS][4] = {};
+    /* the group's first pixel */
+    const int square = P::square((int) threadIdx.x, 0);
+    const int group = square / 2 * 8 * (ACROSS + MORE) + square % 2 * 8;
+    float sum[P::SQUARES][P::COLUMNS][4] = {};
     Step now = {}, ahead = copy_first<P>(a, p, halo, weight);
     /* The barrier separates the copies of all threads from their use. Of the
      * multiplications, all but the last step's are done there in all groups, so
      * that their buffers can be overwritten. */
     VAE_NO_UNROLL
     for (; now.index < p.steps; next_step(p, now)) {
-        vae_ptx_copy_wait<AHEAD - 1>();
+        if (P::TAPS == 2 || a.k == 2) /* the step before has the pixels */
+            vae_ptx_copy_wait<0>();
+        else
+            vae_ptx_copy_wait<AHEAD - 1>();
         vae_ptx_group_visible();
         __syncthreads();
         multiply<P, T>(halo + now.section % 2 * P::HALO +
                            (tap_pixel(a, now) + group) * 8,
-                       weight + now.index % P::STAGES * P::WEIGHT, sum);
+                       weight + now.index % P::STAGES * P::TAPS * P::WEIGHT,
+                       p.together, sum);
         copy_ahead<P>(a, p, halo, weight, now, ahead);
-        vae_ptx_group_wait<1>();
+        vae_ptx_group_wait<2>();
     }
     vae_ptx_group_wait<0>();
+    VAE_UNROLL
+    for (int i = 0; i < P::SQUARES * P::COLUMNS * 4; i++)
+        vae_ptx_group_end(&sum[0][0][0] + i);
     const bool norms = P::PHASES == 1 && a.norm.y;
     if (norms)
         __syncthreads(); /* the input is read */
@@ -128,8 +160,8 @@ convolve(const VaeConvMatrixArgs &a, int lanes)
 
 /* Other devices trap. */
 template <typename P, int T>
-VAE_KERNEL_LARGE void
-conv_wgmma(VaeConvMatrixArgs a, int lanes)
+static __global__
+__launch_bounds__(P::THREADS, 1) void conv_wgmma(VaeConvMatrixArgs a, int lanes)
 {
     if constexpr (VAE_PTX_GROUPS)
         convolve<P, T>(a, lanes);
@@ -146,10 +178,10 @@ launch(const VaeQueue *q, const VaeConvMatrixArgs *args)
     const dim3 grid = grid_of<P>(a);
     a.norm.c = a.c_out;
     if (a.type == VAE_TYPE_BF16)
-        vae_launch(conv_wgmma<P, VAE_TYPE_BF16>, grid, VAE_THREADS, P::BYTES,
+        vae_launch(conv_wgmma<P, VAE_TYPE_BF16>, grid, P::THREADS, P::BYTES,
                    q->stream, a, lanes);
     else
-        vae_launch(conv_wgmma<P, VAE_TYPE_F16>, grid, VAE_THREADS, P::BYTES,
+        vae_launch(conv_wgmma<P, VAE_TYPE_F16>, grid, P::THREADS, P::BYTES,
                    q->stream, a, lanes);
 }
 
@@ -157,17 +189,13 @@ void
 vae_cuda_convolve_groups(const VaeQueue *q, const VaeConvMatrixArgs *a)
 {
     if (a->up && a->c_out % 96 && a->c_out % 64 == 0)
-        launch<Phases<Tile<1, 256, 64>>>(q, a);
+        launch<Phases<Tile<2, 1, 256, 64, 2>>>(q, a);
     else if (a->up)
-        launch<Phases<Tile<1, 384, 96>>>(q, a);
-    else if (a->c_out % 384 == 0)
-        launch<Tile<1, 384, 192>>(q, a);
-    else if (a->c_out % 256 == 0)
-        launch<Tile<1, 256, 256>>(q, a);
-    else if (a->c_out % 192 == 0)
-        launch<Tile<2, 192, 192>>(q, a);
-    else if (a->c_out % 128 == 0)
-        launch<Tile<2, 128, 128>>(q, a);
+        launch<Phases<Tile<2, 1, 384, 96, 2>>>(q, a);
+    else if (a->c_out == 192)
+        launch<Tile<2, 2, 192, 192, 3>>(q, a);
+    else if (a->c_out % 96 && a->c_out % 128 == 0)
+        launch<Tile<3, 2, 128, 128, 3>>(q, a);
     else
-        launch<Tile<2, 96, 96>>(q, a);
+        launch<Tile<4, 2, 96, 96, 3>>(q, a);
 }

@@ -459,6 +459,18 @@ vae_ptx_group_wait(void)
 #endif
 }
 
+/* Separates multiplications that were waited for from other uses of a sum,
+ * which the compiler must not move in front of the wait. */
+VAE_DEVICE void
+vae_ptx_group_end(float *sum)
+{
+#if defined(__CUDACC__) && VAE_PTX_GROUPS
+    asm volatile("" : "+f"(*sum)::"memory");
+#else
+    (void) sum;
+#endif
+}
+
 #ifdef __CUDACC__
 /* Lists of operands; OUT_n: n sums. */
 #define VAE_PTX_0_TO_31                                                        \

@@ -1,8 +1,8 @@
 /*
  * conv.c: computes convolutions by the library or by an own kernel. The latter
- * are the choices "own 3" and, for compute capability 9.0, "own 3 wgmma". Those
+ * are the choices "own 4" and, for compute capability 9.0, "own 4 wgmma". Those
  * with "up" compute all phases of an upsampling at once. The shape says which
- * other kernel "own 3" is. Change the number when you change a kernel, so that
+ * other kernel "own 4" is. Change the number when you change a kernel, so that
  * stored times of the old one are not used.
  */
 #include <stdlib.h>
@@ -17,10 +17,10 @@ typedef struct Own {
     const char *text; /* of the choice */
     bool warpgroups, up;
 } Own;
-static const Own owns[] = {{"own 3", false, false},
-                           {"own 3 wgmma", true, false},
-                           {"own 3 up", false, true},
-                           {"own 3 wgmma up", true, true}};
+static const Own owns[] = {{"own 4", false, false},
+                           {"own 4 wgmma", true, false},
+                           {"own 4 up", false, true},
+                           {"own 4 wgmma up", true, true}};
 enum { KERNELS = sizeof owns / sizeof *owns };
 
 struct VaeCudaConvs {

@@ -158,13 +158,15 @@ check_shapes(VaeCheck *t)
 {
     static const Case cases[] = {
         {32, 96, 3, 3, 2, 17, 19, true, true, false, 1, 1},
+        {32, 96, 3, 1, 1, 33, 5, false, false, false, 1, 1},
         {32, 128, 3, 3, 1, 16, 16, true, false, true, 1, 1},
+        {8, 128, 3, 1, 1, 25, 3, false, false, false, 1, 1},
         {32, 192, 3, 3, 1, 9, 17, false, true, false, 1, 1},
         {32, 256, 3, 1, 2, 8, 5, false, true, true, 1, 1},
         {96, 96, 3, 1, 1, 5, 33, false, false, false, 1, 1},
         {24, 40, 3, 3, 4, 1, 1, true, false, false, 1, 1},
         {64, 384, 3, 1, 1, 3, 2, false, true, false, 1, 1},
-        {40, 96, 2, 1, 1, 7, 18, false, false, false, 0, 1},
+        {72, 96, 2, 1, 1, 7, 18, false, false, false, 0, 1},
         {8, 100, 2, 2, 1, 4, 3, true, false, false, 1, 0},
     };
     for (size_t i = 0; i < VAE_COUNT(cases); i++)
@@ -351,7 +353,7 @@ static void
 check_joined(VaeCheck *t)
 {
     static const Case cases[] = {
-        {40, 96, 2, 1, 2, 9, 18, false, false, false, 0, 0},
+        {72, 96, 2, 1, 2, 9, 18, false, false, false, 0, 0},
         {32, 64, 2, 1, 1, 8, 16, false, false, true, 0, 0},
         {8, 20, 2, 1, 1, 3, 2, false, false, false, 0, 0},
     };

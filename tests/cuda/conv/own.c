@@ -116,7 +116,7 @@ test_offered(void)
     }
 }
 
-/* Only the kernel of 9.0 has all of 384 channels in one block. */
+/* Only a kernel that has all channels in one block computes their norm. */
 static void
 test_norms(void)
 {
@@ -124,9 +124,10 @@ test_norms(void)
         const char *choice;
         int c_out;
         bool can;
-    } cases[] = {{"own 3", 96, true},         {"own 3", 384, false},
-                 {"own 3 wgmma", 96, true},   {"own 3 wgmma", 384, true},
-                 {"own 3 wgmma", 512, false}, {"2 1", 96, false}};
+    } cases[] = {{"own 4", 96, true},         {"own 4", 384, false},
+                 {"own 4", 256, true},        {"own 4 wgmma", 256, false},
+                 {"own 4 wgmma", 192, true},  {"own 4 wgmma", 128, true},
+                 {"own 4 wgmma", 384, false}, {"2 1", 96, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         VaeCudaChoice choice = {""};
         strcpy(choice.text, cases[i].choice);
@@ -167,12 +168,12 @@ test_phases(void)
     s.kt = 1;
     s.add = false;
     emu_set_own(0.5f, false);
-    expect_choice_of(&s, 84, false, "own 3 up", "all phases at once");
+    expect_choice_of(&s, 84, false, "own 4 up", "all phases at once");
     emu_set_own(1.5f, false);
     expect_choice_of(&s, 86, false, "2 1", "all phases at once, but slower");
     s.w = s.wo = 7;
     emu_set_own(1.5f, false);
-    expect_choice_of(&s, 90, false, "own 3 wgmma up", "on 9.0");
+    expect_choice_of(&s, 90, false, "own 4 wgmma up", "on 9.0");
     emu_set_own(0.5f, true);
     expect_choice_of(&s, 85, false, "2 1", "wrong phases");
     emu_set_own(0.5f, false);
@@ -185,14 +186,14 @@ test_timed(void)
     expect_choice(80, false, "2 1", "a slower kernel");
     emu_set_own(0.5f, false);
     expect_choice(80, false, "2 1", "a stored time");
-    expect_choice(81, false, "own 3", "the fastest kernel");
+    expect_choice(81, false, "own 4", "the fastest kernel");
     expect_choice(81, true, "1 3", "no choice");
     emu_set_own(1.5f, false);
-    expect_choice(81, false, "own 3", "a stored kernel");
+    expect_choice(81, false, "own 4", "a stored kernel");
     emu_set_own(0.5f, true);
     expect_choice(82, false, "2 1", "a kernel that computes wrong");
     emu_set_own(1.5f, false);
-    expect_choice(90, false, "own 3 wgmma", "the kernel of one capability");
+    expect_choice(90, false, "own 4 wgmma", "the kernel of one capability");
     emu_set_own(0.5f, false);
 }
 
@@ -229,10 +230,10 @@ test_forced(void)
     expect_choice(83, false, "2 1", "the library, forced");
     expect_choice(81, false, "2 1", "in place of a stored kernel");
     setenv("VAE_CUDA_CONV", "own", 1);
-    expect_choice(80, true, "own 3", "the kernel, forced");
+    expect_choice(80, true, "own 4", "the kernel, forced");
     setenv("VAE_CUDA_CONV", "wgmma", 1);
-    expect_choice(90, true, "own 3 wgmma", "that of 9.0, forced");
-    expect_choice(80, true, "own 3", "there is none of 9.0");
+    expect_choice(90, true, "own 4 wgmma", "that of 9.0, forced");
+    expect_choice(80, true, "own 4", "there is none of 9.0");
     setenv("VAE_CUDA_CONV", "head", 1);
     expect_choice(90, true, "1 3", "the kernel of three channels only");
     setenv("VAE_CUDA_CONV", "up", 1);
@@ -244,7 +245,7 @@ test_forced(void)
                strstr(error.message, "VAE_CUDA_CONV is \"fast\""),
            "%s", error.message);
     unsetenv("VAE_CUDA_CONV");
-    expect_choice(83, false, "own 3", "what was forced is not stored");
+    expect_choice(83, false, "own 4", "what was forced is not stored");
 }
 
 /* The kernel stores the phases of an upsampling joined, without a block for
@@ -262,8 +263,8 @@ test_joined(void)
     for (int own = 0; own < 3; own++) {
         VaeCudaChoice choice = {""};
         VaeCudaParts parts;
-        strcpy(choice.text, own == 2   ? "own 3 wgmma up"
-                            : own == 1 ? "own 3"
+        strcpy(choice.text, own == 2   ? "own 4 wgmma up"
+                            : own == 1 ? "own 4"
                                        : "2 1");
         must(
             vae_cuda_parts_new(cuda->convs, &s, &rows, &choice, &parts, &error),
@@ -288,7 +289,7 @@ test_one_phase(void)
     s.kt = 1;
     s.add = false;
     VaeBackend *cuda = open_device(90, false);
-    must(vae_cuda_conv_new(cuda->convs, &s, &(VaeCudaChoice){"own 3 up"}, &conv,
+    must(vae_cuda_conv_new(cuda->convs, &s, &(VaeCudaChoice){"own 4 up"}, &conv,
                            &error),
          &error);
     const VaeStatus status = vae_cuda_conv_bind(
