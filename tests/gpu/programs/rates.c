@@ -85,7 +85,8 @@ copies(Device *d)
 /* Convolutions.                                                       */
 
 /* A convolution's rate by the fastest of the first choices, and the least times
- * of the library and of the own kernel; 0: it is no choice. */
+ * of the library, of the own kernels, and of that for compute capability 9.0;
+ * 0: it is no choice. */
 static void
 one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
          bool tf32)
@@ -94,7 +95,7 @@ one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
     VaeCudaChoice choices[CHOICES], best = {""};
     VaeError error;
     int n = 0;
-    float least = 0, own = 0, library = 0;
+    float least = 0, own = 0, groups = 0, library = 0;
     c.shape.s = c.shape.st = 1;
     c.shape.pad_y = c.shape.pad_x = shape.k > 1;
     c.shape.ho = shape.h;
@@ -112,6 +113,8 @@ one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
         float *kind = vae_cuda_choice_is_own(&choices[i]) ? &own : &library;
         if (ms > 0 && (*kind <= 0 || ms < *kind))
             *kind = ms;
+        if (strstr(choices[i].text, "wgmma"))
+            groups = ms;
         if (ms > 0 && (least <= 0 || ms < least)) {
             least = ms;
             best = choices[i];
@@ -121,10 +124,10 @@ one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
     if (least > 0)
         printf("%s{\"name\": \"%s\", \"type\": \"%s\", \"ms\": %.4f, "
                "\"tflops\": %.2f, \"choice\": \"%s\", \"cudnn_ms\": %.4f, "
-               "\"own_ms\": %.4f}",
+               "\"own_ms\": %.4f, \"wgmma_ms\": %.4f}",
                separator, name, type_name(type, tf32), (double) least,
                rate(flop * 1e-9, least), best.text, (double) library,
-               (double) own);
+               (double) own, (double) groups);
     if (least > 0)
         separator = ",\n  ";
     device_conv_close(&c);
