@@ -74,4 +74,15 @@ check "whole pictures, as set, do not fit" 3 "$tool" plan --arch wan2.1 \
     --size 640x480 --precision bf16 --strips 1 --frames-at-once 9 \
     --spill off --slice 1 --memory-limit 2G
 says "what would fit: " "spill host (" "strips 0 and frames at once 0 ("
+
+# Its own kernels are the fastest of some layers.
+XDG_CACHE_HOME=$(cd "$out" && pwd)/cache
+export XDG_CACHE_HOME
+set -- bench --backend cuda --arch taew2_1 --precision bf16 --size 16x16 \
+    --frames 1 --verbose
+check "a first start" 0 "$tool" "$@"
+says ": by own 3 wgmma, " ": by own 3 wgmma up, " "timed convolutions kept in"
+check "the next one, which times nothing" 0 "$tool" "$@"
+says "opened in "
+says_not ": by " "is not used" "kept in"
 finish
