@@ -24,7 +24,7 @@ template <int DOWN_, int WIDE_> struct Tile {
     static const int DOWN = DOWN_, WIDE = WIDE_;
     static const int N = WARPS / DOWN * WIDE;
     static const int PHASES = 1, SHARE = N; /* see Phases */
-    static const int THREADS = VAE_THREADS;
+    static const int THREADS = VAE_THREADS, COPIERS = THREADS;
     static const int STAGES = 3; /* buffers of weights */
     static const int TAPS = 1, LATE = 0;
     static const int PARTS = 8; /* pixels of a thread */
@@ -60,8 +60,13 @@ template <int DOWN_, int WIDE_> struct Tile {
     {
         return thread % 32 / 4 + i % 2 * 8;
     }
+    VAE_DEVICE bool
+    copies(int)
+    {
+        return true;
+    }
     VAE_DEVICE int
-    thread()
+    copier()
     {
         return (int) threadIdx.x;
     }
@@ -114,14 +119,15 @@ conv_matrix(VaeConvMatrixArgs a, int lanes)
     Half *const weight = halo + 2 * P::HALO;
     const Place p = place<P>(a);
     float sum[4][P::COLUMNS][4] = {};
-    Step now = {}, ahead = copy_first<P>(a, p, halo, weight);
+    Step now = {};
+    copy_first<P>(a, p, halo, weight);
     /* The barrier separates the copies of all threads from their use, and the
      * use of buffers from the copies that overwrite them. */
     VAE_NO_UNROLL
     for (; now.index < p.steps; next_step(p, now)) {
         vae_ptx_copy_wait<AHEAD - 1>();
         __syncthreads();
-        copy_ahead<P>(a, p, halo, weight, now, ahead);
+        copy_ahead<P>(a, p, halo, weight, now);
         multiply<P, T>(halo + now.section % 2 * P::HALO +
                            tap_pixel(a, now) * PITCH,
                        weight + now.index % P::STAGES * P::WEIGHT, sum);

@@ -5,7 +5,9 @@
  * Their template argument P is the tile of a block of THREADS: N channels of
  * ROWS x ACROSS pixels. halo_at() and weight_at() say where an octet of a
  * pixel, or of a row of weights, is in its buffer. Thread t has the sums of
- * pixels down(t, i), across(t, i), of channels from channel(t) on.
+ * pixels down(t, i), across(t, i), of channels from channel(t) on. The COPIERS
+ * of a step are the threads with copies(step); copier() is a thread's index of
+ * them.
  *
  * With Phases<P>, a fourth of the channels are those of each phase of an
  * upsampling, so that all four read the pixels once. A phase's first tap is at
@@ -123,11 +125,11 @@ copy_pixels(const VaeConvMatrixArgs &a, const Place &p, Half *halo,
     const Half *x =
         static_cast<const Half *>(past ? a.past : a.x) +
         (size_t) (past ? frame : frame - a.past_frames) * a.h * a.w * a.c_in;
-    const int thread = P::thread(), octet = thread % OCTETS;
+    const int thread = P::copier(), octet = thread % OCTETS;
     const int c = s.piece * DEEP + octet * 8;
     Half *const to = halo + s.section % 2 * P::HALO + P::halo_at(0, octet);
     for (int pixel = thread / OCTETS; pixel < P::PIXELS;
-         pixel += P::THREADS / OCTETS) {
+         pixel += P::COPIERS / OCTETS) {
         const int row = p.y + pixel / (ACROSS + MORE) - a.pad_y;
         const int column = p.x + pixel % (ACROSS + MORE) - a.pad_x;
         const bool inside =
@@ -148,7 +150,7 @@ VAE_DEVICE void
 copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
              const Step &s)
 {
-    const int thread = P::thread(), octet = thread % OCTETS;
+    const int thread = P::copier(), octet = thread % OCTETS;
     const int n = thread / OCTETS, c = s.piece * DEEP + octet * 8;
     const int row = n / 16 * 16 + n % 16 / 4 * 2 + n % 2 + n / 2 % 2 * 8;
     const size_t channel = (size_t) a.kt * p.taps * a.c_in;
@@ -157,7 +159,7 @@ copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
                        (size_t) (s.frame * p.taps + s.tap) * a.c_in + c;
     Half *to = weight + s.index % P::STAGES * P::TAPS * P::WEIGHT +
                P::weight_at(row, octet);
-    const int pass = P::THREADS / OCTETS; /* rows that are copied at once */
+    const int pass = P::COPIERS / OCTETS; /* rows that are copied at once */
     VAE_NO_UNROLL
     for (int tap = 0; tap < p.together; tap++) {
         VAE_UNROLL
@@ -181,35 +183,39 @@ copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
 template <typename P>
 VAE_DEVICE void
 copy_ahead(const VaeConvMatrixArgs &a, const Place &p, Half *halo, Half *weight,
-           const Step &now, Step &ahead)
+           const Step &now)
 {
-    if (now.tap == P::LATE * p.together &&
+    const bool mine = P::copies(now.index); /* and AHEAD steps later */
+    if (mine && now.tap == P::LATE * p.together &&
         now.index + p.taps / p.together - P::LATE < p.steps) {
         Step next = now;
         next_section(p, next);
         copy_pixels<P>(a, p, halo, next);
     }
-    if (ahead.index < p.steps)
+    Step ahead = now;
+    VAE_UNROLL
+    for (int i = 0; i < AHEAD; i++)
+        next_step(p, ahead);
+    if (mine && ahead.index < p.steps)
         copy_weights<P>(a, p, weight, ahead);
-    next_step(p, ahead);
     vae_ptx_copy_commit();
 }
 
-/* Starts the copies in front of the first step. Returns the step whose weights
- * are the next to copy. */
+/* Starts the copies in front of the first step. */
 template <typename P>
-VAE_DEVICE Step
+VAE_DEVICE void
 copy_first(const VaeConvMatrixArgs &a, const Place &p, Half *halo, Half *weight)
 {
     Step s = {};
-    copy_pixels<P>(a, p, halo, s);
+    if (P::copies(0))
+        copy_pixels<P>(a, p, halo, s);
     VAE_UNROLL
     for (int i = 0; i < AHEAD; i++) {
-        copy_weights<P>(a, p, weight, s);
+        if (P::copies(i))
+            copy_weights<P>(a, p, weight, s);
         next_step(p, s);
         vae_ptx_copy_commit();
     }
-    return s;
 }
 
 /* The two values of a word. */

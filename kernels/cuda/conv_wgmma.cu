@@ -6,7 +6,10 @@
  * Two to four groups share a block's pixels: each has one or two squares of 8 x
  * 8, and all N channels. Octets of channels are in planes. Eight pixels beside
  * each other are then eight rows of a matrix, and a tap moves its beginning by
- * whole pixels. The copies are those of conv.cu, with cp.async.
+ * whole pixels. The copies are those of conv.cu, with cp.async. The fence
+ * behind them may wait for all of a warp's copies. So one half of the warps
+ * copies for even steps and one for odd steps, and no warp has copies of two
+ * steps under way.
  *
  * A step is a row of taps, so that its multiplications take longer than its
  * barrier and its copies. They run while the next step's begin. So one buffer
@@ -21,7 +24,7 @@
 /* All shared memory is within what a block may have on sm_90. */
 template <int GROUPS_, int SQUARES_, int N_, int PART_, int TAPS_> struct Tile {
     static const int GROUPS = GROUPS_, SQUARES = SQUARES_, N = N_;
-    static const int THREADS = 128 * GROUPS;
+    static const int THREADS = 128 * GROUPS, COPIERS = THREADS / 2;
     static const int PART = PART_;          /* channels of one multiplication */
     static const int PHASES = 1, SHARE = N; /* see Phases */
     static const int TAPS = TAPS_;          /* of a step */
@@ -71,10 +74,16 @@ template <int GROUPS_, int SQUARES_, int N_, int PART_, int TAPS_> struct Tile {
     {
         return square(thread, i) % 2 * 8 + thread % 32 / 4;
     }
-    VAE_DEVICE int
-    thread()
+    VAE_DEVICE bool
+    copies(int step)
     {
-        return vae_ptx_anew((int) threadIdx.x);
+        return ((int) threadIdx.x / 32 - step) % 2 == 0;
+    }
+    VAE_DEVICE int
+    copier()
+    {
+        const int thread = vae_ptx_anew((int) threadIdx.x);
+        return thread / 64 * 32 + thread % 32;
     }
     VAE_DEVICE int
     channel(int)
@@ -125,23 +134,24 @@ convolve(const VaeConvMatrixArgs &a, int lanes)
     const int square = P::square((int) threadIdx.x, 0);
     const int group = square / 2 * 8 * (ACROSS + MORE) + square % 2 * 8;
     float sum[P::SQUARES][P::COLUMNS][4] = {};
-    Step now = {}, ahead = copy_first<P>(a, p, halo, weight);
+    Step now = {};
+    copy_first<P>(a, p, halo, weight);
     /* The barrier separates the copies of all threads from their use. Of the
      * multiplications, all but the last step's are done there in all groups, so
      * that their buffers can be overwritten. */
     VAE_NO_UNROLL
     for (; now.index < p.steps; next_step(p, now)) {
-        if (P::TAPS == 2 || a.k == 2) /* the step before has the pixels */
+        /* with two steps in a section, the one before has its pixels */
+        if (P::copies(now.index) || P::TAPS == 2 || a.k == 2) {
             vae_ptx_copy_wait<0>();
-        else
-            vae_ptx_copy_wait<AHEAD - 1>();
-        vae_ptx_group_visible();
+            vae_ptx_group_visible();
+        }
         __syncthreads();
         multiply<P, T>(halo + now.section % 2 * P::HALO +
                            (tap_pixel(a, now) + group) * 8,
                        weight + now.index % P::STAGES * P::TAPS * P::WEIGHT,
                        p.together, sum);
-        copy_ahead<P>(a, p, halo, weight, now, ahead);
+        copy_ahead<P>(a, p, halo, weight, now);
         vae_ptx_group_wait<2>();
     }
     vae_ptx_group_wait<0>();
