@@ -41,10 +41,12 @@ def unpack(run, folder):
             raise RuntimeError('%s: %s' % (package, done.last()))
     for path in glob.glob(root + '/usr/**/pkgconfig/*.pc', recursive=True):
         with open(path) as f:
-            text = f.read()
+            text = re.sub(r'^(\w+=)/usr', r'\1%s/usr' % root, f.read(),
+                          flags=re.M)
+        # Only static linking needs these, and so the folder lacks them.
+        text = re.sub(r'^Requires\.private:.*\n', '', text, flags=re.M)
         with open(path, 'w') as f:
-            f.write(re.sub(r'^(\w+=)/usr', r'\1%s/usr' % root, text,
-                           flags=re.M))
+            f.write(text)
     env = run.env
     libs = glob.glob(root + '/usr/lib/*-linux-gnu') + [root + '/usr/lib']
     extend(env, 'LD_LIBRARY_PATH', *libs,
@@ -197,8 +199,10 @@ def build(run):
         words += ['-Dcuda-archs=' + arch] if arch else []
         words += ['-Dcudnn-path=' + cudnn] if cudnn else []
     setup = ['setup', '--reconfigure'] if configured else ['setup']
-    done = None if ready else run.call(
-        run.meson + setup + ['--buildtype=release', *words, run.build, TOP])
+    setup = run.meson + setup + ['--buildtype=release', *words, run.build, TOP]
+    done = None if ready else run.call(setup)
+    if done and done.code and unpacked:  # only one step needs GStreamer
+        done = run.call(setup + ['-Dgst=disabled'])
     if ready or not done.code:  # what can be built is, whatever cannot
         done = run.call(run.meson + ['compile', '-C', run.build,
                                      '--ninja-args=-k0'])

@@ -238,6 +238,57 @@ END
 expect 'numbers that miss are told' env PYTHONPATH="$here" \
     python3 -B "$here/test_checks.py"
 
+# Packages that are unpacked, one of them without those it privately needs.
+mkdir -p "$out/deb/DEBIAN" "$out/deb/usr/lib/x86_64-linux-gnu/pkgconfig" \
+    "$out/debs"
+cat >"$out/deb/DEBIAN/control" <<'END'
+Package: one
+Version: 1
+Architecture: all
+Maintainer: none
+Description: none
+END
+cat >"$out/deb/usr/lib/x86_64-linux-gnu/pkgconfig/one.pc" <<'END'
+prefix=/usr
+Name: one
+Description: none
+Version: 1
+Requires.private: none-of-this-name
+Cflags: -I${prefix}/include/one
+END
+if command -v dpkg-deb >/dev/null; then
+    dpkg-deb -b "$out/deb" "$out/debs/one.deb" >/dev/null
+    expect 'unpacked packages are found' env PYTHONPATH="$here" python3 -B - \
+        "$out" <<'END'
+import sys
+import build, gpu, runner, time
+out = sys.argv[1]
+o = gpu.parse(['--emulate', '--out', out + '/unpacked', '--build', out + '/u'])
+run = runner.Run(o)
+run.deadline = time.monotonic() + 60
+assert build.unpack(run, out + '/debs') == 1
+said = build.ask('pkg-config', '--cflags', 'one', env=run.env)
+assert said == '-I%s/u-root/usr/include/one' % out, said
+END
+fi
+expect 'a build without the GStreamer that fails' env PYTHONPATH="$here" \
+    python3 -B - "$out" <<'END'
+import os, sys, types
+import build
+said = []
+def call(words):
+    said.append(words)
+    return types.SimpleNamespace(
+        code='setup' in words and '-Dgst=disabled' not in words, stopped=False)
+run = types.SimpleNamespace(
+    options=types.SimpleNamespace(debs=sys.argv[1], cudnn=None), call=call,
+    emulate=False, build=sys.argv[1] + '/u', env=dict(os.environ),
+    path=lambda name: sys.argv[1] + '/u/' + name)
+build.unpack, build.find_meson = lambda *_: 1, lambda *_: ['meson']
+assert build.build(run)['status'] == 'passed'
+assert [w[1] for w in said] == ['setup', 'setup', 'compile'], said
+END
+
 # Without a GPU run.sh says so and does nothing.
 if [ ! -e /dev/nvidiactl ]; then
     status=0
