@@ -52,10 +52,12 @@ between_calls(const Bed *bed, VaeDirection direction, unsigned eager)
 }
 
 /* Weights of a program share a block, and what is pinned stays: a device takes
- * time for each block, and rounds it up. */
+ * time for each block, and rounds it up. The layers have run for another stream
+ * before, which takes blocks of its own. */
 static void
 few_blocks(const Bed *bed, VaeDirection direction)
 {
+    SCOPED_STREAM VaeStream *before = open_stream(bed->model, direction);
     VaeError error;
     VaeModel *model = open_model(bed);
     emu_fail_alloc(0);
