@@ -128,6 +128,9 @@ typedef struct VaeNormArgs {
  *
  * warpgroups: by the kernel for compute capability 9.0, and for no other.
  *
+ * With vae_conv_matrix_is_picture(), c_in is 3, w is a multiple of 8, and kt is
+ * at most 3. There are no joined and warpgroups.
+ *
  * With vae_conv_matrix_is_head(), c_out is 3, and y begins at a multiple of 4.
  * There are no add, relu, joined, norm and warpgroups. Instead there are:
  *
@@ -150,12 +153,19 @@ typedef struct VaeConvMatrixArgs {
     VaeNormArgs norm, front;
 } VaeConvMatrixArgs;
 
-/* True for the kernel of a picture's three channels. Its block has all channels
- * of its pixels in shared memory. */
+/* True for the kernel that writes a picture's three channels. Its block has all
+ * channels of its pixels in shared memory. */
 static inline bool
 vae_conv_matrix_is_head(int c_in, int c_out, int k)
 {
     return c_out == 3 && k == 3 && c_in % 8 == 0 && c_in <= 160;
+}
+
+/* True for the kernel that reads a picture's three channels. */
+static inline bool
+vae_conv_matrix_is_picture(int c_in, int k)
+{
+    return c_in == 3 && k == 3;
 }
 
 static inline bool

@@ -7,6 +7,10 @@
  * once for each frame and 32 channels, and serve all taps in the plane. Weights
  * pass through three buffers, one tap and 32 channels at a time.
  *
+ * From a picture, the colours of all taps in the plane are the channels of one
+ * tap. A block copies the lines of the picture that it reads to shared memory,
+ * and takes the channels of its pixels from them, one frame at a time.
+ *
  * Each sum runs over frames, then over pieces of 32 channels, then over taps,
  * so it depends neither on the number of frames nor on the size of the picture.
  */
@@ -111,6 +115,22 @@ multiply(const Half *pixels, const Half *weight, float (*sum)[P::COLUMNS][4])
     }
 }
 
+/* Stores the results, and their norm. */
+template <typename P, int T>
+VAE_DEVICE void
+end_block(const VaeConvMatrixArgs &a, const Place &p,
+          float (*sum)[P::COLUMNS][4], Half *halo, int lanes)
+{
+    const bool norms = P::PHASES == 1 && a.norm.y;
+    if (norms)
+        __syncthreads(); /* the input is read */
+    store_all<P, T>(a, p, sum, halo);
+    if (!norms)
+        return;
+    __syncthreads();
+    norm_all<P, T>(a, p, halo, lanes);
+}
+
 template <typename P, int T>
 VAE_KERNEL_LARGE void
 conv_matrix(VaeConvMatrixArgs a, int lanes)
@@ -132,30 +152,166 @@ conv_matrix(VaeConvMatrixArgs a, int lanes)
                            tap_pixel(a, now) * PITCH,
                        weight + now.index % P::STAGES * P::WEIGHT, sum);
     }
-    const bool norms = P::PHASES == 1 && a.norm.y;
-    if (norms)
-        __syncthreads(); /* the input is read */
-    store_all<P, T>(a, p, sum, halo);
-    if (!norms)
-        return;
+    end_block<P, T>(a, p, sum, halo, lanes);
+}
+
+/* ------------------------------------------------------------------ */
+/* From a picture.                                                     */
+
+enum {
+    COLOURS = 3,
+    ROW = 3 * COLOURS, /* channels of a row of taps */
+    FRONT = 8,         /* elements of a line in front of the block's first
+                          pixel, so that it begins at a multiple of 16 bytes */
+    LINE_OCTETS = 8,   /* of a line */
+    LINE = LINE_OCTETS * 8 + 8 /* elements from one line to the next, so that
+                                  the rows of taps are in different banks */
+};
+
+template <typename P> struct Im2col : P {
+    static const int BLOCKS = P::N <= 96 ? 2 : 1; /* of a multiprocessor */
+    static const int LINES = P::ROWS + MORE;      /* of a frame */
+    static const int BYTES = P::BYTES + 2 * P::STAGES * LINES * LINE;
+    static_assert(FRONT + (ACROSS + MORE) * COLOURS <= LINE_OCTETS * 8,
+                  "a line has all pixels");
+    static_assert(3 * ROW <= DEEP, "a step has all channels");
+    static_assert(BYTES <= 99 << 10, "shared memory of a block");
+};
+
+/* Stores an octet of n values, value k from from[at(k)], then zeros. */
+template <typename At>
+VAE_DEVICE void
+store_values(Half *to, const Half *from, const At &at, int n)
+{
+    uint32_t word[4];
+    VAE_UNROLL
+    for (int k = 0; k < 8; k += 2) {
+        const uint32_t low = k < n ? from[at(k)] : 0;
+        const uint32_t high = k + 1 < n ? from[at(k + 1)] : 0;
+        word[k / 2] = low | high << 16;
+    }
+    vae_store16(to, word);
+}
+
+/* Copies the weights of a frame, which can be at any address. */
+template <typename P>
+VAE_DEVICE void
+copy_frame_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
+                   int frame)
+{
+    const int octet = (int) threadIdx.x % OCTETS;
+    const Half *const from =
+        static_cast<const Half *>(a.weight) + frame * 3 * ROW + octet * 8;
+    for (int n = (int) threadIdx.x / OCTETS; n < P::N;
+         n += VAE_THREADS / OCTETS) {
+        const int c = p.n + n;
+        store_values(
+            weight + frame * P::WEIGHT + P::weight_at(weight_row(n), octet),
+            from + (c < a.c_out ? c * a.kt * 3 * ROW : 0),
+            [](int k) { return k; },
+            c < a.c_out ? vae_octet_valid(octet * 8, 3 * ROW) : 0);
+    }
+}
+
+/* Starts to copy the lines that the block reads, of all frames. Zeros replace
+ * pixels outside of the picture. */
+template <typename P>
+VAE_DEVICE void
+copy_lines(const VaeConvMatrixArgs &a, const Place &p, Half *lines)
+{
+    const int wide = a.w * COLOURS;
+    for (int i = (int) threadIdx.x; i < a.kt * P::LINES * LINE_OCTETS;
+         i += VAE_THREADS) {
+        const int line = i / LINE_OCTETS, octet = i % LINE_OCTETS;
+        const int row = p.y + line % P::LINES - a.pad_y;
+        const int at = p.x * COLOURS - FRONT + octet * 8;
+        const Half *const x = input_frame(a, p.t + line / P::LINES);
+        const bool inside = row >= 0 && row < a.h && at >= 0 && at < wide;
+        vae_ptx_copy_async(lines + line * LINE + octet * 8,
+                           x + (inside ? (size_t) row * wide + at : 0),
+                           !inside);
+    }
+    vae_ptx_copy_commit();
+}
+
+/* Takes the channels of the block's pixels from the lines of a frame. An octet
+ * has colours of one or two rows of taps. */
+template <typename P>
+VAE_DEVICE void
+take_channels(const VaeConvMatrixArgs &a, const Half *lines, Half *halo)
+{
+    const int octet = (int) threadIdx.x % OCTETS, first = octet * 8;
+    const int left = ROW - first % ROW; /* in the first row of taps */
+    lines += FRONT - a.pad_x * COLOURS + first / ROW * LINE + first % ROW;
+    VAE_NO_UNROLL
+    for (int pixel = (int) threadIdx.x / OCTETS; pixel < P::ROWS * ACROSS;
+         pixel += VAE_THREADS / OCTETS) {
+        const int row = pixel / ACROSS, column = pixel % ACROSS;
+        store_values(
+            halo + P::halo_at(row * (ACROSS + MORE) + column, octet),
+            lines + row * LINE + column * COLOURS,
+            [left](int k) { return k < left ? k : k + LINE - ROW; },
+            vae_octet_valid(first, 3 * ROW));
+    }
+}
+
+template <typename P, int T>
+static __global__
+__launch_bounds__(VAE_THREADS, P::BLOCKS) void conv_picture(VaeConvMatrixArgs a,
+                                                            int lanes)
+{
+    VAE_SHARED(Half, halo);
+    Half *const weight = halo + 2 * P::HALO;
+    Half *const lines = weight + P::STAGES * P::WEIGHT;
+    const Place p = place<P>(a);
+    float sum[4][P::COLUMNS][4] = {};
+    copy_lines<P>(a, p, lines);
+    VAE_NO_UNROLL
+    for (int f = 0; f < a.kt; f++)
+        copy_frame_weights<P>(a, p, weight, f);
+    vae_ptx_copy_wait<0>();
     __syncthreads();
-    norm_all<P, T>(a, p, halo, lanes);
+    VAE_NO_UNROLL
+    for (int f = 0; f < a.kt; f++) {
+        Half *const pixels = halo + f % 2 * P::HALO;
+        take_channels<P>(a, lines + f * P::LINES * LINE, pixels);
+        __syncthreads();
+        multiply<P, T>(pixels, weight + f * P::WEIGHT, sum);
+    }
+    end_block<P, T>(a, p, sum, halo, lanes);
+}
+
+/* ------------------------------------------------------------------ */
+
+template <typename P>
+static void
+launch_tile(const VaeQueue *q, const VaeConvMatrixArgs *args,
+            void (*kernel)(VaeConvMatrixArgs, int))
+{
+    VaeConvMatrixArgs a = *args;
+    const int lanes = vae_rms_lanes(a.c_out);
+    a.norm.c = a.c_out;
+    vae_launch(kernel, grid_of<P>(a), VAE_THREADS, P::BYTES, q->stream, a,
+               lanes);
 }
 
 template <typename P>
 static void
-launch(const VaeQueue *q, const VaeConvMatrixArgs *args)
+launch(const VaeQueue *q, const VaeConvMatrixArgs *a)
 {
-    VaeConvMatrixArgs a = *args;
-    const int lanes = vae_rms_lanes(a.c_out);
-    const dim3 grid = grid_of<P>(a);
-    a.norm.c = a.c_out;
-    if (a.type == VAE_TYPE_BF16)
-        vae_launch(conv_matrix<P, VAE_TYPE_BF16>, grid, VAE_THREADS, P::BYTES,
-                   q->stream, a, lanes);
-    else
-        vae_launch(conv_matrix<P, VAE_TYPE_F16>, grid, VAE_THREADS, P::BYTES,
-                   q->stream, a, lanes);
+    launch_tile<P>(q, a,
+                   a->type == VAE_TYPE_BF16 ? conv_matrix<P, VAE_TYPE_BF16>
+                                            : conv_matrix<P, VAE_TYPE_F16>);
+}
+
+template <typename T>
+static void
+launch_picture(const VaeQueue *q, const VaeConvMatrixArgs *a)
+{
+    typedef Im2col<T> P;
+    launch_tile<P>(q, a,
+                   a->type == VAE_TYPE_BF16 ? conv_picture<P, VAE_TYPE_BF16>
+                                            : conv_picture<P, VAE_TYPE_F16>);
 }
 
 void
@@ -163,6 +319,12 @@ vae_cuda_convolve(const VaeQueue *q, const VaeConvMatrixArgs *a)
 {
     if (a->c_out == 3)
         vae_cuda_convolve_head(q, a);
+    else if (a->c_in == COLOURS && a->c_out <= 64)
+        launch_picture<Tile<4, 32>>(q, a);
+    else if (a->c_in == COLOURS && a->c_out <= 96)
+        launch_picture<Tile<4, 48>>(q, a);
+    else if (a->c_in == COLOURS)
+        launch_picture<Tile<4, 64>>(q, a);
     else if (a->warpgroups)
         vae_cuda_convolve_groups(q, a);
     else if (a->up && a->c_out % 64 == 0)

@@ -113,6 +113,14 @@ phase_pixel(int phase)
     return phase / 2 * (ACROSS + MORE) + phase % 2;
 }
 
+VAE_DEVICE const Half *
+input_frame(const VaeConvMatrixArgs &a, int frame)
+{
+    const bool past = frame < a.past_frames;
+    return static_cast<const Half *>(past ? a.past : a.x) +
+           (size_t) (past ? frame : frame - a.past_frames) * a.h * a.w * a.c_in;
+}
+
 /* Starts to copy the pixels that a section reads. Zeros replace pixels outside
  * of the picture, and channels past c_in. */
 template <typename P>
@@ -120,11 +128,7 @@ VAE_DEVICE void
 copy_pixels(const VaeConvMatrixArgs &a, const Place &p, Half *halo,
             const Step &s)
 {
-    const int frame = p.t + s.frame;
-    const bool past = frame < a.past_frames;
-    const Half *x =
-        static_cast<const Half *>(past ? a.past : a.x) +
-        (size_t) (past ? frame : frame - a.past_frames) * a.h * a.w * a.c_in;
+    const Half *const x = input_frame(a, p.t + s.frame);
     const int thread = P::copier(), octet = thread % OCTETS;
     const int c = s.piece * DEEP + octet * 8;
     Half *const to = halo + s.section % 2 * P::HALO + P::halo_at(0, octet);
@@ -140,11 +144,16 @@ copy_pixels(const VaeConvMatrixArgs &a, const Place &p, Half *halo,
     }
 }
 
-/*
- * Starts to copy the weights of a step. Channels are in another order: of 16,
- * the first matrix of a pair gets 0, 1, 4, 5, 8, 9, 12 and 13, so that a lane's
- * results are four neighbours.
- */
+/* The row of channel n. Channels are in another order: of 16, the first matrix
+ * of a pair gets 0, 1, 4, 5, 8, 9, 12 and 13, so that a lane's results are four
+ * neighbours. */
+VAE_DEVICE int
+weight_row(int n)
+{
+    return n / 16 * 16 + n % 16 / 4 * 2 + n % 2 + n / 2 % 2 * 8;
+}
+
+/* Starts to copy the weights of a step. */
 template <typename P>
 VAE_DEVICE void
 copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
@@ -152,13 +161,12 @@ copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
 {
     const int thread = P::copier(), octet = thread % OCTETS;
     const int n = thread / OCTETS, c = s.piece * DEEP + octet * 8;
-    const int row = n / 16 * 16 + n % 16 / 4 * 2 + n % 2 + n / 2 % 2 * 8;
     const size_t channel = (size_t) a.kt * p.taps * a.c_in;
     const Half *const all = static_cast<const Half *>(a.weight);
     const Half *from = all + (p.n + n) * channel +
                        (size_t) (s.frame * p.taps + s.tap) * a.c_in + c;
     Half *to = weight + s.index % P::STAGES * P::TAPS * P::WEIGHT +
-               P::weight_at(row, octet);
+               P::weight_at(weight_row(n), octet);
     const int pass = P::COPIERS / OCTETS; /* rows that are copied at once */
     VAE_NO_UNROLL
     for (int tap = 0; tap < p.together; tap++) {

@@ -83,8 +83,8 @@ vae_cuda_choice_has_phases(const VaeCudaChoice *choice)
     return own && own->up;
 }
 
-/* True for the kernel of three channels. It needs no alignment of y, and x is
- * aligned by its channels. */
+/* True for the kernel that writes three channels. It needs no alignment of y,
+ * and x is aligned by its channels. */
 static bool
 is_head(const VaeCudaConvShape *s)
 {
@@ -104,7 +104,10 @@ can(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own)
         return false;
     if (is_head(s))
         return own == owns;
-    return !is_wanted("head") && s->k >= 2 && s->k <= 3 && s->c_in % 8 == 0 &&
+    const bool inputs = vae_conv_matrix_is_picture(s->c_in, s->k)
+                            ? own == owns && s->w % 8 == 0
+                            : s->c_in % 8 == 0;
+    return !is_wanted("head") && s->k >= 2 && s->k <= 3 && inputs &&
            s->c_out % 4 == 0 && s->align >= 16;
 }
 
@@ -112,9 +115,11 @@ can(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own)
 static bool
 fits(const VaeCudaConvShape *s, const Own *own)
 {
+    const bool picture = vae_conv_matrix_is_picture(s->c_in, s->k);
     const bool full = own->up ? s->c_out % 48 == 0 || s->c_out % 64 == 0
                               : s->c_out % 96 == 0 || s->c_out % 128 == 0;
-    return s->c_in % 32 == 0 && (full || is_head(s));
+    return picture ? full || s->c_out == 64
+                   : s->c_in % 32 == 0 && (full || is_head(s));
 }
 
 /* The kernel that is forced; NULL: none, or it cannot compute it. */

@@ -176,13 +176,31 @@ check_shapes(VaeCheck *t)
         }
 }
 
+/* The same for the kernel that reads a picture. */
+static void
+check_picture(VaeCheck *t)
+{
+    static const Case cases[] = {
+        {3, 96, 3, 3, 2, 17, 24, true, true, false, 1, 1},
+        {3, 128, 3, 3, 4, 1, 8, true, false, false, 1, 1},
+        {3, 64, 3, 1, 2, 18, 40, false, false, true, 1, 1},
+        {3, 160, 3, 3, 1, 5, 16, false, true, true, 0, 1},
+        {3, 20, 3, 2, 3, 16, 32, true, false, false, 1, 0},
+    };
+    for (size_t i = 0; i < VAE_COUNT(cases); i++) {
+        one_case(t, &cases[i], VAE_TYPE_BF16, false);
+        one_case(t, &cases[i], VAE_TYPE_F16, false);
+    }
+}
+
 /* A frame alone and a strip of rows have the same bytes as the whole call, also
  * if sums are not exact. */
 static void
-parts(VaeCheck *t, bool groups)
+parts(VaeCheck *t, int c_in, int w, bool groups)
 {
-    const Case c = {40, 96, 3, 3, 3, 18, 5, true, false, false, 1, 1};
-    if (!vae_check_begin(t, "conv_matrix%s_parts", groups ? "_groups" : ""))
+    const Case c = {c_in, 96, 3, 3, 3, 18, w, true, false, false, 1, 1};
+    if (!vae_check_begin(t, "conv_matrix%s_parts_%d", groups ? "_groups" : "",
+                         c_in))
         return;
     Both b = make(t, &c, VAE_TYPE_BF16, false);
     b.args.warpgroups = groups;
@@ -217,8 +235,9 @@ parts(VaeCheck *t, bool groups)
 static void
 check_parts(VaeCheck *t)
 {
-    parts(t, false);
-    parts(t, true);
+    parts(t, 40, 5, false);
+    parts(t, 40, 5, true);
+    parts(t, 3, 24, false);
 }
 
 static const float *
@@ -283,9 +302,12 @@ check_norm(VaeCheck *t)
         {32, 256, 3, 1, 1, 2, 17, false, false, false, 1, 1},
         {8, 40, 3, 1, 1, 4, 3, false, false, false, 1, 1},
         {32, 384, 3, 1, 1, 3, 9, false, true, false, 1, 1},
+        {3, 96, 3, 3, 1, 5, 24, true, false, false, 1, 1},
+        {3, 64, 3, 1, 2, 3, 8, false, false, true, 1, 1},
+        {3, 128, 3, 3, 2, 17, 8, false, false, false, 1, 1},
     };
     for (size_t i = 0; i < VAE_COUNT(cases); i++)
-        for (int groups = 0; groups < 2; groups++)
+        for (int groups = 0; groups < (cases[i].c_in == 3 ? 1 : 2); groups++)
             one_norm(t, &cases[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16,
                      groups);
 }
@@ -461,4 +483,5 @@ check_head(VaeCheck *t)
         one_head_norm(t, &norms[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16);
 }
 
-VAE_CHECK_MAIN(check_shapes, check_parts, check_norm, check_joined, check_head)
+VAE_CHECK_MAIN(check_shapes, check_picture, check_parts, check_norm,
+               check_joined, check_head)

@@ -69,6 +69,7 @@ test_offered(void)
     static const struct {
         const char *what;
         int c_in, c_out, k, s, type, align, index, kernels;
+        int w; /* 0: that of residual */
     } cases[] = {
         {"96 channels", 96, 96, 3, 1, VAE_TYPE_BF16, 64, 1, 2},
         {"fp16", 192, 384, 3, 1, VAE_TYPE_F16, 64, 1, 2},
@@ -79,6 +80,12 @@ test_offered(void)
         {"a picture of 128 channels", 128, 3, 3, 1, VAE_TYPE_F16, 64, 1, 1},
         {"a picture in fp32", 96, 3, 3, 1, VAE_TYPE_F32, 64, -1},
         {"too many channels for a block", 192, 3, 3, 1, VAE_TYPE_BF16, 64, -1},
+        {"from a picture", 3, 96, 3, 1, VAE_TYPE_BF16, 16, 1, 1, 8},
+        {"64 channels of one", 3, 64, 3, 1, VAE_TYPE_F16, 16, 1, 1, 24},
+        {"from one of another width", 3, 96, 3, 1, VAE_TYPE_BF16, 16, -1},
+        {"from one in fp32", 3, 96, 3, 1, VAE_TYPE_F32, 16, -1, 0, 8},
+        {"a tap of a picture", 3, 96, 1, 1, VAE_TYPE_BF16, 16, -1, 0, 8},
+        {"folded pixels", 12, 64, 3, 1, VAE_TYPE_BF16, 16, -1, 0, 8},
         {"fp32", 96, 96, 3, 1, VAE_TYPE_F32, 64, -1},
         {"a stride", 96, 96, 3, 2, VAE_TYPE_BF16, 64, -1},
         {"one tap", 96, 96, 1, 1, VAE_TYPE_BF16, 64, -1},
@@ -96,6 +103,7 @@ test_offered(void)
         s.s = cases[i].s;
         s.x_type = s.y_type = (VaeType) cases[i].type;
         s.align = cases[i].align;
+        s.w = s.wo = cases[i].w ? cases[i].w : residual.w;
         s.add = s.c_out != 3 && s.k != 2;
         const int index = own_among(cuda, &s, 6, &kernels);
         expect(index == cases[i].index && kernels == cases[i].kernels,

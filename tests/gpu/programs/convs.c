@@ -49,6 +49,9 @@ static const VaeCudaConvShape shapes[] = {
     {.h = 2, .w = 3, .c_in = 8, .c_out = 6, .k = 2, .kt = 1, .pad_y = 1},
     {.h = 4, .w = 6, .c_in = 6, .c_out = 6, .k = 3, .kt = 1, .add = true},
     {.h = 1, .w = 1, .c_in = 12, .c_out = 24, .k = 1, .kt = 1},
+    /* from a picture */
+    {.h = 18, .w = 24, .c_in = 3, .c_out = 96, .k = 3, .kt = 3},
+    {.h = 18, .w = 24, .c_in = 3, .c_out = 64, .k = 3, .kt = 1, .relu = true},
 };
 
 static VaeCudaConvShape
