@@ -88,7 +88,6 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
     const VaeExecOp *shared = &e->ops[op_index];
     const VaeCudaOp *own = &cuda_exec->ops[op_index];
     const VaeCudaParts *p = &own->conv;
-    const VaeCudaBand band = vae_cuda_band(p, i);
     const int past = p->gathered ? 0 : past_of(own, op, i);
     VaeCudaConvArgs args = {
         .y = op->y->hidden ? NULL : vae_cuda_part_of(own, op, op->y, i),
@@ -113,8 +112,7 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
             args.row = vae_phase((int) phase).row;
             args.column = vae_phase((int) phase).column;
         } else {
-            args.y = e->memory.scratch + own->phases +
-                     phase * p->t * band.n_y * (vae_row_bytes(op->y) / 2);
+            args.y = e->memory.scratch + own->phases + phase * p->phase;
         }
         args.weight =
             (const uint8_t *) shared->weight +

@@ -53,7 +53,8 @@ vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i)
                             .w = x->shape.w,
                             .c = y->shape.c,
                             .ft = 1,
-                            .fs = 2});
+                            .fs = 2,
+                            .phase = own->conv.phase / vae_type_size(y->type)});
 }
 
 /* Copies the rows that convolution i reads, of all frames, to one block. */

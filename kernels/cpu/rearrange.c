@@ -22,7 +22,7 @@ source(const VaeRearrangeArgs *a, int i, int r, int q)
     if (a->kind == VAE_UNFOLD_NEAREST)
         return (size_t) i * a->c;
     if (a->kind == VAE_JOIN_PHASES)
-        return square * a->t * a->h * a->w * a->c;
+        return square * a->phase;
     return (square * a->ft + i) * a->c;
 }
 

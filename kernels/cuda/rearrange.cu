@@ -17,7 +17,7 @@ source(const VaeRearrangeArgs &a, size_t pixel, int i, size_t *step)
     *step = (size_t) a.c * a.ft;
     if (a.kind == VAE_SHUFFLE_RQTC)
         return pixel * a.fs * a.fs * *step + (size_t) i * a.c;
-    *step = (size_t) a.c * a.t * a.h * a.w;
+    *step = a.phase;
     return pixel * a.c;
 }
 
@@ -66,7 +66,8 @@ launch_unfold(const VaeQueue *q, const VaeRearrangeArgs *a)
         vae_launch(unfold<decltype(x)::value, decltype(y)::value>, grid,
                    VAE_THREADS, 0, q->stream, *a);
     };
-    if (vae_octets_aligned(a->x, c) && vae_octets_aligned(a->y, c))
+    if (vae_octets_aligned(a->x, c) && vae_octets_aligned(a->y, c) &&
+        a->phase % 8 == 0)
         vae_with_types(a->x_type, a->y_type, run);
     else
         run(VaeTypeIs<VAE_ANY>(), VaeTypeIs<VAE_ANY>());

@@ -8,12 +8,12 @@
 static size_t
 source(const VaeRearrangeArgs *a, size_t pixel, int i, int r, int q)
 {
-    const size_t area = (size_t) a->h * a->w, fs = (size_t) a->fs;
+    const size_t fs = (size_t) a->fs;
     const size_t square = r * fs + q;
     if (a->kind == VAE_UNFOLD_NEAREST)
         return (pixel * a->ft + i) * a->c;
     if (a->kind == VAE_JOIN_PHASES)
-        return (square * a->t * area + pixel) * a->c;
+        return square * a->phase + pixel * a->c;
     return ((pixel * fs * fs + square) * a->ft + i) * a->c;
 }
 

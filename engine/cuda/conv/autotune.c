@@ -8,6 +8,9 @@
 
 #include "gpu.h"
 
+/* Alignment of addresses that every choice runs with. */
+enum { WHOLE = 16 };
+
 /* ------------------------------------------------------------------ */
 
 static VaeCudaLayer *
@@ -110,6 +113,21 @@ leave_out_killed(VaeBackend *cuda, const VaeCudaLayer *l,
     return kept ? kept : 1;
 }
 
+/* The index of the fastest choice; -1: none can be timed. */
+static int
+time_choices(VaeBackend *cuda, const char *layer, VaeCudaConvShape timed,
+             const VaeCudaChoice *choices, int n, VaeCudaTiming *t)
+{
+    int i = vae_cuda_fastest(cuda, layer, &timed, choices, n, t);
+    if (i >= 0 && !t->steady) /* disturbed, perhaps only for a moment */
+        i = vae_cuda_fastest(cuda, layer, &timed, choices, n, t);
+    if (i < 0 && timed.align < WHOLE) { /* most addresses are whole */
+        timed.align = WHOLE;
+        i = vae_cuda_fastest(cuda, layer, &timed, choices, n, t);
+    }
+    return i;
+}
+
 static void
 choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                VaeCudaChoice *choices, int n, VaeCudaLayer *l)
@@ -120,9 +138,8 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
     const uint64_t free = vae_cuda_code_begin();
     n = leave_out_killed(cuda, l, choices, n);
     timed.t = vae_cuda_timed_frames(shape);
-    int i = n > 1 ? vae_cuda_fastest(cuda, l->name, &timed, choices, n, &t) : 0;
-    if (i >= 0 && !t.steady) /* disturbed, perhaps only for a moment */
-        i = vae_cuda_fastest(cuda, l->name, &timed, choices, n, &t);
+    const int i =
+        n > 1 ? time_choices(cuda, l->name, timed, choices, n, &t) : 0;
     const uint64_t code = vae_cuda_code_end(cuda, free);
     vae_cuda_code_need(cuda, l->name, code);
     l->choice = choices[i < 0 ? 0 : i];
@@ -155,13 +172,18 @@ search_first(VaeBackend *cuda, const VaeCudaConvShape *shape, const char *layer,
              VaeCudaChoice *choices, int most, int *first, VaeError *error)
 {
     int n = 0;
-    const VaeCudaConvShape few = vae_cuda_few_rows(shape, shape->k);
-    const VaeStatus status =
+    VaeCudaConvShape few = vae_cuda_few_rows(shape, shape->k);
+    VaeStatus status =
         vae_cuda_conv_choices(cuda->convs, shape, choices, most, &n, error);
     *first = 0;
     if (status != VAE_OK || vae_cuda_is_loaded(cuda, layer, &choices[0]))
         return status; /* it ran for another stream */
-    return vae_cuda_first_that_runs(cuda, &few, choices, n, first, error);
+    status = vae_cuda_first_that_runs(cuda, &few, choices, n, first, error);
+    if (status == VAE_OK && *first < 0 && most > 1 && few.align < WHOLE) {
+        few.align = WHOLE;
+        status = vae_cuda_first_that_runs(cuda, &few, choices, n, first, error);
+    }
+    return status;
 }
 
 /* The choice of a deterministic stream. The first suggestion nearly always

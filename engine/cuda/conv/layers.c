@@ -57,7 +57,7 @@ vae_cuda_shape(const VaeOp *op, bool tf32)
         s.k = 2;
         s.ho = s.h;
         s.wo = s.w;
-        y_row /= 2;
+        y_row = 0; /* each phase has a block of its own */
     }
     s.align = alignment(vae_row_bytes(x), y_row);
     return s;
@@ -280,8 +280,10 @@ make_parts(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
         (size_t) shape->wo * shape->c_out * vae_type_size(shape->y_type);
     const VaeCudaBand band = vae_cuda_band(p, 0);
     const int most = (band.n_y - 1) * p->s + p->k; /* rows that a band reads */
-    if (p->phases > 1 && !p->joined)
-        p->bytes = (size_t) p->phases * p->t * band.n_y * y_row;
+    if (p->phases > 1 && !p->joined) {
+        p->phase = ((size_t) p->t * band.n_y * y_row + 255) / 256 * 256;
+        p->bytes = (size_t) p->phases * p->phase;
+    }
     if (p->bands > 1 && shape->kt > 1)
         p->gathered = (size_t) shape->kt * most * x_row;
     const char *large = too_large(p, shape);

@@ -65,7 +65,9 @@ typedef struct VaeCudaParts {
     bool joined;     /* the convolutions write them joined */
     int k, s;        /* kernel size and stride, as in the shape; 3 if a
                         convolution writes all phases, for the rows it reads */
-    size_t bytes;    /* of all phases of a part before they are joined, or 0 */
+    size_t phase;    /* bytes of one phase of a part before they are joined, a
+                        multiple of 256; or 0 */
+    size_t bytes;    /* of all phases */
     size_t gathered; /* bytes of a copy of the rows that a band reads, of all
                         frames; 0: no copy is needed */
     VaeCudaConv **conv; /* n * bands * phases: phases fastest, parts slowest */

@@ -142,7 +142,8 @@ check_rearrange(VaeCheck *t)
                                     .w = 6,
                                     .c = c,
                                     .ft = flat ? 1 : 2,
-                                    .fs = 2};
+                                    .fs = 2,
+                                    .phase = (size_t) 2 * 4 * 6 * c};
         const size_t sites = 2 * 4 * 6;
         const size_t deep = (size_t) c * (nearest ? 2 : flat ? 4 : 8);
         const bool fold = kind == VAE_FOLD_CQR || kind == VAE_FOLD_CRQ;

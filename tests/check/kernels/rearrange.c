@@ -18,6 +18,8 @@ phases(const VaeRearrangeArgs *a)
 static size_t
 in_count(const VaeRearrangeArgs *a)
 {
+    if (a->kind == VAE_JOIN_PHASES)
+        return (size_t) (a->fs * a->fs) * a->phase;
     return (size_t) a->t * a->h * a->w * phases(a) * a->c;
 }
 
@@ -77,6 +79,21 @@ put(float *to, int c, float v)
         to[c] = v;
 }
 
+/* Behind the frames of each phase, x has elements that are not read. */
+static void
+joined(const VaeRearrangeArgs *a, const float *x, float *y)
+{
+    for (size_t i = 0; i < in_count(a); i++) {
+        const int rq = (int) (i / a->phase);
+        const size_t site = i % a->phase / (size_t) a->c;
+        const int f = (int) (site / a->w / a->h);
+        if (f < a->t)
+            put(pixel(a, y, f, (int) (site / a->w % a->h) * a->fs + rq / a->fs,
+                      (int) (site % a->w) * a->fs + rq % a->fs),
+                (int) (i % a->phase % a->c), x[i]);
+    }
+}
+
 /* Channel c of x holds colour c % C; the rest counts the places. */
 static void
 definition(const VaeRearrangeArgs *a, const float *x, float *y)
@@ -92,16 +109,6 @@ definition(const VaeRearrangeArgs *a, const float *x, float *y)
             const int z = place % a->ft, rq = place / a->ft;
             put(pixel(a, y, f * a->ft + z, row * a->fs + rq / a->fs,
                       column * a->fs + rq % a->fs),
-                c, x[i]);
-            continue;
-        }
-        if (a->kind == VAE_JOIN_PHASES) {
-            const size_t plane = site * n + place;
-            const size_t frames = (size_t) a->t * a->h * a->w;
-            const int rq = (int) (plane / frames);
-            put(pixel(a, y, (int) (plane % frames / a->w / a->h),
-                      (int) (plane / a->w % a->h) * a->fs + rq / a->fs,
-                      (int) (plane % a->w) * a->fs + rq % a->fs),
                 c, x[i]);
             continue;
         }
@@ -157,6 +164,8 @@ one_case(VaeCheck *t, VaeRearrangeArgs a)
     float *want = vae_check_buffer(t, out_count(&a) * 4, 4);
     if (a.kind == VAE_REFLECT)
         reflect_definition(&a, x, want);
+    else if (a.kind == VAE_JOIN_PHASES)
+        joined(&a, x, want);
     else
         definition(&a, x, want);
     convert(t, t->ref, &t->queue, a, x, want);
@@ -175,15 +184,20 @@ check_orders(VaeCheck *t)
     for (size_t i = 0; i < VAE_COUNT(sizes); i++)
         for (size_t j = 0; j < VAE_COUNT(factors); j++)
             for (int kind = VAE_UNFOLD_NEAREST; kind <= VAE_JOIN_PHASES; kind++)
-                if (kind != VAE_JOIN_PHASES || factors[j][0] == 1)
-                    one_case(t, (VaeRearrangeArgs){.kind = (VaeRearrange) kind,
-                                                   .t = sizes[i][0],
-                                                   .h = sizes[i][1],
-                                                   .w = sizes[i][2],
-                                                   .c = sizes[i][3],
-                                                   .ft = factors[j][0],
-                                                   .fs = factors[j][1],
-                                                   .drop = factors[j][2]});
+                if (kind != VAE_JOIN_PHASES || factors[j][0] == 1) {
+                    VaeRearrangeArgs a = {.kind = (VaeRearrange) kind,
+                                          .t = sizes[i][0],
+                                          .h = sizes[i][1],
+                                          .w = sizes[i][2],
+                                          .c = sizes[i][3],
+                                          .ft = factors[j][0],
+                                          .fs = factors[j][1],
+                                          .drop = factors[j][2]};
+                    /* 0, 5, 16 or 15 elements between phases */
+                    a.phase = (size_t) a.t * a.h * a.w * a.c + 5 * i +
+                              (i == 2 ? 6 : 0);
+                    one_case(t, a);
+                }
 }
 
 static void

@@ -414,7 +414,9 @@ refuse_unfit(VaeCudaConvs *convs)
     must(vae_cuda_conv_choices(convs, &s, &choice, 1, &n, &error), &error);
     snprintf(split.text, sizeof split.text, "%.80s %d=2", choice.text,
              SPLIT_K_SLC);
-    const bool good = is_refused(convs, &s, &split, "splits sums");
+    bool good = is_refused(convs, &s, &split, "splits sums");
+    good = is_refused(convs, &s, &(VaeCudaChoice){"39 25=1"}, "splits sums") &&
+           good;
     s.tf32 = false;
     return is_refused(convs, &s, &choice, "less precise") && good;
 }

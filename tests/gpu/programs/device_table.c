@@ -215,8 +215,10 @@ KERNEL(rearrange, VaeRearrangeArgs)
     /* All elements of y, with the dropped ones. */
     size_t all =
         fold ? pixels / (a->ft * area) * a->c : pixels * a->ft * area * a->c;
-    const size_t x =
-        a->kind == VAE_UNFOLD_NEAREST ? pixels * a->c * a->ft : all;
+    const size_t x = a->kind == VAE_UNFOLD_NEAREST ? pixels * a->c * a->ft
+                     : a->kind == VAE_JOIN_PHASES
+                         ? (area - 1) * a->phase + pixels * a->c
+                         : all;
     const size_t dropped = (size_t) a->drop * a->h * a->w * area * a->c;
     if (a->kind == VAE_REFLECT)
         all = (size_t) a->t * (a->h + 2) * (a->w + 2) * a->c;

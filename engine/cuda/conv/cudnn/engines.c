@@ -165,6 +165,12 @@ vae_cudnn_is_exact(Desc engine, const VaeCudaConvShape *s)
     return true;
 }
 
+/*
+ * On an H200 (cuDNN 9.19) the engine of 1x1 convolutions, 39, chose its kernel
+ * by the number of pixels: frames had other bytes among three frames than among
+ * four, with workspace (2) and without (1). It is an engine with a limit of its
+ * workspace and without a tile.
+ */
 bool
 vae_cudnn_splits_sums(const VaeCudaChoice *choice)
 {
@@ -178,15 +184,16 @@ vae_cudnn_splits_sums(const VaeCudaChoice *choice)
     const char *text = strchr(choice->text, ' ');
     int type, used;
     long long value;
+    bool limit = false, tile = false;
     while (text && sscanf(text, " %d=%lld%n", &type, &value, &used) == 2) {
-        /* With workspace, the engine of 1x1 convolutions splits sums by the
-         * number of pixels: seen in TF32 on an H200 (cuDNN 9.19). */
         if (type == CUDNN_KNOB_TYPE_WORKSPACE && value != 1)
             return true;
+        limit = limit || type == CUDNN_KNOB_TYPE_WORKSPACE;
+        tile = tile || type == CUDNN_KNOB_TYPE_TILE_SIZE;
         for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
             if (type == knobs[i].type && value > knobs[i].most)
                 return true;
         text += used;
     }
-    return false;
+    return limit && !tile;
 }
