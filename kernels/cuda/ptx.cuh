@@ -400,6 +400,18 @@ vae_ptx_multiply_tf32(float *d, const uint32_t *a, const uint32_t *b)
 #define VAE_PTX_GROUPS 0
 #endif
 
+/* An address in shared memory, as the group's instructions count. */
+VAE_DEVICE uint32_t
+vae_ptx_shared_address(const void *shared)
+{
+#ifdef __CUDACC__
+    return (uint32_t) __cvta_generic_to_shared(shared);
+#else
+    return (uint32_t) (static_cast<const char *>(shared) -
+                       static_cast<char *>(vae_emu_shared()));
+#endif
+}
+
 /*
  * Describes a matrix in shared memory, of 16-bit values, 16 of them in a row,
  * to the group's multiplication. Eight halves of rows that follow each other
@@ -411,14 +423,20 @@ vae_ptx_multiply_tf32(float *d, const uint32_t *a, const uint32_t *b)
 VAE_DEVICE uint64_t
 vae_ptx_describe(const void *shared, int right, int down)
 {
-#ifdef __CUDACC__
-    const uint32_t at = (uint32_t) __cvta_generic_to_shared(shared);
-#else
-    const uint32_t at = (uint32_t) (static_cast<const char *>(shared) -
-                                    static_cast<char *>(vae_emu_shared()));
-#endif
-    return (at & 0x3ffff) >> 4 | (uint64_t) (right >> 4) << 16 |
-           (uint64_t) (down >> 4) << 32;
+    return (vae_ptx_shared_address(shared) & 0x3ffff) >> 4 |
+           (uint64_t) (right >> 4) << 16 | (uint64_t) (down >> 4) << 32;
+}
+
+/*
+ * The same for squares of 8 rows of 128 bytes, at multiples of 1024, `down`
+ * bytes from each other. The 16 bytes at 16i of row r are at 16(i ^ r). In a
+ * row of a matrix for vae_ptx_group_multiply_held(), every 128 bytes are
+ * `right` bytes from those before.
+ */
+VAE_DEVICE uint64_t
+vae_ptx_describe_swizzled(const void *shared, int right, int down)
+{
+    return vae_ptx_describe(shared, right, down) | (uint64_t) 1 << 62;
 }
 
 /* Makes what this thread wrote to shared memory, and copies that it has waited
@@ -514,6 +532,59 @@ vae_ptx_group_end(float *sum)
                                                 ", 1, 1, 1, 0, 0;"             \
                  : VAE_PTX_OUT_##n(d)                                          \
                  : "l"(a), "l"(b))
+/* a: the list of its operands */
+#define VAE_PTX_GROUP_MULTIPLY_HELD(n, type, list, second)                     \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type        \
+                 "." type " {" VAE_PTX_LIST_##n "}, {" list "}, %" #second     \
+                                                ", 1, 1, 1, 1;"                \
+                 : VAE_PTX_OUT_##n(d)                                          \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#else
+/*
+ * Element i of the octet at (row, octet) of a described matrix. Rows that
+ * are longer than two octets are swizzled.
+ */
+template <int T>
+static float
+vae_ptx_element(uint64_t matrix, unsigned row, unsigned octet, unsigned i,
+                bool longer)
+{
+    const uint64_t right = matrix >> 16 & 0x3fff, down = matrix >> 32 & 0x3fff;
+    uint64_t at = (matrix & 0x3fff) + row / 8 * down;
+    if (matrix >> 62) {
+        at += row % 8 * 8 + (longer ? octet / 8 * right + octet % 8 : octet);
+        at ^= at >> 3 & 7;
+    } else if (longer) {
+        vae_emu_fail("rows of more than 16 values are swizzled");
+    } else {
+        at += row % 8 + octet * right;
+    }
+    uint16_t bits;
+    memcpy(&bits, static_cast<const char *>(vae_emu_shared()) + 16 * at + 2 * i,
+           sizeof bits);
+    return T == VAE_TYPE_BF16 ? vae_from_bf16(bits) : vae_from_f16(bits);
+}
+
+/* Adds to the lane's sums the products of its two rows x and the n columns
+ * b(column, k). */
+template <typename B>
+static void
+vae_ptx_group_add(float *d, unsigned n, const float (*x)[16], B b)
+{
+    for (unsigned j = 0; j < n / 4; j++) {
+        const unsigned column = j / 2 * 8 + vae_emu_lane() % 4 * 2 + j % 2;
+        double sum[2] = {0, 0};
+        for (unsigned k = 0; k < 16; k++) {
+            const float w = b(column, k);
+            sum[0] += (double) x[0][k] * w;
+            sum[1] += (double) x[1][k] * w;
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            float *to = d + j / 2 * 4 + 2 * i + j % 2;
+            *to = (float) (*to + sum[i]);
+        }
+    }
+}
 #endif
 
 /*
@@ -555,36 +626,54 @@ vae_ptx_group_multiply(float *d, uint64_t a, uint64_t b)
     else if constexpr (N == 256 && !bf16)
         VAE_PTX_GROUP_MULTIPLY(256, "f16", 128, 129);
 #else
-    const char *shared = static_cast<const char *>(vae_emu_shared());
     const unsigned lane = vae_emu_lane(), warp = threadIdx.x / 32 % 4;
-    const auto at = [=](uint64_t matrix, unsigned row, unsigned k) {
-        const uint64_t right = matrix >> 16 & 0x3fff,
-                       down = matrix >> 32 & 0x3fff;
-        uint16_t bits;
-        memcpy(&bits,
-               shared +
-                   16 * ((matrix & 0x3fff) + k / 8 * right + row / 8 * down +
-                         row % 8) +
-                   k % 8 * 2,
-               sizeof bits);
-        return T == VAE_TYPE_BF16 ? vae_from_bf16(bits) : vae_from_f16(bits);
+    const auto at = [](uint64_t matrix, unsigned row, unsigned k) {
+        return vae_ptx_element<T>(matrix, row, k / 8, k % 8, false);
     };
     float x[2][16];
     for (unsigned k = 0; k < 16; k++)
         for (unsigned i = 0; i < 2; i++)
             x[i][k] = at(a, 16 * warp + 8 * i + lane / 4, k);
-    for (unsigned j = 0; j < N / 4; j++) {
-        double sum[2] = {0, 0};
-        for (unsigned k = 0; k < 16; k++) {
-            const float w = at(b, j / 2 * 8 + lane % 4 * 2 + j % 2, k);
-            sum[0] += (double) x[0][k] * w;
-            sum[1] += (double) x[1][k] * w;
-        }
-        for (unsigned i = 0; i < 2; i++) {
-            float *to = d + j / 2 * 4 + 2 * i + j % 2;
-            *to = (float) (*to + sum[i]);
-        }
-    }
+    vae_ptx_group_add(
+        d, N, x, [=](unsigned column, unsigned k) { return at(b, column, k); });
+#endif
+}
+
+/*
+ * The same with a in registers: of 16 rows each warp of the group has the
+ * elements of vae_ptx_multiply(). b is described as swizzled, as 16 rows of N.
+ */
+template <int T, int N>
+VAE_DEVICE void
+vae_ptx_group_multiply_held(float *d, const uint32_t *a, uint64_t b)
+{
+    static_assert(N == 64 || N == 128, "columns");
+#if defined(__CUDACC__) && !VAE_PTX_GROUPS
+    (void) d, (void) a, (void) b;
+    asm volatile("trap;");
+#elif defined(__CUDACC__)
+    const bool bf16 = T == VAE_TYPE_BF16;
+    if constexpr (N == 64 && bf16)
+        VAE_PTX_GROUP_MULTIPLY_HELD(64, "bf16", "%32, %33, %34, %35", 36);
+    else if constexpr (N == 64 && !bf16)
+        VAE_PTX_GROUP_MULTIPLY_HELD(64, "f16", "%32, %33, %34, %35", 36);
+    else if constexpr (N == 128 && bf16)
+        VAE_PTX_GROUP_MULTIPLY_HELD(128, "bf16", "%64, %65, %66, %67", 68);
+    else if constexpr (N == 128 && !bf16)
+        VAE_PTX_GROUP_MULTIPLY_HELD(128, "f16", "%64, %65, %66, %67", 68);
+#else
+    uint32_t all[32][4];
+    memcpy(all, vae_emu_exchange(VAE_EMU_HERE, ~0u, a, sizeof all[0]),
+           sizeof all);
+    const unsigned lane = vae_emu_lane();
+    float x[2][16];
+    for (unsigned k = 0; k < 16; k++)
+        for (unsigned i = 0; i < 2; i++)
+            x[i][k] = vae_ptx_half<T>(
+                all[lane / 4 * 4 + k % 8 / 2][k / 8 * 2 + i], k);
+    vae_ptx_group_add(d, N, x, [=](unsigned column, unsigned k) {
+        return vae_ptx_element<T>(b, k, column / 8, column % 8, true);
+    });
 #endif
 }
 

@@ -251,8 +251,13 @@ vae_cuda_attention(const VaeQueue *q, const VaeAttentionArgs *a)
     };
     if (!a->t || !a->n)
         return;
-    const bool matrix = a->c % 8 == 0 && vae_launch_capability() >= 80;
-    if (matrix && a->x_type != VAE_TYPE_F32)
+    const int capability = vae_launch_capability();
+    const bool matrix = a->c % 8 == 0 && capability >= 80;
+    const bool groups =
+        matrix && capability == 90 && aligned && a->c > 256 && a->c <= 640;
+    if (groups && a->x_type != VAE_TYPE_F32)
+        vae_cuda_attention_wgmma(q, a);
+    else if (matrix && a->x_type != VAE_TYPE_F32)
         vae_cuda_attention_matrix(q, a);
     else if (matrix && aligned && a->tf32 && a->y_type == VAE_TYPE_F32)
         vae_cuda_attention_tf32(q, a);

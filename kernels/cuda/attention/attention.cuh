@@ -10,7 +10,11 @@
  * compute capability 8.0 or more. */
 void vae_cuda_attention_matrix(const VaeQueue *q, const VaeAttentionArgs *a);
 
-/* The same for F32, multiplied as TF32; qkv is aligned to 16 bytes. */
+/* The same on compute capability 9.0, for 256 < c <= 640; qkv is aligned to 16
+ * bytes. */
+void vae_cuda_attention_wgmma(const VaeQueue *q, const VaeAttentionArgs *a);
+
+/* For F32, multiplied as TF32; qkv is aligned to 16 bytes. */
 void vae_cuda_attention_tf32(const VaeQueue *q, const VaeAttentionArgs *a);
 
 #endif

@@ -182,6 +182,39 @@ check_sharp(VaeCheck *t)
         vae_check_that(t, y[i] == (float) (40 + i % C), "not V of site 4");
 }
 
+/* Scores that are minus infinity, for more keys than a kernel takes at once. */
+static void
+check_hidden(VaeCheck *t)
+{
+    if (!t->cuda || !vae_check_begin(t, "attention_hidden"))
+        return;
+    enum { N = 130, C = 384, HIDDEN = 70, SEEN = 100 };
+    float *qkv = vae_check_random(t, N * 3 * C, 0);
+    float *y = vae_check_buffer(t, N * C * sizeof *y, sizeof *y);
+    for (int i = 0; i < N; i++) {
+        float *q = qkv + i * 3 * C, *k = q + C, *v = k + C;
+        q[0] = 1000;
+        k[0] = i < HIDDEN ? -3e38f : i == SEEN ? 900 : 100;
+        for (int l = 0; l < C; l++)
+            v[l] = (float) (i + l % 64);
+    }
+    for (VaeType type = VAE_TYPE_F16; type <= VAE_TYPE_BF16; type++) {
+        const VaeAttentionArgs a = {
+            .y = y,
+            .qkv = vae_check_narrow(t, qkv, N * 3 * C, type, 0),
+            .t = 1,
+            .n = N,
+            .c = C,
+            .x_type = type};
+        memset(y, 0xff, N * C * sizeof *y);
+        t->dut->attention(&t->queue, &a);
+        int same = 0;
+        for (int i = 0; i < N * C; i++)
+            same += y[i] == (float) (SEEN + i % C % 64);
+        vae_check_that(t, same == N * C, "not V of the site that counts");
+    }
+}
+
 /* All widths of the CUDA kernels, and sizes at the edges of their tiles. */
 static void
 check_widths(VaeCheck *t)
@@ -216,10 +249,15 @@ check_odd_address(VaeCheck *t)
 #ifdef VAE_CHECK_CUDA
 void vae_emu_set_capability(int capability);
 
-/* A GPU without matrix instructions uses the plain kernel. */
+/* A GPU without matrix instructions uses the plain kernel, and one without
+ * those for groups of warps the kernel for single warps. */
 static void
 check_old_card(VaeCheck *t)
 {
+    vae_emu_set_capability(80);
+    one_case(t, 1, 131, 384, 1);
+    one_case(t, 2, 66, 512, 1);
+    one_case(t, 1, 63, 640, 1);
     vae_emu_set_capability(75);
     one_case(t, 1, 33, 104, 1);
     one_case(t, 1, 18, 400, 1);
@@ -261,5 +299,5 @@ check_speed(VaeCheck *t)
         t->ref->attention(&t->queue, &a);
 }
 
-VAE_CHECK_MAIN(check_random, check_sharp, check_widths, check_odd_address,
-               check_old_card, check_speed)
+VAE_CHECK_MAIN(check_random, check_sharp, check_hidden, check_widths,
+               check_odd_address, check_old_card, check_speed)

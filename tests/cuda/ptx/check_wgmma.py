@@ -29,10 +29,10 @@ def describe(start, lead, stride, mode, base=0):
                      (stride >> 4) << 32 | base << 49 | mode << 62)
 
 
-def units(descriptor, rows):
+def units(descriptor, rows, of_row=2, find=wgmma.unit_address):
     """Addresses in units of 16 bytes, [row, unit]."""
-    row, unit = np.meshgrid(np.arange(rows), np.arange(2), indexing="ij")
-    return wgmma.unit_address(np.array([descriptor]), row, unit)[0] // 16
+    row, unit = np.meshgrid(np.arange(rows), np.arange(of_row), indexing="ij")
+    return find(np.array([descriptor]), row, unit)[0] // 16
 
 
 def layouts():
@@ -67,6 +67,31 @@ def layouts():
     found = units(describe(384, 16, 1024, BY_128, 3), 8)
     want = [[24 + r * 8 + (u ^ r) for u in range(2)] for r in range(8)]
     expect((found == want).all(), "128 bytes, with a base offset")
+
+
+def layouts_along_n():
+    """The canonical layouts along N of the same chapter, in units of 16 bytes,
+    of 16 rows of 32 or more numbers."""
+    find = wgmma.unit_address_along_n
+    # "No-swizzling": ((T,1,m),(8,k)):((1,T,SBO),(1T,LBO))
+    found = units(describe(0, 256, 640, NONE), 16, 4, find)
+    want = [[r % 8 + r // 8 * 16 + u * 40 for u in range(4)] for r in range(16)]
+    expect((found == want).all(), "no swizzle, along N")
+    # "32B": ((T,2,m),(8,k)):((1,T,LBO),(2T,SBO)), with the swizzle of above
+    found = units(describe(0, 512, 256, BY_32), 16, 4, find)
+    want = [[r % 8 * 2 + r // 8 * 16 + u // 2 * 32 + (u % 2 ^ (r % 8 >= 4))
+             for u in range(4)] for r in range(16)]
+    expect((found == want).all(), "32 bytes, along N")
+    # "64B": ((T,4,m),(8,k)):((1,T,LBO),(4T,SBO))
+    found = units(describe(0, 1024, 512, BY_64), 16, 8, find)
+    want = [[r % 8 * 4 + r // 8 * 32 + u // 4 * 64 + (u % 4 ^ r % 8 // 2)
+             for u in range(8)] for r in range(16)]
+    expect((found == want).all(), "64 bytes, along N")
+    # "128B": ((T,8,m),(8,k)):((1,T,LBO),(8T,SBO))
+    found = units(describe(0, 8192, 1024, BY_128), 16, 16, find)
+    want = [[r % 8 * 8 + r // 8 * 64 + u // 8 * 512 + (u % 8 ^ r % 8)
+             for u in range(16)] for r in range(16)]
+    expect((found == want).all(), "128 bytes, along N")
 
 
 # ------------------------------------------------------------------ kernels
@@ -144,7 +169,21 @@ def place(image, matrix, start, mode, lead):
             image[first:first + 8] = matrix[r, 8 * u:8 * u + 8]
 
 
-def make(mode):
+def place_along_n(image, matrix, start, mode, lead, stride):
+    """The same for a matrix whose rows are columns of the figures."""
+    width = wgmma.WIDTH[mode] // 16
+    for k in range(matrix.shape[1]):
+        for u in range(matrix.shape[0] // 8):
+            if mode == NONE:
+                at = k % 8 + (k // 8 * lead + u * stride) // 16
+            else:
+                at = (k % 8 * width + (u % width ^ k % 8 * width // 8) +
+                      (k // 8 * stride + u // width * lead) // 16)
+            first = start // 2 + at * 8
+            image[first:first + 8] = matrix[8 * u:8 * u + 8, k]
+
+
+def make(mode, along_n=False):
     """A and B, the image of both, and their descriptors."""
     values = np.random.default_rng(mode)
     a = values.integers(-8, 9, (64, 16)).astype(np.float16)
@@ -152,7 +191,10 @@ def make(mode):
     image = np.zeros(IMAGE // 2, np.float16)
     stride = 8 * wgmma.WIDTH[mode]
     place(image, a, 0, mode, 1024)
-    place(image, b, OF_B, mode, 512)
+    if along_n:
+        place_along_n(image, b, OF_B, mode, 512, stride)
+    else:
+        place(image, b, OF_B, mode, 512)
     return a, b, image, (describe(0, 1024, stride, mode),
                          describe(OF_B, 512, stride, mode))
 
@@ -178,6 +220,15 @@ def products():
             got = run(BODY.replace("MULTIPLY", text), image, descriptors,
                       of_a.view(np.uint32))
             expect((got == fragments(want)).all(),
+                   f"{what}, {wgmma.WIDTH[mode]} bytes of a row")
+        _, _, image, descriptors = make(mode, along_n=True)
+        for what, text in (
+                ("A B + 1, B along N", multiply(transposed="0, 1")),
+                ("A B + 1, A in registers, B along N",
+                 IN_REGISTERS[:-1] + "1")):
+            got = run(BODY.replace("MULTIPLY", text), image, descriptors,
+                      of_a.view(np.uint32))
+            expect((got == fragments(once + 1)).all(),
                    f"{what}, {wgmma.WIDTH[mode]} bytes of a row")
 
 
@@ -206,7 +257,7 @@ def refusals():
              "no wgmma.fence since the last use of %f0"),
             (multiply(), IN_REGISTERS + "; mov.u32 %r20, 0",
              "use of %r20 while"),
-            (multiply(), multiply(transposed="0, 1"), "unknown instruction"),
+            (multiply(), multiply(transposed="1, 0"), "unknown instruction"),
             ("bar.sync 0;", "bar.sync 0; add.u64 %d3, %d3, %d6;",
              "different descriptors"),
             ("bar.sync 0;", "bar.sync 0; add.u64 %d4, %d4, 512;",
@@ -222,6 +273,7 @@ def refusals():
 
 
 layouts()
+layouts_along_n()
 products()
 refusals()
 sys.exit(failures > 0)

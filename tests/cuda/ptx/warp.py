@@ -18,14 +18,16 @@ def registers_of(operand):
 
 
 def shfl(machine, parts, operands, mask, on):
-    if parts[1:3] != ["sync", "bfly"]:
+    if parts[1:3] not in (["sync", "bfly"], ["sync", "idx"]):
         raise Error("unknown instruction")
     machine.whole_warps(on, "shfl")
     value, with_lane, clamp, members = (
         machine.get(x, np.uint32) for x in operands[1:5])
     if (members[on] != 0xffffffff).any() or (clamp[on] != 31).any():
         raise Error("shfl that names not all lanes")
-    lane = machine.lane ^ (with_lane & np.uint32(31))
+    lane = with_lane & np.uint32(31)
+    if parts[2] == "bfly":
+        lane ^= machine.lane
     other = machine.warp * LANES + lane
     machine.put(operands[0].split("|")[0], value[other], mask)
 

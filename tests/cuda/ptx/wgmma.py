@@ -1,7 +1,8 @@
 """Multiplications by groups of four warps, which run while their threads go on.
 
 The places of a matrix's elements in shared memory and in registers are those of
-the PTX ISA, for matrices whose rows run along K. Refused are:
+the PTX ISA, for matrices whose rows run along K, and for B also along N. Refused
+are:
 
 - an access of a sum, or of a word of shared memory that is read, before the
   group has waited for the multiplication;
@@ -40,6 +41,22 @@ def unit_address(descriptor, row, unit):
     at = (start + row % 8 * width + row // 8 * stride +
           unit * np.where(mode == 0, lead, 16))
     turns = np.where(mode == 0, 0, ((at >> 7) - base) & (width // 16 - 1))
+    return at ^ (turns << 4)
+
+
+def unit_address_along_n(descriptor, k, unit):
+    """The same for a B whose rows run along N: unit u of row k has columns 8 u to
+    8 u + 7."""
+    descriptor = np.asarray(descriptor, np.uint64)
+    descriptor = descriptor.reshape(descriptor.shape + (1,) * np.ndim(k))
+    start, lead, stride = (field(descriptor, at, 14) * 16 for at in (0, 16, 32))
+    base, mode = field(descriptor, 49, 3), field(descriptor, 62, 2)
+    width = np.array([WIDTH[m] for m in range(4)])[mode]
+    units = width // 16
+    plain = mode == 0  # strides have their names exchanged
+    at = (start + k % 8 * width + k // 8 * np.where(plain, lead, stride) +
+          unit % units * 16 + unit // units * np.where(plain, stride, lead))
+    turns = np.where(plain, 0, ((at >> 7) - base) & (units - 1))
     return at ^ (turns << 4)
 
 
@@ -120,20 +137,24 @@ def whole_groups(machine, on, name):
         raise Error(f"{name} by some warps of a group only")
 
 
-def read_matrix(machine, operand, rows, on, bf16):
+def read_matrix(machine, operand, rows, on, bf16, along_n=False):
     """[groups, rows, DEPTH] of numbers, and the words [groups, ...] of shared
     memory that they are in."""
     shared = machine.shared
     by_group = machine.get(operand, np.uint64)[on].reshape(-1, WARPS * LANES)
     if (by_group != by_group[:, :1]).any():
         raise Error("threads of a group have different descriptors")
-    row, unit = np.meshgrid(np.arange(rows), np.arange(2), indexing="ij")
-    at = unit_address(by_group[:, 0], row, unit)
+    shape = (DEPTH, rows // 8) if along_n else (rows, 2)
+    row, unit = np.meshgrid(*map(np.arange, shape), indexing="ij")
+    find = unit_address_along_n if along_n else unit_address
+    at = find(by_group[:, 0], row, unit)
     block = machine.block[on].reshape(-1, WARPS * LANES)[:, 0]
     at = shared.index_at(at, 16, block[:, None, None])
     word = (at[..., None] // 4 + np.arange(4)).reshape(at.shape[0], -1)
     shared.reads_by_group(word)
     bits = shared.views[2][at[..., None] // 2 + np.arange(8)]
+    if along_n:
+        bits = bits.reshape(-1, DEPTH, rows).transpose(0, 2, 1)
     return numbers(bits.reshape(-1, rows, DEPTH), bf16), word
 
 
@@ -168,11 +189,14 @@ def multiply(machine, parts, operands, on):
     transposed = operands[6:]
     if (n % 8 or not 8 <= n <= 256 or len(sums) != n // 2 or
             scales != ["1", "1"] or
-            transposed != ["0"] * (1 if of_a else 2)):
+            len(transposed) != (1 if of_a else 2) or
+            transposed[:-1] not in ([], ["0"]) or
+            transposed[-1] not in ("0", "1")):
         raise Error("unknown instruction")
     state.check(sums, on, shape[0])
     state.check(of_a, on, None)
-    b, words = read_matrix(machine, operands[2], n, on, bf16)
+    b, words = read_matrix(machine, operands[2], n, on, bf16,
+                           transposed[-1] == "1")
     if of_a:
         a = a_of_registers(machine, operands[1], on, bf16)
     else:
