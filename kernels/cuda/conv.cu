@@ -171,6 +171,7 @@ enum {
 template <typename P> struct Im2col : P {
     static const int BLOCKS = P::N <= 96 ? 2 : 1; /* of a multiprocessor */
     static const int LINES = P::ROWS + MORE;      /* of a frame */
+    /* cppcheck-suppress duplInheritedMember; more than P has */
     static const int BYTES = P::BYTES + 2 * P::STAGES * LINES * LINE;
     static_assert(FRONT + (ACROSS + MORE) * COLOURS <= LINE_OCTETS * 8,
                   "a line has all pixels");

@@ -29,8 +29,11 @@ enum {
 
 typedef uint16_t Half;
 
+/* Replaces two constants of P. */
 template <typename P> struct Phases : P {
+    /* cppcheck-suppress duplInheritedMember */
     static const int PHASES = 4;
+    /* cppcheck-suppress duplInheritedMember */
     static const int SHARE = P::N / PHASES;
 };
 

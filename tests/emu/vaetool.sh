@@ -81,7 +81,7 @@ export XDG_CACHE_HOME
 set -- bench --backend cuda --arch taew2_1 --precision bf16 --size 16x16 \
     --frames 1 --verbose
 check "a first start" 0 "$tool" "$@"
-says ": by own 3 wgmma, " ": by own 3 wgmma up, " "timed convolutions kept in"
+says ": by own " " wgmma up, " "timed convolutions kept in"
 check "the next one, which times nothing" 0 "$tool" "$@"
 says "opened in "
 says_not ": by " "is not used" "kept in"
