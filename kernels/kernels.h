@@ -262,8 +262,8 @@ typedef enum VaeRearrange {
     VAE_UNFOLD_NEAREST,
     /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, ((r*fs+q)*ft+i)*C + c]. */
     VAE_SHUFFLE_RQTC,
-    /* y[f, fs*y+r, fs*x+q, c] = x[f, y, x, c] of the t frames for r and q, which
-     * begin at element (r*fs+q)*phase, ft 1. */
+    /* y[f, fs*y+r, fs*x+q, c] = x[f, y, x, c] of the t frames for r and q.
+     * These begin at element (r*fs+q)*phase. ft 1. */
     VAE_JOIN_PHASES,
     /* A border of one pixel around x, ft and fs 1: y (t, h + 2, w + 2, c) with
      * y[f, y, x, c] = x[f, m(y - 1), m(x - 1), c], where m(-1) is 1 and m(n) is

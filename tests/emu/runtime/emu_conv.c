@@ -410,9 +410,6 @@ vae_cuda_library_conv_bind(VaeCudaLibraryConv *conv,
         return vae_fail(error, VAE_ERR_BACKEND,
                         "addresses are no multiples of %d, or weights of 16",
                         align);
-    if (conv->plan->workspace && (uintptr_t) args->workspace % 256)
-        return vae_fail(error, VAE_ERR_BACKEND,
-                        "the workspace is no multiple of 256");
     conv->args = *args;
     return VAE_OK;
 }

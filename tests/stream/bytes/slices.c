@@ -215,16 +215,21 @@ run_steps(const Cells *c, VaeStream *stream, const TestClip *clip, int from,
     run_clip(c->bed, stream, c->direction, &part, calls);
 }
 
-/* The bytes for which a stream must spill half of its carries. */
+/* The bytes for which a stream must spill half of its carries; 0: it then needs
+ * more, because its carries are few and small. */
 static size_t
 half_spilled(const Cells *c, const Way *way)
 {
     Way whole = *way;
+    VaeError error;
     whole.spill = VAE_SPILL_OFF;
-    const VaeStreamParams params =
-        params_of(c->bed, c->direction, &c->input, &whole);
-    const VaePlan plan = plan_of(c->bed->model, &params);
-    return (size_t) (plan.peak - plan.carries / 2);
+    VaeStreamParams params = params_of(c->bed, c->direction, &c->input, &whole);
+    VaePlan plan = plan_of(c->bed->model, &params);
+    params.spill = VAE_SPILL_AUTO;
+    params.memory_limit = (size_t) (plan.peak - plan.carries / 2);
+    return vae_stream_plan(c->bed->model, &params, &plan, &error) == VAE_OK
+               ? params.memory_limit
+               : 0;
 }
 
 /* Computes the first steps and saves a checkpoint for the next cell. Not
@@ -287,7 +292,8 @@ all_ways(Cells *c)
             way.restarts = c->cold;
             way.spill = spill == 1 ? VAE_SPILL_HOST : VAE_SPILL_AUTO;
             way.limit = spill == 2 ? half_spilled(c, &way) : 0;
-            one_cell(c, &way);
+            if (spill < 2 || way.limit)
+                one_cell(c, &way);
         }
 }
 
