@@ -303,7 +303,9 @@ all_cells(const Bed *bed, VaeDirection direction)
 {
     char path[] = "/tmp/vae-slices-XXXXXX";
     const int fd = mkstemp(path);
-    for (int cold = 0; cold < 2 && !bed->info->chunk; cold++) {
+    const bool late = direction == VAE_DECODE && bed->info->delay;
+    const bool steps = !bed->info->chunk && !late;
+    for (int cold = 0; cold < 2 && steps; cold++) {
         SCOPED_CLIP TestClip input =
             cold ? bed_later_clip(bed, direction, STEPS, WIDTH, HEIGHT, 0)
                  : bed_clip(bed, STEPS, WIDTH, HEIGHT, 0);
@@ -320,8 +322,6 @@ all_cells(const Bed *bed, VaeDirection direction)
         const Way whole = {.slice = 1, .restarts = cold};
         SCOPED_STREAM VaeStream *stream =
             open_way(bed, direction, &input, &whole);
-        if (vae_stream_get_plan(stream)->delay)
-            break;
         VaeError error;
         if (cold)
             must(vae_stream_restart(stream, 0, &error), &error);
