@@ -438,7 +438,7 @@ def others(c):
               r['words'])
     if rows and not any('CUDAMemory' in r['pipeline'] for r in rows):
         c.add(11, 'CUDAMemory', None, '', False, 'the plugin was built without '
-              'it, or the element cudadownload is not there')
+              'it')
     c.told(12, "the device's properties", 'device.json'
            if c.rows('rates') else None, 'rates')
     for channels in 96, 192, 384, 512:

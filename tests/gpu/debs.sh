@@ -6,8 +6,8 @@
 #
 #   build    required; less than 1 MiB
 #   onednn   for the cpu backend, 26 MiB; without it the step pipelines compares
-#            with ref, which takes half a minute
-#   gst      for the step pipelines, 14 MiB
+#            with ref, and only half of the frames
+#   gst      for the step pipelines, 13 MiB
 #
 # The script leaves out libraries that every system has, such as zlib, so that
 # no older version replaces them. run.sh also needs Meson and Ninja, for example

@@ -189,5 +189,5 @@ STEPS = [('rates', speed.rates, 120), ('kernels', kernels, 180),
          ('ladder', ladder.ladder, 300),
          ('torch', speed.torch, 540), ('exact', exact.exact, 240),
          ('streams', streams, 240), ('failures', start.failures, 150),
-         ('pipelines', pipelines.pipelines, 120),
+         ('pipelines', pipelines.pipelines, 60),
          ('sanitizer', sanitizer, 300)]

@@ -101,6 +101,62 @@ expect 'the same from the report' sh -c '
     cmp - "$2/report/table.txt"' sh "$here" "$out"
 expect 'the log' grep -q '^= status 0' "$out/report/log.txt"
 
+# The elements, where there are any; gst-launch-1.0 has no sanitizers.
+if [ -e "$build/gst/libgstvae.so" ] && command -v gst-launch-1.0 >/dev/null &&
+    ! ldd "$build/gst/libgstvae.so" | grep -q 'lib[a-z]*san'; then
+    run 0 --only pipelines
+    entry pipelines passed ' played'
+    expect 'the device first, then the reference' python3 - \
+        "$out/report/report.json" <<'END'
+import json, sys
+step = [s for s in json.load(open(sys.argv[1]))['steps']
+        if s['step'] == 'pipelines'][0]
+names = [r['pipeline'] for r in step['rows']]
+assert names[0] == 'decode by cuda', names
+assert names[-1] in ('decode by cpu in fp32', 'decode by ref'), names
+assert all(r['psnr'] > 40 for r in step['rows'] if 'psnr' in r), step
+assert 'psnr' in step['rows'][0], step
+END
+fi
+expect 'frames of padded lines, and too few of them' env PYTHONPATH="$here" \
+    python3 -B - "$out" <<'END'
+import sys, types
+from measure import pipelines
+run = types.SimpleNamespace(tmp=sys.argv[1] + '/frames', emulate=True, rows=[],
+                            path=str, env={})
+e = pipelines.Elements(run)
+line = bytes(range(104)) * 16
+def write(name, data):
+    with open(e.file(name), 'wb') as f:
+        f.write(data)
+write('a', line * 80)
+write('b', (line + bytes(384)) * 80)
+write('c', line * 79)
+write('d', (line[:-2] + b'?' + line[-1:]) * 80)
+for other, result in ('b', 'ok'), ('c', 'failed'), ('d', 'failed'), \
+        ('none', 'failed'):
+    row = {'result': 'ok', 'words': ''}
+    e.same(row, 'a', other)
+    assert row['result'] == result, (other, row)
+got = e.pictures('a', 2, 4)
+write('known.rgb', got)
+known = {'result': 'ok'}, 2
+for name, result in ('b', 'ok'), ('c', 'failed'):
+    row = {'result': 'ok'}
+    e.compare(row, name, 4, known)
+    assert row['result'] == result, (name, row)
+write('known.rgb', got[:len(got) // 5])  # the first of five frames
+for wanted, steps, result in ('ok', 1, 'ok'), ('stopped', 1, 'stopped'), \
+        ('ok', 2, 'failed'):
+    row = {'result': 'ok'}
+    e.compare(row, 'b', 4, ({'result': wanted}, steps))
+    assert row['result'] == result, (wanted, steps, row)
+write('known.rgb', bytes(255 - v for v in got))
+row = {'result': 'ok'}
+e.compare(row, 'a', 4, known)
+assert row['result'] == 'failed' and row['psnr'] < 40, row
+END
+
 # A sanitizer that finds an error, and one that does not end.
 tool compute-sanitizer <<'END'
 #!/bin/sh
