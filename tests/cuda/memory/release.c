@@ -57,7 +57,7 @@ between_calls(const Bed *bed, VaeDirection direction, unsigned eager)
 static void
 few_blocks(const Bed *bed, VaeDirection direction)
 {
-    SCOPED_STREAM VaeStream *before = open_stream(bed->model, direction);
+    VaeStream *before = open_stream(bed->model, direction);
     VaeError error;
     VaeModel *model = open_model(bed);
     emu_fail_alloc(0);
@@ -68,6 +68,7 @@ few_blocks(const Bed *bed, VaeDirection direction)
     const int again = emu_fail_alloc(0);
     vae_stream_free(&stream);
     vae_model_free(&model);
+    vae_stream_free(&before);
     /* Arena, carries and scratch; four of staging; weights of the first
      * program and what others have beside. At first four that are pinned, and
      * all eight of the first program's, which later ones outgrow. */
