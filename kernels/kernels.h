@@ -118,8 +118,8 @@ typedef struct VaeNormArgs {
  * rows 2i + row and columns 2j + column. up: in one call, for the four pairs of
  * row and column. k is 2. The weights of row and column begin 2 * row + column
  * times phase_weights elements behind weight. pad_y and pad_x are those of row
- * 0 and column 0; the other row and column pad one less. Of row, column, add
- * and norm, there is none.
+ * 0 and column 0; the other row and column pad one less. row, column, add and
+ * norm are not set.
  *
  * norm.y, or NULL: receives the rms norm of the result, with the same bits as
  * norm() gives. Only y, gain, offset, eps and silu of norm are read. The

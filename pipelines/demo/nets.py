@@ -434,7 +434,7 @@ def pca_init(m, data):
 
 def tiny_init(m, data):
     """Start from a linear transform: a PCA of 2x2 blocks (and frame pairs) at each level, and at the top least squares
-    from 3x3 latents of this frame and the one before. What passes a ReLU does so as two channels, x and -x."""
+    from 3x3 latents of this frame and the one before. A ReLU passes a value x as two channels, x and -x."""
     z, f = [], []
     with torch.no_grad():
         for _ in range(32):

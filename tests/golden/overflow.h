@@ -8,10 +8,10 @@
 
 /*
  * Writes the small Wan2.1 at `weights` to `path` with one more channel in front
- * of its decoder that nothing reads: 2^127 (1.5 + 0.498 z / OVERFLOW_Z), z
- * being the first channel of a raw latent. Where z is OVERFLOW_Z that is a
- * number in fp32 and infinite in bf16, and 0 times it is NaN; where it is 0 all
- * is well. All its factors are numbers of bf16. The decoder's first
+ * of its decoder that nothing reads: 2^127 (1.5 + 0.498 z / OVERFLOW_Z). z is
+ * the first channel of a raw latent. If z is OVERFLOW_Z, the value is finite in
+ * fp32 and infinite in bf16, and 0 times it is NaN. If z is 0, the value is
+ * finite in both. All its factors are numbers of bf16. The decoder's first
  * convolution carries it for two more steps.
  *
  * LTX-2: the same, with z the first channel of a normalised latent.

@@ -265,8 +265,8 @@ test_encode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
             const int *plan, VaeError *error)
 {
     VaeLatentOut *latents = test_alloc((size_t) clip->t * sizeof *latents);
-    /* What the last groups lack repeats the last frame; of those that begin
-     * with a whole group, the last can be repeats only. */
+    /* Copies of the last frame fill the last group. If an encoder begins with a
+     * whole group, its last group can have copies only. */
     const int most = clip->frames + 2 * info->encode.step_in;
     VaePicture *pictures = test_alloc((size_t) most * sizeof *pictures);
     VaeStatus status = VAE_OK;

@@ -30,9 +30,9 @@ TENTH_SLICE = 0.05
 SELF_TEST = 0.3  # seconds
 RELEASE = 1.2  # times the copies of what is kept
 DEMO_PSNR = {'fp16': 60, 'bf16': 50}
-# Of the golden vectors: largest difference; and of 16 bits the least PSNR. Of
-# SeedVR2's encoder, whose official code is below 40 and 58 dB itself, as in
-# golden.c.
+# The largest difference from the golden vectors, and the least PSNR in 16 bits.
+# SeedVR2's encoder has bounds of its own, as in golden.c: its official code
+# itself is below 40 and 58 dB.
 ENCODER, TINY = ', SeedVR2 encoder', ', tiny'
 GOLDEN = {'fp32': {'': 1e-4, ENCODER: 2e-4},
           'tf32': {'': None, ENCODER: None, TINY: None},
@@ -78,7 +78,7 @@ class Checks:
             return EMULATED
         if one['status'] == 'passed' and self.quick and step in QUICK:
             return 'left out by --quick'
-        # What passed tells of what it did; only what it skipped is a reason.
+        # The words of a step that passed are a reason only if it skipped a part.
         if one['status'] == 'passed' and ' skipped' not in one['words']:
             return 'the step %s passed without it' % step
         return '%s %s: %s' % (step, one['status'], one['words'])
@@ -129,8 +129,8 @@ def build(c):
 
 
 def test_rows(c, number, step, name, chosen=lambda test: True):
-    """None of the chosen tests may fail, and one has to pass. Where the step's
-    time was over before all were done, that is open."""
+    """None of the chosen tests may fail, and one has to pass. The result is
+    open if the step ran out of time before all had run."""
     rows = [r for r in c.rows(step) if chosen(r['test'])]
     cut = [r['test'] for r in rows if r['result'] == 'INTERRUPT']
     bad = [r['test'] for r in rows

@@ -89,8 +89,8 @@ def rates_table(reports):
 
 
 def checks_table(made):
-    """What holds, what nobody measured, and at the end what does not hold, as
-    a terminal or a log shows the end first."""
+    """The checks that passed, those that nobody measured, and at the end those
+    that failed: a terminal or a log shows the end first."""
     order = ['pass', 'not measured', 'FAIL']
     text = ''
     for c in sorted(made, key=lambda c: order.index(c['result'])):

@@ -72,8 +72,8 @@ class Players(streams.Streams):
             self.check()
 
     def test_video_sink(self):
-        """What autovideosink would choose on a machine with a display wants
-        what fakevideosink wants."""
+        """fakevideosink has the requests of the sinks that autovideosink
+        chooses on a machine with a display."""
         self.assertEqual(self.play(f"filesrc location={self.clip} ! decodebin "
                                    "! fakevideosink sync=false"), "")
 

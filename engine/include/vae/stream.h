@@ -439,10 +439,10 @@ VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int pending,
                                   VaeError *error);
 
 /*
- * Cancels the running call, or the next one if none is running. That call
- * returns VAE_ERR_CANCELLED within one op, and the sequence is broken. Before
- * that, vae_stream_reset() and vae_stream_restart() withdraw the request. May
- * be called from any thread before vae_stream_free().
+ * Cancels the running call, or the next one if none is running. The cancelled
+ * call returns VAE_ERR_CANCELLED within one op, and the sequence is broken.
+ * Until then, vae_stream_reset() and vae_stream_restart() withdraw the request.
+ * May be called from any thread before vae_stream_free().
  */
 VAE_API void vae_stream_cancel(VaeStream *stream);
 

@@ -1,9 +1,9 @@
 /*
  * types.c: the cuda table takes every type at every address.
  *
- * What it makes of F32 at aligned addresses is checked elsewhere. Here every
- * pair of types, at a multiple of 16 bytes and beside it, must give the same
- * numbers rounded, to the bit.
+ * Other checks compare each kernel in F32 at aligned addresses with the
+ * reference. Here every pair of types, at a multiple of 16 bytes and beside it,
+ * must give the same numbers rounded, to the bit.
  */
 
 #include "../check.h"

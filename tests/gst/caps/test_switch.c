@@ -9,7 +9,7 @@
 #define LW 6
 #define LH 4
 
-/* Of the space wan2.1 like the weights of all tests, and of another one. */
+/* Weights of the space wan2.1, as all tests use, or of another space. */
 static gchar *
 weights(const char *folder)
 {
@@ -146,8 +146,9 @@ TEST(flush_and_discont)
     vae_test_same(vae_test_pull_frames(h, 5, 1), alone(wan, 0, 1, TRUE));
 }
 
-/* At once: four frames for each latent, without a gap in time. What is known
- * of the first four is the last, for TAE makes it from the start, too. */
+/* The new model starts at once: four frames for each latent, without a gap in
+ * time. Only the last of the first four is known, because TAE gives it at the
+ * start of a clip, too. */
 TEST(restart)
 {
     const char *wan = vae_test_weights();

@@ -160,7 +160,7 @@ touch(const char *path)
     CHECK(g_file_set_contents(path, "x", 1, NULL));
 }
 
-/* What comes along is not taken for a model that somebody installed. */
+/* The bundled models do not count as models that somebody installed. */
 static void
 test_find_demo(const gchar *folder)
 {

@@ -238,9 +238,9 @@ apart(GstBuffer *a, GstBuffer *b)
     return sqrt(far / all);
 }
 
-/* The latents of a picture and of what GStreamer takes the picture for are
- * alike; an order or a matrix that is not meant makes more of it. Where chroma
- * sits on a row, they are not those of another site. */
+/* The latents of a picture are like those of the RGB picture that GStreamer
+ * converts it to; a wrong order or matrix would differ more. If chroma is on a
+ * row, they differ from the latents of another site. */
 static void
 check_encode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
              const char *colour, const char *site)
@@ -324,9 +324,9 @@ play(const char *format, gchar **taken)
     return sample;
 }
 
-/* What a pipeline in that format may differ by from one in RGB, in codes on
- * average: the few bits of the decoder's input and, of YUV, the detail that
- * chroma loses in the noise that generated weights show. */
+/* The mean difference, in codes, that a pipeline in this format may have from
+ * one in RGB. The decoder's input has few bits, and in YUV chroma loses detail
+ * of the noise that generated weights show. */
 static gdouble
 allowed(const char *format)
 {

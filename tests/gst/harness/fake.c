@@ -13,7 +13,7 @@
 #pragma weak fake_backend_at
 #pragma weak fake_backend_waits
 
-/* Of one stream. */
+/* The backend of one stream. */
 struct VaeBackend {
     VaeBackendParams params;
     uint64_t state; /* of the sequence */

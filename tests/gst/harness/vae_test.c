@@ -31,7 +31,7 @@ vae_test_check_str(const char *found, const char *wanted, const char *what,
     vae_test_fail(what, file, line);
 }
 
-/* What the registry owns for good, and its caps. */
+/* The registry owns these objects and their caps for good. */
 static gboolean
 permanent(const GstStructure *entry)
 {

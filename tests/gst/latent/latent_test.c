@@ -323,8 +323,8 @@ after_test(void)
         g_remove(test_path(name));
 }
 
-/* What a plugin registers lives on, so those in use are loaded before objects
- * are counted; noise makes every typefinder try. */
+/* Objects that a plugin registers live on, so the plugins in use are loaded
+ * before objects are counted. Noise makes every typefinder try. */
 static void
 load_plugins(void)
 {

@@ -156,8 +156,8 @@ had(GstBus *bus, GstMessageType type)
     return TRUE;
 }
 
-/* Whether since before each of n frames was waited for by the device, for an
- * event, which is gone. */
+/* Since `before`, the device has waited for an event of each of n frames, and
+ * these events no longer exist. */
 static void
 check_waits(const int before[2], int n)
 {

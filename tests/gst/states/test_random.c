@@ -13,8 +13,8 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-/* Of a second each. They are counted while this process runs, so a machine
- * that stops or starves it is not taken for a hang. */
+/* Ticks of a second. They are counted while this process runs, so a machine
+ * that stops or starves the process does not count as a hang. */
 #define TICKS 20
 #define PATIENCE (600 * TICKS)
 
@@ -195,7 +195,7 @@ set_format(Run *r, guint i)
     g_object_set(r->filter, "caps", caps, NULL);
 }
 
-/* Of the source: it has just negotiated, and will again. A filter that changes
+/* The source has just negotiated, and will again. A filter that changes
  * between its answer to the source and the source's caps ends the stream. */
 static GstPadProbeReturn
 on_source(GstPad *pad, GstPadProbeInfo *info, gpointer data)
@@ -321,7 +321,7 @@ either(Run *r)
     return pick(r, 2) ? r->encode : r->decode;
 }
 
-/* What was refused cannot be opened anew. */
+/* A model that was refused cannot be opened again. */
 static void
 mend_models(Run *r)
 {

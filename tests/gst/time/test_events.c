@@ -326,8 +326,8 @@ last_tags(GstHarness *h, const GstTagList *in)
     return out;
 }
 
-/* Of the video's tags those about its codec do not hold for latents; a decoder
- * passes all on, and so do both those of the whole medium. */
+/* An encoder replaces the video's tags about its codec, which do not hold for
+ * latents. A decoder passes all tags on. Both pass on tags of the medium. */
 TEST(tags)
 {
     g_autoptr(GstTagList) in =

@@ -144,8 +144,8 @@ take(Bench *b, guint steps)
     answer_messages(b);
 }
 
-/* Whether the call has ended of which `done` steps are: it may have several
- * runs. */
+/* Returns if the call that computes the `done` steps has ended: it may have
+ * several runs. */
 static gboolean
 call_ended(Bench *b, guint done)
 {

@@ -133,8 +133,8 @@ TEST(slivers)
     end(h);
 }
 
-/* What is asked for and what comes: at 24/1 and from any latent on, frames
- * have the times of a clip that began at 0. */
+/* At 24/1, and from any latent on, frames have the times of a clip that began
+ * at 0. */
 TEST(same_times)
 {
     for (guint k = 1; k < 40; k += 3) {

@@ -171,7 +171,7 @@ after_restart(const Case *c, int origin)
 }
 
 /* ------------------------------------------------------------------ */
-/* What is refused.                                                    */
+/* Refused checkpoints.                                                */
 
 static void *
 read_file(const char *path, size_t *size)
@@ -306,7 +306,7 @@ damaged(const Case *c, bool carries)
     size_t size, taken = 0, unnamed = 0, tried = 0;
     save_at(c, 2, carries, params);
     SCOPED_BLOCK char *good = read_file(file, &size);
-    /* Of carries, only a hundred places. */
+    /* With carries, only a hundred places. */
     const size_t stride = carries ? size / 100 + 1 : 1;
     for (size_t i = 0; i < size; i += stride, tried++) {
         good[i] ^= 0x10;
