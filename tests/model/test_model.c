@@ -347,6 +347,50 @@ test_variants(void)
                  "holds wan2.1, which is no taehv");
 }
 
+/* The name of the file decides between variants of the same shapes only. */
+static void
+test_file_names(void)
+{
+    static const struct {
+        const char *weights, *file, *arch, *by, *stated;
+    } rows[] = {
+        {"taew2_1", "taecvx.safetensors", "taecvx", "name of the file"},
+        {"taew2_1", "my_taehv_v2.safetensors", "taehv", "name of the file"},
+        {"taew2_1", "taehv-taeos1_3.safetensors", "taeos1_3",
+         "name of the file"},
+        {"taew2_1", "lighttaew2_1.safetensors", "lighttaew2_1",
+         "name of the file"},
+        {"taew2_1", "cogvideox.safetensors", "taecvx", "name of the file"},
+        {"taew2_1", "hunyuan.safetensors", "taehv", "name of the file"},
+        {"taew2_1", "wan2.1.safetensors", "taew2_1", "assumed"},
+        {"taew2_1", "taew2_2.safetensors", "taew2_1", "assumed"},
+        {"taeltx2_3", "taeltx2_3.safetensors", "taeltx2_3", "name of the file"},
+        {"taeltx2_3", "ltx2.safetensors", "taeltx_2", "assumed"},
+        {"taeltx2_3_wide", "taeltx_2.safetensors", "taeltx2_3_wide", "shapes"},
+        {"taeh3", "taehv.safetensors", "taeh3", "shapes"},
+        {"taew2_1", "taecvx.safetensors", "taehv", "variant stated", "taehv"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        SCOPED_MODEL VaeModel *model = NULL;
+        VaeError error = {0};
+        char from[64], path[512];
+        snprintf(from, sizeof from, "taehv/%s", rows[i].weights);
+        load(from);
+        if (rows[i].stated)
+            set.meta[set.n_meta++] =
+                (VaeMetadata){"vae.variant", rows[i].stated};
+        snprintf(path, sizeof path, "%s/%s", folder, rows[i].file);
+        if (rename(write_set(), path) != 0)
+            exit(1);
+        vae_model_open(path, NULL, &model, &error);
+        const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+        check(info && strcmp(info->arch, rows[i].arch) == 0 &&
+                  strstr(info->reason, rows[i].by),
+              path, info ? info->reason : error.message);
+        unlink(path);
+    }
+}
+
 /* LightVAE is Wan2.1 with a quarter of its channels. */
 static void
 test_pruned(void)
@@ -443,6 +487,7 @@ main(int argc, char **argv)
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_BF16);
     test_fingerprint();
     test_variants();
+    test_file_names();
     test_ltx2();
     test_pruned();
     test_stated();

@@ -72,7 +72,8 @@ typedef struct VaeModelOptions {
 
 /*
  * Opens weights. Recognises the network by the names and shapes of its tensors,
- * and checks each of them. Computes nothing.
+ * and checks each of them. If several tiny networks have these shapes, a name
+ * of one in the metadata or in the name of the file decides. Computes nothing.
  *
  * path     as for vae_tensor_file_open(): a file, an index of shards or a
  *          folder of a model. A config.json beside the weights adds what their

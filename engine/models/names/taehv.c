@@ -9,7 +9,7 @@
 
 /* The variants and the latent spaces they stand in for. Shapes give z, patch
  * and the kind of blocks only; of variants that these do not distinguish, the
- * first is the default. */
+ * first is the default, unless the file's name has that of another. */
 typedef struct Variant {
     const char *name;
     const char *other; /* its name with other blocks, or NULL */
@@ -55,10 +55,38 @@ fits(const Variant *v, const VaeTae *a)
            (a->blocks == VAE_TAE_BASE || !v->raw);
 }
 
+/* The variant whose name is part of the name of the file, or whose latent space
+ * an installed file is named after; NULL: none. The longest name counts, since
+ * that of the family is also that of one variant. */
 static const Variant *
-find_variant(const VaeModel *m, const VaeTae *a, VaeError *error)
+named_by_file(const char *path, const VaeTae *a)
+{
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    const Variant *first = NULL, *best = NULL;
+    size_t longest = 0;
+    for (const Variant *v = variants; v < variants + N_VARIANTS; v++) {
+        if (!fits(v, a))
+            continue;
+        first = first ? first : v;
+        const size_t name = strlen(v->name), space = strlen(v->space);
+        if (name > longest && strstr(file, v->name)) {
+            best = v;
+            longest = name;
+        } else if (!best && strcmp(v->space, first->space) != 0 &&
+                   strncmp(file, v->space, space) == 0 && file[space] == '.') {
+            best = v;
+        }
+    }
+    return best;
+}
+
+static const Variant *
+find_variant(const VaeModel *m, const VaeTae *a, const Variant *named,
+             VaeError *error)
 {
     const char *stated = vae_model_variant(m);
+    if (!stated && named)
+        return named;
     for (size_t i = 0; i < N_VARIANTS; i++)
         if (fits(&variants[i], a) &&
             (!stated || has_name(&variants[i], stated)))
@@ -77,17 +105,22 @@ find_variant(const VaeModel *m, const VaeTae *a, VaeError *error)
 
 /* The reason for the choice; some variants have the same shapes. */
 static const char *
-reason(const VaeModel *m, const VaeTae *a)
+reason(const VaeModel *m, const VaeTae *a, const Variant *named)
 {
+    const bool same = (a->z == 16 && a->patch == 1) ||
+                      (a->z == 48 && a->blocks == VAE_TAE_BASE) ||
+                      (a->z == 128 && a->blocks != VAE_TAE_WIDE);
     if (vae_model_variant(m))
         return "names of its blocks, shapes, and the variant stated";
-    if (a->z == 16 && a->patch == 1)
+    if (same && named)
+        return "names of its blocks, shapes, and the name of the file";
+    if (same && a->z == 16)
         return "names of its blocks and shapes, which taehv, taecvx, "
                "taeos1_3 and lighttaew2_1 share: variant taew2_1 assumed";
-    if (a->z == 48 && a->blocks == VAE_TAE_BASE)
+    if (same && a->z == 48)
         return "names of its blocks and shapes, which lighttaew2_2 shares: "
                "variant taew2_2 assumed";
-    if (a->z == 128 && a->blocks != VAE_TAE_WIDE)
+    if (same && a->z == 128)
         return "names of its blocks and shapes, which taeltx2_3 shares: "
                "variant taeltx_2 assumed";
     return "names of its blocks and shapes";
@@ -177,8 +210,9 @@ vae_tae_recognise(VaeRecognise *r, VaeError *error)
                 "encoder.2, .7, .12) give no factor of 1 to 4");
             return true;
         }
-    r->info->reason = reason(m, a);
-    const Variant *v = find_variant(m, a, error);
+    const Variant *named = named_by_file(r->info->path, a);
+    r->info->reason = reason(m, a, named);
+    const Variant *v = find_variant(m, a, named, error);
     if (v)
         describe(r, a, v);
     return true;
