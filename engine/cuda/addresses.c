@@ -102,18 +102,18 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
         .weight = shared->weight,
         .bias = shared->bias,
         .workspace = e->memory.scratch};
+    const size_t phase = (size_t) (i % p->phases);
     if (p->gathered)
         args.x = e->memory.scratch + own->gathered;
+    if (p->phase) {
+        args.y = e->memory.scratch + own->phases + phase * p->phase;
+        args.add = op->add ? args.y : NULL;
+    }
     if (op->conv.up) {
-        const size_t phase = (size_t) (i % p->phases);
         args.joined = p->joined;
         args.phase_weights = vae_cuda_phase_room(op);
-        if (p->joined) {
-            args.row = vae_phase((int) phase).row;
-            args.column = vae_phase((int) phase).column;
-        } else {
-            args.y = e->memory.scratch + own->phases + phase * p->phase;
-        }
+        args.row = vae_phase((int) phase).row;
+        args.column = vae_phase((int) phase).column;
         args.weight =
             (const uint8_t *) shared->weight +
             phase * vae_cuda_phase_room(op) * vae_type_size(op->x->type);

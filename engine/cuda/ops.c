@@ -61,17 +61,55 @@ vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i)
 static int
 gather(const VaeCudaOp *own, const VaeOp *op, int i)
 {
-    const VaeTensor *x = op->x;
+    const VaeCudaParts *p = &own->conv;
+    const int frames = (p->t - 1) * op->conv.st + op->conv.kt;
     const size_t bytes =
-        (size_t) vae_cuda_band(&own->conv, i).n_x * vae_row_bytes(x);
+        (size_t) vae_cuda_band(p, i).n_x * vae_row_bytes(op->x);
     uint8_t *to = own->exec->exec.memory.scratch + own->gathered;
     int code = 0;
-    for (int f = 0; f < op->conv.kt && !code; f++) {
+    for (int f = 0; f < frames && !code; f++) {
         code = vae_rt_copy(to, vae_cuda_input_of(own, op, i, f), bytes,
                            own->exec->cuda->compute);
         to += bytes;
     }
     return code;
+}
+
+/* Copies the result of convolution i to y or, before it runs, what it adds to
+ * the place of that result. */
+static int
+copy_result(const VaeCudaOp *own, const VaeOp *op, int i, bool add)
+{
+    const VaeTensor *t = add ? op->add : op->y;
+    uint8_t *result = own->exec->exec.memory.scratch + own->phases;
+    uint8_t *part = vae_cuda_part_of(own, op, t, i);
+    const size_t bytes = (size_t) own->conv.t *
+                         (size_t) vae_cuda_band(&own->conv, i).n_y *
+                         vae_row_bytes(t);
+    return vae_rt_copy(add ? result : part, add ? part : result, bytes,
+                       own->exec->cuda->compute);
+}
+
+/* Makes the copies that convolution i reads. */
+static int
+copy_inputs(const VaeCudaOp *own, const VaeOp *op, int i)
+{
+    const VaeCudaParts *p = &own->conv;
+    const int code = p->gathered ? gather(own, op, i) : 0;
+    return code || !p->phase || !op->add ? code : copy_result(own, op, i, true);
+}
+
+/* Writes the result of convolution i to y, unless it is there. */
+static int
+finish_result(const VaeCudaOp *own, const VaeOp *op, int i)
+{
+    const VaeCudaParts *p = &own->conv;
+    if (!p->phase || i % p->phases < p->phases - 1)
+        return 0;
+    if (!op->conv.up)
+        return copy_result(own, op, i, false);
+    vae_cuda_join_phases(own, op, i);
+    return 0;
 }
 
 VaeStatus
@@ -82,16 +120,15 @@ vae_cuda_run_conv(void *user, const VaeOp *op, VaeError *error)
     const VaeCudaParts *p = &own->conv;
     VaeBackend *cuda = own->exec->cuda;
     for (int i = 0; i < p->n * p->bands * p->phases; i++) {
-        const int code = p->gathered ? gather(own, op, i) : 0;
-        if (code)
-            return vae_cuda_status(cuda, code, "copy rows", error);
+        int code = copy_inputs(own, op, i);
         const VaeStatus status =
-            vae_cuda_conv_run(p->conv[i], cuda->compute, &why);
+            code ? VAE_OK : vae_cuda_conv_run(p->conv[i], cuda->compute, &why);
         if (status != VAE_OK)
             return vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s: %s",
                                   op->name, why.message);
-        if (op->conv.up && !p->joined && i % p->phases == p->phases - 1)
-            vae_cuda_join_phases(own, op, i);
+        code = code ? code : finish_result(own, op, i);
+        if (code)
+            return vae_cuda_status(cuda, code, "copy rows", error);
     }
     return VAE_OK;
 }

@@ -25,8 +25,7 @@ static const VaeCudaConvShape shape = {.t = T,
                                        .st = 1,
                                        .pad_y = 1,
                                        .pad_x = 1,
-                                       .add = true,
-                                       .align = 4};
+                                       .add = true};
 
 /* Offsets in one block of device memory, in elements. */
 typedef struct Places {

@@ -1,8 +1,8 @@
 /*
  * odd.c: a decoder whose convolutions all have odd numbers of channels, over
  * the emulated device: nothing in it lies where the alignment of a type's
- * vectors would be given for free. And what is more than kernels take: channels
- * of attention, rows of a frame.
+ * vectors would be given for free, and the library refuses such addresses. And
+ * what is more than kernels take: channels of attention, rows of a frame.
  */
 
 #include "../golden/odd.h"
@@ -38,6 +38,12 @@ one_precision(const Bed *bed, VaePrecision precision, const TestClip *want)
     const char *name = vae_precision_name(precision);
     SCOPED_CLIP TestClip one = decode(bed, VAE_BACKEND_CUDA, precision, 1);
     SCOPED_CLIP TestClip more = decode(bed, VAE_BACKEND_CUDA, precision, 3);
+    const VaeCudaPartLimits usual = vae_cuda_part_limits;
+    vae_cuda_part_limits.bytes = vae_cuda_part_limits.band = 4000;
+    SCOPED_CLIP TestClip parts = decode(bed, VAE_BACKEND_CUDA, precision, 3);
+    vae_cuda_part_limits.numbers = 3000;
+    SCOPED_CLIP TestClip bands = decode(bed, VAE_BACKEND_CUDA, precision, 3);
+    vae_cuda_part_limits = usual;
     /* fp32: the bound of the original networks. In 16 bits, about 40 layers
      * round to 2^-9 each: 2 / (sqrt(40) 2^-9) is 44 dB. */
     const bool full = precision == VAE_PRECISION_FP32;
@@ -46,6 +52,8 @@ one_precision(const Bed *bed, VaePrecision precision, const TestClip *want)
     expect(test_compare(name, one.video, want->video, dims, 4, bound),
            "%s: what ref computes", name);
     same_result(bed, &more, &one, VAE_DECODE, name);
+    same_result(bed, &parts, &one, VAE_DECODE, "parts");
+    same_result(bed, &bands, &one, VAE_DECODE, "bands");
 }
 
 /* Prepares a program of one op, which must end with status `want`. */

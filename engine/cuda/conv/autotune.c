@@ -8,9 +8,6 @@
 
 #include "gpu.h"
 
-/* Alignment of addresses that every choice runs with. */
-enum { WHOLE = 16 };
-
 /* ------------------------------------------------------------------ */
 
 static VaeCudaLayer *
@@ -115,16 +112,12 @@ leave_out_killed(VaeBackend *cuda, const VaeCudaLayer *l,
 
 /* The index of the fastest choice; -1: none can be timed. */
 static int
-time_choices(VaeBackend *cuda, const char *layer, VaeCudaConvShape timed,
+time_choices(VaeBackend *cuda, const char *layer, const VaeCudaConvShape *timed,
              const VaeCudaChoice *choices, int n, VaeCudaTiming *t)
 {
-    int i = vae_cuda_fastest(cuda, layer, &timed, choices, n, t);
+    int i = vae_cuda_fastest(cuda, layer, timed, choices, n, t);
     if (i >= 0 && !t->steady) /* disturbed, perhaps only for a moment */
-        i = vae_cuda_fastest(cuda, layer, &timed, choices, n, t);
-    if (i < 0 && timed.align < WHOLE) { /* most addresses are whole */
-        timed.align = WHOLE;
-        i = vae_cuda_fastest(cuda, layer, &timed, choices, n, t);
-    }
+        i = vae_cuda_fastest(cuda, layer, timed, choices, n, t);
     return i;
 }
 
@@ -139,7 +132,7 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
     n = leave_out_killed(cuda, l, choices, n);
     timed.t = vae_cuda_timed_frames(shape);
     const int i =
-        n > 1 ? time_choices(cuda, l->name, timed, choices, n, &t) : 0;
+        n > 1 ? time_choices(cuda, l->name, &timed, choices, n, &t) : 0;
     const uint64_t code = vae_cuda_code_end(cuda, free);
     vae_cuda_code_need(cuda, l->name, code);
     l->choice = choices[i < 0 ? 0 : i];
@@ -172,18 +165,13 @@ search_first(VaeBackend *cuda, const VaeCudaConvShape *shape, const char *layer,
              VaeCudaChoice *choices, int most, int *first, VaeError *error)
 {
     int n = 0;
-    VaeCudaConvShape few = vae_cuda_few_rows(shape, shape->k);
-    VaeStatus status =
+    const VaeCudaConvShape few = vae_cuda_few_rows(shape, shape->k);
+    const VaeStatus status =
         vae_cuda_conv_choices(cuda->convs, shape, choices, most, &n, error);
     *first = 0;
     if (status != VAE_OK || vae_cuda_is_loaded(cuda, layer, &choices[0]))
         return status; /* it ran for another stream */
-    status = vae_cuda_first_that_runs(cuda, &few, choices, n, first, error);
-    if (status == VAE_OK && *first < 0 && most > 1 && few.align < WHOLE) {
-        few.align = WHOLE;
-        status = vae_cuda_first_that_runs(cuda, &few, choices, n, first, error);
-    }
-    return status;
+    return vae_cuda_first_that_runs(cuda, &few, choices, n, first, error);
 }
 
 /* The choice of a deterministic stream. The first suggestion nearly always

@@ -108,7 +108,7 @@ can(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own)
                             ? own == owns && s->w % 8 == 0
                             : s->c_in % 8 == 0;
     return !is_wanted("head") && s->k >= 2 && s->k <= 3 && inputs &&
-           s->c_out % 4 == 0 && s->align >= 16;
+           s->c_out % 4 == 0 && !s->odd;
 }
 
 /* True if it may also be fast, because every tile is full. */

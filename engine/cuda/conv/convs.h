@@ -25,7 +25,9 @@ typedef struct VaeCudaConvShape {
     bool tf32; /* F32 may be multiplied with 10 bits of mantissa */
     VaeType x_type,
         y_type; /* the first: x and weights; the second: y, add and bias */
-    int align;  /* power of two; x, y and add begin at multiples of this */
+    bool odd;   /* x, y or add begins at no multiple of 16 bytes: no own kernel
+                   but that of three channels computes it, and the library
+                   gets aligned copies */
 } VaeCudaConvShape;
 
 /* A fourth of the rows of one frame: rows in the middle, which read no zeros,

@@ -19,15 +19,6 @@ static const VaeCudaPartLimits *const limits = &vae_cuda_part_limits;
 /* Largest number of bands of a frame. */
 enum { MOST_BANDS = 128 };
 
-/* Alignment of every row: blocks begin at multiples of 64 bytes, and rows
- * follow each other. */
-static int
-alignment(size_t x_row, size_t y_row)
-{
-    const size_t bytes = x_row | y_row | 16;
-    return (int) (bytes & (~bytes + 1));
-}
-
 VaeCudaConvShape
 vae_cuda_shape(const VaeOp *op, bool tf32)
 {
@@ -59,7 +50,8 @@ vae_cuda_shape(const VaeOp *op, bool tf32)
         s.wo = s.w;
         y_row = 0; /* each phase has a block of its own */
     }
-    s.align = alignment(vae_row_bytes(x), y_row);
+    /* Blocks begin at multiples of 64 bytes, and rows follow each other. */
+    s.odd = (vae_row_bytes(x) | y_row) % 16 != 0;
     return s;
 }
 
@@ -209,7 +201,6 @@ vae_cuda_test_shape(int i, VaeType type, bool tf32)
     s.st = 1;
     s.tf32 = tf32;
     s.x_type = s.y_type = type;
-    s.align = 16;
     return s;
 }
 
@@ -217,11 +208,11 @@ void
 vae_cuda_layer_name(const VaeCudaConvShape *s, char out[VAE_CUDA_LAYER_NAME])
 {
     snprintf(out, VAE_CUDA_LAYER_NAME,
-             "%s>%s%s %dx%dx%d stride %d,%d pad %d %d>%d %dx%d%s%s align %d",
+             "%s>%s%s %dx%dx%d stride %d,%d pad %d %d>%d %dx%d%s%s%s",
              vae_type_name(s->x_type), vae_type_name(s->y_type),
              s->tf32 ? " tf32" : "", s->kt, s->k, s->k, s->st, s->s, s->pad_y,
              s->c_in, s->c_out, s->w, s->h, s->add ? " add" : "",
-             s->relu ? " relu" : "", s->align);
+             s->relu ? " relu" : "", s->odd ? " odd" : "");
 }
 
 VaeCudaBand
@@ -280,12 +271,14 @@ make_parts(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
         (size_t) shape->wo * shape->c_out * vae_type_size(shape->y_type);
     const VaeCudaBand band = vae_cuda_band(p, 0);
     const int most = (band.n_y - 1) * p->s + p->k; /* rows that a band reads */
-    if (p->phases > 1 && !p->joined) {
+    const bool copied = shape->odd && !vae_cuda_choice_is_own(choice);
+    if ((p->phases > 1 && !p->joined) || copied) {
         p->phase = ((size_t) p->t * band.n_y * y_row + 255) / 256 * 256;
         p->bytes = (size_t) p->phases * p->phase;
     }
-    if (p->bands > 1 && shape->kt > 1)
-        p->gathered = (size_t) shape->kt * most * x_row;
+    if ((p->bands > 1 && shape->kt > 1) || copied)
+        p->gathered = (size_t) ((p->t - 1) * shape->st + shape->kt) *
+                      (size_t) most * x_row;
     const char *large = too_large(p, shape);
     if (large)
         return vae_fail(error, VAE_ERR_BACKEND, "%s", large);

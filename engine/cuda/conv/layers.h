@@ -54,7 +54,8 @@ VaeCudaRows vae_cuda_rows(const VaeOp *op);
  * compute them at once, or needs much workspace for them, it computes equal
  * parts one after another. If it cannot compute even one frame, it computes
  * bands of its rows. The own kernel writes phases joined. The library writes
- * one phase after another, and a kernel joins them.
+ * one phase after another, and a kernel joins them. If its shape is odd, the
+ * library reads copies of x and add, and its result is copied.
  */
 typedef struct VaeCudaParts {
     VaeCudaChoice choice;
@@ -65,11 +66,12 @@ typedef struct VaeCudaParts {
     bool joined;     /* the convolutions write them joined */
     int k, s;        /* kernel size and stride, as in the shape; 3 if a
                         convolution writes all phases, for the rows it reads */
-    size_t phase;    /* bytes of one phase of a part before they are joined, a
-                        multiple of 256; or 0 */
+    size_t phase;    /* bytes of one phase of a part before they are joined, or
+                        of a result before it is copied, a multiple of 256; 0:
+                        the convolution writes y */
     size_t bytes;    /* of all phases */
-    size_t gathered; /* bytes of a copy of the rows that a band reads, of all
-                        frames; 0: no copy is needed */
+    size_t gathered; /* bytes of a copy of the rows that a convolution reads, of
+                        all frames; 0: no copy is needed */
     VaeCudaConv **conv; /* n * bands * phases: phases fastest, parts slowest */
 } VaeCudaParts;
 

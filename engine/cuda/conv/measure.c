@@ -39,9 +39,7 @@
 typedef struct Bench {
     VaeBackend *cuda;
     const VaeCudaConvShape *shape;
-    uint8_t *x, *y, *add; /* no more aligned than the shape says, because some
-                             choices refuse such addresses when they run */
-    void *x_block, *y_block, *add_block, *weight, *bias, *workspace;
+    void *x, *y, *add, *weight, *bias, *workspace;
     int room;   /* y and add have room for so many results: for the phases of an
                    upsampling, which all have the same weights */
     int phases; /* of the choice that was opened last */
@@ -93,26 +91,13 @@ fill(Bench *b, void *dst, VaeType type, size_t n, uint32_t seed)
     return code;
 }
 
-/* Allocates the tensor *out in *block. Device memory is aligned to 256 bytes.
- */
-static int
-take_tensor(const Bench *b, void **block, uint8_t **out, size_t bytes)
-{
-    const size_t align = (size_t) b->shape->align;
-    const size_t offset = align < 16 ? align : 0;
-    const int code = vae_rt_alloc(block, offset + bytes);
-    *out = code ? NULL : (uint8_t *) *block + offset;
-    return code;
-}
-
 static int
 bench_open(Bench *b, size_t workspace)
 {
     const VaeCudaConvShape *s = b->shape;
     const size_t y =
         (size_t) b->room * elements(s, 'y') * vae_type_size(s->y_type);
-    int code = take_tensor(b, &b->x_block, &b->x,
-                           elements(s, 'x') * vae_type_size(s->x_type));
+    int code = vae_rt_alloc(&b->x, elements(s, 'x') * vae_type_size(s->x_type));
     if (!code)
         code = vae_rt_alloc(&b->weight,
                             elements(s, 'w') * vae_type_size(s->x_type));
@@ -120,9 +105,9 @@ bench_open(Bench *b, size_t workspace)
         code =
             vae_rt_alloc(&b->bias, elements(s, 'b') * vae_type_size(s->y_type));
     if (!code)
-        code = take_tensor(b, &b->y_block, &b->y, y);
+        code = vae_rt_alloc(&b->y, y);
     if (!code)
-        code = take_tensor(b, &b->add_block, &b->add, y);
+        code = vae_rt_alloc(&b->add, y);
     if (!code && workspace)
         code = vae_rt_alloc(&b->workspace, workspace);
     if (!code)
@@ -143,9 +128,9 @@ bench_open(Bench *b, size_t workspace)
 static void
 bench_close(Bench *b)
 {
-    vae_rt_free(b->x_block);
-    vae_rt_free(b->y_block);
-    vae_rt_free(b->add_block);
+    vae_rt_free(b->x);
+    vae_rt_free(b->y);
+    vae_rt_free(b->add);
     vae_rt_free(b->weight);
     vae_rt_free(b->bias);
     vae_rt_free(b->workspace);
@@ -341,9 +326,10 @@ compare(const Bench *b)
         const size_t some = n - first < block ? n - first : block;
         const size_t at = first * vae_type_size(type);
         const size_t bytes = some * vae_type_size(type);
-        same = vae_cuda_copy_now(b->cuda, host, b->y + at, bytes) == 0 &&
-               vae_cuda_copy_now(b->cuda, host + COMPARED_BLOCK, b->add + at,
-                                 bytes) == 0 &&
+        same = vae_cuda_copy_now(b->cuda, host, (uint8_t *) b->y + at, bytes) ==
+                   0 &&
+               vae_cuda_copy_now(b->cuda, host + COMPARED_BLOCK,
+                                 (uint8_t *) b->add + at, bytes) == 0 &&
                equal(host, host + COMPARED_BLOCK, type, some);
     }
     free(host);
@@ -369,9 +355,11 @@ compare_joined(const Bench *b)
         const size_t at = i / (2 * s->ho) * s->ho + (i % (2 * s->ho) + 1) / 2;
         if (i % (2 * s->ho) == (size_t) (2 * s->ho - 1))
             continue;
-        same = vae_cuda_copy_now(b->cuda, got, b->add + i * 2 * narrow, wide) ==
-                   0 &&
-               vae_cuda_copy_now(b->cuda, row, b->y + at * narrow, narrow) == 0;
+        same =
+            vae_cuda_copy_now(b->cuda, got, (uint8_t *) b->add + i * 2 * narrow,
+                              wide) == 0 &&
+            vae_cuda_copy_now(b->cuda, row, (uint8_t *) b->y + at * narrow,
+                              narrow) == 0;
         for (int k = 0; k < 2 * s->wo - 1 && same; k++)
             memcpy(want + k * pixel, row + (k + 1) / 2 * pixel, pixel);
         same = same && equal(got, want, s->y_type, wide / pixel * s->c_out);

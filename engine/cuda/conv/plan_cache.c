@@ -17,7 +17,7 @@
 
 /* The version changes with the format, and with the choices that
  * vae_cuda_conv_choices() omits. */
-#define TITLE "gst-vae convolutions 6"
+#define TITLE "gst-vae convolutions 7"
 #define LARGEST ((off_t) 4 << 20)
 #define MOST_ROWS 20000
 #define PATH_ROOM 4096

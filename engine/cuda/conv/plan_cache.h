@@ -4,7 +4,7 @@
  *
  * One text file for each device, driver and library in $XDG_CACHE_HOME/gst-vae:
  *
- *   gst-vae convolutions 6
+ *   gst-vae convolutions 7
  *   KEY
  *   LAYER <tab> CHOICE <tab> NANOSECONDS <tab> DATE <tab> FREE <tab> CODE
  *   end CHECKSUM

@@ -13,7 +13,7 @@ is_same(const VaeCudaConvShape *a, const VaeCudaConvShape *b)
            a->k == b->k && a->kt == b->kt && a->s == b->s && a->st == b->st &&
            a->pad_y == b->pad_y && a->pad_x == b->pad_x && a->add == b->add &&
            a->relu == b->relu && a->tf32 == b->tf32 && a->x_type == b->x_type &&
-           a->y_type == b->y_type && a->align == b->align;
+           a->y_type == b->y_type;
 }
 
 VaeCudaPlan *

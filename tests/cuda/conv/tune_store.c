@@ -128,8 +128,7 @@ own_kernels(void)
                                  .pad_y = 1,
                                  .pad_x = 1,
                                  .x_type = VAE_TYPE_BF16,
-                                 .y_type = VAE_TYPE_BF16,
-                                 .align = 16};
+                                 .y_type = VAE_TYPE_BF16};
     VaeCudaConvs *convs;
     VaeCudaChoice choices[MOST];
     VaeError error;

@@ -142,7 +142,7 @@ typedef enum EmuFlaw {
     EMU_FLAW_IN_PLACE, /* ... if the output is also the addend */
     EMU_FLAW_HEIGHT,   /* sums are taken in an order that depends on the rows */
     EMU_FLAW_FRAMES,   /* ... on the frames; exact sums are the same */
-    EMU_FLAW_ALIGN,    /* it runs only with addresses of multiples of 16 */
+    EMU_FLAW_REFUSES,  /* it is offered for sums, but does not run */
     EMU_FLAW_KILLS     /* the process ends at its first run */
 } EmuFlaw;
 void emu_set_conv_flaw(int choice, EmuFlaw flaw);

@@ -68,11 +68,6 @@ shape_of(int i, int t, const Types *types)
     s.wo = s.w / s.s;
     s.x_type = s.y_type = types->type;
     s.tf32 = types->tf32;
-    /* as in layers.c: each phase of an upsampling has a block of its own */
-    const int y_row = s.k == 2 ? 0 : s.wo * s.c_out;
-    const size_t rows =
-        ((size_t) (s.w * s.c_in | y_row) * vae_type_size(types->type)) | 16;
-    s.align = (int) (rows & (~rows + 1));
     return s;
 }
 

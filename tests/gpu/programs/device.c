@@ -173,22 +173,6 @@ device_time(Device *d, DeviceRun run, void *what, int runs)
 
 /* ------------------------------------------------------------------ */
 
-/* Moves a tensor to an address that is aligned as the shape says; tensor NULL:
- * only allocates. */
-static void *
-unaligned(Device *d, const VaeCudaConvShape *s, void *tensor, size_t bytes,
-          void **block)
-{
-    const size_t offset = s->align < 16 ? (size_t) s->align : 0;
-    *block = device_bytes(d, offset + bytes);
-    uint8_t *p = (uint8_t *) *block + offset;
-    if (tensor)
-        device_must(vae_rt_copy(p, tensor, bytes, d->stream), "copy");
-    device_must(vae_rt_stream_sync(d->stream), "copy");
-    vae_rt_free(tensor);
-    return p;
-}
-
 void
 device_conv_open(Device *d, DeviceConv *c, bool on_host)
 {
@@ -197,20 +181,15 @@ device_conv_open(Device *d, DeviceConv *c, bool on_host)
     c->n_x = t_in * s->h * s->w * s->c_in;
     c->n_y = (size_t) s->t * s->ho * s->wo * s->c_out;
     c->n_weight = (size_t) s->kt * s->k * s->k * s->c_in * s->c_out;
-    const size_t x_bytes = c->n_x * vae_type_size(s->x_type);
-    const size_t y_bytes = c->n_y * vae_type_size(s->y_type);
     c->x = device_numbers(d, s->x_type, c->n_x, 1, on_host ? &c->x_host : NULL);
-    c->x = unaligned(d, s, c->x, x_bytes, &c->x_block);
     c->weight = device_numbers(d, s->x_type, c->n_weight, 2,
                                on_host ? &c->weight_host : NULL);
     c->bias = device_numbers(d, s->y_type, (size_t) s->c_out, 3,
                              on_host ? &c->bias_host : NULL);
-    if (s->add) {
+    if (s->add)
         c->add = device_numbers(d, s->y_type, c->n_y, 4,
                                 on_host ? &c->add_host : NULL);
-        c->add = unaligned(d, s, c->add, y_bytes, &c->add_block);
-    }
-    c->y = unaligned(d, s, NULL, y_bytes, &c->y_block);
+    c->y = device_bytes(d, c->n_y * vae_type_size(s->y_type));
 }
 
 bool
@@ -252,9 +231,9 @@ void
 device_conv_close(DeviceConv *c)
 {
     vae_cuda_conv_free(&c->conv);
-    vae_rt_free(c->x_block);
-    vae_rt_free(c->y_block);
-    vae_rt_free(c->add_block);
+    vae_rt_free(c->x);
+    vae_rt_free(c->y);
+    vae_rt_free(c->add);
     vae_rt_free(c->weight);
     vae_rt_free(c->bias);
     vae_rt_free(c->workspace);

@@ -42,13 +42,11 @@ typedef struct DeviceConv {
     VaeCudaConvShape shape;
     VaeCudaConv *conv;
     void *x, *y, *add, *weight, *bias, *workspace;
-    void *x_block, *y_block, *add_block; /* which hold them */
     size_t n_x, n_y, n_weight;
     float *x_host, *add_host, *weight_host, *bias_host; /* where wanted */
     bool in_place; /* what is added is read from y, where the caller puts it */
 } DeviceConv;
 
-/* x, y and add are no more aligned than the shape says. */
 void device_conv_open(Device *d, DeviceConv *c, bool on_host);
 /* Makes it by that choice and runs it once; false where the device cannot. */
 bool device_conv_make(Device *d, DeviceConv *c, const VaeCudaChoice *choice);

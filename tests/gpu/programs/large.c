@@ -138,8 +138,7 @@ shape_of(int c, const Types *types)
                           .add = true,
                           .tf32 = types->tf32,
                           .x_type = types->type,
-                          .y_type = types->type,
-                          .align = 16};
+                          .y_type = types->type};
     s.ho = s.h;
     s.wo = s.w;
     s.t = vae_cuda_layer_frames(&s);

@@ -102,7 +102,6 @@ one_conv(Device *d, const char *name, VaeCudaConvShape shape, VaeType type,
     c.shape.wo = shape.w;
     c.shape.x_type = c.shape.y_type = type;
     c.shape.tf32 = tf32;
-    c.shape.align = 16;
     const VaeStatus status =
         vae_cuda_conv_choices(d->convs, &c.shape, choices, CHOICES, &n, &error);
     device_conv_open(d, &c, false);

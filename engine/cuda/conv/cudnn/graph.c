@@ -152,8 +152,9 @@ dims_of(const VaeCudaConvShape *s)
 /* Adds a packed tensor whose channels vary fastest. */
 static Desc
 add_tensor(VaeCudnnBag *b, int64_t uid, cudnnDataType_t type, int n,
-           const int64_t *dims, int64_t align)
+           const int64_t *dims)
 {
+    const int64_t align = 16;
     int64_t strides[5];
     int64_t step = dims[1];
     const bool is_virtual = uid >= UID_VIRTUAL;
@@ -241,22 +242,21 @@ vae_cudnn_add_graph(VaeCudnnBag *b, const VaeCudaLibrary *c,
 {
     const Dims d = dims_of(s);
     const cudnnDataType_t xt = data_type(s->x_type), yt = data_type(s->y_type);
-    Desc x = add_tensor(b, UID_X, xt, d.n, d.x, s->align);
-    Desc w = add_tensor(b, UID_WEIGHT, xt, d.n, d.w, 16);
-    Desc y = add_tensor(b, UID_Y, yt, d.n, d.y, s->align);
-    Desc bias = add_tensor(b, UID_BIAS, yt, d.n, d.bias, 16);
+    Desc x = add_tensor(b, UID_X, xt, d.n, d.x);
+    Desc w = add_tensor(b, UID_WEIGHT, xt, d.n, d.w);
+    Desc y = add_tensor(b, UID_Y, yt, d.n, d.y);
+    Desc bias = add_tensor(b, UID_BIAS, yt, d.n, d.bias);
     Desc ops[MAX_OPS];
     int64_t n = 0, uid = UID_VIRTUAL;
-    Desc at = add_tensor(b, uid++, CUDNN_DATA_FLOAT, d.n, d.y, 16);
+    Desc at = add_tensor(b, uid++, CUDNN_DATA_FLOAT, d.n, d.y);
     ops[n++] = add_conv(b, &d, x, w, at);
     if (s->add) {
-        Desc add = add_tensor(b, UID_ADD, yt, d.n, d.y, s->align);
-        Desc to = add_tensor(b, uid++, CUDNN_DATA_FLOAT, d.n, d.y, 16);
+        Desc add = add_tensor(b, UID_ADD, yt, d.n, d.y);
+        Desc to = add_tensor(b, uid++, CUDNN_DATA_FLOAT, d.n, d.y);
         ops[n++] = add_pointwise(b, CUDNN_POINTWISE_ADD, at, add, to);
         at = to;
     }
-    Desc to =
-        s->relu ? add_tensor(b, uid++, CUDNN_DATA_FLOAT, d.n, d.y, 16) : y;
+    Desc to = s->relu ? add_tensor(b, uid++, CUDNN_DATA_FLOAT, d.n, d.y) : y;
     ops[n++] = add_pointwise(b, CUDNN_POINTWISE_ADD, at, bias, to);
     if (s->relu)
         ops[n++] = add_pointwise(b, CUDNN_POINTWISE_RELU_FWD, to, NULL, y);
