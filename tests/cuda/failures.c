@@ -7,6 +7,7 @@
 
 #include "clips.h"
 #include "emu_state.h"
+#include "gpu.h"
 
 static bool
 is_same_clip(const Bed *bed, const TestClip *a, const TestClip *b,
@@ -158,6 +159,36 @@ refused_blocks(const Bed *bed)
            wrong);
 }
 
+/* Each call of one allocation fails once, also its last one, a wait. */
+static void
+refused_alloc(VaePlace place)
+{
+    const VaeBackendParams params = {.precision = VAE_PRECISION_FP32,
+                                     .device = -1};
+    VaeBackend *backend;
+    VaeDevice device;
+    VaeError error = {0};
+    void *block;
+    int told = 0;
+    must(vae_backend_cuda.open(&params, &backend, &device, &error), &error);
+    emu_refuse_call(0);
+    must(vae_backend_cuda.alloc(backend, place, 1, &block, &error), &error);
+    const int all = emu_refuse_call(0);
+    vae_backend_cuda.free(backend, place, block);
+    const int before = emu_alive();
+    for (int n = 1; n <= all; n++) {
+        emu_refuse_call(n);
+        told += vae_backend_cuda.alloc(backend, place, 1, &block, &error) ==
+                    VAE_ERR_BACKEND &&
+                !block && strstr(error.message, "it does not want to");
+        emu_refuse_call(0);
+    }
+    expect(all > 1 && told == all && emu_alive() == before,
+           "an allocation of %d calls: %d refusals told, %d blocks left", all,
+           told, emu_alive() - before);
+    vae_backend_cuda.close(&backend);
+}
+
 /* Each call of the steps of an open stream, or each by-th, fails once. */
 static void
 refused_steps(const Bed *bed, VaeDirection direction, int by)
@@ -264,6 +295,8 @@ main(int argc, char **argv)
         refused_steps(&bed, direction, stride);
     }
     refused_blocks(&bed);
+    refused_alloc(VAE_ON_HOST);
+    refused_alloc(VAE_ON_DEVICE);
     refused_reload(&bed);
     lost_device(&bed);
     return device_close(&bed);
