@@ -48,6 +48,8 @@ namespace
 {
 
 enum { STACK = 256 << 10, GUARD = 64, GUARD_BYTE = 0x5a, LANES = 32 };
+/* More than fiber_main() and its caller have of a stack. */
+enum { BASE = 4 << 10 };
 enum { LIMIT_BLOCK = 1024, LIMIT_YZ = 65535 };
 /* Shared memory of a block: what sm_75 and sm_90 have, and the least of all
  * later ones, which is that of sm_86, 89 and 120. Kernels that also run there
@@ -204,7 +206,8 @@ fiber_begin(Fiber *f)
     f->context.size = STACK;
     f->context.fake = nullptr;
 #if EMU_ASAN
-    ASAN_UNPOISON_MEMORY_REGION(f->stack, STACK);
+    /* Only fiber_main() did not return: all other frames are clean. */
+    ASAN_UNPOISON_MEMORY_REGION(f->stack + STACK - BASE, BASE);
 #endif
 #if EMU_TSAN
     f->context.tsan = __tsan_create_fiber(0);
@@ -324,9 +327,6 @@ run_block(Block *b, dim3 at, const std::vector<unsigned> &order)
 {
     const VaeEmuLaunch *l = b->launch;
     memset(b->shared, 0xff, l->smem);
-    std::fill(b->warps.begin(), b->warps.end(), Warp());
-    b->at_barrier = 0;
-    b->barrier = nullptr;
     for (unsigned i = 0; i < l->block; i++) {
         Fiber *f = b->fibers[i];
         f->place = VaeEmuPlace{l->grid, dim3(l->block), at, dim3(i, 0, 0)};
@@ -600,11 +600,11 @@ void
 vae_emu_copy_wait(unsigned groups_left)
 {
     Fiber *f = block->now;
-    std::vector<Copy> later;
+    size_t later = 0;
     for (const Copy &c : f->copies)
         if (c.group + groups_left < f->group)
             memcpy(c.to, c.data, 16);
         else
-            later.push_back(c);
-    f->copies.swap(later);
+            f->copies[later++] = c;
+    f->copies.resize(later);
 }
