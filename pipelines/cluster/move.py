@@ -123,6 +123,12 @@ class Relay:
             self.link.shutdown(socket.SHUT_WR)
             self.read_answer()
         self.link.shutdown(socket.SHUT_WR)
+        say(f"all {self.latents} latents have been sent")
+        while self.link not in select.select([self.link, *commands], [], [])[0]:
+            if os.read(sys.stdin.fileno(), 4096):
+                say(f"not moved: {self.where} has all latents")
+            else:
+                commands = []
         self.link.recv(1)  # until the host is done
 
     def send(self, data):

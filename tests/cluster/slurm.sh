@@ -27,8 +27,9 @@ stop() {
     # shellcheck disable=SC2086 # process ids
     kill $started 2>/dev/null
     for file in "$tmp"/*.pid; do
-        [ ! -s "$file" ] || kill -9 "$(cat "$file")" 2>/dev/null
-    done
+        # A process that ends removes its file.
+        kill -9 "$(cat "$file")"
+    done 2>/dev/null
     wait
     rm -rf "$tmp"
 }

@@ -1,6 +1,7 @@
 """A stream that moves between hosts: three processes over TCP on the loopback."""
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -132,6 +133,18 @@ class Move(clips.Clips):
         self.assertTrue(self.frames("a", "b", "c") == self.one_host(), "frames differ")
         self.assertEqual([os.path.getsize(self.path(n)) // FRAME for n in "abc"],
                          [25, 32, 36])
+
+    def test_after_the_last_latent(self):
+        one = self.host("stopped")
+        relay = self.relay(one)
+        one.process.send_signal(signal.SIGSTOP)
+        self.send(relay, {})
+        relay.wait_for("all 24 latents have been sent")
+        relay.tell("127.0.0.1:1")
+        self.assertIn("has all latents", relay.wait_for("not moved"))
+        one.process.send_signal(signal.SIGCONT)
+        self.assertEqual((one.ended(), relay.ended()), (0, 0), one.said + relay.said)
+        self.assertTrue(self.frames("stopped") == self.one_host(), "frames differ")
 
     def test_while_latents_arrive(self):
         """The move is at any latent. Prints the seconds from the last frame of the old
