@@ -192,12 +192,11 @@ is_same_when(const Bed *bed, Clips *c, Rung rung, EmuFault fault, int n,
     emu_set_fault(fault, n);
     must(call(bed, stream, &at, steps[1], &error), &error);
     *count = emu_fault_count(fault);
-    const bool done = n < 0 || emu_fault_done() > 0;
     emu_set_fault(EMU_FAULT_NONE, 0);
     must(call(bed, stream, &at, steps[2], &error), &error);
     must(call(bed, stream, &at, steps[3], &error), &error);
     vae_stream_free(&stream);
-    return is_same(bed, c, VAE_DECODE) && done;
+    return is_same(bed, c, VAE_DECODE);
 }
 
 static void
@@ -209,16 +208,25 @@ missing_copies(const Bed *bed, const char *label, Rung rung, int stride)
     Clips c = open_clips(bed, VAE_DECODE);
     setenv("VAE_CUDA_GRAPHS", "0", 1); /* recorded copies are not seen */
     for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
-        int n = 0, missed = 0, ignored;
+        int n = 0, missed = 0, idle = 0, ignored;
         expect(is_same_when(bed, &c, rung, faults[k], -1, &n), "%s: no fault",
                label);
-        for (int i = 0; i < n; i += stride)
-            if (is_same_when(bed, &c, rung, faults[k], i, &ignored)) {
+        for (int i = 0; i < n; i += stride) {
+            const bool same =
+                is_same_when(bed, &c, rung, faults[k], i, &ignored);
+            idle += !emu_fault_done();
+            if (same && emu_fault_done()) {
                 missed++;
                 printf("fault %d: %d is not missed\n", (int) faults[k], i);
             }
-        expect(n > 0 && missed == 0, "%s: fault %d: %d, %d of them not missed",
-               label, (int) faults[k], n, missed);
+        }
+        /* Some places already have the bytes that are copied to them, or are
+         * the beginning of their block. */
+        const bool often =
+            faults[k] != EMU_FAULT_TO && 2 * idle > n / stride + 2;
+        expect(n > 0 && missed == 0 && !often,
+               "%s: fault %d: %d, %d of them not missed, %d changed nothing",
+               label, (int) faults[k], n, missed, idle);
     }
     unsetenv("VAE_CUDA_GRAPHS");
     close_clips(&c);

@@ -108,7 +108,7 @@ emu_set_fault(EmuFault kind, int n)
 {
     state.fault = kind;
     state.at = n;
-    state.done = 0;
+    state.done = kind == EMU_FAULT_NONE ? state.done : 0;
     state.n_pairs = 0;
     memset(state.counts, 0, sizeof state.counts);
 }
@@ -146,7 +146,7 @@ emu_strikes(EmuFault kind)
         state.fault == kind &&
         (n == state.at || (n > state.at && kind >= EMU_FAULT_CAPTURES));
     state.counts[kind]++;
-    state.done += hit;
+    state.done += hit && kind != EMU_FAULT_UPLOAD; /* it runs later */
     return hit;
 }
 

@@ -219,28 +219,53 @@ beside(const Block *b, const void *p, size_t bytes)
                                          : b->data;
 }
 
-/* The fault that was set, where it strikes; false: the copy is left out. */
-static bool
-spoil(Copy *c, const Block *from, const Block *to)
+/* A copy to the device with a fault; wrong.to NULL: it is left out. */
+typedef struct Spoiled {
+    Copy right, wrong;
+} Spoiled;
+
+static void
+run_spoiled(const void *args)
 {
-    const Copy before = *c;
-    if (!from || !from->device)
-        return !to || !to->device || !emu_strikes(EMU_FAULT_UPLOAD);
+    const Copy *right = &((const Spoiled *) args)->right;
+    const Copy *wrong = &((const Spoiled *) args)->wrong;
+    /* The bytes that the right place has instead. What a misplaced copy
+     * overwrites may be memory that nothing reads. */
+    const void *instead = wrong->to == right->to ? wrong->from : right->to;
+    if (memcmp(instead, right->from, right->bytes) != 0)
+        emu_fault_struck();
+    if (wrong->to)
+        run_copy(wrong);
+}
+
+/* Submits the copy with the fault that was set, if it strikes. False: there is
+ * none. */
+static bool
+spoil(const Copy *c, const Block *from, const Block *to, VaeRtStream stream)
+{
+    Spoiled s = {*c, *c};
+    if (!from || !from->device) {
+        if (!to || !to->device || !emu_strikes(EMU_FAULT_UPLOAD))
+            return false;
+        s.wrong.to = NULL;
+        emu_submit(stream, run_spoiled, &s, sizeof s);
+        return true;
+    }
     if (!to || !to->device) {
         const bool strikes = emu_strikes(EMU_FAULT_DOWNLOAD);
         if (strikes) /* the host's memory is of any contents, not zeros */
             memset(c->to, 0xff, c->bytes);
-        return !strikes;
+        return strikes;
     }
     const EmuFault fault = emu_copy_fault(c->from, c->to);
+    if (fault == EMU_FAULT_NONE)
+        return false;
     if (fault == EMU_FAULT_FROM)
-        c->from = beside(from, c->from, c->bytes);
-    if (fault == EMU_FAULT_TO)
-        c->to = to->data;
-    if (fault == EMU_FAULT_NO_COPY || before.from != c->from ||
-        before.to != c->to)
-        emu_fault_struck();
-    return fault != EMU_FAULT_NO_COPY;
+        s.wrong.from = beside(from, c->from, c->bytes);
+    else
+        s.wrong.to = fault == EMU_FAULT_TO ? to->data : NULL;
+    emu_submit(stream, run_spoiled, &s, sizeof s);
+    return true;
 }
 
 /* An access that begins in a block must end in it. */
@@ -265,7 +290,7 @@ vae_rt_copy(void *dst, const void *src, size_t bytes, VaeRtStream stream)
         c.ms = (float) bytes * MS_PER_BYTE;
     if (emu_skips() && (!to || !to->device))
         memset(dst, 0, bytes);
-    if (spoil(&c, from, to))
+    if (!spoil(&c, from, to, stream))
         emu_submit(stream, run_copy, &c, sizeof c);
     return emu_broken();
 }

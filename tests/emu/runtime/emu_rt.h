@@ -108,7 +108,9 @@ typedef enum EmuFault {
 } EmuFault;
 void emu_set_fault(EmuFault kind, int n);
 /* Return the number of operations of the kind since emu_set_fault(), and how
- * often the fault changed one. */
+ * often the fault changed one. A copy to the device must have run, and its
+ * place must lack a byte of it: the place may have had the same bytes before.
+ * EMU_FAULT_NONE keeps the second number. */
 int emu_fault_count(EmuFault kind);
 int emu_fault_done(void);
 
