@@ -267,17 +267,17 @@ gst_latent_clip_times_fit(const GstLatentClip *clip, const VaeTensorInfo *t)
 gboolean
 gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times)
 {
-    gint64 earliest = 0;
+    gint64 latest = -1;
     for (gint k = 0; k < clip->data.t; k++) {
         GstLatentTime *t = &times[k];
         t->pts = GINT64_FROM_LE(t->pts);
         t->duration = GINT64_FROM_LE(t->duration);
-        if (t->pts < earliest || t->duration < 0 ||
+        if (t->pts <= latest || t->duration < 0 ||
             t->duration > G_MAXINT64 - t->pts) {
             g_free(times);
             return FALSE;
         }
-        earliest = t->pts;
+        latest = t->pts;
     }
     clip->times = times;
     return TRUE;

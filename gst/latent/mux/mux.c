@@ -209,6 +209,7 @@ reset(GstLatentMux *self)
     self->header = (GstLatentHeader){0};
     gst_latent_record_reset(&self->record);
     self->warned = self->times_told = FALSE;
+    self->origin = self->shift = 0;
 }
 
 static void
@@ -236,6 +237,21 @@ merge_tags(GstLatentMux *self, GstEvent *event)
                               gst_tag_setter_get_tag_merge_mode(setter));
 }
 
+/* The timestamps of a later segment may begin at 0 again (concat). Its latents
+ * follow those before it by their running time. */
+static void
+take_segment(GstLatentMux *self, GstEvent *event)
+{
+    const GstSegment *segment;
+    gst_event_parse_segment(event, &segment);
+    if (segment->format != GST_FORMAT_TIME)
+        return;
+    const GstClockTime distance = segment->base - segment->start;
+    if (self->state == GST_LATENT_MUX_EMPTY)
+        self->origin = distance;
+    self->shift = distance - self->origin;
+}
+
 static gboolean
 sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
 {
@@ -253,6 +269,9 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         gst_event_unref(event);
         return TRUE;
     case GST_EVENT_SEGMENT:
+        take_segment(self, event);
+        gst_event_unref(event);
+        return TRUE;
     case GST_EVENT_GAP:
         gst_event_unref(event);
         return TRUE;

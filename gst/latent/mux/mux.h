@@ -37,6 +37,9 @@ struct _GstLatentMux {
     GstLatentHeader header;
     GstLatentRecord record;
     gboolean warned, times_told;
+    /* Running time less timestamp in the first segment, and what that of the
+     * current one has more. Both may wrap around. */
+    GstClockTime origin, shift;
 };
 
 /* write.c: the file, for the streaming thread */

@@ -123,7 +123,7 @@ note_time(GstLatentRecord *record, const GstVaeLatentInfo *info,
     time.pts = (gint64) (pts - record->first);
     if (record->times->len > 0 &&
         g_array_index(record->times, GstLatentTime, record->times->len - 1)
-                .pts > time.pts)
+                .pts >= time.pts)
         record->untimed = record->uneven = TRUE;
     record->uneven |=
         differ(time.duration, nominal) ||

@@ -165,9 +165,10 @@ warn_of_times(GstLatentMux *self)
     self->times_told = TRUE;
     GST_ELEMENT_WARNING(
         self, STREAM, MUX,
-        ("Latent %" G_GINT64_FORMAT " has no time, or one before that of an "
-         "earlier latent, which the file cannot hold: all latents get the "
-         "times of the frame rate. Put videorate in front of the encoder",
+        ("Latent %" G_GINT64_FORMAT
+         " has no time, or one that is not after that "
+         "of an earlier latent, which the file cannot hold: all latents get "
+         "the times of the frame rate. Put videorate in front of the encoder",
          self->record.latents),
         (NULL));
 }
@@ -193,10 +194,12 @@ gst_latent_mux_write(GstLatentMux *self, GstBuffer *buffer)
 {
     const gsize size = gst_buffer_get_size(buffer);
     const guint64 offset = self->header.size + self->record.latents * size;
+    buffer = gst_buffer_make_writable(buffer);
+    if (GST_BUFFER_PTS_IS_VALID(buffer))
+        GST_BUFFER_PTS(buffer) += self->shift;
     gst_latent_record_note(&self->record, &self->info, buffer);
     warn_of_sequence(self);
     warn_of_times(self);
-    buffer = gst_buffer_make_writable(buffer);
     GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
     GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE;
     GST_BUFFER_OFFSET(buffer) = offset;

@@ -283,6 +283,42 @@ TEST(times_lost)
     assert_file(OUT, &small, 4, 13);
 }
 
+/* So do latents that begin together. */
+TEST(times_equal)
+{
+    mux_open(small_caps);
+    for (gint k = 0; k < 4; k++)
+        CHECK(push_timed(&small, k, GST_SECOND, frame_time(k ? 4 : 1),
+                         k == 0) == GST_FLOW_OK);
+    mux_end();
+    assert_posted(GST_MESSAGE_WARNING, "videorate");
+    assert_quiet();
+    mux_close();
+    Run *run = run_all(PLAY_FILE, OUT);
+    assert_clip(run, &small, 0);
+}
+
+/* A segment whose timestamps begin anew continues by its running time. */
+TEST(segments)
+{
+    GstSegment segment;
+    mux_open(small_caps);
+    mux_push(&small, 0, 1);
+    mux_push(&small, 1, 4);
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.base = GST_SECOND;
+    gst_harness_push_event(mux, gst_event_new_segment(&segment));
+    push_timed(&small, 2, 0, frame_time(1), TRUE);
+    push_timed(&small, 3, frame_time(1), frame_time(4), FALSE);
+    mux_finish();
+    Run *run = run_all(PLAY_FILE, OUT);
+    CHECK_INT(run->buffers->len, 4);
+    for (gint k = 0; k < 4; k++)
+        CHECK_INT(
+            GST_BUFFER_PTS((GstBuffer *) g_ptr_array_index(run->buffers, k)),
+            (k < 2 ? 0 : GST_SECOND) + frame_time(k % 2));
+}
+
 TEST(flush)
 {
     mux_open(small_caps);
