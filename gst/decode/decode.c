@@ -218,6 +218,7 @@ restart(GstVaeBase *base)
     self->need_start = TRUE;
     self->discont = TRUE;
     self->told_continues = self->earlier = FALSE;
+    self->jumps = 0;
     gst_vae_decode_forget(self);
 }
 

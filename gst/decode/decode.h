@@ -31,6 +31,7 @@ typedef struct GstVaeDecode {
     GstClockTime input_end;  /* its end, or NONE */
     gboolean input_plain;    /* it has neither DELTA_UNIT nor a duration */
     gboolean told_continues; /* posted that DELTA_UNIT is missing */
+    guint jumps;             /* latents that did not begin where counted */
 
     /* The sequence of a model with a delay. */
     GQueue waiting;         /* GstVaeOut: frames that are due later */

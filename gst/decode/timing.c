@@ -87,16 +87,22 @@ set_anchor(GstVaeDecode *self, GstClockTime pts)
     }
 }
 
+/* Returns where the frames so far end, or NONE before the first one. */
+static GstClockTime
+frames_end(const GstVaeDecode *self)
+{
+    if (!GST_CLOCK_TIME_IS_VALID(self->anchor))
+        return GST_CLOCK_TIME_NONE;
+    return self->anchor + gst_vae_decode_frames_time(self, self->since_anchor);
+}
+
 /* When a step begins: its own timestamp, or, where that is missing or only
  * rounded in another way, counted frames. */
 static GstClockTime
 begin_at(GstVaeDecode *self, GstClockTime pts)
 {
-    GstClockTime counted = GST_CLOCK_TIME_NONE;
+    GstClockTime counted = frames_end(self);
 
-    if (GST_CLOCK_TIME_IS_VALID(self->anchor))
-        counted =
-            self->anchor + gst_vae_decode_frames_time(self, self->since_anchor);
     if (GST_CLOCK_TIME_IS_VALID(pts) &&
         (!GST_CLOCK_TIME_IS_VALID(counted) ||
          MAX(pts, counted) - MIN(pts, counted) > ROUNDING)) {
@@ -109,14 +115,41 @@ begin_at(GstVaeDecode *self, GstClockTime pts)
     return counted;
 }
 
+/* Warns of latents that continue a sequence at other times than the rate gives,
+ * and do not say how long their frames last. A single one may be a pause. */
+static void
+check_times(GstVaeDecode *self, const GstBuffer *latent, GstClockTime end)
+{
+    const GstClockTime pts = GST_BUFFER_PTS(latent);
+    GstClockTime length;
+    guint frames;
+
+    if (!GST_CLOCK_TIME_IS_VALID(pts) || !GST_CLOCK_TIME_IS_VALID(end) ||
+        MAX(pts, end) - MIN(pts, end) <= gst_vae_decode_frames_time(self, 1) ||
+        gst_vae_group_get(latent, &frames, &length) || ++self->jumps != 2)
+        return;
+    GST_ELEMENT_WARNING(
+        self, STREAM, FORMAT,
+        ("The times of latents do not follow framerate=%d/%d, and nothing says "
+         "how long their frames last: frames overlap or leave gaps. Put "
+         "videorate in front of vaeencode or behind vaedecode",
+         self->in.fps_n, self->in.fps_d),
+        ("a latent begins at %" GST_TIME_FORMAT ", the frames before it end at "
+         "%" GST_TIME_FORMAT,
+         GST_TIME_ARGS(pts), GST_TIME_ARGS(end)));
+}
+
 GstVaeStep
 gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent)
 {
     const GstSegment *s = &self->base.input.segment;
+    const GstClockTime end = frames_end(self);
     GstVaeStep step = {.pts = begin_at(self, GST_BUFFER_PTS(latent))};
 
     step.start = self->need_start || GST_BUFFER_IS_DISCONT(latent) ||
                  !GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+    if (!step.start)
+        check_times(self, latent, end);
     step.behind =
         s->rate > 0 && GST_CLOCK_TIME_IS_VALID(s->stop) && step.pts >= s->stop;
     return step;

@@ -126,6 +126,37 @@ TEST(no_mistake)
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
 }
 
+/* Pushes latents with flags, of which those from `first` to `last` begin a
+ * second later than the one before ends. */
+static GstBus *
+push_with_jumps(GstHarness *h, guint first, guint last)
+{
+    GstBus *bus = vae_test_bus(h);
+    GstClockTime later = 0;
+    for (guint k = 0; k < LATENTS; k++) {
+        GstBuffer *latent = vae_test_latent(LW, LH, k);
+        if (k >= first && k <= last)
+            later += GST_SECOND;
+        GST_BUFFER_PTS(latent) += later;
+        CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
+    }
+    vae_test_push_eos(h);
+    CHECK_INT(gst_harness_buffers_received(h), FRAMES);
+    return bus;
+}
+
+/* Times that the rate does not give, of latents that have lost how long their
+ * frames last (gdppay): one warning. A single jump is a pause. */
+TEST(times)
+{
+    SCOPED GstHarness *h = decoder(NULL);
+    vae_test_one_warning(push_with_jumps(h, 1, 5), "videorate");
+    vae_test_teardown(h);
+    h = decoder(NULL);
+    CHECK(gst_bus_pop_filtered(push_with_jumps(h, 3, 3), GST_MESSAGE_WARNING) ==
+          NULL);
+}
+
 /* sequence=continuous gives the frames of latents with flags. */
 TEST(continuous)
 {
