@@ -28,7 +28,7 @@ typedef struct Test {
     VaeType type;
     double eps; /* distance of neighbouring values of the type near 1 */
     void *blocks[MOST_BLOCKS];
-    int n_blocks;
+    int n_blocks, n_convs;
     double worst; /* largest error, relative to the allowed one */
 } Test;
 
@@ -152,6 +152,7 @@ judge(const Test *t, const Looks *l, VaeError *error)
 typedef struct Numbers {
     float *x, *weight, *bias, *add, *y;
     size_t n_x, n_weight, n_y;
+    bool up; /* y has all phases, joined */
 } Numbers;
 
 static void
@@ -168,8 +169,9 @@ static bool
 make_numbers(const VaeCudaConvShape *s, Numbers *n)
 {
     n->n_x = (size_t) (s->t + s->kt - 1) * s->h * s->w * s->c_in;
-    n->n_weight = (size_t) s->kt * s->k * s->k * s->c_in * s->c_out;
-    n->n_y = (size_t) s->t * s->ho * s->wo * s->c_out;
+    const size_t phases = n->up ? VAE_PHASES : 1;
+    n->n_weight = phases * s->kt * s->k * s->k * s->c_in * s->c_out;
+    n->n_y = phases * s->t * s->ho * s->wo * s->c_out;
     n->x = numbers(n->n_x, 1, 0.125f);
     n->weight = numbers(n->n_weight, 2, 0.015625f);
     n->bias = numbers((size_t) s->c_out, 3, 0.125f);
@@ -183,21 +185,25 @@ make_numbers(const VaeCudaConvShape *s, Numbers *n)
 static double
 convolve(const VaeCudaConvShape *s, const Numbers *n, size_t at, double *size)
 {
+    const int by = n->up ? 2 : 1, wo = by * s->wo, ho = by * s->ho;
     const int o = (int) (at % (size_t) s->c_out);
-    const int px = (int) (at / (size_t) s->c_out) % s->wo;
-    const int row = (int) (at / (size_t) (s->c_out * s->wo));
-    const int py = row % s->ho, frame = row / s->ho;
+    const int column = (int) (at / (size_t) s->c_out) % wo;
+    const int row = (int) (at / (size_t) (s->c_out * wo)) % ho;
+    const int frame = (int) (at / (size_t) (s->c_out * wo * ho));
     const int taps = s->kt * s->k * s->k;
+    /* The padding of a phase, and its place among the weights. */
+    const int pad_y = s->pad_y - row % by, pad_x = s->pad_x - column % by;
+    const int phase = row % by * 2 + column % by;
     double sum = 0;
     for (int i = 0; i < taps; i++) {
         const int f = frame + i / (s->k * s->k);
-        const int y = py * s->s + i / s->k % s->k - s->pad_y;
-        const int x = px * s->s + i % s->k - s->pad_x;
+        const int y = row / by * s->s + i / s->k % s->k - pad_y;
+        const int x = column / by * s->s + i % s->k - pad_x;
         if (y < 0 || y >= s->h || x < 0 || x >= s->w)
             continue;
         const float *in = n->x + (((size_t) f * s->h + y) * s->w + x) * s->c_in;
         const float *weight =
-            n->weight + ((size_t) o * taps + i) * (size_t) s->c_in;
+            n->weight + ((size_t) (phase * s->c_out + o) * taps + i) * s->c_in;
         for (int c = 0; c < s->c_in; c++)
             sum += (double) in[c] * weight[c];
     }
@@ -234,6 +240,8 @@ run_conv(Test *t, const VaeCudaConvShape *s, Numbers *n, VaeCudaConv *conv,
     args.bias = bias;
     args.add = s->add ? y : NULL;
     args.y = y;
+    args.joined = n->up;
+    args.phase_weights = n->n_weight / VAE_PHASES;
     VaeStatus status = vae_cuda_conv_bind(conv, &args, error);
     if (status == VAE_OK)
         status = vae_cuda_conv_run(conv, t->cuda->compute, error);
@@ -258,35 +266,62 @@ look_at_conv(Test *t, const VaeCudaConvShape *s, const Numbers *n, Looks *l)
     }
 }
 
+/* what: the name of the convolution. */
 static VaeStatus
-test_conv(Test *t, int i, VaeError *error)
+test_choice(Test *t, const VaeCudaConvShape *s, const char *what,
+            const VaeCudaChoice *choice, VaeError *error)
 {
-    static const char *const names[VAE_CUDA_TEST_SHAPES] = {
-        "a large convolution (96 channels, 3x3x3)",
-        "a small convolution (64 channels, 1x3x3)",
-        "a halving convolution (96 channels, 1x3x3, stride 2)"};
-    const VaeCudaConvShape s = vae_cuda_test_shape(
-        i, t->type, t->cuda->params.precision == VAE_PRECISION_TF32);
-    VaeCudaChoice choice;
+    char name[200];
     VaeCudaConv *conv = NULL;
-    Numbers n = {0};
-    Looks l = {.what = names[i], .h = s.ho, .w = s.wo, .c = s.c_out};
-    int found;
+    Numbers n = {.up = vae_cuda_choice_has_phases(choice)};
+    Looks l = {.what = name, .h = s->ho, .w = s->wo, .c = s->c_out};
+    const bool own = vae_cuda_choice_is_own(choice);
+    snprintf(name, sizeof name, "%.100s%s%.*s", what, own ? " by " : "",
+             own ? 40 : 0, choice->text);
     VaeStatus status =
-        vae_cuda_conv_choices(t->cuda->convs, &s, &choice, 1, &found, error);
-    if (status == VAE_OK)
-        status = vae_cuda_conv_new(t->cuda->convs, &s, &choice, &conv, error);
-    if (status == VAE_OK && !make_numbers(&s, &n))
+        vae_cuda_conv_new(t->cuda->convs, s, choice, &conv, error);
+    if (n.up) {
+        l.h *= 2;
+        l.w *= 2;
+    }
+    if (status == VAE_OK && !make_numbers(s, &n))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     if (status == VAE_OK)
-        status = run_conv(t, &s, &n, conv, error);
+        status = run_conv(t, s, &n, conv, error);
     if (status == VAE_OK) {
-        look_at_conv(t, &s, &n, &l);
+        look_at_conv(t, s, &n, &l);
         status = judge(t, &l, error);
     }
+    t->n_convs++;
     vae_cuda_conv_free(&conv);
     drop_blocks(t);
     free_numbers(&n);
+    return status;
+}
+
+/* Tests the library's first suggestion, and each own kernel. */
+static VaeStatus
+test_conv(Test *t, int i, VaeError *error)
+{
+    static const char *const names[VAE_CUDA_OWN_TEST_SHAPES] = {
+        "a large convolution (96 channels, 3x3x3)",
+        "a small convolution (64 channels, 1x3x3)",
+        "a halving convolution (96 channels, 1x3x3, stride 2)",
+        "a convolution to a picture (96 channels, 3x3x3)",
+        "a convolution from a picture (96 channels, 3x3x3)",
+        "a convolution behind an upsampling (96 channels, 1x2x2)"};
+    const VaeCudaConvShape s = vae_cuda_test_shape(
+        i, t->type, t->cuda->params.precision == VAE_PRECISION_TF32);
+    VaeCudaChoice choices[1 + VAE_CUDA_OWN_KERNELS];
+    int n = 0;
+    VaeStatus status =
+        i < VAE_CUDA_TEST_SHAPES
+            ? vae_cuda_conv_choices(t->cuda->convs, &s, choices, 1, &n, error)
+            : VAE_OK;
+    n += vae_cuda_conv_own_choices(t->cuda->convs, &s, choices + n,
+                                   VAE_CUDA_OWN_KERNELS);
+    for (int k = 0; k < n && status == VAE_OK; k++)
+        status = test_choice(t, &s, names[i], &choices[k], error);
     return status;
 }
 
@@ -439,7 +474,7 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     VaeStatus status = test_norm(&t, VAE_NORM_RMS, error);
     if (status == VAE_OK)
         status = test_norm(&t, VAE_NORM_GROUP, error);
-    for (int i = 0; i < VAE_CUDA_TEST_SHAPES && status == VAE_OK; i++)
+    for (int i = 0; i < VAE_CUDA_OWN_TEST_SHAPES && status == VAE_OK; i++)
         status = test_conv(&t, i, error);
     if (status != VAE_OK)
         return status;
@@ -448,8 +483,7 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     vae_log(&cuda->params.log,
             "%s computes correctly in %s: %d convolutions and 2 norms, largest "
             "error %.2f of what is allowed, in %.3f s",
-            cuda->device.name, vae_precision_name(precision),
-            VAE_CUDA_TEST_SHAPES, t.worst,
-            1e-9 * (double) (vae_now_ns() - begin));
+            cuda->device.name, vae_precision_name(precision), t.n_convs,
+            t.worst, 1e-9 * (double) (vae_now_ns() - begin));
     return VAE_OK;
 }

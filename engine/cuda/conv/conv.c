@@ -17,11 +17,10 @@ typedef struct Own {
     const char *text; /* of the choice */
     bool warpgroups, up;
 } Own;
-static const Own owns[] = {{"own 4", false, false},
-                           {"own 4 wgmma", true, false},
-                           {"own 4 up", false, true},
-                           {"own 4 wgmma up", true, true}};
-enum { KERNELS = sizeof owns / sizeof *owns };
+static const Own owns[VAE_CUDA_OWN_KERNELS] = {{"own 4", false, false},
+                                               {"own 4 wgmma", true, false},
+                                               {"own 4 up", false, true},
+                                               {"own 4 wgmma up", true, true}};
 
 struct VaeCudaConvs {
     VaeCudaLibrary *library;
@@ -57,7 +56,7 @@ vae_cuda_conv_is_forced(void)
 static const Own *
 own_of(const VaeCudaChoice *choice)
 {
-    for (int i = 0; i < KERNELS; i++)
+    for (int i = 0; i < VAE_CUDA_OWN_KERNELS; i++)
         if (strcmp(choice->text, owns[i].text) == 0)
             return &owns[i];
     return NULL;
@@ -127,7 +126,7 @@ static const Own *
 forced(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
 {
     const Own *own = NULL;
-    for (int i = 0; i < KERNELS && vae_cuda_conv_is_forced(); i++)
+    for (int i = 0; i < VAE_CUDA_OWN_KERNELS && vae_cuda_conv_is_forced(); i++)
         if (can(convs, s, &owns[i]) &&
             (!own || (is_wanted("wgmma") && !owns[i].up)))
             own = &owns[i];
@@ -220,21 +219,30 @@ vae_cuda_convs_properties(VaeCudaConvs *convs)
 
 /* ------------------------------------------------------------------ */
 
+int
+vae_cuda_conv_own_choices(const VaeCudaConvs *convs,
+                          const VaeCudaConvShape *shape, VaeCudaChoice *choices,
+                          int most)
+{
+    int n = 0;
+    for (int i = 0; i < VAE_CUDA_OWN_KERNELS && n < most; i++)
+        if (can(convs, shape, &owns[i]) && fits(shape, &owns[i]))
+            strcpy(choices[n++].text, owns[i].text);
+    return n;
+}
+
 VaeStatus
 vae_cuda_conv_choices(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
                       VaeCudaChoice *choices, int most, int *n, VaeError *error)
 {
     const Own *only = forced(convs, shape);
-    VaeCudaChoice own[KERNELS] = {{""}};
-    int some = 0;
-    for (int i = 0; i < KERNELS && !only && some < most - 1; i++)
-        if (can(convs, shape, &owns[i]) && fits(shape, &owns[i]))
-            strcpy(own[some++].text, owns[i].text);
+    VaeCudaChoice own[VAE_CUDA_OWN_KERNELS] = {{""}};
     if (only) {
         strcpy(choices[0].text, only->text);
         *n = 1;
         return VAE_OK;
     }
+    const int some = vae_cuda_conv_own_choices(convs, shape, own, most - 1);
     const VaeStatus status = vae_cuda_library_choices(
         convs->library, shape, choices, most - some, n, error);
     if (status != VAE_OK)

@@ -127,6 +127,13 @@ VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
                                 VaeCudaChoice *choices, int most, int *n,
                                 VaeError *error);
 
+/* Writes the own kernels that can be fast for the shape, at most `most`, and
+ * returns their number. */
+enum { VAE_CUDA_OWN_KERNELS = 4 };
+int vae_cuda_conv_own_choices(const VaeCudaConvs *convs,
+                              const VaeCudaConvShape *shape,
+                              VaeCudaChoice *choices, int most);
+
 /* Makes the convolution by a choice. Convolutions of one shape and choice share
  * their plan. Errors: VAE_ERR_BACKEND (also if vae_cuda_conv_choices() would
  * omit the choice because of its sums), VAE_ERR_MEMORY. */

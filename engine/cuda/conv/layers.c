@@ -159,49 +159,35 @@ vae_cuda_timed_frames(const VaeCudaConvShape *s)
 VaeCudaConvShape
 vae_cuda_test_shape(int i, VaeType type, bool tf32)
 {
-    static const VaeCudaConvShape shapes[VAE_CUDA_TEST_SHAPES] = {
-        {.t = 4,
-         .h = 12,
-         .w = 20,
-         .c_in = 96,
-         .ho = 12,
-         .wo = 20,
-         .c_out = 96,
-         .k = 3,
-         .kt = 3,
-         .s = 1,
-         .pad_y = 1,
-         .pad_x = 1,
-         .add = true},
-        {.t = 1,
-         .h = 9,
-         .w = 7,
-         .c_in = 64,
-         .ho = 9,
-         .wo = 7,
-         .c_out = 64,
-         .k = 3,
-         .kt = 1,
-         .s = 1,
-         .pad_y = 1,
-         .pad_x = 1,
-         .relu = true},
-        {.t = 1,
-         .h = 10,
-         .w = 14,
-         .c_in = 96,
-         .ho = 5,
-         .wo = 7,
-         .c_out = 96,
-         .k = 3,
-         .kt = 1,
-         .s = 2},
+    static const struct {
+        int t, h, w, c_in, c_out, k, kt, s, pad;
+        bool add, relu;
+    } shapes[VAE_CUDA_OWN_TEST_SHAPES] = {
+        {4, 12, 20, 96, 96, 3, 3, 1, 1, true, false},
+        {1, 9, 7, 64, 64, 3, 1, 1, 1, false, true},
+        {1, 10, 14, 96, 96, 3, 1, 2, 0, false, false},
+        {2, 9, 16, 96, 3, 3, 3, 1, 1, false, false},
+        {2, 9, 16, 3, 96, 3, 3, 1, 1, false, false},
+        {1, 9, 12, 96, 96, 2, 1, 1, 1, false, false},
     };
-    VaeCudaConvShape s = shapes[i];
-    s.st = 1;
-    s.tf32 = tf32;
-    s.x_type = s.y_type = type;
-    return s;
+    return (VaeCudaConvShape){.t = shapes[i].t,
+                              .h = shapes[i].h,
+                              .w = shapes[i].w,
+                              .c_in = shapes[i].c_in,
+                              .ho = shapes[i].h / shapes[i].s,
+                              .wo = shapes[i].w / shapes[i].s,
+                              .c_out = shapes[i].c_out,
+                              .k = shapes[i].k,
+                              .kt = shapes[i].kt,
+                              .s = shapes[i].s,
+                              .st = 1,
+                              .pad_y = shapes[i].pad,
+                              .pad_x = shapes[i].pad,
+                              .add = shapes[i].add,
+                              .relu = shapes[i].relu,
+                              .tf32 = tf32,
+                              .x_type = type,
+                              .y_type = type};
 }
 
 void

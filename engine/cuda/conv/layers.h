@@ -33,8 +33,9 @@ int vae_cuda_timed_frames(const VaeCudaConvShape *shape);
  */
 VaeCudaConvShape vae_cuda_shape(const VaeOp *op, bool tf32);
 /* The convolutions of the self-test: a large one, a small one, and one with
- * stride 2 and padding only at the bottom and on the right. */
-enum { VAE_CUDA_TEST_SHAPES = 3 };
+ * stride 2 and padding only at the bottom and on the right. For own kernels
+ * only: to a picture, from one, and a phase of an upsampling. */
+enum { VAE_CUDA_TEST_SHAPES = 3, VAE_CUDA_OWN_TEST_SHAPES = 6 };
 VaeCudaConvShape vae_cuda_test_shape(int i, VaeType type, bool tf32);
 /* The key of a layer, as text. Equal keys mean the same layer. */
 #define VAE_CUDA_LAYER_NAME 96

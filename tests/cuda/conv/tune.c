@@ -119,6 +119,21 @@ wrong_device(const Bed *bed, Start start)
     expect_refused(bed, start, EMU_WRONG_GROUP, "a group norm");
     expect_refused(bed, start, EMU_WRONG_IMAGE,
                    "cannot run a kernel (compute capability 9.0)");
+    if (start.precision != VAE_PRECISION_TF32) {
+        static const struct {
+            EmuWrong wrong;
+            const char *words;
+        } own[] = {
+            {EMU_WRONG_OWN, "a large convolution (96 channels, 3x3x3) by own"},
+            {EMU_WRONG_WGMMA, "3x3x3) by own 4 wgmma gives"},
+            {EMU_WRONG_TO,
+             "a convolution to a picture (96 channels, 3x3x3) by"},
+            {EMU_WRONG_FROM, "a convolution from a picture"},
+            {EMU_WRONG_UP, "a convolution behind an upsampling (96 channels, "
+                           "1x2x2) by own 4 up gives"}};
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            expect_refused(bed, start, own[i].wrong, own[i].words);
+    }
     /* The first start tests the device. The second one uses the known result.
      */
     for (int i = 0; i < 2; i++) {
