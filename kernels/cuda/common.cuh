@@ -178,6 +178,15 @@ vae_lanes_max(float v, int lanes)
     return v;
 }
 
+/* The exponents of weights count from the largest score so far. If all scores
+ * are minus infinity, they count from 0, so that the weights are 0 and not NaN.
+ */
+VAE_DEVICE float
+vae_largest_score(float most)
+{
+    return most == -INFINITY ? 0 : most;
+}
+
 /*
  * v * sigmoid(v) within 5 units. The rounding error of -v * log2(e) enters
  * e^-v as a first-order term, limited to 2 so that infinities do not change.

@@ -4,7 +4,19 @@
 #ifndef VAE_ATTENTION_CUH
 #define VAE_ATTENTION_CUH
 
-#include "kernels.h"
+#include "common.cuh"
+
+/* Launches a kernel for the matrix units, whose blocks have so many queries and
+ * bytes of shared memory. Its scale makes scores exponents of two. */
+static inline void
+vae_launch_attention(const VaeQueue *q, const VaeAttentionArgs *a,
+                     void (*kernel)(VaeAttentionArgs, float), int rows,
+                     size_t bytes)
+{
+    vae_launch(kernel, dim3(vae_blocks((size_t) a->n, rows), (unsigned) a->t),
+               VAE_THREADS, bytes, q->stream, *a,
+               1.44269504f / sqrtf((float) a->c));
+}
 
 /* On the matrix units: x_type of 16 bits, c <= 1024 and a multiple of 8,
  * compute capability 8.0 or more. */

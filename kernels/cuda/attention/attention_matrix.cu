@@ -212,8 +212,10 @@ weigh(const Memory &m, float (*score)[4], int left, float scale, int odd)
                 fmaxf(most[i], m.part_most[(row + 8 * i) * P::BESIDE + j]);
         if (beside == 0 && lane % 4 == 0) {
             m.most[(1 - odd) * P::ROWS + row + 8 * i] = most[i];
-            m.shrink[row + 8 * i] = vae_ptx_ex2(before - most[i]);
+            m.shrink[row + 8 * i] =
+                vae_ptx_ex2(before - vae_largest_score(most[i]));
         }
+        most[i] = vae_largest_score(most[i]);
     }
     VAE_UNROLL
     for (int j = 0; j < P::SCORES; j++)
@@ -352,14 +354,11 @@ template <typename P>
 static void
 launch(const VaeQueue *q, const VaeAttentionArgs *a)
 {
-    const dim3 grid(vae_blocks((size_t) a->n, P::ROWS), (unsigned) a->t);
-    const float scale = 1.44269504f / sqrtf((float) a->c);
-    if (a->x_type == VAE_TYPE_BF16)
-        vae_launch(attention_matrix<P, VAE_TYPE_BF16>, grid, VAE_THREADS,
-                   P::BYTES, q->stream, *a, scale);
-    else
-        vae_launch(attention_matrix<P, VAE_TYPE_F16>, grid, VAE_THREADS,
-                   P::BYTES, q->stream, *a, scale);
+    vae_launch_attention(q, a,
+                         a->x_type == VAE_TYPE_BF16
+                             ? attention_matrix<P, VAE_TYPE_BF16>
+                             : attention_matrix<P, VAE_TYPE_F16>,
+                         P::ROWS, P::BYTES);
 }
 
 void

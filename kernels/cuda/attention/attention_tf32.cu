@@ -386,10 +386,7 @@ template <typename P>
 static void
 launch(const VaeQueue *q, const VaeAttentionArgs *a)
 {
-    vae_launch(attention_tf32<P>,
-               dim3(vae_blocks((size_t) a->n, P::ROWS), (unsigned) a->t),
-               VAE_THREADS, P::BYTES, q->stream, *a,
-               1.44269504f / sqrtf((float) a->c));
+    vae_launch_attention(q, a, attention_tf32<P>, P::ROWS, P::BYTES);
 }
 
 void

@@ -198,7 +198,7 @@ weigh(float *score, uint32_t *weight, Rows &rows, int left, float scale)
         for (int i = 0; i < KEYS / 2; i += 4)
             most = fmaxf(most, fmaxf(score[2 * r + i], score[2 * r + i + 1]));
         most = vae_lanes_max(most, 4);
-        const float zero = most == -INFINITY ? 0 : most; /* of the exponents */
+        const float zero = vae_largest_score(most);
         rows.shrink[r] = vae_ptx_ex2((rows.most[r] - zero) * scale);
         rows.most[r] = most;
         rows.sum[r] *= rows.shrink[r];
@@ -339,14 +339,11 @@ template <typename P>
 static void
 launch(const VaeQueue *q, const VaeAttentionArgs *a)
 {
-    const dim3 grid(vae_blocks((size_t) a->n, P::ROWS), (unsigned) a->t);
-    const float scale = 1.44269504f / sqrtf((float) a->c);
-    if (a->x_type == VAE_TYPE_BF16)
-        vae_launch(attention_wgmma<P, VAE_TYPE_BF16>, grid, VAE_THREADS,
-                   P::BYTES, q->stream, *a, scale);
-    else
-        vae_launch(attention_wgmma<P, VAE_TYPE_F16>, grid, VAE_THREADS,
-                   P::BYTES, q->stream, *a, scale);
+    vae_launch_attention(q, a,
+                         a->x_type == VAE_TYPE_BF16
+                             ? attention_wgmma<P, VAE_TYPE_BF16>
+                             : attention_wgmma<P, VAE_TYPE_F16>,
+                         P::ROWS, P::BYTES);
 }
 
 void

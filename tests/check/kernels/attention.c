@@ -184,34 +184,43 @@ check_sharp(VaeCheck *t)
 
 /* Scores that are minus infinity, for more keys than a kernel takes at once. */
 static void
-check_hidden(VaeCheck *t)
+one_hidden(VaeCheck *t, int c, VaeType type)
 {
-    if (!t->cuda || !vae_check_begin(t, "attention_hidden"))
+    enum { N = 130, HIDDEN = 70, SEEN = 100 };
+    if (!vae_check_begin(t, "attention_hidden_%d_%d", c, (int) type))
         return;
-    enum { N = 130, C = 384, HIDDEN = 70, SEEN = 100 };
-    float *qkv = vae_check_random(t, N * 3 * C, 0);
-    float *y = vae_check_buffer(t, N * C * sizeof *y, sizeof *y);
+    float *qkv = vae_check_random(t, (size_t) N * 3 * c, 0);
+    float *y = vae_check_buffer(t, (size_t) N * c * sizeof *y, sizeof *y);
     for (int i = 0; i < N; i++) {
-        float *q = qkv + i * 3 * C, *k = q + C, *v = k + C;
+        float *q = qkv + (size_t) i * 3 * c, *k = q + c, *v = k + c;
         q[0] = 1000;
         k[0] = i < HIDDEN ? -3e38f : i == SEEN ? 900 : 100;
-        for (int l = 0; l < C; l++)
+        for (int l = 0; l < c; l++)
             v[l] = (float) (i + l % 64);
     }
-    for (VaeType type = VAE_TYPE_F16; type <= VAE_TYPE_BF16; type++) {
-        const VaeAttentionArgs a = {
-            .y = y,
-            .qkv = vae_check_narrow(t, qkv, N * 3 * C, type, 0),
-            .t = 1,
-            .n = N,
-            .c = C,
-            .x_type = type};
-        memset(y, 0xff, N * C * sizeof *y);
-        t->dut->attention(&t->queue, &a);
-        int same = 0;
-        for (int i = 0; i < N * C; i++)
-            same += y[i] == (float) (SEEN + i % C % 64);
-        vae_check_that(t, same == N * C, "not V of the site that counts");
+    const VaeAttentionArgs a = {
+        .y = y,
+        .qkv = vae_check_narrow(t, qkv, (size_t) N * 3 * c, type, 0),
+        .t = 1,
+        .n = N,
+        .c = c,
+        .x_type = type};
+    memset(y, 0xff, (size_t) N * c * sizeof *y);
+    t->dut->attention(&t->queue, &a);
+    int same = 0;
+    for (int i = 0; i < N * c; i++)
+        same += y[i] == (float) (SEEN + i % c % 64);
+    vae_check_that(t, same == N * c, "not V of the site that counts");
+}
+
+static void
+check_hidden(VaeCheck *t)
+{
+    for (VaeType type = VAE_TYPE_F16; t->cuda && type <= VAE_TYPE_BF16;
+         type++) {
+        one_hidden(t, 64, type);
+        one_hidden(t, 384, type);
+        one_hidden(t, 1024, type);
     }
 }
 
