@@ -83,8 +83,13 @@ def overlap_table(reports):
 def rates_table(reports):
     rows = [[r['name'], r['type'], number(r['ms'], 3),
              number(r.get('tflops', (r.get('gflops') or 0) / 1e3) or None, 1),
-             number(r.get('gbytes_s'), 0)] for r in rows_of(reports, 'rates')]
-    head = ['at most', 'type', 'ms', 'TFLOP/s', 'GB/s']
+             number(r.get('gbytes_s'), 0),
+             # 0: it is no choice there
+             *(number(r.get(k) or None, 3)
+               for k in ('cudnn_ms', 'own_ms', 'wgmma_ms'))]
+            for r in rows_of(reports, 'rates')]
+    head = ['at most', 'type', 'ms', 'TFLOP/s', 'GB/s', 'cuDNN ms', 'own ms',
+            'wgmma ms']
     return columns(head, rows) + '\n' if rows else ''
 
 

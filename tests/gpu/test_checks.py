@@ -266,6 +266,17 @@ slow['exact'][1].update(same='other bytes')
 found = checks.check({**made(slow), 'emulated': True})
 assert 'FAIL' in [c['result'] for c in found]
 
+# The table has the times of cuDNN and of the own kernels.
+timed = made({'rates': [
+    {'name': 'conv 96 832x480', 'type': 'bf16', 'ms': 1.8559, 'tflops': 428.35,
+     'cudnn_ms': 1.95, 'own_ms': 2.5, 'wgmma_ms': 1.8559},
+    {'name': 'product', 'type': 'fp32', 'ms': 53.362, 'tflops': 20.6,
+     'cudnn_ms': 53.362, 'own_ms': 0.0, 'wgmma_ms': 0.0}]})
+found = [row.split() for row in report.rates_table([timed]).splitlines()]
+assert found[0][-6:] == ['cuDNN', 'ms', 'own', 'ms', 'wgmma', 'ms'], found
+assert found[1][-3:] == ['1.950', '2.500', '1.856'], found
+assert found[2][-1] == '53.362', found
+
 # A report of which a part makes no sense is no good report.
 broken = copy.deepcopy(STEPS)
 broken['rates'][0] = {'type': 'bf16'}
