@@ -67,12 +67,32 @@ sequence_length(const unsigned char *s, size_t n)
     return bad ? 0 : length;
 }
 
+/* True for a character that ends a line or changes the direction of the text:
+ * U+200e, U+200f, U+2028 to U+202e and U+2066 to U+2069. */
+static bool
+is_layout(const unsigned char *s)
+{
+    if (s[0] != 0xe2 || s[1] < 0x80 || s[1] > 0x81)
+        return false;
+    return s[1] == 0x80
+               ? s[2] == 0x8e || s[2] == 0x8f || (s[2] >= 0xa8 && s[2] <= 0xae)
+               : s[2] >= 0xa6 && s[2] <= 0xa9;
+}
+
 /* True for a control character: one byte, or U+0080 to U+009f in two. */
 static bool
 is_control(const unsigned char *s, size_t length)
 {
-    return length == 1 ? *s < 0x20 || *s == 0x7f
-                       : length == 2 && s[0] == 0xc2 && s[1] < 0xa0;
+    switch (length) {
+    case 1:
+        return *s < 0x20 || *s == 0x7f;
+    case 2:
+        return s[0] == 0xc2 && s[1] < 0xa0;
+    case 3:
+        return is_layout(s);
+    default:
+        return false;
+    }
 }
 
 void

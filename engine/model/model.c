@@ -107,9 +107,10 @@ vae_model_write(const VaeModel *m, const char *path, VaeType type,
 {
     VaeStatus status = VAE_ERR_MEMORY;
     if (m->outline)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s: an outline of %s has no numbers to write", path,
-                        m->info.arch);
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){NULL, "an outline", "weights"},
+                              "%s: an outline of %s has no numbers to write",
+                              path, m->info.arch);
     VaeTensorOut *out = calloc(m->n_required, sizeof *out);
     void **blocks = calloc(m->n_required, sizeof *blocks);
     for (size_t i = 0; out && blocks && i < m->n_required; i++) {

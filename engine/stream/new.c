@@ -100,9 +100,10 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
     const uint64_t begin = vae_now_ns();
     *out = NULL;
     if (model->outline)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "an outline of %s has no numbers to compute with",
-                        model->info.arch);
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){NULL, "an outline", "weights"},
+                              "an outline of %s has no numbers to compute with",
+                              model->info.arch);
     VaeStatus status = new_and_make(model, params, out, &why);
     if (status == VAE_ERR_MEMORY && *out && (*out)->class &&
         leaves_device(*out, &why)) {

@@ -135,16 +135,17 @@ gst_vae_video_fixate(GstCaps *caps, const GstVaeLatentInfo *latents)
     return gst_caps_fixate(caps);
 }
 
+/* cure: what helps, behind the wanted value in the text, or "". */
 static gboolean
 bad_caps(const GstCaps *caps, const gchar *field, const gchar *wanted,
-         GError **error)
+         const gchar *cure, GError **error)
 {
     const GstStructure *s = gst_caps_get_structure(caps, 0);
     const gchar *found = gst_structure_get_string(s, field);
 
     gst_vae_set_mismatch(error, (GstVaeMismatch){field, found, wanted},
-                         "The video has %s = %s, wanted %s", field,
-                         found ? found : "something else", wanted);
+                         "The video has %s = %s, wanted %s%s", field,
+                         found ? found : "something else", wanted, cure);
     return FALSE;
 }
 
@@ -156,11 +157,11 @@ check_yuv(const GstCaps *caps, const GstVideoInfo *info, GError **error)
 
     if (!known_matrix(matrix) && matrix != GST_VIDEO_COLOR_MATRIX_UNKNOWN)
         return bad_caps(caps, "colorimetry",
-                        "the matrix of bt601, bt709 or bt2020", error);
+                        "the matrix of bt601, bt709 or bt2020", "", error);
     if (is_subsampled(info->finfo) &&
         (info->chroma_site & GST_VIDEO_CHROMA_SITE_ALT_LINE))
         return bad_caps(caps, "chroma-site",
-                        "mpeg2, jpeg, cosited or v-cosited", error);
+                        "mpeg2, jpeg, cosited or v-cosited", "", error);
     return TRUE;
 }
 
@@ -233,8 +234,8 @@ gst_vae_video_info(const GstCaps *caps, GstVideoInfo *info, GError **error)
     if (!read_caps(caps, info, error))
         return FALSE;
     if (GST_VIDEO_INFO_IS_INTERLACED(info))
-        return bad_caps(caps, "interlace-mode",
-                        "progressive: put deinterlace before vaeencode", error);
+        return bad_caps(caps, "interlace-mode", "progressive",
+                        ": put deinterlace before vaeencode", error);
     if (!check_rate(info, error))
         return FALSE;
     return !GST_VIDEO_INFO_IS_YUV(info) || check_yuv(caps, info, error);

@@ -103,6 +103,25 @@ check_others(void)
           "options without a size: %s", error.message);
 }
 
+/* An outline has no weights, and the error says so in its parts. */
+static void
+check_outline(void)
+{
+    const VaeStreamParams params = {
+        .struct_size = sizeof params, .width = 64, .height = 64};
+    VaeStream *stream;
+    for (int write = 0; write < 2; write++) {
+        VaeError e = {0};
+        const VaeStatus status =
+            write ? vae_model_write(model, "none", VAE_TYPE_F32, &e)
+                  : vae_stream_new(model, &params, &stream, &e);
+        check(status == VAE_ERR_ARGUMENT &&
+                  strcmp(e.found, "an outline") == 0 &&
+                  strcmp(e.wanted, "weights") == 0,
+              "%s: found \"%s\", wanted \"%s\"", e.message, e.found, e.wanted);
+    }
+}
+
 static void
 check_version(void)
 {
@@ -126,6 +145,7 @@ main(void)
     check_plan();
     check_others();
     check_version();
+    check_outline();
     vae_model_free(&model);
     return test_end();
 }

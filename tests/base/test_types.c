@@ -278,6 +278,9 @@ check_messages(void)
     vae_fail(&e, VAE_ERR_FORMAT, "a\nb\x1b[1m \xff\xc3\xa9\xc3\xed\xa0\x80\n");
     check(strcmp(e.message, "a b?[1m ?\xc3\xa9????") == 0,
           "one line of UTF-8: %s", e.message);
+    vae_fail(&e, VAE_ERR_FORMAT, "a\u202eb\u2028c\u2066d\u200fe\u2013\u2065");
+    check(strcmp(e.message, "a???b???c???d???e\u2013\u2065") == 0,
+          "no other direction of text: %s", e.message);
     char text[3000];
     memset(text, 'x', sizeof text);
     text[1022] = '\xc3';

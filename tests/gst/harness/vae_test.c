@@ -501,9 +501,12 @@ vae_test_check_wanted(GstMessage *message)
     g_autoptr(GError) error = NULL;
     gst_message_parse_error(message, &error, NULL);
     gst_message_parse_error_details(message, &details);
-    CHECK_SAYS(!strstr(error->message, ", wanted ") ||
-                   (details && gst_structure_has_field(details, "wanted")),
+    const gchar *wanted =
+        details ? gst_structure_get_string(details, "wanted") : NULL;
+    CHECK_SAYS(!strstr(error->message, ", wanted ") || wanted,
                "has no details: %s", error->message);
+    CHECK_SAYS(!wanted || !strstr(wanted, ": "), "%s is more than a value",
+               wanted);
 }
 
 void
