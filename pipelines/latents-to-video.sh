@@ -75,6 +75,7 @@ need_elements latentdemux vaedecode "$1"
 crop=
 case $out in
 *.mp4) crop=$(even_size) ;;
+*.y4m) set -- videorate ! "$@" ;; # a .y4m has no times
 esac
 
 write_to "$out"

@@ -62,8 +62,11 @@ done
 no_options "$@"
 
 if has_display; then
-    # Unlike a window, clocksync drops no frame that comes late.
-    sink="clocksync sync=$sync ! autovideosink sync=false"
+    # Unlike a window, clocksync drops no frame that comes late. The fakesink
+    # tells the decoder that it is slow, which clocksync does not.
+    sink="tee name=late ! videoconvert ! videoscale ! \
+        clocksync sync=$sync ! autovideosink sync=false late. ! \
+        fakesink async=false sync=$sync qos=true"
 else
     echo 'no display: the frames are dropped' >&2
     sink="fakesink sync=$sync qos=true"
@@ -86,9 +89,8 @@ fi
 
 # The queue holds frames that are decoded ahead of time, which hides one slow
 # slice.
-# shellcheck disable=SC2086 # an element and its property
+# shellcheck disable=SC2086 # elements and their properties
 play "$@" ! \
     vaedecode ${model:+"model=$(quoted "$model")"} \
-    ${normalization:+"normalization=$(quoted "$normalization")"} ! \
-    queue max-size-buffers=8 max-size-bytes=0 max-size-time=0 ! \
-    videoconvert ! videoscale ! $sink
+    ${normalization:+"normalization=$(quoted "$normalization")"} qos=false ! \
+    queue max-size-buffers=8 max-size-bytes=0 max-size-time=0 ! $sink

@@ -60,6 +60,9 @@ case $out in
 *) die "$out: the name must end in .webm, .mp4 or .y4m" ;;
 esac
 need_elements latentdemux vaedecode matroskamux pngenc "$1"
+case $out in
+*.y4m) set -- videorate ! "$@" ;; # a .y4m has no times
+esac
 need_vaetool
 
 # The tiny decoder understands the demo model's latents only.

@@ -216,6 +216,18 @@ stops_clean() {
     while kill -0 "$launch" 2>/dev/null; do sleep 0.1; done
 }
 
+# wrong_rate: a .y4m has no times, so a clip keeps its length by fewer frames.
+wrong_rate() {
+    need capssetter
+    gst-launch-1.0 -q videotestsrc num-buffers=33 ! \
+        video/x-raw,format=I420,width=64,height=64,framerate=16/1 ! \
+        capssetter caps=video/x-raw,framerate=31/2 ! vaeencode ! latentmux ! \
+        filesink location="$tmp/rate.safetensors"
+    sh "$pipelines/latents-to-video.sh" "$tmp/rate.safetensors" "$dir/rate.y4m"
+    frames=$(y4m_frames "$dir/rate.y4m")
+    [ "$frames" = 32 ] || fail "$frames frames of 2.06 s at 31/2"
+}
+
 latents_to_video() {
     need_demo
     need vp8enc webmmux y4menc
@@ -233,6 +245,7 @@ latents_to_video() {
     echo "$lossy frames in out.webm, $lossless in out.y4m"
     [ "$lossy" -gt 1 ] || fail 'not more than one frame'
     [ "$lossy" = "$lossless" ] || fail 'not the same number'
+    wrong_rate
     refused 'vae\|model' sh "$pipelines/latents-to-video.sh" \
         --model "$source/README.md" "$dir/bad.webm"
     refused 'no folder' sh "$pipelines/latents-to-video.sh" "$dir/none/out.webm"
@@ -347,8 +360,26 @@ video_to_latents() {
     odd_size
 }
 
+# slow_preview: a window that moves, and a message that the model is slow.
+slow_preview() {
+    from="filesrc location=$pipelines/demo/latents.safetensors"
+    set --
+    for _ in 1 2 3; do
+        # shellcheck disable=SC2086 # an element and its property
+        set -- "$@" $from ! latentdemux framerate=4000/1 ! slow.
+    done
+    gst-launch-1.0 -q concat name=slow ! latentmux ! \
+        filesink location="$tmp/slow.safetensors" "$@"
+    DISPLAY=:0 GST_PLUGIN_FEATURE_RANK=fakevideosink:1000 \
+        sh "$pipelines/live-preview.sh" "$tmp/slow.safetensors" 2>"$tmp/said" ||
+        fail "$(cat "$tmp/said")"
+    grep -q 'times slower than real time' "$tmp/said" ||
+        fail "does not say that it is slow: $(cat "$tmp/said")"
+}
+
 live_preview() {
     need_demo
+    slow_preview
     unset DISPLAY WAYLAND_DISPLAY
     sh "$pipelines/live-preview.sh" >"$tmp/said" 2>&1 ||
         fail "$(cat "$tmp/said")"
