@@ -11,7 +11,7 @@ Start the receiver first:
 
     gst-launch-1.0 tcpserversrc host=0.0.0.0 port=5000 ! gdpdepay ! \\
         vaedecode model=Wan2.1_VAE.pth ! videoconvert ! videoscale ! \\
-        autovideosink
+        clocksync ! autovideosink sync=false
 
 Needs only Python's standard library. Latents are arrays of numpy, objects with
 its array interface, or tensors of PyTorch on any device, in float32, float16 or

@@ -20,7 +20,7 @@
  * |[
  * gst-launch-1.0 filesrc location=latents.safetensors ! latentdemux ! \
  *     vaedecode model=wan2.1_vae.safetensors ! \
- *     videoconvert ! videoscale ! autovideosink
+ *     videoconvert ! videoscale ! clocksync ! autovideosink sync=false
  * ]|
  * Shows a clip at its own pace.
  * |[

@@ -35,13 +35,13 @@
  * |[
  * gst-launch-1.0 filesrc location=latents.safetensors ! latentdemux ! \
  *     vaedecode model=wan2.1_vae.safetensors ! \
- *     videoconvert ! videoscale ! autovideosink
+ *     videoconvert ! videoscale ! clocksync ! autovideosink sync=false
  * ]|
  * |[
  * gst-launch-1.0 filesrc location=latents.npy ! \
  *     latentdemux latent-space=wan2.1 framerate=24/1 ! \
  *     vaedecode model=wan2.1_vae.safetensors ! \
- *     videoconvert ! videoscale ! autovideosink
+ *     videoconvert ! videoscale ! clocksync ! autovideosink sync=false
  * ]|
  * States the latent space and the rate, because an npy file does not.
  */
