@@ -23,6 +23,10 @@ import torch
 # Seed, new widths of the decoder's channels, the latents to decode and the frames to encode.
 BASE = {256: 8, 128: 6, 64: 4}
 KINDS = {
+    'taehv': (4011, BASE, (2, 2, 2), (5, 16, 16)),
+    'taehv1_5': (4051, BASE, (2, 1, 2), (5, 16, 32)),
+    'taehv1_5_super': (4071, {512: 12, 256: 8, 128: 6, 64: 4}, (2, 1, 2), None),
+    'taeltx_2': (4061, BASE, (1, 2, 1), (9, 32, 32)),
     'taecvx': (4401, BASE, (3, 2, 2), (9, 16, 16)),
     'taeos1_3': (4501, BASE, (2, 2, 3), (5, 16, 24)),
     'taeh3': (4801, BASE, (7, 1, 1), (22, 16, 32)),
@@ -59,7 +63,8 @@ def load(path):
 
 
 def resize(conv, c_in, c_out):
-    conv.groups = c_out // GROUP if conv.groups > 1 else 1
+    depthwise = conv.groups == conv.weight.shape[0]
+    conv.groups = c_out if depthwise else c_out // GROUP if conv.groups > 1 else 1
     conv.weight = torch.nn.Parameter(
         torch.empty(c_out, c_in // conv.groups, *conv.weight.shape[2:]))
     if conv.bias is not None:
@@ -69,11 +74,14 @@ def resize(conv, c_in, c_out):
 def narrow(module, layers, width):
     """Gives the convolutions of an official encoder or decoder other numbers of channels."""
     convs = [layer for layer in layers if isinstance(layer, torch.nn.Conv2d)]
-    for layer in layers:
+    for i, layer in enumerate(layers):
         if isinstance(layer, torch.nn.Conv2d):
             c_out, c_in = layer.weight.shape[:2]
+            # Pixels that a shuffle makes of the channels.
+            fold = 4 if isinstance(layers[min(i + 2, len(layers) - 1)],
+                                   torch.nn.PixelShuffle) else 1
             resize(layer, c_in if layer is convs[0] else width[c_in],
-                   c_out if layer is convs[-1] else width[c_out])
+                   c_out if layer is convs[-1] else fold * width[c_out // fold])
         elif isinstance(layer, module.TPool):
             n = width[layer.conv.weight.shape[0]]
             resize(layer.conv, layer.stride * n, n)
@@ -82,9 +90,11 @@ def narrow(module, layers, width):
             resize(layer.conv, n, layer.stride * n)
         elif hasattr(layer, 'conv'):  # a memory block
             inner = [c for c in layer.conv if isinstance(c, torch.nn.Conv2d)]
-            n = width[inner[0].weight.shape[0]]
-            for c in inner:
-                resize(c, 2 * n if c is inner[0] else n, n)
+            super_block = inner[0].groups == inner[0].weight.shape[0]
+            n = width[inner[-1].weight.shape[0]]
+            sides = [2 * n, 2 * n, 4 * n, n] if super_block else [2 * n] + len(inner) * [n]
+            for c, c_in, c_out in zip(inner, sides, sides[1:]):
+                resize(c, c_in, c_out)
 
 
 def values(name, shape, seed):
@@ -189,7 +199,7 @@ def main():
         net, state = make_net(module, kind)
         # No text is long: jansson can abort or lose a byte where memory runs out in one.
         meta = {'seed': str(KINDS[kind][0]), 'vae.variant': kind}
-        if module is wide or kind == 'taeh3':
+        if kind.endswith(('_super', '_wide')) or kind in ('taeh3', 'taehv1_5'):
             del meta['vae.variant']  # its blocks or channels tell
         write(os.path.join(folder, 'weights'), state, meta)
         equality = decode_vectors(net, kind, folder, meta)
