@@ -299,6 +299,10 @@ check "a plan with a slice size" 0 "$tool" plan --backend ref --arch wan2.1 \
 says "  slices of 3: peak " "the host; chosen" \
     "  slices of 3, 1 frame at once, 16 strips: peak "
 says_not "  slices of 1"
+check "a plan that does not fit" 3 "$tool" plan --backend ref --arch taew2_1 \
+    --size 64x64 --memory-limit 1M
+says "decode: does not fit in memory" "ladder, with an estimate of the cost" \
+    "the memory limit is 1.0 MiB"
 check "neither weights nor an architecture" 2 "$tool" plan --size 832x480
 says "--model" "--arch"
 # The networks of the README, one by one; "Wan2.1" stands for wan2.1.

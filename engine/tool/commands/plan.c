@@ -101,6 +101,9 @@ command_plan(const Options *o)
                                         &error);
         if (status == VAE_OK)
             plan_print(stdout, directions[i], &plan);
+        else if (n_rungs > 0)
+            printf("%s: does not fit in memory\n",
+                   directions[i] == VAE_DECODE ? "decode" : "encode");
         print_ladder(rungs, n_rungs);
     }
     vae_model_free(&model);
