@@ -2,6 +2,7 @@
  * fit.c: the error for a stream that does not fit in memory, with settings that
  * would fit.
  */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -226,9 +227,13 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
     char given[96];
     tell_limit(s, limit, own, given, sizeof given);
     char needed[32], limited[32];
-    /* a rough plan is smaller than what a stream needs */
-    snprintf(needed, sizeof needed, "%s%.1f MiB",
-             s->least_is_prepared ? "" : "more than ", MIB(p->peak));
+    /* A rough plan is smaller than what a stream needs. The other is rounded
+     * up, so that a stream fits in the memory that the error names. */
+    if (s->least_is_prepared)
+        snprintf(needed, sizeof needed, "%.1f MiB",
+                 ceil(10 * MIB(p->peak)) / 10);
+    else
+        snprintf(needed, sizeof needed, "more than %.1f MiB", MIB(p->peak));
     snprintf(limited, sizeof limited, "%.1f MiB", MIB(limit));
     return vae_fail_parts(
         error, VAE_ERR_MEMORY,

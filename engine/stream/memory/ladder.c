@@ -141,14 +141,18 @@ vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
 }
 
 /* Saves the smallest plan that was tried, for the error of a stream that does
- * not fit. */
+ * not fit. A plan that was not prepared has fewer bytes than it needs, so it
+ * counts only as long as none was prepared. */
 static void
 keep_least(VaeStream *s)
 {
-    if (s->least.peak && s->least.peak <= s->plan.peak)
+    const bool prepared = s->execs[FIRST] != NULL;
+    if (s->least.peak && (prepared == s->least_is_prepared
+                              ? s->least.peak <= s->plan.peak
+                              : s->least_is_prepared))
         return;
     s->least = s->plan;
-    s->least_is_prepared = s->execs[FIRST] != NULL;
+    s->least_is_prepared = prepared;
 }
 
 /* Builds a rung roughly. *fits: the plan has at most `most` bytes, so an exact

@@ -5,6 +5,8 @@
  * refused MODEL BACKEND PRECISION. Calls of vae_program_plan() and
  * vae_cpu_can_strip() come here first.
  */
+#include <math.h>
+
 #include "../streams.h"
 
 #include "stream.h"
@@ -55,7 +57,8 @@ refuse(const Bed *bed, VaeDirection direction, bool tiles, int most)
            tiles ? "blend" : "off", planned, asked);
 }
 
-/* The memory that a refusal calls too little is too little. */
+/* The memory that a refusal calls too little is too little. From there on,
+ * refusals name memory that is enough. */
 static void
 follow(const Bed *bed, VaeDirection direction)
 {
@@ -76,6 +79,19 @@ follow(const Bed *bed, VaeDirection direction)
     expect(bound && vae_stream_plan(bed->model, &params, &plan, &error) ==
                         VAE_ERR_MEMORY,
            "%.1f MiB: %s", mib, error.message);
+    for (int part = 0; part < 8; part++) {
+        const uint64_t limit = params.memory_limit += 1 << 18;
+        double enough = 0;
+        if (vae_stream_plan(bed->model, &params, &plan, &error) == VAE_OK)
+            break;
+        const bool named = sscanf(error.found, "%lf", &enough) == 1;
+        params.memory_limit = (size_t) ceil(enough * 1048576);
+        expect(named && params.memory_limit > limit &&
+                   vae_stream_plan(bed->model, &params, &plan, &error) ==
+                       VAE_OK,
+               "%.1f MiB: %s", enough, error.message);
+        params.memory_limit = limit;
+    }
 }
 
 int
