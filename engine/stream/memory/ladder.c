@@ -147,9 +147,9 @@ static void
 keep_least(VaeStream *s)
 {
     const bool prepared = s->execs[FIRST] != NULL;
-    if (s->least.peak && (prepared == s->least_is_prepared
-                              ? s->least.peak <= s->plan.peak
-                              : s->least_is_prepared))
+    if (s->least.peak &&
+        (prepared == s->least_is_prepared ? s->least.peak <= s->plan.peak
+                                          : s->least_is_prepared))
         return;
     s->least = s->plan;
     s->least_is_prepared = prepared;
