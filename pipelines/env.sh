@@ -327,6 +327,21 @@ has_display() {
     [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]
 }
 
+# show_frames SYNC OTHERWISE: sets $sink to the elements of a window. Without a
+# display it says so, and what happens otherwise.
+# shellcheck disable=SC2034 # the scripts use $sink
+show_frames() {
+    sink="fakesink sync=$1 qos=true"
+    if has_display; then
+        # Unlike a window, clocksync drops no frame that comes late. The
+        # fakesink tells the decoder that it is slow, which clocksync does not.
+        sink="tee name=late ! videoconvert ! videoscale ! clocksync sync=$1 ! \
+            autovideosink sync=false late. ! $sink async=false"
+    else
+        echo "no display: $2" >&2
+    fi
+}
+
 # frames_of MKV ELEMENT...: sends the frames of a Matroska file of raw video to
 # the elements.
 frames_of() {

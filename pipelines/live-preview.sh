@@ -61,16 +61,7 @@ while [ $# -gt 0 ]; do
 done
 no_options "$@"
 
-if has_display; then
-    # Unlike a window, clocksync drops no frame that comes late. The fakesink
-    # tells the decoder that it is slow, which clocksync does not.
-    sink="tee name=late ! videoconvert ! videoscale ! \
-        clocksync sync=$sync ! autovideosink sync=false late. ! \
-        fakesink async=false sync=$sync qos=true"
-else
-    echo 'no display: the frames are dropped' >&2
-    sink="fakesink sync=$sync qos=true"
-fi
+show_frames "$sync" 'the frames are dropped'
 
 if [ -n "$from" ]; then
     [ $# = 0 ] || die '--from and a file exclude each other; see --help'

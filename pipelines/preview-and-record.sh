@@ -82,13 +82,7 @@ if same_model "$preview" "${model:-$pipelines/demo/demo.safetensors}"; then
         '--preview WEIGHTS must name a tiny model of the latent space'
 fi
 
-if has_display; then
-    # Unlike a window, clocksync drops no frame that comes late.
-    sink='clocksync ! autovideosink sync=false'
-else
-    echo 'no display: the preview is only saved in the sheet' >&2
-    sink='fakesink sync=true'
-fi
+show_frames true 'the preview is only saved in the sheet'
 write_to "$out"
 tmp=$(mktemp -d)
 
@@ -101,7 +95,7 @@ play filesrc "$(location "$latents")" ! \
     tee name=latents \
     latents. ! queue $wait ! vaedecode qos=false "model=$(quoted "$preview")" ! \
     video/x-raw,format=I420 ! tee name=preview \
-    preview. ! queue ! videoconvert ! videoscale ! $sink \
+    preview. ! queue ! $sink \
     preview. ! queue ! matroskamux ! filesink "$(location "$tmp/preview.mkv")" \
     latents. ! queue $wait ! \
     vaedecode ${model:+"model=$(quoted "$model")"} ! \

@@ -360,8 +360,12 @@ video_to_latents() {
     odd_size
 }
 
-# slow_preview: a window that moves, and a message that the model is slow.
+# slow_preview SCRIPT [OUT]: a window that moves, and a message that the model is
+# slow.
 slow_preview() {
+    script=$1
+    shift
+    out=$*
     from="filesrc location=$pipelines/demo/latents.safetensors"
     set --
     for _ in 1 2 3; do
@@ -371,15 +375,15 @@ slow_preview() {
     gst-launch-1.0 -q concat name=slow ! latentmux ! \
         filesink location="$tmp/slow.safetensors" "$@"
     DISPLAY=:0 GST_PLUGIN_FEATURE_RANK=fakevideosink:1000 \
-        sh "$pipelines/live-preview.sh" "$tmp/slow.safetensors" 2>"$tmp/said" ||
-        fail "$(cat "$tmp/said")"
+        sh "$pipelines/$script" "$tmp/slow.safetensors" ${out:+"$out"} \
+        >"$tmp/said" 2>&1 || fail "$(cat "$tmp/said")"
     grep -q 'times slower than real time' "$tmp/said" ||
         fail "does not say that it is slow: $(cat "$tmp/said")"
 }
 
 live_preview() {
     need_demo
-    slow_preview
+    slow_preview live-preview.sh
     unset DISPLAY WAYLAND_DISPLAY
     sh "$pipelines/live-preview.sh" >"$tmp/said" 2>&1 ||
         fail "$(cat "$tmp/said")"
@@ -411,6 +415,7 @@ preview_and_record() {
     [ -f "$pipelines/demo/demo-tiny.safetensors" ] ||
         skip 'no pipelines/demo/demo-tiny.safetensors'
     need vp8enc webmmux y4menc matroskamux compositor pngenc
+    slow_preview preview-and-record.sh "$tmp/slow.webm"
     unset DISPLAY WAYLAND_DISPLAY
     sh "$pipelines/preview-and-record.sh" "$dir/out.y4m" >"$tmp/said" \
         2>"$tmp/log" || fail "$(cat "$tmp/log")"
