@@ -37,7 +37,7 @@ template <typename P> struct Phases : P {
     static const int SHARE = P::N / PHASES;
 };
 
-/* What the block computes. */
+/* The part of the output that a block computes. */
 struct Place {
     int x, y, t, n; /* of its first pixel and channel */
     int pieces, taps, steps;

@@ -24,7 +24,7 @@ enum {
     AT_ONCE = 16 /* channels of one multiplication */
 };
 
-/* Where things are in shared memory. */
+/* The layout of shared memory. */
 struct Head {
     int pitch; /* elements from one pixel or row of weights to the next, so that
                   the rows of an 8 x 8 matrix are in different banks */

@@ -58,7 +58,7 @@ template <int GROUPS_, int SQUARES_, int N_, int PART_, int TAPS_> struct Tile {
     {
         return octet * WEIGHT_PLANE + row * 8;
     }
-    /* Of a thread's part; two squares are beside each other. */
+    /* The square of element i of a thread's part; two are beside each other. */
     VAE_DEVICE int
     square(int thread, int i)
     {
@@ -136,8 +136,8 @@ convolve(const VaeConvMatrixArgs &a, int lanes)
     float sum[P::SQUARES][P::COLUMNS][4] = {};
     Step now = {};
     copy_first<P>(a, p, halo, weight);
-    /* The barrier separates the copies of all threads from their use. Of the
-     * multiplications, all but the last step's are done there in all groups, so
+    /* The barrier separates the copies of all threads from their use. There
+     * all groups have done all multiplications but those of the last step, so
      * that their buffers can be overwritten. */
     VAE_NO_UNROLL
     for (; now.index < p.steps; next_step(p, now)) {

@@ -40,7 +40,8 @@ format_of(const VaePicture *p)
     return f;
 }
 
-/* Where the parts of each picture begin; picture blockIdx.z of the launch. */
+/* The addresses of the parts of each picture; a block has picture blockIdx.z of
+ * the launch. */
 typedef struct Places {
     uint8_t *data[VAE_PICTURES_CUDA][3];
 } Places;

@@ -75,7 +75,8 @@ launch_unfold(const VaeQueue *q, const VaeRearrangeArgs *a)
 
 /* ---------------------------------------------------------- reflect */
 
-/* Where row or column i of the picture with a border is in that of n. */
+/* The row or column, of n, that row or column i of the picture with a border
+ * repeats. */
 VAE_DEVICE int
 mirror(int i, int n)
 {

@@ -116,8 +116,9 @@ meet(void)
 }
 
 /*
- * Waits for the next piece, of which its warp waits for its copies. That warp
- * has no others then: the fence, which is slow while copies run, costs little.
+ * Waits for the next piece. The warp that copies it waits for the copies. It
+ * has no others then, so the fence, which is slow while copies run, costs
+ * little.
  */
 VAE_DEVICE const char *
 next_piece(Ring &ring)
@@ -179,8 +180,8 @@ struct Rows {
     float most[2], sum[2], shrink[2];
 };
 
-/* Turns scores into weights. Of each eight keys, four lanes share a row. `left`
- * keys remain; the products with `scale` are exponents of two. */
+/* Turns scores into weights. Four lanes share a row of eight keys. `left` keys
+ * remain; the products with `scale` are exponents of two. */
 template <int T>
 VAE_DEVICE void
 weigh(float *score, uint32_t *weight, Rows &rows, int left, float scale)

@@ -69,7 +69,7 @@ def registers(kernel):
 
 
 class Multiplications:
-    """What the groups of a machine have started and not waited for."""
+    """Multiplications that the groups of a machine started and did not wait for."""
 
     def __init__(self, machine):
         threads = machine.n
