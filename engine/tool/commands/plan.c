@@ -66,13 +66,14 @@ print_ladder(const VaeRungPlan *rungs, int n)
     for (int i = 0; i < n; i++) {
         const VaePlan *p = &rungs[i].plan;
         vae_plan_setting(p, setting, sizeof setting);
-        printf("  %s: peak %llu bytes %s; a step: %.3f GFLOP, %s copied, %s to "
-               "and from the host%s\n",
+        printf("  %s: peak %llu bytes %s; a step: %.3f GFLOP, %s copied",
                setting, (unsigned long long) p->peak,
                bytes_text(p->peak, text, sizeof text), p->flop_step * 1e-9,
-               bytes_text(p->copied_step, copied, sizeof copied),
-               bytes_text(p->bus_step, bus, sizeof bus),
-               rungs[i].chosen ? "; chosen" : "");
+               bytes_text(p->copied_step, copied, sizeof copied));
+        if (p->spilled)
+            printf(", %s to and from the host",
+                   bytes_text(p->bus_step, bus, sizeof bus));
+        puts(rungs[i].chosen ? "; chosen" : "");
     }
 }
 
