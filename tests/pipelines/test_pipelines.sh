@@ -66,9 +66,12 @@ usage() {
         fail 'a script without videoscale before its window'
     fi
     # A window drops the frames of a model that is slower than real time.
+    tr -s '\\\n ' ' ' <"$pipelines/env.sh" | grep -q \
+        'videoscale ! clocksync [^!]*! autovideosink sync=false' ||
+        fail 'env.sh: no moving picture'
     for script in live-preview preview-and-record; do
-        grep -q 'clocksync.* ! autovideosink sync=false' \
-            "$pipelines/$script.sh" || fail "$script.sh: no moving picture"
+        grep -q '^show_frames ' "$pipelines/$script.sh" ||
+            fail "$script.sh: no moving picture"
     done
     for script in latents-to-video video-to-latents live-preview \
         preview-and-record compare-live round-trip demo; do
