@@ -111,10 +111,16 @@ says "a tile width of 30 pixels, expected a multiple of 8"
 
 echo "# with little left, advice and the second direction are planned, too"
 demo=$(dirname "$0")/../../pipelines/demo/demo.safetensors
-check "a picture past a narrow limit" 3 limited 560000 "$tool" plan \
-    --model "$demo" --size 416x240 --precision fp32 --threads 2 --backend cpu
-says "what would fit: "
-check "both directions" 0 limited 560000 "$tool" plan --model "$demo" \
+# How much of the limit is free depends on what this system's libraries map.
+limit=500000
+while [ $limit -le 900000 ]; do
+    check "a picture past $limit KiB" 3 limited $limit "$tool" plan \
+        --model "$demo" --size 416x240 --precision fp32 --threads 2 --backend cpu
+    ! grep -q 'what would fit: 3[0-9]*x' "$out/log" || break
+    limit=$((limit + 20000))
+done
+says "what would fit: 3"
+check "both directions" 0 limited $limit "$tool" plan --model "$demo" \
     --size 208x120 --precision fp32 --threads 2 --slice 1 --backend cpu
 
 check "a smaller one" 0 limited 1000000 "$tool" plan --model "$wan" \
