@@ -29,6 +29,7 @@ says "vaetool: decode of 1920x1088 in " "needs more than" "activations" "weights
     "what would fit: " "; or raise the limit"
 
 echo "# what would fit, does"
+demo=$(dirname "$0")/../../pipelines/demo/demo.safetensors
 # peak OPTION...: prints the MiB of the decoder, without a limit
 peak() {
     "$tool" plan --backend cpu --arch taew2_1 --threads 2 "$@" | awk '
@@ -71,6 +72,20 @@ if "$tool" plan --arch taew2_1 --size 16x16 --backend cpu \
     true_that "of bf16 $narrow MiB" less "$narrow" "$free"
     true_that "as planned" test "$narrow" = \
         "$(peak --size 416x240 --precision bf16 --slice 4)"
+    check "a ladder" 0 "$tool" plan --backend cpu --model "$demo" \
+        --size 208x120 --precision bf16 --threads 2
+    least=$(awk '/^encode/ { exit }
+        $1 == "slices" && match($0, /peak [0-9]+/) {
+            bytes = 0 + substr($0, RSTART + 5, RLENGTH - 5)
+            if (!least || bytes < least)
+                least = bytes
+        }
+        END { tenths = least * 10 / 1048576
+            whole = int(tenths)
+            printf "%.1f", (whole + (tenths > whole)) / 10 }' "$out/log")
+    check "less than its least rung" 3 "$tool" plan --backend cpu --model "$demo" \
+        --size 208x120 --precision bf16 --threads 2 --memory-limit 20M
+    says "needs $least MiB (weights"
     for arch in ltx2.0 ltx2.3; do
         check "$arch decodes 1920x1080 in 5 GiB" 0 "$tool" plan --arch $arch \
             --backend cpu --precision bf16 --memory-limit 5G --size 1920x1080
@@ -110,7 +125,6 @@ check "a size between latent pixels" 3 "$tool" decode --model "$wan" \
 says "a tile width of 30 pixels, expected a multiple of 8"
 
 echo "# with little left, advice and the second direction are planned, too"
-demo=$(dirname "$0")/../../pipelines/demo/demo.safetensors
 # How much of the limit is free depends on what this system's libraries map.
 limit=500000
 while [ $limit -le 900000 ]; do

@@ -304,6 +304,25 @@ climb_down_quickly(VaeStream *s, bool make, Limit *limit, bool *fits,
     return status;
 }
 
+/* Prepares the last rung without cuts, for the error, if it may need less than
+ * the least rung: a library has more code for strips. */
+static VaeStatus
+try_without_cuts(VaeStream *s, VaeError *error)
+{
+    VaeRung rungs[VAE_RUNGS];
+    int cut;
+    const uint64_t least = s->least.peak;
+    bool fits = false;
+    if (s->few_rungs || !s->least_is_prepared || !s->least.strips ||
+        s->least.tiles)
+        return VAE_OK;
+    list_rungs(s, rungs, &cut);
+    const VaeStatus status = try_rung(s, rungs[cut - 1], least, &fits, error);
+    if (status == VAE_OK && fits)
+        keep_least(s);
+    return status;
+}
+
 VaeStatus
 vae_stream_choose_rung(VaeStream *s, bool make, bool all, VaeError *error)
 {
@@ -324,6 +343,8 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool all, VaeError *error)
     }
     while (status == VAE_OK && !fits && vae_stream_shrink_tiles(s))
         status = climb_down_quickly(s, make, &limit, &fits, error);
+    if (status == VAE_OK && !fits)
+        status = try_without_cuts(s, error);
     if (status != VAE_OK || fits)
         return status;
     s->too_large = true;
