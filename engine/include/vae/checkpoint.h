@@ -25,7 +25,7 @@ extern "C" {
 typedef struct VaeCheckpointParams {
     size_t struct_size; /* VAE_INIT() */
     const char *path;
-    bool carries;    /* saving: write the carries, too. A stream has none
+    bool carries;    /* saving: write the carries, too. A stream has no carries
                         before its first step */
     uint64_t frames; /* saving: frames that the caller has written or read.
                         Loading returns this number */
@@ -75,10 +75,10 @@ VAE_API VaeStatus vae_stream_save(VaeStream *stream,
  *
  * The stream that loads must equal the one that saved in these points:
  * direction, weights (by their fingerprint), architecture, backend, precision,
- * size, tiles, normalization, delay and params->own. In 16 bits, both use
- * VAE_NAN_FALLBACK or neither does. Encoders also have the same posterior, and
- * the same seed for samples. On cpu the number of threads is the same, on cuda
- * `deterministic`. The slice size may differ.
+ * size, tiles, normalization, delay and params->own. In 16 bits, both streams
+ * use VAE_NAN_FALLBACK or neither does. Encoders also have the same posterior,
+ * and for samples the same seed. On cpu the number of threads must be equal; on
+ * cuda, `deterministic`. The slice size may differ.
  *
  * After VAE_ERR_MEMORY or VAE_ERR_BACKEND, call vae_stream_reset(). Other
  * errors do not change the stream.

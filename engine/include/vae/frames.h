@@ -60,15 +60,15 @@ typedef enum VaeMatrix {
  * site_top       only for chroma with half the rows. True: samples are in the
  *                upper row. False: between two rows
  * on_device      data are addresses in the memory of the stream's device, in
- *                its primary CUDA context. The picture is not copied through
- *                the host. Samples are aligned to their size
+ *                its primary CUDA context. The library does not copy the
+ *                picture through the host. Samples are aligned to their size
  * pinned         set it to false. Only the plugin, which pins memory by a
  *                private function, sets it to true. A device then writes
  *                results directly to data, possibly before vae_stream_wait()
  * data, stride   per plane, from the top row down. Strides are in bytes, and
  *                are at least those of a row
  * ready          only with on_device: NULL, or a CUevent (cudaEvent_t) that the
- *                device waits for before it uses the picture. It stays valid as
+ *                device waits for before it uses the picture. Keep it valid as
  *                long as data
  */
 typedef struct VaePicture {

@@ -51,7 +51,7 @@ typedef struct VaeLatentClip {
                                        the rate varies */
     int width_px, height_px;        /* vae.width, vae.height: visible pixels */
     int64_t frames;                 /* vae.frames: frames to show. The latents
-                                       may decode to more: drop the rest */
+                                       may decode to more: discard the rest */
 } VaeLatentClip;
 
 /*
@@ -62,7 +62,7 @@ typedef struct VaeLatentClip {
  * 3. the shape: 5-D is [B,C,T,H,W]; 4-D is [T,C,H,W] if dim 1 is a known number
  *    of channels (16, 24, 32, 48, 128) and dim 0 is not, otherwise [C,T,H,W]
  *
- * options may be NULL: then the file decides, and a batch of more than one clip
+ * options may be NULL. The file then decides, and a batch of more than one clip
  * is an error.
  *
  * A file may hold several sequences, which are decoded separately. It then has

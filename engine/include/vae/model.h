@@ -28,7 +28,7 @@ typedef struct VaeModelInfo {
     const char *space;  /* the latent space, which models share whose latents
                            fit each other: "wan2.1", "gst-vae-demo" */
     const char *names;  /* naming of the tensors: "official", ... */
-    const char *reason; /* how the model was recognised, for a log */
+    const char *reason; /* for a log: how the library recognised the model */
     const char *path;   /* the file of weights */
     int latent_channels;
     int spatial;  /* video pixels per latent pixel, each way */
@@ -47,8 +47,8 @@ typedef struct VaeModelInfo {
     size_t decoder_tensors, encoder_tensors; /* they sum to tensor_count */
     uint64_t decoder_bytes, encoder_bytes;
     /*
-     * For a decoder that also reads later latents (it is not causal), otherwise
-     * both are 0. A frame depends on look_ahead later latents, so the stream
+     * These two are 0 except for a decoder that also reads later latents (it is
+     * not causal). A frame depends on look_ahead later latents, so the stream
      * gives it `delay` frames later than a causal decoder would. After n
      * latents the stream has given vae_model_frames_of(n) - delay frames, or
      * none if that is negative. vae_stream_drain() gives the rest.
@@ -72,8 +72,8 @@ typedef struct VaeModelOptions {
 
 /*
  * Opens weights. Recognises the network by the names and shapes of its tensors,
- * and checks each of them. If several tiny networks have these shapes, a name
- * of one in the metadata or in the name of the file decides. Computes nothing.
+ * and checks each of them. If several tiny networks have these shapes, the
+ * metadata or the name of the file selects one of them. Computes nothing.
  *
  * path     as for vae_tensor_file_open(): a file, an index of shards or a
  *          folder of a model. A config.json beside the weights adds what their
@@ -84,9 +84,9 @@ typedef struct VaeModelOptions {
  * Do not change the files while the model exists: streams read them later.
  *
  * Errors: those of vae_tensor_file_open(); VAE_ERR_ARGUMENT (a wrong
- * struct_size); VAE_ERR_MODEL with the number and the first names of missing,
- * extra and wrong-shaped tensors, or with the nearest known model; also if the
- * weights cannot be those of options->variant.
+ * struct_size); VAE_ERR_MODEL. The last one names the number and the first
+ * names of missing, extra and wrong-shaped tensors, or the nearest known model.
+ * It is also the error if the weights cannot be those of options->variant.
  */
 VAE_API VaeStatus vae_model_open(const char *path,
                                  const VaeModelOptions *options, VaeModel **out,

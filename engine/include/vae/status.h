@@ -3,7 +3,7 @@
  *
  * Every function that can fail returns a VaeStatus. If its VaeError argument is
  * not NULL, it also writes one sentence for a user there. The sentence names
- * the file, tensor or size, the value found and the value wanted.
+ * the file, tensor or size, the value found and the value expected.
  */
 #ifndef VAE_STATUS_H
 #define VAE_STATUS_H
@@ -24,7 +24,7 @@ typedef enum VaeStatus {
     VAE_ERR_FORMAT,      /* a file whose content contradicts its format */
     VAE_ERR_MODEL,       /* weights of an unknown or a different model */
     VAE_ERR_SIZE,        /* width, height, channels or counts do not fit */
-    VAE_ERR_MEMORY,      /* memory refused, or the plan does not fit */
+    VAE_ERR_MEMORY,      /* memory was refused, or the plan does not fit */
     VAE_ERR_UNSUPPORTED, /* this build, device or model lacks the feature */
     VAE_ERR_BACKEND,     /* the computing library or device failed */
     VAE_ERR_CANCELLED,   /* vae_stream_cancel() was called, or
@@ -43,7 +43,8 @@ typedef struct VaeError {
     char wanted[256]; /* the value expected */
 } VaeError;
 
-/* A short name of the status, for logs: "file format", never NULL. */
+/* Returns a short name of the status for logs, such as "file format". It is
+ * never NULL. */
 VAE_API const char *vae_status_name(VaeStatus status);
 
 #ifdef __cplusplus

@@ -72,17 +72,18 @@ typedef struct VaeStreamParams {
                            the next multiple of VaeModelInfo.spatial, to which
                            an encoder repeats the edge */
     int slice_size;     /* steps that run together. 0 selects the largest of 4,
-                           2 and 1 that fits; from 1280x720 pixels up, 1 */
+                           2 and 1 that fits, and 1 for 1280x720 pixels or
+                           more */
     int frames_at_once; /* frames that the layers at the full frame rate compute
                            together. 0 selects all of a slice, or fewer if
                            these do not fit */
     int threads;        /* 0 selects one for each processor that the process
-                           may use. More than four for each (8 for a single
-                           one), or than OMP_THREAD_LIMIT of the environment,
-                           are reduced to that number */
-    int device;         /* CUDA device index; -1 is device 0. Other backends
-                           ignore it. If it is more than 0 and AUTO selects
-                           another backend, warn is called */
+                           may use. The stream uses at most four for each
+                           processor (8 for a single one), and at most
+                           OMP_THREAD_LIMIT of the environment */
+    int device;         /* CUDA device index; -1 selects device 0. Other
+                           backends ignore it. If it is more than 0 and AUTO
+                           selects another backend, warn is called */
     bool deterministic; /* algorithms are chosen without timing */
     bool restarts;      /* allows vae_stream_restart() */
     VaeNormalization normalization; /* of the latents in or out */
@@ -187,7 +188,7 @@ typedef struct VaePlan {
     uint64_t library;  /* estimate for the code and tables that the computing
                           library itself allocates, once per process. They stay
                           when streams are freed. 0 for ref, which needs none,
-                          and for cuda, where the size is not known */
+                          and for cuda, whose size is not known */
     uint64_t total;    /* sum of the members above except spilled; allocated
                           until the stream is freed */
     uint64_t loading;  /* working memory for the conversion of weights; freed
@@ -266,15 +267,15 @@ VAE_API VaeStatus vae_stream_restart(VaeStream *stream, uint64_t latents,
  */
 VAE_API void vae_stream_warm_up(VaeStream *stream, int steps);
 /* Returns the number of ordinary steps that take as many operations as a
- * warm-up of `steps` steps, rounded up; `steps` where a warm-up has no effect.
- */
+ * warm-up of `steps` steps, rounded up. If a warm-up has no effect, this is
+ * `steps`. */
 VAE_API int vae_stream_warm_up_cost(const VaeStream *stream, int steps);
 
-/* Returns the plan of the stream, which owns it. vae_stream_reset() and
+/* Returns the plan of the stream. The stream owns it. vae_stream_reset() and
  * vae_stream_resume() may change it. */
 VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 
-/* The maker's name of the GPU or the processor. Owned by the stream. */
+/* Returns the maker's name of the GPU or the processor. The stream owns it. */
 VAE_API const char *vae_stream_get_device(const VaeStream *stream);
 
 /*
@@ -441,8 +442,9 @@ VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int pending,
 /*
  * Cancels the running call, or the next one if none is running. The cancelled
  * call returns VAE_ERR_CANCELLED within one op, and the sequence is broken.
- * Until then, vae_stream_reset() and vae_stream_restart() withdraw the request.
- * May be called from any thread before vae_stream_free().
+ * Until a call is cancelled, vae_stream_reset() and vae_stream_restart()
+ * withdraw the request. Any thread may call this function before
+ * vae_stream_free().
  */
 VAE_API void vae_stream_cancel(VaeStream *stream);
 
@@ -484,7 +486,7 @@ typedef struct VaeStreamStats {
     uint64_t units_in, units_out;
     uint64_t nonfinite;       /* non-finite values in latents, in or out */
     uint64_t nonfinite_steps; /* steps with non-finite results; 0 with PASS */
-    uint64_t recovered_steps; /* those of them that were finite in fp32 */
+    uint64_t recovered_steps; /* of these, those that were finite in fp32 */
     uint64_t busy_ns;         /* time inside decode or encode calls */
     uint64_t last_ns;         /* time inside the last of these calls */
     /* Time for conversion or upload of the input, for the network, and for
@@ -492,8 +494,8 @@ typedef struct VaeStreamStats {
      * busy_ns. */
     uint64_t upload_ns, compute_ns, download_ns;
 } VaeStreamStats;
-/* Returns counts since the stream was created. Owned by the stream, which
- * updates them in its calls. */
+/* Returns counts since the stream was created. The stream owns them and updates
+ * them in its calls. */
 VAE_API const VaeStreamStats *vae_stream_stats(const VaeStream *stream);
 
 /* Returns true if this build and machine have the backend. Otherwise returns

@@ -14,10 +14,10 @@
  *
  * A PyTorch file has one of three things: a dict of tensors; a dict with such a
  * dict under a usual key ("state_dict", "model", ...); a single tensor, which
- * gets the name "latent". Other values of the dict are ignored. The reader
- * executes nothing. It refuses instructions and classes of Python's pickle that
- * tensors do not need, and the error names them. Tensors must be contiguous.
- * Several tensors may share bytes.
+ * gets the name "latent". The reader ignores other values of the dict. The
+ * reader executes nothing. It refuses instructions and classes of Python's
+ * pickle that tensors do not need, and the error names them. Tensors must be
+ * contiguous. Several tensors may share bytes.
  */
 #ifndef VAE_TENSORS_H
 #define VAE_TENSORS_H
@@ -68,8 +68,8 @@ VAE_API VaeStatus vae_tensor_file_open(const char *path, VaeTensorFile **out,
  *
  * bytes  the first `size` bytes of the file
  * total  length of the whole file. If size < total, every VaeTensorInfo.data is
- *        NULL. UINT64_MAX: the length is not known, so offsets are not checked
- *        against it
+ *        NULL. UINT64_MAX: the length is not known, so the reader does not
+ *        check offsets against it
  * name   name of the file in error messages, or NULL
  *
  * A PyTorch file needs all bytes and a known length. Only
@@ -87,14 +87,14 @@ VAE_API VaeStatus vae_tensor_file_open_memory(const void *bytes, size_t size,
 VAE_API void vae_tensor_file_free(VaeTensorFile **file);
 
 VAE_API size_t vae_tensor_file_count(const VaeTensorFile *file);
-/* Returns tensor i < count, in the order of the header. Owned by the file. */
+/* Returns tensor i < count, in the order of the header. The file owns it. */
 VAE_API const VaeTensorInfo *vae_tensor_file_at(const VaeTensorFile *file,
                                                 size_t i);
-/* Finds a tensor by its exact name, in O(log n); NULL if there is none. Owned
- * by the file. */
+/* Finds a tensor by its exact name, in O(log n). Returns NULL if there is none.
+ * The file owns it. */
 VAE_API const VaeTensorInfo *vae_tensor_file_find(const VaeTensorFile *file,
                                                   const char *name);
-/* Returns the value of key in __metadata__, or NULL. Owned by the file. */
+/* Returns the value of key in __metadata__, or NULL. The file owns it. */
 VAE_API const char *vae_tensor_file_metadata(const VaeTensorFile *file,
                                              const char *key);
 

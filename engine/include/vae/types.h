@@ -25,11 +25,12 @@ extern "C" {
  * Programs that were compiled with older headers still work: the library reads
  * members that such a program lacks as 0, and does not write them. A
  * struct_size that is too small or too large gives VAE_ERR_ARGUMENT. A member
- * that this library does not know must be 0; otherwise the call gives the same
- * error.
+ * that this library does not know must be 0. Otherwise the call gives
+ * VAE_ERR_ARGUMENT, too.
  *
  * A struct without struct_size that only the library allocates may grow at its
- * end. Every other one has the same size in all versions of libvae.so.0.
+ * end. Every other struct without struct_size has the same size in all versions
+ * of libvae.so.0.
  */
 #ifdef __cplusplus
 }
@@ -111,7 +112,8 @@ typedef enum VaeTiling {
 
 /* Returns "auto", "cuda", "cpu" or "ref"; for other values "unknown". */
 VAE_API const char *vae_backend_name(VaeBackendKind kind);
-/* Returns "auto", "fp32", "tf32", "fp16" or "bf16"; otherwise "unknown". */
+/* Returns "auto", "fp32", "tf32", "fp16" or "bf16"; for other values
+ * "unknown". */
 VAE_API const char *vae_precision_name(VaePrecision precision);
 
 #ifdef __cplusplus
