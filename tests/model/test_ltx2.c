@@ -257,6 +257,33 @@ test_ltx2_refused(void)
         {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
          "\"spatial_padding_mode\": \"replicate\"}}",
          "spatial_padding_mode is \"replicate\""},
+        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+         "\"decoder_spatial_padding_mode\": 1}",
+         "decoder_spatial_padding_mode is \"not a text\""},
+        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+         "\"encoder_causal\": false}",
+         "encoder_causal is \"false\""},
+        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+         "\"upsample_residual\": [true, true, true]}",
+         "upsample_residual has 3 in the configuration; expected 4, the "
+         "upsamplers of decoder.up_blocks"},
+        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+         "\"upsample_residual\": true}",
+         "upsample_residual has 0 "},
+        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+         "\"decoder_blocks\": [[\"res_x\", 4], [\"compress_all\", {}], "
+         "[\"res_x\", 4]]}}",
+         "decoder_blocks has 3 in the configuration; expected 9, the blocks of "
+         "decoder.up_blocks"},
+        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+         "\"latent_channels\": 128}",
+         "latent_channels has 128 in the configuration; expected 6"},
+        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+         "\"patch_size\": 2}",
+         "patch_size has 2 in the configuration; expected 4"},
+        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+         "\"timestep_conditioning\": true}",
+         "the file has no decoder.timestep_scale_multiplier"},
         {"{\"vae\": ", "JSON"}};
     load("ltx2_3");
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {

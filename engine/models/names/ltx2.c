@@ -182,13 +182,57 @@ static bool
 expect(const json_t *vae, const char *key, const char *one, const char *other,
        VaeError *error)
 {
-    const char *text = json_string_value(json_object_get(vae, key));
+    const json_t *value = json_object_get(vae, key);
+    const char *text =
+        json_is_string(value) ? json_string_value(value) : "not a text";
     char wanted[80];
-    if (!text || strcmp(text, one) == 0 || (other && strcmp(text, other) == 0))
+    if (!value || json_is_null(value) || strcmp(text, one) == 0 ||
+        (other && strcmp(text, other) == 0))
         return true;
     snprintf(wanted, sizeof wanted, "%s%s%s", one, other ? " or " : "",
              other ? other : "");
     return refuse(error, key, text, wanted);
+}
+
+/* False if the configuration has another number, or a list of another length,
+ * than the tensors have. */
+static bool
+agrees(const json_t *vae, const char *key, int n, const char *what,
+       VaeError *error)
+{
+    const json_t *value = json_object_get(vae, key);
+    const json_int_t found = json_is_array(value)
+                                 ? (json_int_t) json_array_size(value)
+                                 : json_integer_value(value);
+    if (!value || json_is_null(value) || found == n)
+        return true;
+    vae_fail(error, VAE_ERR_MODEL,
+             "%s has %" JSON_INTEGER_FORMAT
+             " in the configuration; expected %d, the %s",
+             key, found, n, what);
+    return false;
+}
+
+/* Values that the tensors show, too. */
+static bool
+check_shapes(const json_t *vae, const VaeLtx2 *a, VaeError *error)
+{
+    if (json_is_true(json_object_get(vae, "timestep_conditioning")) &&
+        !a->timed) {
+        vae_fail(error, VAE_ERR_MODEL,
+                 "timestep_conditioning is true in the configuration, but the "
+                 "file has no " VAE_LTX2_MULTIPLIER);
+        return false;
+    }
+    return agrees(vae, "latent_channels", a->z,
+                  "channels of decoder.conv_in.conv.weight", error) &&
+           agrees(vae, "patch_size", a->patch,
+                  "side of the patches of decoder.conv_out.conv.weight",
+                  error) &&
+           agrees(vae, "decoder_blocks", 2 * a->dec.n - 1,
+                  "blocks of decoder.up_blocks", error) &&
+           agrees(vae, "upsample_residual", a->dec.n - 1,
+                  "upsamplers of decoder.up_blocks", error);
 }
 
 /* Item i of a list of the configuration that is in the order of the encoder, as
@@ -288,10 +332,13 @@ read_config(VaeRecognise *r, VaeLtx2 *a, const json_t *root, bool *stated,
         (!check_blocks(vae, true, error) ||
          !expect(vae, "encoder_spatial_padding_mode", "zeros", NULL, error)))
         return false;
+    if (r->info->has_encoder &&
+        json_is_false(json_object_get(vae, "encoder_causal")))
+        return refuse(error, "encoder_causal", "false", "true");
     if (!r->info->has_decoder)
         return true;
     *stated = read_shortcuts(vae, &a->dec);
-    return check_decoder(vae, a, error);
+    return check_decoder(vae, a, error) && check_shapes(vae, a, error);
 }
 
 /* ------------------------------------------------------------------ */
