@@ -304,22 +304,30 @@ climb_down_quickly(VaeStream *s, bool make, Limit *limit, bool *fits,
     return status;
 }
 
-/* Prepares the last rung without cuts, for the error, if it may need less than
- * the least rung: a library has more code for strips. */
+/* Takes the least rung if it fits: only the last one in the list may use all of
+ * the free memory. If the least has strips, this first prepares the last rung
+ * without cuts, which may need less: a library has more code for strips. */
 static VaeStatus
-try_without_cuts(VaeStream *s, VaeError *error)
+take_least(VaeStream *s, const Limit *limit, bool *fits, VaeError *error)
 {
     VaeRung rungs[VAE_RUNGS];
+    VaeStatus status = VAE_OK;
     int cut;
-    const uint64_t least = s->least.peak;
-    bool fits = false;
-    if (s->few_rungs || !s->least_is_prepared || !s->least.strips ||
-        s->least.tiles)
+    const int n = list_rungs(s, rungs, &cut);
+    if (s->few_rungs || !s->least_is_prepared ||
+        vae_stream_may_tile(&s->params))
         return VAE_OK;
-    list_rungs(s, rungs, &cut);
-    const VaeStatus status = try_rung(s, rungs[cut - 1], least, &fits, error);
-    if (status == VAE_OK && fits)
+    if (s->least.strips)
+        status = try_rung(s, rungs[cut - 1], s->least.peak - 1, fits, error);
+    if (status == VAE_OK && *fits)
         keep_least(s);
+    *fits = false;
+    for (int i = 0; i < n && status == VAE_OK && !*fits; i++)
+        if (s->least.peak <= limit->bytes && !s->least.spilled &&
+            rungs[i].slice == s->least.slice_size &&
+            rungs[i].group == s->least.frames_at_once &&
+            rungs[i].strips == s->least.strips)
+            status = try_rung(s, rungs[i], limit->bytes, fits, error);
     return status;
 }
 
@@ -344,7 +352,7 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool all, VaeError *error)
     while (status == VAE_OK && !fits && vae_stream_shrink_tiles(s))
         status = climb_down_quickly(s, make, &limit, &fits, error);
     if (status == VAE_OK && !fits)
-        status = try_without_cuts(s, error);
+        status = take_least(s, &limit, &fits, error);
     if (status != VAE_OK || fits)
         return status;
     s->too_large = true;
