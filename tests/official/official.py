@@ -142,10 +142,14 @@ class Tool:
                 (float(r['first_s']) + float(r['later_s'])))
 
 
+# The file that defines a network, by its name or the first letters of its name.
+CODE = {'wan2.1': 'wan/modules/vae.py', 'wan2.2': 'wan/modules/vae2_2.py',
+        'seedvr2': 'models/video_vae_v3/modules/attn_video_vae.py', 'tae': 'taehv.py'}
+
+
 def find_code(root, arch):
     """The file that defines the network, of a checkout in root or root itself; None."""
-    name = {'wan2.1': 'wan/modules/vae.py', 'wan2.2': 'wan/modules/vae2_2.py',
-            'seedvr2': 'models/video_vae_v3/modules/attn_video_vae.py'}.get(arch, 'taehv.py')
+    name = CODE.get(arch[:3]) or CODE[arch]
     return next((path for place in ('', '*') for path in
                  sorted(glob.glob(os.path.join(root, place, name)))), None)
 
@@ -277,6 +281,8 @@ class Official:
             self.why = 'the tensors have %s names' % info['names']
         elif not importlib.util.find_spec('torch'):
             self.why = 'no PyTorch'
+        elif info['arch'] not in CODE and info['arch'][:3] not in CODE:
+            self.why = 'official.py does not run the code of %s' % info['arch']
         else:
             self.code = find_code(a.official, info['arch'])
             self.why = None if self.code else 'no checkout of its code in OFFICIAL'

@@ -51,6 +51,14 @@ check "no official code" 77 official WEIGHTS="$out/alone" \
     OUT="$out/alone-report" SIZE=64x32 FRAMES=9
 says "1 recognised" "nothing was checked: no official code ran"
 
+mkdir "$out/code" "$out/ltx"
+touch "$out/code/torch.py" "$out/code/taehv.py"
+cp "$data/ltx2_3/weights.safetensors" "$out/ltx"
+check "a network whose official code it cannot run" 77 official \
+    WEIGHTS="$out/ltx" OUT="$out/ltx-report" SIZE=64x32 FRAMES=9 \
+    PYTHONPATH="$out/code" OFFICIAL="$out/code"
+says "official: not run (official.py does not run the code of ltx2.3)"
+
 echo "# files as people have them"
 weights=$out/weights
 mkdir -p "$weights/sub folder"
