@@ -340,7 +340,7 @@ class Examination:
         two."""
         for direction in ('encode', 'decode'):
             for path in sorted(glob.glob(os.path.join(self.golden, direction + '_*'))):
-                if '_weights_' not in path:
+                if '_weights_' not in path and '_sparse' not in path:
                     yield direction, path, path, None
 
     def clip_cases(self, clip):

@@ -58,6 +58,10 @@ check "a network whose official code it cannot run" 77 official \
     WEIGHTS="$out/ltx" OUT="$out/ltx-report" SIZE=64x32 FRAMES=9 \
     PYTHONPATH="$out/code" OFFICIAL="$out/code"
 says "official: not run (official.py does not run the code of ltx2.3)"
+check "its stored results, of which one has no whole frames" 0 official \
+    WEIGHTS="$out/ltx" OUT="$out/ltx-report" SIZE=64x32 FRAMES=9 \
+    GOLDEN="$data"
+says "decode, cpu, fp32, 96x32, 9 frames" "0 failed or past a bound"
 
 echo "# files as people have them"
 weights=$out/weights
