@@ -17,9 +17,12 @@
  * plain: instead of each convolution, one of the library runs without the
  * engine's methods, with the operations that the network defines.
  *
- * It prints for each step the median rate of the products in GFLOP/s, the rate
- * of the step in percent of it, and the rate of its convolutions alone. The
- * last line has the medians of all steps.
+ * It prints for each step the median rate of the products in GFLOP/s (gemm),
+ * and in percent of it the rate of the step (whole) and of its convolutions
+ * alone (conv). Winograd's method computes fewer operations than the network
+ * defines. The last column (network) is the rate of the step with the
+ * operations that the network defines. The last line has the medians of all
+ * steps.
  */
 #include <omp.h>
 #include <stdio.h>
@@ -32,7 +35,7 @@
 #include "product.h"
 #include "stream.h"
 
-enum { MOST_STEPS = 99, MOST_FRAMES = 64 };
+enum { MOST_STEPS = 99, MOST_FRAMES = 64, COLUMNS = 4 };
 
 typedef struct Hook {
     VaeExecOp op; /* the original op */
@@ -222,15 +225,17 @@ close_bench(Bench *b)
     vae_model_free(&b->model);
 }
 
-/* {rate of the products, step, convolutions} of one step. */
+/* The numbers that the program prints of one step. */
 static void
-measure(Bench *b, double out[3])
+measure(Bench *b, double out[COLUMNS])
 {
-    double flop = 0, conv = 0;
+    double flop = 0, conv = 0, network = 0;
     const VaeProgram *p = b->exec->program;
     for (int i = 0; i < p->n_ops; i++) {
-        flop += flop_of(b, &p->ops[i]);
-        conv += p->ops[i].kind == VAE_OP_CONV ? flop_of(b, &p->ops[i]) : 0;
+        const VaeOp *op = &p->ops[i];
+        flop += flop_of(b, op);
+        conv += op->kind == VAE_OP_CONV ? flop_of(b, op) : 0;
+        network += op->kind == VAE_OP_CONV ? plain_flop(op) : op->flop;
     }
     b->conv_took = b->conv_needs = b->rest_took = 0;
     b->n_rates = 0;
@@ -242,12 +247,20 @@ measure(Bench *b, double out[3])
              1e-9;
     out[1] = 100 * needs / (b->conv_took + b->rest_took);
     out[2] = 100 * b->conv_needs / b->conv_took;
+    out[3] = out[1] * network / flop;
+}
+
+static void
+print_row(const char *title, const double row[COLUMNS])
+{
+    printf("%s%.1f,%.1f,%.1f,%.1f\n", title, row[0], row[1], row[2], row[3]);
+    fflush(stdout);
 }
 
 int
 main(int argc, char **argv)
 {
-    static double all[3][MOST_STEPS];
+    static double all[COLUMNS][MOST_STEPS];
     Bench b = {.params = {.struct_size = sizeof(VaeStreamParams),
                           .backend = VAE_BACKEND_CPU,
                           .slice_size = 1}};
@@ -277,18 +290,19 @@ main(int argc, char **argv)
     for (int i = 0; i < ahead + 2; i++)
         step(&b);
     hook(&b, true);
-    printf("gemm,whole,conv\n");
+    printf("gemm,whole,conv,network\n");
     for (int i = 0; i < steps; i++) {
-        double now[3];
+        double now[COLUMNS];
         measure(&b, now);
-        printf("%.1f,%.1f,%.1f\n", now[0], now[1], now[2]);
-        fflush(stdout);
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < COLUMNS; k++)
             all[k][i] = now[k];
+        print_row("", now);
     }
     hook(&b, false);
-    printf("medians: %.1f,%.1f,%.1f\n", median(all[0], (size_t) steps),
-           median(all[1], (size_t) steps), median(all[2], (size_t) steps));
+    double medians[COLUMNS];
+    for (int k = 0; k < COLUMNS; k++)
+        medians[k] = median(all[k], (size_t) steps);
+    print_row("medians: ", medians);
     close_bench(&b);
     return 0;
 }

@@ -52,8 +52,7 @@ ours() {
         awk -F, 'NR == 2 { fps = $13 } END { if (!fps) exit 1; print fps }'
 }
 
-# beside MODEL DIRECTION PRECISION: GFLOP/s of matrix products between the
-# convolutions, then a step and its convolutions alone in percent of them.
+# beside MODEL DIRECTION PRECISION: the medians of bench-pairs; see pairs.c.
 beside() {
     "$pairs" "$1" "$2" "$3" "$size" "$threads" 1 "${SIDE:-2048}" |
         sed -n 's/^medians: //p'
@@ -66,7 +65,7 @@ torch() {
         "$OFFICIAL" "$1" "$2" "$3" "$size" "$frames" || echo
 }
 
-echo 'model,direction,precision,threads,size,run,gemm,whole,conv,fps,torch' \
+echo 'model,direction,precision,threads,size,run,gemm,whole,conv,network,fps,torch' \
     >"$out"
 for model; do
     for precision in ${PRECISIONS:-fp32 bf16}; do

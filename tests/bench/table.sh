@@ -23,22 +23,24 @@ NR > 1 {
     gemm[key] = gemm[key] " " $7
     whole[key] = whole[key] " " $8
     conv[key] = conv[key] " " $9
-    fps[key] = fps[key] " " $10
-    if ($11 != "") { torch[key] = torch[key] " " $11
-                     gain[key] = gain[key] " " $10 / $11 }
+    network[key] = network[key] " " $10
+    fps[key] = fps[key] " " $11
+    if ($12 != "") { torch[key] = torch[key] " " $12
+                     gain[key] = gain[key] " " $11 / $12 }
 }
 END {
     print "| network | direction | precision | frames/s | GEMM, GFLOP/s |" \
-        " whole / GEMM | convolutions / GEMM |" \
+        " whole / GEMM | convolutions / GEMM | network / GEMM |" \
         " torch, frames/s | times torch |"
-    print "|---|---|---|---|---|---|---|---|---|"
+    print "|---|---|---|---|---|---|---|---|---|---|"
     for (i = 1; i <= count; i++) {
         k = order[i]
         split(k, part, ",")
         n = split(part[1], path, "/")
-        printf "| %s | %s | %s | %.2f | %.0f | %.0f %% | %.0f %% |",
+        printf "| %s | %s | %s | %.2f | %.0f | %.0f %% | %.0f %% |" \
+            " %.0f %% |",
             path[n], part[2], part[3], median(fps[k]), median(gemm[k]),
-            median(whole[k]), median(conv[k])
+            median(whole[k]), median(conv[k]), median(network[k])
         if (k in torch)
             printf " %.2f | %.1f |\n", median(torch[k]), median(gain[k])
         else
