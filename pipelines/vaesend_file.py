@@ -206,7 +206,7 @@ def parse(arguments):
        vaesend.py --receive TARGET COMMAND...""",
         description="Sends a file of latents (.safetensors, .latent of "
         "ComfyUI, .npy) to a receiver such as: gst-launch-1.0 tcpserversrc "
-        "port=5000 ! gdpdepay ! vaedecode ! ...",
+        "host=127.0.0.1 port=5000 ! gdpdepay ! vaedecode ! ...",
         epilog="TARGET is tcp://HOST:PORT, unix://PATH, the path of a named "
         "pipe (read by filesrc) or of a new file, or - for the standard output "
         "(read by fdsrc). --receive waits for a sender at TARGET, and then "
