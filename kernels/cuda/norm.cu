@@ -18,16 +18,16 @@ template <int X, int Y, int CHUNKS>
 VAE_DEVICE void
 rms_pixels(const VaeNormArgs &a, VaeRmsOptions has, int lanes, float root)
 {
-    const size_t pixels = (size_t) a.t * a.h * a.w;
+    const size_t end = (size_t) a.t * a.h * a.w * a.c;
     const int first = 8 * ((int) threadIdx.x & (lanes - 1)), next = 8 * lanes;
     const unsigned step = VAE_THREADS / (unsigned) lanes;
-    size_t p = (size_t) blockIdx.x * step * ROUNDS + threadIdx.x / lanes;
+    const size_t p = (size_t) blockIdx.x * step * ROUNDS + threadIdx.x / lanes;
     size_t at = p * a.c + first;
     const size_t tail = vae_norm_tail_from(a);
     VAE_NO_UNROLL
     for (int round = 0; round < ROUNDS; round++) {
         VaeOctet<X> x[CHUNKS];
-        const int c = p < pixels ? a.c : 0;
+        const int c = at < end ? a.c : 0; /* 0: behind the last pixel */
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
             vae_octet_load<X>(x[i], a.x, a.x_type, at + i * next,
@@ -44,7 +44,6 @@ rms_pixels(const VaeNormArgs &a, VaeRmsOptions has, int lanes, float root)
                                 {at + i * next, first + i * next,
                                  first + i * next < c ? 8 : 0, kept},
                                 scale);
-        p += step;
         at += (size_t) step * a.c;
     }
 }
