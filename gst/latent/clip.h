@@ -68,8 +68,8 @@ gboolean gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times);
 VaeStatus gst_latent_clip_use_sequences(GstLatentClip *clip,
                                         const VaeTensorInfo *table,
                                         const void *rows, VaeError *error);
-/* Returns how many frames latents have, as the info states it or as its latent
- * space has it. */
+/* Returns how many frames latents have: as the info states it, or else as in
+ * its latent space. */
 VaeCounts gst_latent_clip_counts(const GstVaeLatentInfo *info);
 /* Returns the first latent of the sequence that contains latent k. */
 gint gst_latent_clip_start(const GstLatentClip *clip, gint k);

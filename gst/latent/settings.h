@@ -26,7 +26,7 @@ typedef struct GstLatentSettings {
     gint batch_index;  /* -1: not set */
 } GstLatentSettings;
 
-/* Property ids of the settings; an element's own begin at the last. */
+/* Property ids of the settings. An element's own ids begin at the last one. */
 enum {
     GST_LATENT_PROP_TENSOR = 1,
     GST_LATENT_PROP_LAYOUT,

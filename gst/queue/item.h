@@ -1,6 +1,6 @@
 /*
  * item.h: an item of the queue. It is an event or a step. A step has the
- * buffers that the engine takes in one go, and the buffers that it returns for
+ * buffers that the engine takes at once, and the buffers that it returns for
  * them.
  */
 #ifndef GST_VAE_ITEM_H
@@ -61,7 +61,7 @@ typedef struct GstVaeItem {
     gboolean checkpoint;  /* a checkpoint is due after it */
     guint64 frames;       /* OFFSET of the frame behind the step */
     guint64 first;        /* latent of the clip that begins the sequence */
-    guint64 place;        /* of its latent in a chunk, for a cold step */
+    guint64 place;        /* of its latent in a chunk; only if cold */
     GstEvent *before;     /* pushed before the buffers, or NULL */
     GstClockTime arrived; /* when it was queued, by gst_util_get_timestamp() */
     GstClockTime running; /* running time of the first wanted buffer, or NONE */

@@ -104,11 +104,11 @@ GQueue gst_vae_queue_take_all(GstVaeQueue *queue);
 /* Begins a flush and wakes all waiting threads. */
 void gst_vae_queue_set_flushing(GstVaeQueue *queue);
 void gst_vae_queue_start(GstVaeQueue *queue);
-/* Returns TRUE if downstream no longer wants the step. */
+/* Returns TRUE if downstream no longer needs the step. */
 gboolean gst_vae_queue_is_unwanted(const GstVaeQueue *queue,
                                    const GstVaeItem *item);
 /* For the task: waits for the next item that can be pushed. Returns NULL during
- * a flush. Sets *unwanted if downstream no longer wants the item. */
+ * a flush. Sets *unwanted if downstream no longer needs the item. */
 GstVaeItem *gst_vae_queue_next(GstVaeQueue *queue, gboolean *unwanted);
 /* For the worker: takes the waiting steps that can be in one call, at most a
  * slice. The first step of a sequence is in a call of its own, so that its

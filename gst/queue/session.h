@@ -32,7 +32,7 @@ typedef struct GstVaeSession {
 
     /* The answer to the allocation query. The task of the source pad writes it
      * and then sets allocated with the queue's lock held, because the worker
-     * waits for it together with steps and a flush. It does not change
+     * waits for this and for steps and a flush at once. It does not change
      * afterwards. */
     gboolean allocated;
     GstBufferPool *pool;

@@ -20,8 +20,8 @@ typedef struct GstVaeCheckpoints {
 } GstVaeCheckpoints;
 
 /* Writes a checkpoint and posts the message `vae-checkpoint`. Posts a WARNING
- * if it failed, unless quiet. why_not: the reason, a VAE_ERR_*, for which there
- * is no checkpoint, or VAE_OK to write one. */
+ * if it failed, unless quiet. why_not: VAE_OK to write a checkpoint; otherwise
+ * the reason, a VAE_ERR_*, why there is none. */
 gboolean gst_vae_checkpoint_save(GstElement *element, VaeStream *stream,
                                  const VaeCheckpointParams *params,
                                  const VaeError *why_not, gboolean quiet);

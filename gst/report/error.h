@@ -14,8 +14,8 @@ G_BEGIN_DECLS
  * domain and the code. (transfer full) */
 GError *gst_vae_error_to_gerror(const VaeError *error);
 
-/* Returns the tensor, found and wanted of an error as a structure, or NULL if
- * the error has none of them. (transfer full) */
+/* Returns the members tensor, found and wanted of an error as a structure, or
+ * NULL if all are empty. (transfer full) */
 GstStructure *gst_vae_error_parts(const VaeError *error);
 
 /* Returns the details of a message, so that an application need not parse its

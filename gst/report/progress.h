@@ -34,8 +34,8 @@ typedef struct GstVaeProgress {
     gint64 posted_us;
 } GstVaeProgress;
 
-/* The input up to this stream time is done. interval: the least time between
- * two messages in nanoseconds. */
+/* Called when all input up to this stream time is done. interval: the least
+ * time between two messages in nanoseconds. */
 void gst_vae_progress_at(GstVaeProgress *progress, GstClockTime position,
                          guint64 interval);
 /* Posts the end of the progress, if a message about it was posted before. */

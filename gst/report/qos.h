@@ -19,7 +19,7 @@ typedef struct GstVaeQos {
     GstClockTimeDiff late; /* lateness of the sink's last frame; < 0: early */
     guint slow; /* steps in a row that took longer than their video */
     GstClockTime took,
-        video;          /* of the last slice, and the length of its video */
+        video;          /* time of the last slice, and duration of its video */
     gboolean slow_told; /* the warning about them was posted */
 } GstVaeQos;
 

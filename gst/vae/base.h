@@ -109,7 +109,7 @@ struct GstVaeBaseClass {
     /* Finds the file if the property names none. (transfer full) */
     gchar *(*find_model)(GstVaeBase *base, GError **error);
     /* Fills a session for the caps of the sink pad and the caps that downstream
-     * accepts. Does not set refs and the allocation. Errors are as above. */
+     * accepts, except refs and the allocation. Errors are as above. */
     gboolean (*negotiate)(GstVaeBase *base, GstVaeSession *session,
                           GError **error);
     /* Fills the times of an otherwise complete session. */
@@ -124,13 +124,14 @@ struct GstVaeBaseClass {
     /* For a flush and for the start: does the same as restart() and drops the
      * requests of events. Optional. */
     void (*flush)(GstVaeBase *base);
-    /* Upstream requests that the next buffer begins a sequence. Optional; a
-     * decoder finds it in the latents. */
+    /* Upstream requests that the next buffer begins a sequence. Optional: a
+     * decoder recognises this in the latents. */
     void (*key_unit)(GstVaeBase *base);
     /* Converts the tags of the input stream to those of the output. Optional.
      * (takes list, which is writable) */
     GstTagList *(*tags)(GstVaeBase *base, GstTagList *list);
-    /* Handles a new segment, in which timestamps count anew. Optional. */
+    /* Handles a new segment, whose timestamps do not continue the old ones.
+     * Optional. */
     void (*segment)(GstVaeBase *base);
     /* Handles an upstream event. Returns TRUE if the event is not forwarded.
      * For any thread. Optional. */
@@ -163,11 +164,12 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(GstVaeBase, gst_object_unref)
 /* Called by the instance init of a subclass, whose class has the pad templates.
  * Creates the pads without functions and connects the parts of the element. */
 void gst_vae_base_setup(GstVaeBase *base);
-/* Sets the open model and the parameters from the properties. Returns FALSE if
- * a property is not valid. */
+/* Sets the session's model to the open one, and its parameters from the
+ * properties. Returns FALSE if a property is not valid. */
 gboolean gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
                                    GError **error);
-/* Sets the session's pictures for these caps. Later caps may differ. */
+/* Sets the pixel format and memory of the session's pictures for these caps.
+ * Later caps may differ. */
 void gst_vae_base_set_pictures(GstVaeSession *session,
                                const GstVideoInfo *video, const GstCaps *caps);
 /* Converts a timestamp of the current segment to running time, or NONE. For the

@@ -16,8 +16,8 @@ gboolean gst_vae_base_use_model(GstVaeBase *base, GError **error);
  * Called before a step is planned. If the property was set meanwhile, and a
  * sequence starts here or the signal `restart` was emitted, changes the model
  * and posts a message. If the model cannot be used, posts a warning and keeps
- * the old one. *cold: the step has no context. pts: of the step, for the
- * message.
+ * the old one. *cold: receives TRUE if the step has no context. pts: that of
+ * the step, for the message.
  */
 GstFlowReturn gst_vae_base_switch(GstVaeBase *base, gboolean start,
                                   GstClockTime pts, gboolean *cold);

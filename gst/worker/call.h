@@ -18,7 +18,7 @@ typedef struct GstVaeCall {
 
     VaeStream *stream;
     gpointer engine; /* gst_vae_cuda_engine() of the stream, or NULL */
-    gboolean begun;  /* the engine was called, so that an error is its own */
+    gboolean begun;  /* the engine was called, so an error comes from it */
 
     GstBuffer **buffers; /* of the latents; borrowed until they are unmapped */
     GstMapInfo *maps;

@@ -55,7 +55,7 @@ typedef struct GstVaeEngine {
     gboolean partial;     /* its sequence began inside a clip */
     gchar *save_path;     /* file of a requested checkpoint, or NULL */
     guint64 save_after;   /* number of taken steps at which to write it */
-    gboolean save_quiet;  /* no WARNING if it fails, as the one before did */
+    gboolean save_quiet;  /* no WARNING if it fails: the last one failed */
     gboolean save_failed; /* the last checkpoint was not written */
 
     /* Used by the worker only. */

@@ -39,8 +39,9 @@ VaeStatus gst_vae_worker_open(GstVaeWorker *worker, GstVaeSession *session,
                               const gchar *load, VaeCheckpoint *loaded,
                               VaeError *error);
 
-/* TRUE: no thread needs the session that is opened, because the element stops,
- * or because a flush came and only a thread waits for it. For any thread. */
+/* Returns TRUE if no thread needs the session that is opened: the element
+ * stops, or a flush came and only a thread waits for the session. For any
+ * thread. */
 gboolean gst_vae_worker_gives_up(GstVaeWorker *worker);
 
 /* Frees the device memory after all waiting steps were taken. For any thread.

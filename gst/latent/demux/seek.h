@@ -13,7 +13,8 @@ G_BEGIN_DECLS
 
 /* The longest history of any network, by vae_model_history(). */
 #define GST_LATENT_WARM_UP 38
-/* Together with the shown latent, this is less than a tenth of it. */
+/* With the shown latent, a quick seek decodes less than a tenth of the latents
+ * of an exact one. */
 #define GST_LATENT_KEY_UNIT_WARM_UP 2
 
 /* A run of latents that are sent in their order. The warm-up comes first; its

@@ -30,15 +30,15 @@ struct _GstLatentMux {
 
     /* Under the sink pad's stream lock. */
     GstLatentMuxState state;
-    GstCaps *caps;    /* NULL before the first ones; as info_to_caps() says */
-    GstCaps *refused; /* the last ones, if the bus has their error, or NULL */
+    GstCaps *caps;    /* made from info; NULL before the first ones */
+    GstCaps *refused; /* the last ones, if their error is posted, or NULL */
     GstVaeLatentInfo info;
     GstTagList *tags; /* that the header has, or NULL */
     GstLatentHeader header;
     GstLatentRecord record;
     gboolean warned, times_told;
-    /* Running time less timestamp in the first segment, and what that of the
-     * current one has more. Both may wrap around. */
+    /* origin: running time minus timestamp in the first segment. shift: the
+     * same in the current segment, minus origin. Both may wrap around. */
     GstClockTime origin, shift;
 };
 

@@ -15,7 +15,7 @@ gboolean gst_vae_foreign_accepts(GstVaeBase *base, const GstCaps *caps);
 
 /* From now on the element posts a STREAM/WRONG_TYPE error if other caps are
  * sent to the sink pad (a query is no error). The error names the caps, the
- * file if upstream knows it, the wanted caps and the missing element. */
+ * file if upstream knows it, the expected caps and the missing element. */
 void gst_vae_foreign_watch(GstVaeBase *base);
 
 /* Posts the same error, once, for a buffer that came before any caps. For the

@@ -1,3 +1,6 @@
+/*
+ * task.h: starts the task of a pad.
+ */
 #ifndef GST_VAE_TASK_H
 #define GST_VAE_TASK_H
 
