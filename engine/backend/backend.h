@@ -72,7 +72,7 @@ typedef struct VaeRun {
     VaeDumpFunc dump;
     void *dump_user;
     int step;
-    int ahead; /* steps until the next one whose results are wanted; 0: this
+    int ahead; /* steps until the next one whose results are needed; 0: this
                   run's are. vae_host_run() leaves out ops that nothing needs */
     VaeClock clock; /* for a program with delay lines */
 } VaeRun;
@@ -140,8 +140,8 @@ typedef struct VaeBackendClass {
 
     /* Resolves AUTO, and writes the reason to why ("the processor has AMX") or
      * leaves why unchanged. False, with a sentence in why: this machine or
-     * build does not have the backend, or not in that precision; for AUTO only
-     * the former. Takes no noticeable time. */
+     * build does not have the backend or, if wanted is not AUTO, not in that
+     * precision. Takes no noticeable time. */
     bool (*usable)(VaePrecision wanted, VaePrecision *out, char *why,
                    size_t size);
 

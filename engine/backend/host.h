@@ -20,8 +20,8 @@ vae_host_threads(const VaeExec *exec)
     return ((const VaeHostExec *) exec)->queue.threads;
 }
 
-/* For ops that take long: true if they may end early. The next op fails then.
- */
+/* For ops that take long: true if the run was cancelled, so that they may end
+ * early. The next op then fails. */
 static inline bool
 vae_host_cancelled(const VaeExec *exec)
 {
@@ -29,15 +29,15 @@ vae_host_cancelled(const VaeExec *exec)
     return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
 }
 
-/* Makes an exec, and in the table's layout the weights of the ops that the
- * table computes: norms, depthwise convolutions, perhaps convolutions. cache
- * NULL: sets only sizes. */
+/* Makes an exec, and the weights of the ops that the table of kernels computes,
+ * in its layout: norms, depthwise convolutions and, if it has conv,
+ * convolutions. cache NULL: sets only sizes. */
 VaeStatus vae_host_prepare(const VaeProgram *program, VaeWeightCache *cache,
                            const VaeKernels *kernels,
                            const VaeBackendParams *params, VaeExec **out,
                            VaeError *error);
-/* Sets *out to w as floats in the table's layout. Adds to exec->weight_bytes
- * and loading. */
+/* Sets *out to w as floats in the table's layout. Adds its bytes to
+ * exec->weight_bytes, and raises exec->loading if needed. */
 VaeStatus vae_host_weight(VaeExec *exec, VaeWeightCache *cache, VaeWeight *w,
                           const void **out, VaeError *error);
 VaeStatus vae_host_run(VaeExec *exec, const VaeRun *run, VaeError *error);

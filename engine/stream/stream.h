@@ -101,8 +101,8 @@ struct VaeStream {
     uint64_t ends[VAE_STREAM_CALLS]; /* value of `runs` at the end of each of
                                         the last calls */
     uint64_t calls;
-    int step;    /* runs since the sequence began */
-    int warm_up; /* steps that come first and whose results are not wanted */
+    int step;         /* runs since the sequence began */
+    int warm_up;      /* next steps, whose results are discarded */
     uint64_t latents; /* latents in or out since then */
     bool from_cold;   /* the sequence began by a restart, at the latent */
     uint64_t origin;
@@ -136,7 +136,7 @@ void vae_stream_free_waiting(VaeStream *s);
 /* calls.c: fails if value is not from least to most. INT64_MAX: no most. */
 VaeStatus vae_stream_check_range(const char *what, int64_t value, int64_t least,
                                  int64_t most, VaeError *error);
-/* The stream has that direction and was not broken off. */
+/* Checks that the stream has that direction and is not broken. */
 VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                                  VaeError *error);
 /* The number of steps that read n_in units; -1: not a whole number of steps. */
@@ -149,7 +149,7 @@ VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,
                                 int n_in, int n_out, const VaePicture *pictures,
                                 VaeError *error);
 
-/* How a stream is opened. */
+/* Options for opening a stream. */
 typedef struct VaeTerms {
     const VaeStream *borrowed; /* uses the backend of this stream, or NULL */
     bool all_rungs; /* tries all, so that an error names the smallest plan */
@@ -360,8 +360,8 @@ VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
 /* Checks the result of the last guarded run, unless that is done, and applies
  * the policy. */
 VaeStatus vae_stream_settle(VaeStream *stream, VaeError *error);
-/* guard.c: the first discards that run, the second allocates or frees the
- * memory for copies of units. */
+/* guard.c: the first discards that run, the second allocates and the third
+ * frees the memory for copies of units. */
 void vae_stream_forget_guarded(VaeStream *stream);
 VaeStatus vae_stream_guard_take(VaeStream *stream, VaeError *error);
 void vae_stream_guard_free(VaeStream *stream);

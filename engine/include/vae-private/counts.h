@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * The first latent is one frame, each later one `temporal` frames. Where
- * latents come in chunks of `chunk` (0: they do not), the first latent of each
+ * The first latent is one frame, each later one `temporal` frames. If latents
+ * come in chunks of `chunk` latents (0: no chunks), the first latent of each
  * chunk is one frame.
  */
 typedef struct VaeCounts {

@@ -34,16 +34,17 @@ VAE_API void vae_pin_free(VaePin **pin);
  * part of the carries on the host". */
 VAE_API void vae_plan_setting(const VaePlan *plan, char *out, size_t size);
 
-/* A setting of the ladder, and what it takes without a limit of the memory. */
+/* A setting of the ladder, and its plan without a memory limit. */
 typedef struct VaeRungPlan {
     VaePlan plan;
     bool chosen; /* plan is that of the stream */
 } VaeRungPlan;
 enum { VAE_RUNGS = 32 };
 /*
- * vae_stream_plan(), and the rungs that these params allow, the fastest first.
- * Without tiles of a set size they are those of the whole picture. *n_rungs is
- * also set if nothing fits, and else 0 after an error.
+ * Does the same as vae_stream_plan(), and writes the rungs that these params
+ * allow, the fastest first. They are those of the whole picture, unless the
+ * params set a size of tiles. If nothing fits, *n_rungs is set, too; after any
+ * other error it is 0.
  */
 VAE_API VaeStatus vae_stream_plan_ladder(VaeModel *model,
                                          const VaeStreamParams *params,

@@ -20,10 +20,10 @@ static_assert(sizeof(((VaeTensorInfo *) 0)->dims) ==
 
 /*
  * Writes to *need how many bytes from the start of the file
- * vae_tensor_file_open_memory() needs for the header. 16 bytes are enough to
- * tell; with fewer, *need is the number that is enough. total: length of the
- * file, or UINT64_MAX if it is not known. A PyTorch file has its directory at
- * its end, so *need is total, at most 1 GiB.
+ * vae_tensor_file_open_memory() needs for the header. This needs the first 16
+ * bytes; with fewer, *need is at most 16. total: length of the file, or
+ * UINT64_MAX if it is not known. A PyTorch file has its directory at its end,
+ * so *need is total, at most 1 GiB.
  */
 VAE_API VaeStatus vae_tensor_header_size(const void *bytes, size_t size,
                                          uint64_t total, const char *name,
@@ -71,8 +71,7 @@ VAE_API VaeStatus vae_latent_sequences_find(const VaeTensorFile *file,
                                             const VaeTensorInfo **table,
                                             VaeError *error);
 /*
- * Writes the table's n sequences to out. rows: the bytes of the table.
- * Errors:
+ * Writes the table's n sequences to out. rows: the bytes of the table. Errors:
  * VAE_ERR_FORMAT (a sequence begins or ends where it cannot).
  */
 VAE_API VaeStatus vae_latent_sequences_parse(const VaeTensorFile *file,

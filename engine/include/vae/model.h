@@ -25,8 +25,8 @@ typedef struct VaeSteps {
 
 typedef struct VaeModelInfo {
     const char *arch;   /* "wan2.1", "seedvr2" */
-    const char *space;  /* the latent space, which models share whose latents
-                           fit each other: "wan2.1", "gst-vae-demo" */
+    const char *space;  /* the latent space: "wan2.1", "gst-vae-demo". Its
+                           models decode the same latents */
     const char *names;  /* naming of the tensors: "official", ... */
     const char *reason; /* for a log: how the library recognised the model */
     const char *path;   /* the file of weights */

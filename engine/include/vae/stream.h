@@ -7,9 +7,9 @@
  * (VaeModelInfo.decode, .encode). One call may run several steps. Their number
  * never changes a byte of the output. A slice is the steps that the stream
  * computes together. A carry is a part of the state between two steps: the last
- * frames that a convolution over time has read. The context of a step is all
- * that its results depend on from earlier steps. An op is one operation of the
- * network, such as a convolution or a norm.
+ * frames that a convolution over time has read. The context of a step is the
+ * part of earlier steps that its results depend on. An op is one operation of
+ * the network, such as a convolution or a norm.
  *
  * Threads: only one thread at a time may use a stream, but it need not always
  * be the same thread. vae_stream_cancel() may be called from any thread.
@@ -136,7 +136,7 @@ typedef struct VaeStreamParams {
                           only if whole pictures do not fit */
     int64_t pictures_on_device; /* 1: pictures will be on_device, so the stream
                                    plans no buffers for others. If a picture is
-                                   in host memory all the same, or has a wider
+                                   nevertheless in host memory, or has a wider
                                    format than pixels, the stream waits and
                                    allocates more memory than planned */
     /*
@@ -333,10 +333,9 @@ typedef struct VaeLatentOut {
  *
  * Receive writes one unit to the caller's memory. It computes as soon as the
  * first step of a sequence, a whole slice, or the rest of an ended sequence was
- * sent.
- * VAE_AGAIN: send first. VAE_END: everything was received. With these two,
- * receive writes neither a unit nor *error. A picture whose data[0] is NULL is
- * received, but not written.
+ * sent. VAE_AGAIN: send first. VAE_END: everything was received. With these
+ * two, receive writes neither a unit nor *error. A picture whose data[0] is
+ * NULL is received, but not written.
  *
  * The bytes equal those of vae_stream_decode() and vae_stream_encode(). All
  * latents of a sequence have the same type, and either all or none have mean
@@ -351,8 +350,8 @@ typedef struct VaeLatentOut {
  *
  * Errors: VAE_ERR_ARGUMENT (the wrong direction, another type, a stride below a
  * row, a unit after the end, a broken sequence), VAE_ERR_SIZE, VAE_ERR_MEMORY.
- * Nothing ran, and the call may be repeated. Receive also returns
- * VAE_ERR_CANCELLED and VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK also
+ * After these errors nothing ran, and the call may be repeated. Receive also
+ * returns VAE_ERR_CANCELLED and VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK also
  * VAE_ERR_MEMORY of a step. These break the sequence: reset or free the stream.
  */
 VAE_API VaeStatus vae_stream_send_latent(VaeStream *stream,

@@ -44,7 +44,7 @@ vae_tile_count(const VaeTileGrid *grid)
  * 0. */
 enum { VAE_TILE_SHAPES = 9 };
 int vae_tile_shape(const VaeTileGrid *grid, const VaeTile *tile);
-/* Gets a tile of that shape. False: there is none. */
+/* Writes a tile of that shape to *out. False: there is none. */
 bool vae_tile_of_shape(const VaeTileGrid *grid, int shape, VaeTile *out);
 
 /*

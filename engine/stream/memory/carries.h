@@ -26,8 +26,8 @@ typedef struct VaeCarryStore {
     const VaeBackendClass *class;
     VaeBackend *backend;
     VaeCarrySet set;    /* names, shapes and places, shared by all programs */
-    size_t rest;        /* bytes on the device, set.spilled on the host; */
-    size_t spilled;     /* or more, if other sets share the memory */
+    size_t rest;        /* bytes on the device and on the host: those of */
+    size_t spilled;     /* set, or more if other sets share the memory */
     VaeCarryBlocks now; /* empty: not allocated, or offloaded */
     VaeCarryBlocks snapshots[VAE_SNAPSHOTS]; /* empty: not allocated */
     /* While offloaded: spilled carries stay in place, and `device` is a copy in
@@ -35,7 +35,7 @@ typedef struct VaeCarryStore {
     VaeCarryBlocks kept;
 } VaeCarryStore;
 
-/* Allocates the memory of the carries and of the wanted snapshots. After an
+/* Allocates the memory of the carries and of the requested snapshots. After an
  * error nothing is allocated. */
 VaeStatus vae_carries_take(VaeCarryStore *s,
                            const bool snapshots[VAE_SNAPSHOTS],
@@ -54,8 +54,8 @@ VaeStatus vae_carries_reload(VaeCarryStore *s, VaeError *error);
 void vae_carries_free(VaeCarryStore *s);
 
 /* Copies the carries to or from host memory, set.bytes of it. No run may be in
- * flight. The carries may be offloaded when they are read, but not
- * when they are written. */
+ * flight. The carries may be offloaded when they are read, but not when they
+ * are written. */
 VaeStatus vae_carries_read(const VaeCarryStore *s, void *dst, VaeError *error);
 VaeStatus vae_carries_write(VaeCarryStore *s, const void *src, VaeError *error);
 
