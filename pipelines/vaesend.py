@@ -119,7 +119,7 @@ def segment():
 
 def known_type(name):
     if name not in SIZES:
-        raise TypeError(f"the latents are {name}, wanted float32, float16 or "
+        raise TypeError(f"the latents are {name}, expected float32, float16 or "
                         "bfloat16")
     return name
 
@@ -165,7 +165,7 @@ def as_array(latents):
         return from_array(latents)
     if hasattr(latents, "__array__"):
         return from_array(latents.__array__())
-    raise TypeError(f"{type(latents).__name__} is no array: wanted a tensor of "
+    raise TypeError(f"{type(latents).__name__} is no array: expected a tensor of "
                     "PyTorch or something with numpy's array interface")
 
 
@@ -183,7 +183,7 @@ def split(array, layout):
         shape = (shape[0], 1) + shape[1:]
         layout = "cthw"
     if len(shape) != 4 or 0 in shape:
-        raise ValueError(f"latents of shape {list(array.shape)}: wanted "
+        raise ValueError(f"latents of shape {list(array.shape)}: expected "
                          f"{SHAPES[layout]}")
     view = memoryview(array.data)
     if layout == "tchw":
@@ -206,9 +206,9 @@ def split(array, layout):
 def whole(name, value, least=1, most=INT_MAX):
     """The number, which must be whole and within the bounds."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ValueError(f"{name} {value!r}: wanted a whole number")
+        raise ValueError(f"{name} {value!r}: expected a whole number")
     if not least <= value.__index__() <= most:
-        raise ValueError(f"{name} {value}: wanted {least} to {most}")
+        raise ValueError(f"{name} {value}: expected {least} to {most}")
     return value.__index__()
 
 
@@ -219,7 +219,7 @@ def rate(fps):
     except (ValueError, TypeError, ArithmeticError):
         fraction = 0
     if fraction <= 0 or fraction.numerator > INT_MAX:
-        raise ValueError(f"{fps!r} frames per second: wanted a number above 0 "
+        raise ValueError(f"{fps!r} frames per second: expected a number above 0 "
                          "or a fraction such as 30000/1001")
     return fraction
 
@@ -231,14 +231,14 @@ def visible(size):
     try:
         width, height = size
     except (TypeError, ValueError):
-        raise ValueError(f"size {size!r}: wanted (width, height)") from None
+        raise ValueError(f"size {size!r}: expected (width, height)") from None
     return whole("width", width), whole("height", height)
 
 
 def seconds(name, value, least):
     """A finite time to wait."""
     if not isinstance(value, (int, float)) or not least <= value < 1e6:
-        raise ValueError(f"{name} {value!r}: wanted seconds, {least} or more")
+        raise ValueError(f"{name} {value!r}: expected seconds, {least} or more")
     return value
 
 
@@ -305,10 +305,10 @@ def addresses(target):
         return [(socket.AF_UNIX, rest)]
     host, _, port = rest.rpartition(":")
     if scheme != "tcp" or not host or not re.fullmatch("[0-9]+", port):
-        raise ValueError(f"{target}: wanted tcp://HOST:PORT, unix://PATH, or "
+        raise ValueError(f"{target}: expected tcp://HOST:PORT, unix://PATH, or "
                          "the path of a pipe or file")
     if not 1 <= int(port[:6]) <= 65535:
-        raise ValueError(f"{target}: port {port}, wanted 1 to 65535")
+        raise ValueError(f"{target}: port {port}, expected 1 to 65535")
     return [(facts[0], facts[4]) for facts in socket.getaddrinfo(
         host.strip("[]"), int(port), type=socket.SOCK_STREAM)]
 
@@ -405,15 +405,15 @@ class Sender:
                  send_buffer=None):
         usual = SPACES.get(space, Space(None, None, None))
         if space is not None and not re.fullmatch(r"[\w.-]{1,63}", space):
-            raise ValueError(f"latent space {space!r}: wanted a name")
+            raise ValueError(f"latent space {space!r}: expected a name")
         self.space = space
         self.channels = usual.channels if channels is None else channels
         self.temporal = usual.temporal if temporal is None else temporal
         fps = usual.fps if fps is None else fps
         if self.temporal is None or fps is None:
-            known = ("no latent space is stated: wanted is space, or"
+            known = ("no latent space is stated: expected space, or"
                      if space is None else
-                     f"the latent space {space!r} is not known here: wanted are")
+                     f"the latent space {space!r} is not known here: expected")
             raise ValueError(known + " temporal and fps")
         self.temporal = whole("temporal", self.temporal, 1, 64)
         if self.channels is not None:
@@ -425,10 +425,10 @@ class Sender:
         if send_buffer is not None:
             whole("send_buffer", send_buffer)
         if normalization not in ("normalized", "raw"):
-            raise ValueError(f"normalization {normalization!r}: wanted "
+            raise ValueError(f"normalization {normalization!r}: expected "
                              "normalized or raw")
         if layout not in ("cthw", "tchw"):
-            raise ValueError(f"layout {layout!r}: wanted cthw or tchw, also of "
+            raise ValueError(f"layout {layout!r}: expected cthw or tchw, also of "
                              "arrays with a batch of 1 in front")
         self.normalization = normalization
         self.size = visible(size)
@@ -461,7 +461,7 @@ class Sender:
         parts = list(split(array, self.layout))
         self.check(array, parts[0][0])
         if frames is not None and not 1 <= frames <= self.temporal:
-            raise ValueError(f"frames={frames}: wanted 1 to {self.temporal}")
+            raise ValueError(f"frames={frames}: expected 1 to {self.temporal}")
         if self.shape is None:
             self.shape, self.type = parts[0][0], array.type
             self.write(stream_start() + text_packet(CAPS, self.caps()) +
@@ -503,7 +503,7 @@ class Sender:
             raise ValueError(f"latents of shape {list(array.shape)} have "
                              f"{shape[0]} channels, those of "
                              f"{self.space or 'this stream'} {self.channels}: "
-                             f"wanted {SHAPES[self.layout]}, which is "
+                             f"expected {SHAPES[self.layout]}, which is "
                              f"layout=\"{self.layout}\"; the other is "
                              f"\"{other}\"")
         if self.shape is not None and (array.type, shape) != (self.type,
@@ -588,6 +588,6 @@ if __name__ == "__main__":
     try:
         from vaesend_file import main
     except ImportError:
-        sys.exit("vaesend: vaesend_file.py, which reads files, is wanted beside "
+        sys.exit("vaesend: vaesend_file.py, which reads files, must be beside "
                  "vaesend.py")
     sys.exit(main(sys.argv[1:]))

@@ -29,7 +29,7 @@ def read_npy(view, path):
             MemoryError) as error:
         raise ValueError(f"{path}: no header of .npy ({error})") from error
     if not rows_first:
-        raise ValueError(f"{path}: in Fortran order, wanted C order")
+        raise ValueError(f"{path}: in Fortran order, expected C order")
     name = vaesend.known_type({"<f4": "float32", "<f2": "float16"}.get(kind, kind))
     return Array(name, shape, view[end:]), {}
 
@@ -53,11 +53,11 @@ def said_of(header, path):
     facts = header.pop("__metadata__", {})
     if not isinstance(facts, dict):
         raise ValueError(f"{path}: __metadata__ is a {type(facts).__name__}, "
-                         "wanted names with texts")
+                         "expected names with texts")
     for name, text in facts.items():
         if not isinstance(text, str):
             raise ValueError(f"{path}: __metadata__ has {text!r} as {name}, "
-                             "wanted a text")
+                             "expected a text")
     return facts
 
 
@@ -65,7 +65,7 @@ def stated(facts, name, path):
     """A whole number that the metadata state, or 0."""
     text = facts.get(name, "0")
     if not re.fullmatch("[0-9]{1,9}", text):
-        raise ValueError(f"{path}: {name} is {text!r}, wanted a whole number")
+        raise ValueError(f"{path}: {name} is {text!r}, expected a whole number")
     return int(text)
 
 
@@ -103,10 +103,10 @@ def open_latents(path, tensor=None):
         array, facts = read_safetensors(view, path, tensor)
     if not all(isinstance(n, int) and n >= 0 for n in array.shape):
         raise ValueError(f"{path}: latents of shape {list(array.shape)}, "
-                         "wanted whole numbers")
+                         "expected whole numbers")
     size = math.prod(array.shape) * SIZES[array.type]
     if len(array.data) < size:
-        raise ValueError(f"{path}: {len(array.data)} bytes of latents, wanted "
+        raise ValueError(f"{path}: {len(array.data)} bytes of latents, expected "
                          f"{size} for {list(array.shape)}")
     return Array(array.type, array.shape, array.data[:size]), facts
 
@@ -116,7 +116,7 @@ def refuse_same(latents, target):
     file under its memory map."""
     if os.path.exists(target) and os.path.samefile(latents, target):
         raise ValueError(f"{target}: the same file as the latents, {latents}: "
-                         "wanted another one to write to")
+                         "write to another one")
 
 
 def layout_of(options, array, facts):
@@ -130,7 +130,7 @@ def layout_of(options, array, facts):
         return "tchw" if (len(shape) == 4 and shape[0] not in known and
                           shape[1] in known) else "cthw"
     if word not in ("cthw", "tchw", "bcthw", "btchw"):
-        raise ValueError(f"{options.latents}: vae.layout is {word!r}, wanted "
+        raise ValueError(f"{options.latents}: vae.layout is {word!r}, expected "
                          "cthw or tchw, or with a batch of 1 in front bcthw or "
                          "btchw")
     if word[0] == "b" and len(array.shape) == 4:

@@ -38,7 +38,7 @@ while [ $# -gt 0 ]; do
     --keep) keep=yes ;;
     --old-mirror) old_mirror=yes ;;
     --folder)
-        folder=${2:?--folder wants a folder}
+        folder=${2:?--folder needs a folder}
         shift
         ;;
     -*)

@@ -42,8 +42,8 @@ check_device(const VaeBackend *cuda, VaeError *error)
     const int has = cuda->device.capability;
     if (has < 75)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "%s has compute capability %d.%d; 7.5 or later is "
-                        "wanted",
+                        "%s has compute capability %d.%d; expected 7.5 or "
+                        "later",
                         cuda->device.name, has / 10, has % 10);
     if (has < 80 && (p == VAE_PRECISION_BF16 || p == VAE_PRECISION_TF32))
         return vae_fail(error, VAE_ERR_UNSUPPORTED,

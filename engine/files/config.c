@@ -17,9 +17,9 @@ parse(const VaeTensorFile *file, json_t **out, VaeError *error)
         char found[32], wanted[32];
         snprintf(found, sizeof found, "%zu bytes", file->size);
         snprintf(wanted, sizeof wanted, "%d at most", MAX_BYTES);
-        return vae_fail_parts(error, VAE_ERR_FORMAT,
-                              (VaeErrorParts){NULL, found, wanted},
-                              "%s: %s, wanted %s", file->label, found, wanted);
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT, (VaeErrorParts){NULL, found, wanted},
+            "%s: %s, expected %s", file->label, found, wanted);
     }
     const VaeStatus status = vae_file_bytes(file, 0, file->size, error);
     return status == VAE_OK

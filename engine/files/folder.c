@@ -31,12 +31,11 @@ vae_folder_find(const char *folder, char **out, VaeError *error)
     }
     vae_mem_free(*out);
     *out = NULL;
-    return vae_fail_parts(
-        error, VAE_ERR_NOT_FOUND,
-        (VaeErrorParts){NULL, "a directory",
-                        "a file, or the folder of a model"},
-        "%s: is a directory with neither " WEIGHTS
-        " nor its .index.json, nor with one of them in vae/; wanted a file, or "
-        "the folder of a model",
-        vae_file_label(folder));
+    return vae_fail_parts(error, VAE_ERR_NOT_FOUND,
+                          (VaeErrorParts){NULL, "a directory",
+                                          "a file, or the folder of a model"},
+                          "%s: is a directory with neither " WEIGHTS
+                          " nor its .index.json, nor with one of them in vae/; "
+                          "expected a file, or the folder of a model",
+                          vae_file_label(folder));
 }

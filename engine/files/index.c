@@ -39,7 +39,7 @@ fail_most(const VaeTensorFile *file, const char *found, int most,
     snprintf(wanted, sizeof wanted, "at most %d", most);
     return vae_fail_parts(error, VAE_ERR_FORMAT,
                           (VaeErrorParts){NULL, found, wanted},
-                          "%s: %s, wanted %s", file->label, found, wanted);
+                          "%s: %s, expected %s", file->label, found, wanted);
 }
 
 static VaeStatus
@@ -203,8 +203,7 @@ vae_index_parse(VaeTensorFile *file, VaeOpenShard open, VaeError *error)
                                               "JSON without a \"weight_map\"",
                                               "weights or their index"},
                               "%s: is JSON without a \"weight_map\" of "
-                              "tensors; wanted weights or "
-                              "their index",
+                              "tensors; expected weights or their index",
                               file->label);
     const size_t n = json_object_size(map);
     const size_t most = n < MAX_SHARDS ? n : MAX_SHARDS;

@@ -153,8 +153,8 @@ fail_value(const VaeTensorFile *file, const char *key, const char *value,
 {
     return vae_fail_parts(error, VAE_ERR_FORMAT,
                           (VaeErrorParts){.found = value, .wanted = wanted},
-                          "%s: metadata %s is \"%.*s\", wanted %s", file->label,
-                          key, VAE_NAME_SHOWN, value, wanted);
+                          "%s: metadata %s is \"%.*s\", expected %s",
+                          file->label, key, VAE_NAME_SHOWN, value, wanted);
 }
 
 /* The order of the axes in the metadata; AUTO if it is not stated. */
@@ -203,14 +203,14 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info, int wanted,
     if (wanted < 0 && n > 1)
         return vae_fail_parts(error, VAE_ERR_SIZE, parts,
                               "%s: tensor \"%.*s\" holds a batch of %" PRId64
-                              " clips, wanted 1 or a batch-index",
+                              " clips, expected 1 or a batch-index",
                               file->label, VAE_NAME_SHOWN, info->name, n);
     if (*out >= n) {
         snprintf(index, sizeof index, "batch-index %d", wanted);
         parts.wanted = index;
         return vae_fail_parts(error, VAE_ERR_SIZE, parts,
                               "%s: tensor \"%.*s\" holds a batch of %" PRId64
-                              ", wanted batch-index %" PRId64,
+                              ", expected batch-index %" PRId64,
                               file->label, VAE_NAME_SHOWN, info->name, n, *out);
     }
     return VAE_OK;
@@ -227,7 +227,7 @@ check_range(const VaeTensorFile *file, const VaeTensorInfo *info,
     snprintf(wanted, sizeof wanted, "1 to %" PRId64, most);
     return vae_fail_parts(
         error, VAE_ERR_SIZE, (VaeErrorParts){info->name, found, wanted},
-        "%s: tensor \"%.*s\" (%s): %s %" PRId64 ", wanted 1 to %" PRId64,
+        "%s: tensor \"%.*s\" (%s): %s %" PRId64 ", expected 1 to %" PRId64,
         file->label, VAE_NAME_SHOWN, info->name,
         vae_dims_text(info->dims, info->n_dims, text, sizeof text), axis, value,
         most);
@@ -399,7 +399,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         return vae_fail_parts(
             error, VAE_ERR_SIZE,
             (VaeErrorParts){info->name, text, "4 or 5 dimensions"},
-            "%s: tensor \"%.*s\" has %d dimensions (%s), wanted 4 "
+            "%s: tensor \"%.*s\" has %d dimensions (%s), expected 4 "
             "or 5",
             file->label, VAE_NAME_SHOWN, info->name, info->n_dims, text);
     if (!info->supported || info->type == VAE_TYPE_U8)
@@ -408,7 +408,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
             (VaeErrorParts){info->name, info->type_name,
                             "float32, float16 or bfloat16"},
             "%s: tensor \"%.*s\" (%s) has elements of type %s, "
-            "wanted float32, float16 or bfloat16",
+            "expected float32, float16 or bfloat16",
             file->label, VAE_NAME_SHOWN, info->name, text, info->type_name);
     VaeLatentClip clip = {.type = info->type, .tensor = info->name};
     VaeLatentLayout layout;

@@ -51,7 +51,7 @@ vae_npy_need(const uint8_t *bytes, size_t size, uint64_t total,
         snprintf(found, sizeof found, "%d.%d", major, minor);
         return vae_fail_parts(error, VAE_ERR_FORMAT,
                               (VaeErrorParts){"", found, "1.0, 2.0 or 3.0"},
-                              "%s: npy: version %s, wanted 1.0, 2.0 or 3.0",
+                              "%s: npy: version %s, expected 1.0, 2.0 or 3.0",
                               label, found);
     }
     uint32_t length = (uint32_t) bytes[8] | (uint32_t) bytes[9] << 8;
@@ -77,7 +77,7 @@ fail_scan(const Scan *s, const char *wanted)
     char found[13];
     snprintf(found, sizeof found, "%.*s", shown, s->at);
     vae_fail_parts(s->error, VAE_ERR_FORMAT, (VaeErrorParts){"", found, wanted},
-                   "%s: npy: header, byte %zu: found \"%s\", wanted %s",
+                   "%s: npy: header, byte %zu: found \"%s\", expected %s",
                    s->label, (size_t) (s->at - s->begin), found, wanted);
     return false;
 }
@@ -178,8 +178,8 @@ fail_type(const Scan *s, const char *descr, const char *what)
 {
     static const char wanted[] = "'<f4', '<f2' or '|u1'";
     vae_fail_parts(s->error, VAE_ERR_FORMAT, (VaeErrorParts){"", descr, wanted},
-                   "%s: npy: element type '%s' %s; wanted %s", s->label, descr,
-                   what, wanted);
+                   "%s: npy: element type '%s' %s; expected %s", s->label,
+                   descr, what, wanted);
     return false;
 }
 
@@ -248,7 +248,7 @@ scan_entry(Scan *s, VaeTensorFile *file, VaeTensorInfo *info, int *seen)
         return fail_scan(s, "True or False");
     vae_fail_parts(s->error, VAE_ERR_FORMAT,
                    (VaeErrorParts){"", "fortran_order", "C order"},
-                   "%s: npy: fortran_order is True, wanted C order "
+                   "%s: npy: fortran_order is True, expected C order "
                    "(numpy.ascontiguousarray)",
                    s->label);
     return false;
@@ -285,7 +285,7 @@ fail_size(const VaeTensorFile *file, const char *shape, uint64_t found,
     snprintf(should, sizeof should, "%" PRIu64 " bytes", info->bytes);
     return vae_fail_parts(
         error, VAE_ERR_FORMAT, (VaeErrorParts){info->name, is, should},
-        "%s: npy: %s follow the header, shape %s of '%s' wants %" PRIu64,
+        "%s: npy: %s follow the header, shape %s of '%s' needs %" PRIu64,
         file->label, is, shape, info->type_name, info->bytes);
 }
 

@@ -124,7 +124,7 @@ fail_other(const char *label, const char *found, VaeError *error)
 {
     return vae_fail_parts(error, VAE_ERR_FORMAT,
                           (VaeErrorParts){"", found, FILES},
-                          "%s: is %s; wanted a " FILES, label, found);
+                          "%s: is %s; expected a " FILES, label, found);
 }
 
 VaeStatus
@@ -150,12 +150,13 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
         return vae_fail_parts(
             error, VAE_ERR_FORMAT, (VaeErrorParts){.wanted = FILES},
             "%s: no " FILES ": the first 8 bytes "
-            "state a header of %" PRIu64 " bytes, wanted 2 to %zu",
+            "state a header of %" PRIu64 " bytes, expected 2 to %zu",
             label, length, VAE_MAX_HEADER);
     if (bytes[LENGTH_BYTES] != '{')
         return vae_fail_parts(
             error, VAE_ERR_FORMAT, (VaeErrorParts){.wanted = FILES},
-            "%s: no " FILES ": the header begins with byte 0x%02x, wanted '{'",
+            "%s: no " FILES
+            ": the header begins with byte 0x%02x, expected '{'",
             label, bytes[LENGTH_BYTES]);
     *need = LENGTH_BYTES + length;
     char what[48];
@@ -318,7 +319,7 @@ parse_offsets(const Place *at, const json_t *entry, int bits,
     if (info->bytes != n_bits / 8)
         return fail_at(at,
                        "data_offsets [%lld, %lld] hold %" PRIu64
-                       " bytes, shape %s of %s wants %" PRIu64,
+                       " bytes, shape %s of %s needs %" PRIu64,
                        (long long) begin, (long long) end, info->bytes,
                        shape_text(info, text), info->type_name, n_bits / 8);
     return VAE_OK;

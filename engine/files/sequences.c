@@ -22,7 +22,7 @@ check_shape(const VaeTensorFile *file, const VaeTensorInfo *t,
              VAE_SEQUENCE_ROW, clip->t);
     return vae_fail_parts(error, VAE_ERR_FORMAT,
                           (VaeErrorParts){t->name, found, wanted},
-                          "%s: tensor \"" VAE_SEQUENCES "\" is %s, wanted %s",
+                          "%s: tensor \"" VAE_SEQUENCES "\" is %s, expected %s",
                           file->label, found, wanted);
 }
 
@@ -56,10 +56,11 @@ check_range(const VaeTensorFile *file, int64_t i, const char *what,
     snprintf(found, sizeof found, "%s %" PRId64, what, v[0]);
     snprintf(wanted, sizeof wanted,
              v[1] == v[2] ? "%" PRId64 : "%" PRId64 " to %" PRId64, v[1], v[2]);
-    return vae_fail_parts(
-        error, VAE_ERR_FORMAT, (VaeErrorParts){VAE_SEQUENCES, found, wanted},
-        "%s: tensor \"" VAE_SEQUENCES "\", sequence %" PRId64 ": %s, wanted %s",
-        file->label, i, found, wanted);
+    return vae_fail_parts(error, VAE_ERR_FORMAT,
+                          (VaeErrorParts){VAE_SEQUENCES, found, wanted},
+                          "%s: tensor \"" VAE_SEQUENCES "\", sequence %" PRId64
+                          ": %s, expected %s",
+                          file->label, i, found, wanted);
 }
 
 VaeStatus

@@ -89,7 +89,7 @@ fail_kind(const char *label, const char *kind, VaeError *error)
 {
     return vae_fail_parts(error, VAE_ERR_READ,
                           (VaeErrorParts){"", kind, "regular file"},
-                          "%s: is a %s, wanted a regular file", label, kind);
+                          "%s: is a %s, expected a regular file", label, kind);
 }
 
 VaeStatus
@@ -102,7 +102,7 @@ vae_file_too_short(const char *label, const char *tensor, const char *what,
     return vae_fail_parts(error, VAE_ERR_FORMAT,
                           (VaeErrorParts){tensor, is, should},
                           "%s: %s reaches past the end of the file (%s, "
-                          "wanted %s)",
+                          "expected %s)",
                           label, what, is, should);
 }
 

@@ -86,8 +86,8 @@ tensor_bytes(const VaeTensorOut *tensor, uint64_t *bytes, VaeError *error)
         snprintf(wanted, sizeof wanted, "0 to %d", VAE_MAX_DIMS);
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                               (VaeErrorParts){name, found, wanted},
-                              "tensor \"%.*s\": %s, wanted %s", VAE_NAME_SHOWN,
-                              name, found, wanted);
+                              "tensor \"%.*s\": %s, expected %s",
+                              VAE_NAME_SHOWN, name, found, wanted);
     }
     for (int i = 0; i < tensor->n_dims; i++) {
         if (tensor->dims[i] < 0)
@@ -171,7 +171,7 @@ too_long(size_t bytes, size_t most, VaeError *error)
     snprintf(wanted, sizeof wanted, "at most %zu", most);
     return vae_fail_parts(error, VAE_ERR_SIZE,
                           (VaeErrorParts){.found = found, .wanted = wanted},
-                          "a header of %s, wanted %s", found, wanted);
+                          "a header of %s, expected %s", found, wanted);
 }
 
 /* Makes the header: length, JSON and spaces, padded to pad_to bytes, or to the

@@ -50,7 +50,7 @@ static VaeStatus
 bad_picture(const Pictures *p, int64_t k, const char *what, VaeError *error)
 {
     return vae_fail(error, VAE_ERR_FORMAT,
-                    "%s: picture %" PRId64 " %s, wanted a binary PPM (P6) of "
+                    "%s: picture %" PRId64 " %s, expected a binary PPM (P6) of "
                     "8 bits",
                     p->path, k, what);
 }

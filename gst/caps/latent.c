@@ -47,7 +47,7 @@ bad_field(const GstStructure *s, const gchar *field, const gchar *wanted,
     gchar *text = field_text(s, field);
 
     gst_vae_set_mismatch(error, (GstVaeMismatch){field, text, wanted},
-                         "The latent caps have %s = %s, wanted %s", field,
+                         "The latent caps have %s = %s, expected %s", field,
                          text ? text : "something unreadable", wanted);
     g_free(text);
     return FALSE;
@@ -278,7 +278,7 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
 
         gst_vae_set_mismatch(
             error, (GstVaeMismatch){"caps", found, GST_VAE_LATENT_NAME},
-            "The caps are %s, wanted " GST_VAE_LATENT_NAME, found);
+            "The caps are %s, expected " GST_VAE_LATENT_NAME, found);
         return FALSE;
     }
     return read_words(s, info, error) &&

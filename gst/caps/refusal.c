@@ -45,7 +45,7 @@ add_differences(GString *text, const GstStructure *is,
             continue;
         one = gst_value_serialize(a);
         other = gst_value_serialize(b);
-        g_string_append_printf(text, "%s%s is %s, it wants %s",
+        g_string_append_printf(text, "%s%s is %s, it expects %s",
                                *details ? "; " : "", name, one, other);
         add_cure(text, name, other, encoder);
         if (!*details)

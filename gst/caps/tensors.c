@@ -22,7 +22,7 @@ bad_field(const GstStructure *s, const gchar *field, const gchar *wanted,
     gchar *text = value ? gst_value_serialize(value) : g_strdup("nothing");
 
     gst_vae_set_mismatch(error, (GstVaeMismatch){field, text, wanted},
-                         "The tensors have %s = %s, wanted %s", field,
+                         "The tensors have %s = %s, expected %s", field,
                          text ? text : "something unreadable", wanted);
     g_free(text);
     return FALSE;

@@ -144,7 +144,7 @@ bad_caps(const GstCaps *caps, const gchar *field, const gchar *wanted,
     const gchar *found = gst_structure_get_string(s, field);
 
     gst_vae_set_mismatch(error, (GstVaeMismatch){field, found, wanted},
-                         "The video has %s = %s, wanted %s%s", field,
+                         "The video has %s = %s, expected %s%s", field,
                          found ? found : "something else", wanted, cure);
     return FALSE;
 }
@@ -172,7 +172,7 @@ too_large(GError **error, gint width, gint height, const gchar *limit)
 
     g_snprintf(found, sizeof found, "%dx%d", width, height);
     gst_vae_set_mismatch(error, (GstVaeMismatch){"size", found, limit},
-                         "The video has %s pixels, wanted %s", found, limit);
+                         "The video has %s pixels, expected %s", found, limit);
     return FALSE;
 }
 
@@ -195,7 +195,7 @@ read_caps(const GstCaps *caps, GstVideoInfo *info, GError **error)
         text = gst_caps_to_string(caps);
         gst_vae_set_mismatch(
             error, (GstVaeMismatch){"format", format, GST_VAE_RAW_FORMATS},
-            "The video caps are %s, wanted one of the "
+            "The video caps are %s, expected one of the "
             "formats " GST_VAE_RAW_FORMATS
             ": put videoconvert before vaeencode",
             text);
@@ -224,7 +224,7 @@ check_rate(const GstVideoInfo *info, GError **error)
     g_snprintf(found, sizeof found, "%d/%d", info->fps_n, info->fps_d);
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"framerate", found, GST_VAE_RATES},
-        "The video has framerate = %s, wanted " GST_VAE_RATES, found);
+        "The video has framerate = %s, expected " GST_VAE_RATES, found);
     return FALSE;
 }
 

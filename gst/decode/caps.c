@@ -20,8 +20,8 @@ mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
          const gchar *found, const gchar *wanted)
 {
     gst_vae_set_mismatch(error, (GstVaeMismatch){what, found, wanted},
-                         "The latents have %s %s, the model %s wants %s", what,
-                         found, model->path, wanted);
+                         "The latents have %s %s, the model %s expects %s",
+                         what, found, model->path, wanted);
     return FALSE;
 }
 
@@ -80,7 +80,7 @@ check_size(const GstVaeLatentInfo *in, const VaeModelInfo *model,
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"size", found, GST_VAE_MAX_TEXT},
         "Latents of %dx%d are a picture of %s pixels with %s, "
-        "wanted " GST_VAE_MAX_TEXT,
+        "expected " GST_VAE_MAX_TEXT,
         in->latent_width, in->latent_height, found, model->path);
     return FALSE;
 }
@@ -97,7 +97,8 @@ check_rate(const GstVaeLatentInfo *in, GError **error)
     g_snprintf(found, sizeof found, "%d/%d", in->fps_n, in->fps_d);
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"framerate", found, GST_VAE_RATES},
-        "The framerate of the video would be %s, wanted " GST_VAE_RATES, found);
+        "The framerate of the video would be %s, expected " GST_VAE_RATES,
+        found);
     return FALSE;
 }
 

@@ -160,7 +160,7 @@ wrong_size(GstVaeDecode *self, gsize size, gsize wanted)
     GError *error = NULL;
 
     gst_vae_set_mismatch(&error, (GstVaeMismatch){"size", found, needed},
-                         "A buffer of %s came, wanted %" G_GSIZE_FORMAT
+                         "A buffer of %s came, expected %" G_GSIZE_FORMAT
                          " for %d latents of %dx%dx%d %s",
                          found, wanted, in->frames, in->channels,
                          in->latent_height, in->latent_width,

@@ -36,8 +36,8 @@ refuse_late(GstVaeDecode *self, const gchar *path)
 
     GST_ELEMENT_ERROR_WITH_DETAILS(
         self, STREAM, FORMAT,
-        ("The latents begin with number %s, the checkpoint %s wants them from "
-         "%s on",
+        ("The latents begin with number %s, the checkpoint %s expects them "
+         "from %s on",
          found, path, wanted),
         (NULL),
         ("file", G_TYPE_STRING, path, "field", G_TYPE_STRING, "first latent",

@@ -50,7 +50,7 @@ fail_size(const GstVaeSession *session, GstBuffer *frame, VaeError *error)
                GST_VIDEO_INFO_SIZE(&session->video));
     return vae_fail_parts(
         error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, wanted},
-        "a frame of %s came, wanted %s for %dx%d pixels", found, wanted,
+        "a frame of %s came, expected %s for %dx%d pixels", found, wanted,
         session->params.width, session->params.height);
 }
 

@@ -45,7 +45,7 @@ fill_space(GstLatentClip *clip, const gchar *name, const gchar *value,
         return vae_fail_parts(
             error, VAE_ERR_FORMAT,
             (VaeErrorParts){NULL, space, "a name of 1 to 63 bytes of UTF-8"},
-            "%s: the latent space has %zu bytes, wanted a name of 1 to 63 "
+            "%s: the latent space has %zu bytes, expected a name of 1 to 63 "
             "bytes of UTF-8",
             name, strlen(space));
     g_strlcpy(clip->info.space, space, sizeof clip->info.space);
@@ -107,7 +107,7 @@ check_rate(const gchar *name, const gchar *what, gint n, gint d,
     g_snprintf(found, sizeof found, "%d/%d", n, d);
     return vae_fail_parts(
         error, VAE_ERR_FORMAT, (VaeErrorParts){NULL, found, GST_VAE_RATES},
-        "%s: %s is %s, wanted " GST_VAE_RATES, name, what, found);
+        "%s: %s is %s, expected " GST_VAE_RATES, name, what, found);
 }
 
 /* The caps always state the rate, so that the decoder counts time as this

@@ -104,7 +104,7 @@ read_aspect(const VaeTensorFile *file, GstVaeLatentInfo *info)
         info->par_n = (gint) n;
         info->par_d = (gint) d;
     } else {
-        GST_WARNING(KEY_PAR " is %s, wanted a fraction", text);
+        GST_WARNING(KEY_PAR " is %s, expected a fraction", text);
     }
     g_strfreev(parts);
 }

@@ -200,7 +200,7 @@ fits(const GstTensor *tensor, const GstVaeLatentInfo *info, GError **error)
     b = shape_text(&wanted);
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"tensor", a, b},
-        "The tensor %s of a buffer is %s; wanted %s by the caps",
+        "The tensor %s of a buffer is %s; expected %s by the caps",
         g_quark_to_string(tensor->id), a, b);
     g_free(b);
     g_free(a);

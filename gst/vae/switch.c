@@ -25,8 +25,9 @@ static void
 refuse_network(const VaeModelInfo *info, const gchar *found,
                const gchar *wanted, GError **error)
 {
-    gchar *message = g_strdup_printf("%s has %s (recognised by %s), wanted %s",
-                                     info->path, found, info->reason, wanted);
+    gchar *message =
+        g_strdup_printf("%s has %s (recognised by %s), expected %s", info->path,
+                        found, info->reason, wanted);
 
     *error = gst_vae_error_new(
         GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, message,
@@ -184,7 +185,7 @@ same_number(const VaeModelInfo *new, const gchar *what, gint found, gint wanted,
     g_snprintf(should, sizeof should, "%d", wanted);
     if (found != wanted)
         gst_vae_set_mismatch(error, (GstVaeMismatch){what, is, should},
-                             "%s has %s %s, the stream wants %s", new->path,
+                             "%s has %s %s, the stream expects %s", new->path,
                              what, is, should);
     return found == wanted;
 }

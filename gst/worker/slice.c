@@ -141,7 +141,8 @@ gst_vae_engine_release(GstVaeEngine *engine, gboolean idle)
     engine->offloaded = TRUE;
     g_mutex_unlock(&engine->queue->lock);
     released = gst_vae_release(engine->element, engine->stream, idle);
-    GST_INFO_OBJECT(engine->element, "%s: %s", idle ? "idle" : "release wanted",
+    GST_INFO_OBJECT(engine->element, "%s: %s",
+                    idle ? "idle" : "release requested",
                     released ? "memory of the device freed"
                              : "no memory of a device is held");
     g_mutex_lock(&engine->queue->lock);

@@ -22,7 +22,7 @@ class Frames:
         try:
             self.find()
         except (struct.error, ValueError, KeyError, TypeError):
-            raise Error(f"{path}: {self.WANTED}") from None
+            raise Error(f"{path}: {self.EXPECTED}") from None
         self.size = libvae.frame_bytes(self.pixels, self.shape[2], self.shape[1])
 
     def __del__(self):
@@ -40,8 +40,8 @@ class Frames:
 
 class Safetensors(Frames):
     """video_u8 or frames, [T, H, W, 3]."""
-    WANTED = ("wanted a safetensors file with video_u8 or frames, U8 or F32 "
-              "[T, H, W, 3]")
+    EXPECTED = ("expected a safetensors file with video_u8 or frames, U8 or F32 "
+                "[T, H, W, 3]")
 
     def find(self):
         length, = struct.unpack("<Q", self.file.read(8))
@@ -50,7 +50,7 @@ class Safetensors(Frames):
         entry = next((entries[n] for n in ("video_u8", "frames") if n in entries), {})
         shape, kind = entry["shape"], entry["dtype"]
         if len(shape) != 4 or shape[3] != 3 or kind not in ("U8", "F32"):
-            raise Error(f"{self.path}: the frames are {kind} {shape}, {self.WANTED}")
+            raise Error(f"{self.path}: the frames are {kind} {shape}, {self.EXPECTED}")
         self.shape = shape[:3]
         self.pixels = RGB if kind == "U8" else RGB_F32
         self.range = metadata.get("vae.pixel_range")
@@ -66,7 +66,7 @@ def round_up(n, unit):
 class Video(Frames):
     """A video that GStreamer decodes to I420 in a file beside the output, which is
     removed at the end."""
-    WANTED = "GStreamer does not say size, rate and colours of its frames"
+    EXPECTED = "GStreamer does not say size, rate and colours of its frames"
     pixels = I420
 
     def __init__(self, path, out):

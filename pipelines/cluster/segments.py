@@ -151,8 +151,8 @@ def join(source, out, n):
             os.fsync(file.fileno())
         if os.path.getsize(part) != len(source.header) + source.size:
             raise Error(f"{folder}: the segments have {os.path.getsize(part)} bytes with "
-                        f"the header, wanted {len(source.header) + source.size}; remove "
-                        "the folder to start again")
+                        f"the header, expected {len(source.header) + source.size}; "
+                        "remove the folder to start again")
         os.rename(part, out)
     except FileNotFoundError:
         if os.path.exists(out):
@@ -217,13 +217,13 @@ def memory_limit(text):
         unit = "KMGT".find(text[-1].upper()) + 1
         return {"memory_limit": int(float(text[:-1] if unit else text) * 1024 ** unit)}
     except (ValueError, IndexError):
-        raise argparse.ArgumentTypeError("wanted auto, a size such as 12G, or a share "
+        raise argparse.ArgumentTypeError("expected auto, a size such as 12G, or a share "
                                          "such as 75%") from None
 
 
 def count(text):
     if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text}: wanted a count from 1")
+        raise argparse.ArgumentTypeError(f"{text}: expected a count from 1")
     return int(text)
 
 

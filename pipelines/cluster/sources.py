@@ -47,10 +47,10 @@ class Decoding:
                         "causal decoders")
         if clip.channels != info.latent_channels:
             raise Error(f"{path}: the latents have {clip.channels} channels, the model "
-                        f"{model.path} wants {info.latent_channels}")
+                        f"{model.path} expects {info.latent_channels}")
         if clip.space and info.space and clip.space != info.space:
             raise Error(f"{path}: states the latent space {clip.space.decode()}, the "
-                        f"model {model.path} wants {info.space.decode()}")
+                        f"model {model.path} expects {info.space.decode()}")
         self.latents = clip.t
         self.width = clip.width_px or clip.width * info.spatial
         self.height = clip.height_px or clip.height * info.spatial
@@ -58,7 +58,7 @@ class Decoding:
         if grid != [clip.width, clip.height]:
             raise Error(f"{path}: the latents have a grid of {clip.width}x{clip.height} "
                         f"for {self.width}x{self.height} pixels, the model {model.path} "
-                        f"wants {grid[0]}x{grid[1]}")
+                        f"expects {grid[0]}x{grid[1]}")
         self.frames = model.frames_of(self.latents)
         if clip.frames:
             self.frames = min(self.frames, clip.frames)
@@ -124,7 +124,7 @@ class Encoding:
         wanted = f"{info.pixel_low:g} {info.pixel_high:g}"
         if self.pixels == RGB_F32 and (frames.range or wanted) != wanted:
             raise Error(f"{self.path}: the frames have the range {frames.range}, the "
-                        f"model {model.path} wants {wanted}")
+                        f"model {model.path} expects {wanted}")
         self.rate = frames.rate
         self.normalization = normalization
         self.latents = model.latents_of(self.frames)

@@ -75,7 +75,7 @@ push_all(Feed *self)
 
         if (n < self->size) {
             if (n > 0)
-                g_printerr("the last latent has %zu bytes, wanted %zu\n",
+                g_printerr("the last latent has %zu bytes, expected %zu\n",
                            (size_t) n, (size_t) self->size);
             g_free(latent);
             break;

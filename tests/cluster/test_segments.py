@@ -387,7 +387,7 @@ class Driver(clips.Clips):
         """Before Ray starts."""
         for option in ("--workers", "--threads"):
             for value in ("0", "-1", "x"):
-                self.refused(f"{value}: wanted a count from 1", self.clip,
+                self.refused(f"{value}: expected a count from 1", self.clip,
                              f"{option}={value}", code=2)
         os.mkdir(self.path("empty"))
         with open(self.path("empty/notes.txt"), "w", encoding="utf-8") as file:

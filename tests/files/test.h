@@ -46,7 +46,7 @@ check_refused(const char *what, VaeStatus status, const VaeError *error,
 {
     bool good =
         status == wanted && error->status == wanted &&
-        (!strstr(error->message, ", wanted ") || error->wanted[0]) &&
+        (!strstr(error->message, ", expected ") || error->wanted[0]) &&
         (!strstr(error->message, "past the end of the file") ||
          (strstr(error->found, " bytes") && strstr(error->wanted, " bytes")));
     char copy[400];

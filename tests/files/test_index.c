@@ -198,7 +198,7 @@ check_folders(void)
     VaeStatus status = vae_tensor_file_open(folder, &file, &error);
     check_refused("a folder without weights", status, &error, VAE_ERR_NOT_FOUND,
                   "directory|diffusion_pytorch_model.safetensors|.index.json|"
-                  "vae/|wanted a file, or the folder of a model");
+                  "vae/|expected a file, or the folder of a model");
     if (mkdir(path_of("vae"), 0777) != 0)
         abort();
     write_shard("vae/a.safetensors", "x", 5);

@@ -91,19 +91,19 @@ static const Case bad[] = {
      VAE_ERR_NOT_FOUND},
     {"frames without a name", "x F16 5,40,50,3", "looks like frames",
      VAE_ERR_NOT_FOUND},
-    {"3-D", "x F16 16,4,5", "3 dimensions (16x4x5), wanted 4 or 5",
+    {"3-D", "x F16 16,4,5", "3 dimensions (16x4x5), expected 4 or 5",
      VAE_ERR_SIZE},
     {"latent of 6 dimensions", "latent F16 1,1,1,1,1,1; x F16 16,1,1,1",
      "\"latent\"|6 dimensions", VAE_ERR_SIZE},
-    {"no float", "x U8 16,1,1,1", "type U8, wanted float32", VAE_ERR_FORMAT},
+    {"no float", "x U8 16,1,1,1", "type U8, expected float32", VAE_ERR_FORMAT},
     {"no type of ours", "x I64 16,1,1,1", "type I64", VAE_ERR_FORMAT},
-    {"height 0", "x F16 16,1,0,1", "16x1x0x1|height 0, wanted 1 to 16384",
+    {"height 0", "x F16 16,1,0,1", "16x1x0x1|height 0, expected 1 to 16384",
      VAE_ERR_SIZE},
     {"width too large", "x F16 16,1,1,16385", "width 16385", VAE_ERR_SIZE},
     {"channels too many", "x F16 1025,1,1,1", "channels 1025", VAE_ERR_SIZE},
     {"no latents", "x F16 16,0,1,1", "latents 0", VAE_ERR_SIZE},
     {"layout unknown", "x F16 16,1,1,1",
-     "vae.layout is \"thwc\", wanted cthw or tchw", VAE_ERR_FORMAT,
+     "vae.layout is \"thwc\", expected cthw or tchw", VAE_ERR_FORMAT,
      .metadata = "\"vae.layout\":\"thwc\""},
     {"normalization unknown", "x F16 16,1,1,1", "\"maybe\"", VAE_ERR_FORMAT,
      .metadata = "\"vae.normalization\":\"maybe\""},
@@ -116,8 +116,8 @@ static const Case bad[] = {
     {"width with a unit", "x F16 16,1,1,1", "vae.width|\"64px\"",
      VAE_ERR_FORMAT, .metadata = "\"vae.width\":\"64px\""},
     {"a width of too many pixels", "latent F32 1,16,3,8,8",
-     "vae.width|\"1048577\"|wanted a number from 1 to 1048576", VAE_ERR_FORMAT,
-     .metadata = "\"vae.width\":\"1048577\""},
+     "vae.width|\"1048577\"|expected a number from 1 to 1048576",
+     VAE_ERR_FORMAT, .metadata = "\"vae.width\":\"1048577\""},
     {"height 0 in pixels", "x F16 16,1,1,1", "vae.height", VAE_ERR_FORMAT,
      .metadata = "\"vae.height\":\"0\""},
     {"frames past 63 bits", "x F16 16,1,1,1", "vae.frames", VAE_ERR_FORMAT,
@@ -192,7 +192,7 @@ check_parts(const char *what, const VaeError *error)
 {
     check(!strstr(error->message, "tensor \"") || error->tensor[0],
           "%s: the tensor is a part of the error", what);
-    check(!strstr(error->message, "wanted ") ||
+    check(!strstr(error->message, "expected ") ||
               (error->found[0] && error->wanted[0]),
           "%s: found \"%s\" and wanted \"%s\" are parts of the error", what,
           error->found, error->wanted);

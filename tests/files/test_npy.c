@@ -10,7 +10,7 @@ static const struct {
     size_t data;
     const char *words;
 } bad[] = {
-    {"{'descr': '<f4', " REST, 23, "23 bytes follow|3x2 of '<f4' wants 24"},
+    {"{'descr': '<f4', " REST, 23, "23 bytes follow|3x2 of '<f4' needs 24"},
     {"{'descr': '<f4', " REST, 25, "25 bytes follow"},
     {"{'descr': '>f4', " REST, 24, "'>f4' is big endian"},
     {"{'descr': '>u2', " REST, 12, "big endian"},
@@ -59,8 +59,8 @@ static const struct {
      "'shape': (4611686018427387904,), }",
      0, "64 bits"},
     {"{'descr': '<f4', " REST "x", 24, "end of the header"},
-    {"", 24, "found \"\", wanted '{'"},
-    {"                ", 24, "found \"\", wanted '{'"},
+    {"", 24, "found \"\", expected '{'"},
+    {"                ", 24, "found \"\", expected '{'"},
     {"{'descr': '<f", 24, "closing quote"},
 };
 

@@ -295,7 +295,7 @@ check_views(void)
          "9 dimensions"},
         {"transposed",
          {"FloatStorage", "0", 24, 0, 2, {6, 4}, {1, 6}},
-         "\"t\"|not contiguous|stride 1 is 6, wanted 1"},
+         "\"t\"|not contiguous|stride 1 is 6, expected 1"},
         {"a stride of nothing",
          {"FloatStorage", "0", 24, 0, 2, {9, 1}, {0, 1}},
          "not contiguous|stride 0 is 0"},

@@ -90,7 +90,7 @@ static const Bad bad[] = {
      0, "JSON"},
     {"size of another type",
      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[0,4]}}", 4,
-     "hold 4 bytes|2x1 of F32 wants 8"},
+     "hold 4 bytes|2x1 of F32 needs 8"},
     {"half a byte",
      "{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", 2,
      "no whole number of bytes"},
@@ -210,13 +210,13 @@ check_lengths(void)
         uint64_t length;
         const char *words;
     } cases[] = {
-        {"length 0", 0, "header of 0 bytes, wanted 2 to 104857600"},
+        {"length 0", 0, "header of 0 bytes, expected 2 to 104857600"},
         {"length 1", 1, "header of 1 bytes"},
         {"length past the end", 3, "header of 3 bytes|past the end|10 bytes"},
         {"length of the limit", 104857600, "past the end"},
-        {"length over the limit", 104857601, "wanted 2 to 104857600"},
+        {"length over the limit", 104857601, "expected 2 to 104857600"},
         {"length of all bits", UINT64_MAX, "18446744073709551615"},
-        {"length that wraps round", UINT64_MAX - 7, "wanted 2 to"},
+        {"length that wraps round", UINT64_MAX - 7, "expected 2 to"},
     };
     VaeError error;
     uint8_t bytes[64] = {0};
@@ -248,13 +248,13 @@ check_mistakes(void)
         {"<!DOCTYPE html><html>", "web page"},
         {"\1\1\1\x20"
          "ftypisom\1\1",
-         "is a video file (MP4 or MOV); wanted a "
+         "is a video file (MP4 or MOV); expected a "
          "safetensors, npy or PyTorch file"},
         {"\x1a\x45\xdf\xa3\1\1\1\1\1\1", "video file (WebM or Matroska)"},
         {"YUV4MPEG2 W16 H16", "video file (Y4M)"},
         {"RIFF\1\1\1\1AVI LIST", "RIFF file, such as AVI"},
         {"\x89PNG\r\n\x1a\n\1\1", "picture (PNG)"},
-        {"A fox jumps over\n", "is a text file; wanted a safetensors"},
+        {"A fox jumps over\n", "is a text file; expected a safetensors"},
         {"# a line\r\n", "is a text file"},
         {"\xff\xd8\xff\xe0\1\1JFIF", "picture (JPEG)"},
         {"{\"a\": 1, \"b\": 2, \"c\": 3}", "is JSON; open an index of shards"},

@@ -127,7 +127,7 @@ def check_values(p, o):
     for option in 'limit', 'frames':
         value = getattr(o, option)
         if value is not None and value < 1:
-            p.error('--%s %d: at least 1 is wanted' % (option, value))
+            p.error('--%s %d: expected at least 1' % (option, value))
     for name in o.models or []:
         if name not in speed.NETWORKS and not speed.file_of(name):
             p.error('--models: %s is no file and none of %s' % (

@@ -75,13 +75,13 @@ height=${size#"$width"}
 for number in "$width" "${height#x}" "$frames"; do
     case $number in
     '' | 0* | *[!0-9]*)
-        die "SIZE=$size, FRAMES=$frames: wanted are WxH and a number"
+        die "SIZE=$size, FRAMES=$frames: expected WxH and a number"
         ;;
     esac
 done
 height=${height#x}
 [ $((width % 32)) = 0 ] && [ $((height % 32)) = 0 ] ||
-    die "SIZE=$size: wanted are multiples of 32"
+    die "SIZE=$size: expected multiples of 32"
 
 # Packed RGB, so that the Python code needs no video decoder.
 if [ -n "${CLIP:-}" ]; then

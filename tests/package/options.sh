@@ -70,7 +70,7 @@ also 'CUDA architectures *: 75 80 90a$'
 echo 8.0 >"$folder/gpu"
 options 0 'CUDA architectures *: 80$' -Dcuda=enabled "$with" -Dcuda-archs=native
 ! grep 'no GPU is found' "$folder/said" || failed=1
-options 1 'ERROR: .*the option cuda-archs is empty: all, native' "$with" \
+options 1 'ERROR: .*the option cuda-archs is empty: expected all, native' "$with" \
     -Dcuda-archs=
 options 1 "ERROR: .* no libcudnn.so.9 .* in $none " -Dcuda=enabled "$with" \
     -Dcudnn-path="$none"

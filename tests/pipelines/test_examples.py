@@ -118,7 +118,7 @@ class InC(Example):
         done = self.decode(PROGRAM, "gst-vae-demo", "8x6",
                            latents=self.array.data[:4000])
         self.assertEqual(done.returncode, 0)
-        self.assertIn(b"928 bytes, wanted 3072", done.stderr)
+        self.assertIn(b"928 bytes, expected 3072", done.stderr)
         self.assertEqual(len(done.stdout), 64 * HEIGHT * 3)
         with open("/dev/full", "wb") as full:
             done = subprocess.run([PROGRAM, "gst-vae-demo", "8x6"],

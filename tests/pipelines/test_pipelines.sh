@@ -255,7 +255,7 @@ latents_to_video() {
     keeps "$dir/out.y4m" latents-to-video "$source/README.md"
     one_error
     printf '\0\0\0\040ftypisom\0\0\2\0isomiso2avc1mp41' >"$tmp/clip.mp4"
-    refused 'clip.mp4: is a video file (MP4 or MOV); wanted a' \
+    refused 'clip.mp4: is a video file (MP4 or MOV); expected a' \
         sh "$pipelines/latents-to-video.sh" "$tmp/clip.mp4" "$dir/o.webm"
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
     cp "$pipelines/demo/latents.safetensors" "$dir/same.y4m"

@@ -224,8 +224,8 @@ class Stream(Pair):
         self.assertEqual([p[4] for p in self.received()[3:5]], [0, 1])
 
     def test_settings_refused(self):
-        for more, text in (({"space": "of mine"}, "wanted a name"),
-                           ({"space": "mine"}, "wanted are temporal and fps"),
+        for more, text in (({"space": "of mine"}, "expected a name"),
+                           ({"space": "mine"}, "expected temporal and fps"),
                            ({"fps": 24, "space": None}, "space, or temporal and"),
                            ({"fps": 0}, "0 frames per second"),
                            ({"fps": -1}, "frames per second"),
@@ -234,24 +234,24 @@ class Stream(Pair):
                            ({"fps": float("nan")}, "frames per second"),
                            ({"fps": 1e300}, "frames per second"),
                            ({"fps": 1e-9}, "frames per second"),
-                           ({"temporal": 0}, "temporal 0: wanted 1 to"),
+                           ({"temporal": 0}, "temporal 0: expected 1 to"),
                            ({"temporal": 2.5}, "whole number"),
-                           ({"channels": -16}, "channels -16: wanted 1 to"),
-                           ({"size": 32}, r"size 32: wanted \(width"),
-                           ({"size": (0, 16)}, "width 0: wanted 1 to"),
-                           ({"size": (16, "x")}, "height 'x': wanted a whole"),
-                           ({"retry": float("nan")}, "retry nan: wanted"),
-                           ({"retry": -1}, "retry -1: wanted seconds"),
-                           ({"timeout": 0}, "timeout 0: wanted seconds"),
-                           ({"send_buffer": -1}, "send_buffer -1: wanted"),
+                           ({"channels": -16}, "channels -16: expected 1 to"),
+                           ({"size": 32}, r"size 32: expected \(width"),
+                           ({"size": (0, 16)}, "width 0: expected 1 to"),
+                           ({"size": (16, "x")}, "height 'x': expected a whole"),
+                           ({"retry": float("nan")}, "retry nan: expected"),
+                           ({"retry": -1}, "retry -1: expected seconds"),
+                           ({"timeout": 0}, "timeout 0: expected seconds"),
+                           ({"send_buffer": -1}, "send_buffer -1: expected"),
                            ({"layout": "hwc"}, "cthw or tchw"),
                            ({"normalization": "x"}, "normalized or raw")):
             with self.assertRaisesRegex(ValueError, text):
                 self.pair(**more)
         for target in ("tcp://5000", "tcp://host:x", "http://host:80"):
-            with self.assertRaisesRegex(ValueError, "wanted tcp://"):
+            with self.assertRaisesRegex(ValueError, "expected tcp://"):
                 vaesend.Sender(target, "wan2.1")
-        for target, text in (("tcp://host:0", "port 0, wanted 1 to 65535"),
+        for target, text in (("tcp://host:0", "port 0, expected 1 to 65535"),
                              ("tcp://host:70000", "port 70000"),
                              ("tcp://host:" + "9" * 9999, "port 9999"),
                              ("unix://" + "x" * 108, "at most 107 bytes")):
@@ -497,9 +497,9 @@ class Tool(unittest.TestCase):
             self.assertEqual(done.stderr,
                              f"{told}vaesend: 2 latents, 5 frames\n")
         for entry, word, told in (
-                (two, "hwc", "vae.layout is 'hwc', wanted cthw or tchw"),
+                (two, "hwc", "vae.layout is 'hwc', expected cthw or tchw"),
                 (turned, "tchw", "latents of shape [16, 2, 2, 3] have 2 "
-                 "channels, those of wan2.1 16: wanted [C, h, w], [T, C, h, w] "
+                 "channels, those of wan2.1 16: expected [C, h, w], [T, C, h, w] "
                  'or [1, T, C, h, w], which is layout="tchw"')):
             clip = self.file(safetensors({"vae.layout": word}, entry,
                                          floats(192)))
@@ -515,7 +515,7 @@ class Tool(unittest.TestCase):
                 (b"\x93NUMPY\1\0" + struct.pack("<H", len(rows)) + rows,
                  "no header of .npy"),
                 (safetensors(entry={"shape": [16, 1, -2, -3]}), "[16, 1, -2"),
-                (safetensors(entry={"shape": ["16"]}), "['16'], wanted"),
+                (safetensors(entry={"shape": ["16"]}), "['16'], expected"),
                 (safetensors(entry={"shape": 16}), "neither .npy nor")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
@@ -670,7 +670,7 @@ class Files(streams.Streams):
         with open(text, "w", encoding="ascii") as file:
             file.write("no latents at all")
         weights = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
-        for path, words in ((empty, "empty"), (cut, "wanted"),
+        for path, words in ((empty, "empty"), (cut, "expected"),
                             (text, "neither .npy nor safetensors"),
                             (weights, "no tensor"), ("/none", "/none")):
             done = self.send("--space", "wan2.1", path, self.path("x.gdp"))

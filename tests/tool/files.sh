@@ -47,7 +47,7 @@ says "in.mp4: is a video file (MP4 or MOV)" "pipelines/video-to-latents.sh" \
     "vaeencode"
 check "decode a video file" 3 "$tool" decode $ref --model "$wan" \
     "$out/in.mp4" "$out/x.safetensors"
-says "in.mp4: is a video file (MP4 or MOV); wanted a safetensors, npy or"
+says "in.mp4: is a video file (MP4 or MOV); expected a safetensors, npy or"
 true_that "in one line" test "$(wc -l <"$out/log")" -eq 1
 cp "$out/in.mp4" "$out/in.safetensors"
 check "encode what is called safetensors" 3 "$tool" encode $ref \
@@ -153,7 +153,7 @@ head -c $((48 * 80 * 3)) /dev/zero | tensor "$out/other.safetensors" \
     video_u8 U8 1,48,80,3 '{"vae.framerate":"fast"}'
 check "encode frames of no rate" 3 "$tool" encode $ref --model "$wan" \
     "$out/other.safetensors" "$out/latents.safetensors"
-says 'other.safetensors: metadata vae.framerate is "fast", wanted a fraction'
+says 'other.safetensors: metadata vae.framerate is "fast", expected a fraction'
 
 echo "# layouts"
 # 16 channels of 2 latents, as [T,C,h,w].
@@ -370,7 +370,7 @@ for header in 'P5 5 3 255' 'P6 5 3 65535' 'P6 0 3 255' 'P6 5 70000 255' \
     'P6 5 -3 255' 'P6 5'; do
     printf '%s\n%90s' "$header" x >"$out/other.ppm"
     check "$header" 3 "$tool" compare --stream "$out/a.ppm" "$out/other.ppm"
-    says "other.ppm: picture 0 " "wanted a binary PPM (P6) of 8 bits"
+    says "other.ppm: picture 0 " "expected a binary PPM (P6) of 8 bits"
 done
 : >"$out/empty.ppm"
 check "nothing" 3 "$tool" compare --stream "$out/empty.ppm" "$out/empty.ppm"

@@ -129,12 +129,12 @@ def main():
                   [(0, 9), (3, 0)], [(0, 9), (3, -1)], [(0, 14), (3, 1)],
                   [(0, 5), (3, 1), (2, 1)], [(0, 9), (2 ** 62, 1)]):
         refused("latent_sequences", table=table)
-    refused("sequence 0: frames 3, wanted 14 to 17", table=[(0, 3), (5, 1)])
-    refused("sequence 1: first latent 7, wanted 1 to 5", table=[(0, 9), (7, 1)])
+    refused("sequence 0: frames 3, expected 14 to 17", table=[(0, 3), (5, 1)])
+    refused("sequence 1: first latent 7, expected 1 to 5", table=[(0, 9), (7, 1)])
     for dtype, shape in (("F32", [3, 4]), ("I64", [3, 2]), ("U8", [48]),
                          ("U8", [4, 12]), ("U8", [3, 4, 4])):
         text = "x".join(map(str, shape))
-        refused("latent_sequences", text + ", wanted U8 [n, 16] with n from 1 to 6",
+        refused("latent_sequences", text + ", expected U8 [n, 16] with n from 1 to 6",
                 shape=shape, dtype=dtype)
         said = run("info", os.path.join(FOLDER, "bad.safetensors"))
         assert "no latents: " in said.stdout and text in said.stdout, said

@@ -363,7 +363,7 @@ sized 170 33
 check "another size than its grid's" 3 "$tool" decode $ref --model "$wan" \
     "$out/sized.safetensors" "$out/x"
 says "sized.safetensors: the latents have a grid of 10x6 for 170x33 pixels" \
-    "wants 22x5"
+    "expects 22x5"
 sized 1048576 41
 check "an absurd one" 3 "$tool" decode $ref --model "$wan" \
     "$out/sized.safetensors" "$out/x"

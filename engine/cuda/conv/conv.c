@@ -148,8 +148,8 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     *out = NULL;
     if (text && *text && !vae_cuda_conv_is_forced())
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "VAE_CUDA_CONV is \"%s\"; cudnn, own, wgmma, head or "
-                        "up is wanted",
+                        "VAE_CUDA_CONV is \"%s\"; expected cudnn, own, wgmma, "
+                        "head or up",
                         text);
     VaeCudaConvs *c = vae_mem_alloc(sizeof *c);
     if (!c)

@@ -33,13 +33,13 @@ driver_words(char *text, size_t size)
     if (driver > 0)
         snprintf(text, size,
                  "the NVIDIA driver supports CUDA %d.%d, this build needs "
-                 "%d.0; a later driver is wanted, or backend cpu",
+                 "%d.0; install a later driver, or use backend cpu",
                  driver / 1000, driver % 1000 / 10, needed / 1000);
     else
         snprintf(text, size,
-                 "there is no NVIDIA driver; a GPU is wanted and its driver, "
-                 "in a container also NVIDIA's container runtime, or backend "
-                 "cpu");
+                 "there is no NVIDIA driver; backend cuda needs a GPU and "
+                 "its driver, in a container also NVIDIA's container "
+                 "runtime; otherwise use backend cpu");
     return text;
 }
 

@@ -472,7 +472,7 @@ vae_pickle_run(VaePickle *p, const uint8_t *bytes, size_t size,
         return vae_fail_parts(
             error, VAE_ERR_FORMAT,
             (VaeErrorParts){NULL, "more than 4 MiB", "a list of tensors"},
-            "%s: data.pkl: more than 4 MiB, wanted a list of tensors", label);
+            "%s: data.pkl: more than 4 MiB, expected a list of tensors", label);
     while (p->at < size) {
         const uint8_t code = bytes[p->at++];
         const VaeStatus status = code == '.'

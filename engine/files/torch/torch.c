@@ -54,8 +54,8 @@ fail_value(const Torch *t, const char *what, const char *found,
     const char *name = t->file->names + t->n_names;
     return vae_fail_parts(
         error, VAE_ERR_FORMAT, (VaeErrorParts){name, found, wanted},
-        "%s: tensor \"%.*s\": %s %s, wanted %s", t->file->label, VAE_NAME_SHOWN,
-        name, what, found, wanted);
+        "%s: tensor \"%.*s\": %s %s, expected %s", t->file->label,
+        VAE_NAME_SHOWN, name, what, found, wanted);
 }
 
 static VaeStatus VAE_PRINTF(3, 4)
@@ -115,7 +115,7 @@ check_byteorder(const Torch *t, VaeError *error)
         return VAE_OK;
     return vae_fail_parts(error, VAE_ERR_FORMAT,
                           (VaeErrorParts){NULL, found, "little"},
-                          "%s: its byte order is \"%s\", wanted \"little\"",
+                          "%s: its byte order is \"%s\", expected \"little\"",
                           t->file->label, found);
 }
 
@@ -164,7 +164,7 @@ enter_dict(const Torch *t, VaePickleValue *dict, VaeError *error)
                 error, VAE_ERR_FORMAT,
                 (VaeErrorParts){NULL, "several", "one dict of tensors"},
                 "%s: holds tensors under \"%.*s\" and \"%.*s\", "
-                "wanted one dict of tensors",
+                "expected one dict of tensors",
                 t->file->label, (int) found->key.n,
                 vae_pickle_text(p, &found->key), (int) e->key.n,
                 vae_pickle_text(p, &e->key));

@@ -28,7 +28,7 @@ other(const VaeTensorFile *file, const char *name, const char *found,
         error, VAE_ERR_ARGUMENT,
         (VaeErrorParts){.found = found, .wanted = wanted},
         "%s: the checkpoint is of another run: %s is \"%.*s\" "
-        "there, wanted \"%.*s\"",
+        "there, expected \"%.*s\"",
         vae_file_label(vae_tensor_file_name(file)), name, VAE_NAME_SHOWN, found,
         VAE_NAME_SHOWN, wanted);
 }
@@ -127,7 +127,7 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
         snprintf(want, sizeof want, "%d", vae_carry_items(s));
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                               (VaeErrorParts){.found = have, .wanted = want},
-                              "%s: the checkpoint has %s, wanted %s",
+                              "%s: the checkpoint has %s, expected %s",
                               vae_file_label(vae_tensor_file_name(file)), have,
                               want);
     }
@@ -145,7 +145,7 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                               (VaeErrorParts){item.name, carry_text(t, found),
                                               wanted_text(c, wanted)},
-                              "%s: carry \"%s\" is %s there, wanted %s",
+                              "%s: carry \"%s\" is %s there, expected %s",
                               vae_file_label(vae_tensor_file_name(file)),
                               item.name, found, wanted);
     }

@@ -21,7 +21,7 @@ find_size(Decode *d, VaeError *error)
         return VAE_OK;
     return vae_fail(error, VAE_ERR_SIZE,
                     "%s: the latents have a grid of %dx%d for %dx%d pixels, "
-                    "the model %s wants %dx%d",
+                    "the model %s expects %dx%d",
                     vae_tensor_file_name(d->file), c->width, c->height,
                     d->width, d->height, d->info->path, width, height);
 }
@@ -39,12 +39,12 @@ check_clip(Decode *d, VaeError *error)
     if (c->channels != info->latent_channels)
         return vae_fail(error, VAE_ERR_SIZE,
                         "%s: tensor \"%s\" has %d channels, the model %s "
-                        "(%s) wants %d",
+                        "(%s) expects %d",
                         vae_tensor_file_name(d->file), c->tensor, c->channels,
                         info->path, info->arch, info->latent_channels);
     if (c->space && info->space && strcmp(c->space, info->space) != 0)
         return vae_fail(error, VAE_ERR_MODEL,
-                        "%s: states the latent space %s, the model %s wants "
+                        "%s: states the latent space %s, the model %s expects "
                         "%s",
                         vae_tensor_file_name(d->file), c->space, info->path,
                         info->space);

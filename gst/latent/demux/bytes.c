@@ -67,7 +67,7 @@ fail_short(guint64 end, guint64 size, VaeError *error)
     g_snprintf(wanted, sizeof wanted, "%" G_GUINT64_FORMAT, size);
     vae_fail_parts(error, VAE_ERR_READ, (VaeErrorParts){NULL, found, wanted},
                    "the latent file got shorter while it was read: it ends at "
-                   "byte %s, wanted %s",
+                   "byte %s, expected %s",
                    found, wanted);
 }
 

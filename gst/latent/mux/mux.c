@@ -175,7 +175,7 @@ set_caps(GstLatentMux *self, const GstCaps *caps)
         gst_vae_set_mismatch(&error,
                              (GstVaeMismatch){"layout", "another", "chw"},
                              "The caps have %d latents a buffer in another "
-                             "layout, wanted layout = chw",
+                             "layout, expected layout = chw",
                              info.frames);
         gst_latent_mux_post(self, error);
         return FALSE;

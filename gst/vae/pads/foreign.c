@@ -58,8 +58,8 @@ post(GstVaeBase *base, const gchar *what, const gchar *advice,
 
     GST_ELEMENT_ERROR_WITH_DETAILS(
         base, STREAM, WRONG_TYPE,
-        ("%s%s%s came, wanted %s%s%s", name ? name : "", name ? ": " : "", what,
-         wanted, advice ? ": " : " in the memory of the system",
+        ("%s%s%s came, expected %s%s%s", name ? name : "", name ? ": " : "",
+         what, wanted, advice ? ": " : " in the memory of the system",
          advice ? advice : ""),
         ("%s", debug),
         ("field", G_TYPE_STRING, "caps", "found", G_TYPE_STRING, what, "wanted",

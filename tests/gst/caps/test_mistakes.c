@@ -236,7 +236,7 @@ TEST(short_frame)
     GST_BUFFER_PTS(frame) = 0;
     gst_harness_push(h, frame);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                          "10 bytes", "wanted 2304");
+                          "10 bytes", "expected 2304");
 }
 
 /* Upstream, which asks first, may send it, so that the encoder can say so; but
@@ -333,11 +333,12 @@ TEST(decoder_refused)
         const char *takes, *says;
     } cases[] = {
         {"pixel-aspect-ratio=1/1",
-         "pixel-aspect-ratio is 16/11, it wants 1/1: put videoscale behind "
+         "pixel-aspect-ratio is 16/11, it expects 1/1: put videoscale behind "
          "vaedecode"},
         {"framerate=30/1",
-         "framerate is 16/1, it wants 30/1: put videorate behind vaedecode"},
-        {"format=GRAY8", "it wants GRAY8: put videoconvert behind vaedecode"}};
+         "framerate is 16/1, it expects 30/1: put videorate behind vaedecode"},
+        {"format=GRAY8",
+         "it expects GRAY8: put videoconvert behind vaedecode"}};
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         g_autofree gchar *caps =

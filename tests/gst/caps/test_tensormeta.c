@@ -326,7 +326,7 @@ check_refused(const Bad *bad)
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_ERROR);
     vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                           bad->found,
-                          "wanted float32 [16, 4, 6], row-major, contiguous, "
+                          "expected float32 [16, 4, 6], row-major, contiguous, "
                           "1536 bytes");
 }
 

@@ -172,5 +172,5 @@ TEST(encode_refused)
     vae_test_start(h,
                    "video/x-raw,format=RGB,width=48,height=32,framerate=16/1");
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
-                          "(string)6:4:16 }, it wants", "6:4:48:1");
+                          "(string)6:4:16 }, it expects", "6:4:48:1");
 }

@@ -132,15 +132,15 @@ check_unwanted(const char *wanted, const char *word, const char *other)
 TEST(unwanted)
 {
     check_unwanted("video/x-vae-latent,latent-space=wan2.2",
-                   "latent-space is wan2.1, it wants wan2.2",
+                   "latent-space is wan2.1, it expects wan2.2",
                    vae_test_weights());
     check_unwanted("video/x-vae-latent,latent-height=5,temporal-factor=8",
-                   "latent-height is 4, it wants 5",
-                   "; temporal-factor is 4, it wants 8");
+                   "latent-height is 4, it expects 5",
+                   "; temporal-factor is 4, it expects 8");
     check_unwanted("other/tensors,num_tensors=3",
-                   "num_tensors is 1, it wants 3", "latents of");
+                   "num_tensors is 1, it expects 3", "latents of");
     check_unwanted("video/x-vae-latent,type=float64", "type is { ",
-                   "it wants float64");
+                   "it expects float64");
 }
 
 /* A frame that begins a sequence in the middle of a group: the group before

@@ -503,7 +503,7 @@ vae_test_check_wanted(GstMessage *message)
     gst_message_parse_error_details(message, &details);
     const gchar *wanted =
         details ? gst_structure_get_string(details, "wanted") : NULL;
-    CHECK_SAYS(!strstr(error->message, ", wanted ") || wanted,
+    CHECK_SAYS(!strstr(error->message, ", expected ") || wanted,
                "has no details: %s", error->message);
     CHECK_SAYS(!wanted || !strstr(wanted, ": "), "%s is more than a value",
                wanted);

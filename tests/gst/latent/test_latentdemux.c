@@ -200,7 +200,7 @@ TEST(long_space)
             CHECK(run->eos && !run->error);
         else
             assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_DEMUX,
-                         "wanted a name of 1 to 63 bytes");
+                         "expected a name of 1 to 63 bytes");
     }
 }
 

@@ -24,12 +24,12 @@ TEST(rates)
     for (guint i = 0; i < G_N_ELEMENTS(rates); i++) {
         const VaeMetadata stated[] = {{"vae.framerate", rates[i]}};
         g_autofree gchar *words = g_strdup_printf(
-            "vae.framerate is %s, wanted 1/3600 to 100000/1", rates[i]);
+            "vae.framerate is %s, expected 1/3600 to 100000/1", rates[i]);
         g_autofree gchar *property = g_strdup_printf("framerate=%s", rates[i]);
         check_refused(described_clip(&small, stated, 1), "",
                       GST_STREAM_ERROR_DEMUX, words);
         g_autofree gchar *other = g_strdup_printf(
-            "the property framerate is %s, wanted 1/3600 to 100000/1",
+            "the property framerate is %s, expected 1/3600 to 100000/1",
             rates[i]);
         check_refused(plain_clip(&small), property, GST_STREAM_ERROR_DEMUX,
                       other);
@@ -54,8 +54,9 @@ TEST(broken_files)
     check_refused(write_bytes("more", more, size + 7), "", broken,
                   "belong to no tensor");
     memset(more, 'x', size);
-    check_refused(write_bytes("text", more, size), "", broken,
-                  "is a text file; wanted a safetensors, npy or PyTorch file");
+    check_refused(
+        write_bytes("text", more, size), "", broken,
+        "is a text file; expected a safetensors, npy or PyTorch file");
     memset(more, 0xee, size);
     check_refused(write_bytes("noise", more, size), "", broken,
                   "no safetensors, npy or PyTorch file");

@@ -83,7 +83,7 @@ TEST(foreign)
     g_autofree gchar *bytes =
         g_strconcat(file,
                     ": data without caps (by its look "
-                    "application/x-safetensors) came, wanted video/",
+                    "application/x-safetensors) came, expected video/",
                     NULL);
     g_autofree gchar *typed =
         g_strconcat(file, ": application/x-safetensors came", NULL);
@@ -106,20 +106,20 @@ TEST(foreign)
                 "vaedecode name=e ! fakesink");
     check_refused("vaedecode", "other/npy", GST_STREAM_ERROR,
                   GST_STREAM_ERROR_WRONG_TYPE,
-                  "other/npy came, wanted video/"
+                  "other/npy came, expected video/"
                   "x-vae-latent or other/tensors",
                   demux);
     check_refused("vaedecode",
                   "video/x-raw,format=RGBA,width=16,height=16,framerate=16/1",
                   GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
-                  "video/x-raw came, wanted video/x-vae-latent",
+                  "video/x-raw came, expected video/x-vae-latent",
                   ": vaeencode makes latents of video");
     check_refused("vaeencode",
                   "video/x-raw(memory:GLMemory),format=RGBA,width=16,height=16,"
                   "framerate=16/1",
                   GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
                   "video/x-raw(memory:GLMemory) came",
-                  "wanted video/x-raw in the memory of the system");
+                  "expected video/x-raw in the memory of the system");
 }
 
 /* Who only asks, as decodebin does, makes no error. */

@@ -94,7 +94,7 @@ vae_cuda_library_check(VaeError *error)
         return VAE_OK;
     name_library(name, sizeof name);
     return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                    "%s is installed; 9.15 or a later 9.x is wanted (older "
+                    "%s is installed; expected 9.15 or a later 9.x (older "
                     "ones are known to compute 16-bit convolutions wrong)",
                     name);
 }
@@ -246,7 +246,7 @@ fill_plan(Plan *p, const VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
     if (status == VAE_OK && !vae_cudnn_is_exact(p->engine, shape))
         return vae_fail(error, VAE_ERR_BACKEND,
                         "the sums of engine %s depend on chance, or are less "
-                        "precise than wanted",
+                        "precise than required",
                         choice->text);
     return status;
 }
