@@ -299,7 +299,8 @@ static const Option options[] = {
      "network's own pipeline, 1/4 or 1/8 of a tile; -1: none",
      AT(tile_overlap), -1, 65536},
     {"--threads", "N", RUNS, set_whole,
-     "0 (default): as many as the process may use", AT(threads), 0, 4096},
+     "0 (default): one for each logical processor that the process may use",
+     AT(threads), 0, 4096},
     {"--normalization", "N", COMMAND_DECODE, set_normalization,
      "normalized or raw: the scale of the latents; default: as their file "
      "states, else normalized"},

@@ -163,14 +163,15 @@ install_backend(GObjectClass *klass)
     /**
      * GstVaeBase:threads:
      *
-     * Number of threads of the `cpu` and `ref` backends.
+     * Number of threads of the `cpu` backend; `ref` always has one.
      */
     g_object_class_install_property(
         klass, PROP_THREADS,
-        g_param_spec_uint("threads", "Threads",
-                          "Number of threads that compute on the CPU "
-                          "(0 = as many as the process may use)",
-                          0, MAX_THREADS, 0, READY));
+        g_param_spec_uint(
+            "threads", "Threads",
+            "Number of threads of the cpu backend (0 = one for each "
+            "logical processor that the process may use)",
+            0, MAX_THREADS, 0, READY));
 }
 
 static void

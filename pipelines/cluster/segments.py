@@ -259,7 +259,8 @@ def main(arguments):
         "into COUNT segments. The process that finds all segments complete joins them to "
         "OUT. After a crash, run the same command again, also on another node: it "
         "continues. After SIGTERM it computes nothing twice.")
-    add_worker_options(parser, "number of threads; default: all that the process may use")
+    add_worker_options(parser, "number of threads; default: one for each logical "
+                       "processor that the process may use")
     parser.add_argument("--index", type=int, required=True, help="the segment, from 0")
     parser.add_argument("--count", type=count, required=True, help="number of segments")
     parser.add_argument("--tensor", metavar="NAME", help="name of the tensor to read")

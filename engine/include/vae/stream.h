@@ -77,10 +77,10 @@ typedef struct VaeStreamParams {
     int frames_at_once; /* frames that the layers at the full frame rate compute
                            together. 0 selects all of a slice, or fewer if
                            these do not fit */
-    int threads;        /* 0 selects one for each processor that the process
-                           may use. The stream uses at most four for each
-                           processor (8 for a single one), and at most
-                           OMP_THREAD_LIMIT of the environment */
+    int threads;        /* 0 selects one for each logical processor that the
+                           process may use. The stream uses at most four for
+                           each logical processor (8 for a single one), and
+                           at most OMP_THREAD_LIMIT of the environment */
     int device;         /* CUDA device index; -1 selects device 0. Other
                            backends ignore it. If it is more than 0 and AUTO
                            selects another backend, warn is called */
