@@ -4,10 +4,9 @@
     for frame in decode_arrays.decode(latents, "wan2.1"):
 
 latents is an iterable of arrays [C, h, w], float32 or float16, of one clip. Run as
-a program, this file decodes noise and prints the shapes of the frames:
-
-usage: decode_arrays.py [SPACE [MODEL]]
+a program, this file decodes noise and prints the shapes of the frames.
 """
+import argparse
 import sys
 import threading
 
@@ -79,14 +78,18 @@ def decode(latents, space, model=None, fps=16, temporal=4):
 
 
 def main(arguments):
-    if len(arguments) > 2:
-        print(__doc__, file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(
+        description="Decodes noise to frames in numpy and prints their shapes.")
+    parser.add_argument("space", metavar="SPACE", nargs="?", default="gst-vae-demo",
+                        help="latent space of 16 channels; default: %(default)s")
+    parser.add_argument("model", metavar="MODEL", nargs="?",
+                        help="the VAE; default: the installed model of the space")
+    options = parser.parse_args(arguments)
     noise = numpy.random.default_rng(1)
     latents = (noise.standard_normal((16, 12, 20), numpy.float32)
                for _ in range(5))
     try:
-        for frame in decode(latents, *(arguments or ["gst-vae-demo"])):
+        for frame in decode(latents, options.space, options.model):
             print(frame.shape, "mean", round(float(frame.mean()), 1))
     except RuntimeError as error:
         print(error, file=sys.stderr)

@@ -1,14 +1,9 @@
 #!/usr/bin/env python3
 """Decodes a file of latents to frames in numpy.
 
-usage: decode_file.py LATENTS [MODEL [OUT.npy]]
-
-LATENTS  .safetensors, .latent of ComfyUI, .npy, or saved by PyTorch
-MODEL    the VAE; default: the installed model of the file's latent space
-OUT.npy  all frames, uint8 [T, H, W, 3]
-
 Needs python3-gi, gir1.2-gst-plugins-base-1.0 and python3-numpy of Debian.
 """
+import argparse
 import sys
 
 import gi
@@ -76,17 +71,23 @@ def decode(path, model=None):
 
 
 def main(arguments):
-    if not 1 <= len(arguments) <= 3:
-        print(__doc__, file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(
+        description="Decodes a file of latents to frames in numpy.")
+    parser.add_argument("latents", metavar="LATENTS", help=".safetensors, .latent "
+                        "of ComfyUI, .npy, or saved by PyTorch")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="the VAE; default: "
+                        "the installed model of the file's latent space")
+    parser.add_argument("out", metavar="OUT.npy", nargs="?",
+                        help="all frames, uint8 [T, H, W, 3]")
+    options = parser.parse_args(arguments)
     try:
-        video = numpy.stack(list(decode(*arguments[:2])))
+        video = numpy.stack(list(decode(options.latents, options.model)))
     except (RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     print("frames, height, width, colours:", *video.shape)
-    if len(arguments) == 3:
-        numpy.save(arguments[2], video)
+    if options.out:
+        numpy.save(options.out, video)
     return 0
 
 

@@ -179,6 +179,15 @@ except RuntimeError as error:
         self.assertIn(b"raised", done.stderr)
         self.assertIn(b"channels 8", done.stderr)
 
+    def test_usage(self):
+        for name in "decode_file.py", "decode_arrays.py":
+            done = self.python(name, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(f"usage: {name} [-h] ", done.stdout)
+            done = self.python(name, "a", "b", "c", "d")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("usage: ", done.stderr)
+
     def test_noise(self):
         done = self.python("decode_arrays.py")
         self.assertEqual(done.returncode, 0, done.stderr)
