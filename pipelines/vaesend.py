@@ -150,7 +150,7 @@ def from_array(array):
     if hasattr(array, "tobytes"):
         return Array(name, shape, array.tobytes())
     if facts.get("strides") is not None or facts.get("data") is None:
-        raise TypeError("the latents do not lie in one piece of memory")
+        raise TypeError("the latents are not contiguous in memory")
     return Array(name, shape, ctypes.string_at(
         facts["data"][0], math.prod(shape) * SIZES[name]))
 

@@ -143,7 +143,7 @@ cpu_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
     if (wanted == VAE_PRECISION_BF16)
         snprintf(why, size,
                  "precision bf16 needs a processor with "
-                 "AVX512_BF16 or AMX, which this one lacks; use fp32 or auto");
+                 "AVX512_BF16 or AMX; use fp32 or auto");
     else
         snprintf(why, size, "it computes in fp32 or bf16, not in %s",
                  vae_precision_name(wanted));

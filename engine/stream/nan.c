@@ -264,14 +264,14 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
                         s->model->info.arch, latent,
                         vae_precision_name(s->plan.precision),
                         s->model->info.look_ahead);
-    return vae_fail(error, VAE_ERR_BACKEND,
-                    "what %s gives for %s is not finite (NaN or infinite) in "
-                    "%s, though what came in was; try %s",
-                    s->model->info.arch, latent,
-                    vae_precision_name(s->plan.precision),
-                    s->plan.precision == VAE_PRECISION_FP32
-                        ? "other weights"
-                        : "precision fp32 or the nan-policy fallback");
+    return vae_fail(
+        error, VAE_ERR_BACKEND,
+        "the result of %s for %s is not finite (NaN or infinite) in "
+        "%s, although the input is; try %s",
+        s->model->info.arch, latent, vae_precision_name(s->plan.precision),
+        s->plan.precision == VAE_PRECISION_FP32
+            ? "other weights"
+            : "precision fp32 or the nan-policy fallback");
 }
 
 /* Restores the state of the stream before the last run, except its memory. */

@@ -289,8 +289,8 @@ warn(GstVaeStats *stats, const Nans *before, const Nans *now,
     if (now->non_finite > 0 && before->non_finite == 0 && now->latents == 0)
         GST_ELEMENT_WARNING(
             stats->element, STREAM, FORMAT,
-            ("The model gives NaN or infinite values in fp32, too: what these "
-             "reach is wrong"),
+            ("The model gives NaN or infinite values in fp32, too: the results "
+             "that they reach are wrong"),
             ("the property stats counts such steps as nan-steps"));
 }
 

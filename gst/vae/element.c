@@ -25,7 +25,7 @@ G_DEFINE_ABSTRACT_TYPE_WITH_CODE(
     GstVaeBase, gst_vae_base, GST_TYPE_ELEMENT,
     G_IMPLEMENT_INTERFACE(GST_TYPE_PRESET, NULL);
     GST_DEBUG_CATEGORY_INIT(gst_vae_engine_debug, "vaeengine", 0,
-                            "what vaedecode and vaeencode compute with"))
+                            "the computation of vaedecode and vaeencode"))
 
 /* Opens the file that the property names. Returns FALSE if this failed. */
 static gboolean

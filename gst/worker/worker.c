@@ -186,10 +186,11 @@ save(GstVaeWorker *worker)
                  "%s: nothing was decoded since the start of the sequence",
                  path);
     else if (partial)
-        vae_fail(&error, VAE_ERR_UNSUPPORTED,
-                 "%s: what is decoded does not begin at the start of its clip "
-                 "(after a seek or a restart)",
-                 path);
+        vae_fail(
+            &error, VAE_ERR_UNSUPPORTED,
+            "%s: the decoded frames do not begin at the start of their clip "
+            "(after a seek or a restart)",
+            path);
     saved = gst_vae_checkpoint_save(engine->element, engine->stream, &params,
                                     &error, quiet);
     if (saved)

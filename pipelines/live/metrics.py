@@ -68,7 +68,7 @@ def render(state, viewers):
     """The text for a state of the player."""
     stats = state["stats"]
     text = Text()
-    text.family("info", "gauge", "What computes; always 1.")
+    text.family("info", "gauge", "Backend, device, precision and model; always 1.")
     text.sample(
         "info",
         1,

@@ -68,12 +68,12 @@ says "(not exact), 640x480 inside" "  slices of 4: peak " \
 says_not "chosen" "  slices of 4, "
 check "the ladder, of which nothing fits" 3 "$tool" plan --arch wan2.1 \
     --size 640x480 --precision bf16 --spill host --memory-limit 200M
-says "  slices of 4, the carries on the host: peak " "what would fit"
+says "  slices of 4, the carries on the host: peak " "settings that would fit"
 says_not "chosen" "  slices of 4: peak"
 check "whole pictures, as set, do not fit" 3 "$tool" plan --arch wan2.1 \
     --size 640x480 --precision bf16 --strips 1 --frames-at-once 9 \
     --spill off --slice 1 --memory-limit 2G
-says "what would fit: " "spill host (" "strips 0 and frames at once 0 ("
+says "settings that would fit: " "spill host (" "strips 0 and frames at once 0 ("
 
 # Its own kernels are the fastest of some layers.
 XDG_CACHE_HOME=$(cd "$out" && pwd)/cache

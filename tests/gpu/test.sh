@@ -282,7 +282,8 @@ options = types.SimpleNamespace(
 says = {'an illegal memory access was encountered': 'failed',
         'read 12 of 99 bytes': 'failed', 'stopped after 180 s': 'stopped',
         'decode of 832x480 in bf16 with 4 latent steps per slice needs 9.0 MiB '
-        '(x) and 8.0 MiB are free on the device; what would fit: 64x48': 'skipped'}
+        '(x) and 8.0 MiB are free on the device; settings that would fit: '
+        '64x48': 'skipped'}
 for said, result in says.items():
     speed.bench = lambda *_: said
     step = runner.Run(options).step('speed', speed.speed, 9)

@@ -198,7 +198,7 @@ class Stream(Pair):
                 (Interface(data, (16, 2, 3), "<f8"), TypeError, "<f8"),
                 (Interface(data, (16, 2, 3), ">f4"), TypeError, "big endian"),
                 (Interface(data, (16, 2, 3), "<f4", (4, 8, 8)), TypeError,
-                 "one piece"),
+                 "not contiguous"),
                 (Tensor(data, (16, 2, 3), "torch.int64"), TypeError, "int64"),
                 (latent(shape=(8, 2, 3)), ValueError, "8 channels"),
                 (latent(shape=(16, 6)), ValueError, r"\[16, 6\]"),

@@ -26,9 +26,9 @@ check "a picture past the limit" 3 limited 1000000 "$tool" plan \
     --model "$wan" --size 1920x1088 --threads 2
 says "vaetool: decode of 1920x1088 in " "needs more than" "activations" "weights and others not counted" \
     "free within this process's limits (ulimit -v, -d)" \
-    "what would fit: " "; or raise the limit"
+    "settings that would fit: " "; or raise the limit"
 
-echo "# what would fit, does"
+echo "# settings that would fit, do"
 demo=$(dirname "$0")/../../pipelines/demo/demo.safetensors
 # peak OPTION...: prints the MiB of the decoder, without a limit
 peak() {
@@ -46,7 +46,7 @@ less() { # A B: A <= B
 check "slices past the limit" 3 limited 960000 "$tool" plan --backend cpu \
     --arch taew2_1 --size 416x240 --threads 2 --precision fp32 --slice 4
 says "decode of 416x240 in fp32 with 4 latent steps per slice needs " \
-    "what would fit: slice size " " MiB), or " "; or raise the limit"
+    "settings that would fit: slice size " " MiB), or " "; or raise the limit"
 says_not "backend cpu"
 mv "$out/log" "$out/refused"
 free=$(said ' and \([0-9.]*\) MiB are free')
@@ -130,10 +130,10 @@ limit=500000
 while [ $limit -le 900000 ]; do
     check "a picture past $limit KiB" 3 limited $limit "$tool" plan \
         --model "$demo" --size 416x240 --precision fp32 --threads 2 --backend cpu
-    ! grep -q 'what would fit: 3[0-9]*x' "$out/log" || break
+    ! grep -q 'settings that would fit: 3[0-9]*x' "$out/log" || break
     limit=$((limit + 20000))
 done
-says "what would fit: 3"
+says "settings that would fit: 3"
 check "both directions" 0 limited $limit "$tool" plan --model "$demo" \
     --size 208x120 --precision fp32 --threads 2 --slice 1 --backend cpu
 

@@ -243,6 +243,7 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
         vae_stream_direction(s), s->params.width, s->params.height,
         vae_precision_name(p->precision), p->slice_size,
         p->slice_size == 1 ? "" : "s", needed, parts, given,
-        a.used ? "what would fit: " : "no smaller picture fits, either", a.text,
-        own && !device ? "; or raise the limit" : "");
+        a.used ? "settings that would fit: "
+               : "no smaller picture fits, either",
+        a.text, own && !device ? "; or raise the limit" : "");
 }

@@ -215,7 +215,7 @@ small_memory(const Bed *bed)
                strstr(error.message, "decode of 16x16 in fp32 with ") &&
                strstr(error.message, "on the device"),
            "4 KiB left: %s", error.message);
-    expect(!strstr(error.message, "what would fit: backend cpu (") ==
+    expect(!strstr(error.message, "settings that would fit: backend cpu (") ==
                !vae_backend_available(VAE_BACKEND_CPU, NULL, 0),
            "what would: the processor, where there is one");
     emu_set_memory((uint64_t) 4 << 30);

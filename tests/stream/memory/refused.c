@@ -111,9 +111,9 @@ take_advice(const Bed *bed, VaeStreamParams params, const char *refusal)
 {
     VaePlan plan = VAE_INIT(VaePlan);
     VaeError error = {0};
-    const char *at = strstr(refusal, "what would fit: ");
+    const char *at = strstr(refusal, "settings that would fit: ");
     for (; at; at = strstr(at + 1, ", or "))
-        if (sscanf(at, "what would fit: %dx%d (", &params.width,
+        if (sscanf(at, "settings that would fit: %dx%d (", &params.width,
                    &params.height) == 2 ||
             sscanf(at, ", or %dx%d (", &params.width, &params.height) == 2)
             expect(vae_stream_plan(bed->model, &params, &plan, &error) ==
