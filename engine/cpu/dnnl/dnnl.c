@@ -3,6 +3,7 @@
  * between oneDNN 2 and 3.
  */
 #include <assert.h>
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -61,16 +62,8 @@ vae_dnnl_open(VaeDnnl *out)
     dnnl_status_t s = dnnl_engine_create(&engine, dnnl_cpu, 0);
     if (s == dnnl_success)
         s = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
-    *out = (VaeDnnl){engine, stream};
+    *out = (VaeDnnl){.engine = engine, .stream = stream};
     return (VaeDnnlStatus) s;
-}
-
-void
-vae_dnnl_close(VaeDnnl *dnnl)
-{
-    dnnl_stream_destroy(dnnl->stream);
-    dnnl_engine_destroy(dnnl->engine);
-    *dnnl = (VaeDnnl){NULL, NULL};
 }
 
 VaeDnnlStatus
@@ -281,9 +274,9 @@ conv_free(Conv *c)
     dnnl_primitive_attr_destroy(c->attr);
 }
 
-VaeDnnlStatus
-vae_dnnl_conv(VaeDnnl *dnnl, const VaeDnnlConv *c, bool plan,
-              VaeDnnlPrimitive *out)
+static VaeDnnlStatus
+make_conv(const VaeDnnl *dnnl, const VaeDnnlConv *c, bool plan,
+          VaeDnnlPrimitive *out)
 {
     const int skip = c->flat ? 1 : 0;
     dnnl_dims_t stride = {0}, begin = {0}, end = {0};
@@ -313,6 +306,96 @@ vae_dnnl_conv(VaeDnnl *dnnl, const VaeDnnlConv *c, bool plan,
                       (c->bias ? SLOT(BIAS) : 0) |
                       (c->add_slot ? SLOT(ADD) : 0),
                   plan, out);
+}
+
+/* Two plans are equal if their keys are equal byte for byte. */
+typedef struct ConvKey {
+    int32_t threads, flat, x_type, y_type, add_type, x_c, y_c;
+    int32_t bias, add_slot, add_dst, relu, sizes[6][3];
+    char avoid[40], only[40];
+    VaeDnnlKey weights;
+} ConvKey;
+
+typedef struct VaeDnnlPlanned {
+    ConvKey key;
+    VaeDnnlStatus status;
+    VaeDnnlPrimitive plan;
+    struct VaeDnnlPlanned *next;
+} VaeDnnlPlanned;
+
+static VaeDnnlStatus
+conv_key(const VaeDnnlConv *c, ConvKey *out)
+{
+    const int *sizes[6] = {c->x, c->y, c->k, c->stride, c->begin, c->end};
+    memset(out, 0, sizeof *out);
+    out->threads = omp_get_max_threads();
+    out->flat = c->flat;
+    out->x_type = (int32_t) c->x_type;
+    out->y_type = (int32_t) c->y_type;
+    out->add_type = (int32_t) c->add_type;
+    out->x_c = c->x_c;
+    out->y_c = c->y_c;
+    out->bias = c->bias;
+    out->add_slot = c->add_slot;
+    out->add_dst = c->add_dst;
+    out->relu = c->relu;
+    for (int i = 0; i < 6; i++)
+        memcpy(out->sizes[i], sizes[i], sizeof out->sizes[i]);
+    snprintf(out->avoid, sizeof out->avoid, "%s", c->avoid ? c->avoid : "");
+    snprintf(out->only, sizeof out->only, "%s", c->only ? c->only : "");
+    return c->weights ? vae_dnnl_key(c->weights, &out->weights) : VAE_DNNL_OK;
+}
+
+static VaeDnnlStatus
+copy_plan(const VaeDnnlPlanned *from, VaeDnnlPrimitive *out)
+{
+    dnnl_status_t s = (dnnl_status_t) from->status;
+    out->scratch = from->plan.scratch;
+    memcpy(out->impl, from->plan.impl, sizeof out->impl);
+    for (int i = 0; i < VAE_DNNL_SLOTS && s == dnnl_success; i++)
+        if (from->plan.layout[i])
+            s = layout_copy(md_of(from->plan.layout[i]), &out->layout[i]);
+    return (VaeDnnlStatus) s;
+}
+
+static void
+planned_free(VaeDnnlPlanned *planned)
+{
+    vae_dnnl_free(&planned->plan);
+    free(planned);
+}
+
+static VaeDnnlStatus
+plan_conv(VaeDnnl *dnnl, const VaeDnnlConv *c, VaeDnnlPrimitive *out)
+{
+    ConvKey key;
+    if (conv_key(c, &key) != VAE_DNNL_OK)
+        return make_conv(dnnl, c, true, out);
+    VaeDnnlPlanned *p = dnnl->planned;
+    while (p && memcmp(&p->key, &key, sizeof key) != 0)
+        p = p->next;
+    if (p)
+        return copy_plan(p, out);
+    p = calloc(1, sizeof *p);
+    if (!p)
+        return VAE_DNNL_NO_MEMORY;
+    memcpy(&p->key, &key, sizeof key);
+    p->status = make_conv(dnnl, c, true, &p->plan);
+    if (p->status == VAE_DNNL_NO_MEMORY) {
+        planned_free(p);
+        return VAE_DNNL_NO_MEMORY;
+    }
+    p->next = dnnl->planned;
+    dnnl->planned = p;
+    dnnl->n_planned++;
+    return copy_plan(p, out);
+}
+
+VaeDnnlStatus
+vae_dnnl_conv(VaeDnnl *dnnl, const VaeDnnlConv *c, bool plan,
+              VaeDnnlPrimitive *out)
+{
+    return plan ? plan_conv(dnnl, c, out) : make_conv(dnnl, c, false, out);
 }
 
 /* ------------------------------------------------------------------ */
@@ -465,4 +548,17 @@ vae_dnnl_execute(const VaeDnnl *dnnl, const VaeDnnlPrimitive *p)
             args[n++] = (dnnl_exec_arg_t){slots[i].arg, p->memory[i]};
     return (VaeDnnlStatus) dnnl_primitive_execute(p->primitive, dnnl->stream, n,
                                                   args);
+}
+
+void
+vae_dnnl_close(VaeDnnl *dnnl)
+{
+    while (dnnl->planned) {
+        VaeDnnlPlanned *next = dnnl->planned->next;
+        planned_free(dnnl->planned);
+        dnnl->planned = next;
+    }
+    dnnl_stream_destroy(dnnl->stream);
+    dnnl_engine_destroy(dnnl->engine);
+    *dnnl = (VaeDnnl){0};
 }

@@ -32,6 +32,8 @@ bool vae_dnnl_has_amx(void);
 
 typedef struct VaeDnnl {
     void *engine, *stream;
+    struct VaeDnnlPlanned *planned; /* convolutions, see vae_dnnl_conv() */
+    int n_planned;
 } VaeDnnl;
 
 VaeDnnlStatus vae_dnnl_open(VaeDnnl *out);
@@ -119,6 +121,8 @@ typedef struct VaeDnnlConv {
     const VaeDnnlLayout *weights; /* NULL: the library chooses */
 } VaeDnnlConv;
 
+/* dnnl keeps each plan. The library takes milliseconds to describe a
+ * convolution, and the ladder plans the same ones for each rung. */
 VaeDnnlStatus vae_dnnl_conv(VaeDnnl *dnnl, const VaeDnnlConv *conv, bool plan,
                             VaeDnnlPrimitive *out);
 

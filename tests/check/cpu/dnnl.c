@@ -1,8 +1,9 @@
 /*
  * dnnl.c: the cpu backend's convolution against the ref backend, and that the
- * number of frames changes no byte of a frame.
+ * number of frames changes no byte of a frame. Also the plans of convolutions.
  */
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -270,6 +271,97 @@ check_plan(VaeCheck *t)
     check_plan_of(t, false, true);
 }
 
+static bool
+same_plan(const VaeDnnlPrimitive *a, const VaeDnnlPrimitive *b)
+{
+    bool same = a->scratch == b->scratch && strcmp(a->impl, b->impl) == 0;
+    for (int i = 0; i < VAE_DNNL_SLOTS; i++) {
+        VaeDnnlKey x = {0}, y = {0};
+        if (a->layout[i] && b->layout[i] && i != VAE_DNNL_SCRATCH) {
+            vae_dnnl_key(a->layout[i], &x);
+            vae_dnnl_key(b->layout[i], &y);
+        }
+        same = same && !a->layout[i] == !b->layout[i] &&
+               memcmp(&x, &y, sizeof x) == 0;
+    }
+    return same;
+}
+
+/* Plans a convolution twice. Only the first time it is described. */
+static void
+plan_twice(VaeCheck *t, VaeDnnl *dnnl, const VaeDnnlConv *conv, int i)
+{
+    VaeDnnlPrimitive once = {0}, again = {0};
+    const int known = dnnl->n_planned;
+    const VaeDnnlStatus status = vae_dnnl_conv(dnnl, conv, true, &once);
+    if (dnnl->n_planned != known + 1)
+        vae_check_fail(t, "convolution %d was taken for another one", i);
+    if (vae_dnnl_conv(dnnl, conv, true, &again) != status ||
+        dnnl->n_planned != known + 1 || !same_plan(&once, &again))
+        vae_check_fail(t, "convolution %d has two plans", i);
+    vae_dnnl_free(&once);
+    vae_dnnl_free(&again);
+}
+
+/* Each convolution differs from the first one in one field. */
+static void
+check_planned(VaeCheck *t)
+{
+    enum { N = 20 };
+    VaeDnnlConv convs[N], base = {.x_type = VAE_TYPE_F32,
+                                  .y_type = VAE_TYPE_F32,
+                                  .x_c = 16,
+                                  .y_c = 8,
+                                  .x = {3, 10, 14},
+                                  .y = {1, 10, 14},
+                                  .k = {3, 3, 3},
+                                  .stride = {1, 1, 1},
+                                  .begin = {0, 1, 1},
+                                  .end = {0, 1, 1}};
+    VaeDnnlPrimitive first = {0};
+    VaeDnnl dnnl;
+    if (!vae_check_begin(t, "planned"))
+        return;
+    vae_check_that(t, vae_dnnl_open(&dnnl) == VAE_DNNL_OK, "oneDNN opens");
+    vae_check_that(t, vae_dnnl_conv(&dnnl, &base, true, &first) == VAE_DNNL_OK,
+                   "the first plan");
+    for (int i = 0; i < N; i++)
+        convs[i] = base;
+    convs[0].x_c = 24;
+    convs[1].y_c = 16;
+    convs[2].x[1] = convs[2].y[1] = 9;
+    convs[3].x[2] = convs[3].y[2] = 9;
+    convs[4].x[0] = convs[4].k[0] = 2;
+    convs[5].y[1] = 5;
+    convs[5].stride[1] = 2;
+    convs[6].begin[1] = 0;
+    convs[6].end[1] = 2;
+    convs[7].begin[2] = 2;
+    convs[7].end[2] = 0;
+    convs[8].bias = true;
+    convs[9].add_slot = true;
+    convs[10].add_slot = true;
+    convs[10].add_type = VAE_TYPE_BF16;
+    convs[11].add_dst = true;
+    convs[12].relu = true;
+    convs[13].avoid = first.impl;
+    convs[14].only = first.impl;
+    convs[15].only = "none";
+    convs[16].weights = first.layout[VAE_DNNL_WEIGHTS];
+    convs[17].y_type = VAE_TYPE_BF16;
+    convs[18].x_type = VAE_TYPE_BF16;
+    convs[19].flat = true;
+    convs[19].x[0] = convs[19].k[0] = 1;
+    for (int i = 0; i < N; i++)
+        plan_twice(t, &dnnl, &convs[i], i);
+    const int threads = omp_get_max_threads();
+    omp_set_num_threads(threads + 1);
+    plan_twice(t, &dnnl, &base, N);
+    omp_set_num_threads(threads);
+    vae_dnnl_free(&first);
+    vae_dnnl_close(&dnnl);
+}
+
 static void
 check_precision(VaeCheck *t)
 {
@@ -298,5 +390,5 @@ check_precision(VaeCheck *t)
         "auto chooses something else, or does not say why");
 }
 
-VAE_CHECK_MAIN(check_precision, check_plan, check_conv_fp32, check_conv_bf16,
-               check_up_fp32, check_up_bf16)
+VAE_CHECK_MAIN(check_precision, check_plan, check_planned, check_conv_fp32,
+               check_conv_bf16, check_up_fp32, check_up_bf16)
