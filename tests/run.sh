@@ -310,13 +310,15 @@ full_options() {
 # Prints the tests for the sanitizers. Left out are gst-launch-1.0, which is not
 # built with them; the memory of a process, which they change; benchmarks; and
 # slow tests: whole clips and full-size networks by the plain-C backend or over
-# the emulation of CUDA. The checks run their kernels, the trace runs their ops.
+# the emulation of CUDA, its timed choices, and refusals in fp32 beside those in
+# bf16. The checks run their kernels, the trace runs their ops.
 # Three networks are enough: two with attention, and one of the TAEHV family.
 sanitized() {
     names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
         -e '^bench-' -e '^installed$' -e '-ref-fp32$' -e '-cuda-' \
         -e '^cuda-faults-' -e '^cuda-backend-' -e '^gpu-table-' \
         -e '^faults-\(wan21\|seedvr2\)-ref$' -e '^slices-.*-full-cpu-' \
+        -e '^cuda-tune$' -e '^refused-fp32$' \
         -e '-\(wan22\|taew2_2\|taew2_2_super\)-'
 }
 

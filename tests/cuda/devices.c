@@ -7,6 +7,7 @@
 
 #include "clips.h"
 #include "emu_state.h"
+#include "stream.h"
 
 static void
 expect_unsupported(const Bed *bed, VaeStreamParams params, const char *words)
@@ -110,7 +111,8 @@ second_device(const Bed *bed)
 }
 
 /* An application records its own work in another thread, from before a stream
- * is planned until it is freed. */
+ * is planned until it is freed. The stream times its layers, counts NaN, pins
+ * memory, and gives the device's memory back once. */
 static void
 foreign_recording(const Bed *bed)
 {
@@ -122,11 +124,21 @@ foreign_recording(const Bed *bed)
     run_clip(bed, stream, VAE_DECODE, &want, calls);
     vae_stream_free(&stream);
     VaeModel *model = open_model(bed);
+    setenv("XDG_CACHE_HOME", "", 1); /* no stored times */
+    setenv("HOME", "", 1);
     params.deterministic = false;
+    params.nan_policy = VAE_NAN_ERROR;
+    emu_conv_searches();
+    emu_unload();
     emu_begin_foreign();
     VaeStatus status = vae_stream_new(model, &params, &stream, &error);
+    const bool timed = emu_conv_searches() > 0;
     if (status == VAE_OK) {
+        VaePin *pin = vae_stream_pin(stream, clip.video,
+                                     clip_video_count(&clip) * sizeof(float));
         run_clip(bed, stream, VAE_DECODE, &clip, calls);
+        expect(timed && pin, "layers are timed, memory is pinned");
+        vae_pin_free(&pin);
         status = vae_stream_release(stream, &error);
         vae_stream_reset(stream);
         run_clip(bed, stream, VAE_DECODE, &clip, calls);

@@ -1,11 +1,12 @@
 /*
  * hazards.c: the emulated device must detect overlapping memory, work that does
- * not wait, and memory that is allocated in steps.
+ * not wait, calls that spoil another thread's recording, and memory that is
+ * allocated in steps.
  */
 #include <sys/wait.h>
 
 #include "../stream/streams.h"
-#include "emu_rt.h"
+#include "emu_state.h"
 #include "gpu.h"
 
 enum { C = 4, SIDE = 6, T = 2, PIXELS = SIDE * SIDE, KERNEL = 3 };
@@ -100,7 +101,7 @@ overlaps(void)
     expect(isnan(convolve(&at)), "workspace over what is added");
 }
 
-/* True if the kernel ends the process, as an overlap does. */
+/* True if the call ends the process, as an overlap does. */
 static bool
 ends(void (*launch)(float *m))
 {
@@ -176,6 +177,25 @@ cast_in_place(float *m)
     cast_at(m, 0);
 }
 
+static void
+copy_at(float *m, size_t to)
+{
+    if (vae_rt_copy(m + to, m, 64 * sizeof *m, stream))
+        _exit(0);
+}
+
+static void
+copy_apart(float *m)
+{
+    copy_at(m, 64);
+}
+
+static void
+copy_over_end(float *m)
+{
+    copy_at(m, 63);
+}
+
 /* Kernels whose result overlaps the input in a way that kernels.h does not
  * allow. */
 static void
@@ -183,10 +203,12 @@ kernels_overlap(void)
 {
     if (!expect(vae_rt_stream_new(&stream) == 0, "a stream"))
         return;
-    expect(!ends(norm_in_place) && !ends(cast_apart), "kernels as allowed");
+    expect(!ends(norm_in_place) && !ends(cast_apart) && !ends(copy_apart),
+           "kernels and copies as allowed");
     expect(ends(norm_beside), "a norm one pixel beside its input");
     expect(ends(norm_over_tail), "a norm over its tail");
     expect(ends(cast_in_place), "a cast in place");
+    expect(ends(copy_over_end), "a copy over the end of its source");
     vae_rt_stream_free(stream);
 }
 
@@ -317,6 +339,74 @@ recorded_again(bool elsewhere)
     vae_rt_stream_free(third);
 }
 
+/* A call of each kind that the recording of another thread forbids. Returns its
+ * code. */
+static int
+call_of(int kind, VaeRtStream work, VaeRtEvent event)
+{
+    void *out = NULL;
+    float word;
+    int code;
+    switch (kind) {
+    case 0:
+        code = vae_rt_alloc(&out, 1);
+        vae_rt_free(out);
+        return code;
+    case 1:
+        code = vae_rt_alloc_host(&out, 1);
+        vae_rt_free_host(out);
+        return code;
+    case 2:
+        code = vae_rt_pin(&word, sizeof word);
+        if (!code)
+            vae_rt_unpin(&word);
+        return code;
+    case 3:
+        code = vae_rt_stream_new(&out);
+        vae_rt_stream_free(out);
+        return code;
+    case 4:
+        return vae_rt_stream_sync(work);
+    case 5:
+        return vae_rt_event_sync(event);
+    default:
+        code = vae_rt_event_new(&out);
+        vae_rt_event_free(out);
+        return code;
+    }
+}
+
+/* Another thread records in global mode. A call fails and spoils that
+ * recording, except between vae_rt_enter() and vae_rt_leave(). */
+static void
+another_records(void)
+{
+    VaeRtStream work;
+    VaeRtEvent event;
+    VaeRtCaller caller;
+    enum { KINDS = 7 };
+    int refused = 0, spoiled = 0, allowed = 0, kept = 0;
+    if (vae_rt_stream_new(&work) || vae_rt_event_new(&event))
+        return;
+    for (int kind = 0; kind < KINDS; kind++) {
+        emu_begin_foreign();
+        refused += call_of(kind, work, event) == EMU_UNSAFE;
+        spoiled += !emu_end_foreign();
+        emu_begin_foreign();
+        allowed +=
+            vae_rt_enter(0, &caller) == 0 && call_of(kind, work, event) == 0;
+        vae_rt_leave(&caller);
+        kept += emu_end_foreign();
+    }
+    expect(refused == KINDS && spoiled == KINDS,
+           "%d of %d calls fail while another thread records, %d spoil it",
+           refused, KINDS, spoiled);
+    expect(allowed == KINDS && kept == KINDS,
+           "in relaxed mode %d work, %d keep it", allowed, kept);
+    vae_rt_event_free(event);
+    vae_rt_stream_free(work);
+}
+
 static void
 steps_of_memory(void)
 {
@@ -342,6 +432,7 @@ main(void)
     in_between();
     recorded_again(false);
     recorded_again(true);
+    another_records();
     steps_of_memory();
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());
     return tests_end();

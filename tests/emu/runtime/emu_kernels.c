@@ -26,6 +26,7 @@ bool
 emu_load(const char *what)
 {
     emu_no_capture(what);
+    emu_unsafe();
     loads++;
     return ++asked != refused_at;
 }
