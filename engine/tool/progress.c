@@ -79,8 +79,7 @@ progress_expect(const VaePlan *plan, double first_seconds, int64_t later_steps)
     const double rest = plan->flop_step * (double) later_steps / rate;
     if (rest < 10)
         return;
-    fprintf(stderr,
-            "first step: %.1f GFLOP at %.1f GFLOP/s; about %s left\n",
+    fprintf(stderr, "first step: %.1f GFLOP at %.1f GFLOP/s; about %s left\n",
             plan->flop_first * 1e-9, rate * 1e-9,
             seconds_text(rest, text, sizeof text));
 }

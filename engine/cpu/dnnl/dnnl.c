@@ -311,7 +311,7 @@ make_conv(const VaeDnnl *dnnl, const VaeDnnlConv *c, bool plan,
 /* Two plans are equal if their keys are equal byte for byte. */
 typedef struct ConvKey {
     int32_t threads, flat, x_type, y_type, add_type, x_c, y_c;
-    int32_t bias, add_slot, add_dst, relu, sizes[6][3];
+    int32_t bias, add_slot, add_dst, relu, sizes[6][3], zero;
     char avoid[40], only[40];
     VaeDnnlKey weights;
 } ConvKey;
