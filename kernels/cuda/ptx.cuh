@@ -67,13 +67,24 @@ vae_store8(void *p, const uint32_t *word)
 
 /* Returns v. The compiler recomputes values from the result instead of keeping
  * the ones from before in registers. */
-VAE_DEVICE int
-vae_ptx_anew(int v)
+VAE_DEVICE uint32_t
+vae_ptx_anew(uint32_t v)
 {
 #ifdef __CUDACC__
     asm volatile("" : "+r"(v));
 #endif
     return v;
+}
+
+/* v of the warp's first lane. The compiler knows that all lanes have it. */
+VAE_DEVICE int
+vae_ptx_uniform(int v)
+{
+#ifdef __CUDACC__
+    return __shfl_sync(~0u, v, 0);
+#else
+    return v;
+#endif
 }
 
 /* 2^v, within 2 units of the last place; results below 2^-126 are 0. */
@@ -414,29 +425,33 @@ vae_ptx_shared_address(const void *shared)
 
 /*
  * Describes a matrix in shared memory, of 16-bit values, 16 of them in a row,
- * to the group's multiplication. Eight halves of rows that follow each other
- * are 128 bytes of shared memory. `right` is the distance in bytes from the
- * left to the right half of a row, `down` that from eight rows to the next. All
- * are multiples of 16. An address so many bytes further on is described by the
- * sum with bytes / 16.
+ * to the group's multiplication. Its rows are parts of longer ones: eight of
+ * these follow each other, then the next eight begin `down` bytes further on.
+ * `down` is a multiple of 16. The sum with bytes / 16 describes a matrix so
+ * many bytes further on.
+ *
+ * The longer rows have 64 bytes and begin at multiples of 64. The 16 bytes at
+ * 16i of the row at address 64r are at 16(i ^ r / 2 % 4).
  */
 VAE_DEVICE uint64_t
-vae_ptx_describe(const void *shared, int right, int down)
+vae_ptx_describe64(const void *shared, int down)
 {
     return (vae_ptx_shared_address(shared) & 0x3ffff) >> 4 |
-           (uint64_t) (right >> 4) << 16 | (uint64_t) (down >> 4) << 32;
+           (uint64_t) (down >> 4) << 32 | (uint64_t) 2 << 62;
 }
 
 /*
- * The same for squares of 8 rows of 128 bytes, at multiples of 1024, `down`
- * bytes from each other. The 16 bytes at 16i of row r are at 16(i ^ r). In a
- * row of a matrix for vae_ptx_group_multiply_held(), every 128 bytes are
- * `right` bytes from those before.
+ * The same for longer rows of 128 bytes, eight of them at a multiple of 1024.
+ * The 16 bytes at 16i of row r are at 16(i ^ r). In a row of a matrix for
+ * vae_ptx_group_multiply_held(), every 128 bytes are `right` bytes from those
+ * before.
  */
 VAE_DEVICE uint64_t
-vae_ptx_describe_swizzled(const void *shared, int right, int down)
+vae_ptx_describe128(const void *shared, int right, int down)
 {
-    return vae_ptx_describe(shared, right, down) | (uint64_t) 1 << 62;
+    return (vae_ptx_shared_address(shared) & 0x3ffff) >> 4 |
+           (uint64_t) (right >> 4) << 16 | (uint64_t) (down >> 4) << 32 |
+           (uint64_t) 1 << 62;
 }
 
 /* Makes what this thread wrote to shared memory, and copies that it has waited
@@ -541,8 +556,8 @@ vae_ptx_group_end(float *sum)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 #else
 /*
- * Element i of the octet at (row, octet) of a described matrix. Rows that
- * are longer than two octets are swizzled.
+ * Element i of the octet at (row, octet) of a described matrix. longer: its
+ * rows have more than two octets.
  */
 template <int T>
 static float
@@ -550,15 +565,13 @@ vae_ptx_element(uint64_t matrix, unsigned row, unsigned octet, unsigned i,
                 bool longer)
 {
     const uint64_t right = matrix >> 16 & 0x3fff, down = matrix >> 32 & 0x3fff;
+    const bool narrow = matrix >> 62 == 2;
     uint64_t at = (matrix & 0x3fff) + row / 8 * down;
-    if (matrix >> 62) {
-        at += row % 8 * 8 + (longer ? octet / 8 * right + octet % 8 : octet);
-        at ^= at >> 3 & 7;
-    } else if (longer) {
-        vae_emu_fail("rows of more than 16 values are swizzled");
-    } else {
-        at += row % 8 + octet * right;
-    }
+    at += row % 8 * (narrow ? 4 : 8);
+    at += longer ? octet / 8 * right + octet % 8 : octet;
+    if (narrow && longer)
+        vae_emu_fail("a row of more than 16 values needs rows of 128 bytes");
+    at ^= at >> 3 & (narrow ? 3 : 7);
     uint16_t bits;
     memcpy(&bits, static_cast<const char *>(vae_emu_shared()) + 16 * at + 2 * i,
            sizeof bits);

@@ -148,8 +148,8 @@ template <int T>
 VAE_DEVICE void
 add_scores(const char *query, const char *keys, float *score)
 {
-    const uint64_t q = vae_ptx_describe_swizzled(query, 0, REPEAT);
-    const uint64_t k = vae_ptx_describe_swizzled(keys, 0, REPEAT);
+    const uint64_t q = vae_ptx_describe128(query, 0, REPEAT);
+    const uint64_t k = vae_ptx_describe128(keys, 0, REPEAT);
     vae_ptx_group_begin();
     VAE_UNROLL
     for (int i = 0; i < DEEP / 16; i++) {
@@ -165,7 +165,7 @@ template <typename P, int T>
 VAE_DEVICE void
 add_values(const uint32_t *weight, const char *values, float *y, bool first)
 {
-    const uint64_t v = vae_ptx_describe_swizzled(values, SQUARE, REPEAT);
+    const uint64_t v = vae_ptx_describe128(values, SQUARE, REPEAT);
     if (first)
         vae_ptx_group_begin();
     VAE_UNROLL

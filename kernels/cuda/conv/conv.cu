@@ -36,7 +36,8 @@ template <int DOWN_, int WIDE_> struct Tile {
     static const int PIXELS = (ROWS + MORE) * (ACROSS + MORE);
     static const int HALO = PIXELS * PITCH; /* elements */
     static const int WEIGHT = N * PITCH;
-    static const int BYTES = 2 * (2 * HALO + STAGES * WEIGHT);
+    static const int PLACES = 2 * HALO + STAGES * WEIGHT;
+    static const int BYTES = 2 * PLACES + 4 * PIXELS;
     static const int COLUMNS = WIDE / 8; /* matrices of a warp, side by side */
     static const int RESULT = N + 8; /* elements from one pixel's results to the
                                         next; these go where the input was */
@@ -44,6 +45,11 @@ template <int DOWN_, int WIDE_> struct Tile {
     static_assert(COLUMNS % 2 == 0, "pairs are loaded");
     static_assert(2 * ROWS * ACROSS * RESULT <= BYTES, "results");
 
+    VAE_DEVICE uint32_t *
+    places(Half *halo)
+    {
+        return reinterpret_cast<uint32_t *>(halo + PLACES);
+    }
     VAE_DEVICE int
     halo_at(int pixel, int octet)
     {
@@ -69,10 +75,10 @@ template <int DOWN_, int WIDE_> struct Tile {
     {
         return true;
     }
-    VAE_DEVICE int
+    VAE_DEVICE uint32_t
     copier()
     {
-        return (int) threadIdx.x;
+        return threadIdx.x;
     }
     VAE_DEVICE int
     channel(int thread)
@@ -140,6 +146,7 @@ conv_matrix(VaeConvMatrixArgs a, int lanes)
     const Place p = place<P>(a);
     float sum[4][P::COLUMNS][4] = {};
     Step now = {};
+    find_pixels<P>(a, p, halo);
     copy_first<P>(a, p, halo, weight);
     /* The barrier separates the copies of all threads from their use, and the
      * use of buffers from the copies that overwrite them. */
@@ -172,7 +179,7 @@ template <typename P> struct Im2col : P {
     static const int BLOCKS = P::N <= 96 ? 2 : 1; /* of a multiprocessor */
     static const int LINES = P::ROWS + MORE;      /* of a frame */
     /* cppcheck-suppress duplInheritedMember; more than P has */
-    static const int BYTES = P::BYTES + 2 * P::STAGES * LINES * LINE;
+    static const int BYTES = 2 * (P::PLACES + P::STAGES * LINES * LINE);
     static_assert(FRONT + (ACROSS + MORE) * COLOURS <= LINE_OCTETS * 8,
                   "a line has all pixels");
     static_assert(3 * ROW <= DEEP, "a step has all channels");
@@ -207,7 +214,8 @@ copy_frame_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
          n += VAE_THREADS / OCTETS) {
         const int c = p.n + n;
         store_values(
-            weight + frame * P::WEIGHT + P::weight_at(weight_row(n), octet),
+            weight + frame * P::WEIGHT +
+                P::weight_at((int) weight_row((uint32_t) n), octet),
             from + (c < a.c_out ? c * a.kt * 3 * ROW : 0),
             [](int k) { return k; },
             c < a.c_out ? vae_octet_valid(octet * 8, 3 * ROW) : 0);

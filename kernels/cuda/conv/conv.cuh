@@ -4,7 +4,8 @@
  *
  * Their template argument P is the tile of a block of THREADS: N channels of
  * ROWS x ACROSS pixels. halo_at() and weight_at() say where an octet of a
- * pixel, or of a row of weights, is in its buffer. Thread t has the sums of
+ * pixel, or of a row of weights, is in its buffer; places() is where the
+ * block's pixels are in a frame. Thread t has the sums of
  * pixels down(t, i), across(t, i), of channels from channel(t) on. The COPIERS
  * of a step are the threads with copies(step); copier() is a thread's index of
  * them.
@@ -28,6 +29,9 @@ enum {
 };
 
 typedef uint16_t Half;
+
+/* The place of a pixel outside of the picture. */
+static const uint32_t OUTSIDE = ~0u;
 
 /* Replaces two constants of P. */
 template <typename P> struct Phases : P {
@@ -124,6 +128,24 @@ input_frame(const VaeConvMatrixArgs &a, int frame)
            (size_t) (past ? frame : frame - a.past_frames) * a.h * a.w * a.c_in;
 }
 
+/* Writes where each of the block's pixels is in a frame. All sections read the
+ * same ones, so copy_pixels() need not compute it each time. */
+template <typename P>
+VAE_DEVICE void
+find_pixels(const VaeConvMatrixArgs &a, const Place &p, Half *halo)
+{
+    uint32_t *const place = P::places(halo);
+    for (int i = (int) threadIdx.x; i < P::PIXELS; i += P::THREADS) {
+        const int row = p.y + i / (ACROSS + MORE) - a.pad_y;
+        const int column = p.x + i % (ACROSS + MORE) - a.pad_x;
+        const bool inside =
+            row >= 0 && row < a.h && column >= 0 && column < a.w;
+        place[i] = inside ? (uint32_t) row * (uint32_t) a.w + (uint32_t) column
+                          : OUTSIDE;
+    }
+    __syncthreads();
+}
+
 /* Starts to copy the pixels that a section reads. Zeros replace pixels outside
  * of the picture, and channels past c_in. */
 template <typename P>
@@ -131,61 +153,68 @@ VAE_DEVICE void
 copy_pixels(const VaeConvMatrixArgs &a, const Place &p, Half *halo,
             const Step &s)
 {
-    const Half *const x = input_frame(a, p.t + s.frame);
-    const int thread = P::copier(), octet = thread % OCTETS;
-    const int c = s.piece * DEEP + octet * 8;
-    Half *const to = halo + s.section % 2 * P::HALO + P::halo_at(0, octet);
-    for (int pixel = thread / OCTETS; pixel < P::PIXELS;
-         pixel += P::COPIERS / OCTETS) {
-        const int row = p.y + pixel / (ACROSS + MORE) - a.pad_y;
-        const int column = p.x + pixel % (ACROSS + MORE) - a.pad_x;
-        const bool inside =
-            row >= 0 && row < a.h && column >= 0 && column < a.w && c < a.c_in;
-        const size_t at = ((size_t) row * a.w + column) * a.c_in + c;
-        vae_ptx_copy_async(to + P::halo_at(pixel, 0), x + (inside ? at : 0),
-                           !inside);
+    const uint32_t thread = P::copier(), octet = thread % OCTETS;
+    const uint32_t first = thread / OCTETS, step = P::COPIERS / OCTETS;
+    const uint32_t c = (uint32_t) s.piece * DEEP + octet * 8;
+    const uint32_t depth = (uint32_t) a.c_in;
+    const Half *const x = input_frame(a, p.t + s.frame) + (c < depth ? c : 0);
+    const uint32_t *const place = P::places(halo) + first;
+    Half *const to =
+        halo + s.section % 2 * P::HALO + P::halo_at((int) first, (int) octet);
+    VAE_UNROLL
+    for (uint32_t i = 0; i < P::PIXELS; i += step) {
+        if (i + step > P::PIXELS && first + i >= P::PIXELS)
+            break;
+        const uint32_t at = c < depth ? place[i] : OUTSIDE;
+        const bool inside = at != OUTSIDE;
+        vae_ptx_copy_async(to + P::halo_at((int) i, 0),
+                           x + (uint64_t) (inside ? at : 0) * depth, !inside);
     }
 }
 
 /* The row of channel n. Channels are in another order: of 16, the first matrix
  * of a pair gets 0, 1, 4, 5, 8, 9, 12 and 13, so that a lane's results are four
  * neighbours. */
-VAE_DEVICE int
-weight_row(int n)
+VAE_DEVICE uint32_t
+weight_row(uint32_t n)
 {
     return n / 16 * 16 + n % 16 / 4 * 2 + n % 2 + n / 2 % 2 * 8;
 }
 
-/* Starts to copy the weights of a step. */
+/* Starts to copy the weights of a step. All weights are fewer than 2^32. */
 template <typename P>
 VAE_DEVICE void
 copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
              const Step &s)
 {
-    const int thread = P::copier(), octet = thread % OCTETS;
-    const int n = thread / OCTETS, c = s.piece * DEEP + octet * 8;
-    const size_t channel = (size_t) a.kt * p.taps * a.c_in;
+    const uint32_t thread = P::copier(), octet = thread % OCTETS;
+    const uint32_t n = thread / OCTETS, first = (uint32_t) p.n + n;
+    const uint32_t c = (uint32_t) s.piece * DEEP + octet * 8;
+    const uint32_t depth = (uint32_t) a.c_in;
+    const uint32_t channel = (uint32_t) (a.kt * p.taps) * depth;
+    const uint32_t tap = (uint32_t) (s.frame * p.taps + s.tap);
     const Half *const all = static_cast<const Half *>(a.weight);
-    const Half *from = all + (p.n + n) * channel +
-                       (size_t) (s.frame * p.taps + s.tap) * a.c_in + c;
+    const Half *from = all + (first * channel + tap * depth + c);
     Half *to = weight + s.index % P::STAGES * P::TAPS * P::WEIGHT +
-               P::weight_at(weight_row(n), octet);
-    const int pass = P::COPIERS / OCTETS; /* rows that are copied at once */
+               P::weight_at((int) weight_row(n), (int) octet);
+    const uint32_t pass =
+        P::COPIERS / OCTETS; /* rows that are copied at once */
     VAE_NO_UNROLL
-    for (int tap = 0; tap < p.together; tap++) {
+    for (int i = 0; i < p.together; i++) {
         VAE_UNROLL
-        for (int phase = 0; phase < P::PHASES; phase++)
+        for (uint32_t phase = 0; phase < P::PHASES; phase++)
             VAE_UNROLL
-        for (int i = 0; i < P::SHARE; i += pass) {
-            const bool inside = p.n + n + i < a.c_out && c < a.c_in;
-            if (i + pass <= P::SHARE || n + i < P::SHARE)
+        for (uint32_t row = 0; row < P::SHARE; row += pass) {
+            const bool inside = first + row < (uint32_t) a.c_out && c < depth;
+            const Half *const x =
+                from + phase * a.phase_weights + (uint64_t) row * channel;
+            if (row + pass <= P::SHARE || n + row < P::SHARE)
                 vae_ptx_copy_async(
-                    to + P::weight_at(phase * P::SHARE + i, 0),
-                    inside ? from + phase * a.phase_weights + i * channel : all,
-                    !inside);
+                    to + P::weight_at((int) (phase * P::SHARE + row), 0),
+                    inside ? x : all, !inside);
         }
         to += P::WEIGHT;
-        from += a.c_in;
+        from += depth;
     }
 }
 

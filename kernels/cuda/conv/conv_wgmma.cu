@@ -4,12 +4,14 @@
  * warps.
  *
  * Two to four groups share a block's pixels: each has one or two squares of 8 x
- * 8, and all N channels. Octets of channels are in planes. Eight pixels beside
- * each other are then eight rows of a matrix, and a tap moves its beginning by
- * whole pixels. The copies are those of conv.cu, with cp.async. The fence
- * behind them may wait for all of a warp's copies. So one half of the warps
- * copies for even steps and one for odd steps, and no warp has copies of two
- * steps under way.
+ * 8, and all N channels. Eight pixels beside each other are eight rows of a
+ * matrix, and a tap moves its beginning by whole pixels. A row is DEEP
+ * channels, 64 bytes. Its octets are swizzled, so that eight threads copy 128
+ * bytes in one cycle, and multiplications read as many.
+ *
+ * The copies are those of conv.cu, with cp.async. The fence behind them may
+ * wait for all of a warp's copies. So one half of the warps copies for even
+ * steps and one for odd steps, and no warp has copies of two steps under way.
  *
  * A step is a row of taps, so that its multiplications take longer than its
  * barrier and its copies. They run while the next step's begin. So one buffer
@@ -33,30 +35,33 @@ template <int GROUPS_, int SQUARES_, int N_, int PART_, int TAPS_> struct Tile {
     static const int PARTS = 2 * SQUARES; /* pixels of a thread */
     static const int ROWS = 4 * SQUARES * GROUPS;
     static const int PIXELS = (ROWS + MORE) * (ACROSS + MORE);
-    /* Elements of a plane, so that two neighbours' four octets are in different
-     * banks: 16 more than a multiple of 64. */
-    static const int PIXEL_PLANE = (PIXELS * 8 + 47) / 64 * 64 + 16;
-    static const int WEIGHT_PLANE = N * 8 + 16;
-    static const int HALO = OCTETS * PIXEL_PLANE;
-    static const int WEIGHT = OCTETS * WEIGHT_PLANE;
+    /* Elements of a buffer; the swizzle's pattern repeats every 512 bytes. */
+    static const int HALO = (PIXELS * DEEP + 255) / 256 * 256;
+    static const int WEIGHT = N * DEEP;
     static const int COLUMNS = N / 8;
     static const int RESULT = N + 8; /* as in conv.cu */
-    static const int INPUT = 2 * (2 * HALO + STAGES * TAPS * WEIGHT);
+    static const int PLACES = 2 * HALO + STAGES * TAPS * WEIGHT;
+    static const int INPUT = 2 * PLACES + 4 * PIXELS;
     static const int OUTPUT = 2 * ROWS * ACROSS * RESULT;
     static const int BYTES = INPUT > OUTPUT ? INPUT : OUTPUT;
     static_assert(BYTES <= 227 << 10, "shared memory of a block");
-    static_assert(PIXEL_PLANE >= PIXELS * 8, "a plane's pixels");
+    static_assert(WEIGHT % 256 == 0, "whole patterns");
     static_assert(N % PART == 0, "whole parts");
 
+    VAE_DEVICE uint32_t *
+    places(Half *halo)
+    {
+        return reinterpret_cast<uint32_t *>(halo + PLACES);
+    }
     VAE_DEVICE int
     halo_at(int pixel, int octet)
     {
-        return octet * PIXEL_PLANE + pixel * 8;
+        return pixel * DEEP + (octet ^ (pixel / 2 & 3)) * 8;
     }
     VAE_DEVICE int
     weight_at(int row, int octet)
     {
-        return octet * WEIGHT_PLANE + row * 8;
+        return row * DEEP + (octet ^ (row / 2 & 3)) * 8;
     }
     /* The square of element i of a thread's part; two are beside each other. */
     VAE_DEVICE int
@@ -79,10 +84,10 @@ template <int GROUPS_, int SQUARES_, int N_, int PART_, int TAPS_> struct Tile {
     {
         return ((int) threadIdx.x / 32 - step) % 2 == 0;
     }
-    VAE_DEVICE int
+    VAE_DEVICE uint32_t
     copier()
     {
-        const int thread = vae_ptx_anew((int) threadIdx.x);
+        const uint32_t thread = vae_ptx_anew(threadIdx.x);
         return thread / 64 * 32 + thread % 32;
     }
     VAE_DEVICE int
@@ -99,28 +104,30 @@ VAE_DEVICE void
 multiply(const Half *pixels, const Half *weight, int taps,
          float (*sum)[P::COLUMNS][4])
 {
-    const int row = 16 * (ACROSS + MORE); /* bytes of a plane's row */
-    uint64_t a = vae_ptx_describe(pixels, 2 * P::PIXEL_PLANE, row);
-    uint64_t b = vae_ptx_describe(weight, 2 * P::WEIGHT_PLANE, 128);
-    int tap = 0;
-    VAE_NO_UNROLL
-    do {
+    const int row = 2 * DEEP * (ACROSS + MORE); /* bytes */
+    const uint64_t a = vae_ptx_describe64(pixels, row);
+    const uint64_t b = vae_ptx_describe64(weight, 2 * DEEP * 8);
+    VAE_UNROLL
+    for (int tap = 0; tap < P::TAPS; tap++) {
+        if (tap == taps)
+            break;
         vae_ptx_group_begin();
         VAE_UNROLL
-        for (int k = 0; k < DEEP / 8; k += 2)
+        for (int k = 0; k < DEEP; k += 16)
             VAE_UNROLL
         for (int i = 0; i < P::SQUARES; i++)
             VAE_UNROLL
         for (int n = 0; n < P::N; n += P::PART)
             vae_ptx_group_multiply<T, P::PART>(
                 sum[i][n / 8],
-                a + (k * 2 * P::PIXEL_PLANE + i * 128) / 16 +
-                    (P::PHASES > 1 ? phase_pixel(n / P::SHARE) : 0),
-                b + (k * 2 * P::WEIGHT_PLANE + n * 16) / 16);
+                a + (2 * k +
+                     2 * DEEP *
+                         (8 * i + tap +
+                          (P::PHASES > 1 ? phase_pixel(n / P::SHARE) : 0))) /
+                        16,
+                b + (2 * k + 2 * DEEP * n + 2 * tap * P::WEIGHT) / 16);
         vae_ptx_group_commit();
-        a += 1; /* the next pixel */
-        b += 2 * P::WEIGHT / 16;
-    } while (++tap < taps);
+    }
 }
 
 template <typename P, int T>
@@ -131,10 +138,12 @@ convolve(const VaeConvMatrixArgs &a, int lanes)
     Half *const weight = halo + 2 * P::HALO;
     const Place p = place<P>(a);
     /* the group's first pixel */
-    const int square = P::square((int) threadIdx.x, 0);
+    const int first = vae_ptx_uniform((int) threadIdx.x / 128) * 128;
+    const int square = P::square(first, 0);
     const int group = square / 2 * 8 * (ACROSS + MORE) + square % 2 * 8;
     float sum[P::SQUARES][P::COLUMNS][4] = {};
     Step now = {};
+    find_pixels<P>(a, p, halo);
     copy_first<P>(a, p, halo, weight);
     /* The barrier separates the copies of all threads from their use. There
      * all groups have done all multiplications but those of the last step, so
@@ -148,11 +157,15 @@ convolve(const VaeConvMatrixArgs &a, int lanes)
         }
         __syncthreads();
         multiply<P, T>(halo + now.section % 2 * P::HALO +
-                           (tap_pixel(a, now) + group) * 8,
+                           (tap_pixel(a, now) + group) * DEEP,
                        weight + now.index % P::STAGES * P::TAPS * P::WEIGHT,
                        p.together, sum);
         copy_ahead<P>(a, p, halo, weight, now);
-        vae_ptx_group_wait<2>();
+        /* for those of all steps before */
+        if (P::TAPS == 2 || a.k == 2)
+            vae_ptx_group_wait<2>();
+        else
+            vae_ptx_group_wait<3>();
     }
     vae_ptx_group_wait<0>();
     VAE_UNROLL
@@ -202,7 +215,7 @@ vae_cuda_convolve_groups(const VaeQueue *q, const VaeConvMatrixArgs *a)
         launch<Phases<Tile<2, 1, 256, 64, 2>>>(q, a);
     else if (a->up)
         launch<Phases<Tile<2, 1, 384, 96, 2>>>(q, a);
-    else if (a->c_out == 192)
+    else if (a->c_out % 192 == 0)
         launch<Tile<2, 2, 192, 192, 3>>(q, a);
     else if (a->c_out % 96 && a->c_out % 128 == 0)
         launch<Tile<3, 2, 128, 128, 3>>(q, a);
