@@ -192,29 +192,29 @@ copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
     const uint32_t c = (uint32_t) s.piece * DEEP + octet * 8;
     const uint32_t depth = (uint32_t) a.c_in;
     const uint32_t channel = (uint32_t) (a.kt * p.taps) * depth;
-    const uint32_t tap = (uint32_t) (s.frame * p.taps + s.tap);
+    const uint32_t from =
+        first * channel + (uint32_t) (s.frame * p.taps + s.tap) * depth + c;
     const Half *const all = static_cast<const Half *>(a.weight);
-    const Half *from = all + (first * channel + tap * depth + c);
-    Half *to = weight + s.index % P::STAGES * P::TAPS * P::WEIGHT +
-               P::weight_at((int) weight_row(n), (int) octet);
+    Half *const to = weight + s.index % P::STAGES * P::TAPS * P::WEIGHT +
+                     P::weight_at((int) weight_row(n), (int) octet);
     const uint32_t pass =
         P::COPIERS / OCTETS; /* rows that are copied at once */
-    VAE_NO_UNROLL
-    for (int i = 0; i < p.together; i++) {
+    VAE_UNROLL
+    for (uint32_t tap = 0; tap < P::TAPS; tap++) {
+        if (tap == (uint32_t) p.together)
+            break;
         VAE_UNROLL
         for (uint32_t phase = 0; phase < P::PHASES; phase++)
             VAE_UNROLL
         for (uint32_t row = 0; row < P::SHARE; row += pass) {
             const bool inside = first + row < (uint32_t) a.c_out && c < depth;
-            const Half *const x =
-                from + phase * a.phase_weights + (uint64_t) row * channel;
+            const uint32_t at = from + row * channel + tap * depth;
             if (row + pass <= P::SHARE || n + row < P::SHARE)
                 vae_ptx_copy_async(
-                    to + P::weight_at((int) (phase * P::SHARE + row), 0),
-                    inside ? x : all, !inside);
+                    to + tap * P::WEIGHT +
+                        P::weight_at((int) (phase * P::SHARE + row), 0),
+                    all + phase * a.phase_weights + (inside ? at : 0), !inside);
         }
-        to += P::WEIGHT;
-        from += depth;
     }
 }
 

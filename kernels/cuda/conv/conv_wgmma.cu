@@ -107,11 +107,11 @@ multiply(const Half *pixels, const Half *weight, int taps,
     const int row = 2 * DEEP * (ACROSS + MORE); /* bytes */
     const uint64_t a = vae_ptx_describe64(pixels, row);
     const uint64_t b = vae_ptx_describe64(weight, 2 * DEEP * 8);
+    vae_ptx_group_begin();
     VAE_UNROLL
     for (int tap = 0; tap < P::TAPS; tap++) {
         if (tap == taps)
             break;
-        vae_ptx_group_begin();
         VAE_UNROLL
         for (int k = 0; k < DEEP; k += 16)
             VAE_UNROLL
