@@ -360,7 +360,12 @@ vae_check_queue(size_t i, VaeQueue *q)
         {1, VAE_VECTORS_BASE}, {1, VAE_VECTORS_AVX2}, {1, VAE_VECTORS_AVX512},
         {2, VAE_VECTORS_BEST}, {3, VAE_VECTORS_BEST},
     };
-    if (i >= VAE_COUNT(queues))
+#ifdef VAE_CHECK_DEVICE
+    const size_t n = 2;
+#else
+    const size_t n = VAE_COUNT(queues);
+#endif
+    if (i >= n)
         return false;
     *q = queues[i];
     return true;

@@ -151,7 +151,8 @@ bool vae_check_block(const VaeCheck *t, size_t i, const void **data,
 
 /* Enumerates queues whose results must be equal to the byte: with 1, 2 and 3
  * threads and every vector instruction set. Returns false after the last one.
- * The emulated cuda kernels run their threads in another order at each call. */
+ * The emulated cuda kernels run their threads in another order at each call. A
+ * device (VAE_CHECK_DEVICE) heeds none of this: each call runs twice. */
 bool vae_check_queue(size_t i, VaeQueue *q);
 
 #ifdef __cplusplus

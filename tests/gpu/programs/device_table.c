@@ -6,6 +6,10 @@
  * same alignment, between guards, and back; what a kernel only reads must come
  * back as it was. VAE_GPU_GUARD: bytes of the guards; 0 where a tool that
  * watches each access is to see the first byte past an end.
+ *
+ * The memory is kept for later calls, because taking and freeing it takes many
+ * times as long as a small kernel. Without guards the device memory is not
+ * kept: its end must be that of the tensor.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +31,9 @@ enum {
 enum { SKIP = 77 };
 
 typedef struct Block {
-    const uint8_t *host; /* the caller's */
-    uint8_t *device, *copy;
+    const uint8_t *host;    /* the caller's */
+    uint8_t *device, *copy; /* copy: pinned */
+    size_t device_room, copy_room;
     size_t bytes, begin, total; /* begin: of the bytes in the block */
     bool written;
 } Block;
@@ -36,7 +41,7 @@ typedef struct Block {
 static struct {
     VaeRtStream stream;
     size_t guard;
-    Block blocks[MAX_BLOCKS];
+    Block blocks[MAX_BLOCKS]; /* n of them are of this call */
     int n;
 } at;
 
@@ -79,6 +84,27 @@ open_device(void)
     must(vae_rt_stream_new(&at.stream), "make a stream");
 }
 
+/* Room for the block's total, in device memory and in pinned memory. */
+static void
+take(Block *p)
+{
+    size_t room = ALIGN;
+    while (room < p->total)
+        room *= 2;
+    if (p->copy_room < room) {
+        vae_rt_free_host(p->copy);
+        must(vae_rt_alloc_host((void **) &p->copy, room), "take pinned memory");
+        p->copy_room = room;
+    }
+    if (!at.guard)
+        room = p->total;
+    if (p->device_room < room) {
+        vae_rt_free(p->device);
+        must(vae_rt_alloc((void **) &p->device, room), "take memory");
+        p->device_room = room;
+    }
+}
+
 /* The address on the device of the block at p; NULL for NULL. Memory that
  * begins at the same address is the same block. */
 static void *
@@ -96,21 +122,17 @@ stage(const void *p, size_t bytes, bool written)
     if (at.n == MAX_BLOCKS)
         fatal("a call has more tensors than the table knows");
     Block *block = &at.blocks[at.n++];
-    const size_t begin = at.guard + (uintptr_t) p % ALIGN;
-    *block = (Block){.host = p,
-                     .bytes = bytes,
-                     .begin = begin,
-                     .total = begin + bytes + at.guard,
-                     .written = written};
-    block->copy = malloc(block->total);
-    if (!block->copy)
-        fatal("out of memory");
+    block->host = p;
+    block->bytes = bytes;
+    block->begin = at.guard + (uintptr_t) p % ALIGN;
+    block->total = block->begin + bytes + at.guard;
+    block->written = written;
+    take(block);
     memset(block->copy, GUARD_BYTE, block->total);
-    memcpy(block->copy + begin, p, bytes);
-    must(vae_rt_alloc((void **) &block->device, block->total), "take memory");
+    memcpy(block->copy + block->begin, p, bytes);
     must(vae_rt_copy(block->device, block->copy, block->total, at.stream),
          "copy");
-    return block->device + begin;
+    return block->device + block->begin;
 }
 
 #define IN(p, bytes) stage(p, bytes, false)
@@ -153,8 +175,11 @@ finish(void)
             memcpy((uint8_t *) p->host, p->copy + p->begin, p->bytes);
         else if (memcmp(p->host, p->copy + p->begin, p->bytes) != 0)
             fatal("a kernel changed what it should only read");
-        vae_rt_free(p->device);
-        free(p->copy);
+        if (!at.guard) {
+            vae_rt_free(p->device);
+            p->device = NULL;
+            p->device_room = 0;
+        }
     }
     at.n = 0;
 }
