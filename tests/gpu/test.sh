@@ -172,7 +172,7 @@ entry sanitizer failed 'racecheck norm x96: 1 hazard displayed'
 entry sanitizer failed '3 of 6 cases clean'
 expect 'the cases of sanitizers are there' env PYTHONPATH="$here" \
     python3 -B - "$build/tests/gpu" <<'END'
-import subprocess, sys, types
+import glob, re, subprocess, sys, types
 import steps
 run = types.SimpleNamespace(
     options=types.SimpleNamespace(quick=False), emulate=False,
@@ -184,6 +184,12 @@ for _, label, command, _ in cases:
         said = subprocess.run([*command, '--list'], capture_output=True,
                               text=True, check=True).stdout
         assert len(said.splitlines()) > 0, (label, said)
+# `types` calls the kernels of the other families.
+families = {re.search('check-(.*)-emu$', path)[1]
+            for path in glob.glob(sys.argv[1] + '/check-*-emu')}
+for tool, wanted in ('memcheck', families), ('racecheck', families - {'types'}):
+    found = {label.split()[0] for kind, label, *_ in cases if kind == tool}
+    assert len(wanted) > 6 and wanted <= found, (tool, wanted - found)
 rows = []
 run = types.SimpleNamespace(**vars(run), over=lambda: True, rows=rows)
 steps.find_sanitizer = lambda run: 'none'
