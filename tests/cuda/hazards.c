@@ -101,7 +101,7 @@ overlaps(void)
     expect(isnan(convolve(&at)), "workspace over what is added");
 }
 
-/* True if the kernel ends the process, as an overlap does. */
+/* True if the call ends the process, as an overlap does. */
 static bool
 ends(void (*launch)(float *m))
 {
@@ -177,6 +177,25 @@ cast_in_place(float *m)
     cast_at(m, 0);
 }
 
+static void
+copy_at(float *m, size_t to)
+{
+    if (vae_rt_copy(m + to, m, 64 * sizeof *m, stream))
+        _exit(0);
+}
+
+static void
+copy_apart(float *m)
+{
+    copy_at(m, 64);
+}
+
+static void
+copy_over_end(float *m)
+{
+    copy_at(m, 63);
+}
+
 /* Kernels whose result overlaps the input in a way that kernels.h does not
  * allow. */
 static void
@@ -184,10 +203,12 @@ kernels_overlap(void)
 {
     if (!expect(vae_rt_stream_new(&stream) == 0, "a stream"))
         return;
-    expect(!ends(norm_in_place) && !ends(cast_apart), "kernels as allowed");
+    expect(!ends(norm_in_place) && !ends(cast_apart) && !ends(copy_apart),
+           "kernels and copies as allowed");
     expect(ends(norm_beside), "a norm one pixel beside its input");
     expect(ends(norm_over_tail), "a norm over its tail");
     expect(ends(cast_in_place), "a cast in place");
+    expect(ends(copy_over_end), "a copy over the end of its source");
     vae_rt_stream_free(stream);
 }
 
