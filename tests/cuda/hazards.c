@@ -1,7 +1,7 @@
 /*
  * hazards.c: the emulated device must detect overlapping memory, work that does
- * not wait, calls that spoil another thread's recording, and memory that is
- * allocated in steps.
+ * not wait, calls that spoil another thread's recording or that need its lock,
+ * and memory that is allocated in steps.
  */
 #include <sys/wait.h>
 
@@ -209,6 +209,55 @@ kernels_overlap(void)
     expect(ends(norm_over_tail), "a norm over its tail");
     expect(ends(cast_in_place), "a cast in place");
     expect(ends(copy_over_end), "a copy over the end of its source");
+    vae_rt_stream_free(stream);
+}
+
+static void
+open_library(float *m)
+{
+    VaeCudaConvs *convs;
+    VaeError error;
+    must(vae_cuda_convs_new(NULL, &convs, &error), &error);
+}
+
+static void
+begin_recording(float *m)
+{
+    if (vae_rt_capture_begin(stream))
+        _exit(0);
+}
+
+static void
+end_recording(float *m)
+{
+    VaeRtGraph graph;
+    pthread_mutex_lock(&vae_cuda_recording);
+    begin_recording(m);
+    pthread_mutex_unlock(&vae_cuda_recording);
+    vae_rt_capture_end(stream, &graph);
+}
+
+static void
+all_locked(float *m)
+{
+    VaeRtGraph graph;
+    pthread_mutex_lock(&vae_cuda_recording);
+    open_library(m);
+    begin_recording(m);
+    vae_rt_capture_end(stream, &graph);
+    pthread_mutex_unlock(&vae_cuda_recording);
+}
+
+/* Calls that need the lock of recordings, with and without it. */
+static void
+recording_lock(void)
+{
+    if (!expect(vae_rt_stream_new(&stream) == 0, "a stream"))
+        return;
+    expect(!ends(all_locked), "calls with the lock of recordings");
+    expect(ends(open_library), "the library opens without it");
+    expect(ends(begin_recording), "a recording begins without it");
+    expect(ends(end_recording), "a recording ends without it");
     vae_rt_stream_free(stream);
 }
 
@@ -428,6 +477,7 @@ main(void)
 {
     overlaps();
     kernels_overlap();
+    recording_lock();
     orders();
     in_between();
     recorded_again(false);

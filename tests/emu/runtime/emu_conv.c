@@ -20,6 +20,7 @@ enum { CHOICES = 3 };
 
 struct VaeCudaLibrary {
     pthread_mutex_t lock;
+    int holds;          /* of the thread that has the lock */
     VaeRtStream stream; /* of the last run, as a library's handle knows it */
     VaeCudaPlan *plans;
 };
@@ -259,11 +260,13 @@ void
 vae_cuda_library_hold(VaeCudaLibrary *convs)
 {
     pthread_mutex_lock(&convs->lock);
+    convs->holds++;
 }
 
 void
 vae_cuda_library_let_go(VaeCudaLibrary *convs)
 {
+    convs->holds--;
     pthread_mutex_unlock(&convs->lock);
 }
 
@@ -557,6 +560,16 @@ flop_of(const VaeCudaConvShape *s)
            s->c_in;
 }
 
+/* A thread holds the library while it records, beside the hold of the run. */
+static void
+check_hold(const VaeCudaLibrary *convs)
+{
+    if (!emu_records() || convs->holds > 1)
+        return;
+    fprintf(stderr, "a convolution is recorded while another may run\n");
+    abort();
+}
+
 VaeStatus
 vae_cuda_library_conv_run(VaeCudaLibraryConv *conv, void *stream,
                           VaeError *error)
@@ -564,6 +577,7 @@ vae_cuda_library_conv_run(VaeCudaLibraryConv *conv, void *stream,
     VaeCudaLibrary *convs = conv->convs;
     Plan *p = conv->plan;
     vae_cuda_library_hold(convs);
+    check_hold(convs);
     EMU_LOCKED;
     VaeStatus status =
         emu_refuses() || emu_broken() ? refused(error) : load_code(p, error);

@@ -9,6 +9,7 @@
 int
 vae_rt_capture_begin(VaeRtStream stream)
 {
+    emu_needs_recording_lock("recording");
     EMU_LOCKED;
     EMU_CALL;
     Stream *s = stream;
@@ -51,6 +52,7 @@ is_joined(const Graph *g)
 int
 vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
 {
+    emu_needs_recording_lock("ending a recording");
     EMU_LOCKED;
     Stream *s = stream;
     Graph *g = s->capture;

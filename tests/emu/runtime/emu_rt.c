@@ -92,12 +92,18 @@ emu_no_capture(const char *call)
 }
 
 void
+emu_needs_recording_lock(const char *call)
+{
+    if (pthread_mutex_trylock(&vae_cuda_recording))
+        return;
+    fprintf(stderr, "%s without the lock of recordings\n", call);
+    abort();
+}
+
+void
 emu_wait_for_device(const char *call)
 {
-    if (pthread_mutex_trylock(&vae_cuda_recording) == 0) {
-        fprintf(stderr, "%s while another thread may record\n", call);
-        abort();
-    }
+    emu_needs_recording_lock(call);
     EMU_LOCKED;
     if (emu_all.captures) {
         fprintf(stderr, "%s while a thread records\n", call);

@@ -42,9 +42,11 @@ void emu_unload_convs(void);
 /* Something is loaded, by its first use; ends the process where this thread
  * records. False: there is no memory for it. */
 bool emu_load(const char *what);
-/* A call that waits for the whole device, and so ends the process where any
- * thread records, or where the lock of recordings is free: a thread could
- * record. */
+/* Ends the process where the lock of recordings is free: another thread could
+ * record, or wait for the whole device. */
+void emu_needs_recording_lock(const char *call);
+/* A call that waits for the whole device, and so needs that lock and ends the
+ * process where any thread records. */
 void emu_wait_for_device(const char *call);
 /* Does all work of all streams. */
 void emu_force_all(void);
