@@ -239,7 +239,8 @@ bool vae_cuda_is_loaded(const VaeBackend *cuda, const char *layer,
 void vae_cuda_set_loaded(VaeBackend *cuda, const char *layer,
                          const VaeCudaChoice *choice);
 /* Gets the choice of a layer that this or another open backend of the device
- * has made. All streams of a process compute a layer in the same way. */
+ * has made. All deterministic streams of a process compute a layer in the same
+ * way, and so do all others. */
 bool vae_cuda_get_chosen(const VaeBackend *cuda, const char *layer,
                          VaeCudaChoice *out);
 void vae_cuda_set_chosen(const VaeBackend *cuda, const char *layer,

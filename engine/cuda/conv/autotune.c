@@ -52,11 +52,11 @@ get_store(VaeBackend *cuda)
     return cuda->store;
 }
 
-/* Uses the choice of another open stream. */
+/* Uses the choice of another open stream of the same kind. */
 static bool
 use_shared(const VaeBackend *cuda, VaeCudaLayer *l)
 {
-    if (cuda->params.deterministic || vae_cuda_conv_is_forced() ||
+    if (vae_cuda_conv_is_forced() ||
         !vae_cuda_get_chosen(cuda, l->name, &l->choice))
         return false;
     l->timed = true;
@@ -194,6 +194,8 @@ choose_first(VaeBackend *cuda, const VaeCudaConvShape *shape,
     l->timed = true;
     if (first >= 0)
         vae_cuda_set_loaded(cuda, l->name, &l->choice);
+    if (first >= 0 && !vae_cuda_conv_is_forced())
+        vae_cuda_set_chosen(cuda, l->name, &l->choice);
     return VAE_OK;
 }
 

@@ -15,6 +15,7 @@ typedef struct Loaded {
 
 typedef struct Chosen {
     struct Chosen *next;
+    bool deterministic; /* by a deterministic stream */
     char layer[VAE_CUDA_LAYER_NAME];
     VaeCudaChoice choice;
 } Chosen;
@@ -159,7 +160,8 @@ vae_cuda_get_chosen(const VaeBackend *cuda, const char *layer,
 {
     pthread_mutex_lock(&lock);
     const Chosen *c = cuda->shared->chosen;
-    while (c && strcmp(c->layer, layer) != 0)
+    while (c && (c->deterministic != cuda->params.deterministic ||
+                 strcmp(c->layer, layer) != 0))
         c = c->next;
     if (c)
         *out = c->choice;
@@ -174,6 +176,7 @@ vae_cuda_set_chosen(const VaeBackend *cuda, const char *layer,
     Chosen *c = vae_mem_alloc(sizeof *c);
     if (!c) /* the next stream chooses again */
         return;
+    c->deterministic = cuda->params.deterministic;
     strcpy(c->layer, layer);
     c->choice = *choice;
     pthread_mutex_lock(&lock);

@@ -8,10 +8,9 @@
 #include "emu_rt.h"
 #include "stream.h"
 
-static void *
-open_stream(void *user)
+static VaeStream *
+open_one(const Bed *bed, bool deterministic)
 {
-    const Bed *bed = user;
     VaeStream *stream;
     VaeError error = {0};
     const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
@@ -21,9 +20,16 @@ open_stream(void *user)
                                     .width = 16,
                                     .height = 16,
                                     .slice_size = 2,
-                                    .device = -1};
+                                    .device = -1,
+                                    .deterministic = deterministic};
     must(vae_stream_new(bed->model, &params, &stream, &error), &error);
     return stream;
+}
+
+static void *
+open_stream(void *user)
+{
+    return open_one(user, false);
 }
 
 /* The number of convolutions that are not computed by `way`. */
@@ -66,6 +72,30 @@ one_beside_another(Bed *bed)
     emu_set_conv_jitter(1);
 }
 
+/* Deterministic streams share the first suggestion, which they search once, and
+ * timed streams the fastest choice. */
+static void
+both_kinds(const Bed *bed)
+{
+    VaeStream *streams[5];
+    int wrong = 0, searches = 0;
+    emu_set_devices(1, 93);
+    emu_set_conv_times(3, 1, 2);
+    for (int i = 0; i < 5; i++) {
+        const bool deterministic = i % 2;
+        emu_conv_searches();
+        streams[i] = open_one(bed, deterministic);
+        wrong += others(streams[i], deterministic ? "cudnn:1 3" : "cudnn:2 1");
+        searches += i < 2 ? 0 : emu_conv_searches();
+    }
+    expect(wrong == 0 && searches == 0,
+           "streams of both kinds: %d convolutions by another way, %d searches",
+           wrong, searches);
+    for (int i = 0; i < 5; i++)
+        vae_stream_free(&streams[i]);
+    emu_conv_runs();
+}
+
 /* Two streams that open at the same time run each choice as often as one alone.
  */
 static void
@@ -100,6 +130,7 @@ main(void)
     setenv("XDG_CACHE_HOME", root, 1);
     setenv("VAE_CUDA_GRAPHS", "0", 1);
     one_beside_another(&bed);
+    both_kinds(&bed);
     two_at_once(&bed);
     snprintf(command, sizeof command, "rm -rf %s", root);
     expect(system(command) == 0, "%s", command);
