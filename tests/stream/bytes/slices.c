@@ -348,14 +348,14 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height)
     const int sizes[] = {1, 2, 3, 5, 8};
     SCOPED_CLIP TestClip input = bed_clip(bed, t, width, height, 0);
     SCOPED_CLIP TestClip want = bed_clip(bed, t, width, height, 0);
-    VaeStream *stream =
+    /* While it is open, the others share what the device has of the model. */
+    SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = width,
                                           .height = height,
                                           .slice_size = 1,
                                           .deterministic = true});
     run_clip(bed, stream, direction, &want, one);
-    vae_stream_free(&stream);
     for (int i = 0; i < 5; i++) {
         const int plan[] = {1, sizes[i], 0};
         if (sizes[i] < t - 1)
