@@ -17,7 +17,8 @@
 enum {
     LOOKS = 4096, /* most results of a convolution that are checked */
     MOST_DEVICES = 64,
-    MOST_BLOCKS = 6
+    MOST_BLOCKS = 6,
+    ATTENTIONS = 3
 };
 
 /* For each device, a bit set of the precisions that passed in this process. */
@@ -26,6 +27,7 @@ static atomic_uint passed[MOST_DEVICES];
 typedef struct Test {
     VaeBackend *cuda;
     VaeType type;
+    bool tf32;
     double eps; /* distance of neighbouring values of the type near 1 */
     void *blocks[MOST_BLOCKS];
     int n_blocks, n_convs;
@@ -87,19 +89,33 @@ take(const Test *t, const void *from, float *values, size_t n)
     return code;
 }
 
-static void
-drop_blocks(Test *t)
-{
-    while (t->n_blocks)
-        vae_rt_free(t->blocks[--t->n_blocks]);
-}
-
 /* Like vae_cuda_status(); code -1: out of host memory. */
 static VaeStatus
 status_of(const Test *t, int code, const char *doing, VaeError *error)
 {
     return code == -1 ? vae_fail(error, VAE_ERR_MEMORY, "out of memory")
                       : vae_cuda_status(t->cuda, code, doing, error);
+}
+
+/* Copies the n values that a kernel has computed. */
+static VaeStatus
+take_kernel(const Test *t, const void *from, float *values, size_t n,
+            VaeError *error)
+{
+    char doing[80];
+    int code = vae_rt_failure();
+    if (!code)
+        code = take(t, from, values, n);
+    snprintf(doing, sizeof doing, "run a kernel (compute capability %d.%d)",
+             t->cuda->device.capability / 10, t->cuda->device.capability % 10);
+    return status_of(t, code, doing, error);
+}
+
+static void
+drop_blocks(Test *t)
+{
+    while (t->n_blocks)
+        vae_rt_free(t->blocks[--t->n_blocks]);
 }
 
 /* ------------------------------------------------------------------ */
@@ -310,8 +326,7 @@ test_conv(Test *t, int i, VaeError *error)
         "a convolution to a picture (96 channels, 3x3x3)",
         "a convolution from a picture (96 channels, 3x3x3)",
         "a convolution behind an upsampling (96 channels, 1x2x2)"};
-    const VaeCudaConvShape s = vae_cuda_test_shape(
-        i, t->type, t->cuda->params.precision == VAE_PRECISION_TF32);
+    const VaeCudaConvShape s = vae_cuda_test_shape(i, t->type, t->tf32);
     VaeCudaChoice choices[1 + VAE_CUDA_OWN_KERNELS];
     int n = 0;
     VaeStatus status =
@@ -395,13 +410,7 @@ run_norm(Test *t, const VaeNormArgs *host, VaeError *error)
     a.sums = sums;
     vae_rt_kernels()->norm(
         &(VaeQueue){.threads = 1, .stream = t->cuda->compute}, &a);
-    code = vae_rt_failure();
-    if (!code)
-        code = take(t, y_block, host->y, n);
-    char doing[80];
-    snprintf(doing, sizeof doing, "run a kernel (compute capability %d.%d)",
-             t->cuda->device.capability / 10, t->cuda->device.capability % 10);
-    return status_of(t, code, doing, error);
+    return take_kernel(t, y_block, host->y, n, error);
 }
 
 static VaeStatus
@@ -456,6 +465,105 @@ test_norm(Test *t, VaeNormKind kind, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
+/* Attention.                                                          */
+
+/* A frame; more pixels than the keys that a kernel takes at once. */
+enum { ROWS = 8, COLUMNS = 9, PIXELS = ROWS * COLUMNS };
+
+/* Computes the result of a pixel in double, as kernels.h defines it. The
+ * numbers are such that exp() does not overflow. */
+static void
+attention_definition(const float *qkv, int pixel, int c, double *y)
+{
+    const float *q = qkv + (size_t) pixel * 3 * c;
+    double sum = 0;
+    for (int i = 0; i < c; i++)
+        y[i] = 0;
+    for (int j = 0; j < PIXELS; j++) {
+        const float *k = qkv + ((size_t) j * 3 + 1) * c, *v = k + c;
+        double score = 0;
+        for (int i = 0; i < c; i++)
+            score += (double) q[i] * k[i];
+        const double weight = exp(score / sqrt(c));
+        sum += weight;
+        for (int i = 0; i < c; i++)
+            y[i] += weight * v[i];
+    }
+    for (int i = 0; i < c; i++)
+        y[i] /= sum;
+}
+
+static VaeStatus
+run_attention(Test *t, const float *qkv, int c, float *y, VaeError *error)
+{
+    const size_t n = (size_t) PIXELS * c;
+    void *x_block, *y_block;
+    int code = give(t, qkv, t->type, 3 * n, &x_block);
+    if (!code)
+        code = give(t, NULL, t->type, n, &y_block);
+    if (code)
+        return status_of(t, code, "take memory for its test", error);
+    vae_rt_kernels()->attention(
+        &(VaeQueue){.threads = 1, .stream = t->cuda->compute},
+        &(VaeAttentionArgs){.y = y_block,
+                            .qkv = x_block,
+                            .t = 1,
+                            .n = PIXELS,
+                            .c = c,
+                            .x_type = t->type,
+                            .y_type = t->type,
+                            .tf32 = t->tf32});
+    return take_kernel(t, y_block, y, n, error);
+}
+
+/* Checks every seventh pixel: places in all parts of a kernel's blocks. */
+static void
+look_at_attention(Test *t, Looks *l, const float *qkv, const float *y,
+                  double *want)
+{
+    /* Weights are rounded, by half of eps at most, and so is the result. V is
+     * at most 1, and the weights add up to 1. 2^-14: as for norms. */
+    const double eps = (t->tf32 ? 0x1p-10 : t->eps) + 0x1p-14;
+    for (int pixel = 0; pixel < PIXELS; pixel += 7) {
+        attention_definition(qkv, pixel, l->c, want);
+        for (int i = 0; i < l->c; i++) {
+            const size_t at = (size_t) pixel * l->c + i;
+            look(t, l, at, (double) y[at], want[i], eps * (fabs(want[i]) + 1));
+        }
+    }
+}
+
+static VaeStatus
+test_attention(Test *t, int c, VaeError *error)
+{
+    char name[60];
+    const size_t n = (size_t) PIXELS * c;
+    float *qkv = numbers(3 * n, 8, 0.125f);
+    float *y = vae_mem_alloc(n * sizeof *y);
+    double *want = vae_mem_alloc(c * sizeof *want);
+    Looks l = {.what = name, .h = ROWS, .w = COLUMNS, .c = c};
+    VaeStatus status = VAE_OK;
+    snprintf(name, sizeof name, "an attention (%d channels)", c);
+    if (!qkv || !y || !want)
+        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    /* Queries of -8 to 8: scores of different keys differ by several units. */
+    for (size_t at = 0; status == VAE_OK && at < 3 * n; at += 3 * (size_t) c)
+        for (int i = 0; i < c; i++)
+            qkv[at + i] *= 8;
+    if (status == VAE_OK)
+        status = run_attention(t, qkv, c, y, error);
+    if (status == VAE_OK) {
+        look_at_attention(t, &l, qkv, y, want);
+        status = judge(t, &l, error);
+    }
+    drop_blocks(t);
+    vae_mem_free(qkv);
+    vae_mem_free(y);
+    vae_mem_free(want);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
 
 VaeStatus
 vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
@@ -463,7 +571,11 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     const VaePrecision precision = cuda->params.precision;
     const unsigned bit = 1u << precision;
     const bool counted = cuda->number < MOST_DEVICES;
-    Test t = {.cuda = cuda, .type = vae_act_type(precision)};
+    /* Widths that use other kernels, or other variants of one. */
+    static const int channels[ATTENTIONS] = {384, 512, 1024};
+    Test t = {.cuda = cuda,
+              .type = vae_act_type(precision),
+              .tf32 = precision == VAE_PRECISION_TF32};
     t.eps = t.type == VAE_TYPE_BF16  ? 0x1p-7
             : t.type == VAE_TYPE_F16 ? 0x1p-10
                                      : 0x1p-20; /* allows for TF32 */
@@ -474,6 +586,8 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     VaeStatus status = test_norm(&t, VAE_NORM_RMS, error);
     if (status == VAE_OK)
         status = test_norm(&t, VAE_NORM_GROUP, error);
+    for (int i = 0; i < ATTENTIONS && status == VAE_OK; i++)
+        status = test_attention(&t, channels[i], error);
     for (int i = 0; i < VAE_CUDA_OWN_TEST_SHAPES && status == VAE_OK; i++)
         status = test_conv(&t, i, error);
     if (status != VAE_OK)
@@ -481,9 +595,9 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     if (counted)
         atomic_fetch_or(&passed[cuda->number], bit);
     vae_log(&cuda->params.log,
-            "%s computes correctly in %s: %d convolutions and 2 norms, largest "
-            "error %.2f of what is allowed, in %.3f s",
+            "%s computes correctly in %s: %d convolutions, 2 norms and %d "
+            "attentions, largest error %.2f of what is allowed, in %.3f s",
             cuda->device.name, vae_precision_name(precision), t.n_convs,
-            t.worst, 1e-9 * (double) (vae_now_ns() - begin));
+            ATTENTIONS, t.worst, 1e-9 * (double) (vae_now_ns() - begin));
     return VAE_OK;
 }

@@ -7,10 +7,11 @@
 
 #include "gpu.h"
 
-/* Compares convolutions, also those by own kernels, and each norm, in the
- * backend's precision, with results computed on the CPU. Runs once per process,
- * device and precision; later calls return at once. Uses some MiB of device
- * memory meanwhile. Errors: VAE_ERR_BACKEND (with the values), VAE_ERR_MEMORY.
+/* Compares convolutions, also those by own kernels, each norm, and attentions
+ * of several widths, in the backend's precision, with results computed on the
+ * CPU. Runs once per process, device and precision; later calls return at once.
+ * Uses some MiB of device memory meanwhile. Errors: VAE_ERR_BACKEND (with the
+ * values), VAE_ERR_MEMORY.
  */
 VaeStatus vae_cuda_selftest(VaeBackend *cuda, VaeError *error);
 

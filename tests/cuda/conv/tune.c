@@ -86,9 +86,10 @@ test_wants_memory(const Bed *bed, Start start)
         left += emu_alive() != before || emu_convs_alive() > 0;
         n += !last;
     }
-    /* 4 and 5 blocks of the norms; 5 of the large convolution, and 4 of each of
-     * the others, whose first choice needs no workspace. */
-    expect(n == 22 && left == 0, "%d blocks refused, %d times something left",
+    /* 4 and 5 blocks of the norms; 2 of each attention; 5 of the large
+     * convolution, and 4 of each of the others, whose first choice needs no
+     * workspace. */
+    expect(n == 28 && left == 0, "%d blocks refused, %d times something left",
            n, left);
 }
 
@@ -117,6 +118,9 @@ wrong_device(const Bed *bed, Start start)
     expect_refused(bed, start, EMU_WRONG_PADS, "a halving convolution");
     expect_refused(bed, start, EMU_WRONG_RMS, "an RMS norm");
     expect_refused(bed, start, EMU_WRONG_GROUP, "a group norm");
+    expect_refused(bed, start, EMU_WRONG_NARROW, "an attention (384 channels)");
+    expect_refused(bed, start, EMU_WRONG_MIDDLE, "an attention (512 channels)");
+    expect_refused(bed, start, EMU_WRONG_WIDE, "an attention (1024 channels)");
     expect_refused(bed, start, EMU_WRONG_IMAGE,
                    "cannot run a kernel (compute capability 9.0)");
     if (start.precision != VAE_PRECISION_TF32) {

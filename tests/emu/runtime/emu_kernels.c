@@ -117,6 +117,15 @@ look(const void *entry, const char *name)
         emu_submit(q->stream, run_##name, a, sizeof *a);                       \
     }
 
+/* Makes one number of a result wrong, if a test wants this kind to be. */
+static void
+spoil(EmuWrong kind, void *y, VaeType type)
+{
+    const size_t size = vae_type_size(type);
+    if (emu_wrong() == kind)
+        memset((uint8_t *) y + size * 77, 0x44, size);
+}
+
 static void
 run_norm(const void *args)
 {
@@ -126,9 +135,7 @@ run_norm(const void *args)
         a->kind == VAE_NORM_RMS ? EMU_WRONG_RMS : EMU_WRONG_GROUP;
     emu_take_time(0.1f);
     vae_kernels_cuda.norm(&q, a);
-    if (emu_wrong() == kind)
-        memset((uint8_t *) a->y + vae_type_size(a->y_type) * 77, 0x44,
-               vae_type_size(a->y_type));
+    spoil(kind, a->y, a->y_type);
 }
 
 static void
@@ -137,6 +144,26 @@ norm(const VaeQueue *q, const VaeNormArgs *a)
     LOOK(norm, q, a, 0);
     if (emu_wrong() != EMU_WRONG_IMAGE)
         emu_submit(q->stream, run_norm, a, sizeof *a);
+}
+
+static void
+run_attention(const void *args)
+{
+    const VaeQueue q = {.threads = 1};
+    const VaeAttentionArgs *a = args;
+    emu_take_time(0.1f);
+    vae_kernels_cuda.attention(&q, a);
+    spoil(a->c <= 384   ? EMU_WRONG_NARROW
+          : a->c <= 640 ? EMU_WRONG_MIDDLE
+                        : EMU_WRONG_WIDE,
+          a->y, a->y_type);
+}
+
+static void
+attention(const VaeQueue *q, const VaeAttentionArgs *a)
+{
+    LOOK(attention, q, a, 0);
+    emu_submit(q->stream, run_attention, a, sizeof *a);
 }
 
 static float own_ms = 1.5f;
@@ -315,7 +342,6 @@ conv_matrix(const VaeQueue *q, const VaeConvMatrixArgs *a)
     emu_submit(q->stream, run_conv_matrix, a, sizeof *a);
 }
 
-DEFER(attention, VaeAttentionArgs, 0)
 DEFER(rearrange, VaeRearrangeArgs, a->kind)
 DEFER(cast, VaeCastArgs, 0)
 DEFER(shortcut, VaeShortcutArgs, 0)

@@ -168,12 +168,15 @@ typedef enum EmuWrong {
     EMU_WRONG_PADS,  /* strided convolutions: padded above, not below */
     EMU_WRONG_RMS,   /* one number of each norm */
     EMU_WRONG_GROUP,
-    EMU_WRONG_OWN,   /* some numbers of own convolutions, or only of those: */
-    EMU_WRONG_WGMMA, /* by warpgroups */
-    EMU_WRONG_TO,    /* to a picture */
-    EMU_WRONG_FROM,  /* from a picture */
-    EMU_WRONG_UP,    /* of all phases */
-    EMU_WRONG_IMAGE  /* kernels are for another device and cannot launch */
+    EMU_WRONG_NARROW, /* one number of each attention over up to 384 channels */
+    EMU_WRONG_MIDDLE, /* ... 640 */
+    EMU_WRONG_WIDE,   /* ... over more */
+    EMU_WRONG_OWN,    /* some numbers of own convolutions, or only of those: */
+    EMU_WRONG_WGMMA,  /* by warpgroups */
+    EMU_WRONG_TO,     /* to a picture */
+    EMU_WRONG_FROM,   /* from a picture */
+    EMU_WRONG_UP,     /* of all phases */
+    EMU_WRONG_IMAGE   /* kernels are for another device and cannot launch */
 } EmuWrong;
 void emu_set_wrong(EmuWrong what);
 EmuWrong emu_wrong(void);
