@@ -195,6 +195,7 @@ copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
     const uint32_t from =
         first * channel + (uint32_t) (s.frame * p.taps + s.tap) * depth + c;
     const Half *const all = static_cast<const Half *>(a.weight);
+    const Half *const one = all + from;
     Half *const to = weight + s.index % P::STAGES * P::TAPS * P::WEIGHT +
                      P::weight_at((int) weight_row(n), (int) octet);
     const uint32_t pass =
@@ -208,12 +209,18 @@ copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
             VAE_UNROLL
         for (uint32_t row = 0; row < P::SHARE; row += pass) {
             const bool inside = first + row < (uint32_t) a.c_out && c < depth;
-            const uint32_t at = from + row * channel + tap * depth;
+            const uint32_t on = row * channel + tap * depth;
+            const size_t part = phase * a.phase_weights;
+            /* Both are the same; each was faster for its number of taps. */
+            const Half *const x = P::TAPS > 1
+                                      ? all + part + (inside ? from + on : 0)
+                                  : inside ? one + part + on
+                                           : all;
             if (row + pass <= P::SHARE || n + row < P::SHARE)
                 vae_ptx_copy_async(
                     to + tap * P::WEIGHT +
                         P::weight_at((int) (phase * P::SHARE + row), 0),
-                    all + phase * a.phase_weights + (inside ? at : 0), !inside);
+                    x, !inside);
         }
     }
 }

@@ -47,6 +47,7 @@ template <int GROUPS_, int SQUARES_, int N_, int PART_, int TAPS_> struct Tile {
     static_assert(BYTES <= 227 << 10, "shared memory of a block");
     static_assert(WEIGHT % 256 == 0, "whole patterns");
     static_assert(N % PART == 0, "whole parts");
+    static_assert(COPIERS / OCTETS % 16 == 0, "the same places of a pattern");
 
     VAE_DEVICE uint32_t *
     places(Half *halo)
