@@ -547,7 +547,7 @@ test_attention(Test *t, int c, VaeError *error)
     if (!qkv || !y || !want)
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     /* Queries of -8 to 8: scores of different keys differ by several units. */
-    for (size_t at = 0; status == VAE_OK && at < 3 * n; at += 3 * (size_t) c)
+    for (size_t at = 0; qkv && at < 3 * n; at += 3 * (size_t) c)
         for (int i = 0; i < c; i++)
             qkv[at + i] *= 8;
     if (status == VAE_OK)
