@@ -188,7 +188,8 @@ size_t vae_norm_sums_cuda(int t, int h, int w, int c, int groups);
  * scratch: at least vae_attention_scratch_ref(n, c) bytes; cuda needs none.
  * cuda: c <= VAE_ATTENTION_CHANNELS_CUDA. Types, host: F32. On the matrix units
  * (cuda, x_type of 16 bits) the softmax weights are rounded to x_type; with
- * tf32, they and qkv are rounded to TF32.
+ * tf32, they and qkv are rounded to TF32. A score of -inf has the weight 0. If
+ * all scores of a row are -inf, or one is +inf or NaN, the row of y is NaN.
  */
 typedef struct VaeAttentionArgs {
     void *y;

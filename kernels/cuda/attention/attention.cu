@@ -108,8 +108,9 @@ weigh(Tile<ROWS, COLUMNS> *tile)
         float *at = tile->weight + lane * Tile<ROWS, COLUMNS>::STRIDE + row;
         const float score = *at, before = tile->most[row];
         const float most = fmaxf(before, vae_lanes_max(score, 32));
-        const float weight = vae_ptx_ex2((score - most) * 1.44269504f);
-        const float shrink = vae_ptx_ex2((before - most) * 1.44269504f);
+        const float zero = vae_largest_score(most);
+        const float weight = vae_ptx_ex2((score - zero) * 1.44269504f);
+        const float shrink = vae_ptx_ex2((before - zero) * 1.44269504f);
         const float sum = vae_lanes_sum(weight, 32);
         *at = weight;
         __syncwarp();

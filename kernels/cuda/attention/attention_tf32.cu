@@ -228,14 +228,15 @@ weigh(const Tf32Memory &m, int left, float scale, float *most, float *sum)
         *most = fmaxf(*most, score[i]);
     }
     *most = vae_lanes_max(*most, P::BESIDE);
-    const float shrink = vae_ptx_ex2(before - *most);
+    const float zero = vae_largest_score(*most);
+    const float shrink = vae_ptx_ex2(before - zero);
     *sum *= shrink;
     VAE_UNROLL
     for (int i = 0; i < P::EACH; i += 4) {
         uint32_t weight[4];
         VAE_UNROLL
         for (int j = 0; j < 4; j++) {
-            weight[j] = vae_ptx_tf32(vae_ptx_ex2(score[i + j] - *most));
+            weight[j] = vae_ptx_tf32(vae_ptx_ex2(score[i + j] - zero));
             *sum += vae_from_bits(weight[j]);
         }
         vae_store16(m.score + at(row, key + i), weight);

@@ -184,44 +184,98 @@ check_sharp(VaeCheck *t)
 
 /* Scores that are minus infinity, for more keys than a kernel takes at once. */
 static void
-one_hidden(VaeCheck *t, int c, VaeType type)
+one_hidden(VaeCheck *t, int c, VaeType type, bool tf32)
 {
-    enum { N = 130, HIDDEN = 70, SEEN = 100 };
-    if (!vae_check_begin(t, "attention_hidden_%d_%d", c, (int) type))
+    const int n = type == VAE_TYPE_F32 ? 70 : 130;
+    const int hidden = n / 2 + 5, seen = n / 4 * 3;
+    if (!vae_check_begin(t, "attention_hidden_%d_%d%s", c, (int) type,
+                         tf32 ? "_tf32" : ""))
         return;
-    float *qkv = vae_check_random(t, (size_t) N * 3 * c, 0);
-    float *y = vae_check_buffer(t, (size_t) N * c * sizeof *y, sizeof *y);
-    for (int i = 0; i < N; i++) {
+    float *qkv = vae_check_random(t, (size_t) n * 3 * c, 0);
+    float *y = vae_check_buffer(t, (size_t) n * c * sizeof *y, sizeof *y);
+    for (int i = 0; i < n; i++) {
         float *q = qkv + (size_t) i * 3 * c, *k = q + c, *v = k + c;
         q[0] = 1000;
-        k[0] = i < HIDDEN ? -3e38f : i == SEEN ? 900 : 100;
+        k[0] = i < hidden ? -3e38f : i == seen ? 900 : 100;
         for (int l = 0; l < c; l++)
             v[l] = (float) (i + l % 64);
     }
     const VaeAttentionArgs a = {
         .y = y,
-        .qkv = vae_check_narrow(t, qkv, (size_t) N * 3 * c, type, 0),
+        .qkv = vae_check_narrow(t, qkv, (size_t) n * 3 * c, type, 0),
         .t = 1,
-        .n = N,
+        .n = n,
         .c = c,
-        .x_type = type};
-    memset(y, 0xff, (size_t) N * c * sizeof *y);
+        .x_type = type,
+        .tf32 = tf32};
+    memset(y, 0xff, (size_t) n * c * sizeof *y);
     t->dut->attention(&t->queue, &a);
     int same = 0;
-    for (int i = 0; i < N * c; i++)
-        same += y[i] == (float) (SEEN + i % c % 64);
-    vae_check_that(t, same == N * c, "not V of the site that counts");
+    for (int i = 0; i < n * c; i++)
+        same += y[i] == (float) (seen + i % c % 64);
+    vae_check_that(t, same == n * c, "not V of the site that counts");
 }
 
+/* The results of one query of `every` are NaN, as in the reference, and no
+ * others. */
 static void
-check_hidden(VaeCheck *t)
+not_finite(VaeCheck *t, const VaeKernels *k, const VaeAttentionArgs *a,
+           int every)
 {
-    for (VaeType type = VAE_TYPE_F16; t->cuda && type <= VAE_TYPE_BF16;
-         type++) {
-        one_hidden(t, 64, type);
-        one_hidden(t, 384, type);
-        one_hidden(t, 1024, type);
+    const float *y = a->y;
+    int wrong = 0;
+    k->attention(&t->queue, a);
+    for (int i = 0; i < a->n * a->c; i++)
+        wrong += isnan(y[i]) != (i / a->c % every == every / 2) || isinf(y[i]);
+    vae_check_that(t, wrong == 0, k->name);
+}
+
+/* Every fifth query makes all of its scores minus infinity, infinity or NaN.
+ * Then the last key is NaN, and with it a score of each query. */
+static void
+one_not_finite(VaeCheck *t, int c, VaeType type, bool tf32)
+{
+    enum { N = 70 };
+    static const float numbers[] = {-INFINITY, INFINITY, NAN, -3e38f};
+    if (!vae_check_begin(t, "attention_not_finite_%d_%d%s", c, (int) type,
+                         tf32 ? "_tf32" : ""))
+        return;
+    const size_t n = (size_t) N * 3 * c;
+    float *x = vae_check_random(t, n, 1);
+    for (int i = 0; i < N; i++) {
+        float *q = x + (size_t) i * 3 * c;
+        q[c] = 1000; /* of each key */
+        if (i % 5 == 2)
+            q[0] = numbers[i / 5 % 4];
     }
+    const VaeAttentionArgs a = {.y = vae_check_buffer(t, n / 3 * 4, 4),
+                                .scratch = vae_check_buffer(t, N * 4, 4),
+                                .qkv = x,
+                                .t = 1,
+                                .n = N,
+                                .c = c};
+    VaeAttentionArgs b = a;
+    b.x_type = type;
+    b.tf32 = tf32;
+    for (int every = 5; every > 0; every -= 4) {
+        b.qkv = vae_check_narrow(t, x, n, type, 0);
+        not_finite(t, t->ref, &a, every);
+        not_finite(t, t->dut, &b, every);
+        x[n - (size_t) c - 1] = NAN;
+    }
+}
+
+/* The widths have all kernels. */
+static void
+check_extremes(VaeCheck *t)
+{
+    static const int widths[] = {5, 64, 384, 512, 640, 1024};
+    for (size_t i = 0; t->cuda && i < VAE_COUNT(widths); i++)
+        for (int kind = 0; kind < 4; kind++) {
+            const VaeType type = (VaeType) (kind % 3);
+            one_hidden(t, widths[i], type, kind == 3);
+            one_not_finite(t, widths[i], type, kind == 3);
+        }
 }
 
 /* All widths of the CUDA kernels, and sizes at the edges of their tiles. */
@@ -308,5 +362,5 @@ check_speed(VaeCheck *t)
         t->ref->attention(&t->queue, &a);
 }
 
-VAE_CHECK_MAIN(check_random, check_sharp, check_hidden, check_widths,
+VAE_CHECK_MAIN(check_random, check_sharp, check_extremes, check_widths,
                check_odd_address, check_old_card, check_speed)
