@@ -166,7 +166,9 @@ check_shapes(VaeCheck *t)
         {96, 96, 3, 1, 1, 5, 33, false, false, false, 1, 1},
         {24, 40, 3, 3, 4, 1, 1, true, false, false, 1, 1},
         {64, 384, 3, 1, 1, 3, 2, false, true, false, 1, 1},
+        {88, 512, 3, 1, 1, 9, 5, false, true, false, 1, 1},
         {72, 96, 2, 1, 1, 7, 18, false, false, false, 0, 1},
+        {88, 512, 2, 1, 1, 7, 3, false, false, false, 0, 1},
         {8, 100, 2, 2, 1, 4, 3, true, false, false, 1, 0},
     };
     for (size_t i = 0; i < VAE_COUNT(cases); i++)
@@ -297,9 +299,9 @@ check_norm(VaeCheck *t)
 {
     static const Case cases[] = {
         {32, 96, 3, 1, 1, 5, 19, false, true, false, 1, 1},
-        {32, 128, 3, 1, 2, 3, 4, false, false, true, 1, 1},
+        {88, 128, 3, 1, 2, 3, 4, false, false, true, 1, 1},
         {32, 192, 3, 1, 1, 9, 5, false, true, true, 1, 1},
-        {32, 256, 3, 1, 1, 2, 17, false, false, false, 1, 1},
+        {88, 256, 3, 1, 1, 2, 17, false, true, false, 1, 1},
         {8, 40, 3, 1, 1, 4, 3, false, false, false, 1, 1},
         {32, 384, 3, 1, 1, 3, 9, false, true, false, 1, 1},
         {3, 96, 3, 3, 1, 5, 24, true, false, false, 1, 1},
