@@ -40,6 +40,7 @@ typedef struct Bench {
     VaeBackend *cuda;
     const VaeCudaConvShape *shape;
     void *x, *y, *add, *weight, *bias, *workspace;
+    size_t workspace_bytes;
     int room;   /* y and add have room for so many results: for the phases of an
                    upsampling, which all have the same weights */
     int phases; /* of the choice that was opened last */
@@ -97,6 +98,7 @@ bench_open(Bench *b, size_t workspace)
     const VaeCudaConvShape *s = b->shape;
     const size_t y =
         (size_t) b->room * elements(s, 'y') * vae_type_size(s->y_type);
+    b->workspace_bytes = workspace;
     int code = vae_rt_alloc(&b->x, elements(s, 'x') * vae_type_size(s->x_type));
     if (!code)
         code = vae_rt_alloc(&b->weight,
@@ -247,6 +249,10 @@ open_choice(Bench *b, const VaeCudaChoice *choice, void *y, VaeCudaConv **conv,
     b->phases = args.joined ? VAE_PHASES : 1;
     VaeStatus status =
         vae_cuda_conv_new(b->cuda->convs, b->shape, choice, conv, error);
+    /* largest_workspace() skips a choice that it cannot make. */
+    if (status == VAE_OK && vae_cuda_conv_workspace(*conv) > b->workspace_bytes)
+        status = vae_fail(error, VAE_ERR_BACKEND,
+                          "the workspace of a convolution was not known");
     if (status == VAE_OK)
         status = vae_cuda_conv_bind(*conv, &args, error);
     if (status == VAE_OK)

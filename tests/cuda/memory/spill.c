@@ -177,31 +177,32 @@ checkpoints(const Bed *bed, VaeDirection direction, VaeSpill from, VaeSpill to)
     unlink(path);
 }
 
-/* Each allocation of the device and of pinned memory is refused in turn. */
+/* Each allocation of the device and of pinned memory, or each call, is refused
+ * in turn while a stream opens. told: what the stream may return. The first
+ * call asks for the devices, and says that there are none. */
 static void
-refused(const Bed *bed)
+refused(const Bed *bed, int (*refuse)(int), VaeStatus told)
 {
     VaeStreamParams params = params_of(VAE_DECODE);
     VaeError error = {0};
     bool all = false;
-    int n = 1, wrong = 0;
+    int n = told == VAE_OK ? 1 : 2, wrong = 0;
     params.spill = VAE_SPILL_HOST;
     for (; !all; n++) {
         VaeStream *stream = NULL;
         VaeModel *model = open_model(bed);
         const int alive = emu_alive();
-        emu_fail_alloc(n);
+        refuse(n);
         const VaeStatus status =
             vae_stream_new(model, &params, &stream, &error);
-        all = emu_fail_alloc(0) < n;
+        all = refuse(0) < n;
         vae_stream_free(&stream);
         vae_model_free(&model);
         /* refused windows are a rung of their own */
-        wrong += status != VAE_OK;
+        wrong += status != VAE_OK && status != told;
         wrong += emu_alive() != alive;
     }
-    expect(n > 6 && wrong == 0, "%d allocations, %d handled wrong", n - 1,
-           wrong);
+    expect(n > 6 && wrong == 0, "%d refusals, %d handled wrong", n - 1, wrong);
 }
 
 /* True if the result is right although the n-th fault happens in the first
@@ -344,7 +345,8 @@ main(int argc, char **argv)
         checkpoints(&bed, direction, VAE_SPILL_AUTO, VAE_SPILL_OFF);
         checkpoints(&bed, direction, VAE_SPILL_HOST, VAE_SPILL_AUTO);
     }
-    refused(&bed);
+    refused(&bed, emu_fail_alloc, VAE_OK);
+    refused(&bed, emu_refuse_call, VAE_ERR_BACKEND);
     faults(&bed, stride);
     missing_copies(&bed, stride);
     return device_close(&bed);
