@@ -145,7 +145,10 @@ system_left(void)
             break;
     if (f)
         fclose(f);
-    return kib ? (uint64_t) kib << 10 : UINT64_MAX;
+    const uint64_t left = kib ? (uint64_t) kib << 10 : UINT64_MAX;
+    const uint64_t group =
+        vae_cgroup_left("/proc/self/cgroup", "/sys/fs/cgroup");
+    return group < left ? group : left;
 }
 
 /* The process's address space and data size. */

@@ -50,11 +50,16 @@ vae_room_take(VaeRoom *room, size_t bytes)
 
 /*
  * Bytes that can still be allocated: at most the memory available without
- * swapping, and at most the process's own limits (ulimit -v, -d) less a reserve
+ * swapping, also in the process's control groups (a container's limit), and at
+ * most the process's own limits (ulimit -v, -d) less a reserve
  * for `threads` threads and other libraries. *limited is true if the process's
  * limits are the smaller. UINT64_MAX if neither is known.
  */
 uint64_t vae_mem_left(int threads, bool *limited);
+/* cgroup.c: the bytes that the control groups in the file `own`, in the format
+ * of /proc/self/cgroup, leave to a process. UINT64_MAX: none has a limit.
+ * mount: /sys/fs/cgroup, or another folder for tests. */
+uint64_t vae_cgroup_left(const char *own, const char *mount);
 /* A backend calls this before it starts its threads and after they end. */
 void vae_mem_team(bool begins);
 
