@@ -10,7 +10,8 @@ RUNGS = {
     'slices of 1': WHOLE + ['--spill', 'off'],
     '4 strips': CUT + [4, '--frames-at-once', 1000, '--spill', 'off'],
     '2 frames, 8 strips': CUT + [8, '--frames-at-once', 2, '--spill', 'off'],
-    'spilled': WHOLE + ['--spill', 'host'],
+    # The log has the time of opening.
+    'spilled': WHOLE + ['--spill', 'host', '--verbose'],
     'spilled, 1 frame, 16 strips': CUT + [16, '--frames-at-once', 1,
                                           '--spill', 'host'],
 }
