@@ -17,6 +17,7 @@ static const VaeEngineCalls calls = {
     .version = VAE_MODULE_VERSION,
     .mem_alloc = vae_mem_alloc,
     .mem_free = vae_mem_free,
+    .mem_left = vae_mem_left,
     .weight_cache_get = vae_weight_cache_get,
     .weight_cache_has = vae_weight_cache_has,
     .weight_cache_offload = vae_weight_cache_offload,

@@ -13,12 +13,13 @@
 #include "vae/version.h"
 
 /* Changes with the structs of backend.h, program.h and kernels.h. */
-#define VAE_MODULE_VERSION VAE_VERSION_STRING " 19"
+#define VAE_MODULE_VERSION VAE_VERSION_STRING " 20"
 
 typedef struct VaeEngineCalls {
     const char *version;
     void *(*mem_alloc)(size_t bytes);
     void (*mem_free)(void *block);
+    uint64_t (*mem_left)(int threads, bool *limited);
     VaeStatus (*weight_cache_get)(VaeWeightCache *cache,
                                   const VaeWeightRequest *request,
                                   const void **out, VaeError *error);

@@ -53,6 +53,11 @@ vae_cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes, void **out,
     const size_t least = bytes ? bytes : 1;
     const bool host = place == VAE_ON_HOST;
     *out = NULL;
+    if (host) {
+        const VaeStatus status = vae_cuda_map_pinned(cuda, least, out, error);
+        if (*out || status != VAE_OK)
+            return status;
+    }
     int code = host ? vae_rt_alloc_host(out, least) : vae_rt_alloc(out, least);
     if (vae_rt_is_memory(code))
         return vae_fail(error, VAE_ERR_MEMORY,
@@ -75,8 +80,8 @@ vae_cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes, void **out,
 void
 vae_cuda_free(VaePlace place, void *block)
 {
-    if (place == VAE_ON_HOST)
-        vae_rt_free_host(block);
-    else
+    if (place != VAE_ON_HOST)
         vae_rt_free(block);
+    else if (!vae_cuda_unmap_pinned(block))
+        vae_rt_free_host(block);
 }

@@ -335,6 +335,16 @@ VaeStatus vae_cuda_prepare_move(VaeBackend *cuda, VaeCudaExec *exec, int op,
 /* Waits for the copies of a run that has ended early. */
 void vae_cuda_end_moves(VaeBackend *cuda);
 
+/* cuda/memory/pinned.c: a large block of zeros in pinned host memory. *out is
+ * NULL if the block is small, or if it could not be made; then the run time
+ * allocates it. Errors: VAE_ERR_CANCELLED. */
+VaeStatus vae_cuda_map_pinned(const VaeBackend *cuda, size_t bytes, void **out,
+                              VaeError *error);
+/* Frees such a block. False: it is not one. */
+bool vae_cuda_unmap_pinned(void *block);
+/* For tests: the least bytes of a large block, 64 MiB by default. */
+void vae_cuda_map_from(size_t bytes);
+
 /* cuda/record.c. */
 /* Loads the code of all ops of a program. The library loads the code of a layer
  * only when it runs, so each layer runs once, for a few rows; own kernels do

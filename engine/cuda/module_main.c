@@ -32,6 +32,12 @@ vae_mem_free(void *block)
     engine->mem_free(block);
 }
 
+uint64_t
+vae_mem_left(int threads, bool *limited)
+{
+    return engine->mem_left(threads, limited);
+}
+
 VaeStatus
 vae_weight_cache_get(VaeWeightCache *cache, const VaeWeightRequest *request,
                      const void **out, VaeError *error)

@@ -1,7 +1,8 @@
 /*
- * ends.c: the emulated device must detect overlapping memory, and calls that
- * need the lock of recordings. Kernels and such calls end the process, which is
- * a child of the test. Convolutions of the library give NaN.
+ * ends.c: the emulated device must detect overlapping memory, calls that need
+ * the lock of recordings, and wrong calls for pinned memory. Kernels and such
+ * calls end the process, which is a child of the test. Convolutions of the
+ * library give NaN.
  */
 #include <sys/wait.h>
 
@@ -472,12 +473,88 @@ recording_lock(void)
     vae_rt_stream_free(stream);
 }
 
+/* Memory of the program, and what a call does with it. */
+static float words[64];
+
+static void
+pin_half(float *m, size_t y)
+{
+    if (vae_rt_pin(words, sizeof words / 2))
+        _exit(0);
+}
+
+static void
+pin_and_unpin(float *m, size_t y)
+{
+    pin_half(m, y);
+    vae_rt_unpin(words);
+}
+
+static void
+unpin_twice(float *m, size_t y)
+{
+    pin_and_unpin(m, y);
+    vae_rt_unpin(words);
+}
+
+static void
+pin_while_recording(float *m, size_t y)
+{
+    pthread_mutex_lock(&vae_cuda_recording);
+    begin_recording(m, y);
+    pin_half(m, y);
+}
+
+static void
+unpin_while_recording(float *m, size_t y)
+{
+    pin_half(m, y);
+    pthread_mutex_lock(&vae_cuda_recording);
+    begin_recording(m, y);
+    vae_rt_unpin(words);
+}
+
+static void
+copy_over_pin(float *m, size_t y)
+{
+    pin_half(m, y);
+    if (vae_rt_copy(m, words, sizeof words / 2 + 4, stream))
+        _exit(0);
+}
+
+/* Memory is pinned once, also in part, and not that of the run time. */
+static void
+pins(void)
+{
+    const size_t half = sizeof words / 2;
+    void *block;
+    if (!expect(vae_rt_stream_new(&stream) == 0 &&
+                    vae_rt_alloc_host(&block, 4096) == 0 &&
+                    vae_rt_pin(words, half) == 0,
+                "a stream, a block and a pin"))
+        return;
+    expect(vae_rt_pin(words, 4) == EMU_REFUSED &&
+               vae_rt_pin(words + 31, 8) == EMU_REFUSED &&
+               vae_rt_pin((uint8_t *) block + 4092, 8) == EMU_REFUSED &&
+               vae_rt_pin(words + 32, half) == 0 && emu_pins() == 2,
+           "what is pinned is not pinned again");
+    vae_rt_unpin(words + 32);
+    vae_rt_unpin(words);
+    vae_rt_free_host(block);
+    expect(!ends(pin_and_unpin, 0) && ends(unpin_twice, 0), "a pin ends once");
+    expect(ends(pin_while_recording, 0) && ends(unpin_while_recording, 0),
+           "a pin begins or ends during a recording");
+    expect(ends(copy_over_pin, 0), "a copy leaves pinned memory");
+    vae_rt_stream_free(stream);
+}
+
 int
 main(void)
 {
     overlaps();
     kernels_overlap();
     recording_lock();
+    pins();
     expect(emu_alive() == 0, "%d things of the device left", emu_alive());
     return tests_end();
 }

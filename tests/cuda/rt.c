@@ -1,8 +1,8 @@
 /*
  * rt.c: cuda_rt.c over a run-time library that refuses every call, and stores
  * the last error as CUDA does. An error that a call has returned must not be
- * reported again as the failure of a launch. Also tests the ranges for a
- * profiler.
+ * reported again as the failure of a launch. Also tests large blocks of pinned
+ * memory, and the ranges for a profiler.
  */
 #include <cuda_runtime_api.h>
 #ifdef VAE_HAVE_NVTX
@@ -11,8 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#include "cuda_rt.h"
+#include "gpu.h"
 
 static int failed;
 
@@ -45,8 +46,6 @@ REFUSED(cudaMalloc, void **out, size_t bytes)
 REFUSED(cudaFree, void *block)
 REFUSED(cudaHostAlloc, void **out, size_t bytes, unsigned int flags)
 REFUSED(cudaFreeHost, void *block)
-REFUSED(cudaHostRegister, void *data, size_t bytes, unsigned int flags)
-REFUSED(cudaHostUnregister, void *data)
 REFUSED(cudaStreamCreateWithFlags, cudaStream_t *out, unsigned int flags)
 REFUSED(cudaStreamDestroy, cudaStream_t stream)
 REFUSED(cudaStreamSynchronize, cudaStream_t stream)
@@ -71,8 +70,36 @@ REFUSED(cudaGraphDestroy, cudaGraph_t graph)
 REFUSED(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
 REFUSED(cudaGraphExecDestroy, cudaGraphExec_t graph)
 
-/* The state of a thread in the library and in the driver. */
 static bool accepts; /* else calls are refused */
+
+/* The registered memory. */
+static struct {
+    void *data; /* or NULL */
+    size_t bytes;
+    unsigned flags;
+} registered;
+
+cudaError_t
+cudaHostRegister(void *data, size_t bytes, unsigned int flags)
+{
+    if (!accepts || registered.data)
+        return refuse();
+    registered.data = data;
+    registered.bytes = bytes;
+    registered.flags = flags;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaHostUnregister(void *data)
+{
+    if (!accepts || !data || data != registered.data)
+        return refuse();
+    registered.data = NULL;
+    return cudaSuccess;
+}
+
+/* The state of a thread in the library and in the driver. */
 static void *context = &driver;
 static int device_used;
 static enum cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
@@ -159,6 +186,46 @@ entered(void *before)
     expect(good && context == before && mode == cudaStreamCaptureModeGlobal,
            before ? "a thread with a context" : "a thread without a context");
     accepts = false;
+}
+
+static bool
+is_mapped(void *page)
+{
+    unsigned char resident;
+    return mincore(page, 1, &resident) == 0;
+}
+
+/* A large block of pinned memory. */
+static void
+large_block(void)
+{
+    const size_t bytes = ((size_t) 64 << 20) + 1;
+    const VaeBackend cuda = {.params = {.threads = 2}};
+    VaeError error;
+    void *block;
+    accepts = true;
+    VaeStatus status = vae_cuda_map_pinned(&cuda, bytes, &block, &error);
+    expect(status == VAE_OK && block && block == registered.data &&
+               registered.bytes == bytes &&
+               registered.flags == cudaHostRegisterPortable,
+           "a large block is registered for all contexts");
+    void *other = block;
+    status = vae_cuda_map_pinned(&cuda, bytes, &block, &error);
+    expect(status == VAE_OK && !block && vae_rt_failure() == 0,
+           "a registration that is refused");
+    expect(!vae_cuda_unmap_pinned(&error) && registered.data == other,
+           "a block of the run time is not unregistered");
+    expect(vae_cuda_unmap_pinned(other) && !registered.data &&
+               !is_mapped(other),
+           "a large block is freed");
+    status = vae_cuda_map_pinned(&cuda, bytes, &block, &error);
+    accepts = false;
+    expect(status == VAE_OK && vae_cuda_unmap_pinned(block) &&
+               vae_rt_failure() == 0 && !is_mapped(block),
+           "it is freed without a device");
+    registered.data = NULL;
+    status = vae_cuda_map_pinned(&cuda, bytes - 2, &block, &error);
+    expect(status == VAE_OK && !block, "a small block");
 }
 
 cudaError_t
@@ -349,6 +416,7 @@ main(void)
            "a launch");
     entered(&failed);
     entered(NULL);
+    large_block();
     last_words();
     machine_words();
 #ifdef VAE_HAVE_NVTX

@@ -50,7 +50,7 @@ emu_memory(void)
 int
 emu_alive(void)
 {
-    return emu_handles_alive() + emu_blocks_alive();
+    return emu_handles_alive() + emu_blocks_alive() + emu_pins();
 }
 
 static _Thread_local int current; /* 0 in a new thread, as there */

@@ -126,29 +126,51 @@ vae_rt_free_host(void *block)
     give_back(block);
 }
 
-/* Memory that the caller has pinned; a second pin of the same is refused, as
- * there. */
+/* Memory of other allocators that is pinned. */
 enum { MOST_PINS = 64 };
-static const void *pins[MOST_PINS];
+typedef struct Pin {
+    const uint8_t *data; /* NULL: a free place */
+    size_t bytes;
+} Pin;
+static Pin pins[MOST_PINS];
 
-static int
-pin_of(const void *data)
+/* A pin that begins at data. NULL: a free place. */
+static Pin *
+pin_at(const void *data)
 {
     for (int i = 0; i < MOST_PINS; i++)
-        if (pins[i] == data)
-            return i;
-    return -1;
+        if (pins[i].data == data)
+            return &pins[i];
+    return NULL;
 }
 
+/* True if a pin, or a block of the run time, has one of these bytes. */
+static bool
+is_taken(const uint8_t *data, size_t bytes)
+{
+    bool taken = false;
+    for (int i = 0; i < MOST_PINS; i++)
+        taken |= pins[i].data && data < pins[i].data + pins[i].bytes &&
+                 pins[i].data < data + bytes;
+    for (const Block *b = blocks; b; b = b->next)
+        taken |= data < b->data + b->bytes && b->data < data + bytes;
+    return taken;
+}
+
+/* As there, memory cannot be pinned twice, not even in part. */
 int
 vae_rt_pin(void *data, size_t bytes)
 {
     EMU_LOCKED;
+    emu_no_capture("pinning memory");
     EMU_CALL;
-    const int unsafe = emu_unsafe(), free = pin_of(NULL);
-    if (unsafe || pin_of(data) >= 0 || free < 0)
-        return unsafe ? unsafe : EMU_REFUSED;
-    pins[free] = data;
+    const int unsafe = emu_unsafe();
+    Pin *free = pin_at(NULL);
+    if (unsafe || emu_broken())
+        return unsafe ? unsafe : EMU_BROKEN;
+    if (!free || is_taken(data, bytes))
+        return EMU_REFUSED;
+    *free = (Pin){data, bytes};
     return 0;
 }
 
@@ -157,14 +179,15 @@ void
 vae_rt_unpin(void *data)
 {
     EMU_LOCKED;
-    const int i = pin_of(data);
+    Pin *pin = pin_at(data);
+    emu_no_capture("unpinning memory");
     emu_unsafe();
     emu_force_all();
-    if (i < 0) {
+    if (!data || !pin) {
         fprintf(stderr, "memory that is not pinned is unpinned\n");
         abort();
     }
-    pins[i] = NULL;
+    *pin = (Pin){0};
 }
 
 int
@@ -173,7 +196,7 @@ emu_pins(void)
     EMU_LOCKED;
     int n = 0;
     for (int i = 0; i < MOST_PINS; i++)
-        n += pins[i] != NULL;
+        n += pins[i].data != NULL;
     return n;
 }
 
@@ -279,11 +302,17 @@ check_overlap(const Copy *c)
     abort();
 }
 
-/* An access that begins in a block must end in it. */
+/* An access that begins in a block, or in pinned memory, must end in it. */
 static bool
 inside(const Block *b, const void *p, size_t bytes)
 {
-    return !b || (const uint8_t *) p + bytes <= b->data + b->bytes;
+    const uint8_t *at = p;
+    bool good = !b || at + bytes <= b->data + b->bytes;
+    for (int i = 0; i < MOST_PINS; i++)
+        if (pins[i].data && at >= pins[i].data &&
+            at < pins[i].data + pins[i].bytes)
+            good = at + bytes <= pins[i].data + pins[i].bytes;
+    return good;
 }
 
 int

@@ -60,10 +60,10 @@ void emu_take_memory(int n, uint64_t bytes);
 /* The n-th kernel or convolution that is loaded from now on gets no memory;
  * none if n is 0. Returns the number of loads since the last call. */
 int emu_fail_load(int n);
-/* Returns the number of blocks, streams, events and graphs that are not freed.
- */
+/* Returns the number of blocks, pins, streams, events and graphs that are not
+ * freed. */
 int emu_alive(void);
-/* Returns the number of the callers' pinned buffers. */
+/* Returns the number of pinned buffers of other allocators. */
 int emu_pins(void);
 /* The n-th launch or copy from now on fails, and so do all later ones; none if
  * n is 0. Returns the number of launches and copies since the last call. */

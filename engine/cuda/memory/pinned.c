@@ -1,0 +1,194 @@
+/*
+ * pinned.c: large blocks of pinned host memory.
+ *
+ * Several threads write to the pages of a mapping, and then the run time pins
+ * it. On an H100 this took 0.25 s for 4 GiB. An allocation of the run time took
+ * 2.1 s (docs/measurements/2026-11-27-nvidia-h100.md).
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "gpu.h"
+
+enum { MOST_THREADS = 8 };
+/* The size and the alignment of a large page. */
+#define LARGE_PAGE ((size_t) 2 << 20)
+/* The bytes that a thread writes between two questions whether to go on. */
+#define PIECE ((size_t) 16 << 20)
+
+/* At that rate the run time allocates a smaller block in less than 33 ms, which
+ * does not justify threads. */
+static atomic_size_t least = (size_t) 64 << 20;
+
+typedef struct Mapped {
+    struct Mapped *next;
+    void *map; /* of `room` bytes */
+    size_t room;
+    uint8_t *block; /* aligned to LARGE_PAGE */
+    size_t bytes;
+} Mapped;
+
+/* All blocks of the process. */
+static Mapped *all;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void
+vae_cuda_map_from(size_t bytes)
+{
+    atomic_store(&least, bytes);
+}
+
+/* ------------------------------------------------------------------ */
+
+static int
+thread_count(const VaeBackend *cuda)
+{
+    cpu_set_t set;
+    const int usable =
+        sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    int n = cuda->params.threads;
+    n = n < usable ? n : usable;
+    return n < MOST_THREADS ? n : MOST_THREADS;
+}
+
+/* To write to memory that is not there would end the process. The run time may
+ * return an error instead. */
+static bool
+fits(const VaeBackend *cuda, size_t bytes)
+{
+    bool ignored;
+    return bytes < SIZE_MAX - LARGE_PAGE &&
+           bytes + LARGE_PAGE <= vae_mem_left(thread_count(cuda), &ignored);
+}
+
+static bool
+map(Mapped *m, size_t bytes)
+{
+    m->room = bytes + LARGE_PAGE;
+    m->bytes = bytes;
+    m->map = mmap(NULL, m->room, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m->map == MAP_FAILED)
+        return false;
+    const size_t over = (uintptr_t) m->map % LARGE_PAGE;
+    m->block = (uint8_t *) m->map + (over ? LARGE_PAGE - over : 0);
+    /* A hint: a system without large pages uses small ones. */
+    madvise(m->block, bytes, MADV_HUGEPAGE);
+    /* fork() would copy all pinned pages. */
+    madvise(m->block, bytes, MADV_DONTFORK);
+    return true;
+}
+
+/* ------------------------------------------------------------------ */
+/* Writing.                                                            */
+
+typedef struct Pages {
+    uint8_t *block;
+    size_t bytes;
+    atomic_size_t next; /* offset of the next piece; bytes or more: none */
+} Pages;
+
+/* Writes a zero to each page of the next piece. False: there is none. */
+static bool
+write_piece(Pages *p)
+{
+    const size_t page = (size_t) sysconf(_SC_PAGESIZE);
+    const size_t begin = atomic_fetch_add(&p->next, PIECE);
+    for (size_t i = begin; i < p->bytes && i < begin + PIECE; i += page)
+        ((volatile uint8_t *) p->block)[i] = 0;
+    return begin < p->bytes;
+}
+
+static void *
+write_pieces(void *pages)
+{
+    while (write_piece(pages))
+        continue;
+    return NULL;
+}
+
+/* If the system refuses a thread, the others do its work. Only the calling
+ * thread asks whether to go on. */
+static VaeStatus
+write_all(const VaeBackend *cuda, const Mapped *m, VaeError *error)
+{
+    pthread_t threads[MOST_THREADS];
+    const int wanted = thread_count(cuda) - 1;
+    Pages p = {.block = m->block, .bytes = m->bytes};
+    VaeStatus status;
+    int n = 0;
+    while (n < wanted &&
+           pthread_create(&threads[n], NULL, write_pieces, &p) == 0)
+        n++;
+    do
+        status = vae_backend_goes_on(&cuda->params, error);
+    while (status == VAE_OK && write_piece(&p));
+    atomic_store(&p.next, m->bytes); /* the threads end, also if cancelled */
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    return status;
+}
+
+/* ------------------------------------------------------------------ */
+
+static void
+add(Mapped *m)
+{
+    pthread_mutex_lock(&lock);
+    m->next = all;
+    all = m;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Removes the entry of a block. NULL: it is of the run time. */
+static Mapped *
+take_out(const void *block)
+{
+    pthread_mutex_lock(&lock);
+    Mapped **at = &all;
+    while (*at && (*at)->block != block)
+        at = &(*at)->next;
+    Mapped *m = *at;
+    if (m)
+        *at = m->next;
+    pthread_mutex_unlock(&lock);
+    return m;
+}
+
+VaeStatus
+vae_cuda_map_pinned(const VaeBackend *cuda, size_t bytes, void **out,
+                    VaeError *error)
+{
+    *out = NULL;
+    if (bytes < atomic_load(&least) || !fits(cuda, bytes))
+        return VAE_OK;
+    Mapped *m = vae_mem_alloc(sizeof *m);
+    if (!m || !map(m, bytes)) {
+        vae_mem_free(m);
+        return VAE_OK;
+    }
+    const VaeStatus status = write_all(cuda, m, error);
+    if (status == VAE_OK && vae_rt_pin(m->block, bytes) == 0) {
+        add(m);
+        *out = m->block;
+        return VAE_OK;
+    }
+    munmap(m->map, m->room);
+    vae_mem_free(m);
+    return status;
+}
+
+bool
+vae_cuda_unmap_pinned(void *block)
+{
+    Mapped *m = take_out(block);
+    if (!m)
+        return false;
+    vae_rt_unpin(block);
+    munmap(m->map, m->room);
+    vae_mem_free(m);
+    return true;
+}
