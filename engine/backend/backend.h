@@ -140,9 +140,9 @@ typedef struct VaeBackendClass {
 
     /* Resolves AUTO, and writes the reason to why ("the processor has AMX") or
      * leaves why unchanged. False, with a sentence in why: this machine or
-     * build does not have the backend or, if wanted is not AUTO, not in that
+     * build does not have the backend or, if requested is not AUTO, not in that
      * precision. Takes no noticeable time. */
-    bool (*usable)(VaePrecision wanted, VaePrecision *out, char *why,
+    bool (*usable)(VaePrecision requested, VaePrecision *out, char *why,
                    size_t size);
 
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,

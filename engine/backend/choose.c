@@ -47,12 +47,12 @@ vae_backend_available(VaeBackendKind kind, char *why, size_t size)
 static bool
 resolve(VaeBackendChoice *c)
 {
-    const VaePrecision wanted =
+    const VaePrecision requested =
         c->precision == VAE_PRECISION_AUTO && c->direction == VAE_ENCODE
             ? c->class->encode_precision
             : c->precision;
     c->why[0] = '\0';
-    return c->class->usable(wanted, &c->chosen, c->why, sizeof c->why);
+    return c->class->usable(requested, &c->chosen, c->why, sizeof c->why);
 }
 
 VaeStatus

@@ -12,13 +12,13 @@ struct VaeBackend {
 };
 
 static bool
-ref_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+ref_usable(VaePrecision requested, VaePrecision *out, char *why, size_t size)
 {
     *out = VAE_PRECISION_FP32;
-    if (wanted == VAE_PRECISION_AUTO || wanted == VAE_PRECISION_FP32)
+    if (requested == VAE_PRECISION_AUTO || requested == VAE_PRECISION_FP32)
         return true;
     snprintf(why, size, "it computes in fp32 only, not in %s",
-             vae_precision_name(wanted));
+             vae_precision_name(requested));
     return false;
 }
 

@@ -34,7 +34,7 @@ typedef struct VaeOpeningMark {
     uint64_t now, total;
 } VaeOpeningMark;
 
-/* o may be NULL: no times are wanted. */
+/* o may be NULL: no times are needed. */
 static inline VaeOpeningMark
 vae_opening_begin(const VaeOpening *o)
 {

@@ -131,7 +131,7 @@ static void VAE_PRINTF(4, 0)
     vae_text_printable(new.message);
     set_part(new.tensor, sizeof new.tensor, parts.tensor);
     set_part(new.found, sizeof new.found, parts.found);
-    set_part(new.wanted, sizeof new.wanted, parts.wanted);
+    set_part(new.expected, sizeof new.expected, parts.expected);
     *error = new;
 }
 

@@ -139,8 +139,9 @@ run_frame(Attention *a, const uint8_t *qkv, VaeType x_type, uint8_t *y)
         if (vae_host_cancelled(a->exec))
             break;
         /* The last block begins early and computes some rows again. */
-        const int wanted = i * a->rows, last = a->n - a->rows;
-        const size_t first = (size_t) (wanted < last ? wanted : last);
+        const int row_of_block = i * a->rows, last = a->n - a->rows;
+        const size_t first =
+            (size_t) (row_of_block < last ? row_of_block : last);
         s = execute(a, &a->scores, base + a->packed[0] + first * row,
                     base + a->packed[1], base + a->score);
         if (s == VAE_DNNL_OK)

@@ -16,13 +16,13 @@ typedef struct OpenJob {
 } OpenJob;
 
 /* The number of threads that OpenMP really uses. The environment may allow
- * fewer than wanted (OMP_THREAD_LIMIT). A oneDNN primitive made for more
+ * fewer than requested (OMP_THREAD_LIMIT). A oneDNN primitive made for more
  * threads does not write all of its result. */
 static int
-team_size(int wanted)
+team_size(int requested)
 {
     int size = 1;
-#pragma omp parallel num_threads(wanted)
+#pragma omp parallel num_threads(requested)
 #pragma omp single nowait
     size = omp_get_num_threads();
     return size;
@@ -32,10 +32,10 @@ static VaeStatus
 open_job(void *user)
 {
     const OpenJob *j = user;
-    const int wanted = j->cpu->params.threads, size = team_size(wanted);
-    if (size < wanted)
+    const int requested = j->cpu->params.threads, size = team_size(requested);
+    if (size < requested)
         vae_log(&j->cpu->params.log, "OpenMP gives %d of %d threads", size,
-                wanted);
+                requested);
     j->cpu->params.threads = size;
     omp_set_num_threads(size);
     const VaeDnnlStatus s = vae_dnnl_open(&j->cpu->dnnl);
@@ -125,28 +125,29 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
 /* Without AVX512_BF16, oneDNN emulates bf16. With AMX, bf16 is faster than
  * fp32. With AVX512_BF16 alone, compare() decides. */
 static bool
-cpu_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+cpu_usable(VaePrecision requested, VaePrecision *out, char *why, size_t size)
 {
     if (!vae_dnnl_usable(why, size))
         return false;
     const bool bf16 = vae_dnnl_has_bf16(), amx = vae_dnnl_has_amx();
-    if (wanted == VAE_PRECISION_AUTO) {
-        wanted = amx ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32;
+    if (requested == VAE_PRECISION_AUTO) {
+        requested = amx ? VAE_PRECISION_BF16 : VAE_PRECISION_FP32;
         snprintf(why, size, "the processor has %s",
                  amx    ? "AMX"
                  : bf16 ? "AVX512_BF16 without AMX"
                         : "neither AMX nor AVX512_BF16");
     }
-    *out = wanted;
-    if (wanted == VAE_PRECISION_FP32 || (wanted == VAE_PRECISION_BF16 && bf16))
+    *out = requested;
+    if (requested == VAE_PRECISION_FP32 ||
+        (requested == VAE_PRECISION_BF16 && bf16))
         return true;
-    if (wanted == VAE_PRECISION_BF16)
+    if (requested == VAE_PRECISION_BF16)
         snprintf(why, size,
                  "precision bf16 needs a processor with "
                  "AVX512_BF16 or AMX; use fp32 or auto");
     else
         snprintf(why, size, "it computes in fp32 or bf16, not in %s",
-                 vae_precision_name(wanted));
+                 vae_precision_name(requested));
     return false;
 }
 

@@ -12,11 +12,11 @@
 
 /* open() checks the device itself. */
 static bool
-cuda_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+cuda_usable(VaePrecision requested, VaePrecision *out, char *why, size_t size)
 {
     int n = 0;
     VaeError error;
-    *out = wanted == VAE_PRECISION_AUTO ? VAE_PRECISION_BF16 : wanted;
+    *out = requested == VAE_PRECISION_AUTO ? VAE_PRECISION_BF16 : requested;
     const int code = vae_rt_devices(&n);
     if (code)
         snprintf(why, size, "%s", vae_rt_words(code));

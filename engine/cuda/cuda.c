@@ -10,16 +10,16 @@ VaeStatus
 vae_cuda_find(VaeBackend *cuda, VaeError *error)
 {
     int n = 0;
-    const int wanted = cuda->params.device;
+    const int requested = cuda->params.device;
     snprintf(cuda->device.name, sizeof cuda->device.name, "the CUDA run time");
     const int code = vae_rt_devices(&n);
     if (code)
         return vae_cuda_status(cuda, code, "list the devices", error);
-    if (wanted >= n)
+    if (requested >= n)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "there is no CUDA device %d, only 0 to %d", wanted,
+                        "there is no CUDA device %d, only 0 to %d", requested,
                         n - 1);
-    cuda->number = wanted < 0 ? 0 : wanted;
+    cuda->number = requested < 0 ? 0 : requested;
     return VAE_OK;
 }
 

@@ -14,12 +14,12 @@ static VaeStatus
 parse(const VaeTensorFile *file, json_t **out, VaeError *error)
 {
     if (file->size > MAX_BYTES) {
-        char found[32], wanted[32];
+        char found[32], expected[32];
         snprintf(found, sizeof found, "%zu bytes", file->size);
-        snprintf(wanted, sizeof wanted, "%d at most", MAX_BYTES);
+        snprintf(expected, sizeof expected, "%d at most", MAX_BYTES);
         return vae_fail_parts(
-            error, VAE_ERR_FORMAT, (VaeErrorParts){NULL, found, wanted},
-            "%s: %s, expected %s", file->label, found, wanted);
+            error, VAE_ERR_FORMAT, (VaeErrorParts){NULL, found, expected},
+            "%s: %s, expected %s", file->label, found, expected);
     }
     const VaeStatus status = vae_file_bytes(file, 0, file->size, error);
     return status == VAE_OK

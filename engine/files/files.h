@@ -73,10 +73,10 @@ VaeStatus vae_tensor_file_rewrite(const char *path, const VaeTensorOut *tensors,
                                   size_t n_metadata, VaeError *error);
 
 /* Fails: `what` reaches past the end of a file of `total` bytes, which would
- * need `wanted` bytes. tensor: its name, or "". */
+ * need `expected` bytes. tensor: its name, or "". */
 VaeStatus vae_file_too_short(const char *label, const char *tensor,
-                             const char *what, uint64_t total, uint64_t wanted,
-                             VaeError *error);
+                             const char *what, uint64_t total,
+                             uint64_t expected, VaeError *error);
 
 /* The product of dims, each >= 0; false if it overflows 64 bits. */
 bool vae_dims_count(const int64_t *dims, int n, uint64_t *count);

@@ -35,11 +35,11 @@ static VaeStatus
 fail_most(const VaeTensorFile *file, const char *found, int most,
           VaeError *error)
 {
-    char wanted[32];
-    snprintf(wanted, sizeof wanted, "at most %d", most);
+    char expected[32];
+    snprintf(expected, sizeof expected, "at most %d", most);
     return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){NULL, found, wanted},
-                          "%s: %s, expected %s", file->label, found, wanted);
+                          (VaeErrorParts){NULL, found, expected},
+                          "%s: %s, expected %s", file->label, found, expected);
 }
 
 static VaeStatus

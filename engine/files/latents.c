@@ -94,30 +94,31 @@ names_text(const VaeTensorFile *file, char *buffer, size_t size)
 }
 
 static VaeStatus
-fail_missing(const VaeTensorFile *file, const char *what, const char *wanted,
+fail_missing(const VaeTensorFile *file, const char *what, const char *requested,
              VaeError *error)
 {
     char names[700];
     names_text(file, names, sizeof names);
     return vae_fail_parts(
         error, VAE_ERR_NOT_FOUND,
-        (VaeErrorParts){.tensor = wanted,
+        (VaeErrorParts){.tensor = requested,
                         .found = names,
-                        .wanted = wanted[0] != '\0' ? wanted : "latents"},
-        "%s: %s%.*s%s; found %s", file->label, what, VAE_NAME_SHOWN, wanted,
+                        .expected =
+                            requested[0] != '\0' ? requested : "latents"},
+        "%s: %s%.*s%s; found %s", file->label, what, VAE_NAME_SHOWN, requested,
         vae_tensor_file_looks_like(file), names);
 }
 
 static VaeStatus
-select_tensor(const VaeTensorFile *file, const char *wanted,
+select_tensor(const VaeTensorFile *file, const char *requested,
               const VaeTensorInfo **out, VaeError *error)
 {
     *out = NULL;
-    if (wanted != NULL) {
-        *out = vae_tensor_file_find(file, wanted);
+    if (requested != NULL) {
+        *out = vae_tensor_file_find(file, requested);
         return *out != NULL
                    ? VAE_OK
-                   : fail_missing(file, "no tensor named ", wanted, error);
+                   : fail_missing(file, "no tensor named ", requested, error);
     }
     for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
         *out = vae_tensor_file_find(file, usual[i]);
@@ -149,12 +150,12 @@ select_tensor(const VaeTensorFile *file, const char *wanted,
 
 static VaeStatus
 fail_value(const VaeTensorFile *file, const char *key, const char *value,
-           const char *wanted, VaeError *error)
+           const char *expected, VaeError *error)
 {
     return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){.found = value, .wanted = wanted},
+                          (VaeErrorParts){.found = value, .expected = expected},
                           "%s: metadata %s is \"%.*s\", expected %s",
-                          file->label, key, VAE_NAME_SHOWN, value, wanted);
+                          file->label, key, VAE_NAME_SHOWN, value, expected);
 }
 
 /* The order of the axes in the metadata; AUTO if it is not stated. */
@@ -176,13 +177,13 @@ stated_layout(const VaeTensorFile *file, VaeLatentLayout *out, VaeError *error)
 
 static VaeStatus
 choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
-              VaeLatentLayout wanted, VaeLatentLayout *out, VaeError *error)
+              VaeLatentLayout requested, VaeLatentLayout *out, VaeError *error)
 {
     const VaeStatus status = stated_layout(file, out, error);
     if (status != VAE_OK)
         return status;
-    if (wanted != VAE_LAYOUT_AUTO)
-        *out = wanted;
+    if (requested != VAE_LAYOUT_AUTO)
+        *out = requested;
     else if (*out == VAE_LAYOUT_AUTO)
         *out = info->n_dims == 4 && !known_channels(info->dims[0]) &&
                        known_channels(info->dims[1])
@@ -192,22 +193,22 @@ choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
 }
 
 static VaeStatus
-choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info, int wanted,
-             int64_t *out, VaeError *error)
+choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
+             int requested, int64_t *out, VaeError *error)
 {
     const int64_t n = info->n_dims == 5 ? info->dims[0] : 1;
     char found[32], index[32];
     VaeErrorParts parts = {info->name, found, "1"};
     snprintf(found, sizeof found, "%" PRId64, n);
-    *out = wanted < 0 ? 0 : wanted;
-    if (wanted < 0 && n > 1)
+    *out = requested < 0 ? 0 : requested;
+    if (requested < 0 && n > 1)
         return vae_fail_parts(error, VAE_ERR_SIZE, parts,
                               "%s: tensor \"%.*s\" holds a batch of %" PRId64
                               " clips, expected 1 or a batch-index",
                               file->label, VAE_NAME_SHOWN, info->name, n);
     if (*out >= n) {
-        snprintf(index, sizeof index, "batch-index %d", wanted);
-        parts.wanted = index;
+        snprintf(index, sizeof index, "batch-index %d", requested);
+        parts.expected = index;
         return vae_fail_parts(error, VAE_ERR_SIZE, parts,
                               "%s: tensor \"%.*s\" holds a batch of %" PRId64
                               ", expected batch-index %" PRId64,
@@ -220,13 +221,13 @@ static VaeStatus
 check_range(const VaeTensorFile *file, const VaeTensorInfo *info,
             const char *axis, int64_t value, int64_t most, VaeError *error)
 {
-    char text[200], found[64], wanted[64];
+    char text[200], found[64], expected[64];
     if (value >= 1 && value <= most)
         return VAE_OK;
     snprintf(found, sizeof found, "%s %" PRId64, axis, value);
-    snprintf(wanted, sizeof wanted, "1 to %" PRId64, most);
+    snprintf(expected, sizeof expected, "1 to %" PRId64, most);
     return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){info->name, found, wanted},
+        error, VAE_ERR_SIZE, (VaeErrorParts){info->name, found, expected},
         "%s: tensor \"%.*s\" (%s): %s %" PRId64 ", expected 1 to %" PRId64,
         file->label, VAE_NAME_SHOWN, info->name,
         vae_dims_text(info->dims, info->n_dims, text, sizeof text), axis, value,
@@ -310,9 +311,9 @@ read_count(const VaeTensorFile *file, const char *key, int64_t most,
     *out = 0;
     if (value == NULL || parse_number(value, 1, most, out))
         return VAE_OK;
-    char wanted[48];
-    snprintf(wanted, sizeof wanted, "a number from 1 to %" PRId64, most);
-    return fail_value(file, key, value, wanted, error);
+    char expected[48];
+    snprintf(expected, sizeof expected, "a number from 1 to %" PRId64, most);
+    return fail_value(file, key, value, expected, error);
 }
 
 static VaeStatus

@@ -71,14 +71,15 @@ vae_npy_need(const uint8_t *bytes, size_t size, uint64_t total,
 }
 
 static bool
-fail_scan(const Scan *s, const char *wanted)
+fail_scan(const Scan *s, const char *expected)
 {
     const int shown = s->end - s->at < 12 ? (int) (s->end - s->at) : 12;
     char found[13];
     snprintf(found, sizeof found, "%.*s", shown, s->at);
-    vae_fail_parts(s->error, VAE_ERR_FORMAT, (VaeErrorParts){"", found, wanted},
+    vae_fail_parts(s->error, VAE_ERR_FORMAT,
+                   (VaeErrorParts){"", found, expected},
                    "%s: npy: header, byte %zu: found \"%s\", expected %s",
-                   s->label, (size_t) (s->at - s->begin), found, wanted);
+                   s->label, (size_t) (s->at - s->begin), found, expected);
     return false;
 }
 
@@ -101,9 +102,9 @@ accept(Scan *s, char c)
 }
 
 static bool
-expect(Scan *s, char c, const char *wanted)
+expect(Scan *s, char c, const char *expected)
 {
-    return accept(s, c) || fail_scan(s, wanted);
+    return accept(s, c) || fail_scan(s, expected);
 }
 
 static bool
@@ -119,19 +120,19 @@ accept_word(Scan *s, const char *word)
 
 /* Reads a string without escapes, of fewer than size bytes. */
 static bool
-scan_string(Scan *s, char *out, size_t size, const char *wanted)
+scan_string(Scan *s, char *out, size_t size, const char *expected)
 {
     skip_space(s);
     const Scan start = *s;
     const char quote = s->at < s->end ? *s->at : '\0';
     if (quote != '\'' && quote != '"')
-        return fail_scan(s, wanted);
+        return fail_scan(s, expected);
     s->at++;
     size_t used = 0;
     for (; s->at < s->end && *s->at != quote; s->at++) {
         if (used + 1 >= size || *s->at <= ' ' || *s->at >= 0x7f ||
             *s->at == '\\')
-            return fail_scan(&start, wanted);
+            return fail_scan(&start, expected);
         out[used++] = *s->at;
     }
     out[used] = '\0';
@@ -176,10 +177,11 @@ scan_shape(Scan *s, VaeTensorInfo *info)
 static bool
 fail_type(const Scan *s, const char *descr, const char *what)
 {
-    static const char wanted[] = "'<f4', '<f2' or '|u1'";
-    vae_fail_parts(s->error, VAE_ERR_FORMAT, (VaeErrorParts){"", descr, wanted},
+    static const char expected[] = "'<f4', '<f2' or '|u1'";
+    vae_fail_parts(s->error, VAE_ERR_FORMAT,
+                   (VaeErrorParts){"", descr, expected},
                    "%s: npy: element type '%s' %s; expected %s", s->label,
-                   descr, what, wanted);
+                   descr, what, expected);
     return false;
 }
 

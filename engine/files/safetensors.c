@@ -148,13 +148,13 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
         return fail_other(label, "a text file", error);
     if (!plausible)
         return vae_fail_parts(
-            error, VAE_ERR_FORMAT, (VaeErrorParts){.wanted = FILES},
+            error, VAE_ERR_FORMAT, (VaeErrorParts){.expected = FILES},
             "%s: no " FILES ": the first 8 bytes "
             "state a header of %" PRIu64 " bytes, expected 2 to %zu",
             label, length, VAE_MAX_HEADER);
     if (bytes[LENGTH_BYTES] != '{')
         return vae_fail_parts(
-            error, VAE_ERR_FORMAT, (VaeErrorParts){.wanted = FILES},
+            error, VAE_ERR_FORMAT, (VaeErrorParts){.expected = FILES},
             "%s: no " FILES
             ": the header begins with byte 0x%02x, expected '{'",
             label, bytes[LENGTH_BYTES]);

@@ -94,11 +94,11 @@ fail_kind(const char *label, const char *kind, VaeError *error)
 
 VaeStatus
 vae_file_too_short(const char *label, const char *tensor, const char *what,
-                   uint64_t total, uint64_t wanted, VaeError *error)
+                   uint64_t total, uint64_t expected, VaeError *error)
 {
     char is[32], should[32];
     snprintf(is, sizeof is, "%" PRIu64 " bytes", total);
-    snprintf(should, sizeof should, "%" PRIu64 " bytes", wanted);
+    snprintf(should, sizeof should, "%" PRIu64 " bytes", expected);
     return vae_fail_parts(error, VAE_ERR_FORMAT,
                           (VaeErrorParts){tensor, is, should},
                           "%s: %s reaches past the end of the file (%s, "
@@ -213,13 +213,13 @@ fail_short(const VaeTensorFile *file, VaeError *error)
     struct stat st;
     if (fstat(file->fd, &st) != 0)
         return fail_errno(file->label, "read", error);
-    char found[32], wanted[32];
+    char found[32], expected[32];
     snprintf(found, sizeof found, "%" PRId64 " bytes", (int64_t) st.st_size);
-    snprintf(wanted, sizeof wanted, "%zu", file->size);
+    snprintf(expected, sizeof expected, "%zu", file->size);
     return vae_fail_parts(
-        error, VAE_ERR_READ, (VaeErrorParts){NULL, found, wanted},
+        error, VAE_ERR_READ, (VaeErrorParts){NULL, found, expected},
         "%s: was cut short to %s after it had been opened with %s", file->label,
-        found, wanted);
+        found, expected);
 }
 
 /* Reads n bytes of the file from offset. */

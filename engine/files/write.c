@@ -81,13 +81,13 @@ tensor_bytes(const VaeTensorOut *tensor, uint64_t *bytes, VaeError *error)
                         "tensor \"%.*s\": %d is no element type",
                         VAE_NAME_SHOWN, name, (int) tensor->type);
     if (tensor->n_dims < 0 || tensor->n_dims > VAE_MAX_DIMS) {
-        char found[32], wanted[32];
+        char found[32], expected[32];
         snprintf(found, sizeof found, "%d dimensions", tensor->n_dims);
-        snprintf(wanted, sizeof wanted, "0 to %d", VAE_MAX_DIMS);
+        snprintf(expected, sizeof expected, "0 to %d", VAE_MAX_DIMS);
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){name, found, wanted},
+                              (VaeErrorParts){name, found, expected},
                               "tensor \"%.*s\": %s, expected %s",
-                              VAE_NAME_SHOWN, name, found, wanted);
+                              VAE_NAME_SHOWN, name, found, expected);
     }
     for (int i = 0; i < tensor->n_dims; i++) {
         if (tensor->dims[i] < 0)
@@ -166,12 +166,12 @@ add_all(json_t *root, const VaeTensorHeader *h, VaeError *error)
 static VaeStatus
 too_long(size_t bytes, size_t most, VaeError *error)
 {
-    char found[48], wanted[48];
+    char found[48], expected[48];
     snprintf(found, sizeof found, "%zu bytes", bytes);
-    snprintf(wanted, sizeof wanted, "at most %zu", most);
+    snprintf(expected, sizeof expected, "at most %zu", most);
     return vae_fail_parts(error, VAE_ERR_SIZE,
-                          (VaeErrorParts){.found = found, .wanted = wanted},
-                          "a header of %s, expected %s", found, wanted);
+                          (VaeErrorParts){.found = found, .expected = expected},
+                          "a header of %s, expected %s", found, expected);
 }
 
 /* Makes the header: length, JSON and spaces, padded to pad_to bytes, or to the

@@ -93,7 +93,7 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
     if (own.variant && strcmp(own.variant, m->info.arch) != 0) {
         status = vae_fail_parts(
             error, VAE_ERR_MODEL,
-            (VaeErrorParts){.found = m->info.arch, .wanted = own.variant},
+            (VaeErrorParts){.found = m->info.arch, .expected = own.variant},
             "%s: holds %s, which is no %s", path, m->info.arch, own.variant);
         goto fail;
     }

@@ -101,11 +101,12 @@ typedef struct Mismatches {
 } Mismatches;
 
 static void
-note(VaeError *first, const char *tensor, const char *found, const char *wanted)
+note(VaeError *first, const char *tensor, const char *found,
+     const char *expected)
 {
     if (first->status == VAE_OK)
         vae_fail_parts(first, VAE_ERR_MODEL,
-                       (VaeErrorParts){tensor, found, wanted}, "%s", tensor);
+                       (VaeErrorParts){tensor, found, expected}, "%s", tensor);
 }
 
 /* Finds a required tensor in the file and marks it in `used`, which has an

@@ -14,7 +14,7 @@ vae_clock_span(const VaeClock *clock, const VaeTensor *t, int64_t *first,
                int64_t *end)
 {
     const int64_t at = vae_clock_frame(clock, t);
-    *first = (clock->cold ? 1 - t->rate : 0) - at;
+    *first = (clock->without_context ? 1 - t->rate : 0) - at;
     *end = clock->end < 0 ? INT64_MAX : (clock->end - 1) * t->rate + 1 - at;
 }
 

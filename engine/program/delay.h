@@ -28,8 +28,8 @@ enum { VAE_LINE = 2 };
 typedef struct VaeClock {
     int64_t begin; /* latents of the sequence before the run */
     int64_t end;   /* latents of the sequence, or -1 as long as more may come */
-    bool cold; /* the sequence began in the middle of a video: its first latent
-                  has as many frames as later ones */
+    bool without_context; /* the sequence began in the middle of a video: its
+                  first latent has as many frames as later ones */
 } VaeClock;
 
 /* The frame in slot 0 of t. */

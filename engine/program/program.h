@@ -205,7 +205,7 @@ typedef struct VaeOp {
 } VaeOp;
 
 struct VaeProgram {
-    const char *label; /* "first", "next", "next1", "cold" */
+    const char *label; /* "first", "next", "next1", "without-context" */
     VaeDirection direction;
     int steps;       /* steps in one run */
     int n_in, n_out; /* units in one run */

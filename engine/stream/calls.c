@@ -55,17 +55,18 @@ VaeStatus
 vae_stream_check_range(const char *what, int64_t value, int64_t least,
                        int64_t most, VaeError *error)
 {
-    char found[24], wanted[48];
+    char found[24], expected[48];
     if (value >= least && value <= most)
         return VAE_OK;
     snprintf(found, sizeof found, "%" PRId64, value);
     if (most == INT64_MAX)
-        snprintf(wanted, sizeof wanted, "%" PRId64 " or more", least);
+        snprintf(expected, sizeof expected, "%" PRId64 " or more", least);
     else
-        snprintf(wanted, sizeof wanted, "%" PRId64 " to %" PRId64, least, most);
+        snprintf(expected, sizeof expected, "%" PRId64 " to %" PRId64, least,
+                 most);
     return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, wanted},
-                          "%s %s, expected %s", what, found, wanted);
+                          (VaeErrorParts){NULL, found, expected},
+                          "%s %s, expected %s", what, found, expected);
 }
 
 /* Checks alignment, because a misaligned read would make the device unusable
@@ -94,12 +95,12 @@ check_place(const VaeStream *s, const VaePicture *p, int number,
     for (int i = 0; i < 3 && p->data[i]; i++)
         if (((uintptr_t) p->data[i] | (uintptr_t) p->stride[i]) %
             (uintptr_t) bytes) {
-            char found[48], wanted[32];
+            char found[48], expected[32];
             snprintf(found, sizeof found, "%p and %td", (void *) p->data[i],
                      p->stride[i]);
-            snprintf(wanted, sizeof wanted, "multiples of %d", bytes);
+            snprintf(expected, sizeof expected, "multiples of %d", bytes);
             return vae_fail_parts(
-                error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, wanted},
+                error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
                 "picture %d is in the memory of a device, where samples of %d "
                 "bytes begin at multiples of %d; plane %d is at %p, its rows "
                 "%td bytes apart",
@@ -114,7 +115,7 @@ check_planes(const VaePicture *p, int number, VaeError *error)
 {
     size_t row[3];
     int rows[3];
-    char found[32], wanted[32];
+    char found[32], expected[32];
     const VaeStatus status = vae_stream_check_range(
         "pixels", (int) p->pixels, 0, VAE_PIXELS_KINDS - 1, error);
     if (status != VAE_OK)
@@ -129,9 +130,9 @@ check_planes(const VaePicture *p, int number, VaeError *error)
         if (rows[i] < 2 || p->stride[i] >= (ptrdiff_t) row[i])
             continue;
         snprintf(found, sizeof found, "%td", p->stride[i]);
-        snprintf(wanted, sizeof wanted, "%zu or more", row[i]);
+        snprintf(expected, sizeof expected, "%zu or more", row[i]);
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){NULL, found, wanted},
+                              (VaeErrorParts){NULL, found, expected},
                               "picture %d: the rows of plane %d are %s bytes "
                               "apart, and a row has %zu",
                               number, i, found, row[i]);
@@ -163,12 +164,14 @@ vae_stream_check_state(const VaeStream *s, VaeDirection direction,
 static VaeStatus
 fail_size(const VaeStream *s, const VaePicture *p, int number, VaeError *error)
 {
-    char found[32], wanted[32];
+    char found[32], expected[32];
     snprintf(found, sizeof found, "%dx%d", p->width, p->height);
-    snprintf(wanted, sizeof wanted, "%dx%d", s->params.width, s->params.height);
-    return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, wanted},
-        "picture %d is %s, the stream was made for %s", number, found, wanted);
+    snprintf(expected, sizeof expected, "%dx%d", s->params.width,
+             s->params.height);
+    return vae_fail_parts(error, VAE_ERR_SIZE,
+                          (VaeErrorParts){NULL, found, expected},
+                          "picture %d is %s, the stream was made for %s",
+                          number, found, expected);
 }
 
 VaeStatus
@@ -195,19 +198,19 @@ vae_stream_check_pictures(const VaeStream *s, const VaePicture *pictures, int n,
 static VaeStatus
 fail_counts(const VaeStream *s, int n_in, int n_out, VaeError *error)
 {
-    char found[48], wanted[96];
+    char found[48], expected[96];
     const VaeSteps *steps = &s->steps;
     snprintf(found, sizeof found, "%d in and %d out", n_in, n_out);
-    snprintf(wanted, sizeof wanted,
+    snprintf(expected, sizeof expected,
              "%d in and %d out, for each later step %d and %d",
              s->at_start ? steps->first_in : steps->step_in,
              s->at_start ? steps->first_out : steps->step_out, steps->step_in,
              steps->step_out);
     return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, wanted},
+                          (VaeErrorParts){NULL, found, expected},
                           "units: %s are no whole number of steps here, "
                           "expected %s",
-                          found, wanted);
+                          found, expected);
 }
 
 VaeStatus
@@ -225,18 +228,18 @@ vae_stream_check_call(const VaeStream *s, VaeDirection direction, int n_in,
             "the end of the sequence was drained; reset the "
             "stream first");
     const int steps = vae_stream_steps_of(s, n_in);
-    int wanted_in, wanted_out;
-    vae_stream_count(s, steps, &wanted_in, &wanted_out);
+    int expected_in, expected_out;
+    vae_stream_count(s, steps, &expected_in, &expected_out);
     if (steps < 1 || n_out < 0)
         return fail_counts(s, n_in, n_out, error);
-    if (n_out != wanted_out) {
-        char found[16], wanted[16];
+    if (n_out != expected_out) {
+        char found[16], expected[16];
         snprintf(found, sizeof found, "%d", n_out);
-        snprintf(wanted, sizeof wanted, "%d", wanted_out);
+        snprintf(expected, sizeof expected, "%d", expected_out);
         return vae_fail_parts(
-            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, wanted},
+            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
             "%d %s give %s %s here, not %s", n_in,
-            direction == VAE_DECODE ? "latents" : "frames", wanted,
+            direction == VAE_DECODE ? "latents" : "frames", expected,
             direction == VAE_DECODE ? "frames" : "latents", found);
     }
     return vae_stream_check_pictures(s, pictures, n_pictures, error);

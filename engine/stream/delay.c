@@ -31,7 +31,7 @@ vae_stream_clock(const VaeStream *s)
     const int64_t n = latents_of(owner);
     return (VaeClock){.begin = n + owner->drained,
                       .end = owner->ended ? n : -1,
-                      .cold = owner->began_cold};
+                      .without_context = owner->began_at_restart};
 }
 
 /* The index of the next frame after so many latents and so many steps of the
@@ -40,7 +40,7 @@ static int64_t
 next_frame(const VaeStream *s, int64_t latents, int drained)
 {
     const int rate = s->steps.step_out;
-    const int64_t first = s->began_cold ? 1 - rate : 0;
+    const int64_t first = s->began_at_restart ? 1 - rate : 0;
     const int64_t end = rate * (latents - 1) + 1;
     int64_t next = end - s->plan.delay;
     if (latents < 1)

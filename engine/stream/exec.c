@@ -89,8 +89,8 @@ vae_stream_count_run(VaeStream *s, int which)
     s->stats.runs_first += which == FIRST;
     s->stats.runs_next += which == NEXT;
     s->stats.runs_next1 += which == NEXT1;
-    s->stats.runs_cold += which == COLD;
-    s->at_start = s->cold = false;
+    s->stats.runs_without_context += which == WITHOUT_CONTEXT;
+    s->at_start = s->without_context = false;
 }
 
 /* ------------------------------------------------------------------ */

@@ -168,7 +168,7 @@ run_fallback(VaeStream *s, int which, const VaeUnits *units, bool *finite,
              VaeError *error)
 {
     VaeStream *fallback = s->fallback;
-    const int at = which == FIRST || which == COLD ? which : NEXT;
+    const int at = which == FIRST || which == WITHOUT_CONTEXT ? which : NEXT;
     fallback->latents = s->latents;
     fallback->guard.bad = 0;
     VaeStatus status = vae_stream_run_exec(fallback, at, units, error);
@@ -187,7 +187,7 @@ static VaeStatus
 recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
     const VaeProgram *p = s->programs[which];
-    const bool begins = which == FIRST || which == COLD;
+    const bool begins = which == FIRST || which == WITHOUT_CONTEXT;
     bool usable = input_is_finite(s, p->n_in, units);
     bool finite = false;
     VaeStatus status = VAE_OK;
@@ -282,9 +282,9 @@ take_back(VaeStream *s)
     s->stats.runs_first -= g->which == FIRST;
     s->stats.runs_next -= g->which == NEXT;
     s->stats.runs_next1 -= g->which == NEXT1;
-    s->stats.runs_cold -= g->which == COLD;
+    s->stats.runs_without_context -= g->which == WITHOUT_CONTEXT;
     s->at_start = g->which == FIRST;
-    s->cold = g->which == COLD;
+    s->without_context = g->which == WITHOUT_CONTEXT;
     s->step = g->step;
     s->runs = g->runs;
     s->latents = g->latents;
@@ -380,7 +380,7 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
     VaeStatus status = vae_stream_settle(s, error);
     if (status != VAE_OK)
         return status;
-    const bool begins = which == FIRST || which == COLD;
+    const bool begins = which == FIRST || which == WITHOUT_CONTEXT;
     if (s->in_fallback && !begins && p->steps > 1)
         return one_by_one(s, p, units, error);
     g->nonfinite = s->stats.nonfinite;

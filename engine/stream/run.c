@@ -46,11 +46,11 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
     atomic_store(&stream->cancel, false);
     stream->sequences++;
     stream->at_start = stream->broken = false;
-    stream->cold = stream->from_cold = true;
+    stream->without_context = stream->from_restart = true;
     stream->in_fallback = false;
     stream->step = stream->drained = stream->warm_up = 0;
     stream->latents = stream->origin = stream->began = latents;
-    stream->began_cold = true;
+    stream->began_at_restart = true;
     stream->ended = false;
     return VAE_OK;
 }
@@ -118,8 +118,8 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     while (steps > 0) {
         const int most = guesses ? 1 : steps;
         const int slice = s->plan.slice_size;
-        const int which = s->at_start ? FIRST
-                          : s->cold   ? COLD
+        const int which = s->at_start          ? FIRST
+                          : s->without_context ? WITHOUT_CONTEXT
                           : slice == 1 || (most >= slice && !s->warm_up)
                               ? NEXT
                               : NEXT1;
@@ -176,7 +176,7 @@ run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
         VaeUnits now = at;
         int n_in, n_out, n = s->plan.slice_size;
         s->at_start = s->at_start || (!decode && place == 0);
-        n = s->at_start || s->cold ? 1 : n < rest ? n : rest;
+        n = s->at_start || s->without_context ? 1 : n < rest ? n : rest;
         n = n < steps ? n : steps;
         vae_stream_count(s, n, &n_in, &n_out);
         if (decode) {
@@ -200,11 +200,11 @@ vae_stream_reset(VaeStream *stream)
     stream->sequences++;
     /* the first program of a sequence sets every carry */
     stream->at_start = true;
-    stream->cold = stream->broken = stream->from_cold = stream->in_fallback =
-        false;
+    stream->without_context = stream->broken = stream->from_restart =
+        stream->in_fallback = false;
     stream->step = stream->drained = stream->warm_up = 0;
     stream->latents = stream->origin = stream->began = 0;
-    stream->began_cold = stream->ended = false;
+    stream->began_at_restart = stream->ended = false;
     vae_stream_step_up(stream);
 }
 
@@ -352,14 +352,14 @@ vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
                error);
 }
 
-/* found, wanted: numbers of steps and of frames. */
+/* found, expected: numbers of steps and of frames. */
 static VaeStatus
-fail_drain(const int found[2], const int wanted[2], VaeError *error)
+fail_drain(const int found[2], const int expected[2], VaeError *error)
 {
     char is[64], should[64];
     snprintf(is, sizeof is, "%d steps and %d frames", found[0], found[1]);
     snprintf(should, sizeof should, "at most %d steps and their frames, %d",
-             wanted[0], wanted[1]);
+             expected[0], expected[1]);
     return vae_fail_parts(
         error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, is, should},
         "%s for the end of the sequence, expected %s", is, should);
@@ -371,13 +371,13 @@ vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
 {
     VaeStatus status = vae_stream_check_state(stream, VAE_DECODE, error);
     const int left = vae_stream_drain_steps(stream);
-    int wanted;
+    int expected;
     if (status != VAE_OK)
         return status;
-    vae_stream_drain_count(stream, steps < left ? steps : left, &wanted);
-    if (steps < 0 || steps > left || n_frames != wanted)
+    vae_stream_drain_count(stream, steps < left ? steps : left, &expected);
+    if (steps < 0 || steps > left || n_frames != expected)
         return fail_drain((const int[]){steps, n_frames},
-                          (const int[]){left, wanted}, error);
+                          (const int[]){left, expected}, error);
     status = vae_stream_check_pictures(stream, frames, n_frames, error);
     if (status != VAE_OK || steps == 0)
         return status;

@@ -149,14 +149,14 @@ describe(const Unit *unit, char *out, size_t size)
 static VaeStatus
 fail_kind(const Unit *first, const Unit *unit, VaeError *error)
 {
-    char found[80], wanted[80];
+    char found[80], expected[80];
     describe(unit, found, sizeof found);
-    describe(first, wanted, sizeof wanted);
+    describe(first, expected, sizeof expected);
     return vae_fail_parts(
-        error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, wanted},
+        error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
         "the %s is of another kind than the first of the "
         "sequence: %s, not %s",
-        unit->is_picture ? "picture" : "latent", found, wanted);
+        unit->is_picture ? "picture" : "latent", found, expected);
 }
 
 /* ------------------------------------------------------------------ */
@@ -269,7 +269,7 @@ check_stream(VaeStream *s, VaeDirection direction, VaeError *error)
 static int
 next_steps(const VaeStream *s)
 {
-    return s->at_start || s->cold ? 1 : s->plan.slice_size;
+    return s->at_start || s->without_context ? 1 : s->plan.slice_size;
 }
 
 static VaeStatus

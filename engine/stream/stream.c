@@ -68,12 +68,12 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         info->arch);
     if (p->width < 1 || p->height < 1 || p->width > MAX_SIDE ||
         p->height > MAX_SIDE) {
-        char found[32], wanted[32];
+        char found[32], expected[32];
         snprintf(found, sizeof found, "%dx%d", p->width, p->height);
-        snprintf(wanted, sizeof wanted, "1x1 to %dx%d", MAX_SIDE, MAX_SIDE);
+        snprintf(expected, sizeof expected, "1x1 to %dx%d", MAX_SIDE, MAX_SIDE);
         return vae_fail_parts(error, VAE_ERR_SIZE,
-                              (VaeErrorParts){NULL, found, wanted},
-                              "size %s, expected %s", found, wanted);
+                              (VaeErrorParts){NULL, found, expected},
+                              "size %s, expected %s", found, expected);
     }
     return VAE_OK;
 }

@@ -13,7 +13,14 @@
 
 /* Indices of programs: first those of the picture, or of a tile of full size,
  * then those of the other shapes of tiles. */
-enum { FIRST, NEXT, NEXT1, COLD, KINDS, PROGRAMS = KINDS * VAE_TILE_SHAPES };
+enum {
+    FIRST,
+    NEXT,
+    NEXT1,
+    WITHOUT_CONTEXT,
+    KINDS,
+    PROGRAMS = KINDS * VAE_TILE_SHAPES
+};
 
 /* The labels of programs. */
 extern const char *const vae_stream_labels[KINDS];
@@ -96,15 +103,15 @@ struct VaeStream {
     VaeMemory memory;
     bool released; /* memory is freed, the execs are offloaded */
 
-    bool at_start, cold, broken;
+    bool at_start, without_context, broken;
     uint64_t runs;                   /* begun */
     uint64_t ends[VAE_STREAM_CALLS]; /* value of `runs` at the end of each of
                                         the last calls */
     uint64_t calls;
-    int step;         /* runs since the sequence began */
-    int warm_up;      /* next steps, whose results are discarded */
-    uint64_t latents; /* latents in or out since then */
-    bool from_cold;   /* the sequence began by a restart, at the latent */
+    int step;          /* runs since the sequence began */
+    int warm_up;       /* next steps, whose results are discarded */
+    uint64_t latents;  /* latents in or out since then */
+    bool from_restart; /* the sequence began by a restart, at the latent */
     uint64_t origin;
     atomic_bool cancel;
     bool normalise; /* the network reads or writes v * std + mean */
@@ -122,10 +129,10 @@ struct VaeStream {
     VaeOpTime *times[PROGRAMS];
 
     /* delay.c. */
-    uint64_t began;    /* index of the latent at which the delay lines began */
-    bool began_cold;   /* they began at a restart */
-    bool ended;        /* the end of the sequence is drained */
-    int drained;       /* steps of the end so far */
+    uint64_t began; /* index of the latent at which the delay lines began */
+    bool began_at_restart; /* they began at a restart */
+    bool ended;            /* the end of the sequence is drained */
+    int drained;           /* steps of the end so far */
     VaePicture *slots; /* pictures of a run; NULL without delay and chunks */
     VaeLatentIn *no_latents; /* latents without data, for runs of the end */
 };

@@ -17,7 +17,7 @@ now_seconds(void)
 }
 
 bool
-progress_wanted(void)
+progress_is_shown(void)
 {
     return isatty(STDERR_FILENO);
 }
@@ -37,7 +37,7 @@ seconds_text(double seconds, char *buffer, size_t size)
 void
 progress_begin(Progress *p, const char *unit, int64_t total)
 {
-    *p = (Progress){.shown = progress_wanted(),
+    *p = (Progress){.shown = progress_is_shown(),
                     .unit = unit,
                     .total = total,
                     .start = now_seconds()};
@@ -73,7 +73,7 @@ void
 progress_expect(const VaePlan *plan, double first_seconds, int64_t later_steps)
 {
     char text[32];
-    if (!progress_wanted() || plan->flop_first <= 0 || first_seconds <= 0)
+    if (!progress_is_shown() || plan->flop_first <= 0 || first_seconds <= 0)
         return;
     const double rate = plan->flop_first / first_seconds;
     const double rest = plan->flop_step * (double) later_steps / rate;

@@ -185,7 +185,7 @@ typedef struct Progress {
     double start; /* seconds */
 } Progress;
 double now_seconds(void);
-bool progress_wanted(void);
+bool progress_is_shown(void);
 void progress_begin(Progress *p, const char *unit, int64_t total);
 void progress_show(const Progress *p, int64_t done);
 void progress_end(const Progress *p);

@@ -85,7 +85,7 @@ gst_vae_mismatch_details(GstVaeMismatch mismatch)
 {
     GstStructure *details =
         gst_structure_new("details", "field", G_TYPE_STRING, mismatch.field,
-                          "wanted", G_TYPE_STRING, mismatch.wanted, NULL);
+                          "expected", G_TYPE_STRING, mismatch.expected, NULL);
 
     if (mismatch.found)
         gst_structure_set(details, "found", G_TYPE_STRING, mismatch.found,

@@ -1,6 +1,6 @@
 /*
  * details.h: errors that carry fields for applications, such as what was found
- * and what was wanted. gst_vae_post_gerror() copies the fields to the details
+ * and what was expected. gst_vae_post_gerror() copies the fields to the details
  * of the message.
  */
 #ifndef GST_VAE_DETAILS_H
@@ -20,7 +20,7 @@ GQuark gst_vae_error_domain(const GError *error);
 
 /* field: a field of the caps, or a word such as "size". found may be NULL. */
 typedef struct GstVaeMismatch {
-    const gchar *field, *found, *wanted;
+    const gchar *field, *found, *expected;
 } GstVaeMismatch;
 
 /* (transfer full) */

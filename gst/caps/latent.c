@@ -41,14 +41,14 @@ field_text(const GstStructure *s, const gchar *field)
 }
 
 static gboolean
-bad_field(const GstStructure *s, const gchar *field, const gchar *wanted,
+bad_field(const GstStructure *s, const gchar *field, const gchar *expected,
           GError **error)
 {
     gchar *text = field_text(s, field);
 
-    gst_vae_set_mismatch(error, (GstVaeMismatch){field, text, wanted},
+    gst_vae_set_mismatch(error, (GstVaeMismatch){field, text, expected},
                          "The latent caps have %s = %s, expected %s", field,
-                         text ? text : "something unreadable", wanted);
+                         text ? text : "something unreadable", expected);
     g_free(text);
     return FALSE;
 }
@@ -66,14 +66,14 @@ static gboolean
 read_int(const GstStructure *s, const gchar *field, gint max, gboolean required,
          gint *out, GError **error)
 {
-    gchar wanted[64];
+    gchar expected[64];
     gint value;
 
     if (!required && !gst_structure_has_field(s, field))
         return TRUE;
-    g_snprintf(wanted, sizeof wanted, "an int of 1 to %d", max);
+    g_snprintf(expected, sizeof expected, "an int of 1 to %d", max);
     if (!gst_structure_get_int(s, field, &value) || value < 1 || value > max)
-        return bad_field(s, field, wanted, error);
+        return bad_field(s, field, expected, error);
     *out = value;
     return TRUE;
 }
@@ -162,7 +162,7 @@ usual_content_light(const gchar *words)
 }
 
 static const struct {
-    const gchar *field, *key, *wanted;
+    const gchar *field, *key, *expected;
     gchar *(*usual)(const gchar *words); /* NULL: they are none */
 } kinds[GST_VAE_N_WORDS] = {
     [GST_VAE_COLORIMETRY] = {"colorimetry", "vae.colorimetry",
@@ -211,7 +211,7 @@ read_picture(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
         if (gst_structure_has_field(s, kinds[i].field) &&
             !gst_vae_latent_info_set_words(
                 info, i, gst_structure_get_string(s, kinds[i].field)))
-            return bad_field(s, kinds[i].field, kinds[i].wanted, error);
+            return bad_field(s, kinds[i].field, kinds[i].expected, error);
     return TRUE;
 }
 

@@ -16,14 +16,14 @@ static const struct {
              {"format", "videoconvert"}};
 
 static void
-add_cure(GString *text, const gchar *field, const gchar *wanted,
+add_cure(GString *text, const gchar *field, const gchar *expected,
          gboolean encoder)
 {
     for (guint i = 0; i < G_N_ELEMENTS(cures); i++)
         if (g_str_equal(field, cures[i].field) && encoder)
             g_string_append_printf(
                 text, ": put \"%s ! video/x-raw,%s=%s\" before vaeencode",
-                cures[i].element, field, wanted);
+                cures[i].element, field, expected);
         else if (g_str_equal(field, cures[i].field))
             g_string_append_printf(text, ": put %s behind vaedecode",
                                    cures[i].element);
@@ -32,13 +32,13 @@ add_cure(GString *text, const gchar *field, const gchar *wanted,
 /* Adds the fields that contradict each other, and sets details to the first. */
 static void
 add_differences(GString *text, const GstStructure *is,
-                const GstStructure *wanted, gboolean encoder,
+                const GstStructure *expected, gboolean encoder,
                 GstStructure **details)
 {
     for (gint i = 0; i < gst_structure_n_fields(is); i++) {
         const gchar *name = gst_structure_nth_field_name(is, i);
         const GValue *a = gst_structure_get_value(is, name);
-        const GValue *b = gst_structure_get_value(wanted, name);
+        const GValue *b = gst_structure_get_value(expected, name);
         gchar *one, *other;
 
         if (!b || gst_value_intersect(NULL, a, b))
@@ -68,10 +68,10 @@ gst_vae_refusal(const gchar *what, const GstCaps *ours, const GstCaps *theirs,
     for (guint i = 0; i < gst_caps_get_size(ours) && !details; i++)
         for (guint k = 0; k < gst_caps_get_size(theirs) && !details; k++) {
             const GstStructure *is = gst_caps_get_structure(ours, i);
-            const GstStructure *wanted = gst_caps_get_structure(theirs, k);
+            const GstStructure *expected = gst_caps_get_structure(theirs, k);
 
-            if (gst_structure_has_name(is, gst_structure_get_name(wanted)))
-                add_differences(text, is, wanted, encoder, &details);
+            if (gst_structure_has_name(is, gst_structure_get_name(expected)))
+                add_differences(text, is, expected, encoder, &details);
         }
     if (!details) {
         gchar *all = gst_caps_to_string(theirs);

@@ -15,15 +15,15 @@ gst_vae_tensors_is_caps(const GstCaps *caps)
 }
 
 static gboolean
-bad_field(const GstStructure *s, const gchar *field, const gchar *wanted,
+bad_field(const GstStructure *s, const gchar *field, const gchar *expected,
           GError **error)
 {
     const GValue *value = gst_structure_get_value(s, field);
     gchar *text = value ? gst_value_serialize(value) : g_strdup("nothing");
 
-    gst_vae_set_mismatch(error, (GstVaeMismatch){field, text, wanted},
+    gst_vae_set_mismatch(error, (GstVaeMismatch){field, text, expected},
                          "The tensors have %s = %s, expected %s", field,
-                         text ? text : "something unreadable", wanted);
+                         text ? text : "something unreadable", expected);
     g_free(text);
     return FALSE;
 }

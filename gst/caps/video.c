@@ -81,28 +81,30 @@ known_matrix(GstVideoColorMatrix matrix)
            matrix == GST_VIDEO_COLOR_MATRIX_BT2020;
 }
 
-/* Colorimetry of YUV: the wanted one if the engine knows it, else by the size.
+/* Colorimetry of YUV: the requested one if the engine knows it, else by the
+ * size.
  */
 static const gchar *
-yuv_colorimetry(const gchar *wanted, gint height)
+yuv_colorimetry(const gchar *requested, gint height)
 {
     GstVideoColorimetry colorimetry;
 
-    if (*wanted && gst_video_colorimetry_from_string(&colorimetry, wanted) &&
+    if (*requested &&
+        gst_video_colorimetry_from_string(&colorimetry, requested) &&
         known_matrix(colorimetry.matrix))
-        return wanted;
+        return requested;
     return height > 576 ? GST_VIDEO_COLORIMETRY_BT709
                         : GST_VIDEO_COLORIMETRY_BT601;
 }
 
-/* The wanted chroma site if the engine knows it, else the usual one. */
+/* The requested chroma site if the engine knows it, else the usual one. */
 static const gchar *
-known_site(const gchar *wanted)
+known_site(const gchar *requested)
 {
-    if (!*wanted || (gst_video_chroma_site_from_string(wanted) &
-                     GST_VIDEO_CHROMA_SITE_ALT_LINE))
+    if (!*requested || (gst_video_chroma_site_from_string(requested) &
+                        GST_VIDEO_CHROMA_SITE_ALT_LINE))
         return "mpeg2";
-    return wanted;
+    return requested;
 }
 
 GstCaps *
@@ -135,17 +137,17 @@ gst_vae_video_fixate(GstCaps *caps, const GstVaeLatentInfo *latents)
     return gst_caps_fixate(caps);
 }
 
-/* cure: what helps, behind the wanted value in the text, or "". */
+/* cure: what helps, behind the expected value in the text, or "". */
 static gboolean
-bad_caps(const GstCaps *caps, const gchar *field, const gchar *wanted,
+bad_caps(const GstCaps *caps, const gchar *field, const gchar *expected,
          const gchar *cure, GError **error)
 {
     const GstStructure *s = gst_caps_get_structure(caps, 0);
     const gchar *found = gst_structure_get_string(s, field);
 
-    gst_vae_set_mismatch(error, (GstVaeMismatch){field, found, wanted},
+    gst_vae_set_mismatch(error, (GstVaeMismatch){field, found, expected},
                          "The video has %s = %s, expected %s%s", field,
-                         found ? found : "something else", wanted, cure);
+                         found ? found : "something else", expected, cure);
     return FALSE;
 }
 

@@ -17,24 +17,24 @@ GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 
 static gboolean
 mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
-         const gchar *found, const gchar *wanted)
+         const gchar *found, const gchar *expected)
 {
-    gst_vae_set_mismatch(error, (GstVaeMismatch){what, found, wanted},
+    gst_vae_set_mismatch(error, (GstVaeMismatch){what, found, expected},
                          "The latents have %s %s, the model %s expects %s",
-                         what, found, model->path, wanted);
+                         what, found, model->path, expected);
     return FALSE;
 }
 
 static gboolean
 same_int(GError **error, const VaeModelInfo *model, const gchar *what,
-         gint found, gint wanted)
+         gint found, gint expected)
 {
     gchar a[16], b[16];
 
-    if (found == 0 || found == wanted)
+    if (found == 0 || found == expected)
         return TRUE;
     g_snprintf(a, sizeof a, "%d", found);
-    g_snprintf(b, sizeof b, "%d", wanted);
+    g_snprintf(b, sizeof b, "%d", expected);
     return mismatch(error, model, what, a, b);
 }
 
@@ -45,7 +45,7 @@ check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
               GError **error)
 {
     const gint s = model->spatial;
-    gchar found[64], wanted[64];
+    gchar found[64], expected[64];
 
     if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
         return mismatch(error, model, "latent-space", in->space,
@@ -61,9 +61,9 @@ check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
         (in->height && (in->height + s - 1) / s != in->latent_height)) {
         g_snprintf(found, sizeof found, "%dx%d for %dx%d pixels",
                    in->latent_width, in->latent_height, in->width, in->height);
-        g_snprintf(wanted, sizeof wanted, "%dx%d", (in->width + s - 1) / s,
+        g_snprintf(expected, sizeof expected, "%dx%d", (in->width + s - 1) / s,
                    (in->height + s - 1) / s);
-        return mismatch(error, model, "a grid of", found, wanted);
+        return mismatch(error, model, "a grid of", found, expected);
     }
     return TRUE;
 }

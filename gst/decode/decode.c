@@ -63,7 +63,7 @@ find_model(GstVaeBase *base, GError **error)
  * new one, loads a checkpoint, and changes the model if requested. */
 static GstFlowReturn
 prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
-               gboolean *cold)
+               gboolean *without_context)
 {
     GstFlowReturn ret = GST_FLOW_OK;
 
@@ -78,9 +78,10 @@ prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
     if (step->start && ret == GST_FLOW_OK)
         ret = gst_vae_decode_load(self, latent, step);
     if (ret == GST_FLOW_OK && !self->resuming)
-        ret = gst_vae_base_switch(&self->base, step->start, step->pts, cold);
+        ret = gst_vae_base_switch(&self->base, step->start, step->pts,
+                                  without_context);
     /* A failed switch has ended the sequence as well. */
-    if (!*cold && !self->resuming)
+    if (!*without_context && !self->resuming)
         step->start |= self->need_start;
     return ret;
 }
@@ -106,13 +107,13 @@ push_latent(GstVaeDecode *self, GstBuffer *latent)
 {
     GstVaeBase *base = &self->base;
     GstVaeStep step = gst_vae_decode_step(self, latent);
-    gboolean cold = FALSE;
+    gboolean without_context = FALSE;
     GstFlowReturn ret;
     GstVaeItem *item;
 
     if (GST_BUFFER_OFFSET_IS_VALID(latent))
         self->latent = GST_BUFFER_OFFSET(latent);
-    ret = prepare_latent(self, latent, &step, &cold);
+    ret = prepare_latent(self, latent, &step, &without_context);
     if (ret != GST_FLOW_OK) {
         gst_buffer_unref(latent);
         return ret;
@@ -124,7 +125,7 @@ push_latent(GstVaeDecode *self, GstBuffer *latent)
                           : gst_vae_decode_plan_step(self, latent, &step);
     if (!item)
         return GST_FLOW_OK;
-    item->cold = cold;
+    item->without_context = without_context;
     gst_vae_decode_delay(self, item);
     gst_vae_decode_mark(self, item);
     return gst_vae_base_push_step(base, item);
@@ -152,17 +153,17 @@ collect_many(GstVaeDecode *self, GstBuffer *buffer)
 }
 
 static GError *
-wrong_size(GstVaeDecode *self, gsize size, gsize wanted)
+wrong_size(GstVaeDecode *self, gsize size, gsize expected)
 {
     const GstVaeLatentInfo *in = &self->in;
     gchar *found = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", size);
-    gchar *needed = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", wanted);
+    gchar *needed = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", expected);
     GError *error = NULL;
 
     gst_vae_set_mismatch(&error, (GstVaeMismatch){"size", found, needed},
                          "A buffer of %s came, expected %" G_GSIZE_FORMAT
                          " for %d latents of %dx%dx%d %s",
-                         found, wanted, in->frames, in->channels,
+                         found, expected, in->frames, in->channels,
                          in->latent_height, in->latent_width,
                          vae_type_name(in->type));
     g_free(needed);
@@ -175,7 +176,7 @@ wrong_size(GstVaeDecode *self, gsize size, gsize wanted)
 static GstBuffer *
 read_latents(GstVaeDecode *self, GstBuffer *buffer)
 {
-    const gsize wanted = gst_vae_latent_info_size(&self->in);
+    const gsize expected = gst_vae_latent_info_size(&self->in);
     GError *error = NULL;
     gsize size;
 
@@ -187,10 +188,10 @@ read_latents(GstVaeDecode *self, GstBuffer *buffer)
         return NULL;
     }
     size = gst_buffer_get_size(buffer);
-    if (size != wanted) {
+    if (size != expected) {
         /* Earlier frames are pushed first. */
         gst_vae_queue_drain(&self->base.queue);
-        gst_vae_base_post(&self->base, wrong_size(self, size, wanted));
+        gst_vae_base_post(&self->base, wrong_size(self, size, expected));
         gst_clear_buffer(&buffer);
     }
     return buffer;

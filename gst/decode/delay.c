@@ -70,7 +70,7 @@ gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item)
 {
     const GstVaeSession *session = self->base.queue.session;
 
-    if (item->start || item->cold)
+    if (item->start || item->without_context)
         gst_vae_decode_forget(self);
     if (gst_vae_model_info(session->model)->delay == 0)
         return;
@@ -115,7 +115,7 @@ gboolean
 gst_vae_decode_is_waiting(const GstVaeDecode *self)
 {
     for (const GList *l = self->waiting.head; l; l = l->next)
-        if (((const GstVaeOut *) l->data)->wanted)
+        if (((const GstVaeOut *) l->data)->needed)
             return TRUE;
     return FALSE;
 }

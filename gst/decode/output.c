@@ -188,7 +188,7 @@ gst_vae_decode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
     for (guint i = 0; i < item->n_out && status == VAE_OK; i++) {
         GstVaeOut *out = &item->out[i];
 
-        if (!out->wanted || is_late(base, out)) {
+        if (!out->needed || is_late(base, out)) {
             gst_vae_call_add_picture(call, session, NULL, 0);
             continue;
         }

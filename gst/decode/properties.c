@@ -158,7 +158,7 @@ static void
 restart_action(GstVaeDecode *self)
 {
     GST_OBJECT_LOCK(self);
-    self->base.choice.restart_wanted = TRUE;
+    self->base.choice.restart_requested = TRUE;
     GST_OBJECT_UNLOCK(self);
 }
 
@@ -191,8 +191,8 @@ install_signals(GObjectClass *klass)
      * latent is decoded without context, as at the start of a sequence. But it
      * gives as many frames as every later latent, so the times of the frames
      * continue without a gap. The element then posts the element message
-     * `vae-switch` with the fields `model`, `cold` (TRUE), `timestamp` and
-     * `running-time`.
+     * `vae-switch` with the fields `model`, `without-context` (TRUE),
+     * `timestamp` and `running-time`.
      */
     g_signal_new_class_handler("restart", G_TYPE_FROM_CLASS(klass),
                                G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION,

@@ -31,19 +31,20 @@ refuse_late(GstVaeDecode *self, const gchar *path)
 {
     const VaeCheckpoint *c = &self->resume;
     gchar *found = g_strdup_printf("%" G_GUINT64_FORMAT, self->latent);
-    gchar *wanted =
+    gchar *expected =
         g_strdup_printf("%" G_GUINT64_FORMAT, (guint64) (c->before + c->begin));
 
     GST_ELEMENT_ERROR_WITH_DETAILS(
         self, STREAM, FORMAT,
         ("The latents begin with number %s, the checkpoint %s expects them "
          "from %s on",
-         found, path, wanted),
+         found, path, expected),
         (NULL),
         ("file", G_TYPE_STRING, path, "field", G_TYPE_STRING, "first latent",
-         "found", G_TYPE_STRING, found, "wanted", G_TYPE_STRING, wanted, NULL));
+         "found", G_TYPE_STRING, found, "expected", G_TYPE_STRING, expected,
+         NULL));
     g_free(found);
-    g_free(wanted);
+    g_free(expected);
 }
 
 /* Returns FALSE if the latents begin too late. */
@@ -170,7 +171,7 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
     item->start = FALSE;
     self->resuming = place + 1 < c->latents;
     for (guint i = 0; i < item->n_out && first + i < had; i++)
-        item->out[i].wanted = FALSE;
+        item->out[i].needed = FALSE;
     if (place >= c->begin)
         return item;
     if (c->carries) /* some of its frames may wait in the carries */

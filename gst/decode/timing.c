@@ -58,10 +58,10 @@ gst_vae_decode_plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
     guint64 from, to;
 
     out->offset = self->frame++;
-    out->wanted = gst_segment_clip(&self->base.input.segment, GST_FORMAT_TIME,
+    out->needed = gst_segment_clip(&self->base.input.segment, GST_FORMAT_TIME,
                                    pts, end, &from, &to) &&
                   (to - from > ROUNDING || end - pts <= ROUNDING);
-    if (!out->wanted)
+    if (!out->needed)
         return;
     out->pts = from;
     out->duration = to - from;
@@ -200,7 +200,7 @@ gst_vae_decode_begins_chunk(GstVaeDecode *self, const GstBuffer *latent)
 /* Returns TRUE if a latent that begins a sequence is not the first one of its
  * clip. The first one has the duration of one frame. */
 static gboolean
-is_cold(GstVaeDecode *self, const GstBuffer *buffer)
+is_without_context(GstVaeDecode *self, const GstBuffer *buffer)
 {
     const gboolean delta =
         GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DELTA_UNIT);
@@ -238,7 +238,7 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
         (self->frame == 0 || item->discont) &&
         GST_BUFFER_OFFSET_IS_VALID(buffer))
         self->frame = gst_vae_decode_frames_before(self, k);
-    if (!is_cold(self, buffer))
+    if (!is_without_context(self, buffer))
         return first;
     GST_INFO_OBJECT(self, "a sequence begins in the middle of a clip");
     item->partial = TRUE;
@@ -341,7 +341,7 @@ hide_frames(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer)
         return;
     gst_clear_event(&item->before);
     for (guint i = hidden ? 0 : 1; i < item->n_out; i++)
-        item->out[i].wanted = FALSE;
+        item->out[i].needed = FALSE;
 }
 
 GstVaeItem *

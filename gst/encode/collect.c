@@ -151,7 +151,7 @@ push_group(GstVaeEncode *self)
     item->n_out = 1;
     cover(self, begins(self) ? decode->first_out : decode->step_out,
           &item->out[0]);
-    item->out[0].wanted = TRUE;
+    item->out[0].needed = TRUE;
     item->out[0].offset = self->latent++;
     self->need_start = self->discont = FALSE;
     return gst_vae_base_push_step(&self->base, item);
@@ -301,7 +301,7 @@ gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
     GstFlowReturn ret = GST_FLOW_OK;
-    gboolean cold;
+    gboolean without_context;
     GstVaeSpan span;
 
     if (!frame_span(self, buffer, &span)) {
@@ -315,7 +315,7 @@ gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer)
     }
     begin_if_forced(self, span.pts);
     if (ret == GST_FLOW_OK && self->need_start && self->n_pending == 0)
-        ret = gst_vae_base_switch(base, TRUE, span.pts, &cold);
+        ret = gst_vae_base_switch(base, TRUE, span.pts, &without_context);
     if (ret != GST_FLOW_OK) {
         gst_buffer_unref(buffer);
         return ret;

@@ -54,7 +54,7 @@ static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
 /* Returns the latent space that downstream requests, or NULL. (transfer
  * full) */
 static gchar *
-wanted_space(GstVaeEncode *self)
+requested_space(GstVaeEncode *self)
 {
     GstCaps *caps = gst_pad_get_allowed_caps(self->base.srcpad);
     gchar *space = NULL;
@@ -69,7 +69,7 @@ wanted_space(GstVaeEncode *self)
 static gchar *
 find_model(GstVaeBase *base, GError **error)
 {
-    gchar *space = wanted_space(GST_VAE_ENCODE(base));
+    gchar *space = requested_space(GST_VAE_ENCODE(base));
     gchar *path = space ? gst_vae_models_find(space, error)
                         : gst_vae_models_find_any(error);
 

@@ -43,14 +43,14 @@ add_latent(GstVaeCall *call, GstVaeItem *item, VaeError *error)
 static VaeStatus
 fail_size(const GstVaeSession *session, GstBuffer *frame, VaeError *error)
 {
-    gchar found[32], wanted[32];
+    gchar found[32], expected[32];
 
     g_snprintf(found, sizeof found, "%zu bytes", gst_buffer_get_size(frame));
-    g_snprintf(wanted, sizeof wanted, "%zu",
+    g_snprintf(expected, sizeof expected, "%zu",
                GST_VIDEO_INFO_SIZE(&session->video));
     return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, wanted},
-        "a frame of %s came, expected %s for %dx%d pixels", found, wanted,
+        error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, expected},
+        "a frame of %s came, expected %s for %dx%d pixels", found, expected,
         session->params.width, session->params.height);
 }
 

@@ -49,7 +49,7 @@ data_type(VaeType type)
 }
 
 static Shape
-wanted_shape(const GstVaeLatentInfo *info)
+expected_shape(const GstVaeLatentInfo *info)
 {
     Shape shape = {.type = data_type(info->type),
                    .row_major = TRUE,
@@ -80,7 +80,7 @@ void
 gst_vae_tensor_meta_add(GstBuffer *buffer, const GstVaeLatentInfo *info,
                         const gchar *space)
 {
-    Shape shape = wanted_shape(info);
+    Shape shape = expected_shape(info);
     gchar *id = make_id(info, space);
     GstBuffer *data = gst_buffer_new();
     GstTensor **tensors = g_new(GstTensor *, 1);
@@ -134,7 +134,7 @@ find(GstBuffer *buffer, const gchar *id)
 
 /* Models have a dimension of 1 for the batch in front. */
 static Shape
-found_shape(const GstTensor *tensor, gsize wanted_dims)
+found_shape(const GstTensor *tensor, gsize expected_dims)
 {
     Shape shape = {
         .type = tensor->data_type,
@@ -143,7 +143,7 @@ found_shape(const GstTensor *tensor, gsize wanted_dims)
         .size = tensor->data ? gst_buffer_get_size(tensor->data) : 0};
     gsize first = 0;
 
-    while (tensor->num_dims - first > wanted_dims && tensor->dims[first] == 1)
+    while (tensor->num_dims - first > expected_dims && tensor->dims[first] == 1)
         first++;
     shape.n_dims = tensor->num_dims - first;
     memcpy(shape.dims, tensor->dims + first,
@@ -190,14 +190,14 @@ shape_text(const Shape *shape)
 static gboolean
 fits(const GstTensor *tensor, const GstVaeLatentInfo *info, GError **error)
 {
-    const Shape wanted = wanted_shape(info);
-    const Shape found = found_shape(tensor, wanted.n_dims);
+    const Shape expected = expected_shape(info);
+    const Shape found = found_shape(tensor, expected.n_dims);
     gchar *a, *b;
 
-    if (is_same(&found, &wanted))
+    if (is_same(&found, &expected))
         return TRUE;
     a = shape_text(&found);
-    b = shape_text(&wanted);
+    b = shape_text(&expected);
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"tensor", a, b},
         "The tensor %s of a buffer is %s; expected %s by the caps",
@@ -259,7 +259,7 @@ gst_vae_tensor_meta_take(GstBuffer *buffer, const GstVaeLatentInfo *info,
 static GstCaps *
 tensor_caps(const GstVaeLatentInfo *info, const gchar *id)
 {
-    const Shape shape = wanted_shape(info);
+    const Shape shape = expected_shape(info);
     GstCaps *caps =
         gst_caps_new_simple("tensor/strided", "tensor-id", G_TYPE_STRING, id,
                             "dims-order", G_TYPE_STRING, "row-major", "type",

@@ -28,7 +28,7 @@ void gst_vae_tensor_meta_add(GstBuffer *buffer, const GstVaeLatentInfo *info,
  * wrote a tensor of the latents' id, this is a buffer with the memory of the
  * last such tensor and the times and flags of `buffer`, else `buffer` itself.
  * Returns NULL if that tensor does not match info; error is then one of
- * details.h with the found and the wanted value. space is as above. (takes
+ * details.h with the found and the expected value. space is as above. (takes
  * buffer, transfer full)
  */
 GstBuffer *gst_vae_tensor_meta_take(GstBuffer *buffer,

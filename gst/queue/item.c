@@ -67,7 +67,8 @@ gst_vae_item_unref(GstVaeItem *item)
 gboolean
 gst_vae_item_follows(const GstVaeItem *item, const GstVaeItem *before)
 {
-    return !item->event && !item->open && !item->start && !item->cold &&
-           !item->drain && !before->drain && !before->checkpoint &&
-           !before->reveals && item->session == before->session;
+    return !item->event && !item->open && !item->start &&
+           !item->without_context && !item->drain && !before->drain &&
+           !before->checkpoint && !before->reveals &&
+           item->session == before->session;
 }

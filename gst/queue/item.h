@@ -22,7 +22,7 @@ typedef struct GstVaeOut {
     guint64 offset;
     guint frames;        /* of a latent */
     GstClockTime length; /* duration of these frames by their own times */
-    gboolean wanted;     /* FALSE: trimmed or outside the segment */
+    gboolean needed;     /* FALSE: trimmed or outside the segment */
     gboolean last;       /* of the segment; never dropped as late */
     GstBuffer *metas;    /* the input buffer of its metas, or NULL */
     GstBuffer *buffer;
@@ -51,8 +51,8 @@ typedef struct GstVaeItem {
     gboolean delivered; /* all its buffers were pushed */
     GstFlowReturn result;
 
-    gboolean start; /* begins a sequence */
-    gboolean cold;  /* a later step without context */
+    gboolean start;           /* begins a sequence */
+    gboolean without_context; /* a later step without context */
     gboolean discont;
     gboolean drain;       /* has no latent: gives the delayed frames */
     gboolean backward;    /* its buffers are pushed in reverse order */
@@ -61,10 +61,10 @@ typedef struct GstVaeItem {
     gboolean checkpoint;  /* a checkpoint is due after it */
     guint64 frames;       /* OFFSET of the frame behind the step */
     guint64 first;        /* latent of the clip that begins the sequence */
-    guint64 place;        /* of its latent in a chunk; only if cold */
+    guint64 place;        /* of its latent in a chunk; only without context */
     GstEvent *before;     /* pushed before the buffers, or NULL */
     GstClockTime arrived; /* when it was queued, by gst_util_get_timestamp() */
-    GstClockTime running; /* running time of the first wanted buffer, or NONE */
+    GstClockTime running; /* running time of the first needed buffer, or NONE */
     GstClockTime position; /* stream time of its end, or NONE */
     guint n_in, n_out;
     GstBuffer *in[GST_VAE_MAX_UNITS];

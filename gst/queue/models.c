@@ -194,7 +194,7 @@ find_installed(const gchar *space)
 
 /* Like g_set_error(). found may be NULL. */
 static void G_GNUC_PRINTF(4, 5)
-    set_missing(GError **error, const gchar *found, const gchar *wanted,
+    set_missing(GError **error, const gchar *found, const gchar *expected,
                 const gchar *format, ...)
 {
     g_autofree gchar *message = NULL;
@@ -207,7 +207,7 @@ static void G_GNUC_PRINTF(4, 5)
     va_end(args);
     *error = gst_vae_error_new(
         GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, message,
-        gst_vae_mismatch_details((GstVaeMismatch){"model", found, wanted}));
+        gst_vae_mismatch_details((GstVaeMismatch){"model", found, expected}));
 }
 
 gchar *
@@ -228,13 +228,13 @@ gst_vae_models_find(const gchar *space, GError **error)
     if (!path && strcmp(space, GST_VAE_DEMO_SPACE) == 0)
         path = find_demo();
     if (!path) {
-        g_autofree gchar *wanted = g_strdup_printf(
+        g_autofree gchar *expected = g_strdup_printf(
             "%s/gst-vae/models/%s.safetensors", g_get_user_data_dir(), space);
 
-        set_missing(error, NULL, wanted,
+        set_missing(error, NULL, expected,
                     "No model for the latent space \"%s\" is installed: put "
                     "the weights at %s or set the property model=...",
-                    space, wanted);
+                    space, expected);
     }
     return path;
 }
@@ -304,13 +304,13 @@ gst_vae_models_find_any(GError **error)
         add_installed(paths, system[i]);
     path = g_hash_table_size(paths) > 0 ? only_one(paths, error) : find_demo();
     if (!path && g_hash_table_size(paths) == 0) {
-        g_autofree gchar *wanted =
+        g_autofree gchar *expected =
             g_strdup_printf("%s/gst-vae/models", g_get_user_data_dir());
 
-        set_missing(error, NULL, wanted,
+        set_missing(error, NULL, expected,
                     "No model is installed in %s: set the property model=... "
                     "to a file of weights",
-                    wanted);
+                    expected);
     }
     g_hash_table_unref(paths);
     return path;

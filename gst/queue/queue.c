@@ -305,7 +305,8 @@ gst_vae_queue_take_slice(GstVaeQueue *queue, GstVaeItem **items)
         items[n++] = g_queue_pop_head(&queue->work);
         next = g_queue_peek_head(&queue->work);
     } while (n < queue->slice_limit && next && !items[0]->start &&
-             !items[0]->cold && gst_vae_item_follows(next, items[n - 1]));
+             !items[0]->without_context &&
+             gst_vae_item_follows(next, items[n - 1]));
     queue->taken += n;
     return n;
 }

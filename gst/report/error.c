@@ -17,12 +17,12 @@ gst_vae_error_parts(const VaeError *error)
 {
     GstStructure *details;
 
-    if (!*error->tensor && !*error->found && !*error->wanted)
+    if (!*error->tensor && !*error->found && !*error->expected)
         return NULL;
     details = gst_structure_new_empty("details");
     set_text(details, "tensor", error->tensor);
     set_text(details, "found", error->found);
-    set_text(details, "wanted", error->wanted);
+    set_text(details, "expected", error->expected);
     return details;
 }
 

@@ -14,7 +14,7 @@ G_BEGIN_DECLS
  * domain and the code. (transfer full) */
 GError *gst_vae_error_to_gerror(const VaeError *error);
 
-/* Returns the members tensor, found and wanted of an error as a structure, or
+/* Returns the members tensor, found and expected of an error as a structure, or
  * NULL if all are empty. (transfer full) */
 GstStructure *gst_vae_error_parts(const VaeError *error);
 

@@ -119,22 +119,23 @@ set_times(GstStructure *s, const GstVaeCounters *c)
 static void
 set_plan(GstStructure *s, const VaePlan *plan)
 {
-    gchar rung[160] = "";
+    gchar setting[160] = "";
 
     if (plan->slice_size > 0)
-        vae_plan_setting(plan, rung, sizeof rung);
+        vae_plan_setting(plan, setting, sizeof setting);
     gst_structure_set(
-        s, "rung", G_TYPE_STRING, rung, "bytes-weights", G_TYPE_UINT64,
-        plan->weights, "bytes-carries", G_TYPE_UINT64, plan->carries,
-        "bytes-spilled", G_TYPE_UINT64, plan->spilled, "bytes-arena",
-        G_TYPE_UINT64, plan->arena, "bytes-scratch", G_TYPE_UINT64,
-        plan->scratch, "bytes-staging", G_TYPE_UINT64, plan->staging,
-        "bytes-library", G_TYPE_UINT64, plan->library, "bytes-fallback",
-        G_TYPE_UINT64, plan->fallback, "bytes-total", G_TYPE_UINT64,
-        plan->total, "backend", G_TYPE_STRING, vae_backend_name(plan->backend),
-        "precision", G_TYPE_STRING, vae_precision_name(plan->precision),
-        "slice-size", G_TYPE_UINT, (guint) plan->slice_size, "frames-at-once",
-        G_TYPE_UINT, (guint) plan->frames_at_once, "strips", G_TYPE_UINT,
+        s, "memory-setting", G_TYPE_STRING, setting, "bytes-weights",
+        G_TYPE_UINT64, plan->weights, "bytes-carries", G_TYPE_UINT64,
+        plan->carries, "bytes-spilled", G_TYPE_UINT64, plan->spilled,
+        "bytes-arena", G_TYPE_UINT64, plan->arena, "bytes-scratch",
+        G_TYPE_UINT64, plan->scratch, "bytes-staging", G_TYPE_UINT64,
+        plan->staging, "bytes-library", G_TYPE_UINT64, plan->library,
+        "bytes-fallback", G_TYPE_UINT64, plan->fallback, "bytes-total",
+        G_TYPE_UINT64, plan->total, "backend", G_TYPE_STRING,
+        vae_backend_name(plan->backend), "precision", G_TYPE_STRING,
+        vae_precision_name(plan->precision), "slice-size", G_TYPE_UINT,
+        (guint) plan->slice_size, "frames-at-once", G_TYPE_UINT,
+        (guint) plan->frames_at_once, "strips", G_TYPE_UINT,
         (guint) plan->strips, "tiles", G_TYPE_UINT, (guint) plan->tiles,
         "bytes-tiled", G_TYPE_UINT64, plan->tiled, NULL);
 }
@@ -154,9 +155,9 @@ gst_vae_stats_structure(GstVaeStats *stats, guint in_flight)
         c.dropped, "in-flight", G_TYPE_UINT, in_flight, "look-ahead",
         G_TYPE_UINT, (guint) c.look_ahead, "waiting", G_TYPE_UINT, c.waiting,
         "fps", G_TYPE_DOUBLE, rate(&c), "nonfinite", G_TYPE_UINT64, c.nonfinite,
-        "nan-steps", G_TYPE_UINT64, c.nan_steps, "mended-steps", G_TYPE_UINT64,
-        c.recovered_steps, "device", G_TYPE_STRING, c.device, "model",
-        G_TYPE_STRING, c.model, NULL);
+        "nan-steps", G_TYPE_UINT64, c.nan_steps, "recovered-steps",
+        G_TYPE_UINT64, c.recovered_steps, "device", G_TYPE_STRING, c.device,
+        "model", G_TYPE_STRING, c.model, NULL);
     set_times(s, &c);
     set_plan(s, &c.plan);
     return s;
@@ -285,7 +286,8 @@ warn(GstVaeStats *stats, const Nans *before, const Nans *now,
             ("The model overflowed in %s; such steps are computed in fp32, "
              "which takes longer",
              vae_precision_name(precision)),
-            ("the property stats counts them as nan-steps and mended-steps"));
+            ("the property stats counts them as nan-steps and "
+             "recovered-steps"));
     if (now->non_finite > 0 && before->non_finite == 0 && now->latents == 0)
         GST_ELEMENT_WARNING(
             stats->element, STREAM, FORMAT,

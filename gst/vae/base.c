@@ -96,7 +96,7 @@ gst_vae_base_push_step(GstVaeBase *base, GstVaeItem *item)
     item->position = item->backward ? GST_CLOCK_TIME_NONE : end_of(base, item);
     item->running = GST_CLOCK_TIME_NONE;
     for (guint i = item->n_out; i > 0; i--)
-        if (item->out[i - 1].wanted)
+        if (item->out[i - 1].needed)
             item->running =
                 gst_vae_base_running_time(base, item->out[i - 1].pts);
     return gst_vae_queue_push_step(&base->queue, item);
@@ -142,7 +142,7 @@ gives_up(void *user)
 static gboolean
 read_memory_limit(GstVaeBase *base, VaeStreamParams *params, GError **error)
 {
-    static const gchar wanted[] =
+    static const gchar expected[] =
         "auto, a size such as 12G, or a part of what is free such as 75%";
     gchar *word, *message;
     gboolean good;
@@ -155,11 +155,11 @@ read_memory_limit(GstVaeBase *base, VaeStreamParams *params, GError **error)
                                   &params->memory_share);
     if (!good) {
         message = g_strdup_printf("memory-limit is \"%s\", expected %s", word,
-                                  wanted);
+                                  expected);
         *error = gst_vae_error_new(GST_LIBRARY_ERROR,
                                    GST_LIBRARY_ERROR_SETTINGS, message,
                                    gst_vae_mismatch_details((GstVaeMismatch){
-                                       "memory-limit", word, wanted}));
+                                       "memory-limit", word, expected}));
         g_free(message);
     }
     g_free(word);

@@ -38,8 +38,8 @@ typedef struct GstVaeSettings {
 typedef struct GstVaeChoice {
     /* Guarded by the object lock. */
     gchar *property;
-    gboolean wanted;         /* the property was set and not yet used */
-    gboolean restart_wanted; /* the signal `restart` was emitted */
+    gboolean requested;         /* the property was set and not yet used */
+    gboolean restart_requested; /* the signal `restart` was emitted */
 
     /* For the streaming thread of the sink pad, or the thread that stopped it.
      */

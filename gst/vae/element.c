@@ -37,7 +37,7 @@ load_named_model(GstVaeBase *base)
 
     GST_OBJECT_LOCK(base);
     path = g_strdup(base->choice.property);
-    base->choice.wanted = base->choice.restart_wanted = FALSE;
+    base->choice.requested = base->choice.restart_requested = FALSE;
     GST_OBJECT_UNLOCK(base);
     if (!path || !*path) {
         g_free(path);

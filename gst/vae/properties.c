@@ -53,7 +53,7 @@ set_property(GObject *object, guint id, const GValue *value, GParamSpec *spec)
     gst_vae_fields_set(fields, object, id, value, spec);
     if (id == PROP_MODEL) {
         GST_OBJECT_LOCK(base);
-        base->choice.wanted = TRUE;
+        base->choice.requested = TRUE;
         GST_OBJECT_UNLOCK(base);
     }
     /* Threads that wait for room or for the time to release look again. */

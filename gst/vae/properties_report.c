@@ -33,14 +33,14 @@ install_stats(GObjectClass *klass)
      * - `nonfinite`: number of NaN and infinite values among the latents
      * - `nan-steps`: number of steps whose results were not finite
      *   (#GstVaeBase:nan-policy)
-     * - `mended-steps`: number of such steps that were recovered in fp32
+     * - `recovered-steps`: number of such steps that were recovered in fp32
      * - `bytes-weights`, `bytes-carries`, `bytes-arena`, `bytes-scratch`,
      *   `bytes-staging`, `bytes-library`, `bytes-fallback`, `bytes-total`:
      *   memory by purpose, as `vaetool plan` prints it
      * - `bytes-spilled`: carries in host memory (#GstVaeBase:spill), which are
      *   not in `bytes-total`
-     * - `rung` (string): the setting that these bytes are of, such as `slices
-     *   of 1, 2 frames at once, the carries on the host`
+     * - `memory-setting` (string): the setting that these bytes are of, such as
+     * `slices of 1, 2 frames at once, the carries on the host`
      * - `backend`, `precision` (string): backend and precision in use
      * - `device` (string): name of the GPU or the processor
      * - `model` (string): the file of the model in use

@@ -23,15 +23,15 @@ dup_setting(GstVaeBase *base)
 /* Refuses a file whose network cannot run here. */
 static void
 refuse_network(const VaeModelInfo *info, const gchar *found,
-               const gchar *wanted, GError **error)
+               const gchar *expected, GError **error)
 {
     gchar *message =
         g_strdup_printf("%s has %s (recognised by %s), expected %s", info->path,
-                        found, info->reason, wanted);
+                        found, info->reason, expected);
 
     *error = gst_vae_error_new(
         GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, message,
-        gst_vae_mismatch_details((GstVaeMismatch){"model", found, wanted}));
+        gst_vae_mismatch_details((GstVaeMismatch){"model", found, expected}));
     g_free(message);
 }
 
@@ -97,8 +97,8 @@ take_model(GstVaeBase *base, GstVaeModel *model, gchar *path, gchar *setting)
     gst_vae_model_unref(old);
 }
 
-/* Posts that the wanted model cannot be used, and sets the property back unless
- * it was set again. (takes error) */
+/* Posts that the requested model cannot be used, and sets the property back
+ * unless it was set again. (takes error) */
 static void
 refuse(GstVaeBase *base, const gchar *setting, GError *error)
 {
@@ -110,7 +110,7 @@ refuse(GstVaeBase *base, const gchar *setting, GError *error)
     if (back) {
         g_free(base->choice.property);
         base->choice.property = g_strdup(base->choice.setting);
-        base->choice.wanted = FALSE;
+        base->choice.requested = FALSE;
     }
     GST_OBJECT_UNLOCK(base);
     g_prefix_error(&error, "Going on with %s as before: ", base->choice.path);
@@ -124,13 +124,13 @@ refuse(GstVaeBase *base, const gchar *setting, GError *error)
 static gboolean
 take_changed(GstVaeBase *base)
 {
-    gboolean wanted;
+    gboolean requested;
 
     GST_OBJECT_LOCK(base);
-    wanted = base->choice.wanted;
-    base->choice.wanted = FALSE;
+    requested = base->choice.requested;
+    base->choice.requested = FALSE;
     GST_OBJECT_UNLOCK(base);
-    return wanted;
+    return requested;
 }
 
 /* Opens what the property names. changed: also where it is the same file. */
@@ -176,18 +176,18 @@ gst_vae_base_use_model(GstVaeBase *base, GError **error)
 /* While a stream runs.                                                */
 
 static gboolean
-same_number(const VaeModelInfo *new, const gchar *what, gint found, gint wanted,
-            GError **error)
+same_number(const VaeModelInfo *new, const gchar *what, gint found,
+            gint expected, GError **error)
 {
     gchar is[12], should[12];
 
     g_snprintf(is, sizeof is, "%d", found);
-    g_snprintf(should, sizeof should, "%d", wanted);
-    if (found != wanted)
+    g_snprintf(should, sizeof should, "%d", expected);
+    if (found != expected)
         gst_vae_set_mismatch(error, (GstVaeMismatch){what, is, should},
                              "%s has %s %s, the stream expects %s", new->path,
                              what, is, should);
-    return found == wanted;
+    return found == expected;
 }
 
 /* Returns TRUE if new can continue the stream of old: neither the caps nor the
@@ -273,22 +273,22 @@ gst_vae_base_load_checkpoint(GstVaeBase *base, const gchar *path,
 }
 
 static void
-announce(GstVaeBase *base, GstClockTime pts, gboolean cold)
+announce(GstVaeBase *base, GstClockTime pts, gboolean without_context)
 {
     GST_INFO_OBJECT(base, "going on with %s%s", base->choice.path,
-                    cold ? ", without context" : "");
+                    without_context ? ", without context" : "");
     gst_element_post_message(
         GST_ELEMENT(base),
         gst_message_new_element(
             GST_OBJECT(base),
             gst_structure_new("vae-switch", "model", G_TYPE_STRING,
-                              base->choice.path, "cold", G_TYPE_BOOLEAN, cold,
-                              "timestamp", G_TYPE_UINT64, pts, "running-time",
-                              G_TYPE_UINT64,
+                              base->choice.path, "without-context",
+                              G_TYPE_BOOLEAN, without_context, "timestamp",
+                              G_TYPE_UINT64, pts, "running-time", G_TYPE_UINT64,
                               gst_vae_base_running_time(base, pts), NULL)));
 }
 
-/* Takes the changes that are wanted at this step. */
+/* Takes the changes that are requested at this step. */
 static void
 take_changes(GstVaeBase *base, gboolean start, gboolean *change,
              gboolean *restart)
@@ -296,11 +296,11 @@ take_changes(GstVaeBase *base, gboolean start, gboolean *change,
     GstVaeChoice *c = &base->choice;
 
     GST_OBJECT_LOCK(base);
-    *change = c->wanted && (start || c->restart_wanted);
-    *restart = c->restart_wanted && !start;
+    *change = c->requested && (start || c->restart_requested);
+    *restart = c->restart_requested && !start;
     if (*change)
-        c->wanted = FALSE;
-    c->restart_wanted = FALSE;
+        c->requested = FALSE;
+    c->restart_requested = FALSE;
     GST_OBJECT_UNLOCK(base);
 }
 
@@ -309,8 +309,8 @@ static void
 put_back(GstVaeBase *base, gboolean change, gboolean restart)
 {
     GST_OBJECT_LOCK(base);
-    base->choice.wanted |= change;
-    base->choice.restart_wanted |= restart;
+    base->choice.requested |= change;
+    base->choice.restart_requested |= restart;
     GST_OBJECT_UNLOCK(base);
 }
 
@@ -353,7 +353,7 @@ go_on(GstVaeBase *base, const gchar *setting, gboolean change, gboolean restart,
 
 GstFlowReturn
 gst_vae_base_switch(GstVaeBase *base, gboolean start, GstClockTime pts,
-                    gboolean *cold)
+                    gboolean *without_context)
 {
     GstVaeModel *const before = base->choice.model;
     gboolean change, restart;
@@ -361,13 +361,13 @@ gst_vae_base_switch(GstVaeBase *base, gboolean start, GstClockTime pts,
     GError *error = NULL;
     gchar *setting;
 
-    *cold = FALSE;
+    *without_context = FALSE;
     take_changes(base, start, &change, &restart);
     if (!change && !restart)
         return GST_FLOW_OK;
     setting = change ? dup_setting(base) : g_strdup(base->choice.setting);
     if (go_on(base, setting, change, restart, &error)) {
-        *cold = restart;
+        *without_context = restart;
         if (restart || base->choice.model != before)
             announce(base, pts, restart);
     } else if (error) {

@@ -16,11 +16,11 @@ gboolean gst_vae_base_use_model(GstVaeBase *base, GError **error);
  * Called before a step is planned. If the property was set meanwhile, and a
  * sequence starts here or the signal `restart` was emitted, changes the model
  * and posts a message. If the model cannot be used, posts a warning and keeps
- * the old one. *cold: receives TRUE if the step has no context. pts: that of
- * the step, for the message.
+ * the old one. *without_context: receives TRUE if the step has no context. pts:
+ * that of the step, for the message.
  */
 GstFlowReturn gst_vae_base_switch(GstVaeBase *base, gboolean start,
-                                  GstClockTime pts, gboolean *cold);
+                                  GstClockTime pts, gboolean *without_context);
 
 /* Opens a stream at the position of a checkpoint file, and uses its session for
  * the next steps. Returns FALSE with an error, or without one if a flush or an

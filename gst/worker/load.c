@@ -72,17 +72,17 @@ request_load(GstVaeLoader *loader, const gchar *path, gboolean until_flush)
     GST_OBJECT_LOCK(loader->element);
     variant = g_strdup(loader->variant);
     GST_OBJECT_UNLOCK(loader->element);
-    while (loader->state == GST_VAE_LOAD_WANTED &&
+    while (loader->state == GST_VAE_LOAD_REQUESTED &&
            !is_load(loader, path, variant) && !queue->stop &&
            !(until_flush && queue->flushing))
         g_cond_wait(&queue->cond, &queue->lock);
-    if (loader->state != GST_VAE_LOAD_WANTED &&
+    if (loader->state != GST_VAE_LOAD_REQUESTED &&
         !is_load(loader, path, variant)) {
         g_free(loader->path);
         g_free(loader->path_variant);
         loader->path = g_strdup(path);
         loader->path_variant = g_steal_pointer(&variant);
-        loader->state = GST_VAE_LOAD_WANTED;
+        loader->state = GST_VAE_LOAD_REQUESTED;
         g_cond_broadcast(&queue->cond);
     }
     g_free(variant);
@@ -97,7 +97,7 @@ gst_vae_loader_load(GstVaeLoader *loader, const gchar *path, gint64 deadline,
 
     g_mutex_lock(&queue->lock);
     request_load(loader, path, until_flush);
-    while (loader->state == GST_VAE_LOAD_WANTED && !queue->stop &&
+    while (loader->state == GST_VAE_LOAD_REQUESTED && !queue->stop &&
            !(until_flush && queue->flushing)) {
         if (deadline == 0)
             g_cond_wait(&queue->cond, &queue->lock);

@@ -10,7 +10,7 @@ G_BEGIN_DECLS
 
 typedef enum {
     GST_VAE_LOAD_NONE,
-    GST_VAE_LOAD_WANTED,
+    GST_VAE_LOAD_REQUESTED,
     GST_VAE_LOAD_DONE
 } GstVaeLoadState;
 

@@ -195,8 +195,8 @@ note_last(GstVaeEngine *engine, GstVaeItem *item)
 {
     gst_vae_engine_forget(engine);
     engine->last = gst_vae_item_ref(item);
-    if (item->start || item->cold)
-        engine->partial = item->partial || item->cold;
+    if (item->start || item->without_context)
+        engine->partial = item->partial || item->without_context;
     if (!item->checkpoint || engine->save_path)
         return;
     GST_OBJECT_LOCK(engine->element);
@@ -330,14 +330,14 @@ gst_vae_engine_close(GstVaeEngine *engine)
  * after the reset the worker looks if a flush came before. flushes: how
  * many there were when the slice was taken. */
 static VaeStatus
-check_wanted(GstVaeEngine *engine, guint flushes, VaeError *error)
+check_needed(GstVaeEngine *engine, guint flushes, VaeError *error)
 {
-    gboolean wanted;
+    gboolean needed;
 
     g_mutex_lock(&engine->queue->lock);
-    wanted = !engine->queue->stop && engine->queue->flushes == flushes;
+    needed = !engine->queue->stop && engine->queue->flushes == flushes;
     g_mutex_unlock(&engine->queue->lock);
-    return wanted ? VAE_OK
+    return needed ? VAE_OK
                   : vae_fail(error, VAE_ERR_CANCELLED, "a flush came first");
 }
 
@@ -351,7 +351,7 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
         vae_stream_reset(engine->stream);
     if (status == VAE_OK)
         status = reload(engine, error);
-    if (status == VAE_OK && first->cold)
+    if (status == VAE_OK && first->without_context)
         status = vae_stream_restart(engine->stream, first->place, error);
     return status;
 }
@@ -361,17 +361,17 @@ static VaeStatus
 drain(GstVaeEngine *engine, const GstVaeCall *call, VaeError *error)
 {
     const int left = vae_stream_drain_steps(engine->stream);
-    const int wanted = (int) call->n_pictures;
+    const int expected = (int) call->n_pictures;
     int steps = 0, frames = 0;
 
-    while (steps < left && frames < wanted)
+    while (steps < left && frames < expected)
         vae_stream_drain_count(engine->stream, ++steps, &frames);
-    if (frames != wanted)
+    if (frames != expected)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%d frames are due at the end of the sequence, the "
                         "engine gives %d",
-                        wanted, frames);
-    return vae_stream_drain(engine->stream, steps, call->pictures, wanted,
+                        expected, frames);
+    return vae_stream_drain(engine->stream, steps, call->pictures, expected,
                             error);
 }
 
@@ -431,7 +431,7 @@ run_slice(GstVaeEngine *engine, GstVaeSlice *slice, guint flushes)
         status = prepare(engine, slice->items[0], &error);
     slice->start_us = g_get_monotonic_time();
     if (status == VAE_OK)
-        status = check_wanted(engine, flushes, &error);
+        status = check_needed(engine, flushes, &error);
     if (status == VAE_OK && !behind)
         engine->before = *vae_stream_stats(engine->stream);
     if (status == VAE_OK)

@@ -54,12 +54,12 @@ work_behind(GstVaeWorker *worker)
     gboolean whole = FALSE;
     guint n = 0;
 
-    if (!queue->flushing && worker->loader.state != GST_VAE_LOAD_WANTED &&
-        !engine->save_path && !worker->release_wanted) {
+    if (!queue->flushing && worker->loader.state != GST_VAE_LOAD_REQUESTED &&
+        !engine->save_path && !worker->release_requested) {
         n = gst_vae_queue_count_behind(queue, running->items[running->n - 1],
                                        &whole);
         /* Another program, other times. */
-        if (running->items[0]->start || running->items[0]->cold)
+        if (running->items[0]->start || running->items[0]->without_context)
             until = 0;
         if (!whole && g_get_monotonic_time() < until) {
             g_cond_wait_until(&queue->cond, &queue->lock, until);
@@ -202,9 +202,9 @@ save(GstVaeWorker *worker)
     engine->save_failed = !saved;
 }
 
-/* Writes a checkpoint that is wanted. A checkpoint counts frames that were
+/* Writes a requested checkpoint. A checkpoint counts frames that were
  * pushed, so this waits until all steps that the stream has computed have
- * left the element; FALSE: none is wanted. Lock held on entry and exit. */
+ * left the element; FALSE: none is requested. Lock held on entry and exit. */
 static gboolean
 save_if_due(GstVaeWorker *worker)
 {
@@ -215,7 +215,7 @@ save_if_due(GstVaeWorker *worker)
     if (!engine->save_path || (queue->taken < engine->save_after && !ended))
         return FALSE;
     if (engine->last && !engine->last->gone && !ended &&
-        worker->loader.state != GST_VAE_LOAD_WANTED)
+        worker->loader.state != GST_VAE_LOAD_REQUESTED)
         g_cond_wait(&queue->cond, &queue->lock);
     else
         save(worker);
@@ -229,9 +229,9 @@ gst_vae_worker_release(GstVaeWorker *worker)
 
     g_mutex_lock(&queue->lock);
     /* A later request does not delay an earlier one. */
-    if (!worker->release_wanted)
+    if (!worker->release_requested)
         worker->release_after = queue->queued;
-    worker->release_wanted = TRUE;
+    worker->release_requested = TRUE;
     worker->release_last = queue->queued;
     g_cond_broadcast(&queue->cond);
     g_mutex_unlock(&queue->lock);
@@ -245,10 +245,10 @@ release_if_due(GstVaeWorker *worker)
     const GstVaeQueue *queue = worker->queue;
 
     /* Steps that wait when a flush comes are not computed any more. */
-    if (!worker->release_wanted ||
+    if (!worker->release_requested ||
         (queue->taken < worker->release_after && !queue->flushing))
         return FALSE;
-    worker->release_wanted =
+    worker->release_requested =
         worker->release_last > queue->taken && !queue->flushing;
     worker->release_after = worker->release_last;
     gst_vae_engine_release(&worker->engine, FALSE);
@@ -292,7 +292,7 @@ worker_main(gpointer data)
     while (!queue->stop) {
         if (worker->engine.running)
             work_behind(worker);
-        else if (worker->loader.state == GST_VAE_LOAD_WANTED)
+        else if (worker->loader.state == GST_VAE_LOAD_REQUESTED)
             gst_vae_loader_run(&worker->loader);
         else if (save_if_due(worker) || release_if_due(worker))
             continue;
@@ -347,7 +347,7 @@ gst_vae_worker_reset(GstVaeWorker *worker)
     g_mutex_lock(&worker->queue->lock);
     g_clear_pointer(&worker->engine.save_path, g_free);
     worker->engine.partial = worker->engine.save_failed = FALSE;
-    worker->release_wanted = FALSE;
+    worker->release_requested = FALSE;
     g_mutex_unlock(&worker->queue->lock);
     gst_vae_loader_reset(&worker->loader);
 }

@@ -170,13 +170,13 @@ class Driver:
         if found["missing"]:
             raise Refused(f"{found['node']} lacks {found['missing']}, which {clip.out} "
                           "needs")
-        for key, wanted, what in (
+        for key, expected, what in (
                 ("libvae", libvae.version(), "libvae {}"),
                 ("model", self.fingerprint,
                  self.options.model + " with the fingerprint {}")):
-            if found[key] != wanted:
+            if found[key] != expected:
                 raise Refused(f"{found['node']} has {what.format(found[key])}, the driver "
-                              f"has {wanted}")
+                              f"has {expected}")
         first = self.first or found
         for key in ("backend", "precision", "threads", "device"):
             if found[key] != first[key]:

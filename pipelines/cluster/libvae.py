@@ -34,7 +34,7 @@ class Sized(ctypes.Structure):
 class VaeError(ctypes.Structure):
     _fields_ = [("status", c_int), ("message", c_char * 1024),
                 ("tensor", c_char * 256), ("found", c_char * 256),
-                ("wanted", c_char * 256)]
+                ("expected", c_char * 256)]
 
 
 class Steps(ctypes.Structure):

@@ -121,10 +121,10 @@ class Encoding:
         if not self.frames:
             raise Error(f"{self.path}: has no frames")
         self.pixels = frames.pixels
-        wanted = f"{info.pixel_low:g} {info.pixel_high:g}"
-        if self.pixels == RGB_F32 and (frames.range or wanted) != wanted:
+        expected = f"{info.pixel_low:g} {info.pixel_high:g}"
+        if self.pixels == RGB_F32 and (frames.range or expected) != expected:
             raise Error(f"{self.path}: the frames have the range {frames.range}, the "
-                        f"model {model.path} expects {wanted}")
+                        f"model {model.path} expects {expected}")
         self.rate = frames.rate
         self.normalization = normalization
         self.latents = model.latents_of(self.frames)

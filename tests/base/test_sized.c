@@ -117,8 +117,9 @@ check_outline(void)
                   : vae_stream_new(model, &params, &stream, &e);
         check(status == VAE_ERR_ARGUMENT &&
                   strcmp(e.found, "an outline") == 0 &&
-                  strcmp(e.wanted, "weights") == 0,
-              "%s: found \"%s\", wanted \"%s\"", e.message, e.found, e.wanted);
+                  strcmp(e.expected, "weights") == 0,
+              "%s: found \"%s\", expected \"%s\"", e.message, e.found,
+              e.expected);
     }
 }
 

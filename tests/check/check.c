@@ -274,7 +274,7 @@ vae_check_close(VaeCheck *t, const char *what, const float *got,
     if (bad)
         vae_check_fail(t,
                        "%s: %zu of %zu are off, worst %zu: found %.9g, "
-                       "wanted %.9g (%.3g times the bound)",
+                       "expected %.9g (%.3g times the bound)",
                        what, bad, n, worst, got[worst], want[worst], most);
 }
 
@@ -313,7 +313,7 @@ vae_check_equal(VaeCheck *t, const char *what, const void *got,
         }
     vae_check_fail(t,
                    "%s: %zu of %zu bytes differ, first %zu: found %02x, "
-                   "wanted %02x",
+                   "expected %02x",
                    what, bad, bytes, first, a[first], b[first]);
 }
 

@@ -93,9 +93,9 @@ float *vae_check_random(VaeCheck *t, size_t n, float deviation);
 uint16_t *vae_check_bf16(VaeCheck *t, const float *x, size_t n);
 /* Converts BF16 to floats. */
 float *vae_check_floats(VaeCheck *t, const uint16_t *x, size_t n);
-/* Returns the n wanted results of a SiLU in a type of 16 bits: y rounded. A
+/* Returns the n expected results of a SiLU in a type of 16 bits: y rounded. A
  * kernel may round from a number that is off by 2^-17 of y, or by 1e-36: where
- * its result, in found, is such a number, that result is wanted. */
+ * its result, in found, is such a number, that result is expected. */
 const void *vae_check_silu(VaeCheck *t, const void *found, const float *y,
                            size_t n, VaeType type);
 

@@ -129,7 +129,7 @@ class NodesDiffer(Ray):
     """One more node, which cannot be used."""
     SIZE = (8, 12)  # a run takes longer than the start of a worker
 
-    def check(self, wanted, model=TINY, end=".safetensors", folder=None, **env):
+    def check(self, expected, model=TINY, end=".safetensors", folder=None, **env):
         node = self.nodes.add(folder, **env)
         try:
             out, said = self.path("out" + end), ""
@@ -144,7 +144,7 @@ class NodesDiffer(Ray):
         self.assertEqual(process.returncode, 0, said)
         self.assertIn("this worker is not used: ", said)
         self.assertIn("(node ", said)
-        self.assertIn(wanted, said)
+        self.assertIn(expected, said)
         self.assertIn("threads of each: 1", said)
         if end == ".safetensors":
             self.assert_same(self.whole, out)

@@ -214,13 +214,13 @@ class Index(clips.Clips):
         folder = self.path("out.safetensors.segments")
         os.mkdir(folder)
         name = os.path.join(folder, "00000-of-00003")
-        for text, wanted in (('{"model": "another"}\n', "the backend was None"),
+        for text, expected in (('{"model": "another"}\n', "the backend was None"),
                              ("?\n", "is damaged")):
             with open(name + ".journal", "w", encoding="utf-8") as file:
                 file.write(text)
             code, said = self.run_index(0)
             self.assertEqual(code, 3)
-            self.assertIn(name + ".journal: " + wanted, said)
+            self.assertIn(name + ".journal: " + expected, said)
             self.assertEqual(len(said.splitlines()), 1, said)
         os.unlink(name + ".journal")
         code, said = self.run_index(0, out="out.txt")
@@ -472,7 +472,7 @@ class Driver(clips.Clips):
         made.get = lambda answer: answer
         self.answer = right
         self.assertEqual(made.open(actor, clip), right)
-        for key, value, wanted in (
+        for key, value, expected in (
                 ("missing", "x264enc", "b lacks x264enc, which out.mp4 needs"),
                 ("libvae", "9", f"b has libvae 9, the driver has {libvae.version()}"),
                 ("model", "34", "b has /w with the fingerprint 34, the driver has 12ab"),
@@ -481,7 +481,7 @@ class Driver(clips.Clips):
                 ("threads", 2, "b has the threads 2, and a has 1"),
                 ("device", "Xeon", "b has the device Xeon, and a has EPYC")):
             self.answer = {**right, "node": "b", key: value}
-            with self.assertRaisesRegex(driver.Refused, wanted):
+            with self.assertRaisesRegex(driver.Refused, expected):
                 made.open(actor, clip)
 
     def test_bar(self):
@@ -504,11 +504,11 @@ class Driver(clips.Clips):
         made = types.SimpleNamespace(
             clips=[clip], started=time.monotonic() - 10, alive=0, lost=1, handed=1,
             used=0, options=types.SimpleNamespace(prog="decode"))
-        for lost, wanted in (1, "1 worker lost, 1 of them"), (2, "2 workers lost, 1 of them"):
+        for lost, expected in (1, "1 worker lost, 1 of them"), (2, "2 workers lost, 1 of them"):
             made.lost = lost
             with unittest.mock.patch("sys.stderr", io.StringIO()) as said:
                 bar.Bar(made).end()
-            self.assertIn(wanted, said.getvalue())
+            self.assertIn(expected, said.getvalue())
 
     def test_no_worker_is_left(self):
         """The last worker is refused: the error says how to continue."""

@@ -209,7 +209,7 @@ expect_choice(const Bed *bed, bool deterministic, const char *want)
         if (strcmp(row.op, "conv") == 0)
             break;
     expect(row.impl && strcmp(row.impl, want) == 0,
-           "%s: convolutions by %s, wanted %s",
+           "%s: convolutions by %s, expected %s",
            deterministic ? "deterministic" : "timed", row.impl, want);
 }
 

@@ -25,7 +25,7 @@ static const Kind kinds[] = {
     {EMU_FAULT_TO, "copies to a wrong place"},
 };
 
-/* Runs the clip with the fault. True: the result is the wanted one. */
+/* Runs the clip with the fault. True: the result is the expected one. */
 static bool
 is_same(const Bed *bed, VaeDirection direction, Clips *c, EmuFault fault, int n)
 {

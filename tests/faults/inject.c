@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static atomic_int kind, wanted, seen;
+static atomic_int kind, target, seen;
 static _Atomic(const char *) refused;
 static atomic_long blocks, descriptors, mappings;
 
@@ -21,7 +21,7 @@ void
 inject_begin(Inject what, int n)
 {
     refused = NULL;
-    wanted = n;
+    target = n;
     seen = 0;
     kind = (int) what;
 }
@@ -49,7 +49,7 @@ inject_live(void)
 static bool
 hit(Inject what, const char *name)
 {
-    if (kind != (int) what || seen++ != wanted)
+    if (kind != (int) what || seen++ != target)
         return false;
     refused = name;
     if (what == INJECT_MEMORY)

@@ -38,17 +38,17 @@ test_end(void)
 
 /* Checks a refusal: its status, that its message begins with the name, and that
  * it contains each of the words, which '|' separates. If the message says what
- * is wanted, this is a part of the error, too. If it says that the file is too
- * short, the error has both its size and the size wanted. */
+ * is expected, this is a part of the error, too. If it says that the file is
+ * too short, the error has both its size and the size expected. */
 static inline void
 check_refused(const char *what, VaeStatus status, const VaeError *error,
-              VaeStatus wanted, const char *words)
+              VaeStatus expected, const char *words)
 {
     bool good =
-        status == wanted && error->status == wanted &&
-        (!strstr(error->message, ", expected ") || error->wanted[0]) &&
+        status == expected && error->status == expected &&
+        (!strstr(error->message, ", expected ") || error->expected[0]) &&
         (!strstr(error->message, "past the end of the file") ||
-         (strstr(error->found, " bytes") && strstr(error->wanted, " bytes")));
+         (strstr(error->found, " bytes") && strstr(error->expected, " bytes")));
     char copy[400];
     snprintf(copy, sizeof copy, "%s", words);
     for (char *w = strtok(copy, "|"); w != NULL; w = strtok(NULL, "|"))
@@ -61,13 +61,13 @@ check_refused(const char *what, VaeStatus status, const VaeError *error,
 /* Checks the parts of an error; NULL: "". */
 static inline void
 check_error_parts(const char *what, const VaeError *error, const char *tensor,
-                  const char *found, const char *wanted)
+                  const char *found, const char *expected)
 {
     check(strcmp(error->tensor, tensor ? tensor : "") == 0 &&
               strcmp(error->found, found ? found : "") == 0 &&
-              strcmp(error->wanted, wanted ? wanted : "") == 0,
-          "%s: tensor \"%s\", found \"%s\", wanted \"%s\"", what, error->tensor,
-          error->found, error->wanted);
+              strcmp(error->expected, expected ? expected : "") == 0,
+          "%s: tensor \"%s\", found \"%s\", expected \"%s\"", what,
+          error->tensor, error->found, error->expected);
 }
 
 /* Returns a safetensors file with this header and data_size bytes 1, 2, 3 ...

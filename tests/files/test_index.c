@@ -53,13 +53,14 @@ first_of(const VaeTensorFile *file, const char *name)
 static VaeError last; /* of expect() */
 
 static void
-expect(const char *what, const char *index, VaeStatus wanted, const char *words)
+expect(const char *what, const char *index, VaeStatus expected,
+       const char *words)
 {
     SCOPED_FILE VaeTensorFile *file = NULL;
     write_text("i.json", index);
     const VaeStatus status =
         vae_tensor_file_open(path_of("i.json"), &file, &last);
-    check_refused(what, status, &last, wanted, words);
+    check_refused(what, status, &last, expected, words);
 }
 
 static void
@@ -182,11 +183,11 @@ expect_folder(const char *what, const char *name, const char *found, float v)
 {
     VaeError error = {0};
     SCOPED_FILE VaeTensorFile *file = NULL;
-    char wanted[PATH_MAX];
-    snprintf(wanted, sizeof wanted, "%s", path_of(found));
+    char expected[PATH_MAX];
+    snprintf(expected, sizeof expected, "%s", path_of(found));
     check(vae_tensor_file_open(path_of(name), &file, &error) == VAE_OK &&
               first_of(file, "x") == v &&
-              strcmp(vae_tensor_file_name(file), wanted) == 0,
+              strcmp(vae_tensor_file_name(file), expected) == 0,
           "%s %s", what, error.message);
 }
 

@@ -193,9 +193,9 @@ check_parts(const char *what, const VaeError *error)
     check(!strstr(error->message, "tensor \"") || error->tensor[0],
           "%s: the tensor is a part of the error", what);
     check(!strstr(error->message, "expected ") ||
-              (error->found[0] && error->wanted[0]),
-          "%s: found \"%s\" and wanted \"%s\" are parts of the error", what,
-          error->found, error->wanted);
+              (error->found[0] && error->expected[0]),
+          "%s: found \"%s\" and expected \"%s\" are parts of the error", what,
+          error->found, error->expected);
 }
 
 static void

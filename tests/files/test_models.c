@@ -118,18 +118,18 @@ expect(const char *what, const char *name, float mean, float std)
     check(same == info->tensor_count && same == vae_tensor_file_count(original),
           "%zu of %zu tensors are the same", same, info->tensor_count);
     check(info->mean[1] == mean && info->std[1] == std,
-          "channel 1 has mean %g and std %g, wanted %g and %g",
+          "channel 1 has mean %g and std %g, expected %g and %g",
           (double) info->mean[1], (double) info->std[1], (double) mean,
           (double) std);
 }
 
 static void
-expect_refused(const char *what, VaeStatus wanted, const char *words)
+expect_refused(const char *what, VaeStatus expected, const char *words)
 {
     VaeError error = {0};
     VaeModel *model;
     const VaeStatus status = vae_model_open(path_of(""), NULL, &model, &error);
-    check_refused(what, status, &error, wanted, words);
+    check_refused(what, status, &error, expected, words);
 }
 
 /* A config.json is checked as strictly as a weights file. */

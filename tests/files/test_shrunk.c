@@ -53,7 +53,7 @@ cut(const char *what, const uint8_t *bytes, size_t n)
         opened += status == VAE_OK;
         bad += status != VAE_OK && (status != VAE_ERR_READ ||
                                     !strstr(error.message, "was cut short") ||
-                                    !*error.found || !*error.wanted);
+                                    !*error.found || !*error.expected);
         vae_tensor_file_free(&file);
     }
     check(bad == 0, "%s: %d other errors, %d times opened; %s", what, bad,

@@ -166,9 +166,9 @@ check_header(void)
     header.pad_to = 100;
     status = vae_tensor_header_make(&header, &padded, &padded_size, &error);
     check_refused("no room", status, &error, VAE_ERR_SIZE, "at most 100");
-    check(strcmp(error.wanted, "at most 100") == 0 &&
+    check(strcmp(error.expected, "at most 100") == 0 &&
               strstr(error.found, " bytes") != NULL,
-          "parts: \"%s\", \"%s\"", error.found, error.wanted);
+          "parts: \"%s\", \"%s\"", error.found, error.expected);
     check(padded == NULL && padded_size == 0, "nothing given back");
 }
 

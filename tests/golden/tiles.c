@@ -157,8 +157,8 @@ run_case(Suite *s, const Case *c, const char *folder)
     else
         encode_case(s, c, model, file);
     if (s->warnings != 1) {
-        printf("FAIL %s: %d warnings that it is not exact, wanted 1\n", c->name,
-               s->warnings);
+        printf("FAIL %s: %d warnings that it is not exact, expected 1\n",
+               c->name, s->warnings);
         s->failed++;
     }
 }

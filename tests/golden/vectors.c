@@ -255,7 +255,7 @@ test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
     if (status == VAE_OK && out != clip->frames)
         return vae_fail(error, VAE_ERR_SIZE,
                         "%d latents gave %d frames, "
-                        "wanted %d",
+                        "expected %d",
                         in, out, clip->frames);
     return status;
 }
@@ -290,7 +290,7 @@ test_encode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
     if (status == VAE_OK && in < clip->frames)
         return vae_fail(error, VAE_ERR_SIZE,
                         "%d latents took %d frames, "
-                        "wanted %d",
+                        "expected %d",
                         out, in, clip->frames);
     return status;
 }

@@ -1,6 +1,6 @@
 """The goals of the numbers: named checks of a report.
 
-Each has a number, what is wanted of it, and holds or does not; one whose
+Each has a number, what is expected of it, and holds or does not; one whose
 number nobody took says why. A number that is not there never holds.
 """
 import math
@@ -83,13 +83,13 @@ class Checks:
             return 'the step %s passed without it' % step
         return '%s %s: %s' % (step, one['status'], one['words'])
 
-    def add(self, number, name, value, wanted, good, words=''):
+    def add(self, number, name, value, expected, good, words=''):
         if self.emulated and number in TIMED and value is not None:
             value, words = None, EMULATED
         if isinstance(value, float):
             value = round(value, 6) if math.isfinite(value) else str(value)
         self.all.append({
-            'number': number, 'check': name, 'value': value, 'wanted': wanted,
+            'number': number, 'check': name, 'value': value, 'expected': expected,
             'result': 'not measured' if value is None else
             'pass' if good else 'FAIL',
             'words': words if value is not None else short(words, 160)})
@@ -105,7 +105,7 @@ class Checks:
                  self.why(step) if value is None else words)
 
     def told(self, number, name, value, step, words=''):
-        """A number that nothing is wanted of."""
+        """A number that has no bound."""
         self.add(number, name, value, 'reported', True,
                  self.why(step) if value is None else words)
 
@@ -115,7 +115,7 @@ class Checks:
 def steps(c):
     for name, one in c.steps.items():
         if one['status'] == 'failed':
-            c.add(0, 'step ' + name, 'failed', 'not so', False, one['words'])
+            c.add(0, 'step ' + name, 'failed', 'passed', False, one['words'])
 
 
 def build(c):
@@ -305,11 +305,11 @@ def graphs(c, rows):
         for name in 'relayout kernels', 'copies':
             c.add(5, name, None, '', False, 'no program was recorded')
         return
-    moved, nameless, other, copies, wanted = {}, 0, 0, 0, 0
+    moved, nameless, other, copies, expected = {}, 0, 0, 0, 0
     for p in seen:
         g = p['graph']
         copies += g['copies']
-        wanted += p['copies']
+        expected += p['copies']
         other += (g['copies'] != p['copies']) + g['others']
         for name, n in g['names'].items():
             nameless += n if name == '?' else 0
@@ -321,8 +321,8 @@ def graphs(c, rows):
     else:
         c.most(5, 'relayout kernels', sum(moved.values()), 0, 'overlap',
                short(', '.join(moved), 200))
-    c.add(5, 'copies of all programs', copies, 'those of carries, %d' % wanted,
-          copies == wanted and not other,
+    c.add(5, 'copies of all programs', copies, 'those of carries, %d' % expected,
+          copies == expected and not other,
           other and '%d programs or nodes differ' % other or '')
 
 
@@ -383,12 +383,12 @@ def beside_torch(c, fps):
         else:
             c.least(5, name % key, value, bound,
                     'speed' if key in beside else 'torch', version)
-    wanted = [k for k in best if k[0] in FULL_SIZE]
+    cases = [k for k in best if k[0] in FULL_SIZE]
     for model in FULL_SIZE:  # what nobody measured is said, too
         for direction in 'decode', 'encode':
-            if not any(k[:2] == (model, direction) for k in wanted):
-                wanted.append((model, direction, 'bf16', '832x480'))
-    for key in wanted:
+            if not any(k[:2] == (model, direction) for k in cases):
+                cases.append((model, direction, 'bf16', '832x480'))
+    for key in cases:
         gain(key, '%s %s %s %s, times PyTorch', best,
              ('eager', 'channels_last', 'compile'), TORCH_GAIN)
     gain(('taew2_1', 'decode', 'bf16', '1280x720'),

@@ -102,10 +102,10 @@ def checks_table(made):
         text += '%-4s %s: %s' % (
             {'not measured': '?'}.get(c['result'], c['result']),
             checks.TOPICS[c['number']], c['check'])
-        if c['value'] not in (None, 'ok', c['wanted']):
+        if c['value'] not in (None, 'ok', c['expected']):
             text += ': %s' % c['value']
-            if c['wanted'] != 'reported':
-                text += ', wanted %s' % c['wanted']
+            if c['expected'] != 'reported':
+                text += ', expected %s' % c['expected']
         if c['result'] == 'FAIL' or (c['words'] and c['value'] is None):
             text += ' (%s)' % short(c['words'], 100)
         text += '\n'

@@ -146,11 +146,11 @@ for name, result in ('b', 'ok'), ('c', 'failed'):
     e.compare(row, name, 4, known)
     assert row['result'] == result, (name, row)
 write('known.rgb', got[:len(got) // 5])  # the first of five frames
-for wanted, steps, result in ('ok', 1, 'ok'), ('stopped', 1, 'stopped'), \
+for expected, steps, result in ('ok', 1, 'ok'), ('stopped', 1, 'stopped'), \
         ('ok', 2, 'failed'):
     row = {'result': 'ok'}
-    e.compare(row, 'b', 4, ({'result': wanted}, steps))
-    assert row['result'] == result, (wanted, steps, row)
+    e.compare(row, 'b', 4, ({'result': expected}, steps))
+    assert row['result'] == result, (expected, steps, row)
 write('known.rgb', bytes(255 - v for v in got))
 row = {'result': 'ok'}
 e.compare(row, 'a', 4, known)
@@ -187,9 +187,9 @@ for _, label, command, _ in cases:
 # `types` calls the kernels of the other families.
 families = {re.search('check-(.*)-emu$', path)[1]
             for path in glob.glob(sys.argv[1] + '/check-*-emu')}
-for tool, wanted in ('memcheck', families), ('racecheck', families - {'types'}):
+for tool, expected in ('memcheck', families), ('racecheck', families - {'types'}):
     found = {label.split()[0] for kind, label, *_ in cases if kind == tool}
-    assert len(wanted) > 6 and wanted <= found, (tool, wanted - found)
+    assert len(expected) > 6 and expected <= found, (tool, expected - found)
 rows = []
 run = types.SimpleNamespace(**vars(run), over=lambda: True, rows=rows)
 steps.find_sanitizer = lambda run: 'none'

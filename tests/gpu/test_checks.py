@@ -115,13 +115,13 @@ assert results(slack)['7 memory apart from the plan, the most'] == 'pass'
 assert 'FAIL' not in good.values(), good
 h100 = copy.deepcopy(STEPS)
 h100['rates'][0]['gbytes_s'] = 2460
-for fps, wanted in (101, 'pass'), (99, 'FAIL'):
+for fps, expected in (101, 'pass'), (99, 'FAIL'):
     h100['speed'][0]['fps'] = fps
     found = {c['check']: c['result'] for c in checks.check(
         {**made(h100), 'machine': {'gpu': 'NVIDIA H100 80GB HBM3',
                                    'cudnn': 'cuDNN 9.19.0'}})}
     assert found['norm and SiLU of 96 channels, GB/s'] == 'pass', found
-    assert found['wan2.1 decode bf16 832x480, frames/s'] == wanted, found
+    assert found['wan2.1 decode bf16 832x480, frames/s'] == expected, found
 assert '0 FAIL' in report.checks_table(checks.check(made(STEPS)))
 
 # (step, row, what it says instead, the check that must fail)

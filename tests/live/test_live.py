@@ -78,7 +78,7 @@ def events(live):
     check(s["models"] == ["demo-tiny", "demo"], "the models")
     check(s["model"] == "demo-tiny", "the first of them is used")
     memory = [n for name, n in s["stats"].items() if name.startswith("bytes-")]
-    check(s["stats"]["rung"].startswith("slices of "), "the rung")
+    check(s["stats"]["memory-setting"].startswith("slices of "), "the setting")
     check(sum(memory) == 2 * s["stats"]["bytes-total"], "memory by purpose")
     check(0 <= s["waiting_frames"] <= s["room_frames"], "the queue")
 

@@ -47,7 +47,7 @@ options() {
     if [ "$status" = "$want" ] && grep -q "$words" "$folder/said"; then
         echo "ok   $*: $words"
     else
-        echo "FAIL $*: status $status, wanted $want and \"$words\""
+        echo "FAIL $*: status $status, expected $want and \"$words\""
         cat "$folder/said"
         failed=1
     fi

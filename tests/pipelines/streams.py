@@ -92,14 +92,14 @@ class Streams(unittest.TestCase):
         self.assertEqual(status, 0, said)
         return said
 
-    def assert_frames(self, path, wanted=None):
+    def assert_frames(self, path, expected=None):
         """The file holds those frames (all where not told), to the byte."""
-        wanted = self.frames if wanted is None else wanted
+        expected = self.frames if expected is None else expected
         found = self.read(path)
-        self.assertEqual(len(found) / FRAME, len(wanted) / FRAME, "frames")
+        self.assertEqual(len(found) / FRAME, len(expected) / FRAME, "frames")
         differ = [i for i in range(len(found) // FRAME)
                   if found[i * FRAME:(i + 1) * FRAME] !=
-                  wanted[i * FRAME:(i + 1) * FRAME]]
+                  expected[i * FRAME:(i + 1) * FRAME]]
         self.assertEqual(differ, [], "frames that differ")
 
 

@@ -90,11 +90,11 @@ class Hosts(streams.Streams):
         self.addCleanup(made.close)
         return made
 
-    def assert_video(self, found, wanted):
-        """found: of Receiver.frames(); wanted: the frames' bytes."""
-        self.assertEqual(len(found), len(wanted))
+    def assert_video(self, found, expected):
+        """found: of Receiver.frames(); expected: the frames' bytes."""
+        self.assertEqual(len(found), len(expected))
         self.assertEqual([i for i, (_, _, data) in enumerate(found)
-                          if data != wanted[i]], [], "frames that differ")
+                          if data != expected[i]], [], "frames that differ")
 
 
 class Server:

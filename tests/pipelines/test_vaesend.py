@@ -321,9 +321,9 @@ class Gone(Pair):
                 f"tcp://127.0.0.1:{listener.getsockname()[1]}", "gst-vae-demo")
             other, _ = listener.accept()
         sender.send(latent())
-        wanted = latent().data
+        expected = latent().data
         data = b""
-        while not data.endswith(wanted):
+        while not data.endswith(expected):
             data += other.recv(65536)
         other.close()
         with self.assertRaisesRegex(vaesend.ReceiverGone, "after 1 latents"):

@@ -145,7 +145,7 @@ take(Soak *s, gint64 k, guint64 found)
     } else if (k != s->next || found != known(s, k)) {
         if (s->wrong++ < 10)
             printf("frame %" G_GINT64_FORMAT
-                   " of a run, wanted %" G_GINT64_FORMAT ": %s\n",
+                   " of a run, expected %" G_GINT64_FORMAT ": %s\n",
                    k, s->next, k == s->next ? "other bytes" : "out of order");
     }
     s->next = k + 1;

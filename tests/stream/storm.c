@@ -1,6 +1,6 @@
 /*
  * storm.c: eight threads open, run, reset and free streams while another thread
- * cancels them at random moments, also while they open. A call ends as wanted
+ * cancels them at random moments, also while they open. A call ends as expected
  * or cancelled, and what was not cancelled gives the bytes of an undisturbed
  * run.
  *

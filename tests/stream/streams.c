@@ -20,14 +20,14 @@ expect(bool good, const char *format, ...)
 }
 
 void
-expect_misuse(VaeStatus status, VaeStatus wanted, const VaeError *error,
+expect_misuse(VaeStatus status, VaeStatus expected, const VaeError *error,
               const char *what)
 {
-    expect(status == wanted && error->message[0] && error->found[0] &&
-               error->wanted[0],
-           "%s: %s: %s; found \"%s\", wanted \"%s\"", what,
+    expect(status == expected && error->message[0] && error->found[0] &&
+               error->expected[0],
+           "%s: %s: %s; found \"%s\", expected \"%s\"", what,
            vae_status_name(status), error->message, error->found,
-           error->wanted);
+           error->expected);
 }
 
 int

@@ -75,8 +75,8 @@ bool same_result(const Bed *bed, const TestClip *a, const TestClip *b,
 bool expect(bool good, const char *format, ...) VAE_PRINTF(2, 3);
 int tests_end(void);
 /* Checks the status of a refused call, and that its error says what it found
- * and wanted. */
-void expect_misuse(VaeStatus status, VaeStatus wanted, const VaeError *error,
+ * and expected. */
+void expect_misuse(VaeStatus status, VaeStatus expected, const VaeError *error,
                    const char *what);
 /* Frees the model, and returns the same. */
 int bed_close(Bed *bed);

@@ -64,7 +64,7 @@ def refused(*words, args=(), table=SEQUENCES, **how):
         assert word in done.stderr, (word, done.stderr)
 
 
-def resumes(path, wanted):
+def resumes(path, expected):
     """A limit of the output's size ends runs with --resume, each one later."""
     out = os.path.join(FOLDER, "resumed.safetensors")
     point, part = out + ".checkpoint", out + ".part"
@@ -82,7 +82,7 @@ def resumes(path, wanted):
         if os.path.exists(old):
             os.remove(old)
     for frames in (5, 9, 10, 11, 12):
-        done = go(path, frames * len(wanted) // 14)
+        done = go(path, frames * len(expected) // 14)
         assert done.returncode == 3 and "cannot write" in done.stderr, done
         if os.path.exists(point):
             said = json.loads(run("info", "--json", point).stdout)
@@ -97,7 +97,7 @@ def resumes(path, wanted):
     with open(out, "rb") as file:
         size, = struct.unpack("<Q", file.read(8))
         file.seek(8 + size)
-        assert file.read() == wanted
+        assert file.read() == expected
     with open(point, "wb") as a, open(part, "wb") as b:
         a.write(kept[0])
         b.write(kept[1])
@@ -109,22 +109,22 @@ def resumes(path, wanted):
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     whole = write("all.safetensors", DATA, SEQUENCES)
-    wanted, count = b"", 0
+    expected, count = b"", 0
     for i, (first, frames) in enumerate(SEQUENCES):
         end = SEQUENCES[i + 1][0] if i + 1 < len(SEQUENCES) else LATENTS
         part = write("part.safetensors",
                      DATA[first * LATENT * 4:end * LATENT * 4], frames=frames)
         n, data = decode(part)
         assert n == frames
-        wanted, count = wanted + data, count + n
+        expected, count = expected + data, count + n
     for slices in ("1", "3"):
-        assert decode(whole, "--slice", slices) == (count, wanted), slices
-    assert decode(whole, "--devices", "ref,ref") == (count, wanted)
+        assert decode(whole, "--slice", slices) == (count, expected), slices
+    assert decode(whole, "--devices", "ref,ref") == (count, expected)
     info = run("info", whole)
     assert "  3 sequences, each decoded without those before it\n" in info.stdout
     assert " sequences, each" not in run("info", part).stdout
     assert json.loads(run("info", "--json", whole).stdout)["sequences"] == 3
-    resumes(whole, wanted)
+    resumes(whole, expected)
     for table in ([(0, 9), (3, 2), (4, 4)], [(1, 4), (3, 1)], [(0, 9), (7, 1)],
                   [(0, 9), (3, 0)], [(0, 9), (3, -1)], [(0, 14), (3, 1)],
                   [(0, 5), (3, 1), (2, 1)], [(0, 9), (2 ** 62, 1)]):

@@ -282,8 +282,8 @@ vae_cuda_layer_choice(VaeBackend *cuda, const VaeCudaConvShape *shape, bool run,
     VaeCudaLayer *l = find_layer(cuda, name);
     if (!l)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    const bool wanted = !l->choice.text[0] || (run && !l->timed);
-    if (wanted && !use_shared(cuda, l))
+    const bool needed = !l->choice.text[0] || (run && !l->timed);
+    if (needed && !use_shared(cuda, l))
         status = choose_alone(cuda, &s, run, l, error);
     *out = l->choice;
     return status;

@@ -39,7 +39,7 @@ struct VaeCudaConv {
 /* ------------------------------------------------------------------ */
 
 static bool
-is_wanted(const char *who)
+is_forced_to(const char *who)
 {
     const char *text = getenv("VAE_CUDA_CONV");
     return text && strcmp(text, who) == 0;
@@ -48,8 +48,8 @@ is_wanted(const char *who)
 bool
 vae_cuda_conv_is_forced(void)
 {
-    return is_wanted("own") || is_wanted("wgmma") || is_wanted("head") ||
-           is_wanted("up") || is_wanted("cudnn");
+    return is_forced_to("own") || is_forced_to("wgmma") ||
+           is_forced_to("head") || is_forced_to("up") || is_forced_to("cudnn");
 }
 
 /* NULL: the choice is the library's. */
@@ -95,18 +95,18 @@ is_head(const VaeCudaConvShape *s)
 static bool
 can(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own)
 {
-    if (!convs->own || is_wanted("cudnn") || s->x_type != s->y_type ||
+    if (!convs->own || is_forced_to("cudnn") || s->x_type != s->y_type ||
         s->x_type == VAE_TYPE_F32 || s->s != 1 || s->st != 1 ||
         (own->warpgroups && !convs->warpgroups) ||
         (own->up && (s->k != 2 || s->pad_x != 1 || s->add)) ||
-        (is_wanted("up") && !own->up))
+        (is_forced_to("up") && !own->up))
         return false;
     if (is_head(s))
         return own == owns;
     const bool inputs = vae_conv_matrix_is_picture(s->c_in, s->k)
                             ? own == owns && s->w % 8 == 0
                             : s->c_in % 8 == 0;
-    return !is_wanted("head") && s->k >= 2 && s->k <= 3 && inputs &&
+    return !is_forced_to("head") && s->k >= 2 && s->k <= 3 && inputs &&
            s->c_out % 4 == 0 && !s->odd;
 }
 
@@ -128,7 +128,7 @@ forced(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
     const Own *own = NULL;
     for (int i = 0; i < VAE_CUDA_OWN_KERNELS && vae_cuda_conv_is_forced(); i++)
         if (can(convs, s, &owns[i]) &&
-            (!own || (is_wanted("wgmma") && !owns[i].up)))
+            (!own || (is_forced_to("wgmma") && !owns[i].up)))
             own = &owns[i];
     return own;
 }

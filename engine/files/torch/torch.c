@@ -49,13 +49,13 @@ find(const Torch *t, const char *name)
 /* Fails because of a value of the next tensor. */
 static VaeStatus
 fail_value(const Torch *t, const char *what, const char *found,
-           const char *wanted, VaeError *error)
+           const char *expected, VaeError *error)
 {
     const char *name = t->file->names + t->n_names;
     return vae_fail_parts(
-        error, VAE_ERR_FORMAT, (VaeErrorParts){name, found, wanted},
+        error, VAE_ERR_FORMAT, (VaeErrorParts){name, found, expected},
         "%s: tensor \"%.*s\": %s %s, expected %s", t->file->label,
-        VAE_NAME_SHOWN, name, what, found, wanted);
+        VAE_NAME_SHOWN, name, what, found, expected);
 }
 
 static VaeStatus VAE_PRINTF(3, 4)
@@ -224,12 +224,12 @@ find_storage(const Torch *t, const VaePickleValue *storage,
     if (n >= 0 && (uint64_t) n <= (*out)->size / (uint64_t) type->size &&
         (uint64_t) n * (uint64_t) type->size == (*out)->size)
         return VAE_OK;
-    char what[MAX_KEY + 32], found[32], wanted[48];
+    char what[MAX_KEY + 32], found[32], expected[48];
     snprintf(what, sizeof what, "its storage \"%s\" has", shown);
     snprintf(found, sizeof found, "%" PRIu64 " bytes", (*out)->size);
-    snprintf(wanted, sizeof wanted, "%" PRId64 " elements of %d", n,
+    snprintf(expected, sizeof expected, "%" PRId64 " elements of %d", n,
              type->size);
-    return fail_value(t, what, found, wanted, error);
+    return fail_value(t, what, found, expected, error);
 }
 
 static VaeStatus
@@ -251,16 +251,15 @@ read_dims(const Torch *t, const VaePickleValue *size, VaeTensorInfo *info,
 }
 
 static VaeStatus
-fail_stride(const Torch *t, int i, int64_t is, int64_t expected,
-            VaeError *error)
+fail_stride(const Torch *t, int i, int64_t is, int64_t stride, VaeError *error)
 {
-    char what[80], found[32], wanted[32];
+    char what[80], found[32], expected[32];
     snprintf(what, sizeof what,
              "is not contiguous (save it after .contiguous()): stride %d is",
              i);
     snprintf(found, sizeof found, "%" PRId64, is);
-    snprintf(wanted, sizeof wanted, "%" PRId64, expected);
-    return fail_value(t, what, found, wanted, error);
+    snprintf(expected, sizeof expected, "%" PRId64, stride);
+    return fail_value(t, what, found, expected, error);
 }
 
 /* Checks that the elements are contiguous in C order. */

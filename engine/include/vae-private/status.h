@@ -27,11 +27,12 @@ VAE_API VaeStatus vae_fail(VaeError *error, VaeStatus status,
 
 /* The parts of an error. A part is NULL or "" if the error has none. */
 typedef struct VaeErrorParts {
-    const char *tensor, *found, *wanted;
+    const char *tensor, *found, *expected;
 } VaeErrorParts;
 
 /* The parts of another error, to pass them on. */
-#define VAE_PARTS_OF(e) ((VaeErrorParts){(e)->tensor, (e)->found, (e)->wanted})
+#define VAE_PARTS_OF(e)                                                        \
+    ((VaeErrorParts){(e)->tensor, (e)->found, (e)->expected})
 
 /* Like vae_fail(), and also sets these parts. */
 VAE_API VaeStatus vae_fail_parts(VaeError *error, VaeStatus status,

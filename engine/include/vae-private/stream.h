@@ -54,7 +54,7 @@ VAE_API VaeStatus vae_stream_plan_ladder(VaeModel *model,
 
 /* One row per op of a program, summed over its runs since profiling began. */
 typedef struct VaeProfileRow {
-    const char *program; /* "first", "next", "next1", "cold" */
+    const char *program; /* "first", "next", "next1", "without-context" */
     const char *op;      /* "conv", "norm", ... */
     const char *name;    /* checkpoint path */
     const char *impl;    /* "ref", "brgconv:avx512_core", "omp" ... */

@@ -38,9 +38,9 @@ typedef struct VaeError {
     VaeStatus status;
     char message[1024]; /* NUL-terminated UTF-8, no line break at the end */
     /* Parts of the message for programs; "" if the message has no such part. */
-    char tensor[256]; /* the name of the tensor */
-    char found[256];  /* the value found */
-    char wanted[256]; /* the value expected */
+    char tensor[256];   /* the name of the tensor */
+    char found[256];    /* the value found */
+    char expected[256]; /* the value expected */
 } VaeError;
 
 /* Returns a short name of the status for logs, such as "file format". It is

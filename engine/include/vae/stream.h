@@ -478,10 +478,10 @@ VAE_API bool vae_stream_is_released(const VaeStream *stream);
 
 typedef struct VaeStreamStats {
     /* Runs of the network. */
-    uint64_t runs_first; /* of the first step of a sequence */
-    uint64_t runs_next;  /* of a slice */
-    uint64_t runs_next1; /* of a single step, if slices have more */
-    uint64_t runs_cold;  /* of a step without context */
+    uint64_t runs_first;           /* of the first step of a sequence */
+    uint64_t runs_next;            /* of a slice */
+    uint64_t runs_next1;           /* of a single step, if slices have more */
+    uint64_t runs_without_context; /* of a step without context */
     uint64_t units_in, units_out;
     uint64_t nonfinite;       /* non-finite values in latents, in or out */
     uint64_t nonfinite_steps; /* steps with non-finite results; 0 with PASS */

@@ -168,12 +168,13 @@ read_ends(VaeRecognise *r, VaeLtx2 *a, VaeError *error)
 /* The configuration in the file.                                      */
 
 static bool
-refuse(VaeError *error, const char *key, const char *found, const char *wanted)
+refuse(VaeError *error, const char *key, const char *found,
+       const char *expected)
 {
     vae_fail(error, VAE_ERR_UNSUPPORTED,
              "%s is \"%s\" in the configuration, which is not supported; "
              "expected %s",
-             key, found, wanted);
+             key, found, expected);
     return false;
 }
 
@@ -185,13 +186,13 @@ expect(const json_t *vae, const char *key, const char *one, const char *other,
     const json_t *value = json_object_get(vae, key);
     const char *text =
         json_is_string(value) ? json_string_value(value) : "not a text";
-    char wanted[80];
+    char expected[80];
     if (!value || json_is_null(value) || strcmp(text, one) == 0 ||
         (other && strcmp(text, other) == 0))
         return true;
-    snprintf(wanted, sizeof wanted, "%s%s%s", one, other ? " or " : "",
+    snprintf(expected, sizeof expected, "%s%s%s", one, other ? " or " : "",
              other ? other : "");
-    return refuse(error, key, text, wanted);
+    return refuse(error, key, text, expected);
 }
 
 /* False if the configuration has another number, or a list of another length,

@@ -52,7 +52,7 @@ typedef struct VaeBuildParams {
     VaeNetwork network; /* vae_model_build() fills it in */
     VaeDirection direction;
     bool first; /* first step of a sequence, or of a chunk that is encoded */
-    bool cold;  /* a later step without context from earlier ones */
+    bool without_context; /* a later step without context from earlier ones */
     int steps;
     int height, width; /* of the input: latent pixels, or padded pixels */
     VaeType act, sum;  /* types of convolutions' inputs, and of sums */

@@ -82,8 +82,8 @@ grow(VaeBuilder *b, void *array, int used, int *room, size_t size)
 {
     if (used < *room)
         return true;
-    const int wanted = *room ? 2 * *room : 64;
-    void *bigger = take_block(b, (size_t) wanted * size);
+    const int enlarged = *room ? 2 * *room : 64;
+    void *bigger = take_block(b, (size_t) enlarged * size);
     if (!bigger)
         return false;
     void **slot = array;
@@ -91,7 +91,7 @@ grow(VaeBuilder *b, void *array, int used, int *room, size_t size)
         memcpy(bigger, *slot, (size_t) used * size);
     vae_mem_free(*slot);
     *slot = bigger;
-    *room = wanted;
+    *room = enlarged;
     return true;
 }
 

@@ -12,7 +12,7 @@
 static bool
 is_empty(const VaeBuilder *b)
 {
-    return b->params->first || b->params->cold;
+    return b->params->first || b->params->without_context;
 }
 
 /* Adds an op that writes ctx frames in front of x: the carry or, without a

@@ -22,15 +22,15 @@ damaged(const VaeTensorFile *file, const char *what, VaeError *error)
 
 static VaeStatus
 other(const VaeTensorFile *file, const char *name, const char *found,
-      const char *wanted, VaeError *error)
+      const char *expected, VaeError *error)
 {
     return vae_fail_parts(
         error, VAE_ERR_ARGUMENT,
-        (VaeErrorParts){.found = found, .wanted = wanted},
+        (VaeErrorParts){.found = found, .expected = expected},
         "%s: the checkpoint is of another run: %s is \"%.*s\" "
         "there, expected \"%.*s\"",
         vae_file_label(vae_tensor_file_name(file)), name, VAE_NAME_SHOWN, found,
-        VAE_NAME_SHOWN, wanted);
+        VAE_NAME_SHOWN, expected);
 }
 
 /* Compares the checksum with that of the file. */
@@ -106,7 +106,7 @@ carry_text(const VaeTensorInfo *t, char text[CARRY_TEXT])
 
 /* The type and shape that the stream requires. */
 static const char *
-wanted_text(const VaeCarry *c, char text[CARRY_TEXT])
+expected_text(const VaeCarry *c, char text[CARRY_TEXT])
 {
     char shape[96];
     int64_t dims[4];
@@ -126,7 +126,7 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
         snprintf(have, sizeof have, "%zu carries", vae_tensor_file_count(file));
         snprintf(want, sizeof want, "%d", vae_carry_items(s));
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){.found = have, .wanted = want},
+                              (VaeErrorParts){.found = have, .expected = want},
                               "%s: the checkpoint has %s, expected %s",
                               vae_file_label(vae_tensor_file_name(file)), have,
                               want);
@@ -137,17 +137,17 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
         const VaeCarry *c = item.carry;
         const VaeTensorInfo *t = vae_tensor_file_find(file, item.name);
         int64_t dims[4];
-        char found[CARRY_TEXT], wanted[CARRY_TEXT];
+        char found[CARRY_TEXT], expected[CARRY_TEXT];
         vae_checkpoint_dims(c, dims);
         if (t && t->supported && t->type == c->type && t->n_dims == 4 &&
             memcmp(t->dims, dims, sizeof dims) == 0)
             continue;
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                               (VaeErrorParts){item.name, carry_text(t, found),
-                                              wanted_text(c, wanted)},
+                                              expected_text(c, expected)},
                               "%s: carry \"%s\" is %s there, expected %s",
                               vae_file_label(vae_tensor_file_name(file)),
-                              item.name, found, wanted);
+                              item.name, found, expected);
     }
     return VAE_OK;
 }
@@ -178,7 +178,7 @@ load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
 /* The position in the sequence, read from the file and checked. */
 typedef struct Place {
     uint64_t latents, frames, origin, before;
-    bool carries, from_cold;
+    bool carries, from_restart;
     uint64_t begin;
 } Place;
 
@@ -197,7 +197,7 @@ find_begin(const VaeStream *s, Place *p, VaeError *error)
         history += s->model->info.look_ahead;
     const uint64_t back = (uint64_t) history;
     p->begin = p->latents > p->origin + back ? p->latents - back : p->origin;
-    if ((p->begin > p->origin || p->from_cold) && !s->params.restarts)
+    if ((p->begin > p->origin || p->from_restart) && !s->params.restarts)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the checkpoint has no carries and the stream was not "
                         "made for restarts");
@@ -219,20 +219,20 @@ take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
             vae_stream_resume(s, error); /* a reset may have freed the memory */
     if (p->carries && status == VAE_OK)
         status = load_carries(s, file, error);
-    if (!p->carries && (p->begin > p->origin || p->from_cold))
+    if (!p->carries && (p->begin > p->origin || p->from_restart))
         status = vae_stream_restart(s, p->begin, error);
     if (status != VAE_OK)
         return status;
     if (p->carries) {
         s->at_start = false;
         s->began = p->origin;
-        s->began_cold = p->from_cold;
+        s->began_at_restart = p->from_restart;
     }
     s->latents = p->begin;
     /* from here on, the stream continues the sequence that began at p->origin
      */
     s->origin = p->origin;
-    s->from_cold = p->from_cold;
+    s->from_restart = p->from_restart;
     return VAE_OK;
 }
 
@@ -248,9 +248,9 @@ read_place(const VaeTensorFile *file, Place *p, VaeError *error)
     if (status == VAE_OK)
         status = read_count(file, "vae.carries", &carries, error);
     p->carries = carries > 0;
-    p->from_cold =
+    p->from_restart =
         strcmp(vae_tensor_file_metadata(file, "vae.origin"), "start") != 0;
-    if (status == VAE_OK && p->from_cold)
+    if (status == VAE_OK && p->from_restart)
         status = read_count(file, "vae.origin", &p->origin, error);
     if (status == VAE_OK && p->origin > p->latents)
         status = damaged(file, "vae.origin", error);

@@ -125,7 +125,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     VaeCheckpointFields f;
     uint8_t *block = NULL;
     /* before the first run, no carry has a value */
-    const bool carries = p->carries && !s->at_start && !s->cold;
+    const bool carries = p->carries && !s->at_start && !s->without_context;
     status = vae_checkpoint_describe(s, p, carries ? vae_carry_items(s) : 0, &f,
                                      error);
     if (carries && status == VAE_OK)

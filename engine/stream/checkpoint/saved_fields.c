@@ -68,7 +68,7 @@ vae_checkpoint_describe(const VaeStream *s, const VaeCheckpointParams *params,
     const VaeStatus status = vae_model_fingerprint(s->model, weights, error);
     if (status != VAE_OK)
         return status;
-    if (s->from_cold)
+    if (s->from_restart)
         snprintf(origin, sizeof origin, "%" PRIu64, s->origin);
     f->n = 0;
     add(f, "vae.checkpoint", "the format", FORMAT);

@@ -237,7 +237,7 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
     snprintf(limited, sizeof limited, "%.1f MiB", MIB(limit));
     return vae_fail_parts(
         error, VAE_ERR_MEMORY,
-        (VaeErrorParts){.found = needed, .wanted = limit > 0 ? limited : ""},
+        (VaeErrorParts){.found = needed, .expected = limit > 0 ? limited : ""},
         "%s of %dx%d in %s with %d latent step%s per slice needs %s "
         "(%s) and %s; %s%s%s",
         vae_stream_direction(s), s->params.width, s->params.height,

@@ -75,9 +75,9 @@ list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS], int *cut)
 }
 
 typedef struct Limit {
-    uint64_t bytes, wanted; /* the limit; and the bytes to stay below if a
+    uint64_t bytes, preferred; /* the limit; and the bytes to stay below if a
                                smaller rung exists */
-    bool own;               /* the limit is that of the process (ulimit) */
+    bool own;                  /* the limit is that of the process (ulimit) */
 } Limit;
 
 /* Bytes of the stream's memory, which it frees before it allocates anew. */
@@ -97,7 +97,7 @@ find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
     const VaeStreamParams *p = &s->params;
     uint64_t free = UINT64_MAX;
     VaeStatus status = VAE_OK;
-    *out = (Limit){.bytes = p->memory_limit, .wanted = p->memory_limit};
+    *out = (Limit){.bytes = p->memory_limit, .preferred = p->memory_limit};
     if (p->memory_limit && !make)
         return VAE_OK;
     if (s->class->memory_left)
@@ -111,13 +111,13 @@ find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
     if (p->memory_limit) {
         out->own = out->own && free < p->memory_limit;
         if (free < p->memory_limit)
-            out->bytes = out->wanted = free;
+            out->bytes = out->preferred = free;
         return VAE_OK;
     }
     out->bytes = free;
     if (p->memory_share > 0)
         out->bytes = (uint64_t) (p->memory_share * (double) free);
-    out->wanted =
+    out->preferred =
         p->memory_share > 0 ? out->bytes : (uint64_t) (SHARE * (double) free);
     return VAE_OK;
 }
@@ -238,8 +238,9 @@ try_rungs(VaeStream *s, const VaeRung *rungs, int n, const Limit *limit,
     VaeStatus status = VAE_OK;
     *fits = false;
     for (int i = 0; i < n && status == VAE_OK && !*fits; i++)
-        status = try_rung(s, rungs[i], i < n - 1 ? limit->wanted : limit->bytes,
-                          fits, error);
+        status =
+            try_rung(s, rungs[i], i < n - 1 ? limit->preferred : limit->bytes,
+                     fits, error);
     return status;
 }
 
@@ -483,7 +484,7 @@ vae_stream_step_up(VaeStream *s)
     const bool lowers_slice = s->lowers_slice;
     Limit limit;
     if (!s->refused || find_limit(s, true, &limit, NULL) != VAE_OK ||
-        limit.wanted < s->refused)
+        limit.preferred < s->refused)
         return;
     s->refused = 0;
     s->released = true; /* the next call allocates the memory */

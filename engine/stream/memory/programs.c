@@ -7,7 +7,8 @@
 #include "prefetch.h"
 #include "stream.h"
 
-const char *const vae_stream_labels[KINDS] = {"first", "next", "next1", "cold"};
+const char *const vae_stream_labels[KINDS] = {"first", "next", "next1",
+                                              "without-context"};
 
 void
 vae_stream_drop_programs(VaeStream *s)
@@ -30,7 +31,7 @@ has_program(const VaeStream *s, int i)
     const int kind = i % KINDS, shape = i / KINDS;
     VaeTile tile;
     if ((kind == NEXT1 && s->rung.slice == 1) ||
-        (kind == COLD && !s->params.restarts))
+        (kind == WITHOUT_CONTEXT && !s->params.restarts))
         return false;
     return shape == 0 || (vae_stream_has_tiles(s) &&
                           vae_tile_of_shape(&s->grid, shape, &tile));
@@ -207,7 +208,7 @@ record(VaeStream *s, int which, VaeError *error)
         s->model,
         &(VaeBuildParams){.direction = s->params.direction,
                           .first = kind == FIRST,
-                          .cold = kind == COLD,
+                          .without_context = kind == WITHOUT_CONTEXT,
                           .steps = kind == NEXT ? s->plan.slice_size : 1,
                           .height = tile.h * up,
                           .width = tile.w * up,

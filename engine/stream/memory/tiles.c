@@ -21,14 +21,14 @@ check_length(const VaeStream *s, const char *what, int64_t pixels,
     const int unit = s->model->info.spatial;
     if (pixels >= 0 && pixels <= INT32_MAX && pixels % unit == 0)
         return VAE_OK;
-    char found[32], wanted[96];
+    char found[32], expected[96];
     snprintf(found, sizeof found, "%lld pixels", (long long) pixels);
-    snprintf(wanted, sizeof wanted,
+    snprintf(expected, sizeof expected,
              "a multiple of %d, which is a latent pixel of %s", unit,
              s->model->info.arch);
     return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, wanted},
-                          "%s of %s, expected %s", what, found, wanted);
+                          (VaeErrorParts){NULL, found, expected},
+                          "%s of %s, expected %s", what, found, expected);
 }
 
 /* Sets the grid for tiles of that size. There are no tiles if the picture is
@@ -45,14 +45,14 @@ set_grid(VaeStream *s, int64_t width, int64_t height, VaeError *error)
     if (overlap < 0)
         overlap = 0;
     if (2 * overlap > shorter) {
-        char found[32], wanted[96];
+        char found[32], expected[96];
         snprintf(found, sizeof found, "%lld pixels", (long long) overlap);
-        snprintf(wanted, sizeof wanted,
+        snprintf(expected, sizeof expected,
                  "at most half of a tile, which is %lldx%lld",
                  (long long) width, (long long) height);
         return vae_fail_parts(
-            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, wanted},
-            "a tile overlap of %s, expected %s", found, wanted);
+            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
+            "a tile overlap of %s, expected %s", found, expected);
     }
     VaeTileGrid g = {.all_w = (s->params.width + unit - 1) / unit,
                      .all_h = (s->params.height + unit - 1) / unit,
@@ -457,7 +457,7 @@ run_tile(VaeStream *s, int which, int shape, const VaeRun *run,
     own.pictures = s->tiles.pictures;
     if (run->latents_out)
         own.normalise = own.sample = false;
-    if (which != FIRST && which != COLD) /* which set all carries */
+    if (which != FIRST && which != WITHOUT_CONTEXT) /* which set all carries */
         status = vae_carries_write((VaeCarryStore *) &store, carries, error);
     if (status == VAE_OK)
         status = s->class->run(s->backend, s->execs[shape * KINDS + which],

@@ -398,7 +398,7 @@ command_decode(const Options *o)
         status = open_streams(&d, &error);
     if (status == VAE_OK)
         status = make_all_buffers(&d, &error);
-    if (status == VAE_OK && progress_wanted())
+    if (status == VAE_OK && progress_is_shown())
         plan_print(stderr, VAE_DECODE, vae_stream_get_plan(d.streams[0]));
     if (status == VAE_OK && !interrupt_arm(d.streams, d.n_streams, &error))
         status = error.status;

@@ -10,9 +10,9 @@ expect_frames(Run *r, int n)
 {
     Buffers *b = r->b;
     for (int i = 0; i < n; i++) {
-        const bool wanted = r->at + i >= r->written && r->at + i < r->until;
+        const bool needed = r->at + i >= r->written && r->at + i < r->until;
         b->pictures[i].data[0] =
-            wanted ? b->frame_data + (size_t) i * r->d->frame_size : NULL;
+            needed ? b->frame_data + (size_t) i * r->d->frame_size : NULL;
     }
 }
 
@@ -76,7 +76,7 @@ decode_slice(Run *r, int steps, VaeError *error)
 {
     Decode *d = r->d;
     const bool ends = r->done == d->clip.t;
-    const bool wanted = r->done >= r->segment.first;
+    const bool needed = r->done >= r->segment.first;
     int n_out;
     VaeStatus status = ends ? decode_end(r, steps, &n_out, error)
                             : decode_latents(r, steps, &n_out, error);
@@ -93,7 +93,7 @@ decode_slice(Run *r, int steps, VaeError *error)
             (size_t) keep * d->frame_size, error);
         r->written += keep;
     }
-    if (status != VAE_OK || !wanted)
+    if (status != VAE_OK || !needed)
         return status;
     pthread_mutex_lock(&d->lock);
     status = count_frames(r, keep > 0 ? keep : 0, ends, error);

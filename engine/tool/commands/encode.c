@@ -324,7 +324,7 @@ command_encode(const Options *o)
     }
     if (status == VAE_OK)
         status = make_buffers(&e, &error);
-    if (status == VAE_OK && progress_wanted())
+    if (status == VAE_OK && progress_is_shown())
         plan_print(stderr, VAE_ENCODE, vae_stream_get_plan(e.stream));
     if (status == VAE_OK && !interrupt_arm(&e.stream, 1, &error))
         status = error.status;

@@ -62,13 +62,13 @@ length(GstPad *pad)
 static void
 fail_short(guint64 end, guint64 size, VaeError *error)
 {
-    gchar found[32], wanted[32];
+    gchar found[32], expected[32];
     g_snprintf(found, sizeof found, "%" G_GUINT64_FORMAT, end);
-    g_snprintf(wanted, sizeof wanted, "%" G_GUINT64_FORMAT, size);
-    vae_fail_parts(error, VAE_ERR_READ, (VaeErrorParts){NULL, found, wanted},
+    g_snprintf(expected, sizeof expected, "%" G_GUINT64_FORMAT, size);
+    vae_fail_parts(error, VAE_ERR_READ, (VaeErrorParts){NULL, found, expected},
                    "the latent file got shorter while it was read: it ends at "
                    "byte %s, expected %s",
-                   found, wanted);
+                   found, expected);
 }
 
 GstFlowReturn

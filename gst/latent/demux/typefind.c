@@ -32,7 +32,7 @@ find_safetensors(GstTypeFind *find, gpointer data)
     const guint64 total = gst_type_find_get_length(find);
     if (total > 0)
         n = MIN(n, total);
-    /* Without a known length fewer bytes than wanted may be at hand. */
+    /* Without a known length fewer bytes than expected may be at hand. */
     while (!(head = gst_type_find_peek(find, 0, n)) && n > 32)
         n /= 2;
     if (head && (contains(head + 8, n - 8, "\"dtype\"") ||

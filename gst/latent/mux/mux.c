@@ -75,15 +75,15 @@ GST_ELEMENT_REGISTER_DEFINE(latentmux, "latentmux", GST_RANK_PRIMARY,
 
 /* (transfer full) */
 static GError *
-wrong_size(const GstLatentMux *self, gsize size, gsize wanted)
+wrong_size(const GstLatentMux *self, gsize size, gsize expected)
 {
     gchar *is = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", size);
-    gchar *should = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", wanted);
+    gchar *should = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", expected);
     GError *error = NULL;
     gst_vae_set_mismatch(&error, (GstVaeMismatch){"size", is, should},
                          "Latent %" G_GINT64_FORMAT
                          " has %s, its caps ask for %" G_GSIZE_FORMAT,
-                         self->record.latents, is, wanted);
+                         self->record.latents, is, expected);
     g_free(is);
     g_free(should);
     return error;
@@ -94,14 +94,14 @@ wrong_size(const GstLatentMux *self, gsize size, gsize wanted)
 static GstBuffer *
 read_latent(GstLatentMux *self, GstBuffer *buffer)
 {
-    const gsize wanted = gst_vae_latent_info_step_size(&self->info);
+    const gsize expected = gst_vae_latent_info_step_size(&self->info);
     GError *error = NULL;
     buffer = gst_vae_tensor_meta_take(buffer, &self->info, NULL, &error);
     if (!buffer) {
         gst_latent_mux_post(self, error);
-    } else if (gst_buffer_get_size(buffer) != wanted) {
+    } else if (gst_buffer_get_size(buffer) != expected) {
         gst_latent_mux_post(
-            self, wrong_size(self, gst_buffer_get_size(buffer), wanted));
+            self, wrong_size(self, gst_buffer_get_size(buffer), expected));
         gst_clear_buffer(&buffer);
     }
     return buffer;
@@ -146,17 +146,17 @@ refuse_change(GstLatentMux *self, GstCaps *caps)
     if (self->state == GST_LATENT_MUX_WRITING) {
         gst_latent_mux_complete(self);
         gchar *found = gst_caps_to_string(caps);
-        gchar *wanted = gst_caps_to_string(self->caps);
+        gchar *expected = gst_caps_to_string(self->caps);
         GST_ELEMENT_ERROR_WITH_DETAILS(
             self, STREAM, FORMAT,
             ("The latents change after %" G_GINT64_FORMAT
              " of them, but a file holds one kind",
              self->record.latents),
-            ("from %s to %s", wanted, found),
+            ("from %s to %s", expected, found),
             ("field", G_TYPE_STRING, "caps", "found", G_TYPE_STRING, found,
-             "wanted", G_TYPE_STRING, wanted, NULL));
+             "expected", G_TYPE_STRING, expected, NULL));
         g_free(found);
-        g_free(wanted);
+        g_free(expected);
     }
     gst_caps_unref(caps);
     return FALSE;

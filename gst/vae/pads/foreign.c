@@ -51,19 +51,20 @@ static void
 post(GstVaeBase *base, const gchar *what, const gchar *advice,
      const gchar *debug)
 {
-    const gchar *wanted = GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE
-                              ? GST_VAE_LATENT_NAME " or " GST_VAE_TENSORS_NAME
-                              : "video/x-raw";
+    const gchar *expected =
+        GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE
+            ? GST_VAE_LATENT_NAME " or " GST_VAE_TENSORS_NAME
+            : "video/x-raw";
     gchar *name = gst_vae_source_path(base->sinkpad);
 
     GST_ELEMENT_ERROR_WITH_DETAILS(
         base, STREAM, WRONG_TYPE,
         ("%s%s%s came, expected %s%s%s", name ? name : "", name ? ": " : "",
-         what, wanted, advice ? ": " : " in the memory of the system",
+         what, expected, advice ? ": " : " in the memory of the system",
          advice ? advice : ""),
         ("%s", debug),
-        ("field", G_TYPE_STRING, "caps", "found", G_TYPE_STRING, what, "wanted",
-         G_TYPE_STRING, wanted, NULL));
+        ("field", G_TYPE_STRING, "caps", "found", G_TYPE_STRING, what,
+         "expected", G_TYPE_STRING, expected, NULL));
     g_free(name);
 }
 

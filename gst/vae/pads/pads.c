@@ -122,8 +122,8 @@ refuse_rate(GstVaeBase *base)
         ("Video that runs backwards came, but every latent needs the frames "
          "before it"),
         ("the rate of the segment is %s, expected more than 0", rate),
-        ("field", G_TYPE_STRING, "rate", "found", G_TYPE_STRING, rate, "wanted",
-         G_TYPE_STRING, "more than 0", NULL));
+        ("field", G_TYPE_STRING, "rate", "found", G_TYPE_STRING, rate,
+         "expected", G_TYPE_STRING, "more than 0", NULL));
     g_free(rate);
 }
 

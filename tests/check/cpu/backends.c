@@ -129,7 +129,7 @@ vae_backends_compare(VaeCheck *t, const VaeBackends *b, const VaeOneOp *op,
         for (size_t j = 0; j < n; j++)
             if (!(fabs((double) y[j] - want[j]) <= bounds[j])) {
                 vae_check_fail(t,
-                               "%d threads, element %zu: found %.9g, wanted "
+                               "%d threads, element %zu: found %.9g, expected "
                                "%.9g within %.3g",
                                i + 1, j, y[j], want[j], bounds[j]);
                 break;

@@ -64,7 +64,7 @@ near(VaeCheck *t, const VaePicture *p, int c, int x, int y, double want)
     const double bound =
         vae_kind_yuv(p->pixels) && vae_kinds[p->pixels].bits > 8 ? 0.56 : 0.52;
     if (!(fabs(code - fmin(fmax(want, 0), vae_kind_most(p->pixels))) <= bound))
-        vae_check_fail(t, "part %d at %d, %d: found %d, wanted %.4f", c, x, y,
+        vae_check_fail(t, "part %d at %d, %d: found %d, expected %.4f", c, x, y,
                        code, want);
     if (vae_kind_bytes(p->pixels) == 2) {
         uint16_t v;
@@ -139,7 +139,7 @@ exact_rgb(VaeCheck *t, const VaePictureOutArgs *a)
                 const int code = vae_kind_code(p, c, x, y);
                 near(t, p, c, x, y, k.black + k.luma * rgb[c]);
                 if (code != want)
-                    vae_check_fail(t, "%d, %d: found %d, wanted %ld", x, y,
+                    vae_check_fail(t, "%d, %d: found %d, expected %ld", x, y,
                                    code, want);
             }
             const uint8_t *fourth = vae_kind_sample(p, 3, x, y);
@@ -286,7 +286,7 @@ exact_in(VaeCheck *t, const VaePictureInArgs *a, const float *got)
             for (int c = 0; c < 3; c++)
                 if (!(fabsf(got[c] - want[c]) <= bound) &&
                     !(isnan(got[c]) && isnan(want[c])))
-                    vae_check_fail(t, "%d, %d: found %.9g, wanted %.9g", x, y,
+                    vae_check_fail(t, "%d, %d: found %.9g, expected %.9g", x, y,
                                    got[c], want[c]);
         }
 }

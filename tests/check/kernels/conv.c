@@ -116,8 +116,8 @@ compare(VaeCheck *t, const VaeConvArgs *a, const float *got)
     definition(t, a, want, size);
     for (size_t i = 0; i < n; i++)
         if (!(fabs(got[i] - want[i]) <= terms * 0x1p-24 * size[i])) {
-            vae_check_fail(t, "element %zu: found %.9g, wanted %.9g", i, got[i],
-                           want[i]);
+            vae_check_fail(t, "element %zu: found %.9g, expected %.9g", i,
+                           got[i], want[i]);
             return;
         }
 }

@@ -230,10 +230,10 @@ expect_start(const Bed *bed, Start start, const char *way, bool timed,
 }
 
 static void
-expect_said(const char *words, bool wanted)
+expect_said(const char *words, bool expected)
 {
     const char *line = strstr(said, words);
-    expect((line != NULL) == wanted, "\"%s\" is%s in the log", words,
+    expect((line != NULL) == expected, "\"%s\" is%s in the log", words,
            line ? "" : " not");
 }
 
@@ -295,7 +295,7 @@ choices(const Bed *bed)
 
 /* Checks the number of runs of a layer on a device without stored times. */
 static void
-expect_runs(const Bed *bed, int capability, int wanted, const char *way)
+expect_runs(const Bed *bed, int capability, int expected, const char *way)
 {
     VaeStream *stream;
     VaeProfileRow row;
@@ -308,7 +308,7 @@ expect_runs(const Bed *bed, int capability, int wanted, const char *way)
     for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
         others += strcmp(row.op, "conv") == 0 && strcmp(row.impl, way);
     vae_stream_free(&stream);
-    expect(layers > 0 && runs == wanted * layers && others == 0,
+    expect(layers > 0 && runs == expected * layers && others == 0,
            "%d runs of %d layers, %d convolutions not by %s", runs, layers,
            others, way);
 }

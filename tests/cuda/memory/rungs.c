@@ -220,7 +220,7 @@ down_and_up(const Bed *bed, VaeDirection direction)
 static void
 told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
 {
-    char said[SAID] = "", setting[100], wanted[200];
+    char said[SAID] = "", setting[100], expected[200];
     VaeStreamParams params = params_at(&starts[0], direction, said);
     int lines = 0, chosen = 0;
     params.memory_limit = limit;
@@ -232,10 +232,10 @@ told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
     for (const char *at = said; (at = strstr(at, " (chosen)")); at++)
         chosen++;
     vae_plan_setting(plan, setting, sizeof setting);
-    snprintf(wanted, sizeof wanted,
+    snprintf(expected, sizeof expected,
              "rung %s: %.1f MiB; estimate for a step: ", setting,
              (double) plan->peak / 1048576);
-    expect(chosen == 1 && strstr(said, wanted),
+    expect(chosen == 1 && strstr(said, expected),
            "%s: one rung of %d is chosen: %s", name_of(direction), lines,
            setting);
     expect(lines >= (spill == VAE_SPILL_AUTO ? 4 : 3) &&

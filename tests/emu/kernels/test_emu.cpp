@@ -223,7 +223,7 @@ expect_end(void (*run)(void), const char *words)
     int status = 0;
     waitpid(child, &status, 0);
     if ((WIFEXITED(status) && !WEXITSTATUS(status)) || !strstr(text, words)) {
-        printf("FAIL: wanted the end with \"%s\", got status %d and: %s\n",
+        printf("FAIL: expected the end with \"%s\", got status %d and: %s\n",
                words, status, text);
         failures++;
     }

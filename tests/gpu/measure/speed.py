@@ -195,10 +195,10 @@ def one_flow(run, row, model, steps):
     row['result'] = 'failed' if row['faults'] else 'ok'
 
 
-def verdict(rows, wanted):
+def verdict(rows, expected):
     ok = sum(r['result'] == 'ok' for r in rows)
     bad = [r for r in rows if r['result'] == 'failed']
-    words = '%d of %d as they should be' % (ok, wanted)
+    words = '%d of %d as they should be' % (ok, expected)
     for r in bad[:3]:
         words += '; %s %s %s %s: %s' % (r['model'], r['direction'],
                                         r['precision'], r['size'],
@@ -208,7 +208,7 @@ def verdict(rows, wanted):
     skipped = rows and all(r['result'] == 'skipped' for r in rows)
     return {'rows': rows, 'words': rows[0]['faults'][0] if skipped else words,
             'status': 'failed' if bad else 'skipped' if skipped else
-            'passed' if ok == wanted else 'stopped'}
+            'passed' if ok == expected else 'stopped'}
 
 
 # ---------------------------------------------------------------------------
@@ -222,8 +222,8 @@ def is_usual(o, model, direction, precision, size):
     when decoding, tf32 when encoding, fp32 once."""
     if not o.usual or precision == o.precisions[0]:
         return True
-    wanted = {'fp16': 'decode', 'tf32': 'encode', 'fp32': 'decode'}
-    return (wanted.get(precision) == direction and size == o.sizes[0] and
+    chosen = {'fp16': 'decode', 'tf32': 'encode', 'fp32': 'decode'}
+    return (chosen.get(precision) == direction and size == o.sizes[0] and
             model in (MAIN[:1] if precision == 'fp32' else MAIN))
 
 
@@ -312,10 +312,10 @@ def one_speed(run, row, model):
     one = said[0][0]
     # A run that was too short for a steady rate, once more and longer.
     fps = float(one['later_fps'])
-    wanted = 0 if o.emulate else int(1.1 * STEADY * fps) // 4 * 4 + 5
-    if fps > 0 and wanted > row['frames']:
-        row['frames'] = wanted
-        said = bench(run, *case, wanted)
+    needed = 0 if o.emulate else int(1.1 * STEADY * fps) // 4 * 4 + 5
+    if fps > 0 and needed > row['frames']:
+        row['frames'] = needed
+        said = bench(run, *case, needed)
         if isinstance(said, str):
             row.update(result='stopped' if said.startswith('stopped')
                        else 'failed', faults=[said])

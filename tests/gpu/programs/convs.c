@@ -80,7 +80,7 @@ room(size_t n)
     return p;
 }
 
-/* [out][taps][in] -> [taps][in][out], absolute values where so wanted. */
+/* [out][taps][in] -> [taps][in][out], of absolute values on request. */
 static float *
 reorder(const VaeCudaConvShape *s, const float *w, bool absolute)
 {

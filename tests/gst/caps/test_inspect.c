@@ -66,7 +66,7 @@ TEST(words)
 {
     static const struct {
         const char *element, *property, *has, *has_not;
-    } wanted[] = {
+    } expected[] = {
         {"vaedecode", "precision", "bf16 where it is faster", NULL},
         {"vaeencode", "precision", "encodes in tf32 on cuda, else in fp32",
          NULL},
@@ -85,15 +85,15 @@ TEST(words)
         {"latentdemux", "max-push-size", "in bytes", NULL},
         {"latentdemux", "warm-up", "8 for the TAEHV family", NULL},
     };
-    for (guint i = 0; i < G_N_ELEMENTS(wanted); i++) {
+    for (guint i = 0; i < G_N_ELEMENTS(expected); i++) {
         g_autoptr(GstElement) element =
-            gst_element_factory_make(wanted[i].element, NULL);
+            gst_element_factory_make(expected[i].element, NULL);
         GParamSpec *spec = g_object_class_find_property(
-            G_OBJECT_GET_CLASS(element), wanted[i].property);
+            G_OBJECT_GET_CLASS(element), expected[i].property);
         const char *blurb = g_param_spec_get_blurb(spec);
-        g_print("%s %s: %s\n", wanted[i].element, spec->name, blurb);
-        CHECK(strstr(blurb, wanted[i].has));
-        CHECK(!wanted[i].has_not || !strstr(blurb, wanted[i].has_not));
+        g_print("%s %s: %s\n", expected[i].element, spec->name, blurb);
+        CHECK(strstr(blurb, expected[i].has));
+        CHECK(!expected[i].has_not || !strstr(blurb, expected[i].has_not));
     }
 }
 

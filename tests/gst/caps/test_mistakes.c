@@ -163,7 +163,7 @@ TEST(continuous)
     SCOPED GstHarness *h = decoder("flags");
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
-    g_autofree gchar *wanted = vae_test_pull_frames(h, 0, FRAMES);
+    g_autofree gchar *expected = vae_test_pull_frames(h, 0, FRAMES);
     vae_test_teardown(h);
 
     h = decoder("continuous");
@@ -171,7 +171,7 @@ TEST(continuous)
     push_plain(h);
     vae_test_push_eos(h);
     g_autofree gchar *found = vae_test_pull_frames(h, 0, FRAMES);
-    CHECK(g_strcmp0(found, wanted) == 0);
+    CHECK(g_strcmp0(found, expected) == 0);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
 }
 

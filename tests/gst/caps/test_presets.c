@@ -32,7 +32,7 @@ check_file(GstElement *element, GKeyFile *file, const char *preset)
     for (guint i = 0; keys[i]; i++) {
         g_autofree gchar *text =
             g_key_file_get_value(file, preset, keys[i], NULL);
-        GValue found = G_VALUE_INIT, wanted = G_VALUE_INIT;
+        GValue found = G_VALUE_INIT, expected = G_VALUE_INIT;
         GParamSpec *spec;
         if (strncmp(keys[i], "_meta/", 6) != 0) {
             spec = g_object_class_find_property(G_OBJECT_GET_CLASS(element),
@@ -41,15 +41,15 @@ check_file(GstElement *element, GKeyFile *file, const char *preset)
                 g_printerr("%s has %s, which is no property\n", preset,
                            keys[i]);
             CHECK(spec != NULL);
-            g_value_init(&wanted, spec->value_type);
-            CHECK(gst_value_deserialize(&wanted, text));
+            g_value_init(&expected, spec->value_type);
+            CHECK(gst_value_deserialize(&expected, text));
             g_value_init(&found, spec->value_type);
             g_object_get_property(G_OBJECT(element), keys[i], &found);
-            if (g_param_values_cmp(spec, &found, &wanted) != 0)
+            if (g_param_values_cmp(spec, &found, &expected) != 0)
                 g_printerr("%s: %s is not %s\n", preset, keys[i], text);
-            CHECK(g_param_values_cmp(spec, &found, &wanted) == 0);
+            CHECK(g_param_values_cmp(spec, &found, &expected) == 0);
             g_value_unset(&found);
-            g_value_unset(&wanted);
+            g_value_unset(&expected);
             n++;
         }
     }

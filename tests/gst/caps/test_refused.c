@@ -144,12 +144,13 @@ details_of(GstBus *bus)
 }
 
 static void
-check_detail(const GstStructure *details, const char *field, const char *wanted)
+check_detail(const GstStructure *details, const char *field,
+             const char *expected)
 {
     const char *found = gst_structure_get_string(details, field);
-    if (g_strcmp0(found, wanted) != 0)
-        g_printerr("%s is %s, wanted %s\n", field, found, wanted);
-    CHECK(g_strcmp0(found, wanted) == 0);
+    if (g_strcmp0(found, expected) != 0)
+        g_printerr("%s is %s, expected %s\n", field, found, expected);
+    CHECK(g_strcmp0(found, expected) == 0);
 }
 
 /* The parts of an error, for programs. */
@@ -165,7 +166,7 @@ TEST(details)
     GstStructure *details = details_of(bus);
     check_detail(details, "field", "size");
     check_detail(details, "found", "10 bytes");
-    check_detail(details, "wanted", "1536 bytes");
+    check_detail(details, "expected", "1536 bytes");
     check_detail(details, "model", vae_test_weights());
     check_detail(details, "latent-space", "wan2.1");
     gst_structure_free(details);
@@ -176,7 +177,7 @@ TEST(details)
     details = details_of(bus);
     check_detail(details, "field", "channels");
     check_detail(details, "found", "48");
-    check_detail(details, "wanted", "16");
+    check_detail(details, "expected", "16");
     check_detail(details, "model", vae_test_weights());
     gst_structure_free(details);
     vae_test_teardown(h);
@@ -211,7 +212,7 @@ damaged_weights(const char *from, const char *to)
 
 static void
 check_property(const gchar *element, const gchar *property, const gchar *value,
-               const gchar *found, const gchar *wanted)
+               const gchar *found, const gchar *expected)
 {
     g_autoptr(GstElement) e = gst_element_factory_make(element, NULL);
     g_autoptr(GstBus) bus = gst_bus_new();
@@ -222,7 +223,7 @@ check_property(const gchar *element, const gchar *property, const gchar *value,
     g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "model", vae_test_weights());
     check_detail(details, "found", found);
-    check_detail(details, "wanted", wanted);
+    check_detail(details, "expected", expected);
     gst_element_set_state(e, GST_STATE_NULL);
     gst_element_set_bus(e, NULL);
 }
@@ -230,7 +231,8 @@ check_property(const gchar *element, const gchar *property, const gchar *value,
 /* A limit that is found wrong when the stream is opened: with a word by the
  * element, with a size by the engine. */
 static void
-check_limit_details(const gchar *limit, const gchar *field, const gchar *wanted)
+check_limit_details(const gchar *limit, const gchar *field,
+                    const gchar *expected)
 {
     SCOPED GstHarness *h =
         vae_test_harness("vaedecode", "memory-limit", limit, NULL);
@@ -238,7 +240,7 @@ check_limit_details(const gchar *limit, const gchar *field, const gchar *wanted)
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, NULL);
     vae_test_start(h, text);
     g_autoptr(GstStructure) details = details_of(bus);
-    check_detail(details, field, wanted);
+    check_detail(details, field, expected);
     check_detail(details, "model", vae_test_weights());
     check_detail(details, "latent-space", "wan2.1");
 }
@@ -249,13 +251,13 @@ TEST(setting_details)
     check_property("vaeencode", "variant", "nonsense", "wan2.1", "nonsense");
     check_limit_details("12X", "found", "12X");
     check_limit_details("12X", "field", "memory-limit");
-    check_limit_details("1M", "wanted", "1.0 MiB");
+    check_limit_details("1M", "expected", "1.0 MiB");
 }
 
 /* Faults that the engine finds in a file of weights. */
 static void
 check_engine_details(const char *from, const char *to, const char *tensor,
-                     const char *found, const char *wanted)
+                     const char *found, const char *expected)
 {
     g_autofree gchar *path = damaged_weights(from, to);
     GstElement *element = gst_element_factory_make("vaedecode", NULL);
@@ -268,7 +270,7 @@ check_engine_details(const char *from, const char *to, const char *tensor,
     check_detail(details, "model", path);
     check_detail(details, "tensor", tensor);
     check_detail(details, "found", found);
-    check_detail(details, "wanted", wanted);
+    check_detail(details, "expected", expected);
     gst_element_set_state(element, GST_STATE_NULL);
     gst_element_set_bus(element, NULL);
     gst_object_unref(bus);
@@ -294,13 +296,13 @@ TEST(side_details)
     g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "field", "model");
     check_detail(details, "found", "only a decoder");
-    check_detail(details, "wanted", "an encoder");
+    check_detail(details, "expected", "an encoder");
 }
 
 /* A file of latents with these bytes, and settings of the demuxer. */
 static void
 check_file_details(const char *settings, const char *bytes, gsize size,
-                   const char *found, const char *wanted)
+                   const char *found, const char *expected)
 {
     g_autofree gchar *path =
         g_build_filename(g_get_user_data_dir(), "bad.latents", NULL);
@@ -312,7 +314,7 @@ check_file_details(const char *settings, const char *bytes, gsize size,
     gst_element_set_state(pipeline, GST_STATE_PAUSED);
     g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "found", found);
-    check_detail(details, "wanted", wanted);
+    check_detail(details, "expected", expected);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(bus);
     gst_object_unref(pipeline);
@@ -320,8 +322,8 @@ check_file_details(const char *settings, const char *bytes, gsize size,
 }
 
 #define NPY(version, header) "\x93NUMPY" version header
-#define CHECK_FILE(bytes, found, wanted)                                       \
-    check_file_details("", bytes, sizeof bytes - 1, found, wanted)
+#define CHECK_FILE(bytes, found, expected)                                     \
+    check_file_details("", bytes, sizeof bytes - 1, found, expected)
 
 TEST(file_details)
 {

@@ -61,17 +61,18 @@ alone(const char *model, guint k0, guint k1, gboolean as_start)
 
 /* The message of a switch. */
 static void
-expect_switch(GstBus *bus, const char *model, gboolean cold, guint frame)
+expect_switch(GstBus *bus, const char *model, gboolean without_context,
+              guint frame)
 {
     g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ELEMENT);
     const GstStructure *s = gst_message_get_structure(message);
-    gboolean is_cold = !cold;
+    gboolean is_without_context = !without_context;
     guint64 timestamp = 0;
     CHECK(gst_structure_has_name(s, "vae-switch"));
     CHECK(strcmp(gst_structure_get_string(s, "model"), model) == 0);
-    CHECK(gst_structure_get_boolean(s, "cold", &is_cold));
-    CHECK_INT(is_cold, cold);
+    CHECK(gst_structure_get_boolean(s, "without-context", &is_without_context));
+    CHECK_INT(is_without_context, without_context);
     CHECK(gst_structure_get_uint64(s, "timestamp", &timestamp));
     CHECK_INT(timestamp, vae_test_time(frame));
 }
@@ -197,17 +198,17 @@ after_restart(guint others, gboolean again)
 TEST(restart_same_model)
 {
     SCOPED GstHarness *h = decoder(vae_test_weights());
-    gchar *wanted = after_restart(0, FALSE), *on;
+    gchar *expected = after_restart(0, FALSE), *on;
     vae_test_push_latents(h, LW, LH, 0, 5);
     g_free(vae_test_pull_frames(h, 0, 9));
     on = vae_test_pull_frames(h, 9, 8);
-    CHECK(strcmp(on, wanted) != 0);
-    vae_test_same(after_restart(4, FALSE), g_strdup(wanted));
-    vae_test_same(after_restart(4, TRUE), wanted);
+    CHECK(strcmp(on, expected) != 0);
+    vae_test_same(after_restart(4, FALSE), g_strdup(expected));
+    vae_test_same(after_restart(4, TRUE), expected);
     g_free(on);
 }
 
-/* If a sequence begins anyway, there is nothing cold about it. */
+/* A sequence that begins anyway has no missing context. */
 TEST(restart_at_start)
 {
     g_autofree gchar *tae = weights("taehv/taew2_1");
@@ -240,7 +241,7 @@ check_details(GstMessage *message, const char *path, gboolean of_other_space)
     if (of_other_space) {
         CHECK_STR(field, "latent-space");
         CHECK_STR(gst_structure_get_string(details, "found"), "seedvr2");
-        CHECK_STR(gst_structure_get_string(details, "wanted"), "wan2.1");
+        CHECK_STR(gst_structure_get_string(details, "expected"), "wan2.1");
     }
 }
 
@@ -340,7 +341,7 @@ TEST(no_memory)
     g_autofree gchar *tae = weights("taehv/taew2_1");
     SCOPED GstHarness *h = decoder(vae_test_weights());
     GstBus *bus = vae_test_bus(h);
-    gchar *wanted = alone(vae_test_weights(), 0, 5, TRUE), *found;
+    gchar *expected = alone(vae_test_weights(), 0, 5, TRUE), *found;
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_free(vae_test_pull_frames(h, 0, 9));
     push_at(h, 0, 9, TRUE);
@@ -351,7 +352,7 @@ TEST(no_memory)
         push_at(h, k, 4 * k + 6, FALSE);
     found = vae_test_pull_frames(h, 9, 17);
     limit_memory(0);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
     expect_warning(h, bus, tae, GST_RESOURCE_ERROR,
                    GST_RESOURCE_ERROR_NO_SPACE_LEFT, "this process's limits");
 }

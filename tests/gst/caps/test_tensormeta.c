@@ -79,10 +79,10 @@ decoded(Edit edit)
 }
 
 static void
-check_same(Edit edit, Edit other, gboolean wanted)
+check_same(Edit edit, Edit other, gboolean expected)
 {
     g_autofree gchar *a = decoded(edit), *b = decoded(other);
-    CHECK_INT(strcmp(a, b) == 0, wanted);
+    CHECK_INT(strcmp(a, b) == 0, expected);
 }
 
 static void
@@ -105,7 +105,7 @@ make_clip(const gchar *folder)
 static void
 check_tensor(GstBuffer *latent, GstTensorDataType type)
 {
-    const gsize wanted[] = {16, LH, LW};
+    const gsize expected[] = {16, LH, LW};
     GstTensorMeta *meta = gst_buffer_get_tensor_meta(latent);
     CHECK(meta != NULL);
     CHECK_INT(meta->num_tensors, 1);
@@ -116,7 +116,7 @@ check_tensor(GstBuffer *latent, GstTensorDataType type)
     CHECK_INT(tensor->layout, GST_TENSOR_LAYOUT_CONTIGUOUS);
     CHECK_INT(tensor->dims_order, GST_TENSOR_DIM_ORDER_ROW_MAJOR);
     CHECK_INT(tensor->num_dims, 3);
-    CHECK(memcmp(tensor->dims, wanted, sizeof wanted) == 0);
+    CHECK(memcmp(tensor->dims, expected, sizeof expected) == 0);
     CHECK_INT(gst_buffer_n_memory(latent), 1);
     CHECK_INT(gst_buffer_n_memory(tensor->data), 1);
     CHECK(gst_buffer_peek_memory(latent, 0) ==
@@ -256,11 +256,11 @@ TEST(mux)
     gchar *path = g_strconcat(clip, ".copy", NULL), *original = clip;
     g_autofree gchar *text =
         g_strdup_printf("latentmux ! filesink async=false location=%s", path);
-    gchar *wanted = decoded(negate_bare), *found;
+    gchar *expected = decoded(negate_bare), *found;
     send_clip(add_negated, text, NULL, NULL);
     clip = path;
     found = decoded(NULL);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
     CHECK(g_remove(path) == 0);
     clip = original;
     g_free(path);
@@ -373,7 +373,7 @@ TEST(refused)
 static void
 check_caps(GstPad *pad, const char *type)
 {
-    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(pad), wanted = NULL,
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(pad), expected = NULL,
                        again = NULL;
     g_autofree gchar *text = g_strdup_printf(
         "tensorgroups," ID "=(/uniquelist){(GstCaps)[tensor/strided,"
@@ -383,12 +383,12 @@ check_caps(GstPad *pad, const char *type)
     g_autoptr(GstStructure) tensors = gst_structure_new_from_string(text);
     CHECK(caps && tensors);
     CHECK(gst_caps_is_fixed(caps));
-    wanted = gst_caps_copy(caps);
-    gst_caps_set_simple(wanted, "type", G_TYPE_STRING, type, "tensors",
+    expected = gst_caps_copy(caps);
+    gst_caps_set_simple(expected, "type", G_TYPE_STRING, type, "tensors",
                         GST_TYPE_STRUCTURE, tensors, NULL);
     text = gst_caps_to_string(caps);
     g_print("%s\n", text);
-    CHECK(gst_caps_is_equal(caps, wanted));
+    CHECK(gst_caps_is_equal(caps, expected));
     again = gst_caps_from_string(text);
     CHECK(again && gst_caps_is_equal(again, caps));
 }

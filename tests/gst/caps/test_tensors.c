@@ -52,7 +52,7 @@ decoded(const char *caps, guint at_once)
 TEST(decode)
 {
     g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
-    g_autofree gchar *wanted = decoded(caps, 0);
+    g_autofree gchar *expected = decoded(caps, 0);
     static const struct {
         const char *caps;
         guint at_once;
@@ -63,7 +63,7 @@ TEST(decode)
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autofree gchar *found = decoded(cases[i].caps, cases[i].at_once);
         g_print("%s\n", cases[i].caps);
-        CHECK(strcmp(found, wanted) == 0);
+        CHECK(strcmp(found, expected) == 0);
     }
 }
 
@@ -149,9 +149,10 @@ TEST(encode)
         gst_caps_unref(caps);
         found = encoded(tensors, &caps);
         vae_test_same(found, right);
-        g_autoptr(GstCaps) wanted = gst_caps_from_string(tensors);
-        gst_caps_set_simple(wanted, "framerate", GST_TYPE_FRACTION, 4, 1, NULL);
-        CHECK(gst_caps_is_equal(caps, wanted));
+        g_autoptr(GstCaps) expected = gst_caps_from_string(tensors);
+        gst_caps_set_simple(expected, "framerate", GST_TYPE_FRACTION, 4, 1,
+                            NULL);
+        CHECK(gst_caps_is_equal(caps, expected));
     }
 }
 

@@ -43,7 +43,8 @@ check_caps(const char *text, const char *word, const char *other)
     CHECK(caps != NULL);
     CHECK(!gst_vae_latent_info_from_caps(caps, &info, &error));
     if (gst_caps_is_fixed(caps))
-        CHECK(gst_structure_get_string(gst_vae_error_details(error), "wanted"));
+        CHECK(
+            gst_structure_get_string(gst_vae_error_details(error), "expected"));
     else
         CHECK(
             g_error_matches(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT));
@@ -179,7 +180,7 @@ test_find_demo(const gchar *folder)
 
 /* The error about a model names both words, and its details have the second. */
 static void
-check_missing(GError *error, const char *word, const char *wanted)
+check_missing(GError *error, const char *word, const char *expected)
 {
     const GstStructure *details = gst_vae_error_details(error);
 
@@ -187,8 +188,8 @@ check_missing(GError *error, const char *word, const char *wanted)
     CHECK_INT(error->code, GST_RESOURCE_ERROR_NOT_FOUND);
     CHECK(strstr(error->message, word));
     CHECK_STR(gst_structure_get_string(details, "field"), "model");
-    CHECK(
-        g_str_has_suffix(gst_structure_get_string(details, "wanted"), wanted));
+    CHECK(g_str_has_suffix(gst_structure_get_string(details, "expected"),
+                           expected));
     g_error_free(error);
 }
 

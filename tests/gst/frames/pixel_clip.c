@@ -57,10 +57,10 @@ pixel_checkpoint(const PixelClip *c, GstHarness *a, GstHarness *b, guint saved,
     g_free(vae_test_pull_frames(a, 0, had));
     g_object_set(a->element, "checkpoint-location", NULL, NULL);
     pixel_push(c, a, saved + 1, end);
-    gchar *wanted = vae_test_last_frames(a, had, rest);
+    gchar *expected = vae_test_last_frames(a, had, rest);
     g_signal_emit_by_name(b->element, "load-checkpoint", file);
     pixel_push(c, b, k0, end);
-    vae_test_same(vae_test_last_frames(b, had, rest), wanted);
+    vae_test_same(vae_test_last_frames(b, had, rest), expected);
     vae_play_remove(file);
 }
 
@@ -137,9 +137,9 @@ pixel_backwards(const PixelClip *c, const gchar *path, VaePlay *whole,
     CHECK_INT(play->shown->len, last + 1 - first);
     for (guint k = 0; k < play->shown->len; k++) {
         const VaeShown *found = vae_play_frame(play, k);
-        const VaeShown *wanted = vae_play_frame(whole, last - k);
-        CHECK_INT(found->pts, wanted->pts);
-        CHECK(vae_play_same_bytes(found->buffer, wanted->buffer));
+        const VaeShown *expected = vae_play_frame(whole, last - k);
+        CHECK_INT(found->pts, expected->pts);
+        CHECK(vae_play_same_bytes(found->buffer, expected->buffer));
     }
     vae_play_free(play);
 }

@@ -57,14 +57,14 @@ TEST(many)
 {
     SCOPED GstHarness *h = decoder(",layout=tchw,frames=7");
     GstBuffer *all = gst_buffer_new();
-    gchar *wanted = run(1, 7), *found;
+    gchar *expected = run(1, 7), *found;
     for (guint k = 0; k < 7; k++)
         all = gst_buffer_append(all, pixel_latent(&clip, k));
     GST_BUFFER_PTS(all) = 0;
     GST_BUFFER_DURATION(all) = vae_test_time(frames_of(7));
     CHECK_INT(gst_harness_push(h, all), GST_FLOW_OK);
     found = vae_test_last_frames(h, 0, frames_of(7));
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
 }
 
 /* A receiver that joins inside a chunk shows the next one. */

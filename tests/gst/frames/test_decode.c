@@ -91,7 +91,7 @@ TEST(trim)
 /* A sequence that begins with latent 3 gives frame 12, the last of its four,
  * and says that 9, 10 and 11 are missing. */
 static void
-check_cold(GstBuffer *first)
+check_without_context(GstBuffer *first)
 {
     SCOPED GstHarness *h = decoder();
     GstClockTime pts, duration;
@@ -106,12 +106,12 @@ check_cold(GstBuffer *first)
     CHECK_INT(duration, vae_test_time(3));
 }
 
-TEST(cold_start)
+TEST(start_without_context)
 {
     GstBuffer *first = vae_test_latent(LW, LH, 3);
-    check_cold(gst_buffer_copy(first));
+    check_without_context(gst_buffer_copy(first));
     GST_BUFFER_FLAG_UNSET(first, GST_BUFFER_FLAG_DELTA_UNIT);
-    check_cold(first);
+    check_without_context(first);
 }
 
 /* The begin of a sequence gives the bytes of a fresh stream. */
@@ -120,7 +120,7 @@ check_restart(void (*begin)(GstHarness *h, GstBuffer **first))
 {
     SCOPED GstHarness *h = decoder();
     GstBuffer *first = vae_test_latent(LW, LH, 0);
-    gchar *wanted = reference(2), *found;
+    gchar *expected = reference(2), *found;
     GstBuffer *second = vae_test_latent(LW, LH, 1);
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_free(vae_test_pull_frames(h, 0, 9));
@@ -130,7 +130,7 @@ check_restart(void (*begin)(GstHarness *h, GstBuffer **first))
     CHECK_INT(gst_harness_push(h, first), GST_FLOW_OK);
     CHECK_INT(gst_harness_push(h, second), GST_FLOW_OK);
     found = vae_test_pull_frames(h, 9, 5);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
 }
 
 static void
@@ -155,16 +155,16 @@ TEST(restart)
 TEST(no_restart)
 {
     SCOPED GstHarness *h = decoder();
-    g_autofree gchar *wanted = reference(2), *found = NULL;
+    g_autofree gchar *expected = reference(2), *found = NULL;
     vae_test_push_latents(h, LW, LH, 0, 2);
     found = vae_test_pull_frames(h, 0, 5);
-    CHECK(strcmp(found, wanted) == 0);
+    CHECK(strcmp(found, expected) == 0);
     g_free(found);
     GstBuffer *latent = vae_test_latent(LW, LH, 1);
     GST_BUFFER_PTS(latent) = vae_test_time(5);
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
     found = vae_test_pull_frames(h, 5, 4);
-    CHECK(strcmp(found, wanted) != 0);
+    CHECK(strcmp(found, expected) != 0);
 }
 
 TEST(clip)
@@ -202,12 +202,12 @@ TEST(visible_size)
 }
 
 static void
-check_format(const char *wanted, int latent_height, const char *field,
+check_format(const char *expected, int latent_height, const char *field,
              const char *value)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     GstVideoInfo info;
-    gst_harness_set_sink_caps_str(h, wanted);
+    gst_harness_set_sink_caps_str(h, expected);
     vae_test_set_latents(h, 1, latent_height, NULL);
     vae_test_push_latents(h, 1, latent_height, 0, 1);
     g_autoptr(GstBuffer) frame = vae_test_pull(h);
@@ -282,7 +282,7 @@ check_layout(const char *layout, gboolean time_first)
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
     g_autofree gchar *more = g_strdup_printf(",layout=%s,frames=3", layout);
     GstBuffer *buffer = gst_buffer_new_allocate(NULL, 3 * step, NULL);
-    gchar *wanted = reference(3), *found;
+    gchar *expected = reference(3), *found;
     GstMapInfo to, from;
     CHECK(gst_buffer_map(buffer, &to, GST_MAP_WRITE));
     for (guint k = 0; k < 3; k++) {
@@ -300,7 +300,7 @@ check_layout(const char *layout, gboolean time_first)
     vae_test_set_latents(h, LW, LH, more);
     CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
     found = vae_test_pull_frames(h, 0, 9);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
 }
 
 TEST(layouts)

@@ -178,13 +178,13 @@ TEST(ends)
 TEST(flush)
 {
     SCOPED GstHarness *h = decoder(weights(), -1);
-    gchar *wanted = run(-1, 1, 2), *found;
+    gchar *expected = run(-1, 1, 2), *found;
     pixel_push(&clip, h, 0, 5);
     vae_test_flush(h);
     CHECK_INT(vae_test_stat(h, "waiting"), 0);
     pixel_push(&clip, h, 0, 2);
     found = vae_test_last_frames(h, 0, frames_of(2));
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
 }
 
 /* Another model at a latent in the middle: the frames before it are those of a
@@ -194,7 +194,7 @@ TEST(switch)
     SCOPED GstHarness *h = decoder(weights(), -1);
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *copy = g_build_filename(folder, "w.safetensors", NULL);
-    gchar *wanted = run(-1, 1, 16), *found;
+    gchar *expected = run(-1, 1, 16), *found;
     CHECK(symlink(weights(), copy) == 0);
     pixel_push(&clip, h, 0, 16);
     g_object_set(h->element, "model", copy, NULL);
@@ -202,7 +202,7 @@ TEST(switch)
     pixel_push(&clip, h, 16, 18);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     found = vae_test_pull_frames(h, 0, frames_of(16));
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
     g_free(vae_test_pull_frames(h, frames_of(16), 2 * GROUP));
     vae_test_wait_eos(h);
     vae_test_no_more(h);

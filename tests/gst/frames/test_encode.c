@@ -66,7 +66,7 @@ TEST(caps)
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder_sized(50, 34, NULL, 0, &info);
     g_autoptr(GstCaps) caps = NULL;
-    g_autoptr(GstCaps) wanted = gst_caps_from_string(
+    g_autoptr(GstCaps) expected = gst_caps_from_string(
         "video/x-vae-latent,type=float32,layout=chw,frames=1,channels=16,"
         "latent-width=7,latent-height=5,width=50,height=34,temporal-factor=4,"
         "first-frames=1,latent-space=wan2.1,normalization=normalized,"
@@ -79,9 +79,9 @@ TEST(caps)
     caps = gst_caps_make_writable(gst_pad_get_current_caps(h->sinkpad));
     /* GStreamer 1.28, see test_tensormeta.c */
     gst_structure_remove_field(gst_caps_get_structure(caps, 0), "tensors");
-    if (!gst_caps_is_equal(caps, wanted))
+    if (!gst_caps_is_equal(caps, expected))
         g_printerr("%s\n", gst_caps_to_string(caps));
-    CHECK(gst_caps_is_equal(caps, wanted));
+    CHECK(gst_caps_is_equal(caps, expected));
 }
 
 /* Downstream chooses among types and normalizations. */
@@ -117,12 +117,12 @@ TEST(choices)
 /* The error names what downstream wants and what the latents are, field by
  * field. */
 static void
-check_unwanted(const char *wanted, const char *word, const char *other)
+check_unwanted(const char *expected, const char *word, const char *other)
 {
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
     GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
-    gst_harness_set_sink_caps_str(h, wanted);
+    gst_harness_set_sink_caps_str(h, expected);
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, W, H);
     gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
     vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,

@@ -199,11 +199,11 @@ check_decode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
     const gboolean row = on_row(&info, site);
     g_autoptr(GstBuffer) source =
         row ? smooth(rgb, rgb_info) : gst_buffer_ref(rgb);
-    g_autoptr(GstBuffer) wanted = convert(source, rgb_info, &info);
+    g_autoptr(GstBuffer) expected = convert(source, rgb_info, &info);
     g_autoptr(GstBuffer) found = decode(&info);
     if (is_limited_rgb(&info))
-        limit(&info, wanted);
-    gdouble d = difference(&info, wanted, found, row ? 1 : 0);
+        limit(&info, expected);
+    gdouble d = difference(&info, expected, found, row ? 1 : 0);
     expect(d <= 2, format, colour, site, d);
 }
 
@@ -250,13 +250,13 @@ check_encode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
     g_autoptr(GstBuffer) back = convert(frame, &info, rgb_info);
     const gboolean row = on_row(&info, site);
     const GstVideoInfo other = info_of(format, colour, sites[0]);
-    g_autoptr(GstBuffer) wanted =
+    g_autoptr(GstBuffer) expected =
         row ? encode(&other, frame) : encode(rgb_info, back),
                          found = NULL;
     if (is_limited_rgb(&info))
         limit(&info, frame);
     found = encode(&info, frame);
-    gdouble d = apart(found, wanted);
+    gdouble d = apart(found, expected);
     expect(row ? d > 0.05 : d <= 0.03, format, colour, site, d);
 }
 

@@ -36,7 +36,7 @@ add_metas(GstBuffer *frame, guint n)
 
 /* The buffer has those of frame n, once each, and none otherwise. */
 static void
-check_metas(GstBuffer *buffer, guint n, gboolean wanted)
+check_metas(GstBuffer *buffer, guint n, gboolean expected)
 {
     GstReferenceTimestampMeta *reference =
         gst_buffer_get_reference_timestamp_meta(buffer, NULL);
@@ -46,12 +46,12 @@ check_metas(GstBuffer *buffer, guint n, gboolean wanted)
         gst_buffer_get_video_region_of_interest_meta_id(buffer, 0);
     GstCustomMeta *custom = gst_buffer_get_custom_meta(buffer, CUSTOM);
     guint value;
-    CHECK_INT(reference != NULL, wanted);
-    CHECK_INT(code != NULL, wanted);
-    CHECK_INT(caption != NULL, wanted);
-    CHECK_INT(region != NULL, wanted);
-    CHECK_INT(custom != NULL, wanted);
-    if (!wanted)
+    CHECK_INT(reference != NULL, expected);
+    CHECK_INT(code != NULL, expected);
+    CHECK_INT(caption != NULL, expected);
+    CHECK_INT(region != NULL, expected);
+    CHECK_INT(custom != NULL, expected);
+    if (!expected)
         return;
     CHECK_INT(gst_buffer_get_n_meta(buffer, GST_VIDEO_CAPTION_META_API_TYPE),
               1);

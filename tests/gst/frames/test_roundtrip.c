@@ -111,11 +111,11 @@ check_uneven(gboolean changes, Stated stated)
         CHECK_INT(gst_harness_push(d, latent), GST_FLOW_OK);
     vae_test_push_eos(d);
     for (GstBuffer *frame; (frame = gst_harness_try_pull(d)); n++) {
-        const GstClockTime wanted = uneven(n, changes);
+        const GstClockTime expected = uneven(n, changes);
         /* One frame alone is as long as the rate says. */
         if (n != 1 || stated == TRUE_DURATION)
             CHECK_INT(GST_BUFFER_PTS(frame), end);
-        CHECK(ABS(GST_CLOCK_DIFF(wanted, GST_BUFFER_PTS(frame))) <= 4);
+        CHECK(ABS(GST_CLOCK_DIFF(expected, GST_BUFFER_PTS(frame))) <= 4);
         end = GST_BUFFER_PTS(frame) + GST_BUFFER_DURATION(frame);
         gst_buffer_unref(frame);
     }
@@ -164,7 +164,7 @@ TEST(slices)
 /* Caps of raw video after it was a file of latents. */
 static void
 check_kept(const char *in, const char *out, const char *field,
-           const char *wanted)
+           const char *expected)
 {
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     g_autofree gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
@@ -190,10 +190,10 @@ check_kept(const char *in, const char *out, const char *field,
     const GValue *value =
         gst_structure_get_value(gst_caps_get_structure(caps, 0), field);
     g_autofree gchar *found = value ? gst_value_serialize(value) : NULL;
-    if (g_strcmp0(found, wanted) != 0)
-        g_printerr("%s to %s: %s is %s, wanted %s\n", in, out, field, found,
-                   wanted);
-    CHECK(g_strcmp0(found, wanted) == 0);
+    if (g_strcmp0(found, expected) != 0)
+        g_printerr("%s to %s: %s is %s, expected %s\n", in, out, field, found,
+                   expected);
+    CHECK(g_strcmp0(found, expected) == 0);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(pad);
     gst_object_unref(sink);

@@ -58,14 +58,14 @@ coder(const Family *f, const char *element, GstVideoInfo *info)
 }
 
 static void
-query_latency(GstHarness *h, GstClockTime wanted)
+query_latency(GstHarness *h, GstClockTime expected)
 {
     GstQuery *query = gst_query_new_latency();
     GstClockTime min;
     CHECK(gst_pad_peer_query(h->sinkpad, query));
     gst_query_parse_latency(query, NULL, &min, NULL);
     gst_query_unref(query);
-    CHECK_INT(min, wanted);
+    CHECK_INT(min, expected);
 }
 
 /* Latent k leaves after frame (k + 1) group - 1, with the time of the first
@@ -111,7 +111,7 @@ TEST(encode)
 static void
 check_count(const Family *f, guint n)
 {
-    const guint wanted = 1 + (n - 1 + f->group - 1) / f->group;
+    const guint expected = 1 + (n - 1 + f->group - 1) / f->group;
     GstVideoInfo info;
     SCOPED GstHarness *encode = coder(f, "vaeencode", &info);
     SCOPED GstHarness *decode = coder(f, "vaedecode", &info);
@@ -121,7 +121,7 @@ check_count(const Family *f, guint n)
         CHECK_INT(gst_harness_push(encode, vae_test_frame(&info, i)),
                   GST_FLOW_OK);
     CHECK(gst_harness_push_event(encode, gst_event_new_eos()));
-    for (guint k = 0; k < wanted; k++) {
+    for (guint k = 0; k < expected; k++) {
         const guint to = MIN(1 + k * f->group, n);
         latents[k] = vae_test_pull(encode);
         CHECK_INT(GST_BUFFER_PTS(latents[k]) + GST_BUFFER_DURATION(latents[k]),
@@ -132,7 +132,7 @@ check_count(const Family *f, guint n)
 
     GstCaps *caps = gst_pad_get_current_caps(encode->sinkpad);
     gst_harness_set_src_caps(decode, caps);
-    for (guint k = 0; k < wanted; k++)
+    for (guint k = 0; k < expected; k++)
         CHECK_INT(gst_harness_push(decode, latents[k]), GST_FLOW_OK);
     g_free(vae_test_last_frames(decode, 0, n));
 }
@@ -177,7 +177,7 @@ TEST(no_posterior)
 
 /* A sequence that begins with latent 2 of eight frames each: frame 16, the
  * last of its group, and what is missing before. */
-TEST(cold_start)
+TEST(start_without_context)
 {
     const Family f = ltx();
     GstVideoInfo info;

@@ -44,9 +44,9 @@ mix(uint64_t state, const void *data, size_t n)
 }
 
 static bool
-fake_usable(VaePrecision wanted, VaePrecision *out, char *why, size_t size)
+fake_usable(VaePrecision requested, VaePrecision *out, char *why, size_t size)
 {
-    *out = wanted == VAE_PRECISION_AUTO ? VAE_PRECISION_FP32 : wanted;
+    *out = requested == VAE_PRECISION_AUTO ? VAE_PRECISION_FP32 : requested;
     return true;
 }
 
@@ -244,7 +244,7 @@ fake_run(VaeBackend *b, VaeExec *exec, const VaeRun *run, VaeError *error)
     clock_gettime(CLOCK_MONOTONIC, &start);
     if (first)
         b->state = 0;
-    else if (strcmp(p->label, "cold") == 0)
+    else if (strcmp(p->label, "without-context") == 0)
         b->state = 1;
     for (int i = 0; i < p->n_ops; i++) {
         const VaeOp *op = &p->ops[i];

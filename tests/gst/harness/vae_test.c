@@ -10,24 +10,24 @@ vae_test_fail(const char *what, const char *file, int line)
 }
 
 void
-vae_test_check_int(gint64 found, gint64 wanted, const char *what,
+vae_test_check_int(gint64 found, gint64 expected, const char *what,
                    const char *file, int line)
 {
-    if (found == wanted)
+    if (found == expected)
         return;
-    g_printerr("%s: %s:%d: %s is %" G_GINT64_FORMAT ", wanted %" G_GINT64_FORMAT
-               "\n",
-               running, file, line, what, found, wanted);
+    g_printerr("%s: %s:%d: %s is %" G_GINT64_FORMAT
+               ", expected %" G_GINT64_FORMAT "\n",
+               running, file, line, what, found, expected);
     exit(1);
 }
 
 void
-vae_test_check_str(const char *found, const char *wanted, const char *what,
+vae_test_check_str(const char *found, const char *expected, const char *what,
                    const char *file, int line)
 {
-    if (g_strcmp0(found, wanted) == 0)
+    if (g_strcmp0(found, expected) == 0)
         return;
-    g_printerr("%s is '%s', wanted '%s'\n", what, found, wanted);
+    g_printerr("%s is '%s', expected '%s'\n", what, found, expected);
     vae_test_fail(what, file, line);
 }
 
@@ -478,11 +478,11 @@ vae_test_play(GstElement *pipeline)
 }
 
 void
-vae_test_same(gchar *found, gchar *wanted)
+vae_test_same(gchar *found, gchar *expected)
 {
-    CHECK(strcmp(found, wanted) == 0);
+    CHECK(strcmp(found, expected) == 0);
     g_free(found);
-    g_free(wanted);
+    g_free(expected);
 }
 
 GstBus *
@@ -495,18 +495,18 @@ vae_test_bus(GstHarness *h)
 }
 
 void
-vae_test_check_wanted(GstMessage *message)
+vae_test_check_expected(GstMessage *message)
 {
     const GstStructure *details = NULL;
     g_autoptr(GError) error = NULL;
     gst_message_parse_error(message, &error, NULL);
     gst_message_parse_error_details(message, &details);
-    const gchar *wanted =
-        details ? gst_structure_get_string(details, "wanted") : NULL;
-    CHECK_SAYS(!strstr(error->message, ", expected ") || wanted,
+    const gchar *expected =
+        details ? gst_structure_get_string(details, "expected") : NULL;
+    CHECK_SAYS(!strstr(error->message, ", expected ") || expected,
                "has no details: %s", error->message);
-    CHECK_SAYS(!wanted || !strstr(wanted, ": "), "%s is more than a value",
-               wanted);
+    CHECK_SAYS(!expected || !strstr(expected, ": "), "%s is more than a value",
+               expected);
 }
 
 void
@@ -518,11 +518,11 @@ vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
     g_autoptr(GError) error = NULL;
     CHECK(message != NULL);
     gst_message_parse_error(message, &error, NULL);
-    vae_test_check_wanted(message);
+    vae_test_check_expected(message);
     if (error->domain != domain || error->code != code ||
         !strstr(error->message, word) || !strstr(error->message, other)) {
-        g_printerr("%s: %s %d: \"%s\", wanted %s %d with %s and %s\n", running,
-                   g_quark_to_string(error->domain), error->code,
+        g_printerr("%s: %s %d: \"%s\", expected %s %d with %s and %s\n",
+                   running, g_quark_to_string(error->domain), error->code,
                    error->message, g_quark_to_string(domain), code, word,
                    other);
         exit(1);

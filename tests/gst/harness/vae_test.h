@@ -21,24 +21,24 @@
 
 #define CHECK(condition)                                                       \
     ((condition) ? (void) 0 : vae_test_fail(#condition, __FILE__, __LINE__))
-#define CHECK_INT(found, wanted)                                               \
-    vae_test_check_int((gint64) (found), (gint64) (wanted), #found, __FILE__,  \
-                       __LINE__)
+#define CHECK_INT(found, expected)                                             \
+    vae_test_check_int((gint64) (found), (gint64) (expected), #found,          \
+                       __FILE__, __LINE__)
 
 /* CHECK() that prints more. */
 #define CHECK_SAYS(condition, ...)                                             \
     ((condition) ? (void) 0                                                    \
                  : (g_printerr(__VA_ARGS__), g_printerr("\n"),                 \
                     vae_test_fail(#condition, __FILE__, __LINE__)))
-#define CHECK_STR(found, wanted)                                               \
-    vae_test_check_str(found, wanted, #found, __FILE__, __LINE__)
+#define CHECK_STR(found, expected)                                             \
+    vae_test_check_str(found, expected, #found, __FILE__, __LINE__)
 
 G_NORETURN void vae_test_fail(const char *what, const char *file, int line);
-void vae_test_check_int(gint64 found, gint64 wanted, const char *what,
+void vae_test_check_int(gint64 found, gint64 expected, const char *what,
                         const char *file, int line);
 
-void vae_test_check_str(const char *found, const char *wanted, const char *what,
-                        const char *file, int line);
+void vae_test_check_str(const char *found, const char *expected,
+                        const char *what, const char *file, int line);
 
 typedef struct VaeTest VaeTest;
 struct VaeTest {
@@ -158,12 +158,12 @@ void vae_test_end(GstHarness *h);
 /* Sets to PLAYING and waits for EOS; an error fails. */
 void vae_test_play(GstElement *pipeline);
 /* Expects equal texts and frees both. */
-void vae_test_same(gchar *found, gchar *wanted);
+void vae_test_same(gchar *found, gchar *expected);
 
 /* A bus for an element in a harness; vae_test_teardown() frees it. */
 GstBus *vae_test_bus(GstHarness *h);
-/* The wanted value of an error's text is one of its details, too. */
-void vae_test_check_wanted(GstMessage *message);
+/* The expected value of an error's text is one of its details, too. */
+void vae_test_check_expected(GstMessage *message);
 /* The next error, which must be of that kind and hold both words. */
 void vae_test_expect_error(GstBus *bus, GQuark domain, gint code,
                            const char *word, const char *other);

@@ -204,7 +204,7 @@ note_error(Run *run, GstMessage *message)
     g_autoptr(GError) error = NULL;
     if (run->error)
         return;
-    vae_test_check_wanted(message);
+    vae_test_check_expected(message);
     gst_message_parse_error(message, &error, NULL);
     run->error = g_strdup(error->message);
     run->domain = error->domain;
@@ -302,11 +302,11 @@ assert_clip(const Run *run, const Clip *clip, gint from)
 void
 assert_error(const Run *run, GQuark domain, gint code, const gchar *words)
 {
-    CHECK_SAYS(run->error != NULL, "no error, wanted '%s'", words);
+    CHECK_SAYS(run->error != NULL, "no error, expected '%s'", words);
     CHECK_SAYS(strstr(run->error, words) != NULL, "'%s' lacks '%s'", run->error,
                words);
     CHECK_SAYS(run->domain == domain && run->code == code,
-               "'%s' is of domain %s, code %d, wanted %s, %d", run->error,
+               "'%s' is of domain %s, code %d, expected %s, %d", run->error,
                g_quark_to_string(run->domain), run->code,
                g_quark_to_string(domain), code);
 }

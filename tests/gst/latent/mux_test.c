@@ -57,7 +57,7 @@ assert_posted(GstMessageType type, const gchar *words)
 {
     g_autoptr(GstMessage) message = gst_bus_pop_filtered(bus, type);
     g_autoptr(GError) error = NULL;
-    CHECK_SAYS(message != NULL, "nothing posted, wanted '%s'", words);
+    CHECK_SAYS(message != NULL, "nothing posted, expected '%s'", words);
     if (type == GST_MESSAGE_ERROR)
         gst_message_parse_error(message, &error, NULL);
     else
@@ -114,20 +114,20 @@ assert_file(const gchar *path, const Clip *clip, gint t, gint64 frames)
     CHECK(found.type == clip->type);
     CHECK_INT(found.frames, frames);
     for (gint k = 0; k < t; k++) {
-        g_autofree guint8 *wanted = step_data(clip, k);
+        g_autofree guint8 *expected = step_data(clip, k);
         vae_latent_clip_read(&found, k, data);
-        CHECK(memcmp(data, wanted, step_bytes(clip)) == 0);
+        CHECK(memcmp(data, expected, step_bytes(clip)) == 0);
     }
     vae_tensor_file_free(&file);
 }
 
 void
-assert_metadata(const gchar *path, const gchar *key, const gchar *wanted)
+assert_metadata(const gchar *path, const gchar *key, const gchar *expected)
 {
     VaeTensorFile *file;
     CHECK(vae_tensor_file_open(path, &file, NULL) == VAE_OK);
     const gchar *value = vae_tensor_file_metadata(file, key);
-    CHECK_SAYS(g_strcmp0(value, wanted) == 0, "%s is %s, wanted %s", key, value,
-               wanted);
+    CHECK_SAYS(g_strcmp0(value, expected) == 0, "%s is %s, expected %s", key,
+               value, expected);
     vae_tensor_file_free(&file);
 }

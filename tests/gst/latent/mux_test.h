@@ -35,6 +35,7 @@ void assert_posted(GstMessageType type, const gchar *words);
 void assert_quiet(void);
 /* The file is the clip's first t latents and this many frames. */
 void assert_file(const gchar *path, const Clip *clip, gint t, gint64 frames);
-void assert_metadata(const gchar *path, const gchar *key, const gchar *wanted);
+void assert_metadata(const gchar *path, const gchar *key,
+                     const gchar *expected);
 
 #endif

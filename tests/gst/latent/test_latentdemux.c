@@ -23,16 +23,16 @@ caps_text(const Run *run, const gchar *field)
 }
 
 static void
-assert_field(const Run *run, const gchar *field, const gchar *wanted)
+assert_field(const Run *run, const gchar *field, const gchar *expected)
 {
     g_autofree gchar *text = caps_text(run, field);
-    CHECK_SAYS(g_strcmp0(text, wanted) == 0, "%s is %s, wanted %s", field,
-               text ? text : "not there", wanted ? wanted : "absent");
+    CHECK_SAYS(g_strcmp0(text, expected) == 0, "%s is %s, expected %s", field,
+               text ? text : "not there", expected ? expected : "absent");
 }
 
 /* Checks the codec in the tags of the stream. */
 static void
-assert_codec(const Run *run, const gchar *wanted)
+assert_codec(const Run *run, const gchar *expected)
 {
     g_autoptr(GstElement) sink =
         gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
@@ -43,7 +43,7 @@ assert_codec(const Run *run, const gchar *wanted)
     CHECK(event != NULL);
     gst_event_parse_tag(event, &tags);
     CHECK(gst_tag_list_get_string(tags, GST_TAG_VIDEO_CODEC, &found));
-    CHECK_STR(found, wanted);
+    CHECK_STR(found, expected);
 }
 
 /* Applications tell by the number that the end is that of the segment. */

@@ -41,7 +41,7 @@ TEST(plain_caps)
 TEST(frames)
 {
     static const gint last[] = {1, 2, 3, 4, 0, 9},
-                      wanted[] = {6, 7, 8, 9, 9, 9};
+                      expected[] = {6, 7, 8, 9, 9, 9};
     for (guint i = 0; i < G_N_ELEMENTS(last); i++) {
         mux_open(small_caps);
         mux_push(&small, 0, 1);
@@ -49,7 +49,7 @@ TEST(frames)
         mux_push(&small, 2, last[i]);
         mux_end();
         mux_close();
-        assert_file(OUT, &small, 3, wanted[i]);
+        assert_file(OUT, &small, 3, expected[i]);
     }
 }
 

@@ -89,7 +89,7 @@ play(Run *run, gdouble rate, GstSeekFlags flags, GstClockTime start,
 /* The latents that were sent, by number; in brackets those that are decoded
  * only, behind a bar those that do not follow the latent before. */
 static void
-check_order(Run *run, const gchar *wanted)
+check_order(Run *run, const gchar *expected)
 {
     GString *found = g_string_new(NULL);
     for (guint i = 0; i < run->buffers->len; i++) {
@@ -101,7 +101,7 @@ check_order(Run *run, const gchar *wanted)
         g_string_append_printf(found, hidden ? "%s(%d)" : "%s%d",
                                cut ? "|" : " ", (gint) GST_BUFFER_OFFSET(b));
     }
-    CHECK_STR(found->str, wanted);
+    CHECK_STR(found->str, expected);
     g_string_free(found, TRUE);
 }
 
@@ -278,9 +278,10 @@ TEST(replay)
 
 /* Typefinding ----------------------------------------------------------- */
 
-/* wanted NULL: none of ours. GStreamer 1.26 takes almost any bytes for AV1. */
+/* expected NULL: none of ours. GStreamer 1.26 takes almost any bytes for AV1.
+ */
 static void
-check_type(gconstpointer data, gsize size, const gchar *wanted)
+check_type(gconstpointer data, gsize size, const gchar *expected)
 {
     GstTypeFindProbability probability;
     GstCaps *caps =
@@ -288,8 +289,8 @@ check_type(gconstpointer data, gsize size, const gchar *wanted)
     gchar *text = caps ? gst_caps_to_string(caps) : NULL;
     if (text && g_str_has_prefix(text, "video/x-av1"))
         g_clear_pointer(&text, g_free);
-    CHECK_SAYS(g_strcmp0(text, wanted) == 0, "found %s, wanted %s", text,
-               wanted);
+    CHECK_SAYS(g_strcmp0(text, expected) == 0, "found %s, expected %s", text,
+               expected);
     g_free(text);
     gst_clear_caps(&caps);
 }

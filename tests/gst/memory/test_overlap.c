@@ -68,20 +68,20 @@ decode(const char *nan_policy, guint slice)
 }
 
 static void
-same(gchar *found, const gchar *wanted)
+same(gchar *found, const gchar *expected)
 {
-    CHECK(strcmp(found, wanted) == 0);
+    CHECK(strcmp(found, expected) == 0);
     g_free(found);
 }
 
 /* The same frames, also where each slice is looked at. */
 TEST(decode)
 {
-    g_autofree gchar *wanted = decode("error", 1);
+    g_autofree gchar *expected = decode("error", 1);
     CHECK(begun > 0);
-    same(decode("pass", 1), wanted);
+    same(decode("pass", 1), expected);
     CHECK(begun > 0);
-    same(decode("pass", 2), wanted);
+    same(decode("pass", 2), expected);
     CHECK(begun > 0);
 }
 
@@ -111,7 +111,7 @@ TEST(encode)
 /* Flushes at any moment, and a sequence that is whole behind them. */
 TEST(flush)
 {
-    g_autofree gchar *wanted = decode("error", 1);
+    g_autofree gchar *expected = decode("error", 1);
     SCOPED GstHarness *h = decoder("pass", 1);
     listen();
     for (guint turn = 0; turn < 12; turn++) {
@@ -126,7 +126,7 @@ TEST(flush)
     CHECK(begun > 0);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
-    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    same(vae_test_pull_frames(h, 0, FRAMES), expected);
 }
 
 /* The last input goes out without anything behind it. */
@@ -186,7 +186,7 @@ offer(GstPad *pad, GstPadProbeInfo *info, gpointer pool)
 /* Frames that are done do not wait for buffers for the next ones. */
 TEST(bounded)
 {
-    g_autofree gchar *wanted = decode("error", 1);
+    g_autofree gchar *expected = decode("error", 1);
     SCOPED GstHarness *h = element("vaedecode", "pass", 1);
     g_autoptr(GstBufferPool) pool = gst_video_buffer_pool_new();
     gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM, offer,
@@ -196,7 +196,7 @@ TEST(bounded)
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     vae_test_push_eos(h);
     CHECK(gst_buffer_pool_is_active(pool));
-    same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    same(vae_test_pull_frames(h, 0, FRAMES), expected);
     CHECK_INT(begun, 0);
 }
 

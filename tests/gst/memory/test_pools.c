@@ -104,13 +104,13 @@ check_offer(VaeTestOffer *offer, void (*check)(GstBuffer *, gpointer),
     VaeTestOffer none = {0};
     SCOPED GstHarness *h = decoder(&none);
     vae_test_push_latents(h, LW, LH, 0, STEPS);
-    gchar *wanted = pull_all(h, NULL, NULL);
+    gchar *expected = pull_all(h, NULL, NULL);
     CHECK_INT(none.asked, 1);
     vae_test_teardown(h);
     h = decoder(offer);
     vae_test_push_latents(h, LW, LH, 0, STEPS);
     gchar *found = pull_all(h, check, data);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
     CHECK(offer->asked >= 1);
 }
 

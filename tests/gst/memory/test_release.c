@@ -113,7 +113,7 @@ end_flush(GstHarness *h)
 /* After each latent; the memory goes and comes. */
 TEST(between)
 {
-    g_autofree gchar *wanted = undisturbed();
+    g_autofree gchar *expected = undisturbed();
     const guint64 empty = on_device() ? left() : 0;
     GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
@@ -128,7 +128,7 @@ TEST(between)
         if (on_device())
             CHECK_INT(left(), empty);
     }
-    CHECK(strcmp(g_checksum_get_string(all), wanted) == 0);
+    CHECK(strcmp(g_checksum_get_string(all), expected) == 0);
     vae_test_teardown(h);
     if (on_device())
         CHECK_INT(left(), empty);
@@ -149,14 +149,14 @@ emit_on(gpointer data)
 /* From a thread of its own, all the time. */
 TEST(any_time)
 {
-    gchar *wanted = undisturbed();
+    gchar *expected = undisturbed();
     SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     gint go_on = 1;
     g_object_set_data(G_OBJECT(h->element), "go-on", &go_on);
     GThread *thread = g_thread_new("release", emit_on, h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
-    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), expected);
     g_atomic_int_set(&go_on, 0);
     g_thread_join(thread);
     g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
@@ -167,21 +167,21 @@ TEST(any_time)
 /* Earlier input is computed first, and no message comes twice. */
 TEST(order)
 {
-    gchar *wanted = undisturbed();
+    gchar *expected = undisturbed();
     SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     g_signal_emit_by_name(h->element, "release");
     expect_release(bus, FALSE);
     CHECK_INT(vae_test_stat(h, "steps"), LATENTS);
-    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), expected);
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT) == NULL);
 }
 
 /* A flush does not lose the wish; the new sequence is right. */
 TEST(flush)
 {
-    gchar *wanted = undisturbed();
+    gchar *expected = undisturbed();
     SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     vae_test_push_latents(h, LW, LH, 0, 1);
@@ -192,13 +192,13 @@ TEST(flush)
     expect_release(bus, FALSE);
     end_flush(h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
-    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), expected);
 }
 
 /* By itself after a while, and only once; set while the element runs. */
 TEST(idle)
 {
-    gchar *wanted = undisturbed();
+    gchar *expected = undisturbed();
     const guint64 empty = on_device() ? left() : 0;
     SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
@@ -213,7 +213,7 @@ TEST(idle)
                                      GST_MESSAGE_ELEMENT) == NULL);
     vae_test_push_latents(h, LW, LH, 3, LATENTS);
     expect_release(bus, TRUE);
-    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), expected);
 }
 
 TEST(encode)
@@ -246,12 +246,12 @@ TEST(encode)
     vae_test_same(sums[1], sums[0]);
 }
 
-/* The device is full when the memory is wanted back; a later try works. */
+/* The device is full when the stream reloads its memory; a later try works. */
 TEST(refused)
 {
     if (!on_device())
         return;
-    gchar *wanted = undisturbed();
+    gchar *expected = undisturbed();
     SCOPED GstHarness *h = decoder();
     GstBus *bus = vae_test_bus(h);
     vae_test_push_latents(h, LW, LH, 0, 2);
@@ -266,5 +266,5 @@ TEST(refused)
     CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
     end_flush(h);
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
-    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), wanted);
+    vae_test_same(vae_test_pull_frames(h, 0, FRAMES), expected);
 }

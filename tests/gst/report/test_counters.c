@@ -112,9 +112,9 @@ TEST(percentile)
 }
 
 static void
-check_rung(GstHarness *h, const VaePlan *plan)
+check_setting(GstHarness *h, const VaePlan *plan)
 {
-    g_autofree gchar *text = text_of(h, "rung");
+    g_autofree gchar *text = text_of(h, "memory-setting");
     gchar setting[100];
     vae_plan_setting(plan, setting, sizeof setting);
     CHECK(strcmp(text, setting) == 0);
@@ -140,7 +140,7 @@ TEST(plan)
     VaeStream *stream = NULL;
     VaeError error;
     SCOPED GstHarness *h = decoder("ref");
-    g_autofree gchar *text = text_of(h, "rung");
+    g_autofree gchar *text = text_of(h, "memory-setting");
     CHECK(strcmp(text, "") == 0); /* no stream is open */
     g_free(text);
     run_slice(h, 0);
@@ -148,14 +148,14 @@ TEST(plan)
     CHECK(vae_stream_new(model, &params, &stream, &error) == VAE_OK);
     plan = *vae_stream_get_plan(stream);
     for (guint i = 0; i < G_N_ELEMENTS(fields); i++) {
-        const guint64 wanted[] = {plan.weights, plan.carries, plan.spilled,
-                                  plan.arena,   plan.scratch, plan.staging,
-                                  plan.library, plan.total};
+        const guint64 expected[] = {plan.weights, plan.carries, plan.spilled,
+                                    plan.arena,   plan.scratch, plan.staging,
+                                    plan.library, plan.total};
         text = g_strdup_printf("bytes-%s", fields[i]);
-        CHECK_INT(vae_test_stat(h, text), wanted[i]);
+        CHECK_INT(vae_test_stat(h, text), expected[i]);
         g_free(text);
     }
-    check_rung(h, &plan);
+    check_setting(h, &plan);
     CHECK_INT(vae_test_stat(h, "frames-at-once"), plan.frames_at_once);
     CHECK_INT(vae_test_stat(h, "strips"), plan.strips);
     text = text_of(h, "device");

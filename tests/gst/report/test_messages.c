@@ -138,7 +138,7 @@ TEST(asked)
 
 /* The next progress message of a kind. (transfer full) */
 static gchar *
-progress(GstBus *bus, GstProgressType wanted, const char *code)
+progress(GstBus *bus, GstProgressType expected, const char *code)
 {
     g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_PROGRESS);
@@ -146,7 +146,7 @@ progress(GstBus *bus, GstProgressType wanted, const char *code)
     gchar *found, *text;
     CHECK(message != NULL);
     gst_message_parse_progress(message, &type, &found, &text);
-    CHECK_INT(type, wanted);
+    CHECK_INT(type, expected);
     CHECK(strcmp(found, code) == 0);
     g_free(found);
     return text;
@@ -179,37 +179,37 @@ TEST(progress)
                "48x32 pixels: backend", "MiB");
 }
 
-typedef struct Wanted {
+typedef struct Expected {
     const char *text;
     gint found; /* atomic */
-} Wanted;
+} Expected;
 
 static void
 look(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
      const gchar *function, gint line, GObject *object,
      GstDebugMessage *message, gpointer user)
 {
-    Wanted *wanted = user;
-    if (strstr(gst_debug_message_get(message), wanted->text))
-        g_atomic_int_set(&wanted->found, 1);
+    Expected *expected = user;
+    if (strstr(gst_debug_message_get(message), expected->text))
+        g_atomic_int_set(&expected->found, 1);
 }
 
 /* The engine's sentences are in the element's log. */
 static void
 check_log(const gchar *backend, const gchar *words)
 {
-    Wanted wanted = {words, 0};
+    Expected expected = {words, 0};
     GstHarness *h = vae_test_harness("vaedecode", "slice-size", 1, NULL);
-    gst_debug_add_log_function(look, &wanted, NULL);
+    gst_debug_add_log_function(look, &expected, NULL);
     gst_debug_set_threshold_for_name("vaeengine", GST_LEVEL_INFO);
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", backend);
     vae_test_set_latents(h, 6, 4, NULL);
     vae_test_push_latents(h, 6, 4, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
     vae_test_teardown(h);
-    gst_debug_remove_log_function_by_data(&wanted);
+    gst_debug_remove_log_function_by_data(&expected);
     gst_debug_unset_threshold_for_name("vaeengine");
-    CHECK_INT(wanted.found, 1);
+    CHECK_INT(expected.found, 1);
 }
 
 TEST(log)
@@ -319,12 +319,12 @@ file_progress(GstBus *bus)
 }
 
 static void
-check_told(GstBus *bus, const char *wanted)
+check_told(GstBus *bus, const char *expected)
 {
     g_autofree gchar *told = file_progress(bus);
-    if (strcmp(told, wanted) != 0)
-        g_printerr("told \"%s\", wanted \"%s\"\n", told, wanted);
-    CHECK(strcmp(told, wanted) == 0);
+    if (strcmp(told, expected) != 0)
+        g_printerr("told \"%s\", expected \"%s\"\n", told, expected);
+    CHECK(strcmp(told, expected) == 0);
 }
 
 /* Latent k of 5 ends with frame 4k, of 17 in all. */
@@ -336,19 +336,19 @@ TEST(file_progress)
                               "CONTINUE 100 % (100)|";
     GstBus *bus;
     SCOPED GstHarness *h = run_file(&bus, &whole, GST_STATE_PLAYING);
-    gchar *wanted = g_strconcat(begun, "COMPLETE 100 % (100)", NULL);
+    gchar *expected = g_strconcat(begun, "COMPLETE 100 % (100)", NULL);
     vae_test_push_eos(h);
-    check_told(bus, wanted);
+    check_told(bus, expected);
     vae_test_teardown(h);
-    g_free(wanted);
+    g_free(expected);
 
     h = run_file(&bus, &whole, GST_STATE_PLAYING);
     wait_for_task(h);
     gst_element_set_state(h->element, GST_STATE_READY);
-    wanted = g_strconcat(begun, "CANCELED stopped (100)", NULL);
-    check_told(bus, wanted);
+    expected = g_strconcat(begun, "CANCELED stopped (100)", NULL);
+    check_told(bus, expected);
     vae_test_teardown(h);
-    g_free(wanted);
+    g_free(expected);
 
     /* Who waits for what has begun before PLAYING would wait for ever. */
     h = run_file(&bus, &whole, GST_STATE_PAUSED);

@@ -72,13 +72,13 @@ remove_model(gchar *path, gchar *folder)
 
 TEST(fallback)
 {
-    gchar *folder, *model = write_model(&folder), *pass, *mended;
+    gchar *folder, *model = write_model(&folder), *pass, *recovered;
     GstHarness *h = decoder("fallback", model);
     GstBus *bus = vae_test_bus(h);
     CHECK_INT(push_clip(h), GST_FLOW_OK);
-    mended = vae_test_last_frames(h, 0, FRAMES);
+    recovered = vae_test_last_frames(h, 0, FRAMES);
     CHECK_INT(vae_test_stat(h, "nan-steps"), 3);
-    CHECK_INT(vae_test_stat(h, "mended-steps"), 3);
+    CHECK_INT(vae_test_stat(h, "recovered-steps"), 3);
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
     CHECK(vae_test_stat(h, "bytes-fallback") > 0);
     vae_test_one_warning(bus, "overflowed in bf16");
@@ -87,11 +87,11 @@ TEST(fallback)
     h = decoder("pass", model);
     CHECK_INT(push_clip(h), GST_FLOW_OK);
     pass = vae_test_last_frames(h, 0, FRAMES);
-    CHECK(g_strcmp0(pass, mended) != 0);
+    CHECK(g_strcmp0(pass, recovered) != 0);
     CHECK_INT(vae_test_stat(h, "bytes-fallback"), 0);
     vae_test_teardown(h);
     g_free(pass);
-    g_free(mended);
+    g_free(recovered);
     remove_model(model, folder);
 }
 
@@ -103,7 +103,7 @@ TEST(hopeless)
     GstBus *bus = vae_test_bus(h);
     CHECK_INT(push_clip_of(h, 3e38f), GST_FLOW_OK);
     vae_test_push_eos(h);
-    CHECK(vae_test_stat(h, "nan-steps") > vae_test_stat(h, "mended-steps"));
+    CHECK(vae_test_stat(h, "nan-steps") > vae_test_stat(h, "recovered-steps"));
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
     vae_test_one_warning(bus, "in fp32, too");
     vae_test_teardown(h);

@@ -53,7 +53,7 @@ latent(guint k, gdouble gain, gboolean raw)
 
 /* The warnings that came; each must name what to set. */
 static guint
-count_warnings(GstBus *bus, const char *wanted)
+count_warnings(GstBus *bus, const char *expected)
 {
     GstMessage *message;
     guint n = 0;
@@ -64,9 +64,9 @@ count_warnings(GstBus *bus, const char *wanted)
         gst_message_parse_warning(message, &error, NULL);
         CHECK(
             g_error_matches(error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT));
-        if (!wanted || !strstr(error->message, wanted))
+        if (!expected || !strstr(error->message, expected))
             g_printerr("%s\n", error->message);
-        CHECK(wanted && strstr(error->message, wanted));
+        CHECK(expected && strstr(error->message, expected));
         g_error_free(error);
         gst_message_unref(message);
         n++;
@@ -74,11 +74,11 @@ count_warnings(GstBus *bus, const char *wanted)
     return n;
 }
 
-/* Two sequences of four latents; wanted: what the warning for each must name,
+/* Two sequences of four latents; expected: what the warning for each must name,
  * or NULL for none. */
 static void
 check(gdouble gain, gboolean raw, const char *caps, const char *property,
-      const char *wanted)
+      const char *expected)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, caps);
@@ -94,7 +94,7 @@ check(gdouble gain, gboolean raw, const char *caps, const char *property,
     }
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, 0, 26));
-    CHECK_INT(count_warnings(bus, wanted), wanted ? 2 : 0);
+    CHECK_INT(count_warnings(bus, expected), expected ? 2 : 0);
 }
 
 TEST(warning)

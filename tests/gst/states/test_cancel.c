@@ -90,7 +90,7 @@ TEST(flush)
     vae_test_flush(h);
     gdouble began = cpu_time();
     vae_test_push_latents(h, SIZE, SIZE, 0, 1);
-    gchar *wanted = vae_test_pull_frames(h, 0, 1);
+    gchar *expected = vae_test_pull_frames(h, 0, 1);
     gdouble one = cpu_time() - began;
 
     begin_slice(h, slice / 10);
@@ -100,5 +100,5 @@ TEST(flush)
     gchar *found = vae_test_pull_frames(h, 0, 1);
     check_short("a flush", cpu_time() - began - one, slice);
     check_last_slice(h);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
 }

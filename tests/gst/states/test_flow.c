@@ -289,7 +289,7 @@ TEST(downstream_eos)
 
 /* A pipeline in which something after the decoder ends or fails. */
 static void
-check_pipeline_ends(const char *after, GstMessageType wanted)
+check_pipeline_ends(const char *after, GstMessageType expected)
 {
     g_autofree gchar *text = g_strdup_printf(
         "videotestsrc num-buffers=40 ! video/x-raw,width=48,height=32,"
@@ -302,7 +302,7 @@ check_pipeline_ends(const char *after, GstMessageType wanted)
     GstMessage *message = gst_bus_timed_pop_filtered(
         bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
     CHECK(message != NULL);
-    CHECK_INT(GST_MESSAGE_TYPE(message), wanted);
+    CHECK_INT(GST_MESSAGE_TYPE(message), expected);
     gst_message_unref(message);
     gst_element_set_state(pipeline, GST_STATE_NULL);
 }

@@ -326,7 +326,7 @@ flush_and_look(Bed *b)
 static void
 check_flushes(const char *element)
 {
-    gchar *wanted = NULL, *found;
+    gchar *expected = NULL, *found;
     Bed b;
     bed_open(&b, element);
     for (guint round = 0; round < 3; round++)
@@ -338,12 +338,12 @@ check_flushes(const char *element)
             flush_and_look(&b);
             flush(&b);
             found = run_clip(&b);
-            CHECK(!wanted || strcmp(found, wanted) == 0);
-            g_free(wanted);
-            wanted = found;
+            CHECK(!expected || strcmp(found, expected) == 0);
+            g_free(expected);
+            expected = found;
             flush(&b);
         }
-    g_free(wanted);
+    g_free(expected);
     bed_close(&b);
 }
 
@@ -465,7 +465,7 @@ TEST(half_shut)
  * that wait behind it are another slice. */
 TEST(first_shown)
 {
-    static const gint wanted[] = {1, 1, 1, 4}; /* a tail runs in ones */
+    static const gint expected[] = {1, 1, 1, 4}; /* a tail runs in ones */
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
     vae_test_set_latents(h, LW, LH, NULL);
     runs = g_array_new(FALSE, FALSE, sizeof(gint));
@@ -481,8 +481,8 @@ TEST(first_shown)
     let_go();
     vae_test_push_eos(h);
     CHECK_INT(gst_harness_buffers_in_queue(h), 5 * 4);
-    CHECK_INT(runs->len, G_N_ELEMENTS(wanted));
+    CHECK_INT(runs->len, G_N_ELEMENTS(expected));
     for (guint i = 0; i < runs->len; i++)
-        CHECK_INT(g_array_index(runs, gint, i), wanted[i]);
+        CHECK_INT(g_array_index(runs, gint, i), expected[i]);
     g_clear_pointer(&runs, g_array_unref);
 }

@@ -20,7 +20,7 @@ fake_backend_waits(void)
 
 /* The next PROGRESS message about the stream must be of that type. */
 static void
-expect_progress(GstBus *bus, GstProgressType wanted)
+expect_progress(GstBus *bus, GstProgressType expected)
 {
     for (;;) {
         GstMessage *message = gst_bus_timed_pop_filtered(
@@ -33,7 +33,7 @@ expect_progress(GstBus *bus, GstProgressType wanted)
         gboolean found = strcmp(code, "open-stream") == 0;
         g_free(code);
         if (found) {
-            CHECK_INT(type, wanted);
+            CHECK_INT(type, expected);
             return;
         }
     }
@@ -112,7 +112,7 @@ check_switch(gboolean flushes)
     gchar *found;
     g_atomic_int_set(&waits, FALSE);
     GstHarness *h = decoder(&bus);
-    g_autofree gchar *wanted = clip(h);
+    g_autofree gchar *expected = clip(h);
     expect_progress(bus, GST_PROGRESS_TYPE_START);
     expect_progress(bus, GST_PROGRESS_TYPE_COMPLETE);
     g_atomic_int_set(&waits, TRUE);
@@ -129,7 +129,7 @@ check_switch(gboolean flushes)
     if (flushes) {
         end_flush(h);
         found = clip(h);
-        CHECK(strcmp(found, wanted) == 0);
+        CHECK(strcmp(found, expected) == 0);
         g_free(found);
     }
     close_bus(h, bus);

@@ -323,7 +323,7 @@ either(Run *r)
 
 /* A model that was refused cannot be opened again. */
 static void
-mend_models(Run *r)
+restore_models(Run *r)
 {
     g_object_set(r->encode, "model", vae_test_weights(), NULL);
     g_object_set(r->decode, "model", vae_test_weights(), NULL);
@@ -383,7 +383,7 @@ change_state(Run *r)
 static void
 race_states(Run *r)
 {
-    mend_models(r);
+    restore_models(r);
     for (guint i = 0; i < 4; i++) {
         gst_element_set_state(r->pipeline,
                               pick(r, 2) ? GST_STATE_READY : GST_STATE_PLAYING);
@@ -539,13 +539,13 @@ operate(Run *r)
         g_print("%u: %s\n", r->done, r->wish);
     /* Most operations are of interest while something runs. */
     if (r->state < GST_STATE_PLAYING && pick(r, 2)) {
-        mend_models(r);
+        restore_models(r);
         set_state(r, GST_STATE_PLAYING);
     }
     if (r->ended && pick(r, 2))
         seek(r);
     if (r->state <= GST_STATE_READY)
-        mend_models(r);
+        restore_models(r);
     operations[i].run(r);
     beat();
     wait_frames(r, pick(r, 20));
@@ -561,7 +561,7 @@ clean_clip(Run *r)
         gst_bin_get_by_name(GST_BIN(r->pipeline), "src");
     r->wish = "a clip at the end";
     set_state(r, GST_STATE_READY);
-    mend_models(r);
+    restore_models(r);
     wish_format(r, -1);
     set_format(r, 0);
     g_object_set(src, "num-buffers", CLIP, NULL);
@@ -591,12 +591,12 @@ run_seed(guint32 number, guint n)
     g_print("VAE_TEST_SEED=%u\n", number);
     run_open(&r, number);
     now = &r;
-    gchar *wanted = clean_clip(&r);
+    gchar *expected = clean_clip(&r);
     set_state(&r, GST_STATE_PLAYING);
     while (r.done < n)
         operate(&r);
     gchar *found = clean_clip(&r);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
     now = NULL;
     run_close(&r);
 }

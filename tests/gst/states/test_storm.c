@@ -24,7 +24,7 @@ typedef struct Storm {
     GstElement *sink;
     GstBus *bus;
     gboolean ended;
-    guint changes, wanted_flushes, flushes;
+    guint changes, expected_flushes, flushes;
     guint missed; /* see goes_on() */
 
     GMutex lock; /* guards what the streaming thread sees */
@@ -154,7 +154,7 @@ flush_main(gpointer data)
 {
     Storm *s = data;
     g_autoptr(GRand) rand = g_rand_new_with_seed(seed + 1);
-    while (s->flushes < s->wanted_flushes) {
+    while (s->flushes < s->expected_flushes) {
         g_usleep((gulong) g_rand_int_range(rand, 0, 40000));
         if (gst_element_seek_simple(s->pipeline, GST_FORMAT_TIME,
                                     GST_SEEK_FLAG_FLUSH, 0))
@@ -226,7 +226,7 @@ check_pipeline(const gchar *text)
     GThread *flusher;
     Storm s;
     storm_open(&s, text);
-    s.wanted_flushes = n_flushes;
+    s.expected_flushes = n_flushes;
     play_all(&s);
     flusher = g_thread_new("flusher", flush_main, &s);
     change_states(&s, n_states);

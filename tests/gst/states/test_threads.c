@@ -50,7 +50,7 @@ make(const char *element, const char *name, const char *value)
 
 /* The worker of vaedecode gets the only thread that is left. */
 static GstElement *
-decoder(GstStateChangeReturn wanted, gint threads)
+decoder(GstStateChangeReturn expected, gint threads)
 {
     GstElement *element = make("vaedecode", "model", vae_test_weights());
     g_autoptr(GstBus) bus = gst_bus_new();
@@ -59,9 +59,9 @@ decoder(GstStateChangeReturn wanted, gint threads)
     CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
               GST_STATE_CHANGE_SUCCESS);
     g_atomic_int_set(&allowed, threads);
-    CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED), wanted);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED), expected);
     g_atomic_int_set(&allowed, -1);
-    if (wanted == GST_STATE_CHANGE_FAILURE)
+    if (expected == GST_STATE_CHANGE_FAILURE)
         expect_no_thread(bus);
     gst_element_set_bus(element, NULL);
     return element;

@@ -86,15 +86,15 @@ check_frames_from(guint first, guint last, GstClockTime start,
 {
     CHECK_INT(play->shown->len, last + 1 - first);
     for (guint n = first; n <= last; n++) {
-        const VaeShown *wanted = whole_frame(n), *found = frame(n - first);
-        CHECK_INT(wanted->pts, at(n));
-        CHECK_INT(found->pts, MAX(wanted->pts, start));
-        CHECK_INT(found->end, MIN(wanted->end, stop));
+        const VaeShown *expected = whole_frame(n), *found = frame(n - first);
+        CHECK_INT(expected->pts, at(n));
+        CHECK_INT(found->pts, MAX(expected->pts, start));
+        CHECK_INT(found->end, MIN(expected->end, stop));
         CHECK_INT(GST_BUFFER_OFFSET(found->buffer), n);
         CHECK_INT(
             GST_BUFFER_FLAG_IS_SET(found->buffer, GST_BUFFER_FLAG_DISCONT),
             n == first);
-        CHECK(vae_play_same_bytes(found->buffer, wanted->buffer));
+        CHECK(vae_play_same_bytes(found->buffer, expected->buffer));
     }
 }
 

@@ -48,7 +48,7 @@ TEST(requests)
     GstVideoInfo info;
     GstHarness *h = encoder(&info);
     GstEvent *event;
-    guint count, wanted[] = {2, 3};
+    guint count, expected[] = {2, 3};
     request(h, vae_test_time(9), 3);
     request(h, vae_test_time(6) - 1, 1);
     request(h, vae_test_time(6), 2);
@@ -63,7 +63,7 @@ TEST(requests)
             GstClockTime pts;
             CHECK(gst_video_event_parse_downstream_force_key_unit(
                 event, &pts, NULL, NULL, NULL, &count));
-            CHECK_INT(count, wanted[i]);
+            CHECK_INT(count, expected[i]);
             CHECK_INT(pts, vae_test_time(i == 0 ? 6 : 9));
             i++;
         }
@@ -180,7 +180,7 @@ TEST(decoder_requests)
     }
     CHECK(seen);
     vae_test_push_latents(h, LW, LH, 0, 4);
-    gchar *wanted = vae_test_pull_frames(h, 0, 13);
+    gchar *expected = vae_test_pull_frames(h, 0, 13);
     vae_test_teardown(h);
     h = vae_test_decoder(NULL, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 2);
@@ -190,7 +190,7 @@ TEST(decoder_requests)
                                       vae_test_time(5), FALSE, 1)));
     vae_test_push_latents(h, LW, LH, 2, 4);
     gchar *found = vae_test_pull_frames(h, 0, 13);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
     while ((event = gst_harness_try_pull_event(h)) &&
            !gst_video_event_is_force_key_unit(event))
         gst_event_unref(event);
@@ -339,12 +339,12 @@ TEST(tags)
     CHECK(gst_tag_list_is_equal(out, in));
     gst_tag_list_unref(out);
 
-    g_autoptr(GstTagList) wanted =
+    g_autoptr(GstTagList) expected =
         gst_tag_list_new(GST_TAG_TITLE, "t", GST_TAG_VIDEO_CODEC, "VAE latents",
                          GST_TAG_LANGUAGE_CODE, "de", GST_TAG_BITRATE,
                          16 * LW * LH * 32 * VAE_TEST_FPS / 4, NULL);
     out = last_tags(encoder(&info), in);
-    CHECK(gst_tag_list_is_equal(out, wanted));
+    CHECK(gst_tag_list_is_equal(out, expected));
     gst_tag_list_unref(out);
 
     gst_tag_list_set_scope(in, GST_TAG_SCOPE_GLOBAL);

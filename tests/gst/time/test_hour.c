@@ -56,8 +56,8 @@ pull(Sides *s, const Clip *clip)
         CHECK_INT(gst_harness_push(s->decode, buffer), GST_FLOW_OK);
     }
     while ((buffer = gst_harness_try_pull(s->decode))) {
-        const GstClockTime wanted = time_of(clip, s->out++);
-        CHECK(ABS(GST_CLOCK_DIFF(wanted, GST_BUFFER_PTS(buffer))) <
+        const GstClockTime expected = time_of(clip, s->out++);
+        CHECK(ABS(GST_CLOCK_DIFF(expected, GST_BUFFER_PTS(buffer))) <
               (GstClockTimeDiff) frame);
         gst_buffer_unref(buffer);
     }
@@ -127,9 +127,9 @@ compare(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
     Counted *counted = data;
     const Clip *clip = counted->clip;
-    const GstClockTime wanted = time_of(clip, counted->n++);
+    const GstClockTime expected = time_of(clip, counted->n++);
     const GstClockTime found = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info));
-    CHECK(ABS(GST_CLOCK_DIFF(wanted, found)) <
+    CHECK(ABS(GST_CLOCK_DIFF(expected, found)) <
           (GstClockTimeDiff) gst_util_uint64_scale_int(GST_SECOND, clip->true_d,
                                                        clip->true_n));
     return GST_PAD_PROBE_OK;

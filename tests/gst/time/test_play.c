@@ -30,11 +30,11 @@ TEST(backwards)
         CHECK_INT(play->shown->len, last + 1 - first);
         for (guint k = 0; k < play->shown->len; k++) {
             const VaeShown *found = frame(k);
-            const VaeShown *wanted = whole_frame(last - k);
-            CHECK_INT(found->pts, wanted->pts);
-            CHECK_INT(found->end, wanted->end);
+            const VaeShown *expected = whole_frame(last - k);
+            CHECK_INT(found->pts, expected->pts);
+            CHECK_INT(found->end, expected->end);
             CHECK_INT(GST_BUFFER_OFFSET(found->buffer), last - k);
-            CHECK(vae_play_same_bytes(found->buffer, wanted->buffer));
+            CHECK(vae_play_same_bytes(found->buffer, expected->buffer));
             running += found->end - found->pts;
         }
         CHECK_INT(running, at(last + 1) - at(first));
@@ -178,10 +178,10 @@ TEST(loop)
     CHECK_INT(play->shown->len, 5 * n);
     for (guint i = 0; i < 5 * n; i++) {
         const VaeShown *found = frame(i);
-        const VaeShown *wanted = whole_frame(first + i % n);
-        CHECK_INT(found->pts, wanted->pts);
+        const VaeShown *expected = whole_frame(first + i % n);
+        CHECK_INT(found->pts, expected->pts);
         CHECK_INT(found->running, running);
-        CHECK(vae_play_same_bytes(found->buffer, wanted->buffer));
+        CHECK(vae_play_same_bytes(found->buffer, expected->buffer));
         running += found->end - found->pts;
     }
     CHECK_INT(running, 5 * (at(last + 1) - at(first)));

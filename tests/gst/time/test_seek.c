@@ -9,12 +9,12 @@
 #define WARM_UP 38
 
 static void
-check_position(GstClockTime wanted)
+check_position(GstClockTime expected)
 {
     gint64 position;
     CHECK(
         gst_element_query_position(play->pipeline, GST_FORMAT_TIME, &position));
-    CHECK_INT(position, wanted);
+    CHECK_INT(position, expected);
 }
 
 /* ------------------------------------------------------------------ */

@@ -229,7 +229,7 @@ gap_event(guint first, guint frames, GstGapFlags flags)
 }
 
 static void
-expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags wanted)
+expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags expected)
 {
     g_autoptr(GstEvent) event = vae_test_event(h, GST_EVENT_GAP);
     GstClockTime pts, duration;
@@ -239,7 +239,7 @@ expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags wanted)
     gst_event_parse_gap_flags(event, &flags);
     CHECK_INT(pts, vae_test_time(first));
     CHECK_INT(duration, vae_test_time(frames));
-    CHECK_INT(flags, wanted);
+    CHECK_INT(flags, expected);
 }
 
 /* A gap of which nothing is said goes on and disturbs nothing. */
@@ -247,7 +247,7 @@ TEST(gap)
 {
     SCOPED GstHarness *h = decoder();
     vae_test_push_latents(h, LW, LH, 0, 4);
-    gchar *wanted = vae_test_pull_frames(h, 0, 13);
+    gchar *expected = vae_test_pull_frames(h, 0, 13);
     vae_test_teardown(h);
 
     h = decoder();
@@ -255,17 +255,18 @@ TEST(gap)
     CHECK(gst_harness_push_event(h, gap_event(5, 0, 0)));
     vae_test_push_latents(h, LW, LH, 2, 4);
     gchar *found = vae_test_pull_frames(h, 0, 13);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
     expect_gap(h, 5, 0, 0);
 }
 
 /* After missing data the next latent has no past: one frame, the last of its
- * group, and a gap for the rest. Those after it are as after any cold start. */
+ * group, and a gap for the rest. Those after it are as after any start without
+ * context. */
 TEST(missing_data)
 {
     SCOPED GstHarness *h = decoder();
     vae_test_push_latents(h, LW, LH, 3, 6);
-    gchar *wanted = vae_test_pull_frames(h, 12, 9);
+    gchar *expected = vae_test_pull_frames(h, 12, 9);
     vae_test_teardown(h);
 
     h = decoder();
@@ -275,7 +276,7 @@ TEST(missing_data)
     vae_test_push_latents(h, LW, LH, 3, 6);
     g_free(vae_test_pull_frames(h, 0, 5));
     gchar *found = vae_test_pull_frames(h, 12, 9);
-    vae_test_same(found, wanted);
+    vae_test_same(found, expected);
     expect_gap(h, 5, 4, GST_GAP_FLAG_MISSING_DATA);
     expect_gap(h, 9, 3, 0);
 }

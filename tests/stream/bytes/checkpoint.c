@@ -43,7 +43,7 @@ before(const Case *c, int k, bool in)
 }
 
 /* Steps from k to `to` of the clip, results into a block of their own that is
- * to be freed. A sequence that is cold gives a whole first group. */
+ * to be freed. A sequence without context gives a whole first group. */
 static TestClip
 part(const Case *c, int k, int to, float **result)
 {

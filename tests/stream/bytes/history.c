@@ -149,10 +149,10 @@ warm_up(const Case *c, int k, int n, const int *plan)
                "the result before it is %swritten", told ? "not " : "");
         free_result(c, &clip);
     }
-    const double wanted = flop[0] * AFTER / (n + AFTER);
+    const double expected = flop[0] * AFTER / (n + AFTER);
     expect(flop[1] < flop[0],
            "the warm-up has %.1f %% of the operations of as many steps",
-           100 * (flop[1] - wanted) / (flop[0] - wanted));
+           100 * (flop[1] - expected) / (flop[0] - expected));
 }
 
 /* The same with a sequence that begins there: one more, since its first step

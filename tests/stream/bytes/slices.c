@@ -176,7 +176,7 @@ enum { STEPS = 4, HEAD = 2, WIDTH = 7, HEIGHT = 13 };
 typedef struct Cells {
     const Bed *bed;
     VaeDirection direction;
-    bool cold; /* begins without context */
+    bool without_context; /* begins without context */
     TestClip input, results, want;
     VaeCheckpointParams file;
     bool saved; /* by the cell before */
@@ -192,7 +192,7 @@ steps_of(const Cells *c, const TestClip *clip, int from, int to)
     const VaeModelInfo *info = c->bed->info;
     const int step = decode ? info->decode.step_out : info->encode.step_in;
     int frames[] = {from * step, to * step};
-    if (!c->cold) {
+    if (!c->without_context) {
         frames[0] = units_before(c->bed, c->direction, from, !decode);
         frames[1] = units_before(c->bed, c->direction, to, !decode);
     }
@@ -241,12 +241,12 @@ begin(Cells *c, VaeStream *stream, const TestClip *clip)
 {
     VaeError error;
     vae_stream_reset(stream);
-    if (c->cold)
+    if (c->without_context)
         must(vae_stream_restart(stream, 0, &error), &error);
     run_steps(c, stream, clip, 0, HEAD);
-    if (!c->cold)
+    if (!c->without_context)
         must(vae_stream_save(stream, &c->file, &error), &error);
-    c->saved = !c->cold;
+    c->saved = !c->without_context;
 }
 
 /* Continues from the cell before, then computes the clip from its start. */
@@ -263,8 +263,9 @@ one_cell(Cells *c, const Way *way)
              "%s, %d threads, odd size, %s, slice %d, %d frames, %d strips, "
              "spill %d%s",
              c->direction == VAE_DECODE ? "decode" : "encode", c->bed->threads,
-             c->cold ? "no context" : "from the start", way->slice, way->frames,
-             way->strips, way->spill, way->limit ? " in part" : "");
+             c->without_context ? "no context" : "from the start", way->slice,
+             way->frames, way->strips, way->spill,
+             way->limit ? " in part" : "");
     for (int moved = c->saved; moved >= 0; moved--) {
         clip = clip_into(c->bed, c->direction, &c->input, &c->results);
         if (moved)
@@ -291,7 +292,7 @@ all_ways(Cells *c)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         for (int spill = 0; spill < (cuda ? 3 : 1); spill++) {
             Way way = ways[i];
-            way.restarts = c->cold;
+            way.restarts = c->without_context;
             way.spill = spill == 1 ? VAE_SPILL_HOST : VAE_SPILL_AUTO;
             way.limit = spill == 2 ? half_spilled(c, &way) : 0;
             c->halves += way.limit > 0;
@@ -311,25 +312,27 @@ all_cells(const Bed *bed, VaeDirection direction)
     const int fd = mkstemp(path);
     const bool late = direction == VAE_DECODE && bed->info->delay;
     const bool steps = !bed->info->chunk && !late;
-    for (int cold = 0; cold < 2 && steps; cold++) {
+    for (int without_context = 0; without_context < 2 && steps;
+         without_context++) {
         SCOPED_CLIP TestClip input =
-            cold ? bed_later_clip(bed, direction, STEPS, WIDTH, HEIGHT, 0)
-                 : bed_clip(bed, STEPS, WIDTH, HEIGHT, 0);
+            without_context
+                ? bed_later_clip(bed, direction, STEPS, WIDTH, HEIGHT, 0)
+                : bed_clip(bed, STEPS, WIDTH, HEIGHT, 0);
         SCOPED_CLIP TestClip want = bed_clip(bed, STEPS + 1, WIDTH, HEIGHT, 0);
         SCOPED_CLIP TestClip got = bed_clip(bed, STEPS + 1, WIDTH, HEIGHT, 0);
         Cells c = {.bed = bed,
                    .direction = direction,
-                   .cold = cold,
+                   .without_context = without_context,
                    .input = input,
                    .results = got,
                    .file = VAE_INIT(VaeCheckpointParams)};
         c.file.path = path;
         c.file.carries = true;
-        const Way whole = {.slice = 1, .restarts = cold};
+        const Way whole = {.slice = 1, .restarts = without_context};
         SCOPED_STREAM VaeStream *stream =
             open_way(bed, direction, &input, &whole);
         VaeError error;
-        if (cold)
+        if (without_context)
             must(vae_stream_restart(stream, 0, &error), &error);
         c.want = clip_into(bed, direction, &input, &want);
         run_steps(&c, stream, &c.want, 0, STEPS);

@@ -66,7 +66,7 @@ Desc vae_cudnn_add_plan(VaeCudnnBag *b, const VaeCudaLibrary *c, Desc graph,
                         const char *text, Desc *engine);
 /* True if the engine is compiled at run time. */
 bool vae_cudnn_is_compiled(Desc engine);
-bool vae_cudnn_has_note(Desc engine, cudnnBackendNumericalNote_t wanted);
+bool vae_cudnn_has_note(Desc engine, cudnnBackendNumericalNote_t note);
 /* True if the engine computes with the precision that the shape asks for, and
  * always in the same order. */
 bool vae_cudnn_is_exact(Desc engine, const VaeCudaConvShape *s);

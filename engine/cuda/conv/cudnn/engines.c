@@ -133,13 +133,13 @@ get_notes(Desc engine, Notes *out)
 }
 
 bool
-vae_cudnn_has_note(Desc engine, cudnnBackendNumericalNote_t wanted)
+vae_cudnn_has_note(Desc engine, cudnnBackendNumericalNote_t note)
 {
     Notes notes;
     bool has = false;
     if (get_notes(engine, &notes))
         for (int64_t i = 0; i < notes.n; i++)
-            has = has || notes.note[i] == wanted;
+            has = has || notes.note[i] == note;
     return has;
 }
 

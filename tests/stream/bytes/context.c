@@ -1,7 +1,7 @@
 /*
- * cold.c: a step without a past in the middle of a sequence.
+ * context.c: a step without a past in the middle of a sequence.
  *
- * cold MODEL BACKEND PRECISION
+ * context MODEL BACKEND PRECISION
  */
 #include "sample.h"
 #include "../streams.h"
@@ -50,7 +50,7 @@ restart(VaeStream *stream, uint64_t latents)
 /* The program.                                                        */
 
 static VaeProgram *
-build(const Bed *bed, VaeDirection direction, bool first, bool cold,
+build(const Bed *bed, VaeDirection direction, bool first, bool without_context,
       VaeCarrySet *carries)
 {
     VaeProgram *program;
@@ -59,7 +59,7 @@ build(const Bed *bed, VaeDirection direction, bool first, bool cold,
     must(vae_model_build(bed->model,
                          &(VaeBuildParams){.direction = direction,
                                            .first = first,
-                                           .cold = cold,
+                                           .without_context = without_context,
                                            .steps = 1,
                                            .height = H / down,
                                            .width = W / down,
@@ -89,11 +89,11 @@ like_next(const Bed *bed, VaeDirection direction)
     VaeProgram *first = build(bed, direction, true, false, &carries);
     VaeProgram *next = build(bed, direction, false, false, &carries);
     const size_t bytes = carries.bytes;
-    VaeProgram *cold = build(bed, direction, false, true, &carries);
+    VaeProgram *without_context = build(bed, direction, false, true, &carries);
     const VaeOpKind head = head_of(first);
-    int heads = 0, bad = next->n_ops != cold->n_ops;
+    int heads = 0, bad = next->n_ops != without_context->n_ops;
     for (int i = 0; !bad && i < next->n_ops; i++) {
-        const VaeOp *a = &next->ops[i], *b = &cold->ops[i];
+        const VaeOp *a = &next->ops[i], *b = &without_context->ops[i];
         const bool is_head = a->kind == VAE_OP_HEAD_CARRY;
         heads += is_head;
         bad += b->kind != (is_head ? head : a->kind) ||
@@ -110,13 +110,14 @@ like_next(const Bed *bed, VaeDirection direction)
                 a->y->id != b->y->id;
     }
     expect(!bad && heads > 0 && head != VAE_OP_KINDS &&
-               carries.bytes == bytes && cold->n_in == next->n_in &&
-               cold->n_out == next->n_out,
-           "%d ops as in a later step, %d contexts by %s", cold->n_ops, heads,
+               carries.bytes == bytes && without_context->n_in == next->n_in &&
+               without_context->n_out == next->n_out,
+           "%d ops as in a later step, %d contexts by %s",
+           without_context->n_ops, heads,
            head == VAE_OP_KINDS ? "nothing" : vae_op_name(head));
     vae_program_free(&first);
     vae_program_free(&next);
-    vae_program_free(&cold);
+    vae_program_free(&without_context);
     vae_carry_set_free(&carries);
 }
 
@@ -125,7 +126,8 @@ like_next(const Bed *bed, VaeDirection direction)
 
 /* The clip of seed 1 after a restart of a new stream. */
 static TestClip
-cold_clip(const Bed *bed, VaeDirection direction, int slice, const int *plan)
+clip_without_context(const Bed *bed, VaeDirection direction, int slice,
+                     const int *plan)
 {
     TestClip clip = later_clip(bed, direction, T);
     SCOPED_STREAM VaeStream *stream = open_stream(bed, direction, slice);
@@ -149,10 +151,10 @@ counts(const Bed *bed, VaeDirection direction)
     SCOPED_CLIP TestClip clip = later_clip(bed, direction, T);
     run_clip(bed, stream, direction, &clip, one_by_one);
     stats = *vae_stream_stats(stream);
-    expect(stats.runs_cold == 1 && stats.runs_first == 0 &&
+    expect(stats.runs_without_context == 1 && stats.runs_first == 0 &&
                stats.runs_next == T - 1,
-           "programs run: cold %llu, first %llu, next %llu",
-           (unsigned long long) stats.runs_cold,
+           "programs run: without context %llu, first %llu, next %llu",
+           (unsigned long long) stats.runs_without_context,
            (unsigned long long) stats.runs_first,
            (unsigned long long) stats.runs_next);
 }
@@ -162,12 +164,13 @@ counts(const Bed *bed, VaeDirection direction)
 static void
 no_past(const Bed *bed, VaeDirection direction)
 {
-    SCOPED_CLIP TestClip want = cold_clip(bed, direction, 1, one_by_one);
-    TestClip got = cold_clip(bed, direction, 3, threes);
+    SCOPED_CLIP TestClip want =
+        clip_without_context(bed, direction, 1, one_by_one);
+    TestClip got = clip_without_context(bed, direction, 3, threes);
     same_result(bed, &got, &want, direction,
                 "slices of three, one frame at once, three strips");
     clip_free(&got);
-    got = cold_clip(bed, direction, T - 1, whole);
+    got = clip_without_context(bed, direction, T - 1, whole);
     same_result(bed, &got, &want, direction, "one call");
     clip_free(&got);
 
@@ -196,21 +199,22 @@ no_past(const Bed *bed, VaeDirection direction)
     same_result(bed, &again, &before, direction, "a reset begins a sequence");
 }
 
-/* TAE makes all frames of the first latent and gives the last: of a cold step
- * that one is the same, and all that follows. Their encoders begin with a
- * whole group. */
+/* TAE makes all frames of the first latent and gives the last: of a step
+ * without context that one is the same, and all that follows. Their encoders
+ * begin with a whole group. */
 static void
 like_first(const Bed *bed, VaeDirection direction)
 {
     const VaeSteps *s = steps_of(bed, direction);
     SCOPED_CLIP TestClip want = later_clip(bed, direction, T);
-    SCOPED_CLIP TestClip cold = cold_clip(bed, direction, 1, one_by_one);
+    SCOPED_CLIP TestClip without_context =
+        clip_without_context(bed, direction, 1, one_by_one);
     const int skip = direction == VAE_DECODE ? s->step_out - s->first_out : 0;
     const size_t frame = (size_t) W * H * 3;
     SCOPED_STREAM VaeStream *stream = open_stream(bed, direction, 1);
     want.frames -= skip;
     run_clip(bed, stream, direction, &want, one_by_one);
-    TestClip got = cold;
+    TestClip got = without_context;
     got.frames -= skip;
     got.video += (size_t) skip * frame;
     same_result(bed, &got, &want, direction, "as from the start");
