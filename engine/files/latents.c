@@ -197,22 +197,24 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
              int requested, int64_t *out, VaeError *error)
 {
     const int64_t n = info->n_dims == 5 ? info->dims[0] : 1;
-    char found[32], index[32];
-    VaeErrorParts parts = {info->name, found, "1"};
-    snprintf(found, sizeof found, "%" PRId64, n);
+    char found[32], range[32];
     *out = requested < 0 ? 0 : requested;
-    if (requested < 0 && n > 1)
-        return vae_fail_parts(error, VAE_ERR_SIZE, parts,
-                              "%s: tensor \"%.*s\" holds a batch of %" PRId64
-                              " clips, expected 1 or a batch-index",
-                              file->label, VAE_NAME_SHOWN, info->name, n);
+    if (n == 0 || (requested < 0 && n > 1)) {
+        snprintf(found, sizeof found, "%" PRId64, n);
+        return vae_fail_parts(error, VAE_ERR_SIZE,
+                              (VaeErrorParts){info->name, found, "1"},
+                              "%s: tensor \"%.*s\" holds a batch of %s clips, "
+                              "expected 1 or a batch-index",
+                              file->label, VAE_NAME_SHOWN, info->name, found);
+    }
     if (*out >= n) {
-        snprintf(index, sizeof index, "batch-index %d", requested);
-        parts.expected = index;
-        return vae_fail_parts(error, VAE_ERR_SIZE, parts,
-                              "%s: tensor \"%.*s\" holds a batch of %" PRId64
-                              ", expected batch-index %" PRId64,
-                              file->label, VAE_NAME_SHOWN, info->name, n, *out);
+        snprintf(found, sizeof found, "%" PRId64, *out);
+        snprintf(range, sizeof range, "0 to %" PRId64, n - 1);
+        return vae_fail_parts(
+            error, VAE_ERR_SIZE, (VaeErrorParts){info->name, found, range},
+            "%s: tensor \"%.*s\" holds a batch of %" PRId64
+            ", but batch-index is %s, expected %s",
+            file->label, VAE_NAME_SHOWN, info->name, n, found, range);
     }
     return VAE_OK;
 }
@@ -400,9 +402,9 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         return vae_fail_parts(
             error, VAE_ERR_SIZE,
             (VaeErrorParts){info->name, text, "4 or 5 dimensions"},
-            "%s: tensor \"%.*s\" has %d dimensions (%s), expected 4 "
-            "or 5",
-            file->label, VAE_NAME_SHOWN, info->name, info->n_dims, text);
+            "%s: tensor \"%.*s\" has %d dimension%s (%s), expected 4 or 5",
+            file->label, VAE_NAME_SHOWN, info->name, info->n_dims,
+            info->n_dims == 1 ? "" : "s", text);
     if (!info->supported || info->type == VAE_TYPE_U8)
         return vae_fail_parts(
             error, VAE_ERR_FORMAT,

@@ -31,8 +31,8 @@ recognise(VaeModel *m, VaeError *error)
                                   "%s: %s", m->path, why.message);
         if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)
             return vae_fail(error, VAE_ERR_MODEL,
-                            "%s: the names are those of "
-                            "the %s VAE, but with too many resamplers",
+                            "%s: has the tensor names of %s, but too many "
+                            "resamplers",
                             m->path, m->arch->name);
         const char *space =
             vae_tensor_file_metadata(m->file, "vae.latent_space");
@@ -94,7 +94,8 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
         status = vae_fail_parts(
             error, VAE_ERR_MODEL,
             (VaeErrorParts){.found = m->info.arch, .expected = own.variant},
-            "%s: holds %s, which is no %s", path, m->info.arch, own.variant);
+            "%s: is a model of %s, expected %s, which `variant` names", path,
+            m->info.arch, own.variant);
         goto fail;
     }
     if ((status = dry_run(m, error)) != VAE_OK ||

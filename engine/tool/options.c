@@ -273,9 +273,8 @@ static const Option options[] = {
      "that fits, and 1 from 1280x720 up",
      AT(slice), 0, INT_MAX},
     {"--memory-limit", "M", RUNS, set_memory_limit,
-     "most memory of the stream: auto (default), which is 90 percent of the "
-     "free memory, a size such as 12G, or a share of the free memory such as "
-     "75%"},
+     "most memory of the stream: a size such as 12G, or a share of the free "
+     "memory such as 75%; auto (default): 90 percent of the free memory"},
     {"--frames-at-once", "N", RUNS, set_whole,
      "frames that the layers at the full frame rate compute together; 0 "
      "(default): all of a slice, or fewer if these do not fit",
@@ -342,17 +341,15 @@ static const Option options[] = {
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 enum { LEFT = 22, WIDTH = 79 }; /* columns of the help */
 
-/* Prints text after column LEFT, in lines of at most WIDTH columns. at: the
- * number of columns that the first line has so far. */
-static void
-print_words(FILE *to, int at, const char *text)
+void
+options_print_words(FILE *to, int at, int left, const char *text)
 {
-    if (at > LEFT)
+    if (at > left)
         at = WIDTH;
     for (int n; *text; text += n + (text[n] == ' ')) {
         n = (int) strcspn(text, " ");
         if (at + 1 + n > WIDTH)
-            at = fprintf(to, "\n%*s", LEFT, "") - 1;
+            at = fprintf(to, "\n%*s", left, "") - 1;
         at += fprintf(to, " %.*s", n, text);
     }
     fputc('\n', to);
@@ -368,7 +365,7 @@ options_print(Command command, FILE *to)
             continue;
         snprintf(left, sizeof left, "%s%s%s", p->name, p->word ? " " : "",
                  p->word ? p->word : "");
-        print_words(to, fprintf(to, "  %-20s", left), p->help);
+        options_print_words(to, fprintf(to, "  %-20s", left), LEFT, p->help);
     }
 }
 
@@ -423,8 +420,13 @@ take(Command command, const char *command_name, int argc, char **argv, int *i,
     }
     if (p->set(out, p, word))
         return true;
-    fprintf(stderr, "vaetool %s: %s \"%s\" is not valid (%s)\n", command_name,
-            p->name, word, p->help);
+    fprintf(stderr, "vaetool %s: %s \"%s\" is not valid", command_name, p->name,
+            word);
+    if (p->set == set_whole && p->high < INT_MAX / 2)
+        fprintf(stderr, ", expected %d to %d", p->low, p->high);
+    else if (p->set == set_whole)
+        fprintf(stderr, ", expected %d or more", p->low);
+    fprintf(stderr, "; %s %s: %s\n", p->name, p->word, p->help);
     return false;
 }
 
@@ -451,9 +453,7 @@ check(Command command, const char *name, const Options *o)
         return usage(name, "--devices and --device exclude each other");
     if (o->n_devices && o->backend != VAE_BACKEND_AUTO &&
         o->backend != o->devices_backend)
-        return usage(name,
-                     "--devices is of the backend %s, but --backend %s "
-                     "is given",
+        return usage(name, "--devices names devices of %s, but --backend is %s",
                      vae_backend_name(o->devices_backend),
                      vae_backend_name(o->backend));
     if (o->every && !o->resume)

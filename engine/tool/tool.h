@@ -62,6 +62,9 @@ typedef struct Options {
 bool options_parse(Command command, const char *command_name, int argc,
                    char **argv, Options *out);
 void options_print(Command command, FILE *to);
+/* Prints text after column `left`, in lines of at most 79 columns. at: the
+ * number of columns that the first line has so far. */
+void options_print_words(FILE *to, int at, int left, const char *text);
 
 /* plain.c: makes a text from a file safe for a terminal: one line of at most
  * 200 bytes, without control characters. Returns buffer->text. */

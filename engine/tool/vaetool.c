@@ -119,15 +119,18 @@ print_help(const Entry *e)
            e->arguments, e->text);
     options_print(e->command, stdout);
     if (e->command & (COMMAND_WEIGHTS | COMMAND_PLAN | COMMAND_BENCH)) {
-        printf("\nARCH:");
+        char names[500] = "";
         for (const char *const *a = vae_model_archs(); *a; a++)
-            printf(" %s", *a);
-        printf("\n");
+            snprintf(names + strlen(names), sizeof names - strlen(names),
+                     "%s%s", *names ? " " : "", *a);
+        const int at = printf("\nARCH:") - 1;
+        options_print_words(stdout, at, at, names);
     }
-    printf("\nExit codes: 0 success%s; 2 usage; 3 failure.\n",
-           e->command == COMMAND_COMPARE
-               ? "; 1 past a bound, different shapes, or a NaN in one file only"
-               : "");
+    printf(
+        "\nExit codes: 0 success%s; 2 usage; 3 failure.\n",
+        e->command == COMMAND_COMPARE
+            ? "; 1 past a bound, different shapes, or\na NaN in one file only"
+            : "");
 }
 
 static int

@@ -20,7 +20,7 @@ mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
          const gchar *found, const gchar *expected)
 {
     gst_vae_set_mismatch(error, (GstVaeMismatch){what, found, expected},
-                         "The latents have %s %s, the model %s expects %s",
+                         "The latents have %s=%s, the model %s expects %s",
                          what, found, model->path, expected);
     return FALSE;
 }
@@ -63,7 +63,11 @@ check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
                    in->latent_width, in->latent_height, in->width, in->height);
         g_snprintf(expected, sizeof expected, "%dx%d", (in->width + s - 1) / s,
                    (in->height + s - 1) / s);
-        return mismatch(error, model, "a grid of", found, expected);
+        gst_vae_set_mismatch(error, (GstVaeMismatch){"size", found, expected},
+                             "The latents have a grid of %s, the model %s "
+                             "expects %s",
+                             found, model->path, expected);
+        return FALSE;
     }
     return TRUE;
 }

@@ -160,12 +160,12 @@ wrong_size(GstVaeDecode *self, gsize size, gsize expected)
     gchar *needed = g_strdup_printf("%" G_GSIZE_FORMAT " bytes", expected);
     GError *error = NULL;
 
-    gst_vae_set_mismatch(&error, (GstVaeMismatch){"size", found, needed},
-                         "A buffer of %s came, expected %" G_GSIZE_FORMAT
-                         " for %d latents of %dx%dx%d %s",
-                         found, expected, in->frames, in->channels,
-                         in->latent_height, in->latent_width,
-                         vae_type_name(in->type));
+    gst_vae_set_mismatch(
+        &error, (GstVaeMismatch){"size", found, needed},
+        "A buffer has %s, expected %" G_GSIZE_FORMAT
+        " for %d latent%s of %dx%dx%d %s",
+        found, expected, in->frames, in->frames == 1 ? "" : "s", in->channels,
+        in->latent_height, in->latent_width, vae_type_name(in->type));
     g_free(needed);
     g_free(found);
     return error;

@@ -50,7 +50,7 @@ fail_size(const GstVaeSession *session, GstBuffer *frame, VaeError *error)
                GST_VIDEO_INFO_SIZE(&session->video));
     return vae_fail_parts(
         error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, expected},
-        "a frame of %s came, expected %s for %dx%d pixels", found, expected,
+        "a frame has %s, expected %s for %dx%d pixels", found, expected,
         session->params.width, session->params.height);
 }
 

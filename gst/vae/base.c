@@ -143,7 +143,7 @@ static gboolean
 read_memory_limit(GstVaeBase *base, VaeStreamParams *params, GError **error)
 {
     static const gchar expected[] =
-        "auto, a size such as 12G, or a part of what is free such as 75%";
+        "auto, a size such as 12G, or a part of the free memory such as 75%";
     gchar *word, *message;
     gboolean good;
 

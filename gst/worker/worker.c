@@ -319,7 +319,7 @@ gst_vae_worker_start(GstVaeWorker *worker)
         return TRUE;
     GST_ELEMENT_ERROR(
         worker->engine.element, RESOURCE, FAILED,
-        ("The system gives no thread to compute with: %s", error->message),
+        ("No thread could be started to compute: %s", error->message),
         ("see ulimit -u and -v"));
     g_error_free(error);
     return FALSE;

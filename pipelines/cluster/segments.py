@@ -240,9 +240,9 @@ def add_worker_options(parser, threads):
                         help="steps that are computed together; default: as many as "
                         "vaetool chooses")
     parser.add_argument("--memory-limit", type=memory_limit, default={}, metavar="M",
-                        help="most memory of a process: auto (default), which is 90 "
-                        "percent of the free memory, a size such as 12G, or a share of "
-                        "the free memory such as 75%%")
+                        help="most memory of a process: a size such as 12G, or a share of the "
+                        "free memory such as 75%%; auto (default): 90 percent of the "
+                        "free memory")
 
 
 def worker_settings(options):

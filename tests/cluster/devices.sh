@@ -61,7 +61,7 @@ bad "no device" 2 "--devices \"\" is not valid" --devices ""
 bad "an empty one" 2 "is not valid" --devices ref,
 bad "auto" 2 "is not valid" --devices auto,auto
 bad "two backends" 2 "all of one backend" --devices ref,0
-bad "another backend" 2 "--devices is of the backend ref, but --backend cpu" \
+bad "another backend" 2 "--devices names devices of ref, but --backend is cpu" \
     --devices ref,ref --backend cpu
 bad "one device, too" 2 "--devices and --device exclude each other" \
     --devices 0,1 --device 0

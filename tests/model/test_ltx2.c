@@ -14,7 +14,7 @@ test_ltx_variants(void)
     load("taehv/taeltx2_3_wide");
     open_variant("wide blocks", "taeltx2_3_wide", VAE_OK, "taeltx2_3_wide");
     open_variant("wide blocks, named without them", "taeltx2_3", VAE_ERR_MODEL,
-                 "holds taeltx2_3_wide, which is no taeltx2_3");
+                 "is a model of taeltx2_3_wide, expected taeltx2_3,");
     open_variant("wide blocks as another variant", "taeltx_2", VAE_ERR_MODEL,
                  "variants that fit: taeltx2_3_wide");
     VaeModel *model = NULL;
@@ -231,73 +231,89 @@ test_ltx2_timestep(void)
                  WORDS("2 missing", "decoder.time_embedder"));
 }
 
-/* A configuration that does not match the network is refused. */
+/* Configurations that do not match the network, and words of the error. */
+static const char *const bad_configs[][2] = {
+    {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+     "\"norm_layer\": \"group_norm\"}}",
+     "norm_layer is \"group_norm\""},
+    {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+     "\"encoder_blocks\": [[\"res_x\", 4], [\"attn_res_x\", {}]]}}",
+     "encoder_blocks is \"attn_res_x\""},
+    {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+     "\"encoder_blocks\": [[\"compress_all\", {}]]}}",
+     "expected res_x and compress_*_res"},
+    {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+     "\"encoder_spatial_padding_mode\": \"reflect\"}",
+     "encoder_spatial_padding_mode is \"reflect\""},
+    {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+     "\"causal_decoder\": true}}",
+     "causal_decoder is \"true\""},
+    {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+     "\"decoder_blocks\": [[\"res_x\", {\"inject_noise\": true}]]}}",
+     "decoder_blocks is \"inject_noise\""},
+    {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+     "\"spatial_padding_mode\": \"replicate\"}}",
+     "spatial_padding_mode is \"replicate\""},
+    {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+     "\"decoder_spatial_padding_mode\": 1}",
+     "decoder_spatial_padding_mode is \"not a text\""},
+    {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+     "\"encoder_causal\": false}",
+     "encoder_causal is \"false\""},
+    {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+     "\"upsample_residual\": [true, true, true]}",
+     "upsample_residual has 3 in the configuration; expected 4, the "
+     "upsamplers of decoder.up_blocks"},
+    {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+     "\"upsample_residual\": true}",
+     "upsample_residual has 0 "},
+    {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
+     "\"decoder_blocks\": [[\"res_x\", 4], [\"compress_all\", {}], "
+     "[\"res_x\", 4]]}}",
+     "decoder_blocks has 3 in the configuration; expected 9, the blocks of "
+     "decoder.up_blocks"},
+    {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+     "\"latent_channels\": 128}",
+     "latent_channels has 128 in the configuration; expected 6"},
+    {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+     "\"patch_size\": 2}",
+     "patch_size has 2 in the configuration; expected 4"},
+    {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
+     "\"timestep_conditioning\": true}",
+     "the file has no decoder.timestep_scale_multiplier"},
+    {"{\"vae\": ", "JSON"}};
+
 static void
-test_ltx2_refused(void)
+test_ltx2_bad_configs(void)
 {
-    static const char *const configs[][2] = {
-        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
-         "\"norm_layer\": \"group_norm\"}}",
-         "norm_layer is \"group_norm\""},
-        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
-         "\"encoder_blocks\": [[\"res_x\", 4], [\"attn_res_x\", {}]]}}",
-         "encoder_blocks is \"attn_res_x\""},
-        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
-         "\"encoder_blocks\": [[\"compress_all\", {}]]}}",
-         "expected res_x and compress_*_res"},
-        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
-         "\"encoder_spatial_padding_mode\": \"reflect\"}",
-         "encoder_spatial_padding_mode is \"reflect\""},
-        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
-         "\"causal_decoder\": true}}",
-         "causal_decoder is \"true\""},
-        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
-         "\"decoder_blocks\": [[\"res_x\", {\"inject_noise\": true}]]}}",
-         "decoder_blocks is \"inject_noise\""},
-        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
-         "\"spatial_padding_mode\": \"replicate\"}}",
-         "spatial_padding_mode is \"replicate\""},
-        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
-         "\"decoder_spatial_padding_mode\": 1}",
-         "decoder_spatial_padding_mode is \"not a text\""},
-        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
-         "\"encoder_causal\": false}",
-         "encoder_causal is \"false\""},
-        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
-         "\"upsample_residual\": [true, true, true]}",
-         "upsample_residual has 3 in the configuration; expected 4, the "
-         "upsamplers of decoder.up_blocks"},
-        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
-         "\"upsample_residual\": true}",
-         "upsample_residual has 0 "},
-        {"{\"vae\": {\"_class_name\": \"CausalVideoAutoencoder\", "
-         "\"decoder_blocks\": [[\"res_x\", 4], [\"compress_all\", {}], "
-         "[\"res_x\", 4]]}}",
-         "decoder_blocks has 3 in the configuration; expected 9, the blocks of "
-         "decoder.up_blocks"},
-        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
-         "\"latent_channels\": 128}",
-         "latent_channels has 128 in the configuration; expected 6"},
-        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
-         "\"patch_size\": 2}",
-         "patch_size has 2 in the configuration; expected 4"},
-        {"{\"_class_name\": \"AutoencoderKLLTX2Video\", "
-         "\"timestep_conditioning\": true}",
-         "the file has no decoder.timestep_scale_multiplier"},
-        {"{\"vae\": ", "JSON"}};
     load("ltx2_3");
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+    for (size_t i = 0; i < sizeof bad_configs / sizeof *bad_configs; i++) {
         SCOPED_MODEL VaeModel *model = NULL;
         VaeError error = {0};
-        set.meta[0] = (VaeMetadata){"config", configs[i][0]};
+        set.meta[0] = (VaeMetadata){"config", bad_configs[i][0]};
         set.n_meta = 1;
         check(vae_model_open(write_set(), NULL, &model, &error) != VAE_OK &&
-                  strstr(error.message, configs[i][1]),
-              configs[i][1], error.message);
+                  strstr(error.message, bad_configs[i][1]),
+              bad_configs[i][1], error.message);
     }
-    set.meta[0].value = "{\"vae\": {\"_class_name\": \"SomeTransformer\", "
-                        "\"norm_layer\": \"layer_norm\"}}";
+}
+
+/* A configuration of another model is ignored. */
+static void
+test_ltx2_other_config(void)
+{
+    load("ltx2_3");
+    set.meta[0] = (VaeMetadata){"config", "{\"vae\": {\"_class_name\": "
+                                          "\"SomeTransformer\", "
+                                          "\"norm_layer\": \"layer_norm\"}}"};
+    set.n_meta = 1;
     open_ltx2("a configuration of another model", "official", "names");
+}
+
+static void
+test_ltx2_bad_resampler(void)
+{
+    load("ltx2_3");
     set.n_meta = 0;
     find("encoder.down_blocks.3.conv.conv.bias")->dims[0] = 1;
     find("encoder.down_blocks.3.conv.conv.weight")->dims[0] = 5;
@@ -316,5 +332,7 @@ test_ltx2(void)
     test_ltx2_decoders();
     test_ltx2_stated();
     test_ltx2_timestep();
-    test_ltx2_refused();
+    test_ltx2_bad_configs();
+    test_ltx2_other_config();
+    test_ltx2_bad_resampler();
 }

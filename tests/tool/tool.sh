@@ -46,6 +46,11 @@ done
 check "bad size" 2 "$tool" plan --model "$wan" --size 10by10
 check "a size past the limit" 2 "$tool" plan --model "$wan" --size 65536x10
 says "--size \"65536x10\" is not valid" "at most 65535 each way"
+check "a number past the limits" 2 "$tool" plan --model "$wan" --size 64x64 \
+    --threads -1
+says "--threads \"-1\" is not valid, expected 0 to 4096"
+check "a negative number" 2 "$tool" plan --model "$wan" --size 64x64 --slice -1
+says "--slice \"-1\" is not valid, expected 0 or more"
 check "bad posterior" 2 "$tool" encode --model "$wan" \
     --posterior median "$video" "$out/x"
 says "median" "mean (default) or sample"

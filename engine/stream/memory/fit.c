@@ -173,14 +173,25 @@ try_size(Advice *a)
         add(a, best.peak, "%dx%d", best.padded_width, best.padded_height);
 }
 
+static void
+size_text(uint64_t bytes, char *out, size_t size)
+{
+    if (bytes < (1 << 20) / 10)
+        snprintf(out, size, "%d bytes", (int) bytes);
+    else
+        snprintf(out, size, "%.1f MiB", MIB(bytes));
+}
+
 /* Writes the limit, and where it comes from. */
 static void
 tell_limit(const VaeStream *s, uint64_t limit, bool own, char *out, size_t size)
 {
+    char text[32];
+    size_text(limit, text, sizeof text);
     if (limit > 0 && s->params.memory_limit == limit)
-        snprintf(out, size, "the memory limit is %.1f MiB", MIB(limit));
+        snprintf(out, size, "the memory limit is %s", text);
     else
-        snprintf(out, size, "%.1f MiB are free%s%s", MIB(limit),
+        snprintf(out, size, "%s are free%s%s", text,
                  s->class->memory_left ? " on the device"
                  : own ? " within this process's limits (ulimit -v, -d)"
                        : "",
@@ -224,7 +235,7 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
         snprintf(parts + used, sizeof parts - used, ", %d tiles %.1f", p->tiles,
                  MIB(p->tiled));
     }
-    char given[96];
+    char given[160];
     tell_limit(s, limit, own, given, sizeof given);
     char needed[32], limited[32];
     /* A rough plan is smaller than what a stream needs. The other is rounded
@@ -234,7 +245,7 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
                  ceil(10 * MIB(p->peak)) / 10);
     else
         snprintf(needed, sizeof needed, "more than %.1f MiB", MIB(p->peak));
-    snprintf(limited, sizeof limited, "%.1f MiB", MIB(limit));
+    size_text(limit, limited, sizeof limited);
     return vae_fail_parts(
         error, VAE_ERR_MEMORY,
         (VaeErrorParts){.found = needed, .expected = limit > 0 ? limited : ""},

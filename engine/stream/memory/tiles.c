@@ -24,7 +24,7 @@ check_length(const VaeStream *s, const char *what, int64_t pixels,
     char found[32], expected[96];
     snprintf(found, sizeof found, "%lld pixels", (long long) pixels);
     snprintf(expected, sizeof expected,
-             "a multiple of %d, which is a latent pixel of %s", unit,
+             "a multiple of %d, a latent pixel of %s", unit,
              s->model->info.arch);
     return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                           (VaeErrorParts){NULL, found, expected},

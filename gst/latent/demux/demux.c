@@ -1,9 +1,9 @@
 /*
- * demux.c: latent files in, latent buffers out.
+ * demux.c: reads latent files and sends latent buffers.
  *
- * With random access upstream a task on the sink pad reads the header and
- * then one latent after the other; without, the file is collected up to
- * max-push-size and taken apart at its end.
+ * If upstream has random access, a task on the sink pad reads the header and
+ * then one latent after the other. Otherwise the element collects the whole
+ * file, up to max-push-size, and sends its latents after its end.
  */
 
 /**
@@ -91,7 +91,7 @@ pull_header(GstLatentDemux *self)
         ret = gst_latent_send_open(self, total, name);
     else if (ret == GST_FLOW_EOS)
         GST_ELEMENT_ERROR(self, STREAM, DEMUX,
-                          ("%s: the stream was ended before it began", name),
+                          ("%s: the stream ended before its first byte", name),
                           (NULL));
     else if (ret == GST_FLOW_CUSTOM_ERROR)
         gst_latent_send_fail(self, &error);
@@ -114,7 +114,7 @@ pull_loop(GstPad *pad)
     gst_latent_send_end(self, ret);
 }
 
-/* Takes over a seek; the task is stopped and the stream lock held. */
+/* Applies a seek. The task is stopped, and the stream lock is held. */
 static void
 apply_seek(GstLatentDemux *self, GstEvent *event)
 {
@@ -135,7 +135,8 @@ apply_seek(GstLatentDemux *self, GstEvent *event)
                      GST_TIME_ARGS(segment.position), self->run.next);
 }
 
-/* Returns the seek as one in time, or NULL if it is refused. (transfer full) */
+/* Converts the seek to one in time. Returns NULL if the seek is refused.
+ * (transfer full) */
 static GstEvent *
 check_seek(GstLatentDemux *self, GstEvent *event)
 {
@@ -168,8 +169,8 @@ seek(GstLatentDemux *self, GstPad *pad, GstEvent *event)
     if (done)
         apply_seek(self, timed);
     gst_event_unref(timed);
-    /* Releases the lock, because a thread that did not start may wait for it.
-     */
+    /* A thread whose start failed may wait for the lock, so it is released
+     * first. */
     GST_PAD_STREAM_UNLOCK(self->sinkpad);
     const gboolean runs =
         gst_vae_task_start(self->sinkpad, (GstTaskFunction) pull_loop);
@@ -189,9 +190,9 @@ src_event(GstPad *pad, GstObject *parent, GstEvent *event)
     return done;
 }
 
-/* Between READY and the first latent the caps are not known, so the answer is
- * ANY. With the caps of the template, decodebin would expose the pad too early
- * and lose latents. Returns FALSE if the default answer holds. */
+/* From READY to the first latent the caps are not known, so the answer is ANY.
+ * With the caps of the template, decodebin would expose the pad too early and
+ * lose latents. Returns FALSE if the default answer is right. */
 static gboolean
 query_caps(GstLatentDemux *self, GstQuery *query)
 {
@@ -256,12 +257,12 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
     return ok ? GST_FLOW_OK : GST_FLOW_ERROR;
 }
 
-/* The whole file is here. */
+/* Called at EOS in push mode: sends the latents of the collected file. */
 static void
 push_all(GstLatentDemux *self)
 {
     gchar *name = gst_latent_source_name(self->sinkpad);
-    gst_latent_send_close(self); /* of before a flush */
+    gst_latent_send_close(self); /* the clip from before a flush */
     GstFlowReturn ret = gst_latent_send_open(self, self->bytes.size, name);
     g_free(name);
     while (ret == GST_FLOW_OK)
@@ -357,7 +358,8 @@ change_state(GstElement *element, GstStateChange transition)
         GST_ELEMENT_CLASS(gst_latent_demux_parent_class)
             ->change_state(element, transition);
     if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
-        GST_PAD_STREAM_LOCK(self->sinkpad); /* against a seek */
+        GST_PAD_STREAM_LOCK(
+            self->sinkpad); /* a seek may run in another thread */
         drop_all(self);
         GST_PAD_STREAM_UNLOCK(self->sinkpad);
     }

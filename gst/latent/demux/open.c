@@ -25,9 +25,9 @@ static void
 tell_no_space(GstLatentDemux *self, const gchar *name)
 {
     gchar *text = g_strdup_printf(
-        "%s declares no latent space: set latent-space=... here, or model=... "
-        "of vaedecode; and normalization=raw, if they are not as a diffusion "
-        "model emits them",
+        "%s states no latent space: set latent-space=... of latentdemux, or "
+        "model=... of vaedecode. If the latents are raw (not normalized), also "
+        "set normalization=raw",
         name);
     GST_ELEMENT_INFO(self, STREAM, FORMAT, ("%s", text), ("%s", text));
     g_free(text);
@@ -95,7 +95,7 @@ read_times(GstLatentDemux *self, const gchar *name)
         (!times || !gst_latent_clip_take_times(clip, times)))
         GST_ELEMENT_WARNING(self, STREAM, FORMAT,
                             ("%s: the numbers in \"" GST_LATENT_TIMES
-                             "\" are not possible; the frame rate is used",
+                             "\" are no valid times; the frame rate is used",
                              name),
                             (NULL));
     return ret;
@@ -124,8 +124,8 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
                         self->clip.info.fps_n, self->clip.info.fps_d);
     if (vae_tensor_file_metadata(self->clip.file, GST_LATENT_KEY_RECORDING))
         GST_ELEMENT_WARNING(self, STREAM, DEMUX,
-                            ("%s: the recording was not ended; its %d whole "
-                             "latents are read",
+                            ("%s: the recording was interrupted; its %d "
+                             "complete latents are read",
                              name, self->clip.data.t),
                             (NULL));
     if (!self->clip.info.space[0])

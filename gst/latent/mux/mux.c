@@ -1,5 +1,5 @@
 /*
- * mux.c: latent buffers in, a safetensors file out.
+ * mux.c: writes latent buffers to a safetensors file.
  */
 
 /**
@@ -130,7 +130,8 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
     } else {
         ret = gst_latent_mux_write(self, buffer);
     }
-    /* A failed write must not be covered by a header that looks right. */
+    /* After a failed write no header is written, so that the file does not look
+     * complete. */
     if (ret < GST_FLOW_EOS)
         self->state = GST_LATENT_MUX_DONE;
     return ret;
@@ -138,8 +139,8 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 
 /* Events ---------------------------------------------------------------- */
 
-/* Ends the file with what it has. The event comes again with the next
- * buffer, and is refused in silence then. */
+/* Ends the file with the latents so far. Upstream sends the event again with
+ * the next buffer; it is then refused without a second error. */
 static gboolean
 refuse_change(GstLatentMux *self, GstCaps *caps)
 {
@@ -149,10 +150,10 @@ refuse_change(GstLatentMux *self, GstCaps *caps)
         gchar *expected = gst_caps_to_string(self->caps);
         GST_ELEMENT_ERROR_WITH_DETAILS(
             self, STREAM, FORMAT,
-            ("The latents change after %" G_GINT64_FORMAT
-             " of them, but a file holds one kind",
-             self->record.latents),
-            ("from %s to %s", expected, found),
+            ("Latent %" G_GINT64_FORMAT " has the caps %s, expected %s, "
+             "the caps of all latents in the file",
+             self->record.latents, found, expected),
+            ("a file has latents of one type and size"),
             ("field", G_TYPE_STRING, "caps", "found", G_TYPE_STRING, found,
              "expected", G_TYPE_STRING, expected, NULL));
         g_free(found);
@@ -190,7 +191,8 @@ set_caps(GstLatentMux *self, const GstCaps *caps)
     return TRUE;
 }
 
-/* Refused caps come again with each buffer. Their error is posted once. */
+/* Upstream sends refused caps again with each buffer. Their error is posted
+ * once. */
 static gboolean
 take_caps(GstLatentMux *self, GstCaps *caps)
 {
@@ -279,7 +281,7 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         end(self);
         break;
     case GST_EVENT_FLUSH_STOP:
-        /* filesink empties its file then. */
+        /* filesink truncates its file at this event */
         reset(self);
         break;
     default:

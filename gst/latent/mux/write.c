@@ -16,7 +16,7 @@ gst_latent_mux_post(GstLatentMux *self, GError *error)
                         gst_vae_error_context(NULL, self->info.space));
 }
 
-/* Moves downstream to the file's first byte and sends the header there. */
+/* Seeks downstream to the start of the file, and sends the header there. */
 static GstFlowReturn
 push_header(GstLatentMux *self, GstBuffer *buffer)
 {
@@ -69,7 +69,7 @@ gst_latent_mux_begin(GstLatentMux *self)
         return GST_FLOW_NOT_LINKED;
     if (!downstream_seekable(self)) {
         GST_ELEMENT_ERROR(self, STREAM, MUX,
-                          ("Downstream cannot seek, but the front of a latent "
+                          ("Downstream cannot seek, but the header of a latent "
                            "file is written last; write to a regular file, or "
                            "use gdppay for a stream"),
                           (NULL));
@@ -90,7 +90,8 @@ gst_latent_mux_begin(GstLatentMux *self)
     return push_header(self, header);
 }
 
-/* Writes a table of pairs of numbers at *offset, and moves that behind it. */
+/* Writes a table of pairs of numbers at *offset, and adds its size to
+ * *offset. */
 static GstFlowReturn
 push_table(GstLatentMux *self, GArray *table, guint64 *offset)
 {
@@ -105,7 +106,7 @@ push_table(GstLatentMux *self, GArray *table, guint64 *offset)
     return gst_pad_push(self->srcpad, buffer);
 }
 
-/* The header at the end, with all tags that have come, if there is room for
+/* Makes the last header. It has all tags that have come, if there is room for
  * them. */
 static GstBuffer *
 last_header(GstLatentMux *self, VaeError *error)

@@ -59,7 +59,7 @@ post(GstVaeBase *base, const gchar *what, const gchar *advice,
 
     GST_ELEMENT_ERROR_WITH_DETAILS(
         base, STREAM, WRONG_TYPE,
-        ("%s%s%s came, expected %s%s%s", name ? name : "", name ? ": " : "",
+        ("%s%sfound %s, expected %s%s%s", name ? name : "", name ? ": " : "",
          what, expected, advice ? ": " : " in the memory of the system",
          advice ? advice : ""),
         ("%s", debug),
@@ -68,7 +68,7 @@ post(GstVaeBase *base, const gchar *what, const gchar *advice,
     g_free(name);
 }
 
-/* name: the media type that came, or NULL. */
+/* name: the media type of the input, or NULL. */
 static const gchar *
 advice_for(GstVaeBase *base, const gchar *name)
 {
@@ -97,8 +97,9 @@ refuse_caps(GstVaeBase *base, const GstCaps *caps)
     g_free(memory);
 }
 
-/* A pad turns away the caps that its query does not accept before its event
- * function sees them. They are sent once more with all that follows. */
+/* Probes CAPS events, because a pad does not pass caps to its event function if
+ * the ACCEPT_CAPS query refuses them. Upstream sends such caps again with each
+ * later item. */
 static GstPadProbeReturn
 look_at_caps(GstPad *pad, GstPadProbeInfo *info, gpointer element)
 {
@@ -134,9 +135,11 @@ gst_vae_foreign_bytes(GstVaeBase *base, GstBuffer *buffer)
     if (base->input.no_caps_told || gst_pad_has_current_caps(base->sinkpad))
         return;
     base->input.no_caps_told = TRUE;
-    look = gst_type_find_helper_for_buffer(GST_OBJECT(base), buffer, NULL);
+    look = gst_buffer_get_size(buffer) > 0
+               ? gst_type_find_helper_for_buffer(GST_OBJECT(base), buffer, NULL)
+               : NULL;
     what = look ? g_strdup_printf(
-                      "data without caps (by its look %s)",
+                      "data without caps (probably %s)",
                       gst_structure_get_name(gst_caps_get_structure(look, 0)))
                 : g_strdup("data without caps");
     gst_clear_caps(&look);

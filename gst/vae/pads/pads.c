@@ -13,8 +13,8 @@
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
-/* The result of something that failed. Input that was refused because of a
- * flush, or because the pads are being shut, has not failed. */
+/* Returns the flow return after a failure. Input that was refused because of a
+ * flush, or because the pads are being deactivated, is no failure. */
 static GstFlowReturn
 flow_after_failure(GstVaeBase *base, GstFlowReturn ret)
 {
@@ -29,7 +29,7 @@ is_negative(GstClockTime time)
     return GST_CLOCK_TIME_IS_VALID(time) && time > G_MAXINT64;
 }
 
-/* Removes times that are negative, and warns of the first. Takes buffer. */
+/* Removes negative times, and posts a WARNING for the first. (takes buffer) */
 static GstBuffer *
 check_times(GstVaeBase *base, GstBuffer *buffer)
 {
@@ -41,8 +41,8 @@ check_times(GstVaeBase *base, GstBuffer *buffer)
     if (!base->input.negative_told)
         GST_ELEMENT_WARNING(
             base, STREAM, FORMAT,
-            ("A buffer has a negative %s: it counts as one without, and "
-             "follows the buffer before",
+            ("A buffer has a negative %s, which is treated as missing: it "
+             "follows the buffer before it",
              is_negative(pts) ? "timestamp" : "duration"),
             ("%" G_GINT64_FORMAT " ns",
              (gint64) (is_negative(pts) ? pts : duration)));
@@ -84,8 +84,8 @@ sink_caps(GstVaeBase *base, GstEvent *event)
         gst_event_unref(event);
         return TRUE;
     }
-    /* A pad sends its sticky caps again with everything that follows; one
-     * error is enough. */
+    /* A pad sends its sticky caps again with each later buffer. The error is
+     * posted once. */
     if (base->input.refused_caps &&
         gst_caps_is_equal(caps, base->input.refused_caps)) {
         gst_event_unref(event);
@@ -105,8 +105,9 @@ sink_caps(GstVaeBase *base, GstEvent *event)
         return gst_vae_negotiate(base);
     if (!error || !is_no_model(error))
         return gst_vae_refuse(base, error);
-    /* The caps are right. decodebin would take a refusal for a missing plug-in
-     * and hide the error, so it is told at the first buffer. */
+    /* The caps are valid, but there is no model. If the element refused the
+     * caps, decodebin would report a missing plug-in and hide the error. The
+     * error is therefore posted at the first buffer. */
     gst_caps_replace(&base->input.refused_caps, NULL);
     base->input.no_model = error;
     return TRUE;
@@ -119,9 +120,10 @@ refuse_rate(GstVaeBase *base)
 
     GST_ELEMENT_ERROR_WITH_DETAILS(
         base, STREAM, NOT_IMPLEMENTED,
-        ("Video that runs backwards came, but every latent needs the frames "
-         "before it"),
-        ("the rate of the segment is %s, expected more than 0", rate),
+        ("The video runs backwards (rate %s, expected more than 0), but every "
+         "latent needs the frames before it",
+         rate),
+        ("the segment has this rate"),
         ("field", G_TYPE_STRING, "rate", "found", G_TYPE_STRING, rate,
          "expected", G_TYPE_STRING, "more than 0", NULL));
     g_free(rate);
@@ -149,10 +151,11 @@ sink_segment(GstVaeBase *base, GstEvent *event)
         gst_event_set_seqnum(event, seqnum);
     }
     if (gst_vae_queue_set_seqnum(&base->queue, seqnum) == GST_FLOW_EOS)
-        klass->restart(base); /* steps were thrown away */
+        klass->restart(base); /* a flush has dropped steps */
     if (klass->segment)
         klass->segment(base);
-    /* A flush took the caps on their way; they go in front of the segment. */
+    /* A flush has dropped the CAPS event. It is sent again before the
+     * segment. */
     if (base->input.renegotiate && !gst_pad_has_current_caps(base->srcpad) &&
         !gst_vae_negotiate(base)) {
         gst_event_unref(event);
@@ -203,7 +206,7 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
     return gst_vae_push_start(base) && ok;
 }
 
-/* Sends the tags of the stream as they hold for what leaves. */
+/* Sends the tags of the stream, changed to those of the output. */
 static gboolean
 push_tags(GstVaeBase *base)
 {
@@ -298,8 +301,9 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
     return gst_vae_queue_push_event(&base->queue, event, NULL);
 }
 
-/* A pad would turn a refused event into an error, which its next buffer brings
- * to the source. */
+/* Returns the flow return for an event. With a plain event function, the pad
+ * would turn every refusal into an error, also during a flush, and the next
+ * buffer would return it to the source. */
 static GstFlowReturn
 sink_event_full(GstPad *pad, GstObject *parent, GstEvent *event)
 {

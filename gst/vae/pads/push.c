@@ -82,14 +82,14 @@ gst_vae_push_drop_pool(GstVaeBase *base)
     gst_clear_object(&old);
 }
 
-/* Asks downstream for memory, once its caps are known there. */
+/* Asks downstream for memory, after it has received the caps. */
 static void
 allocate(GstVaeBase *base, GstVaeSession *session, gboolean ask)
 {
     GstQuery *query = gst_query_new_allocation(session->caps, TRUE);
 
-    /* All steps of the session before have been made, so that its pool has
-     * no more use here. */
+    /* All steps of the previous session have their buffers, so its pool is not
+     * needed any more. */
     gst_vae_push_drop_pool(base);
     if (!ask || !gst_pad_peer_query(base->srcpad, query)) {
         GST_DEBUG_OBJECT(base, "no answer to the allocation query");
@@ -116,7 +116,7 @@ allocate(GstVaeBase *base, GstVaeSession *session, gboolean ask)
 static void
 push_event(GstVaeBase *base, GstVaeItem *item)
 {
-    /* The worker may still look at the item of a CAPS event. */
+    /* The worker may still read the item of a CAPS event. */
     GST_LOG_OBJECT(base, "pushing %" GST_PTR_FORMAT, item->event);
     /* An application may stop listening after the EOS message of the sinks, so
      * these messages come first. */
@@ -208,10 +208,10 @@ push_step(GstVaeBase *base, GstVaeItem *item)
     return ret;
 }
 
-/* Ends the output because downstream or the engine failed or is at its end.
- * Pushes an EOS event itself, because the queue no longer takes that of
- * upstream. Posts the error before upstream gets the flow return and posts its
- * own error. A flush may have come first. */
+/* Ends the output, because downstream or the engine failed or is at its end.
+ * Pushes an EOS event itself, because the queue no longer accepts that of
+ * upstream. Posts the error before upstream receives the flow return and posts
+ * its own error. If a flush comes meanwhile, the queue stays open. */
 static void
 stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
 {
@@ -223,20 +223,20 @@ stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
     GST_DEBUG_OBJECT(base, "no more: %s", gst_flow_get_name(ret));
     if (ret == GST_FLOW_EOS)
         gst_vae_progress_end(&base->progress, GST_PROGRESS_TYPE_CANCELED,
-                             "downstream wants no more");
+                             "downstream needs no more");
     else
         gst_vae_progress_end(&base->progress, GST_PROGRESS_TYPE_ERROR,
                              "failed");
     posted = gst_vae_queue_is_fatal(&base->queue, &flushes, &seqnum);
     if (seqnum != GST_SEQNUM_INVALID)
         gst_event_set_seqnum(eos, seqnum);
-    if (ret != GST_FLOW_EOS && !posted) /* else the worker said so */
+    if (ret != GST_FLOW_EOS && !posted) /* otherwise the worker has posted it */
         GST_ELEMENT_FLOW_ERROR(base, ret);
     gst_vae_queue_end(&base->queue, item, ret, flushes);
     gst_pad_push_event(base->srcpad, eos);
 }
 
-/* Drops an item that comes after the end, but keeps a sticky event. */
+/* Drops an item after the end of the output, but stores a sticky event. */
 static void
 discard(GstVaeBase *base, GstVaeItem *item)
 {

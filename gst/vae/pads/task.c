@@ -1,5 +1,5 @@
 /*
- * task.c: starts and stops a pad's task, also if the system gives no thread.
+ * task.c: starts and stops a pad's task, also if no thread can be started.
  */
 #include "task.h"
 
@@ -9,10 +9,11 @@ leave(GstTask *task, GThread *thread, gpointer pad)
 }
 
 /*
- * A task whose thread could not be made counts as running, and a join of it
- * waits for ever. GLib has queued it for whichever thread of its pool is free
- * next, if there ever is one. So it is stopped, which makes that thread leave
- * it at once, and is no more the pad's; the pool holds a reference.
+ * If no thread can be created for a task, GStreamer regards the task as
+ * running, and a join of it never ends. GLib runs the task later, when a thread
+ * of its pool is free. The task is therefore stopped, which makes that thread
+ * leave it at once, and is removed from the pad. The pool holds a reference to
+ * it.
  */
 static void
 abandon(GstPad *pad)
@@ -26,11 +27,11 @@ abandon(GstPad *pad)
     GST_OBJECT_UNLOCK(pad);
     if (!task)
         return;
-    /* The one that is there knows the pad. */
+    /* The existing leave callback would use the pad. */
     gst_task_set_leave_callback(task, leave, pad, NULL);
     gst_task_stop(task);
     GST_OBJECT_LOCK(task);
-    runs = task->thread != NULL; /* a thread had become free */
+    runs = task->thread != NULL; /* a thread has become free meanwhile */
     GST_OBJECT_UNLOCK(task);
     if (runs)
         gst_task_join(task);
@@ -48,7 +49,7 @@ gst_vae_task_start(GstPad *pad, GstTaskFunction run)
     abandon(pad);
     GST_ELEMENT_ERROR(
         element, RESOURCE, FAILED,
-        ("The system gives no thread for pad \"%s\"", GST_PAD_NAME(pad)),
+        ("No thread could be started for pad \"%s\"", GST_PAD_NAME(pad)),
         ("its task could not start; is there a limit on threads "
          "(ulimit -u, pids of a container)?"));
     gst_object_unref(element);

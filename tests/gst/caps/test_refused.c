@@ -7,7 +7,7 @@
 #define LW 6
 #define LH 4
 
-/* Caps that the decoder refuses, with an error that holds both words. */
+/* The decoder refuses the caps, with an error that has both words. */
 static void
 check_refused(const char *caps, GQuark domain, gint code, const char *word,
               const char *other)
@@ -72,15 +72,15 @@ TEST(refused)
                          "frames", "1");
 }
 
-/* A name out of a file cannot speak to the terminal. */
+/* Control characters of a name in a file do not reach the terminal. */
 TEST(control_characters)
 {
     check_format_refused("type=float32,channels=16,latent-width=6,"
                          "latent-height=4,latent-space=\"\\033[31m\"",
-                         "latent-space ?[31m", "wan2.1");
+                         "latent-space=?[31m", "wan2.1");
 }
 
-/* Rates at which times of frames would overflow or coincide. */
+/* Rates at which times of frames would overflow or be equal. */
 TEST(rates_refused)
 {
     static const struct {
@@ -108,7 +108,7 @@ TEST(wrong_buffer)
 {
     SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
     GstBus *bus = vae_test_bus(h);
-    /* The frames before it are not lost. */
+    /* The frames before the wrong buffer leave first. */
     vae_test_push_latents(h, LW, LH, 0, 6);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH + 1, 0)),
               GST_FLOW_ERROR);
@@ -131,7 +131,7 @@ TEST(wrong_caps_later)
     CHECK_INT(gst_harness_buffers_received(h), 21);
 }
 
-/* The details of the next error; gst_structure_free() them. */
+/* Returns the details of the next error. (transfer full) */
 static GstStructure *
 details_of(GstBus *bus)
 {
@@ -153,7 +153,7 @@ check_detail(const GstStructure *details, const char *field,
     CHECK(g_strcmp0(found, expected) == 0);
 }
 
-/* The parts of an error, for programs. */
+/* The details of an error have its parts. */
 TEST(details)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
@@ -192,8 +192,8 @@ TEST(details)
     gst_element_set_state(pipeline, GST_STATE_NULL);
 }
 
-/* The test's weights under another name, with `from` in the header replaced by
- * `to` of the same length; g_remove() and g_free() it. */
+/* Returns the path of a copy of the test's weights, with `from` in the header
+ * replaced by `to` of the same length. g_remove() and g_free() it. */
 static gchar *
 damaged_weights(const char *from, const char *to)
 {
@@ -228,8 +228,8 @@ check_property(const gchar *element, const gchar *property, const gchar *value,
     gst_element_set_bus(e, NULL);
 }
 
-/* A limit that is found wrong when the stream is opened: with a word by the
- * element, with a size by the engine. */
+/* A wrong limit is found when the stream is opened: the element refuses a wrong
+ * word, the engine a wrong size. */
 static void
 check_limit_details(const gchar *limit, const gchar *field,
                     const gchar *expected)
@@ -252,6 +252,7 @@ TEST(setting_details)
     check_limit_details("12X", "found", "12X");
     check_limit_details("12X", "field", "memory-limit");
     check_limit_details("1M", "expected", "1.0 MiB");
+    check_limit_details("1K", "expected", "1024 bytes");
 }
 
 /* Faults that the engine finds in a file of weights. */
@@ -286,7 +287,7 @@ TEST(engine_details)
                          "F32, F16 or BF16");
 }
 
-/* A network without that side. */
+/* A network without an encoder or a decoder. */
 TEST(side_details)
 {
     g_autofree gchar *path = vae_test_network("ltx2_0_timestep");
@@ -299,7 +300,7 @@ TEST(side_details)
     check_detail(details, "expected", "an encoder");
 }
 
-/* A file of latents with these bytes, and settings of the demuxer. */
+/* Reads a file of latents with these bytes, with settings of the demuxer. */
 static void
 check_file_details(const char *settings, const char *bytes, gsize size,
                    const char *found, const char *expected)
@@ -338,7 +339,7 @@ TEST(file_details)
                "C order");
 }
 
-/* A good file, and settings of the demuxer that are not. */
+/* A good file, with wrong settings of the demuxer. */
 TEST(clip_details)
 {
     static const char good[] =
@@ -352,8 +353,9 @@ TEST(clip_details)
                        "a name of 1 to 63 bytes of UTF-8");
 }
 
-/* Without a model the space decides; none fits here. The first buffer brings
- * the error, because decodebin hides that of refused caps. */
+/* Without a model, the latent space selects it; here none is installed. The
+ * error comes at the first buffer, because decodebin hides an error at the
+ * caps. */
 static void
 check_no_model(const char *more, const char *word, const char *other)
 {
@@ -407,7 +409,7 @@ TEST(bad_file)
                    "decode_t1_6x10.safetensors");
 }
 
-/* A model is found by its latent space in the XDG data folder. */
+/* A model in the XDG data folder is found by its latent space. */
 TEST(installed)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);

@@ -15,7 +15,7 @@
     "other/tensors,format=static,num_tensors=1,types=" types                   \
     ",dimensions=(string)" dimensions ",framerate=" rate
 
-/* Latents k .. k + n - 1 in one buffer, without flags. */
+/* Returns latents k .. k + n - 1 in one buffer, without flags. */
 static GstBuffer *
 plain(guint k, guint n)
 {
@@ -28,7 +28,8 @@ plain(guint k, guint n)
     return buffer;
 }
 
-/* The frames' MD5. at_once: latents in a buffer, 0: as latents have them. */
+/* Returns the MD5 of the frames. at_once: number of latents in a buffer without
+ * flags; 0: one latent in a buffer, with flags. */
 static gchar *
 decoded(const char *caps, guint at_once)
 {
@@ -86,8 +87,8 @@ TEST(discont)
 TEST(refused)
 {
     static const char *const cases[][3] = {
-        {TENSORS("6:4:15:1", "float32", "4/1"), "channels 15", "16"},
-        {TENSORS("16:6:4:1", "float32", "4/1"), "channels 4", "16"},
+        {TENSORS("6:4:15:1", "float32", "4/1"), "channels=15", "16"},
+        {TENSORS("16:6:4:1", "float32", "4/1"), "channels=4", "16"},
         {TENSORS("6:4", "float32", "4/1"), "dimensions = 6:4", "innermost"},
         {TENSORS("6:4:16:1:2", "float32", "4/1"), "6:4:16:1:2", "channels"},
         {TENSORS("6:0:16", "float32", "4/1"), "6:0:16", "width:height"},
@@ -110,8 +111,8 @@ TEST(refused)
     }
 }
 
-/* Encodes five frames for downstream caps; the bytes' MD5, and the caps that
- * were chosen. */
+/* Encodes five frames for these downstream caps. Returns the MD5 of the bytes,
+ * and the chosen caps. */
 static gchar *
 encoded(const char *downstream, GstCaps **chosen)
 {
@@ -156,7 +157,7 @@ TEST(encode)
     }
 }
 
-/* Who takes both gets latents, which say more. */
+/* Downstream that accepts both gets caps of latents, which have more fields. */
 TEST(preferred)
 {
     g_autoptr(GstCaps) caps = NULL;

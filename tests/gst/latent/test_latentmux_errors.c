@@ -1,5 +1,5 @@
 /*
- * test_latentmux_errors.c: when latentmux refuses, and what it leaves behind.
+ * test_latentmux_errors.c: errors of latentmux, and the file after them.
  */
 #include "mux_test.h"
 
@@ -14,7 +14,7 @@ check_change(const gchar *caps)
     CHECK(mux_push(&small, 2, 4) == GST_FLOW_OK);
     g_autoptr(GstCaps) other = gst_caps_from_string(caps);
     gst_harness_push_event(mux, gst_event_new_caps(other));
-    assert_posted(GST_MESSAGE_ERROR, "The latents change after 3 of them");
+    assert_posted(GST_MESSAGE_ERROR, "Latent 3 has the caps");
     CHECK(mux_push(&small, 3, 4) != GST_FLOW_OK);
     mux_finish();
     assert_file(OUT, &small, 3, 9);
@@ -56,7 +56,7 @@ TEST(layout)
         "latent-height=3, layout=cthw, frames=2");
     gst_harness_push_event(mux, gst_event_new_caps(caps));
     assert_posted(GST_MESSAGE_ERROR, "layout = chw");
-    /* The event comes again with each buffer. */
+    /* Upstream sends the event again with each buffer. */
     CHECK(mux_push(&small, 0, 1) != GST_FLOW_OK);
     CHECK(mux_push(&small, 1, 4) != GST_FLOW_OK);
     mux_finish();
@@ -80,8 +80,8 @@ TEST(no_latents)
     mux_close();
 }
 
-/* A recording that was killed, at any byte behind the header, gives all latents
- * that it has as a whole. */
+/* A recording that was killed at any byte behind the header gives all complete
+ * latents. */
 TEST(aborted)
 {
     const gchar *cut = test_path("cut");
@@ -111,12 +111,12 @@ TEST(aborted)
             Clip found = small;
             found.t = whole;
             assert_clip(run, &found, 0);
-            CHECK(run->warning && strstr(run->warning, "was not ended"));
+            CHECK(run->warning && strstr(run->warning, "was interrupted"));
         }
     }
 }
 
-/* The sink's error is the only one about a full disk. */
+/* Only the sink posts an error about a full disk. */
 TEST(disk_full)
 {
     const Clip big = {VAE_TYPE_F32, 20, 16, 32, 32};
@@ -148,7 +148,7 @@ fail_second(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     return GST_PAD_PROBE_HANDLED;
 }
 
-/* Behind a lost latent nothing is written, and the recording stays open. */
+/* After a lost latent nothing is written, and the recording stays open. */
 TEST(failed_write)
 {
     gint count = 0;

@@ -1,14 +1,15 @@
 /*
- * test_messages.c: the messages of the elements: sizes that are too large,
- * progress of loading, notes of the engine, and the source of each message.
+ * test_messages.c: the messages of the elements: errors for wrong sizes and
+ * missing elements, progress, and the log of the engine, with their sources.
  */
 #include "vae_test.h"
 
 #include <glib/gstdio.h>
 #include "vae-private/stream.h"
 
-/* Pushes caps that are refused with an error that holds both words. On ref:
- * oneDNN describes convolutions of huge pictures for minutes. */
+/* Pushes caps. They must be refused with an error that has both words. The
+ * backend is ref, because oneDNN describes convolutions of huge pictures for
+ * minutes. */
 static void
 check_refused(const char *element, const char *caps, GQuark domain, gint code,
               const char *word, const char *other)
@@ -44,7 +45,7 @@ TEST(sizes)
                   GST_RESOURCE_ERROR_NO_SPACE_LEFT, "32000x32000", "MiB");
 }
 
-/* A pipeline that plays, or tries to, and its bus. */
+/* Returns a pipeline in PLAYING, or on its way there, and its bus. */
 static GstElement *
 start(GstBus **bus, const char *format, va_list args)
 {
@@ -57,8 +58,8 @@ start(GstBus **bus, const char *format, va_list args)
     return pipeline;
 }
 
-/* The errors of the element "e" of a pipeline that ends with one: its only one
- * comes first, and holds both words. */
+/* Checks a pipeline that fails: element "e" posts one error, which comes first
+ * and has both words. */
 static void
 check_error(const char *word, const char *other, const char *format, ...)
 {
@@ -78,17 +79,17 @@ check_error(const char *word, const char *other, const char *format, ...)
     gst_element_set_state(pipeline, GST_STATE_NULL);
 }
 
-/* An element is missing in front. */
+/* The element in front is missing. */
 TEST(foreign)
 {
     const char *const file = vae_test_weights();
     g_autofree gchar *bytes =
         g_strconcat(file,
-                    ": data without caps (by its look "
-                    "application/x-safetensors) came, expected video/",
+                    ": found data without caps (probably "
+                    "application/x-safetensors), expected video/",
                     NULL);
     g_autofree gchar *typed =
-        g_strconcat(file, ": application/x-safetensors came", NULL);
+        g_strconcat(file, ": found application/x-safetensors", NULL);
     const char *const demux = ": put latentdemux (or decodebin) before "
                               "vaedecode";
     const char *const decoder = "video/x-raw: put a decoder (such as "
@@ -103,28 +104,31 @@ TEST(foreign)
     check_error(typed, decoder,
                 "filesrc location=%s ! typefind ! vaeencode name=e ! fakesink",
                 file);
-    check_error("data without caps came", demux,
+    check_error("found data without caps", demux,
                 "fakesrc sizetype=fixed filltype=zero num-buffers=3 ! "
+                "vaedecode name=e ! fakesink");
+    check_error("found data without caps", demux,
+                "fakesrc sizetype=empty num-buffers=3 ! "
                 "vaedecode name=e ! fakesink");
     check_refused("vaedecode", "other/npy", GST_STREAM_ERROR,
                   GST_STREAM_ERROR_WRONG_TYPE,
-                  "other/npy came, expected video/"
+                  "found other/npy, expected video/"
                   "x-vae-latent or other/tensors",
                   demux);
     check_refused("vaedecode",
                   "video/x-raw,format=RGBA,width=16,height=16,framerate=16/1",
                   GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
-                  "video/x-raw came, expected video/x-vae-latent",
+                  "found video/x-raw, expected video/x-vae-latent",
                   ": vaeencode makes latents of video");
     check_refused("vaeencode",
                   "video/x-raw(memory:GLMemory),format=RGBA,width=16,height=16,"
                   "framerate=16/1",
                   GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
-                  "video/x-raw(memory:GLMemory) came",
+                  "found video/x-raw(memory:GLMemory)",
                   "expected video/x-raw in the memory of the system");
 }
 
-/* Who only asks, as decodebin does, makes no error. */
+/* A query, as of decodebin, causes no error. */
 TEST(asked)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -136,7 +140,7 @@ TEST(asked)
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
 }
 
-/* The next progress message of a kind. (transfer full) */
+/* Returns the next progress message of a kind. (transfer full) */
 static gchar *
 progress(GstBus *bus, GstProgressType expected, const char *code)
 {
@@ -194,7 +198,7 @@ look(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
         g_atomic_int_set(&expected->found, 1);
 }
 
-/* The engine's sentences are in the element's log. */
+/* The log of the element has the sentences of the engine. */
 static void
 check_log(const gchar *backend, const gchar *words)
 {
@@ -226,8 +230,8 @@ TEST(log_taken)
     check_log("ref", "), fp32, 48x32, slices of 1");
 }
 
-/* A GPU that was named and is not there, and those that nobody named: 0 is the
- * default of the library. */
+/* A GPU that is set but missing, and the default device: 0 is the default of
+ * the library. */
 TEST(device)
 {
     const gint ids[] = {G_MAXINT, 0, -1};
@@ -245,7 +249,7 @@ TEST(device)
     }
 }
 
-/* Upstream knows how long the file is. */
+/* Upstream knows the duration. */
 static GstPadProbeReturn
 answer_duration(GstPad *pad, GstPadProbeInfo *info, gpointer duration)
 {
@@ -256,7 +260,7 @@ answer_duration(GstPad *pad, GstPadProbeInfo *info, gpointer duration)
     return GST_PAD_PROBE_HANDLED;
 }
 
-/* Decodes 5 of so many latents in that state. */
+/* Decodes 5 of n latents in this state. */
 static GstHarness *
 run_file(GstBus **bus, const gint64 *duration, GstState state)
 {
@@ -273,7 +277,7 @@ run_file(GstBus **bus, const gint64 *duration, GstState state)
     return h;
 }
 
-/* Until the task has said what it says of the last frame. */
+/* Waits until the task has posted its message about the last frame. */
 static void
 wait_for_task(GstHarness *h)
 {
@@ -284,7 +288,7 @@ wait_for_task(GstHarness *h)
         g_usleep(1000);
 }
 
-/* As programs read it, beside the text. */
+/* The field for programs, beside the text. */
 static gint
 percent_of(GstMessage *message)
 {
@@ -294,7 +298,8 @@ percent_of(GstMessage *message)
     return percent;
 }
 
-/* The progress of "decode", as "START 1.1 s of video (0)|CONTINUE ..." */
+/* Returns the progress of "decode", as "START 1.1 s of video (0)|CONTINUE
+ * ...". */
 static gchar *
 file_progress(GstBus *bus)
 {
@@ -327,7 +332,7 @@ check_told(GstBus *bus, const char *expected)
     CHECK(strcmp(told, expected) == 0);
 }
 
-/* Latent k of 5 ends with frame 4k, of 17 in all. */
+/* Latent k of 5 ends with frame 4k, of 17 frames in total. */
 TEST(file_progress)
 {
     const gint64 whole = (gint64) vae_test_time(17), none = 0;
@@ -350,7 +355,8 @@ TEST(file_progress)
     vae_test_teardown(h);
     g_free(expected);
 
-    /* Who waits for what has begun before PLAYING would wait for ever. */
+    /* An application that waits for the end of each PROGRESS before PLAYING
+     * must not wait forever. */
     h = run_file(&bus, &whole, GST_STATE_PAUSED);
     check_told(bus, "");
     vae_test_teardown(h);
@@ -360,7 +366,7 @@ TEST(file_progress)
     check_told(bus, "");
 }
 
-/* A line of the log: who says it, how loud, and words of it. */
+/* A line of the log: its object, its level and words of it. */
 typedef struct Line {
     const char *category;
     GstDebugLevel level;
@@ -392,7 +398,7 @@ play(const char *format, ...)
     gst_element_set_state(pipeline, GST_STATE_NULL);
 }
 
-/* Who looks for a category finds there what it is to say. */
+/* Each debug category has its messages. */
 TEST(categories)
 {
     Line lines[] = {{"vaedecode", GST_LEVEL_LOG, "steps in", 0},
@@ -428,8 +434,9 @@ TEST(categories)
     CHECK_INT(g_rmdir(folder), 0);
 }
 
-/* One name everywhere, and no address on a network: there is none. The pages
- * are files: in the build tree those of the source. */
+/* All elements have the same author and package, and no address on a network,
+ * because there is none. The pages are files: in the build folder those of the
+ * source. */
 TEST(author)
 {
     static const char *const names[] = {"vaedecode", "vaeencode", "latentdemux",
@@ -457,7 +464,7 @@ TEST(author)
 int
 main(int argc, char **argv)
 {
-    /* The first look at bytes loads it, and its caps stay for good. */
+    /* The first typefinding loads the plugin, and its caps stay allocated. */
     gst_init(&argc, &argv);
     GstPlugin *finders = gst_plugin_load_by_name("typefindfunctions");
     gst_clear_object(&finders);
