@@ -158,20 +158,29 @@ choose_fastest(VaeBackend *cuda, const VaeCudaConvShape *shape,
                                            .code_mib = (code + 0xfffff) >> 20});
 }
 
-/* Searches at most so many choices, and gets the index of the first that runs;
- * -1: none does. */
+/* A search for the first choice of a layer that runs. */
+typedef struct Search {
+    VaeBackend *cuda;
+    const VaeCudaConvShape *shape;
+    const char *layer;
+    VaeCudaChoice *choices; /* room for VAE_CUDA_MAX_CHOICES */
+    int first;              /* the index found; -1: no choice runs */
+} Search;
+
+/* Searches among at most `most` choices. */
 static VaeStatus
-search_first(VaeBackend *cuda, const VaeCudaConvShape *shape, const char *layer,
-             VaeCudaChoice *choices, int most, int *first, VaeError *error)
+search_first(Search *s, int most, VaeError *error)
 {
     int n = 0;
-    const VaeCudaConvShape few = vae_cuda_few_rows(shape, shape->k);
-    const VaeStatus status =
-        vae_cuda_conv_choices(cuda->convs, shape, choices, most, &n, error);
-    *first = 0;
-    if (status != VAE_OK || vae_cuda_is_loaded(cuda, layer, &choices[0]))
+    const VaeCudaConvShape few = vae_cuda_few_rows(s->shape, s->shape->k);
+    const VaeStatus status = vae_cuda_conv_choices(s->cuda->convs, s->shape,
+                                                   s->choices, most, &n, error);
+    s->first = 0;
+    if (status != VAE_OK ||
+        vae_cuda_is_loaded(s->cuda, s->layer, &s->choices[0]))
         return status; /* it ran for another stream */
-    return vae_cuda_first_that_runs(cuda, &few, choices, n, first, error);
+    return vae_cuda_first_that_runs(s->cuda, &few, s->choices, n, &s->first,
+                                    error);
 }
 
 /* The choice of a deterministic stream. The first suggestion nearly always
@@ -180,21 +189,20 @@ static VaeStatus
 choose_first(VaeBackend *cuda, const VaeCudaConvShape *shape,
              VaeCudaChoice *choices, VaeCudaLayer *l, VaeError *error)
 {
-    int first;
+    Search s = {
+        .cuda = cuda, .shape = shape, .layer = l->name, .choices = choices};
     const uint64_t free = vae_cuda_code_begin();
-    VaeStatus status =
-        search_first(cuda, shape, l->name, choices, 1, &first, error);
-    if (status == VAE_OK && first < 0)
-        status = search_first(cuda, shape, l->name, choices,
-                              VAE_CUDA_MAX_CHOICES, &first, error);
+    VaeStatus status = search_first(&s, 1, error);
+    if (status == VAE_OK && s.first < 0)
+        status = search_first(&s, VAE_CUDA_MAX_CHOICES, error);
     vae_cuda_code_need(cuda, l->name, vae_cuda_code_end(cuda, free));
     if (status != VAE_OK)
         return status;
-    l->choice = choices[first < 0 ? 0 : first];
+    l->choice = choices[s.first < 0 ? 0 : s.first];
     l->timed = true;
-    if (first >= 0)
+    if (s.first >= 0)
         vae_cuda_set_loaded(cuda, l->name, &l->choice);
-    if (first >= 0 && !vae_cuda_conv_is_forced())
+    if (s.first >= 0 && !vae_cuda_conv_is_forced())
         vae_cuda_set_chosen(cuda, l->name, &l->choice);
     return VAE_OK;
 }

@@ -45,22 +45,22 @@ pixel_run(const PixelClip *c, GstHarness *h, guint slice, guint n)
 }
 
 void
-pixel_checkpoint(const PixelClip *c, GstHarness *a, GstHarness *b, guint saved,
-                 guint had, gboolean carries, guint k0)
+pixel_checkpoint(const PixelClip *c, GstHarness *a, GstHarness *b,
+                 PixelCheckpoint p)
 {
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
     gchar *file = g_build_filename(folder, "c.safetensors", NULL);
-    const guint end = saved + 8, rest = pixel_frames(c, end) - had;
+    const guint end = p.saved + 8, rest = pixel_frames(c, end) - p.had;
     g_object_set(a->element, "checkpoint-location", file, "checkpoint-interval",
-                 saved, "checkpoint-carries", carries, NULL);
-    pixel_push(c, a, 0, saved + 1);
-    g_free(vae_test_pull_frames(a, 0, had));
+                 p.saved, "checkpoint-carries", p.carries, NULL);
+    pixel_push(c, a, 0, p.saved + 1);
+    g_free(vae_test_pull_frames(a, 0, p.had));
     g_object_set(a->element, "checkpoint-location", NULL, NULL);
-    pixel_push(c, a, saved + 1, end);
-    gchar *expected = vae_test_last_frames(a, had, rest);
+    pixel_push(c, a, p.saved + 1, end);
+    gchar *expected = vae_test_last_frames(a, p.had, rest);
     g_signal_emit_by_name(b->element, "load-checkpoint", file);
-    pixel_push(c, b, k0, end);
-    vae_test_same(vae_test_last_frames(b, had, rest), expected);
+    pixel_push(c, b, p.k0, end);
+    vae_test_same(vae_test_last_frames(b, p.had, rest), expected);
     vae_play_remove(file);
 }
 

@@ -17,26 +17,34 @@ typedef struct PixelClip {
 } PixelClip;
 
 guint pixel_frames(const PixelClip *c, guint latents);
-/* Latent k, with the time of its frames and the flag of a later one. */
+/* Returns latent k with the time of its frames, and DELTA_UNIT if k > 0. */
 GstBuffer *pixel_latent(const PixelClip *c, guint k);
 /* Pushes latents k0 .. k1 - 1. */
 void pixel_push(const PixelClip *c, GstHarness *h, guint k0, guint k1);
-/* All frames of a sequence of n latents in slices of that size, the end
- * included; returns their MD5. */
+/* Decodes a sequence of n latents in slices of this size, to its end. Returns
+ * the MD5 of all frames. */
 gchar *pixel_run(const PixelClip *c, GstHarness *h, guint slice, guint n);
-/* a writes a checkpoint behind `saved` latents, of which `had` frames are out
- * then; b loads it, gets the latents from k0 on, and gives the other frames. */
-void pixel_checkpoint(const PixelClip *c, GstHarness *a, GstHarness *b,
-                      guint saved, guint had, gboolean carries, guint k0);
+typedef struct PixelCheckpoint {
+    guint saved;      /* latents before the checkpoint */
+    guint had;        /* frames that had left when it was written */
+    gboolean carries; /* the checkpoint has them */
+    guint k0;         /* first latent that the loading decoder gets */
+} PixelCheckpoint;
 
-/* Writes n latents into a file in a folder of its own; vae_play_remove() it. */
+/* Decoder a writes a checkpoint. Decoder b loads it, and its frames must be the
+ * rest of those of a. */
+void pixel_checkpoint(const PixelClip *c, GstHarness *a, GstHarness *b,
+                      PixelCheckpoint p);
+
+/* Writes n latents to a file in a new folder. Remove both with
+ * vae_play_remove(). */
 gchar *pixel_write(const PixelClip *c, guint n);
 VaePlay *pixel_play(const PixelClip *c, const gchar *path);
-/* The same, played to the end from a seek to frames first to last. */
+/* The same, from a seek to frames first .. last to the end. */
 VaePlay *pixel_play_at(const PixelClip *c, const gchar *path, gdouble rate,
                        GstSeekFlags flags, guint first, guint last);
-/* Frames first to last, alone, are those of the whole clip. Played backwards,
- * they come the last one first. */
+/* Checks that a seek to frames first .. last gives the same frames as the whole
+ * clip. Backwards, the last frame comes first. */
 void pixel_segment(const PixelClip *c, const gchar *path, VaePlay *whole,
                    guint first, guint last);
 void pixel_backwards(const PixelClip *c, const gchar *path, VaePlay *whole,

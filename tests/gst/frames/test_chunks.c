@@ -1,6 +1,6 @@
 /*
  * test_chunks.c: taeh3, whose latents come in chunks of 5. The first latent of
- * each chunk is one frame, the others are four each.
+ * each chunk gives one frame, each of the others four.
  */
 #include "pixel_clip.h"
 
@@ -36,7 +36,7 @@ decoder(const char *more)
     return h;
 }
 
-/* The MD5 of the frames of n latents. */
+/* Returns the MD5 of the frames of n latents. */
 static gchar *
 run(guint slice, guint n)
 {
@@ -67,7 +67,7 @@ TEST(many)
     vae_test_same(found, expected);
 }
 
-/* A receiver that joins inside a chunk shows the next one. */
+/* A receiver that joins inside a chunk begins with the next chunk. */
 TEST(late_joiner)
 {
     SCOPED GstHarness *h = decoder("");
@@ -88,7 +88,7 @@ TEST(late_joiner)
     vae_test_no_more(h);
 }
 
-/* Without context inside a chunk, frames and times go on. */
+/* After a restart inside a chunk, frames and times continue. */
 TEST(restart)
 {
     SCOPED GstHarness *h = decoder("");
@@ -103,7 +103,9 @@ static void
 check_checkpoint(guint saved, gboolean carries, guint k0)
 {
     SCOPED GstHarness *a = decoder(""), *b = decoder("");
-    pixel_checkpoint(&clip, a, b, saved, frames_of(saved), carries, k0);
+    const PixelCheckpoint p = {
+        .saved = saved, .had = frames_of(saved), .carries = carries, .k0 = k0};
+    pixel_checkpoint(&clip, a, b, p);
 }
 
 TEST(checkpoint)
@@ -117,7 +119,7 @@ TEST(checkpoint)
 /* ------------------------------------------------------------------ */
 /* Files.                                                              */
 
-/* Backwards come the same frames, the last one first. A trick mode shows the
+/* Backwards, the same frames come, the last one first. A trick mode shows the
  * first frame of some latents, each until the next one. */
 TEST(rates)
 {
@@ -145,7 +147,7 @@ TEST(rates)
     vae_play_remove(path);
 }
 
-/* From every third frame on, with the bytes of the whole clip. */
+/* Seeks to every third frame, with the bytes of the whole clip. */
 TEST(seek)
 {
     gchar *path = pixel_write(&clip, LATENTS);
@@ -159,7 +161,7 @@ TEST(seek)
     vae_play_remove(path);
 }
 
-/* n frames become latents that give n frames again, also through a file. */
+/* n frames become latents that decode to n frames, also through a file. */
 static void
 check_round_trip(guint n)
 {
@@ -219,7 +221,7 @@ TEST(encode)
     vae_test_no_more(h);
 }
 
-/* Tensors count latents: 17 frames are 5 of them. */
+/* The rate of tensors is that of latents: 17 frames are 5 latents. */
 TEST(tensors)
 {
     SCOPED GstHarness *h =

@@ -1,6 +1,6 @@
 /*
- * test_delay.c: a decoder whose frames depend on later latents: when the
- * frames come, their times, and the end of a sequence.
+ * test_delay.c: a decoder whose frames depend on later latents: when the frames
+ * leave, their times, and the end of a sequence.
  */
 #include "pixel_clip.h"
 
@@ -15,7 +15,7 @@ enum {
     SAVED = 18 /* latents of a checkpoint */
 };
 
-/* Exits with 77 where this build cannot decode it. */
+/* Exits with 77 if this build cannot decode it. */
 static const char *
 weights(void)
 {
@@ -41,7 +41,7 @@ frames_of(guint latents)
     return pixel_frames(&clip, latents);
 }
 
-/* Frames that are out after so many latents. */
+/* Returns the number of frames that have left after n latents. */
 static guint
 out_after(guint latents, guint delay)
 {
@@ -57,8 +57,7 @@ decoder(const char *model, gint look_ahead)
     return h;
 }
 
-/* All frames of a sequence of n latents, the end included; returns their MD5.
- */
+/* Decodes a sequence of n latents to its end. Returns the MD5 of all frames. */
 static gchar *
 run(gint look_ahead, guint slice, guint n)
 {
@@ -66,7 +65,8 @@ run(gint look_ahead, guint slice, guint n)
     return pixel_run(&clip, h, slice, n);
 }
 
-/* Every length, also those that come at the end alone; slices are the same. */
+/* Clips of every length, also those whose frames all leave at the end. Slices
+ * do not change the bytes. */
 TEST(lengths)
 {
     static const guint lengths[] = {1, 2, 13, 14, 15, 16, 20};
@@ -76,7 +76,7 @@ TEST(lengths)
     }
 }
 
-/* A frame leaves with the latent that completes it, and no later. */
+/* A frame leaves with the latent that completes it, not later. */
 static void
 check_moments(gint look_ahead, guint delay)
 {
@@ -102,7 +102,7 @@ TEST(moments)
     check_moments(0, 0);
 }
 
-/* Less latency, other frames; as much as the model needs is exact. */
+/* A smaller look-ahead gives other frames. With the full one they are exact. */
 TEST(look_ahead)
 {
     g_autofree gchar *exact = run(-1, 1, 18), *same = run(AHEAD, 1, 18);
@@ -131,7 +131,8 @@ TEST(latency)
     check_latency(3, 3 * GROUP);
 }
 
-/* The latents that a decoder downstream wants behind a segment. */
+/* The demuxer sends the latents behind a segment that the decoder downstream
+ * needs. */
 TEST(query)
 {
     SCOPED GstHarness *h = decoder(weights(), -1);
@@ -144,7 +145,7 @@ TEST(query)
     CHECK_INT(latents, AHEAD);
 }
 
-/* The end of a sequence gives its frames before anything else. */
+/* The frames at the end of a sequence leave before anything else. */
 TEST(ends)
 {
     SCOPED GstHarness *h = decoder(weights(), -1);
@@ -187,8 +188,8 @@ TEST(flush)
     vae_test_same(found, expected);
 }
 
-/* Another model at a latent in the middle: the frames before it are those of a
- * sequence that ends there, the times go on. */
+/* Another model in the middle: the frames before it are those of a sequence
+ * that ends there, and the times continue. */
 TEST(switch)
 {
     SCOPED GstHarness *h = decoder(weights(), -1);
@@ -209,12 +210,17 @@ TEST(switch)
     vae_play_remove(copy);
 }
 
-/* The frames that had not left when the checkpoint was written come again. */
+/* The frames that had not left when the checkpoint was written leave after it
+ * is loaded. */
 static void
 check_checkpoint(gboolean carries, guint k0)
 {
     SCOPED GstHarness *a = decoder(weights(), -1), *b = decoder(weights(), -1);
-    pixel_checkpoint(&clip, a, b, SAVED, out_after(SAVED, DELAY), carries, k0);
+    const PixelCheckpoint p = {.saved = SAVED,
+                               .had = out_after(SAVED, DELAY),
+                               .carries = carries,
+                               .k0 = k0};
+    pixel_checkpoint(&clip, a, b, p);
 }
 
 TEST(checkpoint)
@@ -229,8 +235,8 @@ TEST(checkpoint)
 
 enum { LATENTS = 40 };
 
-/* A trick mode shows the first frame of every so many latents, each until the
- * next one. */
+/* A trick mode shows the first frame of some latents, each until the next
+ * one. */
 static void
 check_trick_mode(const gchar *path, gdouble rate, guint pictures)
 {

@@ -188,6 +188,61 @@ typedef struct Way {
     int slice, frames, strips, tiles;
 } Way;
 
+static uint64_t
+cached_weights(const Bed *bed)
+{
+    uint64_t bytes = 0;
+    for (const VaeCachedWeight *k = bed->model->weights.first; k; k = k->next)
+        bytes += asked_for(k->blob);
+    return bytes;
+}
+
+/* Compares each purpose of the plan with the memory of the open stream. */
+static void
+check_purposes(const char *label, const VaePlan *plan, const Bed *bed,
+               const VaeStream *s)
+{
+    same(label, "weights", plan->weights, cached_weights(bed));
+    same(label, "carries", plan->carries, asked_for(s->memory.carries));
+    same(label, "activations", plan->arena, asked_for(s->memory.arena));
+    /* A scratch of 0 bytes still gets a block of 1. */
+    const size_t scratch = asked_for(s->memory.scratch);
+    same(label, "scratch", plan->scratch, scratch > 1 ? scratch : 0);
+    same(label, "staging", plan->staging, 0);
+    same(label, "host memory of tiles", plan->tiled,
+         asked_for(s->tiles.carries) + asked_for(s->tiles.block));
+    same(label, "loading", plan->loading, loading_peak);
+    same(label, "total", plan->total,
+         plan->weights + plan->carries + plan->arena + plan->scratch +
+             plan->library + plan->tiled);
+}
+
+/* Programs share equal primitives, so the memory of the library does not depend
+ * on the slices. */
+static void
+check_library(const char *label, const VaePlan *plan, Way way)
+{
+    if (way.slice == 1 || way.tiles)
+        library = plan->library;
+    same(label, "library", plan->library, library);
+    expect((plan->library > 0) == (plan->backend == VAE_BACKEND_CPU),
+           "%s: the library's own %llu bytes", label,
+           (unsigned long long) plan->library);
+}
+
+/* Steps of slices of each size take no memory. */
+static void
+check_steps(const char *label, const Bed *bed, VaeDirection direction,
+            VaeStream *s)
+{
+    static const int steps[] = {1, 2, 3, 0};
+    const size_t open = bytes_live;
+    TestClip clip = bed_clip(bed, 6, W, height_of(bed), 1);
+    run_clip(bed, s, direction, &clip, steps);
+    same(label, "taken by steps", 0, bytes_live - open);
+    clip_free(&clip);
+}
+
 static void
 check_stream(Bed *bed, VaeDirection direction, Way way, const char *type)
 {
@@ -215,43 +270,17 @@ check_stream(Bed *bed, VaeDirection direction, Way way, const char *type)
     loading_peak = 0;
     const size_t before = bytes_live;
     VaeStream *s = bed_stream(bed, params);
-    uint64_t weights = 0;
-    for (const VaeCachedWeight *k = bed->model->weights.first; k; k = k->next)
-        weights += asked_for(k->blob);
-    same(label, "weights", plan.weights, weights);
-    same(label, "carries", plan.carries, asked_for(s->memory.carries));
-    same(label, "activations", plan.arena, asked_for(s->memory.arena));
-    /* A scratch of 0 bytes still gets a block of 1. */
-    const size_t scratch = asked_for(s->memory.scratch);
-    same(label, "scratch", plan.scratch, scratch > 1 ? scratch : 0);
-    same(label, "staging", plan.staging, 0);
-    same(label, "host memory of tiles", plan.tiled,
-         asked_for(s->tiles.carries) + asked_for(s->tiles.block));
+    const uint64_t weights = cached_weights(bed);
+    check_purposes(label, &plan, bed, s);
+    check_library(label, &plan, way);
     expect((plan.tiles > 1) == (way.tiles > 0), "%s: %d tiles", label,
            plan.tiles);
-    /* Programs share equal primitives, so their number does not depend on the
-     * slices. */
-    if (way.slice == 1 || way.tiles)
-        library = plan.library;
-    same(label, "library", plan.library, library);
-    expect((plan.library > 0) == (plan.backend == VAE_BACKEND_CPU),
-           "%s: the library's own %llu bytes", label,
-           (unsigned long long) plan.library);
-    same(label, "loading", plan.loading, loading_peak);
-    same(label, "total", plan.total,
-         plan.weights + plan.carries + plan.arena + plan.scratch +
-             plan.library + plan.tiled);
     /* The records of each op, and of a stream. */
     const size_t rest =
         bytes_live - before - (size_t) (plan.total - plan.library);
     const size_t most = ((size_t) 256 << 10) + 1280 * count_ops(s);
     expect(rest < most, "%s: %zu bytes beside, at most %zu", label, rest, most);
-    const size_t open = bytes_live;
-    TestClip clip = bed_clip(bed, 6, W, height_of(bed), 1);
-    static const int steps[] = {1, 2, 3, 0};
-    run_clip(bed, s, direction, &clip, steps);
-    same(label, "taken by steps", 0, bytes_live - open);
-    clip_free(&clip);
+    check_steps(label, bed, direction, s);
     vae_stream_free(&s);
     same(label, "left but the weights", weights, bytes_live - before);
 }
