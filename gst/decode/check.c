@@ -8,25 +8,26 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* Latents of a sequence that are looked at. The first one of all is one
- * frame and spreads half as far as the others, so it is left out. */
+/* The first and the last latent of a sequence to check. Latent 0 is left out,
+ * because it has one frame and half the spread of the others. */
 #define FIRST_JUDGED 1
 #define LAST_JUDGED 3
 
 /*
- * How one latent of a clip differs from the statistics of its space, in
- * standard deviations of the channel: means around 0, spreads around SPREAD
- * with a common factor for the whole latent (flat and rich pictures) and one
- * for each channel, both logarithmic. Wide enough for the clips that were
- * looked at, multiplied by 0.1 to 2.
+ * The model: how one latent differs from the statistics of its space, in
+ * standard deviations of the channel. The means are around 0. The logarithms of
+ * the spreads are around that of SPREAD; they share a deviation for the latent
+ * (flat or rich pictures), and each channel has one of its own. The numbers
+ * allow for all sample clips, with latents multiplied by 0.1 to 2.
  */
 #define MEAN_SD 0.5
 #define SPREAD 0.8
 #define COMMON_SD 0.5
 #define OWN_SD 0.35
 
-/* The other convention must be more likely by this, in nats per channel (clips
- * that were looked at reach 1.1 and more), and describe the latent well. */
+/* The other normalization must be more likely by MARGIN, in nats per channel
+ * (sample clips with the wrong normalization have 1.1 or more), and its fit
+ * must be at most GOOD_FIT. */
 #define MARGIN 0.75
 #define GOOD_FIT 1.5
 
@@ -51,15 +52,14 @@ measure(const guint8 *data, VaeType type, gsize n)
         }
     }
     mean = sum / n;
-    /* A channel without any spread counts like one with a spread of a
-     * thousandth. */
+    /* A constant channel counts as one with a spread of 0.001. */
     squares = MAX(squares / n - mean * mean, 1e-6);
     return (Channel){mean, log(squares) / 2};
 }
 
-/* Logarithm of the likelihood of n channels where numbers have those means
- * and standard deviations (NULL: 0 and 1). fit: squared distance per degree of
- * freedom, 1 when all is as expected. */
+/* Returns the logarithm of the likelihood of n channels, if numbers have these
+ * means and standard deviations (NULL: 0 and 1). *fit: receives the squared
+ * distance per degree of freedom, which is about 1 if the model is right. */
 static gdouble
 likelihood(const Channel *channels, gint n, const gfloat *mean,
            const gfloat *std, gdouble *fit)
@@ -83,8 +83,7 @@ likelihood(const Channel *channels, gint n, const gfloat *mean,
     return -(means + spreads) / 2 - logs;
 }
 
-/* Returns TRUE if the latent clearly has the other normalization than the
- * stated one. */
+/* Returns TRUE if the latent clearly does not have the stated normalization. */
 static gboolean
 looks_other(const Channel *channels, const VaeModelInfo *info,
             VaeNormalization declared)

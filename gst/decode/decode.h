@@ -29,9 +29,10 @@ typedef struct GstVaeDecode {
     guint64 first;           /* place of the latent that began the sequence */
     GstClockTime input_pts;  /* begin of the previous buffer, or NONE */
     GstClockTime input_end;  /* its end, or NONE */
-    gboolean input_plain;    /* it has neither DELTA_UNIT nor a duration */
+    gboolean input_plain;    /* the previous buffer had neither DELTA_UNIT nor a
+                                duration */
     gboolean told_continues; /* posted that DELTA_UNIT is missing */
-    guint jumps;             /* latents that did not begin where counted */
+    guint jumps; /* latents whose timestamps did not follow the rate */
 
     /* The sequence of a model with a delay. */
     GQueue waiting;         /* GstVaeOut: frames that are due later */
@@ -39,7 +40,7 @@ typedef struct GstVaeDecode {
 
     VaeCheckpoint resume; /* the position that was loaded */
     gboolean resuming;    /* the input has not reached this position yet */
-    gboolean earlier;     /* nor the sequence of this position */
+    gboolean earlier;     /* nor has it reached the sequence of this position */
     guint saved;          /* latents since the last checkpoint */
 
     /* For the worker. */
@@ -84,9 +85,9 @@ typedef struct GstVaeStep {
 
 /* Returns the duration of n frames at the nominal rate. */
 GstClockTime gst_vae_decode_frames_time(const GstVaeDecode *self, guint64 n);
-/* Returns the number of frames that last that long, rounded. */
+/* Returns how many frames at the nominal rate last this long, rounded. */
 guint64 gst_vae_decode_frames_in(const GstVaeDecode *self, GstClockTime time);
-/* Returns the frames of the first k latents of a sequence. */
+/* Returns the number of frames of the first k latents of a sequence. */
 guint64 gst_vae_decode_frames_before(const GstVaeDecode *self, guint64 k);
 /* Returns FALSE if a sequence cannot begin with the latent, because it is not
  * the first one of a chunk. */

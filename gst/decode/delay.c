@@ -17,8 +17,8 @@ gst_vae_decode_delay_of(const GstVaeSession *session)
     return (guint) MIN(ahead * info->decode.step_out, info->delay);
 }
 
-/* Frames of the sequence that have been given after its latents so far and that
- * many steps of its end; as the engine counts them. */
+/* Returns the number of frames that the engine gives of the sequence, after all
+ * its latents so far and `steps` steps of its end. */
 static guint64
 given_after(const GstVaeDecode *self, const GstVaeSession *session, gint steps)
 {
@@ -31,7 +31,7 @@ given_after(const GstVaeDecode *self, const GstVaeSession *session, gint steps)
     return (guint64) CLAMP(n, 0, all);
 }
 
-/* Moves the frames up to number `until` from those that wait to the item. */
+/* Moves the frames before number `until` from those that wait to the item. */
 static void
 take(GstVaeDecode *self, GstVaeItem *item, guint64 until)
 {

@@ -9,8 +9,8 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* Returns TRUE if this is the duration of a buffer in which no latent begins a
- * clip. */
+/* Returns TRUE if the duration is that of whole groups, so that no latent of
+ * the buffer is the first of a clip. */
 static gboolean
 is_groups(GstVaeDecode *self, GstClockTime time)
 {
@@ -77,7 +77,8 @@ warn_continues(GstVaeDecode *self, const GstBuffer *buffer)
 GstBuffer *
 gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer)
 {
-    gboolean continues = self->tensors; /* which have no flag for it */
+    gboolean continues =
+        self->tensors; /* these caps have no flag for a continued sequence */
 
     GST_OBJECT_LOCK(self);
     continues |= self->sequence == GST_VAE_SEQUENCE_CONTINUOUS;

@@ -11,7 +11,7 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* The default quality of GStreamer. */
+/* The maximum quality of QOS messages in GStreamer, and its default. */
 #define FULL_QUALITY 1000000
 
 /* Returns TRUE if the pool may run out of buffers. */
@@ -85,8 +85,8 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
     GstBufferPool *pool;
     guint steps;
 
-    /* Up to 4 steps of a slice unless told otherwise; what waits, what is
-     * computed and what is pushed. */
+    /* The automatic slice size is at most 4 steps. Buffers are needed for the
+     * steps in the queue, in the engine and in the task. */
     steps = session->params.slice_size ? session->params.slice_size : 4;
     if (gst_query_get_n_allocation_params(query) > 0)
         gst_query_parse_nth_allocation_param(query, 0, &session->allocator,
@@ -111,7 +111,8 @@ gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
             own_pool(session, GST_VIDEO_INFO_SIZE(&session->video), video_meta);
         if (pool)
             gst_buffer_pool_set_active(pool, TRUE);
-        /* Rows are rounded up to 4 bytes, planes of 4:2:0 to even sizes. */
+        /* Rows are padded to a multiple of 4 bytes, and the planes of 4:2:0 to
+         * even sizes. */
         session->clear =
             session->params.width % 8 != 0 || session->params.height % 2 != 0;
     }

@@ -14,7 +14,8 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* Frames that had left when the checkpoint was written. */
+/* Returns the number of frames that had left when the checkpoint was
+ * written. */
 static guint64
 had_before(GstVaeDecode *self)
 {
@@ -25,7 +26,8 @@ had_before(GstVaeDecode *self)
     return all - MIN(all, delay);
 }
 
-/* The latents begin behind the one that the checkpoint goes on with. */
+/* Posts an error: the latents begin after the first one that the stream
+ * needs. */
 static void
 refuse_late(GstVaeDecode *self, const gchar *path)
 {
@@ -92,8 +94,8 @@ take_load(GstVaeBase *base)
     return path;
 }
 
-/* The loaded sequence has ended: the latent begins another one. Frames that
- * wait in the carries leave first. */
+/* Called if the loaded sequence had ended, so that the latent begins another
+ * one. The frames that wait in the carries leave first. */
 static GstFlowReturn
 end_loaded(GstVaeDecode *self, const GstVaeStep *step)
 {
@@ -112,7 +114,8 @@ gst_vae_decode_load(GstVaeDecode *self, const GstBuffer *latent,
     GstFlowReturn ret = GST_FLOW_OK;
     GError *error = NULL;
 
-    self->resuming = self->resuming && self->earlier; /* it begins later */
+    self->resuming = self->resuming &&
+                     self->earlier; /* the loaded sequence is a later one */
     if (!path)
         return GST_FLOW_OK;
     self->resume = (VaeCheckpoint) VAE_INIT(VaeCheckpoint);
@@ -159,7 +162,7 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
         gst_vae_decode_delay_resume(self, first, step.pts);
 
     if (place > 0 && self->need_start) {
-        /* The stream has its context. */
+        /* The stream has its context from the checkpoint. */
         latent = gst_buffer_make_writable(latent);
         GST_BUFFER_FLAG_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
         GST_BUFFER_FLAG_UNSET(latent, GST_BUFFER_FLAG_DISCONT);
@@ -167,7 +170,7 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
         self->discont = TRUE;
     }
     item = gst_vae_decode_plan_step(self, latent, &step);
-    /* The stream was put where it has to be. */
+    /* The checkpoint has set the position of the stream. */
     item->start = FALSE;
     self->resuming = place + 1 < c->latents;
     for (guint i = 0; i < item->n_out && first + i < had; i++)

@@ -11,9 +11,9 @@
 GST_DEBUG_CATEGORY(gst_vae_decode_debug); /* of the whole element */
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
-/* A timestamp that differs less than this from the counted time is replaced by
- * it, so that frames touch. A frame of which a segment leaves no more than this
- * is not shown. */
+/* If a timestamp differs by at most this from the counted time, the counted
+ * time is used, so that frames leave no gaps. A frame with at most this much of
+ * its time inside the segment is not shown. */
 #define ROUNDING GST_USECOND
 
 GstClockTime
@@ -72,8 +72,9 @@ gst_vae_decode_plan_frame(GstVaeDecode *self, GstVaeOut *out, GstClockTime pts,
                                              GST_FORMAT_TIME, from);
 }
 
-/* Counts from a timestamp on, or, where that is the rounded time of a whole
- * number of frames, from 0: so times are the same wherever one begins. */
+/* Sets the time from which frames are counted. If pts is the rounded time of a
+ * whole number of frames, this is 0, so that the times do not depend on the
+ * first latent. Otherwise it is pts. */
 static void
 set_anchor(GstVaeDecode *self, GstClockTime pts)
 {
@@ -87,7 +88,7 @@ set_anchor(GstVaeDecode *self, GstClockTime pts)
     }
 }
 
-/* Returns where the frames so far end, or NONE before the first one. */
+/* Returns the end of the frames that are planned, or NONE before the first. */
 static GstClockTime
 frames_end(const GstVaeDecode *self)
 {
@@ -96,8 +97,9 @@ frames_end(const GstVaeDecode *self)
     return self->anchor + gst_vae_decode_frames_time(self, self->since_anchor);
 }
 
-/* When a step begins: its own timestamp, or, where that is missing or only
- * rounded in another way, counted frames. */
+/* Returns the time at which a step begins. This is its timestamp. If the
+ * timestamp is missing or within ROUNDING of the counted time, it is the
+ * counted time. */
 static GstClockTime
 begin_at(GstVaeDecode *self, GstClockTime pts)
 {
@@ -115,8 +117,9 @@ begin_at(GstVaeDecode *self, GstClockTime pts)
     return counted;
 }
 
-/* Warns of latents that continue a sequence at other times than the rate gives,
- * and do not say how long their frames last. A single one may be a pause. */
+/* Warns if the timestamps of latents do not follow the rate, and the latents
+ * have no meta with the duration of their frames. The first such latent may be
+ * a pause, so the second one brings the warning. */
 static void
 check_times(GstVaeDecode *self, const GstBuffer *latent, GstClockTime end)
 {
@@ -155,7 +158,7 @@ gst_vae_decode_step(GstVaeDecode *self, const GstBuffer *latent)
     return step;
 }
 
-/* Returns how many frames of a group of n the duration leaves. */
+/* Returns how many frames of a group of n fit in the duration. */
 static guint
 trimmed(GstVaeDecode *self, GstClockTime duration, guint n)
 {
@@ -255,8 +258,8 @@ plan_start(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer,
     return first;
 }
 
-/* Frames of a group of n that are there, and how long they last; *length is
- * NONE where they follow the nominal rate. */
+/* Returns the number of frames in a group of at most n. *length: receives their
+ * duration, or NONE if it is that of the nominal rate. */
 static guint
 group_of(GstVaeDecode *self, const GstBuffer *buffer, guint n,
          GstClockTime *length)
@@ -281,8 +284,9 @@ is_trick_mode(GstVaeDecode *self)
             GST_SEGMENT_FLAG_TRICKMODE_KEY_UNITS) != 0;
 }
 
-/* In a trick mode of key units the first frame of a latent stays as long as the
- * latent. Returns until when; 0: as usual. */
+/* With TRICKMODE_KEY_UNITS, the first frame of a latent is shown for the time
+ * of the whole latent. Returns the end of this time, or 0 without the trick
+ * mode. */
 static GstClockTime
 stays_until(GstVaeDecode *self, const GstBuffer *buffer)
 {
@@ -292,8 +296,9 @@ stays_until(GstVaeDecode *self, const GstBuffer *buffer)
     return GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);
 }
 
-/* Plans the n frames of a step from pts on, which last `length` together, or
- * the nominal time if that is NONE; the first one at least until `stay`. */
+/* Plans the n frames of a step that begins at pts. length: their duration
+ * together; NONE: that of the nominal rate. The first frame ends at `stay` or
+ * later. */
 static void
 plan_frames(GstVaeDecode *self, GstVaeItem *item, guint n, GstClockTime pts,
             GstClockTime length, GstClockTime stay)
@@ -318,8 +323,8 @@ plan_frames(GstVaeDecode *self, GstVaeItem *item, guint n, GstClockTime pts,
         set_anchor(self, pts);
 }
 
-/* The frames of a latent after the first one of the sequence, which is at that
- * place in its chunk. */
+/* Returns the number of frames of a latent that is not the first one of its
+ * sequence. place: its index in its chunk. */
 static guint
 later_frames(const GstVaeDecode *self, guint64 place)
 {
@@ -329,8 +334,8 @@ later_frames(const GstVaeDecode *self, guint64 place)
                                                   : info->decode.step_out);
 }
 
-/* Shows none of the frames of a latent that is decoded only, and the first of
- * one in a trick mode of key units. */
+/* Hides all frames of a latent that is only decoded. With TRICKMODE_KEY_UNITS,
+ * hides all except the first. */
 static void
 hide_frames(GstVaeDecode *self, GstVaeItem *item, const GstBuffer *buffer)
 {
@@ -373,14 +378,14 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
     plan_frames(self, item, keep, pts, length, stays_until(self, buffer));
     hide_frames(self, item, buffer);
     item->in[0] = buffer;
-    if (!item->partial) /* else the first frame is not there */
+    if (!item->partial) /* otherwise the frame of the metas is missing */
         item->out[0].metas = gst_buffer_ref(buffer);
     item->n_in = 1;
     item->frames = self->frame;
     return item;
 }
 
-/* The bytes of latent i of a buffer. (transfer full) */
+/* Copies latent i of a buffer. (transfer full) */
 static GstBuffer *
 copy_latent(GstVaeDecode *self, GstBuffer *buffer, gint i)
 {
@@ -408,8 +413,8 @@ copy_latent(GstVaeDecode *self, GstBuffer *buffer, gint i)
     return part;
 }
 
-/* Gives part i of a buffer its own flags and times. Only the last one can be
- * trimmed. left: what is left of the duration, or NONE. */
+/* Sets the flags and times of part i of a buffer. Only the last part can have
+ * fewer frames. left: remaining duration of the buffer, or NONE. */
 static void
 label(GstVaeDecode *self, GstBuffer *part, const GstBuffer *whole, gint i,
       GstClockTime *left)

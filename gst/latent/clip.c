@@ -27,8 +27,8 @@ normalization_word(VaeNormalization normalization)
     return normalization == VAE_RAW ? "raw" : "normalized";
 }
 
-/* Refuses a name that the caps cannot hold. If it were cut, it would be another
- * name. */
+/* Refuses a name that is too long for the caps. A shortened name would be
+ * another name. */
 static VaeStatus
 fill_space(GstLatentClip *clip, const gchar *name, const gchar *value,
            VaeError *error)
@@ -75,7 +75,8 @@ fill_normalization(GstLatentClip *clip, GstLatentNormalization setting)
     info->normalization_stated = TRUE;
 }
 
-/* The usual numbers of a space; channels 0: several spaces have that many. */
+/* The usual numbers of each latent space. channels 0: several spaces have this
+ * number of channels. */
 static const struct Usual {
     const gchar *space;
     gint channels, fps;
@@ -110,8 +111,8 @@ check_rate(const gchar *name, const gchar *what, gint n, gint d,
         "%s: %s is %s, expected " GST_VAE_RATES, name, what, found);
 }
 
-/* The caps always state the rate, so that the decoder counts time as this
- * element does. */
+/* The caps always state the rate, so that the decoder and this element compute
+ * the same times. */
 static VaeStatus
 fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
                VaeError *error)
@@ -140,8 +141,8 @@ gst_latent_clip_counts(const GstVaeLatentInfo *info)
     return counts;
 }
 
-/* The sequence of a latent or, with by_frame, of a frame. A file may have as
- * many sequences as latents, so they are searched in halves. */
+/* Returns the sequence of a latent or, with by_frame, of a frame, by binary
+ * search: a file may have as many sequences as latents. */
 static const VaeLatentSequence *
 sequence_of(const GstLatentClip *clip, gint64 number, gboolean by_frame)
 {
@@ -166,8 +167,9 @@ gst_latent_clip_first_frame(const GstLatentClip *clip, gint k)
     return s->before + vae_count_frames(clip->counts, k - s->first);
 }
 
-/* The length in frames: what the file says where that ends within the last
- * latent, else all that the latents hold. */
+/* Sets the number of frames. It is the number that the file states, if this
+ * ends within the last latent. Otherwise it is the number of frames in all
+ * latents. */
 static void
 fill_frames(GstLatentClip *clip)
 {
@@ -331,7 +333,7 @@ gst_latent_clip_time(const GstLatentClip *clip, gint k)
                                 : clip->frames);
 }
 
-/* Returns the last latent that begins at `time` or before. */
+/* Returns the last latent that does not begin after `time`. */
 static gint
 search_times(const GstLatentClip *clip, GstClockTime time)
 {
@@ -346,7 +348,7 @@ search_times(const GstLatentClip *clip, GstClockTime time)
     return low;
 }
 
-/* The latent that holds a frame. */
+/* Returns the latent of a frame. */
 static gint
 latent_of(const GstLatentClip *clip, gint64 frame)
 {
@@ -386,7 +388,8 @@ gst_latent_clip_frame_time(const GstLatentClip *clip, gint64 frame)
                (guint64) gst_latent_clip_frames(clip, k));
 }
 
-/* The frame of latent k that is shown at time, by its own times. */
+/* Returns the frame of latent k that is shown at a time, by the times in the
+ * file. */
 static gint64
 frame_within(const GstLatentClip *clip, gint k, GstClockTime time)
 {
@@ -408,7 +411,8 @@ gst_latent_clip_frame_at(const GstLatentClip *clip, GstClockTime time)
     }
     guint64 frame = gst_util_uint64_scale(time, clip->info.fps_n,
                                           GST_SECOND * clip->info.fps_d);
-    /* Times of frames are rounded down, which may be one frame too few. */
+    /* Times of frames are rounded down, so the computed frame may be one too
+     * early. */
     if (frame_time(clip, frame + 1) <= time)
         frame++;
     return (gint64) MIN(frame, (guint64) clip->frames);

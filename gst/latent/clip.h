@@ -41,7 +41,8 @@ typedef struct GstLatentClip {
     GstLatentTime *times; /* time of each latent; NULL: by the frame rate */
     VaeLatentSequence *sequences; /* NULL: the clip is one sequence */
     gint n_sequences;
-    gchar *overruled; /* how the file contradicts a property, or NULL */
+    gchar *overruled; /* text about a property that the file contradicts, or
+                         NULL */
 } GstLatentClip;
 
 /*
@@ -68,7 +69,7 @@ gboolean gst_latent_clip_take_times(GstLatentClip *clip, GstLatentTime *times);
 VaeStatus gst_latent_clip_use_sequences(GstLatentClip *clip,
                                         const VaeTensorInfo *table,
                                         const void *rows, VaeError *error);
-/* Returns how many frames latents have: as the info states it, or else as in
+/* Returns the numbers of frames of latents: those of the info, or else those of
  * its latent space. */
 VaeCounts gst_latent_clip_counts(const GstVaeLatentInfo *info);
 /* Returns the first latent of the sequence that contains latent k. */

@@ -88,7 +88,7 @@ gst_latent_fields_clear(GstLatentFields *fields)
 
 /* Reading --------------------------------------------------------------- */
 
-/* "8/9"; what is no such thing is not taken. */
+/* Reads a fraction such as "8/9". Ignores any other text. */
 static void
 read_aspect(const VaeTensorFile *file, GstVaeLatentInfo *info)
 {

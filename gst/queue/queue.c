@@ -33,7 +33,7 @@ gst_vae_queue_reset(GstVaeQueue *queue)
 }
 
 /* ------------------------------------------------------------------ */
-/* The sink pad's.                                                     */
+/* Functions for the sink pad. */
 
 guint
 gst_vae_queue_depth(GstVaeQueue *queue)
@@ -120,7 +120,7 @@ gst_vae_queue_push_step(GstVaeQueue *queue, GstVaeItem *item)
     return ret;
 }
 
-/* After EOS from downstream, a new stream or segment opens the way again. */
+/* After EOS from downstream, a new stream or segment opens the queue again. */
 static void
 begin_segment(GstVaeQueue *queue)
 {
@@ -264,7 +264,7 @@ gst_vae_queue_start(GstVaeQueue *queue)
 }
 
 /* ------------------------------------------------------------------ */
-/* The task's and the worker's; the lock is held.                      */
+/* Functions for the task and the worker; the lock is held. */
 
 GstVaeItem *
 gst_vae_queue_next(GstVaeQueue *queue, gboolean *unwanted)

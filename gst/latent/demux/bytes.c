@@ -7,11 +7,11 @@
 #include "source.h"
 #include "vae-private/tensors.h"
 
-/* The most bytes of one pull, as upstream allocates them at once. */
+/* Maximum size of one pull, because upstream allocates this much at once. */
 #define PULL_MAX (4u << 20)
 
-/* Makes room. Returns FALSE and VAE_ERR_MEMORY if there is not enough memory.
- */
+/* Enlarges the memory to `room` bytes. Returns FALSE with VAE_ERR_MEMORY if
+ * there is not enough memory. */
 static gboolean
 reserve(GstLatentBytes *bytes, gsize room, VaeError *error)
 {
@@ -86,7 +86,7 @@ gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
             gst_buffer_unref(buffer);
         } else if (ret != GST_FLOW_EOS ||
                    length(pad) >= (gint64) (offset + want)) {
-            return ret; /* EOS: upstream was told to end */
+            return ret; /* EOS: upstream was asked to end */
         }
         if (got < want) {
             fail_short(offset + got, offset + size, error);

@@ -6,12 +6,13 @@
 
 #include <math.h>
 
-/* Latents that are decoded forwards and shown backwards at once. The decoder
- * holds their frames. */
+/* Number of latents in a group of reverse playback. A group is decoded forwards
+ * and shown backwards, so the decoder holds its frames. */
 #define BACKWARD_GROUP 8
 
-/* The nearest start of a latent to time, in the direction of the flags; time
- * itself where there is none before stop. */
+/* Returns the start of the latent at a time, or of the next latent if the SNAP
+ * flags select it and it starts before stop. Returns `time` itself after the
+ * end of the clip. */
 static GstClockTime
 snap(const GstLatentClip *clip, GstSeekFlags flags, GstClockTime time,
      GstClockTime stop)
@@ -31,8 +32,8 @@ snap(const GstLatentClip *clip, GstSeekFlags flags, GstClockTime time,
     return after;
 }
 
-/* A position of a seek as a time of the clip, as gst_segment_do_seek() takes
- * it. */
+/* Converts a position of a seek to a time of the clip, as gst_segment_do_seek()
+ * does. */
 static guint64
 resolve(const GstSegment *segment, GstSeekType type, gint64 value,
         guint64 current)
@@ -69,7 +70,7 @@ gst_latent_seek_refused(const GstSegment *segment, GstEvent *event)
                : NULL;
 }
 
-/* A position that counts frames as one in time. */
+/* Converts a position in frames to a position in time. */
 static gint64
 frames_to_time(const GstLatentClip *clip, GstSeekType type, gint64 value)
 {
@@ -165,14 +166,14 @@ gst_latent_seek_is_quick(GstEvent *event)
 
 /* Runs ------------------------------------------------------------------ */
 
-/* Goes on with [shown, end). */
+/* Begins a run that shows [shown, end). */
 static void
 set_run(GstLatentRun *run, const GstLatentClip *clip, gint shown, gint end)
 {
     const gint start = gst_latent_clip_start(clip, shown);
     gint first = MAX(shown - run->warm_up, start);
 
-    if (clip->counts.chunk) /* decoding begins with one */
+    if (clip->counts.chunk) /* decoding begins at the start of a chunk */
         first -= (first - start) % clip->counts.chunk;
     run->discont |= first != run->next;
     run->next = first;
@@ -180,8 +181,9 @@ set_run(GstLatentRun *run, const GstLatentClip *clip, gint shown, gint end)
     run->end = MAX(shown, end);
 }
 
-/* Latents from one that is shown to the next one. By default as many as cost no
- * more than playing at the normal rate, and half of that at most. */
+/* Returns the distance between two shown latents of a trick mode. Without a
+ * stated interval, the decoder decodes no more latents per second than at the
+ * normal rate, and at rate 1 half as many. */
 static gint
 stride_of(const GstLatentClip *clip, gdouble rate, gint warm_up,
           GstClockTime interval)
@@ -307,7 +309,8 @@ answer_position(const GstLatentClip *clip, const GstSegment *segment,
     return TRUE;
 }
 
-/* Sets the length in a format. Returns FALSE for other formats. */
+/* Converts the length of the clip to a format. Returns FALSE for other
+ * formats. */
 static gboolean
 length_in(const GstLatentClip *clip, GstFormat format, gint64 *length)
 {

@@ -49,7 +49,7 @@ pull(GstLatentDemux *self, guint64 offset, guint8 *dst, guint64 size)
                                         : ret;
 }
 
-/* Latent k as [C, h, w] into dst. */
+/* Reads latent k to dst, as [C, h, w]. */
 static GstFlowReturn
 read_step(GstLatentDemux *self, gint k, guint8 *dst)
 {
@@ -126,7 +126,8 @@ push_segment(GstLatentDemux *self)
     push_tags(self);
 }
 
-/* A flushing pad drops events. They are then sent later. */
+/* Pushes the events that are due. A flushing pad drops them, so they stay
+ * due. */
 static GstFlowReturn
 push_due(GstLatentDemux *self)
 {
@@ -174,8 +175,8 @@ stamp(GstLatentDemux *self, GstBuffer *buffer, gint k)
     self->run.discont = FALSE;
 }
 
-/* Remembers how far latents were sent; a seek without a flush goes on from
- * there. */
+/* Stores the position of the last latent that was sent, at which a seek without
+ * a flush continues. */
 static void
 set_position(GstLatentDemux *self)
 {
@@ -190,8 +191,8 @@ set_position(GstLatentDemux *self)
     GST_OBJECT_UNLOCK(self);
 }
 
-/* Latents behind the last one that is shown that its frames depend on; the
- * decoder downstream knows it. */
+/* Asks the decoder downstream for the number of later latents that frames
+ * depend on. */
 static gint
 look_ahead(GstLatentDemux *self)
 {
@@ -205,8 +206,8 @@ look_ahead(GstLatentDemux *self)
     return latents;
 }
 
-/* Returns TRUE if the latents of the run were sent, and also those behind them
- * that their frames depend on. */
+/* Returns TRUE if all latents of the run were sent, and the later latents that
+ * their frames depend on. */
 static gboolean
 is_sent(GstLatentDemux *self)
 {

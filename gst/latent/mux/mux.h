@@ -30,10 +30,10 @@ struct _GstLatentMux {
 
     /* Under the sink pad's stream lock. */
     GstLatentMuxState state;
-    GstCaps *caps;    /* made from info; NULL before the first ones */
-    GstCaps *refused; /* the last ones, if their error is posted, or NULL */
+    GstCaps *caps;    /* the caps of info; NULL before the first caps */
+    GstCaps *refused; /* the last caps, if their error was posted; or NULL */
     GstVaeLatentInfo info;
-    GstTagList *tags; /* that the header has, or NULL */
+    GstTagList *tags; /* the tags in the header, or NULL */
     GstLatentHeader header;
     GstLatentRecord record;
     gboolean warned, times_told;

@@ -97,8 +97,8 @@ differ(GstClockTime a, GstClockTime b)
     return MAX(a, b) - MIN(a, b) > GST_VAE_JITTER;
 }
 
-/* Notes the time of the next latent, which has so many frames. Without the
- * meta of vaeencode its duration is the nominal one. */
+/* Notes the time of the next latent. frames: its number of frames. Without the
+ * meta of vaeencode, its duration is the nominal one. */
 static void
 note_time(GstLatentRecord *record, const GstVaeLatentInfo *info,
           const GstBuffer *buffer, gint64 frames)
@@ -132,8 +132,9 @@ note_time(GstLatentRecord *record, const GstVaeLatentInfo *info,
     g_array_append_val(record->times, time);
 }
 
-/* Begins a sequence where the next latent does. Without DELTA_UNIT, but with
- * more than the one frame of a first latent, it rather lacks the flag. */
+/* Begins a sequence if the next latent does. If a latent has no DELTA_UNIT but
+ * more frames than a first latent has, the flag is probably missing, and the
+ * sequence continues. */
 static void
 note_sequence(GstLatentRecord *record, const GstVaeLatentInfo *info,
               const GstBuffer *buffer)

@@ -19,9 +19,10 @@ typedef struct GstLatentSequence {
 
 typedef struct GstLatentRecord {
     gint64 latents;
-    gint64 frames;      /* of video, in all latents */
-    gint64 earlier;     /* frames in the sequences before the current one */
-    gint64 noted;       /* frames in the current one, with the noted latent */
+    gint64 frames;  /* of video, in all latents */
+    gint64 earlier; /* frames in the sequences before the current one */
+    gint64
+        noted; /* frames in the current sequence, including the noted latent */
     GstClockTime first; /* time of the first latent */
     GArray *times;      /* a GstLatentTime for each latent */
     GArray *sequences;  /* of GstLatentSequence */

@@ -13,9 +13,9 @@ G_BEGIN_DECLS
  * wrong with their fields. For any thread. */
 gboolean gst_vae_foreign_accepts(GstVaeBase *base, const GstCaps *caps);
 
-/* From now on the element posts a STREAM/WRONG_TYPE error if other caps are
- * sent to the sink pad (a query is no error). The error names the caps, the
- * file if upstream knows it, the expected caps and the missing element. */
+/* Makes the element post a STREAM/WRONG_TYPE error if other caps are sent to
+ * the sink pad. A query is no error. The error names the caps, the file if
+ * upstream knows it, the expected caps and the missing element. */
 void gst_vae_foreign_watch(GstVaeBase *base);
 
 /* Posts the same error, once, for a buffer that came before any caps. For the

@@ -21,8 +21,9 @@ query_accept(GstVaeBase *base, GstQuery *query)
     return TRUE;
 }
 
-/* The template, without CUDAMemory where that cannot be used, and with the
- * interlaced video that set_caps() refuses in words. */
+/* Answers with the template. CUDAMemory is left out if the element cannot use
+ * it. Interlaced video is added, so that set_caps() gets it and posts an error
+ * that names deinterlace. */
 static gboolean
 query_caps(GstVaeBase *base, GstQuery *query)
 {
@@ -46,7 +47,7 @@ query_caps(GstVaeBase *base, GstQuery *query)
     return TRUE;
 }
 
-/* FALSE: it is another custom query. */
+/* Returns FALSE for any other custom query. */
 static gboolean
 query_look_ahead(GstVaeBase *base, GstQuery *query)
 {
@@ -92,7 +93,8 @@ gst_vae_sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
     }
 }
 
-/* By upstream, which knows the true times; bytes are those of our video. */
+/* Asks upstream, which knows the true times. Only conversions of bytes, which
+ * are those of our video, are computed here. */
 static gboolean
 query_convert(GstVaeBase *base, GstQuery *query)
 {
@@ -116,8 +118,9 @@ query_convert(GstVaeBase *base, GstQuery *query)
     return known;
 }
 
-/* Answers with the position of the buffer that left last: upstream is ahead by
- * all that waits here. FALSE: there is none, or it cannot be converted. */
+/* Answers with the position of the last buffer that left. The position of
+ * upstream is later, by the buffers that wait in the element. Returns FALSE if
+ * no buffer has left, or if its position cannot be converted. */
 static gboolean
 query_position(GstVaeBase *base, GstQuery *query)
 {
@@ -147,8 +150,8 @@ query_position(GstVaeBase *base, GstQuery *query)
     return known;
 }
 
-/* Upstream's answer plus the time from the first timestamp of a group to its
- * last buffer, plus what computing takes. */
+/* Answers with the latency of upstream, plus the time from the first timestamp
+ * of a group to its last buffer, plus the time to compute. */
 static gboolean
 query_latency(GstVaeBase *base, GstQuery *query)
 {
