@@ -1,27 +1,26 @@
 /*
- * test_examples.c: every pipeline in the sources of the elements and in the
- * documents can be parsed. Complete ones that need no network and no GPU also
- * run to their end.
+ * test_examples.c: parses every pipeline in the sources of the elements and in
+ * the documents. Runs the complete ones that need no network and no GPU.
  */
 #include "vae_test.h"
 
 #include <glib/gstdio.h>
 
-/* The places of examples in the source tree. */
+/* Files and folders with examples. */
 static const char *const files[] = {
     "gst/decode/decode.c",  "gst/encode/encode.c", "gst/latent/demux/demux.c",
     "gst/latent/mux/mux.c", "README.md",           "docs/using.md",
     "docs/streaming.md",    "docs/caps.md"};
 
-/* Elements of a GPU: not everywhere. */
+/* Elements that need a GPU. */
 static const char *const gpu_elements[] = {"nvcudah264enc", "cudaupload",
                                            "cudadownload"};
 static const char *const network_elements[] = {
     "tcpserversink", "tcpserversrc", "tcpclientsink", "tcpclientsrc",
     "udpsink",       "udpsrc",       "srtsink",       "srtsrc"};
 
-/* Elements of packages that tests/deps.sh installs, but a folder of plugins may
- * lack. */
+/* Elements of packages that tests/deps.sh installs. A folder of plugins may
+ * lack them. */
 static const char *const other_elements[] = {
     "audioconvert", "audioresample", "audiotestsrc",  "autovideosink",
     "gdpdepay",     "rtpgstpay",     "rtpgstdepay",   "rtpjitterbuffer",
@@ -30,10 +29,11 @@ static const char *const other_elements[] = {
     "tcpclientsrc", "tcpserversink", "vp8enc",        "wavenc",
     "wavparse",     "webmmux"};
 
-static guint missing; /* lines that an element is not here for */
+static guint missing; /* lines with an element that is not installed */
 
-/* The text of a line of a block of examples, or NULL outside: between |[ and
- * ]| of a comment, or between two ``` of a document. */
+/* Returns the text of a line in a block of examples, or NULL outside of blocks.
+ * A block is between |[ and ]| of a comment, or between two ``` of a
+ * document. */
 static const char *
 example_text(const char *line, gboolean *inside)
 {
@@ -53,7 +53,7 @@ broken(const char *file, const char *line)
     vae_test_fail("an example begins with gst-launch-1.0", file, 0);
 }
 
-/* The pipelines of a file, each on one line. (transfer full) */
+/* Returns the pipelines of a file, each on one line. (transfer full) */
 static GPtrArray *
 examples_of(const char *file)
 {
@@ -74,7 +74,7 @@ examples_of(const char *file)
             g_string_truncate(whole, whole->len - 1);
             continue;
         }
-        /* Documents have other commands, too. */
+        /* Documents have other commands, which are skipped. */
         if (g_str_has_suffix(file, ".c") &&
             !g_str_has_prefix(whole->str, "gst-launch-1.0 "))
             broken(file, whole->str);
@@ -98,8 +98,8 @@ has_word(char **words, const char *const *list, gsize n)
     return FALSE;
 }
 
-/* The words of a line without gst-launch-1.0 and its options; any element
- * stands in for "...". */
+/* Returns the words of a line without gst-launch-1.0 and its options. An
+ * element replaces each "...". */
 static char **
 words_of(const char *line, gboolean *whole)
 {
@@ -116,8 +116,8 @@ words_of(const char *line, gboolean *whole)
             *whole = FALSE;
             g_strv_builder_add(builder, i == 0 ? "fakesrc" : "fakesink");
         } else if (strcmp(all[i], "autovideosink") == 0) {
-            /* Which would try every display that the machine may have. Many
-             * sinks take square pixels only, and drop frames that are late. */
+            /* An automatic sink would try every display of the machine. Many
+             * sinks accept only square pixels, and drop late frames. */
             CHECK(strstr(line, "videoscale ! clocksync ! "
                                "autovideosink sync=false") != NULL);
             g_strv_builder_add(builder, "fakesink");
@@ -132,7 +132,7 @@ words_of(const char *line, gboolean *whole)
     return words;
 }
 
-/* NULL: an element is not installed. */
+/* Returns NULL if an element is not installed. */
 static GstElement *
 parse(const char *line, char **words)
 {
@@ -197,7 +197,7 @@ try_line(const char *line)
 }
 
 /* ------------------------------------------------------------------ */
-/* The files that they name.                                           */
+/* Files that the examples name. */
 
 /* 3 latents of 80x48 pixels, all zero. */
 static void
@@ -224,7 +224,7 @@ make(const char *line)
     }
 }
 
-/* In the folder that is current. */
+/* Written to the current folder. */
 static void
 make_files(void)
 {
@@ -278,7 +278,7 @@ int
 main(int argc, char **argv)
 {
     g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    /* Before GLib looks at it. */
+    /* Set before GLib reads it. */
     g_setenv("XDG_DATA_HOME", folder, TRUE);
     CHECK_INT(g_chdir(folder), 0);
     int status = vae_test_main(argc, argv);

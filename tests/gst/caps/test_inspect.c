@@ -6,7 +6,7 @@
 
 #define MUTABLE (GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PLAYING)
 
-/* A sentence without its full stop. */
+/* Returns TRUE if the text is a sentence without a full stop. */
 static gboolean
 is_sentence(const char *text)
 {
@@ -26,7 +26,8 @@ check_property(const char *element, GParamSpec *spec)
     CHECK((spec->flags & G_PARAM_STATIC_STRINGS) == G_PARAM_STATIC_STRINGS);
     if (spec->flags & G_PARAM_WRITABLE)
         CHECK(spec->flags & MUTABLE);
-    /* None is a quantity that changes along the timeline of a clip. */
+    /* No property is controllable, because none changes along the timeline of a
+     * clip. */
     CHECK(!(spec->flags & GST_PARAM_CONTROLLABLE));
     if (G_IS_PARAM_SPEC_ENUM(spec)) {
         const GEnumClass *values = G_PARAM_SPEC_ENUM(spec)->enum_class;
@@ -61,7 +62,7 @@ check_element(const char *name, const char *klass, guint rank,
     g_free(specs);
 }
 
-/* Words that a new user must find in a blurb, and words that would mislead. */
+/* Words that a blurb must have, and words that would mislead. */
 TEST(words)
 {
     static const struct {

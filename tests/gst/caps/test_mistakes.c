@@ -1,6 +1,6 @@
 /*
- * test_mistakes.c: input with common mistakes of users. The element posts once
- * what is wrong and how to mend it.
+ * test_mistakes.c: common mistakes of users. The element posts one message that
+ * says what is wrong and how to correct it.
  */
 #include "vae_test.h"
 
@@ -22,7 +22,7 @@ decoder(const char *sequence)
     return h;
 }
 
-/* Latent k as an application sends it that knows no flags. */
+/* Latent k as from an application that sets no flags. */
 static GstBuffer *
 plain(guint k)
 {
@@ -39,7 +39,8 @@ push_plain(GstHarness *h)
         CHECK_INT(gst_harness_push(h, plain(k)), GST_FLOW_OK);
 }
 
-/* Their times say that they continue: one warning names both cures. */
+/* The times show that the latents continue. One WARNING names both
+ * corrections. */
 TEST(flags)
 {
     SCOPED GstHarness *h = decoder(NULL);
@@ -51,8 +52,8 @@ TEST(flags)
                               "sequence=continuous");
 }
 
-/* So do those of groups from the start on, and of several latents in a
- * buffer. */
+/* The same for latents that are groups from the start on, and for several
+ * latents in a buffer. */
 TEST(groups)
 {
     for (guint n = 1; n <= 2; n++) {
@@ -88,8 +89,8 @@ push_without_durations(GstHarness *h, guint64 first, guint64 second)
     }
 }
 
-/* So do those that begin as far apart as groups, those without times, and those
- * with the times at which a program made them. */
+/* The same for latents at distances of groups, without times, and with the
+ * times of their arrival. */
 TEST(without_durations)
 {
     static const guint64 times[][2] = {
@@ -107,8 +108,9 @@ TEST(without_durations)
     }
 }
 
-/* Sequences of one latent each have the duration of one frame, or begin as far
- * apart, and those that begin elsewhere do not touch. */
+/* No WARNING for sequences of one latent: each latent has the duration of one
+ * frame, or the distance of one frame, or does not begin at the end of the
+ * previous one. */
 TEST(no_mistake)
 {
     SCOPED GstHarness *h = decoder(NULL);
@@ -126,8 +128,8 @@ TEST(no_mistake)
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
 }
 
-/* Pushes latents with flags, of which those from `first` to `last` begin a
- * second later than the one before ends. */
+/* Pushes latents with flags. Each latent from `first` to `last` begins a second
+ * after the end of the previous one. */
 static GstBus *
 push_with_jumps(GstHarness *h, guint first, guint last)
 {
@@ -145,8 +147,8 @@ push_with_jumps(GstHarness *h, guint first, guint last)
     return bus;
 }
 
-/* Times that the rate does not give, of latents that have lost how long their
- * frames last (gdppay): one warning. A single jump is a pause. */
+/* Latents whose times do not follow the rate, and that have lost their meta
+ * (gdppay): one WARNING. A single jump is a pause. */
 TEST(times)
 {
     SCOPED GstHarness *h = decoder(NULL);
@@ -157,7 +159,7 @@ TEST(times)
           NULL);
 }
 
-/* sequence=continuous gives the frames of latents with flags. */
+/* sequence=continuous gives the frames of latents with flags ... */
 TEST(continuous)
 {
     SCOPED GstHarness *h = decoder("flags");
@@ -190,7 +192,7 @@ TEST(discontinuity)
 }
 
 /* ------------------------------------------------------------------ */
-/* Video that the encoder does not take, or not all of.                */
+/* Video that the encoder refuses, or of which it loses a part. */
 
 static GstHarness *
 encoder(const char *video, GstBus **bus)
@@ -239,8 +241,8 @@ TEST(short_frame)
                           "10 bytes", "expected 2304");
 }
 
-/* Upstream, which asks first, may send it, so that the encoder can say so; but
- * not if it has a choice. */
+/* The CAPS query allows the video, so that the encoder can post its error. If
+ * upstream has a choice, it selects other video. */
 TEST(interlaced_query)
 {
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
@@ -258,7 +260,7 @@ TEST(interlaced_query)
               "progressive");
 }
 
-/* Sends frames of which the second has a pixel with this alpha. */
+/* Sends frames. The second frame has a pixel with this alpha. */
 static void
 check_alpha(const char *format, guint8 alpha, gboolean warns)
 {
@@ -274,7 +276,7 @@ check_alpha(const char *format, guint8 alpha, gboolean warns)
             gst_buffer_memset(frame, 48 * 4 * 7 + 11, alpha, 1);
         GST_BUFFER_PTS(frame) = vae_test_time(n);
         CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
-        /* Before the frame is encoded. */
+        /* The WARNING comes before the frame is encoded. */
         if (n == 0 || !warns)
             CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
         else if (n == 1)
@@ -293,7 +295,7 @@ TEST(alpha)
 }
 
 /* ------------------------------------------------------------------ */
-/* Downstream that does not take the latents.                          */
+/* Downstream that does not accept the latents. */
 
 static GstHarness *
 refused_encoder(GstBus **bus, GstVideoInfo *info)
@@ -325,7 +327,7 @@ TEST(pixel_aspect_ratio)
                           "vaeencode");
 }
 
-/* Downstream of the decoder takes other pixels, rates or formats: the error
+/* Downstream of the decoder accepts other pixels, rates or formats. The error
  * names the field and the element that changes it. */
 TEST(decoder_refused)
 {
@@ -353,7 +355,7 @@ TEST(decoder_refused)
     }
 }
 
-/* Buffers that follow get their result and no message of their own. */
+/* Later buffers get the same flow return without a message. */
 TEST(refused_once)
 {
     GstVideoInfo info;
@@ -368,9 +370,9 @@ TEST(refused_once)
 }
 
 /* ------------------------------------------------------------------ */
-/* Times that are none.                                                */
+/* Invalid times. */
 
-/* A negative time as an unsigned number: the frame is counted instead. */
+/* A negative time as an unsigned number. The frame gets the counted time. */
 TEST(huge_time)
 {
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);

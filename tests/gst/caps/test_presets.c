@@ -22,7 +22,7 @@ presets_of(GstElement *element)
     return found;
 }
 
-/* Every line of the file is a property that has that value now. */
+/* Every line of the file is a property with this value after loading. */
 static void
 check_file(GstElement *element, GKeyFile *file, const char *preset)
 {

@@ -1,15 +1,15 @@
 /*
  * test_renegotiate.c: caps that change while a stream runs, also inside a
- * group; sizes that are no multiple of a latent.
+ * group. Also sizes that are not a multiple of a latent.
  */
 #include "vae_test.h"
 
 /* ------------------------------------------------------------------ */
 /* vaedecode.                                                          */
 
-/* A piece of a stream of latents, and the frames that it must give. */
+/* Latents with the same caps, and the frames that they must give. */
 typedef struct Piece {
-    const char *fields; /* besides type, which is float32 */
+    const char *fields; /* without type, which is float32 */
     gint lw, lh;
     guint latents;
     guint fps, width, height, frames;
@@ -34,7 +34,7 @@ push_piece(GstHarness *h, const Piece *p, GstClockTime *at)
     }
 }
 
-/* Frames of the size and rate, and before the first their caps. */
+/* Checks the size and rate of frames, and that their caps come first. */
 static void
 pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
 {
@@ -53,7 +53,7 @@ pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
             if ((guint) info.width != p->width ||
                 (guint) info.height != p->height ||
                 (guint) info.fps_n != p->fps)
-                continue; /* of a piece that was pushed before */
+                continue; /* of latents that were pushed before */
             break;
         }
         CHECK_INT(gst_buffer_get_size(frame), info.size);
@@ -63,7 +63,7 @@ pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
     }
 }
 
-/* A new size, rate and shape of pixels, each after some frames. */
+/* A new size, rate and pixel aspect ratio, each after some frames. */
 TEST(decode)
 {
     static const Piece pieces[] = {
@@ -82,7 +82,7 @@ TEST(decode)
     vae_test_end(h);
 }
 
-/* Another type of the same numbers begins a sequence of the same frames. */
+/* Another type with the same numbers begins a sequence with the same frames. */
 TEST(decode_type)
 {
     static const char *const types[] = {"float32", "bfloat16", "float16"};
@@ -115,8 +115,8 @@ TEST(decode_type)
     }
 }
 
-/* Downstream wants another format between two latents of a sequence: caps and
- * frames change, the sequence goes on. */
+/* Downstream requests another format between two latents of a sequence. The
+ * caps and the frames change, and the sequence continues. */
 TEST(decode_format)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -168,7 +168,8 @@ push_frames(GstHarness *h, const GstVideoInfo *info, guint n, GstClockTime *at)
     }
 }
 
-/* Latents for `frames` frames of a size, the last of them trimmed. */
+/* Checks the latents of `frames` frames of a size. The last latent is
+ * trimmed. */
 static void
 pull_latents(GstHarness *h, const GstVideoInfo *info, guint frames,
              GstClockTime *at)
@@ -191,7 +192,7 @@ pull_latents(GstHarness *h, const GstVideoInfo *info, guint frames,
     }
 }
 
-/* The group that was collected is filled up and belongs to the caps before. */
+/* The unfinished group is filled, and has the previous caps. */
 TEST(encode)
 {
     static const struct {

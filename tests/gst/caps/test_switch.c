@@ -9,7 +9,8 @@
 #define LW 6
 #define LH 4
 
-/* Weights of the space wan2.1, as all tests use, or of another space. */
+/* Returns weights of the space wan2.1, as all tests use, or of another
+ * space. */
 static gchar *
 weights(const char *folder)
 {
@@ -27,7 +28,7 @@ decoder(const char *model)
     return vae_test_decoder(model, LW, LH, NULL);
 }
 
-/* Latent k as the next one in time after n frames, so that frames of several
+/* Returns latent k with the time after n frames, so that the frames of several
  * sequences follow each other. */
 static void
 push_at(GstHarness *h, guint k, guint n, gboolean start)
@@ -42,7 +43,7 @@ push_at(GstHarness *h, guint k, guint n, gboolean start)
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
 }
 
-/* The frames of a decoder of its own for latents k0 .. k1 - 1. */
+/* Returns the frames of latents k0 .. k1 - 1 by another decoder. */
 static gchar *
 alone(const char *model, guint k0, guint k1, gboolean as_start)
 {
@@ -59,7 +60,7 @@ alone(const char *model, guint k0, guint k1, gboolean as_start)
     return vae_test_pull_frames(h, first, frames);
 }
 
-/* The message of a switch. */
+/* Checks the message of a switch. */
 static void
 expect_switch(GstBus *bus, const char *model, gboolean without_context,
               guint frame)
@@ -85,7 +86,7 @@ expect_quiet(GstBus *bus)
     CHECK(message == NULL);
 }
 
-/* True if the process has the file open, as the model does that uses it. */
+/* Returns TRUE if the process has the file open, as the model in use does. */
 static gboolean
 is_open(const char *path)
 {
@@ -104,8 +105,8 @@ is_open(const char *path)
     return found;
 }
 
-/* The sequence ends with the model it began with; the next one has the other,
- * and the first one's file is let go. */
+/* The sequence ends with the model that it began with. The next sequence has
+ * the other model, and the file of the first one is closed. */
 TEST(next_sequence)
 {
     const char *wan = vae_test_weights();
@@ -147,9 +148,9 @@ TEST(flush_and_discont)
     vae_test_same(vae_test_pull_frames(h, 5, 1), alone(wan, 0, 1, TRUE));
 }
 
-/* The new model starts at once: four frames for each latent, without a gap in
- * time. Only the last of the first four is known, because TAE gives it at the
- * start of a clip, too. */
+/* The new model starts at once, with four frames for each latent and no gap in
+ * time. Only the last of the first four frames is known, because TAE also gives
+ * it at the start of a clip. */
 TEST(restart)
 {
     const char *wan = vae_test_weights();
@@ -169,7 +170,7 @@ TEST(restart)
     expect_quiet(bus);
 }
 
-/* The frames of latents 3 and 4 after others and a restart. */
+/* Returns the frames of latents 3 and 4, after others and a restart. */
 static gchar *
 after_restart(guint others, gboolean again)
 {
@@ -194,7 +195,8 @@ after_restart(guint others, gboolean again)
     return sum;
 }
 
-/* The same model without its past: whatever that was. */
+/* A restart with the same model. The frames do not depend on the latents before
+ * it. */
 TEST(restart_same_model)
 {
     SCOPED GstHarness *h = decoder(vae_test_weights());
@@ -245,7 +247,7 @@ check_details(GstMessage *message, const char *path, gboolean of_other_space)
     }
 }
 
-/* One warning that names both files and a word. */
+/* Checks for one WARNING with both files and a word. */
 static void
 expect_warning(GstHarness *h, GstBus *bus, const char *path, GQuark domain,
                gint code, const char *word)
@@ -317,8 +319,8 @@ TEST(refused)
     CHECK(remove(broken) == 0);
 }
 
-/* Leaves the process less address space than any plan may count on, and
- * enough to run in; 0: gives it back. */
+/* Limits the address space of the process to less than any plan needs, but
+ * enough to run. 0: removes the limit. */
 static void
 limit_memory(guint64 more)
 {
@@ -357,7 +359,7 @@ TEST(no_memory)
                    GST_RESOURCE_ERROR_NO_SPACE_LEFT, "this process's limits");
 }
 
-/* In the middle of a segment. */
+/* The segment is not at its start. */
 static void
 new_caps(GstHarness *h, const char *more)
 {
@@ -366,8 +368,8 @@ new_caps(GstHarness *h, const char *more)
     CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
 }
 
-/* New caps take the model that was set; one that cannot be opened leaves the
- * old one in place. */
+/* At new caps the element takes the model that was set. If it cannot be opened,
+ * the old one stays. */
 TEST(caps_change)
 {
     const char *wan = vae_test_weights();
@@ -395,8 +397,8 @@ TEST(caps_change)
 
 /* ------------------------------------------------------------------ */
 
-/* An encoder of wan2.1, told after 5 frames to go on with a TAE from frame 7,
- * whose groups begin otherwise. */
+/* An encoder of wan2.1, which changes after 5 frames to a TAE from frame 7 on.
+ * The groups of the TAE begin elsewhere. */
 TEST(encode)
 {
     static const guint pts[] = {0, 1, 5, 7, 8}, to[] = {1, 5, 7, 8, 12};
@@ -429,8 +431,8 @@ TEST(encode)
     CHECK(message == NULL);
 }
 
-/* Changes, restarts, flushes and sequences in any order: no hang, no leak, and
- * always whole groups without a gap. */
+/* Changes, restarts, flushes and sequences in any order. Nothing hangs or
+ * leaks, and all groups are whole and without gaps. */
 TEST(any_order)
 {
     const char *models[] = {vae_test_weights(), NULL};

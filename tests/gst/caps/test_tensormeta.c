@@ -1,6 +1,6 @@
 /*
- * test_tensormeta.c: latents as GstTensorMeta, and the changes that elements
- * between ours may make to it. Skipped if the plugin was built without it.
+ * test_tensormeta.c: latents as GstTensorMeta, and the changes that other
+ * elements may make to it. Skipped if the plugin was built without it.
  */
 #include "vae_test.h"
 
@@ -19,7 +19,7 @@
 
 static gchar *clip;
 
-/* Changes a latent, which is writable, on its way; pad: where. */
+/* Changes a writable latent. pad: where it happens. */
 typedef void (*Edit)(GstPad *pad, GstBuffer *latent);
 
 static void
@@ -65,7 +65,7 @@ add_frame(GstElement *sink, GstBuffer *frame, GstPad *pad, gpointer sum)
     vae_test_sum(sum, frame);
 }
 
-/* The MD5 of the clip's frames. (transfer full) */
+/* Returns the MD5 of the clip's frames. (transfer full) */
 static gchar *
 decoded(Edit edit)
 {
@@ -101,7 +101,7 @@ make_clip(const gchar *folder)
 /* ------------------------------------------------------------------ */
 /* Latents.                                                            */
 
-/* The one tensor of a latent is its memory. */
+/* A latent has one tensor, which is its memory. */
 static void
 check_tensor(GstBuffer *latent, GstTensorDataType type)
 {
@@ -136,7 +136,7 @@ without_tensors(GstPad *pad, GstBuffer *latent)
     gst_buffer_foreach_meta(latent, drop_meta, NULL);
 }
 
-/* From data into a new buffer. */
+/* Copies data to a new buffer. */
 static GstBuffer *
 copy_bytes(GstBuffer *data)
 {
@@ -146,8 +146,8 @@ copy_bytes(GstBuffer *data)
     return gst_buffer_new_wrapped(bytes, size);
 }
 
-/* Behind those that a buffer has: GStreamer 1.26 gives the same meta again, and
- * later releases another one. */
+/* Adds a second meta. GStreamer 1.26 returns the existing meta instead, and
+ * later frees another one. */
 static void
 add_tensor(GstBuffer *latent, const gchar *id, GstBuffer *data)
 {
@@ -181,7 +181,7 @@ expect_tensor(GstPad *pad, GstBuffer *latent)
     check_tensor(latent, GST_TENSOR_DATA_TYPE_FLOAT32);
 }
 
-/* It comes out of the demuxer and a queue, and changes nothing. */
+/* The meta passes the demuxer and a queue, and changes nothing. */
 TEST(demux)
 {
     check_same(expect_tensor, without_tensors, TRUE);
@@ -200,7 +200,7 @@ negate_bare(GstPad *pad, GstBuffer *latent)
     negate(latent);
 }
 
-/* An element that knows of no tensors writes the bytes in place. */
+/* An element that knows no tensors changes the bytes in place. */
 TEST(bytes)
 {
     check_same(negate_bytes, negate_bare, TRUE);
@@ -215,13 +215,13 @@ negate_tensor(GstPad *pad, GstBuffer *latent)
     negate(tensor->data);
 }
 
-/* One that knows of nothing else writes the tensor in place. */
+/* An element that knows only tensors changes the tensor in place. */
 TEST(tensor)
 {
     check_same(negate_tensor, negate_bare, TRUE);
 }
 
-/* As inference elements do: the input stays, results are added. */
+/* As inference elements: the input stays, and results are added. */
 static void
 add_negated(GstPad *pad, GstBuffer *latent)
 {
@@ -233,7 +233,7 @@ add_negated(GstPad *pad, GstBuffer *latent)
     add_tensor(latent, "boxes", copy_bytes(latent));
 }
 
-/* The latent is in the tensor only. */
+/* Only the tensor has the latent. */
 static void
 move_bytes(GstPad *pad, GstBuffer *latent)
 {
@@ -368,8 +368,8 @@ TEST(refused)
     ",dims=<(int)16,(int)[1,max],(int)[1,max]>,"                               \
     "dims-order=(string)row-major,type=(string)" type "]}]"
 
-/* caps are of that type, and the tensors that they describe, too; as text they
- * are the same caps. */
+/* The caps and their tensors have this type. Converted to text and back, the
+ * caps are equal. */
 static void
 check_caps(GstPad *pad, const char *type)
 {
@@ -399,8 +399,8 @@ expect_caps(GstPad *pad, GstBuffer *latent)
     check_caps(pad, "float32");
 }
 
-/* GStreamer 1.28.8 loses the empty caps of an intersection of tensors, which
- * the tracer would tell. */
+/* GStreamer 1.28.8 leaks the empty caps of an intersection of tensors, which
+ * the tracer would report. */
 static gboolean
 is_traced(void)
 {

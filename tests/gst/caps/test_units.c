@@ -88,7 +88,7 @@ TEST(bad_caps)
     check_caps(GST_VAE_LATENT_NAME "," GOOD ",width=wide", "wide", "65535");
 }
 
-/* The largest sizes that pass do not overflow. */
+/* The largest accepted sizes do not overflow. */
 TEST(sizes)
 {
     GstVaeLatentInfo info;
@@ -112,7 +112,7 @@ open_model(const char *path)
     return model;
 }
 
-/* One file is opened once, and again after it was written. */
+/* A file is opened once, and once more after it was rewritten. */
 TEST(shared)
 {
     const struct utimbuf past = {1000, 1000};
@@ -161,7 +161,7 @@ touch(const char *path)
     CHECK(g_file_set_contents(path, "x", 1, NULL));
 }
 
-/* The bundled models do not count as models that somebody installed. */
+/* The bundled models do not count as installed. */
 static void
 test_find_demo(const gchar *folder)
 {
@@ -178,7 +178,7 @@ test_find_demo(const gchar *folder)
     }
 }
 
-/* The error about a model names both words, and its details have the second. */
+/* The error about a model has both words, and its details have the second. */
 static void
 check_missing(GError *error, const char *word, const char *expected)
 {

@@ -12,7 +12,7 @@ decoder(void)
     return vae_test_decoder(NULL, LW, LH, NULL);
 }
 
-/* The sum of what latents k0 .. k1 - 1 of a fresh stream give. */
+/* Returns the MD5 of the frames of latents k0 .. k1 - 1 in a new stream. */
 static gchar *
 reference(guint n)
 {
@@ -35,7 +35,7 @@ TEST(frames)
     CHECK(gst_harness_push(h, vae_test_latent(LW, LH, 10)) == GST_FLOW_EOS);
 }
 
-/* Latents that say no time are counted from the start of the segment. */
+/* Latents without times are counted from the start of the segment. */
 TEST(no_pts)
 {
     SCOPED GstHarness *h = decoder();
@@ -56,7 +56,8 @@ TEST(no_pts)
     }
 }
 
-/* At 24/1 no time is a whole number of nanoseconds; frames still touch. */
+/* At 24/1 most times are no whole number of nanoseconds, but frames leave no
+ * gaps. */
 TEST(touching)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -65,7 +66,7 @@ TEST(touching)
     for (guint k = 0; k < 8; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
         const guint n = k == 0 ? 0 : 4 * k - 3;
-        /* Rounded down each for itself, as a careless sender does. */
+        /* Each time is rounded down separately, as a careless sender does. */
         GST_BUFFER_PTS(latent) = n * (GST_SECOND / 24);
         GST_BUFFER_DURATION(latent) = (k == 0 ? 1 : 4) * (GST_SECOND / 24);
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
@@ -88,8 +89,8 @@ TEST(trim)
     g_free(vae_test_last_frames(h, 0, 7));
 }
 
-/* A sequence that begins with latent 3 gives frame 12, the last of its four,
- * and says that 9, 10 and 11 are missing. */
+/* A sequence that begins with latent 3 gives frame 12, the last of its four
+ * frames. A GAP event covers frames 9 to 11. */
 static void
 check_without_context(GstBuffer *first)
 {
@@ -114,7 +115,7 @@ TEST(start_without_context)
     check_without_context(first);
 }
 
-/* The begin of a sequence gives the bytes of a fresh stream. */
+/* The start of a sequence gives the bytes of a new stream. */
 static void
 check_restart(void (*begin)(GstHarness *h, GstBuffer **first))
 {
@@ -151,7 +152,7 @@ TEST(restart)
     check_restart(begin_by_discont);
 }
 
-/* The check above means something: without a start the bytes differ. */
+/* The check above can fail: without a start the bytes differ. */
 TEST(no_restart)
 {
     SCOPED GstHarness *h = decoder();
@@ -274,7 +275,7 @@ TEST(nonfinite)
     vae_test_one_warning(bus, "NaN or infinite");
 }
 
-/* Several latents in a buffer, time outside and inside of channels. */
+/* Several latents in a buffer, with time outside and inside of channels. */
 static void
 check_layout(const char *layout, gboolean time_first)
 {
@@ -309,8 +310,8 @@ TEST(layouts)
     check_layout("cthw", FALSE);
 }
 
-/* At the highest rate every frame still has a time of its own, at the lowest
- * none is lost. */
+/* At the highest rate each frame has a different time, and at the lowest rate
+ * no frame is lost. */
 TEST(rates_taken)
 {
     static const gint rates[][2] = {{1, 3600}, {100000, 1}};

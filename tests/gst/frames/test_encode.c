@@ -21,7 +21,8 @@ encoder(GstVideoInfo *info)
     return encoder_sized(W, H, NULL, 0, info);
 }
 
-/* A sequence from that frame on, whose latents end with these; 0 ends them. */
+/* Checks a sequence from this frame on. Its latents end with these frames; 0
+ * ends the list. */
 static void
 pull(GstHarness *h, guint from, const guint *ends)
 {
@@ -84,7 +85,7 @@ TEST(caps)
     CHECK(gst_caps_is_equal(caps, expected));
 }
 
-/* Downstream chooses among types and normalizations. */
+/* Downstream chooses the type and the normalization. */
 static void
 check_choice(const char *choice, const char *field, const char *value,
              gsize size)
@@ -114,8 +115,8 @@ TEST(choices)
                  16 * 6 * 4 * 4);
 }
 
-/* The error names what downstream wants and what the latents are, field by
- * field. */
+/* The error names each field that differs, with the value of the latents and
+ * the value that downstream expects. */
 static void
 check_unwanted(const char *expected, const char *word, const char *other)
 {
@@ -143,8 +144,8 @@ TEST(unwanted)
                    "it expects float64");
 }
 
-/* A frame that begins a sequence in the middle of a group: the group before
- * is filled up. */
+/* A frame begins a sequence in the middle of a group. The previous group is
+ * filled. */
 TEST(discont)
 {
     GstVideoInfo info;
@@ -174,7 +175,7 @@ TEST(force_key_unit)
     pull(h, 7, (guint[]){8, 12, 0});
     vae_test_end(h);
 
-    /* From upstream, in the stream; it goes on downstream. */
+    /* A force-key-unit event from upstream is serialized, and is forwarded. */
     h = encoder(&info);
     vae_test_push_frames(h, &info, 0, 2);
     CHECK(
@@ -204,7 +205,8 @@ TEST(no_pts)
     pull(h, 0, (guint[]){1, 5, 0});
 }
 
-/* A gap in the middle of a group fills it up before the gap goes on. */
+/* A GAP in the middle of a group fills the group before the GAP is
+ * forwarded. */
 TEST(gap)
 {
     GstVideoInfo info;
@@ -249,8 +251,8 @@ TEST(refused)
                   "1/3600 to 100000/1");
 }
 
-/* The same picture, in formats that can say the same, gives latents that are
- * near to each other; in another range it does not. */
+/* The same picture in equivalent formats gives similar latents. In another
+ * range it does not. */
 TEST(range_matters)
 {
     gdouble sum[2] = {0, 0};
@@ -273,7 +275,7 @@ TEST(range_matters)
     CHECK(sum[0] != sum[1]);
 }
 
-/* The latents of 9 frames, by posterior, seed and slice size. */
+/* Returns the latents of 9 frames, by posterior, seed and slice size. */
 static gchar *
 latents_of(const char *posterior, guint64 seed, guint slice)
 {
@@ -311,7 +313,8 @@ TEST(posterior)
     CHECK(strcmp(one, other) != 0);
 }
 
-/* Times that are even within each group are kept, others are told of once. */
+/* Times that are even within each group are kept. For other times there is one
+ * WARNING. */
 static void
 check_jump(GstClockTime jump, gboolean told)
 {

@@ -5,7 +5,8 @@
  */
 #include "vae_test.h"
 
-/* Latents of LW x LH show a picture of W x H, cropped to odd sizes. */
+/* Latents of LW x LH decode to a picture of W x H, which is cropped to odd
+ * sizes. */
 #define LW 7
 #define LH 5
 #define W 53
@@ -40,7 +41,7 @@ info_of(const char *format, const char *colour, const char *site)
     return info;
 }
 
-/* The first frame that the latents show, in that format. */
+/* Returns the first frame of the latents in this format. */
 static GstBuffer *
 decode(const GstVideoInfo *info)
 {
@@ -98,8 +99,8 @@ code_at(const GstVideoFrame *f, guint c, gint x, gint y)
            GST_VIDEO_FORMAT_INFO_SHIFT(f->info.finfo, c);
 }
 
-/* The largest difference of any code of components from `first` on, in steps of
- * 8 bits. */
+/* Returns the largest difference of a code in the components from `first` on,
+ * in steps of 8 bits. */
 static gdouble
 difference(const GstVideoInfo *info, GstBuffer *one, GstBuffer *two,
            guint first)
@@ -120,8 +121,8 @@ difference(const GstVideoInfo *info, GstBuffer *one, GstBuffer *two,
     return most;
 }
 
-/* Codes of the limited range in place of the full one, which GStreamer does not
- * make of RGB. */
+/* Converts codes to the limited range, which GStreamer does not make for
+ * RGB. */
 static void
 limit(const GstVideoInfo *info, GstBuffer *buffer)
 {
@@ -148,7 +149,7 @@ is_limited_rgb(const GstVideoInfo *info)
            info->colorimetry.range == GST_VIDEO_COLOR_RANGE_16_235;
 }
 
-/* Chroma that sits on a row: GStreamer takes that row alone, where the elements
+/* Chroma that is on a row: GStreamer takes this row alone, but the elements
  * weight it and its neighbours 1 2 1. */
 static gboolean
 on_row(const GstVideoInfo *info, const char *site)
@@ -167,7 +168,7 @@ expect(gboolean ok, const char *format, const char *colour, const char *site,
     CHECK(ok);
 }
 
-/* Every row of an RGB picture weighted 1 2 1 with its neighbours. */
+/* Weights each row of an RGB picture and its neighbours 1 2 1. */
 static GstBuffer *
 smooth(GstBuffer *rgb, const GstVideoInfo *info)
 {
@@ -190,7 +191,7 @@ smooth(GstBuffer *rgb, const GstVideoInfo *info)
     return copy;
 }
 
-/* Two codes of 8 bits: GStreamer rounds more than once. */
+/* A bound of two codes of 8 bits, because GStreamer rounds more than once. */
 static void
 check_decode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
              const char *colour, const char *site)
@@ -207,7 +208,7 @@ check_decode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
     expect(d <= 2, format, colour, site, d);
 }
 
-/* The latent of one frame. */
+/* Returns the latent of one frame. */
 static GstBuffer *
 encode(const GstVideoInfo *info, GstBuffer *frame)
 {
@@ -218,7 +219,7 @@ encode(const GstVideoInfo *info, GstBuffer *frame)
     return vae_test_pull(h);
 }
 
-/* How far a is from b, in parts of b. */
+/* Returns the distance of a and b, relative to b. */
 static gdouble
 apart(GstBuffer *a, GstBuffer *b)
 {
@@ -263,7 +264,8 @@ check_encode(GstBuffer *rgb, const GstVideoInfo *rgb_info, const char *format,
 typedef void (*Check)(GstBuffer *rgb, const GstVideoInfo *rgb_info,
                       const char *format, const char *colour, const char *site);
 
-/* Every colour with the first site, and every site with the first colour. */
+/* Tests every colorimetry with the first site, and every site with the first
+ * colorimetry. */
 static void
 each(const char *rgb_format, Check check)
 {
@@ -294,7 +296,7 @@ TEST(encode)
     each("GBR_12LE", check_encode);
 }
 
-/* The last picture that a pipeline shows, as RGB. */
+/* Returns the last picture of a pipeline, as RGB. */
 static GstSample *
 play(const char *format, gchar **taken)
 {
@@ -324,9 +326,9 @@ play(const char *format, gchar **taken)
     return sample;
 }
 
-/* The mean difference, in codes, that a pipeline in this format may have from
- * one in RGB. The decoder's input has few bits, and in YUV chroma loses detail
- * of the noise that generated weights show. */
+/* The allowed mean difference, in codes, of a pipeline in this format and one
+ * in RGB. The decoder's input has few bits, and YUV loses chroma detail of the
+ * noise from generated weights. */
 static gdouble
 allowed(const char *format)
 {
@@ -336,7 +338,8 @@ allowed(const char *format)
     return GST_VIDEO_INFO_COMP_WIDTH(&info, 1) == W ? 4 : 15;
 }
 
-/* The mean difference of two RGB pictures; what pads a row is left out. */
+/* Returns the mean difference of two RGB pictures, without the padding of
+ * rows. */
 static gdouble
 mean_difference(GstSample *one, GstSample *two)
 {
@@ -357,7 +360,7 @@ mean_difference(GstSample *one, GstSample *two)
     return sum / (3 * W * H);
 }
 
-/* A pipeline in every format shows what that in RGB shows. */
+/* A pipeline in every format gives nearly the picture of one in RGB. */
 TEST(pipelines)
 {
     gchar *taken;
@@ -372,8 +375,8 @@ TEST(pipelines)
     }
 }
 
-/* Who takes anything gets what it always got: the formats of the first group
- * go before all others. */
+/* Downstream that accepts every format gets the first format of the first
+ * group. */
 TEST(preferred)
 {
     static const char *const choices[][2] = {

@@ -9,14 +9,15 @@
 #define W 48
 #define H 32
 
-/* Frames 0, 1, 5 and so on are the first of their group. */
+/* Frames 0, 1, 5 and so on are the first frames of their groups. */
 static gboolean
 is_first(guint n)
 {
     return n == 0 || n % 4 == 1;
 }
 
-/* All kinds that travel, each with the number of the frame. */
+/* Adds a meta of every kind that is copied, each with the number of the
+ * frame. */
 static void
 add_metas(GstBuffer *frame, guint n)
 {
@@ -34,7 +35,7 @@ add_metas(GstBuffer *frame, guint n)
                       n, NULL);
 }
 
-/* The buffer has those of frame n, once each, and none otherwise. */
+/* Checks that the buffer has each meta of frame n once, and no other. */
 static void
 check_metas(GstBuffer *buffer, guint n, gboolean expected)
 {
@@ -105,11 +106,11 @@ TEST(round)
     g_autofree gchar *tae = vae_test_network("taehv/taew2_1");
     check_round(vae_test_weights(), 9);
     check_round(vae_test_weights(), 7); /* a tail */
-    check_round(tae, 9);                /* which begins with a whole group */
+    check_round(tae, 9); /* the encoder begins with a whole group */
 }
 
-/* Metas of the first frame are not those of a later one of its group, and a
- * buffer of several latents has metas of its first. */
+/* A frame in the middle of a group does not get the metas of the first one. A
+ * buffer of several latents has the metas of its first latent. */
 TEST(parts)
 {
     SCOPED GstHarness *h = vae_test_decoder(NULL, 6, 4, NULL);

@@ -20,7 +20,7 @@ handoff(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
     vae_test_sum(seen->sum, buffer);
 }
 
-/* Plays to the end of the stream, and to NULL. */
+/* Plays to the end of the stream, and changes to NULL. */
 static void
 finish(GstElement *pipeline)
 {
@@ -28,7 +28,7 @@ finish(GstElement *pipeline)
     gst_element_set_state(pipeline, GST_STATE_NULL);
 }
 
-/* Runs n frames through; returns their MD5. */
+/* Encodes and decodes n frames. Returns the MD5 of the result. */
 static gchar *
 run(guint n, const char *rate, guint slice, guint threads, const char *backend,
     Seen *out)
@@ -73,7 +73,7 @@ TEST(counts)
 /* How the durations of frames are stated. */
 typedef enum { TRUE_DURATION, RATE_DURATION, NO_DURATION } Stated;
 
-/* Frame i of 13 in 2 s, also of a rate that changes. */
+/* Frame i of 13 frames in 2 s, also at a variable rate. */
 static GstClockTime
 uneven(guint i, gboolean changes)
 {
@@ -82,8 +82,8 @@ uneven(guint i, gboolean changes)
                             : slow;
 }
 
-/* The caps say 16/1, the times say something else; the frames that leave have
- * the times of those that came. */
+/* The times do not follow the rate of the caps, 16/1. The decoded frames have
+ * the times of the original ones. */
 static void
 check_uneven(gboolean changes, Stated stated)
 {
@@ -112,7 +112,7 @@ check_uneven(gboolean changes, Stated stated)
     vae_test_push_eos(d);
     for (GstBuffer *frame; (frame = gst_harness_try_pull(d)); n++) {
         const GstClockTime expected = uneven(n, changes);
-        /* One frame alone is as long as the rate says. */
+        /* A clip of one frame has the duration of the rate. */
         if (n != 1 || stated == TRUE_DURATION)
             CHECK_INT(GST_BUFFER_PTS(frame), end);
         CHECK(ABS(GST_CLOCK_DIFF(expected, GST_BUFFER_PTS(frame))) <= 4);
@@ -140,7 +140,7 @@ TEST(deterministic)
     }
 }
 
-/* Numbers do depend on what computes them: the backend is given. */
+/* The backend is set, because the numbers depend on it. */
 static void
 check_slices(const char *backend)
 {
@@ -161,7 +161,7 @@ TEST(slices)
     check_slices("auto");
 }
 
-/* Caps of raw video after it was a file of latents. */
+/* The caps of raw video after a file of latents. */
 static void
 check_kept(const char *in, const char *out, const char *field,
            const char *expected)
@@ -207,7 +207,8 @@ check_kept(const char *in, const char *out, const char *field,
     "colorimetry=bt2100-pq,mastering-display-info=(string)" MASTERING          \
     ",content-light-level=(string)1000:400"
 
-/* Colours and the shape of pixels; downstream may want other colours. */
+/* Colorimetry and pixel aspect ratio; downstream may request another
+ * colorimetry. */
 TEST(kept)
 {
     const char *yuv = "format=I420", *ten = "format=I420_10LE";

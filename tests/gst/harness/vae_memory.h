@@ -8,18 +8,19 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
-/* Counts what happens to its memory. One test at a time. */
+/* Counts the uses of its memory. Only one test at a time may use it. */
 typedef struct VaeTestAllocator {
     GstAllocator parent;
-    gint allocated, read, written; /* atomic; the last two: mapped so */
-    gsize align;                   /* the largest that was asked for, plus 1 */
-    /* Called before memory is mapped, on that thread; or NULL. */
+    gint allocated, read, written; /* atomic; the last two: number of maps for
+                                      reading and writing */
+    gsize align;                   /* the largest requested alignment, plus 1 */
+    /* Called before memory is mapped, in the mapping thread; or NULL. */
     void (*on_map)(GstMapFlags flags);
 } VaeTestAllocator;
 
 VaeTestAllocator *vae_test_allocator_new(void);
-/* True if the bytes from data on belong to memory of such an allocator that is
- * in buffer. */
+/* Returns TRUE if the bytes at data are in the buffer, in memory of such an
+ * allocator. */
 gboolean vae_test_memory_holds(GstBuffer *buffer, const void *data);
 
 /* An answer to ALLOCATION queries. */
@@ -32,9 +33,10 @@ typedef struct VaeTestOffer {
     guint asked; /* queries so far */
 } VaeTestOffer;
 
-/* pad (a sink pad) answers with offer, which is borrowed until the pad goes. */
+/* Makes a sink pad answer with offer, which is borrowed while the pad
+ * exists. */
 void vae_test_offer(GstPad *pad, VaeTestOffer *offer);
-/* A video pool for these caps. max 0: unlimited. align: or NULL. */
+/* Returns a video pool for these caps. max 0: unlimited. align may be NULL. */
 GstBufferPool *vae_test_pool_new(GstCaps *caps, guint min, guint max,
                                  GstAllocator *allocator,
                                  const GstVideoAlignment *align);

@@ -4,7 +4,8 @@
 
 #include "vae-private/tensors.h"
 
-/* Long enough for a busy machine; nothing waits for it when all is well. */
+/* Timeout that is long enough for a busy machine. Without an error no test
+ * waits for it. */
 
 gchar *
 vae_play_write(guint n, int width, int height, const char *rate)

@@ -6,8 +6,8 @@
 
 #include "vae_test.h"
 
-/* Writes n latents of vae_test_latent() into a file in a folder of its own.
- * rate: of the video, as a fraction. Returns the path; vae_play_remove() it. */
+/* Writes n latents of vae_test_latent() to a file in a new folder. rate: of the
+ * video, as a fraction. Returns the path for vae_play_remove(). */
 gchar *vae_play_write(guint n, int width, int height, const char *rate);
 /* Removes the file and its folder, and frees path. */
 void vae_play_remove(gchar *path);
@@ -15,29 +15,29 @@ void vae_play_remove(gchar *path);
 typedef struct VaeShown {
     GstBuffer *buffer;
     GstClockTime pts, end;
-    GstClockTime cut; /* lies before the segment */
+    GstClockTime cut; /* is before the segment */
     GstClockTime running;
 } VaeShown;
 
 typedef struct VaePlay {
     GstElement *pipeline, *sink;
-    GArray *shown; /* VaeShown, in order; under the lock */
+    GArray *shown; /* VaeShown, in order; guarded by the lock */
     GMutex lock;
 } VaePlay;
 
-/* A pipeline with a basesink "s" that signals handoffs, in NULL. */
+/* Creates a pipeline with a basesink "s" that signals handoffs, in NULL. */
 VaePlay *vae_play_make(const gchar *text);
-/* The same in PAUSED; the sink has its first frame. */
+/* The same in PAUSED, with the first frame in the sink. */
 VaePlay *vae_play_new(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
 void vae_play_free(VaePlay *play);
-/* Forgets the frames that were shown. So it is by a flush. */
+/* Drops the list of shown frames. A flush also does this. */
 void vae_play_forget(VaePlay *play);
 void vae_play_set(VaePlay *play, GstState state);
-/* Waits for EOS or SEGMENT_DONE, any other end fails. (transfer full) */
+/* Waits for EOS or SEGMENT_DONE. Any other end fails. (transfer full) */
 GstMessage *vae_play_wait(VaePlay *play);
-/* PLAYING to EOS, and waits. */
+/* Changes to PLAYING and waits for EOS. */
 void vae_play_to_end(VaePlay *play);
-/* By time, SET positions; stop may be NONE. */
+/* Seeks in time with GST_SEEK_TYPE_SET. stop may be NONE. */
 gboolean vae_play_seek(VaePlay *play, GstSeekFlags flags, GstClockTime start,
                        GstClockTime stop);
 const VaeShown *vae_play_frame(VaePlay *play, guint i);

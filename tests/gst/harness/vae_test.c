@@ -31,7 +31,7 @@ vae_test_check_str(const char *found, const char *expected, const char *what,
     vae_test_fail(what, file, line);
 }
 
-/* The registry owns these objects and their caps for good. */
+/* The registry keeps these objects and their caps. */
 static gboolean
 permanent(const GstStructure *entry)
 {
@@ -47,7 +47,7 @@ permanent(const GstStructure *entry)
 static guint
 count_alive(GObject *tracer, gboolean print)
 {
-    GstStructure *live = NULL; /* kept: it owns what it names */
+    GstStructure *live = NULL; /* kept: the object owns those that it names */
     const GValue *list;
     guint n = 0;
     g_signal_emit_by_name(tracer, "get-live-objects", &live);
@@ -65,7 +65,7 @@ count_alive(GObject *tracer, gboolean print)
     return n;
 }
 
-/* Objects that the leaks tracer, if it runs, knows to be alive. */
+/* Returns the number of living objects by the leaks tracer, or 0 without it. */
 static guint
 alive(gboolean print)
 {
@@ -78,10 +78,11 @@ alive(gboolean print)
     return n;
 }
 
-/* More than before the tests. GStreamer's threads, of tasks and of what
- * elements call asynchronously, let go of objects later than those who wait for
- * them go on, and the tracer hands out objects that it holds no reference to.
- * So they end first; one that never does is a hang. */
+/* Waits until no more objects are alive than before the tests. GStreamer's
+ * threads, of tasks and of asynchronous calls, free objects later than the
+ * functions that wait for them return, and the tracer returns objects to which
+ * it has no reference. The threads must therefore end first. A thread that
+ * never ends is a hang. */
 static gboolean
 leaks(guint before)
 {
@@ -180,7 +181,7 @@ vae_test_harness(const char *name, const char *property, ...)
     g_autoptr(GstElement) element = gst_element_factory_make(name, NULL);
     va_list args;
     CHECK(element != NULL);
-    /* Two elements choose the same precision only if nothing is timed. */
+    /* Two elements choose the same precision only without timing. */
     g_object_set(element, "model", vae_test_weights(), "threads", 1,
                  "deterministic", TRUE, NULL);
     va_start(args, property);

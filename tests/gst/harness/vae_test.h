@@ -1,9 +1,9 @@
 /*
- * vae_test.h: what the tests of vaedecode and vaeencode share.
+ * vae_test.h: shared functions of the tests of vaedecode and vaeencode.
  *
  * A test program runs all its TESTs in the order of the file, or those named on
  * the command line, and fails at the first CHECK that does not hold. Under
- * GST_TRACERS=leaks it also fails on what is still alive at the end. A program
+ * GST_TRACERS=leaks it also fails if objects are alive at the end. A program
  * without a main() gets that of vae_test_main.c.
  */
 #ifndef VAE_TEST_H
@@ -65,21 +65,22 @@ extern void (*vae_test_after)(void);
 /* Returns the exit status. */
 int vae_test_main(int argc, char **argv);
 
-/* The small Wan 2.1 model: 16 channels, factor 8, 1 then 4 frames, 16/1.
- * Exits with 77 where it is not there. */
+/* Returns the small Wan 2.1 model: 16 channels, factor 8, 1 then 4 frames,
+ * 16/1. Exits with 77 if it is missing. */
 const char *vae_test_weights(void);
-/* The weights of another small network. (transfer full) */
+/* Returns the weights of another small network. (transfer full) */
 gchar *vae_test_network(const char *folder);
 
-/* An empty folder in place of the XDG data folders, so that nothing that is
- * installed on this machine is found. */
+/* Replaces the XDG data folders by an empty one, so that no installed model is
+ * found. */
 gchar *vae_test_home_new(void);
 void vae_test_home_free(gchar *home);
 
-/* An element with the model and threads=1 set, then the named properties, in
- * a harness. */
+/* Returns an element in a harness, with the model, threads=1 and the named
+ * properties. */
 GstHarness *vae_test_harness(const char *element, const char *property, ...);
-/* vaedecode with a model, NULL for the small one, and the caps of a grid. */
+/* Returns vaedecode with a model (NULL: the small one), and the caps of a
+ * grid. */
 GstHarness *vae_test_decoder(const char *model, int width, int height,
                              const char *more);
 /* Pushes a stream-start and caps, which may be refused. */
@@ -101,76 +102,77 @@ void vae_test_flush(GstHarness *h);
 /* Tears down, with the bus; the element must have no other owner. */
 void vae_test_teardown(GstHarness *h);
 void vae_test_teardown_scoped(GstHarness **h);
-/* SCOPED GstHarness *h = ...; is torn down at the end of its block. */
+/* SCOPED GstHarness *h = ...; tears down at the end of the block. */
 #define SCOPED __attribute__((cleanup(vae_test_teardown_scoped), unused))
 
 #define VAE_TEST_FPS 16
-/* The time of frame n at 16/1. */
+/* Returns the time of frame n at 16/1. */
 GstClockTime vae_test_time(guint64 n);
 
-/* float32 latents of a grid, at 16/1. more: further fields or NULL. */
+/* Returns caps of float32 latents of a grid, at 16/1. more: further fields or
+ * NULL. */
 gchar *vae_test_latent_caps(int width, int height, const char *more);
-/* Sets the offset and the flag of latent k, whose frames are first to end - 1,
- * and their time. */
+/* Sets OFFSET, DELTA_UNIT and the times of latent k, whose frames are first ..
+ * end - 1. */
 void vae_test_stamp(GstBuffer *latent, guint k, guint first, guint end);
-/* Latent k of a clip, times and flags by the law 1 then 4; the numbers depend
- * on k and the size only. */
+/* Returns latent k of a clip, with 1 and then 4 frames. The numbers depend only
+ * on k and the size. */
 GstBuffer *vae_test_latent(int width, int height, guint k);
 /* Pushes latents k0 .. k1 - 1 and expects GST_FLOW_OK. */
 void vae_test_push_latents(GstHarness *h, int width, int height, guint k0,
                            guint k1);
 
-/* Frame n of a moving picture, with times. */
+/* Returns frame n of a moving picture, with its times. */
 GstBuffer *vae_test_frame(const GstVideoInfo *info, guint n);
 /* Pushes frames from .. to - 1 and expects GST_FLOW_OK. */
 void vae_test_push_frames(GstHarness *h, const GstVideoInfo *info, guint from,
                           guint to);
-/* Pushes latent k of a grid, or the frames that it stands for, until one is
+/* Pushes latent k of a grid, or its frames. Stops at the first one that is
  * refused. */
 GstFlowReturn vae_test_push_step(GstHarness *h, gboolean frames, int width,
                                  int height, guint k);
 
-/* The next latent, which must be number k of its sequence and stand for frames
- * from .. to - 1. (transfer full) */
+/* Pulls the next latent. It must be number k of its sequence and have the times
+ * of frames from .. to - 1. (transfer full) */
 GstBuffer *vae_test_pull_latent(GstHarness *h, guint k, guint from, guint to);
 
-/* Pulls n buffers and expects times of frames from first on, without gap, and
- * OFFSET. Returns their MD5. */
+/* Pulls n buffers. Checks OFFSET and the times of frames from first on, without
+ * gaps. Returns their MD5. */
 gchar *vae_test_pull_frames(GstHarness *h, guint first, guint n);
-/* The same behind an EOS event, which comes next; there are no more buffers. */
+/* Pushes EOS first, and checks that no more buffers come. */
 gchar *vae_test_last_frames(GstHarness *h, guint first, guint n);
-/* Adds the bytes of a buffer. */
+/* Adds the bytes of a buffer to the checksum. */
 void vae_test_sum(GChecksum *sum, GstBuffer *buffer);
-/* No buffer may be left. Call after EOS or a drain. */
+/* Checks that no buffer is left. Call it after EOS or a drain. */
 void vae_test_no_more(GstHarness *h);
-/* The next downstream event of a type; others in front are dropped. NULL:
- * none came. */
+/* Returns the next downstream event of a type, and drops earlier ones. NULL:
+ * there is none. */
 GstEvent *vae_test_event(GstHarness *h, GstEventType type);
 
-/* The next buffer, however long it takes; gst_buffer_unref() it. */
+/* Waits for the next buffer. (transfer full) */
 GstBuffer *vae_test_pull(GstHarness *h);
 /* Waits for the EOS event and drops events before it. */
 void vae_test_wait_eos(GstHarness *h);
-/* Pushes EOS and does so. */
+/* Pushes EOS, and waits for it in the same way. */
 void vae_test_push_eos(GstHarness *h);
-/* Pushes EOS, expects no buffer that was not pulled, and tears down. */
+/* Pushes EOS, checks that all buffers were pulled, and tears down. */
 void vae_test_end(GstHarness *h);
-/* Sets to PLAYING and waits for EOS; an error fails. */
+/* Changes to PLAYING and waits for EOS. An error fails. */
 void vae_test_play(GstElement *pipeline);
-/* Expects equal texts and frees both. */
+/* Checks that the texts are equal, and frees both. */
 void vae_test_same(gchar *found, gchar *expected);
 
-/* A bus for an element in a harness; vae_test_teardown() frees it. */
+/* Returns a bus for an element in a harness. vae_test_teardown() frees it. */
 GstBus *vae_test_bus(GstHarness *h);
-/* The expected value of an error's text is one of its details, too. */
+/* Checks that the details of an error have the expected value of its text. */
 void vae_test_check_expected(GstMessage *message);
-/* The next error, which must be of that kind and hold both words. */
+/* Checks the next error: its domain and code, and that it has both words. */
 void vae_test_expect_error(GstBus *bus, GQuark domain, gint code,
                            const char *word, const char *other);
-/* One warning lies on the bus, with these words in it, and no other. */
+/* Checks that the bus has one warning, with these words. */
 void vae_test_one_warning(GstBus *bus, const char *words);
 
-/* A number of the property stats. */
+/* Returns a number of the property stats. */
 guint64 vae_test_stat(GstHarness *h, const char *field);
 
 #endif

@@ -127,8 +127,8 @@ read_bytes(const gchar *path)
 
 /* Runs ------------------------------------------------------------------ */
 
-/* Sees what arrives at the sink, before that drops what is outside of its
- * segment. */
+/* Records the buffers that arrive at the sink, before it drops those outside of
+ * its segment. */
 static GstPadProbeReturn
 collect(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
@@ -323,8 +323,8 @@ after_test(void)
         g_remove(test_path(name));
 }
 
-/* Objects that a plugin registers live on, so the plugins in use are loaded
- * before objects are counted. Noise makes every typefinder try. */
+/* Objects that a plugin registers stay alive, so the test loads its plugins
+ * before it counts objects. Random bytes run every typefinder. */
 static void
 load_plugins(void)
 {

@@ -1,5 +1,5 @@
 /*
- * mux_test.h: latentmux ! filesink, fed by hand, and what is in the file.
+ * mux_test.h: pushes latents to latentmux ! filesink, and reads the file.
  */
 #ifndef MUX_TEST_H
 #define MUX_TEST_H
@@ -21,19 +21,21 @@ void mux_open(const gchar *caps);
 GstFlowReturn push_timed(const Clip *clip, gint k, GstClockTime pts,
                          GstClockTime duration, gboolean start);
 GstClockTime frame_time(gint frame);
-/* Latent k of a sequence, with the duration of so many frames, or of none. */
+/* Pushes latent k of a sequence, with the duration of this number of frames, or
+ * without. */
 GstFlowReturn mux_push(const Clip *clip, gint k, gint frames);
 void mux_end(void);
 /* Closes the file. */
 void mux_close(void);
-/* Ends and closes; nothing is left to be told. */
+/* Ends the stream and closes the file. No message may be left on the bus. */
 void mux_finish(void);
 
-/* The first error or warning on the bus has the words and comes from
- * latentmux. */
+/* Checks that the first error or warning on the bus has these words and comes
+ * from latentmux. */
 void assert_posted(GstMessageType type, const gchar *words);
 void assert_quiet(void);
-/* The file is the clip's first t latents and this many frames. */
+/* Checks that the file has the first t latents of the clip, and this number of
+ * frames. */
 void assert_file(const gchar *path, const Clip *clip, gint t, gint64 frames);
 void assert_metadata(const gchar *path, const gchar *key,
                      const gchar *expected);

@@ -1,11 +1,12 @@
 /*
- * latentdemux: what it makes of files, in pull and in push mode.
+ * test_latentdemux.c: the output of latentdemux for files, in pull and in push
+ * mode.
  */
 #include "latent_test.h"
 
 static const Clip small = {VAE_TYPE_F32, 4, 16, 3, 5};
 
-/* The caps of the latents, of the pipeline as it stands. (transfer full) */
+/* Returns the caps of the latents in the pipeline. (transfer full) */
 static gchar *
 caps_text(const Run *run, const gchar *field)
 {
@@ -46,14 +47,15 @@ assert_codec(const Run *run, const gchar *expected)
     CHECK_STR(found, expected);
 }
 
-/* Applications tell by the number that the end is that of the segment. */
+/* Applications recognise the end of the segment by the seqnum. */
 static void
 assert_one_seqnum(const Run *run)
 {
     g_autoptr(GstElement) sink =
         gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
     g_autoptr(GstPad) pad = gst_element_get_static_pad(sink, "sink");
-    GST_PAD_STREAM_LOCK(pad); /* the pad keeps an event after the sink had it */
+    GST_PAD_STREAM_LOCK(
+        pad); /* the pad still has the event after the sink has received it */
     g_autoptr(GstEvent) segment =
         gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0);
     g_autoptr(GstEvent) eos = gst_pad_get_sticky_event(pad, GST_EVENT_EOS, 0);
@@ -79,7 +81,8 @@ TEST(types_and_layouts)
     static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
     static const VaeMetadata tchw = {"vae.layout", "tchw"};
     Clip clip = small, wide = small;
-    wide.c = 7; /* no known count: only the metadata tells the order */
+    wide.c =
+        7; /* no known number of channels: only the metadata states the order */
     for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
         clip.type = wide.type = types[i];
         check_file(write_clip("a", "latents", &clip, BCTHW, NULL, 0), &clip);
@@ -110,7 +113,8 @@ TEST(sizes)
 
 TEST(batch)
 {
-    /* [B, C, T, H, W] of two clips is a clip of twice the channels. */
+    /* A batch [B, C, T, H, W] of two clips has the bytes of a clip with twice
+     * the channels. */
     const Clip both = {VAE_TYPE_F32, 3, 32, 2, 2};
     const gsize half = step_bytes(&both) / 2;
     g_autofree guint8 *data = clip_data(&both, CTHW);
@@ -183,7 +187,7 @@ TEST(metadata)
     CHECK_INT(duration, gst_util_uint64_scale(11, GST_SECOND, 24));
 }
 
-/* A name that is longer than the caps hold, and one that would be cut within a
+/* A name that is too long for the caps, and a name that would be cut inside a
  * character. */
 TEST(long_space)
 {
@@ -204,7 +208,7 @@ TEST(long_space)
     }
 }
 
-/* Metadata that are no shape of a pixel and no colorimetry are ignored. */
+/* Metadata with an invalid pixel aspect ratio or colorimetry are ignored. */
 TEST(bad_metadata)
 {
     static const gchar *const bad[] = {"8:9",   "8", "0/1",          "1/0",
@@ -256,14 +260,15 @@ TEST(times)
     check_times(path, plain, 16);
     path = described_clip(&small, all_metadata, G_N_ELEMENTS(all_metadata));
     check_times(path, cut, 24);
-    /* Nine frames would not need the last latent. */
+    /* A clip of nine frames would not need the last latent. */
     path = described_clip(&small, &wrong, 1);
     check_times(path, plain, 16);
     path = described_clip(&small, &factor, 1);
     check_times(path, eight, 16);
 }
 
-/* The usual rate of the space, or for the only one with so many channels. */
+/* The usual rate of the space, or of the only space with this number of
+ * channels. */
 TEST(usual_times)
 {
     static const gint four[] = {0, 1, 5, 9, 13}, eight[] = {0, 1, 9, 17, 25};
@@ -286,14 +291,15 @@ TEST(silent_file)
     Run *run = run_preroll(path, "", "");
     assert_field(run, "latent-space", NULL);
     assert_field(run, "normalization", NULL);
-    assert_field(run, "framerate", "16/1"); /* as the latents are timed */
+    assert_field(run, "framerate",
+                 "16/1"); /* the rate by which the latents have their times */
     assert_field(run, "width", NULL);
     run = run_preroll(
         path, "latent-space=wan2.2 normalization=raw framerate=25/1", "");
     assert_field(run, "latent-space", "wan2.2");
     assert_field(run, "normalization", "raw");
     assert_field(run, "framerate", "25/1");
-    /* Who lets decodebin choose is told why it finds no model. */
+    /* With decodebin, an INFO message says why no model is found. */
     run = run_all("filesrc location=%s ! decodebin ! fakesink name=sink", path);
     CHECK(run->error != NULL);
     CHECK_SAYS(run->info && strstr(run->info, path) &&
@@ -335,7 +341,7 @@ TEST(overruled)
                      "latent-space=wan2.1 normalization=raw framerate=48/2");
     CHECK_SAYS(run->warning == NULL, "%s", run->warning);
     CHECK_SAYS(run->info == NULL, "%s", run->info);
-    /* The user knows the rate better. */
+    /* The property overrides the rate of the file. */
     run = run_preroll(path, "framerate=30/1", "");
     assert_field(run, "framerate", "30/1");
     run_play(run);
@@ -344,7 +350,7 @@ TEST(overruled)
     CHECK_INT(GST_BUFFER_PTS(later), GST_SECOND / 30);
 }
 
-/* ComfyUI marks its raw latents by an empty tensor beside them. */
+/* An empty tensor marks the raw latents of ComfyUI. */
 TEST(comfyui)
 {
     g_autofree guint8 *data = clip_data(&small, BCTHW);
@@ -358,7 +364,7 @@ TEST(comfyui)
     check_file(path, &small);
 }
 
-/* Headers with a few bytes changed: an end or an error, and the same one with
+/* Headers with a few changed bytes give EOS or an error, which is the same with
  * and without random access. */
 TEST(mutations)
 {

@@ -17,7 +17,7 @@ check_refused(const gchar *path, const gchar *properties, gint code,
     }
 }
 
-/* At such rates times would overflow or coincide. */
+/* At these rates times would overflow or be equal. */
 TEST(rates)
 {
     static const gchar *const rates[] = {"1/2147483647", "2147483647/1"};
@@ -185,7 +185,8 @@ TEST(states)
     }
 }
 
-/* Stops while the sink waits for the clock, so the task sits in a push. */
+/* Stops while the sink waits for the clock, so that the task is inside a
+ * push. */
 TEST(stop_while_playing)
 {
     const Clip clip = {VAE_TYPE_F32, 200, 16, 4, 4};

@@ -19,7 +19,7 @@ TEST(file)
     assert_metadata(OUT, "vae.temporal_factor", NULL);
 }
 
-/* The file states nothing that the caps do not state. */
+/* The file states only what the caps state. */
 TEST(plain_caps)
 {
     const Clip clip = {VAE_TYPE_BF16, 1, 7, 2, 2};
@@ -36,8 +36,9 @@ TEST(plain_caps)
     assert_metadata(OUT, "vae.temporal_factor", "8");
 }
 
-/* A last latent that lasts less than four frames cuts the clip; durations
- * of the others, missing or odd ones do not matter. */
+/* If the last latent lasts less than four frames, the clip is shorter.
+ * Durations of the other latents do not matter, also if they are missing or
+ * odd. */
 TEST(frames)
 {
     static const gint last[] = {1, 2, 3, 4, 0, 9},
@@ -53,8 +54,7 @@ TEST(frames)
     }
 }
 
-/* The header has one size whatever follows, so the end can be written over
- * the start. */
+/* The header has a fixed size, so the last header fits over the first one. */
 TEST(header_size)
 {
     gsize sizes[2];
@@ -83,7 +83,7 @@ transcode(const gchar *from, const gchar *to)
 
 #define MASTERING "34000:16000:13250:34500:7500:3000:15635:16450:10000000:1"
 
-/* From any layout to the muxer's, and from there on byte for byte. */
+/* From any layout to that of the muxer, and from there without a change. */
 TEST(round_trip)
 {
     static const VaeMetadata metadata[] = {
@@ -112,7 +112,7 @@ TEST(round_trip)
         assert_file(once, &small, 4, stated ? 10 : 13);
         for (guint i = 0; i < G_N_ELEMENTS(metadata); i++) {
             const gchar *key = metadata[i].key;
-            /* The demuxer says by which rate it timed them. */
+            /* The caps of the demuxer state the rate of its times. */
             const gboolean rate = strcmp(key, "vae.framerate") == 0;
             if (strcmp(key, "vae.frames") != 0)
                 assert_metadata(once, key,
@@ -151,7 +151,7 @@ TEST(tags)
     assert_file(OUT, &small, 1, 1);
 }
 
-/* Late tags for which the header has no room leave the file as it was. */
+/* Late tags that do not fit in the header change nothing in the file. */
 TEST(long_tags)
 {
     g_autofree gchar *prompt = g_strnfill(5000, 'x');
@@ -170,7 +170,8 @@ TEST(long_tags)
     assert_file(OUT, &small, 1, 1);
 }
 
-/* When latent k of four begins: at the frame rate, later, or with a gap. */
+/* Returns the begin of latent k of four: at the frame rate, later, or with a
+ * gap. */
 static GstClockTime
 uneven(gint k)
 {
@@ -178,7 +179,7 @@ uneven(gint k)
     return times[k] * GST_MSECOND;
 }
 
-/* The last latent begins before the one in front: the rate is used. */
+/* The last latent begins before the previous one, so the frame rate is used. */
 static void
 check_impossible(const gchar *path)
 {
@@ -194,7 +195,7 @@ check_impossible(const gchar *path)
               frame_time(9));
 }
 
-/* A seek finds the latent that has the position by its own time. */
+/* A seek finds the latent by the times in the file. */
 static void
 check_seek(GstSeekFlags flags, gint ms, gint k)
 {
@@ -213,7 +214,7 @@ check_seek(GstSeekFlags flags, gint ms, gint k)
               uneven(k));
 }
 
-/* Times that do not follow the frame rate come back. */
+/* Times that do not follow the frame rate are restored. */
 TEST(times)
 {
     const gchar *twice = test_path("twice");
@@ -249,7 +250,7 @@ TEST(times)
     check_impossible(OUT);
 }
 
-/* Without a time, or with the nominal ones, a file has none. */
+/* Without times, or with nominal times, the file has no table of times. */
 TEST(no_times)
 {
     for (gint timed = 0; timed < 2; timed++) {
@@ -268,7 +269,7 @@ TEST(no_times)
     }
 }
 
-/* Times that no file can hold: one warning says what helps. */
+/* Times that a file cannot store: one WARNING says how to correct them. */
 TEST(times_lost)
 {
     mux_open(small_caps);
@@ -283,7 +284,7 @@ TEST(times_lost)
     assert_file(OUT, &small, 4, 13);
 }
 
-/* So do latents that begin together. */
+/* The same for latents with equal times. */
 TEST(times_equal)
 {
     mux_open(small_caps);
@@ -298,7 +299,7 @@ TEST(times_equal)
     assert_clip(run, &small, 0);
 }
 
-/* A segment whose timestamps begin anew continues by its running time. */
+/* A segment whose timestamps restart continues by its running time. */
 TEST(segments)
 {
     GstSegment segment;
@@ -334,7 +335,7 @@ TEST(flush)
     assert_file(OUT, &small, 2, 5);
 }
 
-/* The same elements write a second file like the first. */
+/* The same elements can write a second file. */
 TEST(reuse)
 {
     mux_open(small_caps);

@@ -50,7 +50,7 @@ TEST(sequences)
                   !latents[k].start);
     }
 
-    /* A seek begins no earlier than the sequence. */
+    /* The warm-up of a seek begins no earlier than its sequence. */
     run = run_preroll(OUT, "", "");
     g_ptr_array_set_size(run->buffers, 0);
     CHECK(gst_element_seek_simple(run->pipeline, GST_FORMAT_DEFAULT,
@@ -121,7 +121,7 @@ play_with_table(const VaeTensorOut *table)
     return run;
 }
 
-/* A table of sequences that cannot be is an error, as in vaetool. */
+/* An impossible table of sequences is an error, as in vaetool. */
 TEST(bad_sequences)
 {
     static const gint64 bad[][4] = {
@@ -164,7 +164,7 @@ TEST(bad_sequences)
     }
 }
 
-/* Without temporal-factor in the caps, the latents of LTX have eight frames. */
+/* Without temporal-factor in the caps, latents of LTX have eight frames. */
 TEST(usual_frames)
 {
     const Clip clip = {VAE_TYPE_F16, 4, 128, 1, 1};

@@ -1,6 +1,6 @@
 /*
- * test_latentseek.c: latentdemux seeks, ends on request, and its files are
- * recognised.
+ * test_latentseek.c: seeks and early ends of latentdemux, and the recognition
+ * of its files.
  */
 #include "latent_test.h"
 
@@ -12,7 +12,7 @@ static const Clip small = {VAE_TYPE_F32, 4, 16, 3, 5};
 
 static const Clip lengthy = {VAE_TYPE_F16, 60, 16, 2, 2};
 
-/* Paused, for a seek; see run_preroll(). */
+/* Pauses for a seek, see run_preroll(). */
 static Run *
 lengthy_run(const gchar *properties, const gchar *more)
 {
@@ -21,7 +21,7 @@ lengthy_run(const gchar *properties, const gchar *more)
     return run;
 }
 
-/* When latent k begins, at 16 frames a second. */
+/* Returns the begin of latent k at 16 frames a second. */
 static GstClockTime
 at(gint k)
 {
@@ -86,8 +86,9 @@ play(Run *run, gdouble rate, GstSeekFlags flags, GstClockTime start,
     CHECK(run->eos && run->error == NULL);
 }
 
-/* The latents that were sent, by number; in brackets those that are decoded
- * only, behind a bar those that do not follow the latent before. */
+/* Checks the numbers of the latents that were sent. Latents that are only
+ * decoded are in brackets. A bar is before a latent that does not follow the
+ * previous one. */
 static void
 check_order(Run *run, const gchar *expected)
 {
@@ -105,7 +106,7 @@ check_order(Run *run, const gchar *expected)
     g_string_free(found, TRUE);
 }
 
-/* A scrub costs less than a tenth of an accurate seek. */
+/* A quick seek decodes less than a tenth of the latents of an exact one. */
 TEST(key_unit)
 {
     Run *run = lengthy_run("", "");
@@ -121,8 +122,8 @@ TEST(key_unit)
     check_order(run, "|(49) 50 51");
 }
 
-/* The shortest clip of which docs/streaming.md says that a scrub over all its
- * latents decodes at most a tenth of them. */
+/* The shortest clip for which docs/streaming.md states that quick seeks to all
+ * latents decode at most a tenth of the latents. */
 static const Clip scrubbed = {VAE_TYPE_F16, 79, 16, 2, 2};
 
 static guint
@@ -156,7 +157,8 @@ TEST(trick_mode)
     check_order(run, "|(18) (19) 20|(30) (31) 32|(42) (43) 44|(54) (55) 56");
     play(run, -4, trick, 0, at(30));
     check_order(run, "|(27) (28) 29|(15) (16) 17|(3) (4) 5|0");
-    /* As often as the application wishes, unless all would be decoded. */
+    /* With the interval of the application, unless all latents would be
+     * decoded. */
     GstEvent *seek = gst_event_new_seek(
         1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH | trick, GST_SEEK_TYPE_SET,
         (gint64) at(10), GST_SEEK_TYPE_SET, (gint64) at(30));
@@ -172,7 +174,7 @@ TEST(trick_mode)
     check_order(run, "|10|12|14");
 }
 
-/* Backwards come groups of eight, each in its order. */
+/* Backwards, groups of eight come, each in forward order. */
 TEST(backwards)
 {
     Run *run = lengthy_run("warm-up=2", "");
@@ -199,7 +201,7 @@ asked(GstElement *element, GstFormat from, gint64 value, GstFormat to)
     return result;
 }
 
-/* Frames as a format, of queries and seeks. */
+/* Queries and seeks in frames. */
 TEST(frames)
 {
     const GstFormat t = GST_FORMAT_TIME, f = GST_FORMAT_DEFAULT;
@@ -248,8 +250,8 @@ seek_often(gpointer data)
     return NULL;
 }
 
-/* The pad stays, so a pipeline that was linked once plays again, whenever a
- * seek comes. */
+/* The pad is an always pad, so a pipeline plays again without new links, also
+ * with a seek at any time. */
 TEST(replay)
 {
     static const GstState states[] = {GST_STATE_PLAYING, GST_STATE_READY,
@@ -278,8 +280,8 @@ TEST(replay)
 
 /* Typefinding ----------------------------------------------------------- */
 
-/* expected NULL: none of ours. GStreamer 1.26 takes almost any bytes for AV1.
- */
+/* expected NULL: not a type of latents. GStreamer 1.26 accepts almost any bytes
+ * as AV1. */
 static void
 check_type(gconstpointer data, gsize size, const gchar *expected)
 {
@@ -316,7 +318,7 @@ TEST(typefind)
         check_type(none[i], 48, NULL);
 }
 
-/* decodebin finds the type and the demuxer by themselves. */
+/* decodebin recognises the type and selects the demuxer. */
 TEST(decodebin)
 {
     const gchar *const paths[] = {plain_clip(&small),
@@ -333,8 +335,7 @@ TEST(decodebin)
     }
 }
 
-/* As gst-launch-1.0 -e does it: an EOS event to the pipeline ends the stream.
- */
+/* As gst-launch-1.0 -e does: an EOS event to the pipeline ends the stream. */
 TEST(told_to_end)
 {
     const Clip clip = {VAE_TYPE_F32, 6, 16, 8, 8};

@@ -1,8 +1,8 @@
 /*
- * test_cuda.c: frames in CUDAMemory and the context that is shared for it.
+ * test_cuda.c: frames in CUDAMemory, and the shared context.
  *
- * With VAE_CUDA_MODULE, the emulated device, and its driver; without, what
- * there is to see on a machine that has none.
+ * With VAE_CUDA_MODULE, tests the emulated device and its driver. Without it,
+ * tests a machine without a device.
  */
 #include "vae_test.h"
 
@@ -30,7 +30,7 @@ on_device(void)
     return g_getenv("VAE_CUDA_MODULE") != NULL;
 }
 
-/* A count of the driver's, which stays open. */
+/* Returns a count of the driver, whose library stays open. */
 static int
 driver_count(const char *name)
 {
@@ -60,7 +60,7 @@ start(GstHarness *h)
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
 }
 
-/* True if the frames that came are of CUDAMemory. */
+/* Returns TRUE if the frames are in CUDAMemory. */
 static gboolean
 gives_cuda(GstHarness *h)
 {
@@ -85,8 +85,8 @@ add_frame(GChecksum *sum, GstBuffer *buffer, const GstVideoInfo *info)
     gst_video_frame_unmap(&frame);
 }
 
-/* The visible bytes of all frames, NV12. context: whose memory they are in, or
- * NULL for the host's. */
+/* Returns the visible bytes of all frames in NV12. context: of their memory, or
+ * NULL for host memory. */
 static gchar *
 pull(GstHarness *h, GstCudaContext *context)
 {
@@ -109,7 +109,7 @@ pull(GstHarness *h, GstCudaContext *context)
     return g_strdup(g_checksum_get_string(sum));
 }
 
-/* The context that the element at a harness's pad answers with. */
+/* Returns the context with which the element at a harness's pad answers. */
 static GstCudaContext *
 context_of(GstPad *pad)
 {
@@ -125,7 +125,7 @@ context_of(GstPad *pad)
     return cuda;
 }
 
-/* Three tiles that overlap. */
+/* Three overlapping tiles. */
 static void
 set_tiles(GstHarness *h)
 {
@@ -156,19 +156,19 @@ had(GstBus *bus, GstMessageType type)
     return TRUE;
 }
 
-/* Since `before`, the device has waited for an event of each of n frames, and
- * these events no longer exist. */
+/* Checks that since `before` the device has waited for an event of each of n
+ * frames, and that these events are freed. */
 static void
 check_waits(const int before[2], int n)
 {
-    /* A pool that measures a frame waits once before it releases it. */
+    /* A pool that measures a frame waits once before it frees the frame. */
     CHECK(driver_count("emu_driver_waits") - before[0] <= 1);
     CHECK_INT(driver_count("emu_driver_events"), before[1] + n);
     CHECK_INT(driver_count("emu_driver_events_alive"), 0);
 }
 
-/* A context is asked for, made and told of; the engine writes the frames
- * itself, each after what may still read the memory. */
+/* The element asks for a context, creates one and posts it. The engine writes
+ * the frames itself, each after earlier reads of its memory. */
 TEST(decode)
 {
     int before, waits[2];
@@ -195,7 +195,7 @@ TEST(decode)
     vae_test_same(sum, decode_system(FALSE));
 }
 
-/* Tiles are blended in the host's memory, and copied to the device. */
+/* Tiles are blended in host memory, and copied to the device. */
 TEST(decode_tiles)
 {
     if (!on_device())
@@ -217,7 +217,7 @@ TEST(decode_tiles)
     vae_test_same(sum, decode_system(TRUE));
 }
 
-/* Another's context is taken, and the bytes are the same. */
+/* The element uses the context of a neighbour, and the bytes are the same. */
 TEST(decode_other_context)
 {
     if (!on_device())
@@ -239,7 +239,7 @@ TEST(decode_other_context)
     vae_test_same(sum, decode_system(FALSE));
 }
 
-/* System memory is what nobody has to ask for. */
+/* System memory is the default. */
 TEST(choice)
 {
     const gchar *const system[][2] = {
@@ -257,9 +257,9 @@ TEST(choice)
     }
 }
 
-/* auto, where there is no device, takes system memory, and where that is not
- * wanted there is an error. */
-/* Downstream takes nothing but CUDAMemory, which that backend cannot give. */
+/* Without a device, auto uses system memory. If downstream does not accept it,
+ * there is an error. */
+/* Downstream accepts only CUDAMemory, which this backend cannot give. */
 static void
 check_none(const gchar *backend, const char *word)
 {
@@ -299,7 +299,7 @@ encoder(const gchar *caps, gboolean tiles)
     return h;
 }
 
-/* The pool that the element proposes, active. */
+/* Returns the pool that the element proposes, active. */
 static GstBufferPool *
 proposed_pool(GstHarness *h)
 {
@@ -314,7 +314,7 @@ proposed_pool(GstHarness *h)
     return pool;
 }
 
-/* frame in a buffer of the pool; takes frame. */
+/* Copies the frame to a buffer of the pool. (takes frame) */
 static GstBuffer *
 to_pool(GstBufferPool *pool, GstBuffer *frame, const GstVideoInfo *info)
 {
@@ -331,9 +331,9 @@ to_pool(GstBufferPool *pool, GstBuffer *frame, const GstVideoInfo *info)
     return buffer;
 }
 
-/* The latents of five frames. other: the property names another device
- * once there are caps, and the frames come in memory of that. tiles: they are
- * encoded in tiles. */
+/* Returns the latents of five frames. other: the property selects another
+ * device after the caps are set, and the frames are in the memory of that
+ * device. tiles: the frames are encoded in tiles. */
 static gchar *
 encode(gboolean cuda, gboolean other, gboolean tiles)
 {
@@ -364,7 +364,7 @@ encode(gboolean cuda, gboolean other, gboolean tiles)
         vae_test_sum(sum, latent);
     }
     CHECK_INT(vae_test_stat(h, "tiles"), tiles ? 3 : 0);
-    /* The element brings them onto the device where it reads them there. */
+    /* If the element reads the frames on the device, it copies them there. */
     CHECK_INT(driver_count("emu_driver_copies") > before, direct);
     if (GST_CHECK_VERSION(1, 24, 0) && direct)
         check_waits(waits, 5);
@@ -388,15 +388,15 @@ TEST(encode_tiles)
         vae_test_same(encode(TRUE, FALSE, TRUE), encode(FALSE, FALSE, TRUE));
 }
 
-/* Memory of another device than the stream's, which may not touch it: frames
- * go through the host, where they are already. */
+/* Frames in the memory of another device, which the stream must not access, are
+ * copied through the host. */
 TEST(encode_other_device)
 {
     if (on_device())
         vae_test_same(encode(TRUE, TRUE, FALSE), encode(FALSE, FALSE, FALSE));
 }
 
-/* The templates, and an element that was never started. */
+/* The templates, and an element that was not started. */
 TEST(template)
 {
     const gchar *const names[][2] = {{"vaedecode", "src"},
@@ -417,8 +417,8 @@ TEST(template)
     }
 }
 
-/* An encoder downstream is READY first, and shall not need a context of its
- * own; others' contexts are none of the element's business. */
+/* An encoder downstream goes to READY first, and needs no context of its own.
+ * The element ignores contexts of other types. */
 TEST(asked_early)
 {
     g_autoptr(GstElement) element = gst_element_factory_make("vaedecode", NULL);

@@ -1,6 +1,6 @@
 /*
- * test_overlap.c: slices that begin while others run, on the emulated device,
- * whose module VAE_CUDA_MODULE names.
+ * test_overlap.c: slices that begin while earlier ones run on the emulated
+ * device. VAE_CUDA_MODULE names its module.
  */
 #include "vae_test.h"
 
@@ -35,8 +35,8 @@ listen(void)
     g_atomic_int_set(&begun, 0);
 }
 
-/* nan_policy error: an encoder waits for each slice, a decoder for the number
- * of its values that are not finite. */
+/* With nan-policy=error an encoder waits for each slice, and a decoder for its
+ * count of non-finite values. */
 static GstHarness *
 element(const char *name, const char *nan_policy, guint slice)
 {
@@ -74,7 +74,7 @@ same(gchar *found, const gchar *expected)
     g_free(found);
 }
 
-/* The same frames, also where each slice is looked at. */
+/* The frames are the same, also if each slice is checked. */
 TEST(decode)
 {
     g_autofree gchar *expected = decode("error", 1);
@@ -108,7 +108,7 @@ TEST(encode)
     g_free(sums[0]);
 }
 
-/* Flushes at any moment, and a sequence that is whole behind them. */
+/* Flushes at any moment. The next sequence is complete. */
 TEST(flush)
 {
     g_autofree gchar *expected = decode("error", 1);
@@ -129,7 +129,7 @@ TEST(flush)
     same(vae_test_pull_frames(h, 0, FRAMES), expected);
 }
 
-/* The last input goes out without anything behind it. */
+/* The result of the last input leaves without later input. */
 TEST(alone)
 {
     SCOPED GstHarness *h = decoder("pass", 1);
@@ -150,8 +150,8 @@ emulated(const char *name)
     return symbol;
 }
 
-/* The device copies each frame to the element's pool itself: the memory is
- * pinned until it is freed. */
+/* The device copies each frame directly to the pool of the element, whose
+ * memory is pinned until it is freed. */
 TEST(pinned)
 {
     void *symbols[] = {emulated("emu_pins"), emulated("emu_set_fault"),
@@ -183,7 +183,7 @@ offer(GstPad *pad, GstPadProbeInfo *info, gpointer pool)
     return GST_PAD_PROBE_HANDLED;
 }
 
-/* Frames that are done do not wait for buffers for the next ones. */
+/* Complete frames do not wait for the buffers of later ones. */
 TEST(bounded)
 {
     g_autofree gchar *expected = decode("error", 1);
@@ -200,7 +200,7 @@ TEST(bounded)
     CHECK_INT(begun, 0);
 }
 
-/* Down to NULL while slices run. */
+/* Changes to NULL while slices run. */
 TEST(stop)
 {
     for (guint turn = 0; turn < 5; turn++) {

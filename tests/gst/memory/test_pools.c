@@ -1,6 +1,6 @@
 /*
- * test_pools.c: the memory of frames and latents. The elements use the memory
- * that downstream offers, and copy nothing.
+ * test_pools.c: the memory of frames and latents. The elements use memory that
+ * downstream offers, and copy nothing.
  */
 #include "vae_memory.h"
 #include "vae_test.h"
@@ -14,7 +14,7 @@
 #define STEPS 6
 #define FRAMES (4 * STEPS - 3)
 
-/* The arguments of the engine, taken in front of libvae's own functions. */
+/* Records the arguments of the engine, in front of libvae's own functions. */
 static GMutex lock;
 static GPtrArray *written, *read_from; /* under the lock */
 
@@ -68,8 +68,8 @@ decoder(VaeTestOffer *offer)
     return h;
 }
 
-/* The visible bytes of all frames, whatever their strides; each is handed to
- * check, which may be NULL. */
+/* Returns the visible bytes of all frames, for any strides. check gets each
+ * frame; it may be NULL. */
 static gchar *
 pull_all(GstHarness *h, void (*check)(GstBuffer *frame, gpointer data),
          gpointer data)
@@ -96,7 +96,8 @@ pull_all(GstHarness *h, void (*check)(GstBuffer *frame, gpointer data),
     return g_strdup(g_checksum_get_string(sum));
 }
 
-/* Runs a clip with the offer and expects the bytes of one without any. */
+/* Runs a clip with this offer, and expects the bytes of a run without an
+ * offer. */
 static void
 check_offer(VaeTestOffer *offer, void (*check)(GstBuffer *, gpointer),
             gpointer data)
@@ -146,7 +147,7 @@ not_from_pool(GstBuffer *frame, gpointer pool)
     CHECK_INT(gst_buffer_get_size(frame), 48 * 32 * 3 / 2);
 }
 
-/* A plain pool is taken by those who do not know GstVideoMeta, too. */
+/* An element without GstVideoMeta also uses a plain pool. */
 TEST(plain_pool)
 {
     VaeTestOffer offer = {.pool = pool_of(0, NULL, NULL),
@@ -155,7 +156,7 @@ TEST(plain_pool)
     gst_object_unref(offer.pool);
 }
 
-/* Strides and borders as downstream wants them. */
+/* Strides and borders that downstream requests. */
 TEST(padded_pool)
 {
     GstVideoAlignment align;
@@ -170,8 +171,8 @@ TEST(padded_pool)
     gst_object_unref(offer.pool);
 }
 
-/* Buffers that are out at once would be all that there are, and everybody
- * would wait: another pool is taken. */
+/* The offered pool has too few buffers and would block, so the element uses
+ * another pool. */
 TEST(small_pool)
 {
     static const guint enough = 4 * (2 + 2);
@@ -236,7 +237,8 @@ end_notes(void)
     g_mutex_unlock(&lock);
 }
 
-/* Memory that is not ours is made: for frames nobody else's may be. */
+/* Makes a counting allocator GStreamer's default. It counts the memory that is
+ * not of the offered allocator. */
 static VaeTestAllocator *
 as_default(void)
 {
@@ -251,8 +253,9 @@ back_to_default(void)
     gst_allocator_set_default(gst_allocator_find(GST_ALLOCATOR_SYSMEM));
 }
 
-/* The engine writes each frame where it goes out, once, and reads each latent
- * where it came in; nobody else maps, copies or makes any. */
+/* The engine writes each frame once, directly to the buffer that leaves, and
+ * reads each latent from the buffer that came. Nothing else maps, copies or
+ * allocates buffers. */
 TEST(decode_copies_nothing)
 {
     VaeTestAllocator *mine = vae_test_allocator_new(), *others = as_default();
@@ -261,7 +264,7 @@ TEST(decode_copies_nothing)
     GstHarness *h = decoder(&offer);
     GstBuffer *frames[FRAMES], *latents[STEPS];
     begin_notes();
-    for (guint k = 0; k < STEPS; k++) /* of the allocator `others` */
+    for (guint k = 0; k < STEPS; k++) /* memory of the allocator `others` */
         latents[k] = vae_test_latent(LW, LH, k);
     gint made = g_atomic_int_get(&others->allocated);
     gint mapped = g_atomic_int_get(&others->read);
@@ -334,7 +337,7 @@ TEST(encode_copies_nothing)
 int
 main(int argc, char **argv)
 {
-    /* So that libvae is linked, where RTLD_NEXT finds the real functions. */
+    /* Links libvae, in which RTLD_NEXT finds the real functions. */
     CHECK(vae_backend_available(VAE_BACKEND_REF, NULL, 0));
     return vae_test_main(argc, argv);
 }

@@ -1,7 +1,7 @@
 /*
- * test_release.c: memory of a device given back while a stream runs.
+ * test_release.c: frees the memory of a device while a stream runs.
  *
- * By the backend that the environment variable VAE_TEST_BACKEND names, or cpu.
+ * The environment variable VAE_TEST_BACKEND names the backend; default: cpu.
  * cuda is the emulated device, whose module VAE_CUDA_MODULE names.
  */
 #include "vae_test.h"
@@ -31,7 +31,7 @@ emulated(const char *name)
     return symbol;
 }
 
-/* Bytes that it has left. */
+/* Returns the free bytes of the device. */
 static guint64
 left(void)
 {
@@ -63,7 +63,7 @@ decoder(void)
     return h;
 }
 
-/* The frames of an undisturbed decoder. */
+/* Returns a checksum of the frames of an undisturbed decoder. */
 static gchar *
 undisturbed(void)
 {
@@ -72,7 +72,7 @@ undisturbed(void)
     return vae_test_pull_frames(h, 0, FRAMES);
 }
 
-/* The next `vae-release`. */
+/* Returns the next message `vae-release`. */
 static void
 expect_release(GstBus *bus, gboolean idle)
 {
@@ -88,7 +88,7 @@ expect_release(GstBus *bus, gboolean idle)
     CHECK_INT(was_idle, idle);
 }
 
-/* Adds the next n buffers. */
+/* Adds the next n buffers to the checksum. */
 static void
 pull(GstHarness *h, GChecksum *sum, guint n)
 {
@@ -98,7 +98,7 @@ pull(GstHarness *h, GChecksum *sum, guint n)
     }
 }
 
-/* Ends a flush that was begun; what was made before it goes. */
+/* Ends a flush. Buffers from before it are dropped. */
 static void
 end_flush(GstHarness *h)
 {
@@ -110,7 +110,7 @@ end_flush(GstHarness *h)
 
 /* ------------------------------------------------------------------ */
 
-/* After each latent; the memory goes and comes. */
+/* Releases after each latent; the next one allocates the memory again. */
 TEST(between)
 {
     g_autofree gchar *expected = undisturbed();
@@ -146,7 +146,7 @@ emit_on(gpointer data)
     return NULL;
 }
 
-/* From a thread of its own, all the time. */
+/* Releases all the time, in another thread. */
 TEST(any_time)
 {
     gchar *expected = undisturbed();
@@ -164,7 +164,7 @@ TEST(any_time)
     CHECK(message != NULL && gst_message_has_name(message, "vae-release"));
 }
 
-/* Earlier input is computed first, and no message comes twice. */
+/* Earlier input is computed first, and each release posts one message. */
 TEST(order)
 {
     gchar *expected = undisturbed();
@@ -178,7 +178,7 @@ TEST(order)
     CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ELEMENT) == NULL);
 }
 
-/* A flush does not lose the wish; the new sequence is right. */
+/* A flush does not drop the request, and the new sequence is right. */
 TEST(flush)
 {
     gchar *expected = undisturbed();
@@ -195,7 +195,8 @@ TEST(flush)
     vae_test_same(vae_test_pull_frames(h, 0, FRAMES), expected);
 }
 
-/* By itself after a while, and only once; set while the element runs. */
+/* idle-release frees the memory once after its time, also if it is set while
+ * the element runs. */
 TEST(idle)
 {
     gchar *expected = undisturbed();

@@ -8,7 +8,7 @@
 
 #define LW 3
 #define LH 2
-/* More than the 38 that the network looks back. */
+/* More than the 38 latents that the network looks back. */
 #define LATENTS 46
 #define AT 42
 #define FRAMES_AT (1 + 4 * (AT - 1))
@@ -31,7 +31,7 @@ finish(GstHarness *h)
     vae_test_end(h);
 }
 
-/* The frames behind AT of a run that nothing ended. */
+/* Returns the frames after latent AT of an uninterrupted run. */
 static gchar *
 undisturbed(void)
 {
@@ -43,7 +43,8 @@ undisturbed(void)
     return sum;
 }
 
-/* Waits for the message and returns its frames, or -1 where none was saved. */
+/* Waits for the message. Returns its number of frames, or -1 if no checkpoint
+ * was saved. */
 static gint64
 wait_saved(GstBus *bus)
 {
@@ -66,7 +67,7 @@ wait_saved(GstBus *bus)
     return saved ? (gint64) frames : -1;
 }
 
-/* A decoder that ends behind its checkpoint at AT, some latents later. */
+/* A decoder that writes a checkpoint at AT, and ends some latents later. */
 static void
 interrupted(gboolean carries, gboolean by_signal)
 {
@@ -88,7 +89,7 @@ interrupted(gboolean carries, gboolean by_signal)
     CHECK(g_file_test(file, G_FILE_TEST_IS_REGULAR));
 }
 
-/* Latents from `from` on lead to the frames behind AT. */
+/* Checks that the latents from `from` on give the frames after AT. */
 static void
 goes_on(guint from, const gchar *want)
 {
@@ -132,7 +133,7 @@ TEST(with_carries)
 #define CLIP_LATENTS 9
 #define CLIP_FRAMES 27
 
-/* Frames of the clip before a latent. */
+/* Returns the number of frames of the clip before a latent. */
 static guint
 clip_frame(guint k)
 {
@@ -157,7 +158,7 @@ push_clip(GstHarness *h, guint from, guint to, gboolean numbered)
     }
 }
 
-/* A checkpoint behind latent `at`, from which a clip goes on at `from`. */
+/* Writes a checkpoint after latent `at`, and continues with latent `from`. */
 static void
 clip_goes_on(guint at, guint from, gboolean carries, gboolean numbered)
 {
@@ -190,7 +191,7 @@ TEST(sequences)
     clip_goes_on(5, 0, TRUE, TRUE);
     clip_goes_on(5, 5, TRUE, TRUE);
     clip_goes_on(5, 5, TRUE, FALSE);
-    clip_goes_on(7, 0, FALSE, TRUE); /* at the end of the second one */
+    clip_goes_on(7, 0, FALSE, TRUE); /* at the end of the second sequence */
     clip_goes_on(7, 7, TRUE, TRUE);
     clip_goes_on(8, 2, TRUE, TRUE);
 }
@@ -214,13 +215,13 @@ TEST(refused)
             "begin with number 5", "from 4 on");
 }
 
-/* A checkpoint that cannot be written is a warning. */
+/* A checkpoint that cannot be written gives a WARNING. */
 TEST(unwritable)
 {
     GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
     GError *warning = NULL;
-    /* Before anything was decoded. */
+    /* A checkpoint before the first latent. */
     g_signal_emit_by_name(h->element, "save-checkpoint", file);
     CHECK_INT(wait_saved(bus), -1);
     vae_test_push_latents(h, LW, LH, 0, 2);
@@ -250,8 +251,8 @@ count_warning(GstBus *bus, GstMessage *message, gpointer count)
     return GST_BUS_PASS;
 }
 
-/* Every checkpoint of an interval fails: only the first one is a warning. One
- * that is asked for is always answered. */
+/* If all checkpoints of an interval fail, only the first one gives a WARNING.
+ * Each failed save-checkpoint gives one. */
 TEST(unwritable_interval)
 {
     SCOPED GstHarness *h = decoder("fp32");
@@ -271,7 +272,7 @@ TEST(unwritable_interval)
     CHECK_INT(g_atomic_int_get(&warnings), 2);
 }
 
-/* An empty file, and one of another size of picture. */
+/* An empty file, and a checkpoint of another picture size. */
 TEST(foreign)
 {
     CHECK(g_file_set_contents(file, "", 0, NULL));

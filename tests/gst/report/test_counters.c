@@ -9,7 +9,7 @@
 #define LW 6
 #define LH 4
 
-/* As the element keeps them. */
+/* Stores the times as the element does. */
 #define RECENT 128
 
 static const char *const kinds[] = {"upload", "compute", "download",
@@ -43,7 +43,7 @@ decoder(const char *backend)
     return h;
 }
 
-/* One slice: a latent, of which frames come. */
+/* Adds one slice: a latent that gives frames. */
 static void
 run_slice(GstHarness *h, guint k)
 {
@@ -51,7 +51,8 @@ run_slice(GstHarness *h, guint k)
     g_free(vae_test_pull_frames(h, k == 0 ? 0 : 4 * k - 3, k == 0 ? 1 : 4));
 }
 
-/* The parts of a slice are in it, and each average is of its total. */
+/* The parts of a slice take no longer than the slice, and each average fits its
+ * total. */
 static void
 check_times(GstHarness *h, guint64 slices)
 {
@@ -61,7 +62,7 @@ check_times(GstHarness *h, guint64 slices)
         const guint64 total = stat_of(h, "total", kinds[i]);
         CHECK_INT(stat_of(h, "avg", kinds[i]), slices ? total / slices : 0);
         CHECK(stat_of(h, "last", kinds[i]) <= total);
-        /* The largest, if there are few. */
+        /* With few slices, the percentile is the largest time. */
         if (slices < 20)
             CHECK(stat_of(h, "p95", kinds[i]) * slices >= total);
         if (i < 3) {
@@ -69,7 +70,7 @@ check_times(GstHarness *h, guint64 slices)
             parts += total;
         }
     }
-    /* The slice's own clock has microseconds. */
+    /* The clock of a slice counts microseconds. */
     CHECK(parts <= stat_of(h, "total", "slice") + 1000 * slices);
 }
 
@@ -90,7 +91,7 @@ compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* More slices than are remembered. */
+/* More slices than the statistics store. */
 TEST(percentile)
 {
     enum { N = RECENT + 14 };
@@ -105,7 +106,7 @@ TEST(percentile)
         guint64 sorted[RECENT];
         memcpy(sorted, &seen[i][N - RECENT], sizeof sorted);
         qsort(sorted, RECENT, sizeof *sorted, compare);
-        /* 121.6 of 128 are 95 in a hundred. */
+        /* The 95th percentile of 128 slices is number 121.6. */
         CHECK_INT(stat_of(h, "p95", kinds[i]), sorted[121]);
     }
     check_times(h, N);
@@ -121,7 +122,7 @@ check_setting(GstHarness *h, const VaePlan *plan)
     CHECK(strcmp(text, "slices of 1") == 0);
 }
 
-/* Memory and names are those of the library's plan. */
+/* The memory and the names are those of the library's plan. */
 TEST(plan)
 {
     static const char *const fields[] = {"weights", "carries", "spilled",
@@ -178,7 +179,7 @@ hold_caps(GstPad *pad, GstPadProbeInfo *info, gpointer user)
                                                         : GST_PAD_PROBE_PASS;
 }
 
-/* A step waits while the memory for its frames is not known. */
+/* A step waits while the memory for its frames is not known yet. */
 TEST(queue_wait)
 {
     const guint64 wait_us = 30000;
@@ -196,7 +197,7 @@ TEST(queue_wait)
     CHECK(stat_of(h, "last", "queue-wait") >= wait_us * 1000);
 }
 
-/* The messages that an interval lets through, for 5 slices and the end. */
+/* Returns the number of messages at an interval, for 5 slices and the end. */
 static guint
 count_messages(guint64 interval)
 {

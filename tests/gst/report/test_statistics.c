@@ -1,6 +1,6 @@
 /*
- * test_statistics.c: a message reports latents whose values contradict their
- * declared normalization, and no others.
+ * test_statistics.c: a WARNING reports latents whose values contradict their
+ * stated normalization. Other latents give none.
  */
 #include "vae_test.h"
 
@@ -13,7 +13,7 @@
 static const char *model; /* of the next decoder */
 static float mean[VAE_MAX_LATENT_CHANNELS], std[VAE_MAX_LATENT_CHANNELS];
 
-/* The statistics of the small model are those of the real one. */
+/* The small model has the statistics of the real one. */
 static void
 read_model(void)
 {
@@ -28,7 +28,8 @@ read_model(void)
     vae_model_free(&opened);
 }
 
-/* As from a diffusion model: variance 1, some of it of the clip. */
+/* Values as from a diffusion model: variance 1, a part of it common to the
+ * clip. */
 static GstBuffer *
 latent(guint k, gdouble gain, gboolean raw)
 {
@@ -51,7 +52,7 @@ latent(guint k, gdouble gain, gboolean raw)
     return buffer;
 }
 
-/* The warnings that came; each must name what to set. */
+/* Returns the number of warnings. Each must name the property to set. */
 static guint
 count_warnings(GstBus *bus, const char *expected)
 {
@@ -74,8 +75,8 @@ count_warnings(GstBus *bus, const char *expected)
     return n;
 }
 
-/* Two sequences of four latents; expected: what the warning for each must name,
- * or NULL for none. */
+/* Sends two sequences of four latents. expected: a text that the warning for
+ * each must have, or NULL for no warning. */
 static void
 check(gdouble gain, gboolean raw, const char *caps, const char *property,
       const char *expected)
@@ -109,7 +110,7 @@ TEST(warning)
     check(1, TRUE, ",normalization=raw", NULL, NULL);
 }
 
-/* A stand-in for the VAE of a space has the same statistics. */
+/* A tiny model has the statistics of its latent space. */
 TEST(tiny)
 {
     g_autofree gchar *path =
@@ -123,7 +124,7 @@ TEST(tiny)
     check(1, TRUE, ",normalization=raw", NULL, NULL);
 }
 
-/* Flat and rich pictures are what they are declared to be. */
+/* Flat and rich pictures with the right normalization give no warning. */
 TEST(gain)
 {
     static const gdouble gains[] = {0.1, 0.3, 0.6, 2};
@@ -134,8 +135,8 @@ TEST(gain)
     }
 }
 
-/* Latent k of the real Wan 2.1, every second pixel each way: normalized, as in
- * the file, or raw. */
+/* Returns latent k of the real Wan 2.1, with every second pixel in each
+ * direction: normalized, as in the file, or raw. */
 static GstBuffer *
 real_latent(const VaeLatentClip *clip, int k, gboolean raw)
 {

@@ -4,7 +4,7 @@
  */
 #include "vae_test.h"
 
-/* VAE_FAKE_STEP_US of the test; of the first step as well. */
+/* VAE_FAKE_STEP_US of the test, also for the first step. */
 #define STEP (20 * GST_MSECOND)
 
 typedef struct Seen {

@@ -13,7 +13,7 @@ typedef struct Bed {
     GstHarness *h;
     GstBus *bus;
     gboolean encodes;
-    GstFlowReturn answer; /* to the second buffer and all after it */
+    GstFlowReturn answer; /* for the second buffer and all later ones */
     gint buffers;         /* atomic: that came */
 } Bed;
 

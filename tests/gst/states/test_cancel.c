@@ -7,7 +7,8 @@
 
 #include <time.h>
 
-/* A slice is several hundred ops, of which the longest takes a small part. */
+/* A slice has several hundred ops. The longest op takes a small part of the
+ * time. */
 #define SIZE 14
 #define SLICE 2
 
@@ -30,7 +31,7 @@ slow_decoder(void)
     return h;
 }
 
-/* Starts a slice; returns once `seconds` of it are computed. */
+/* Starts a slice. Returns after `seconds` of it are computed. */
 static void
 begin_slice(GstHarness *h, gdouble seconds)
 {
@@ -40,7 +41,7 @@ begin_slice(GstHarness *h, gdouble seconds)
         g_usleep(1000);
 }
 
-/* The time of a whole slice. */
+/* Returns the time of a whole slice. */
 static gdouble
 whole_slice(GstHarness *h)
 {
@@ -70,19 +71,19 @@ TEST(to_null)
     check_short("to NULL", cpu_time() - began, slice);
 }
 
-/* A slice's time is its own, without what was computed of a cancelled one. */
+/* The time of a slice does not include that of a cancelled one. */
 static void
 check_last_slice(GstHarness *h)
 {
     const guint64 parts = vae_test_stat(h, "last-upload-ns") +
                           vae_test_stat(h, "last-compute-ns") +
                           vae_test_stat(h, "last-download-ns");
-    /* The slice's own clock has microseconds. */
+    /* The clock of a slice counts microseconds. */
     CHECK(parts <= vae_test_stat(h, "last-slice-ns") + 1000);
 }
 
-/* After the flush the first frame has to wait for what was left of the slice
- * and for itself only, and the bytes are those of a new stream. */
+/* After the flush, the first frame waits only for the rest of the op and for
+ * its own slice. The bytes are those of a new stream. */
 TEST(flush)
 {
     SCOPED GstHarness *h = slow_decoder();

@@ -21,7 +21,7 @@ decoder(void)
     return decoder_sized(LW, LH);
 }
 
-/* The output in order: a digit counts frames, letters are events. */
+/* The output in order: a digit is a number of frames, a letter is an event. */
 typedef struct Trace {
     GMutex lock;
     GString *text;
@@ -76,7 +76,7 @@ TEST(order)
     g_string_free(trace.text, TRUE);
 }
 
-/* Pushes from a thread of its own, as far as it gets. */
+/* Pushes from another thread until the element blocks. */
 typedef struct Pusher {
     GstHarness *h;
     int size;
@@ -113,7 +113,8 @@ set_flushing(GstHarness *h, gboolean on)
                                        : gst_event_new_flush_stop(TRUE)));
 }
 
-/* After a flush: what lies in the harness goes, a new segment begins. */
+/* Called after a flush: drops the output in the harness, and begins a new
+ * segment. */
 static void
 after_flush(GstHarness *h)
 {
@@ -129,8 +130,8 @@ block_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     return GST_PAD_PROBE_OK; /* stays blocked */
 }
 
-/* With downstream shut, queue-depth slices wait, one is in the task's hands,
- * and a flush lets the sender go at once. */
+/* With downstream blocked, queue-depth slices wait, and the task has one more.
+ * A flush ends the wait of the sender at once. */
 TEST(back_pressure)
 {
     SCOPED GstHarness *h = decoder_sized(LW, LW);
@@ -142,7 +143,7 @@ TEST(back_pressure)
     pusher_start(&p, h, LW, 100);
     while (g_atomic_int_get(&p.pushed) < 2)
         g_usleep(1000);
-    g_usleep(500000); /* more would come if they could */
+    g_usleep(500000); /* later frames would leave if they could */
     CHECK(g_atomic_int_get(&p.pushed) <= 2 * 2 + 1);
     CHECK(vae_test_stat(h, "in-flight") <= 2 * 2);
     set_flushing(h, TRUE);
@@ -156,7 +157,7 @@ TEST(back_pressure)
     g_free(vae_test_pull_frames(h, 0, 5));
 }
 
-/* A flush takes the caps before they were pushed; they come again. */
+/* A flush drops caps that were not pushed yet. They are sent again. */
 TEST(flush_before_caps)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -176,7 +177,7 @@ TEST(flush_before_caps)
     g_free(vae_test_pull_frames(h, 0, 5));
 }
 
-/* The first question about downstream's caps is when a flush begins. */
+/* A flush begins during the first query for the caps of downstream. */
 static GstPadProbeReturn
 flush_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
@@ -187,8 +188,8 @@ flush_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     return GST_PAD_PROBE_REMOVE;
 }
 
-/* The caps go nowhere, and are made again in front of the segment that follows:
- * behind it GStreamer would warn of the order. */
+/* The caps are not pushed, and are sent again before the next segment. After
+ * the segment, GStreamer would warn of the order. */
 TEST(flush_in_caps)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -230,7 +231,7 @@ TEST(empty)
     vae_test_end(h);
 }
 
-/* After EOS, a new stream without a flush. */
+/* A new stream after EOS, without a flush. */
 TEST(after_eos)
 {
     SCOPED GstHarness *h = decoder();
@@ -264,8 +265,8 @@ push_until_refused(GstHarness *h)
     return ret;
 }
 
-/* Downstream has enough after 7 frames: EOS goes down, upstream hears of it,
- * and a segment opens the way again. */
+/* Downstream returns EOS after 7 frames. The element pushes EOS, upstream
+ * receives it, and a new segment opens the queue again. */
 TEST(downstream_eos)
 {
     SCOPED GstHarness *h = decoder();
@@ -287,7 +288,7 @@ TEST(downstream_eos)
     g_free(vae_test_pull_frames(h, 0, 9));
 }
 
-/* A pipeline in which something after the decoder ends or fails. */
+/* A pipeline in which an element after the decoder ends or fails. */
 static void
 check_pipeline_ends(const char *after, GstMessageType expected)
 {
@@ -314,7 +315,7 @@ TEST(pipeline_ends)
     check_pipeline_ends("identity error-after=7", GST_MESSAGE_ERROR);
 }
 
-/* Up and down without data, and properties at every height. */
+/* All states without data, and properties in each state. */
 TEST(state_cycle)
 {
     static const char *const names[] = {"vaedecode", "vaeencode"};
@@ -340,8 +341,8 @@ TEST(state_cycle)
     }
 }
 
-/* The source pad is shut first. Later input of the sink pad, such as
- * the first events of a stream, must not become an error. */
+/* The source pad is deactivated first. Later input of the sink pad, such as the
+ * first events of a stream, must not become an error. */
 TEST(shut)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -355,7 +356,7 @@ TEST(shut)
     gst_pad_set_active(pad, TRUE);
 }
 
-/* Seeks; returns the rate of the seek that reaches upstream, or 0. */
+/* Seeks. Returns the rate of the seek that reaches upstream, or 0. */
 static gdouble
 rate_upstream(GstHarness *h, gdouble rate)
 {
@@ -374,7 +375,7 @@ rate_upstream(GstHarness *h, gdouble rate)
     return seen;
 }
 
-/* A decoder plays backwards, an encoder does not. */
+/* A decoder plays backwards, and an encoder refuses it. */
 TEST(seek)
 {
     SCOPED GstHarness *h = decoder();

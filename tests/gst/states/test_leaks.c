@@ -1,11 +1,12 @@
 /*
- * test_leaks.c: who counts what is alive at the end waits for GStreamer's own
- * threads, which let go of objects later than those who wait for them go on.
+ * test_leaks.c: a count of living objects must wait for the threads of
+ * GStreamer, which free objects later than the functions that wait for them
+ * return.
  */
 #include "vae_test.h"
 
-/* So many that they come and go long after the test is over, and so many of
- * them at a time. */
+/* Number of threads in total, which takes longer than the test, and at the same
+ * time. */
 #define OBJECTS 400000
 #define AT_ONCE 16
 

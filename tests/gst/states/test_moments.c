@@ -1,6 +1,6 @@
 /*
  * test_moments.c: flushes, changes to NULL and drains at every moment of a
- * slice. The backend stops where the test wants it to.
+ * slice. The backend stops at a chosen point.
  */
 #include "fake.h"
 #include "vae_memory.h"
@@ -17,11 +17,11 @@ typedef enum Moment {
     UPLOAD,
     COMPUTE,
     DOWNLOAD,
-    ACQUIRE,       /* all buffers of the pool are out */
+    ACQUIRE,       /* all buffers of the pool are in use */
     MAP,           /* memory for the results is being mapped */
-    PUSH,          /* downstream does not return */
-    BACK_PRESSURE, /* and all that may wait does, upstream too */
-    END,           /* and EOS waits behind it */
+    PUSH,          /* downstream blocks */
+    BACK_PRESSURE, /* downstream blocks, and the queue and upstream are full */
+    END,           /* downstream blocks, and EOS waits */
     MOMENTS
 } Moment;
 
@@ -29,14 +29,15 @@ static const char *const moments[] = {
     "idle", "upload", "compute",       "download",     "acquire",
     "map",  "push",   "back-pressure", "end of stream"};
 
-/* The place at which the worker stops until it is let go or cancelled. */
+/* The point at which the worker stops until it is resumed or cancelled. */
 static GMutex lock;
 static GCond cond;
 static gboolean armed, reached, open_again; /* under the lock */
 static FakePoint stop_at;
 static gint ops;       /* atomic: done so far */
 static gint first_ops; /* of a first step */
-static GArray *runs;   /* gint steps of each run, if not NULL; under the lock */
+static GArray *runs;   /* number of steps of each run as gint, if not NULL;
+                          guarded by the lock */
 
 static void
 wait_here(const atomic_bool *cancel)
@@ -107,7 +108,7 @@ let_go(void)
     g_mutex_unlock(&lock);
 }
 
-/* An element, what it is fed by and what stands in its way. */
+/* An element, its input, and what blocks it. */
 typedef struct Bed {
     GstHarness *h;
     gboolean encodes;
@@ -131,7 +132,7 @@ buffers_of(const Bed *b, guint steps)
     return b->encodes ? steps : 4 * steps - 3;
 }
 
-/* The sum of what the steps from 0 on give. */
+/* Returns a checksum of the frames of the steps from 0 on. */
 static gchar *
 run_clip(Bed *b)
 {
@@ -219,7 +220,7 @@ push_on(gpointer data)
     return NULL;
 }
 
-/* Pushes from another thread, which is to be waiting. */
+/* Pushes from another thread, which must block. */
 static void
 push_until_blocked(Bed *b, guint in_flight)
 {
@@ -229,17 +230,17 @@ push_until_blocked(Bed *b, guint in_flight)
         g_usleep(1000);
 }
 
-/* The sink holds what it was given: the pool is empty then. */
+/* The sink keeps its buffers, so the pool is empty. */
 static void
 hold_all(Bed *b)
 {
     push_until_blocked(b, DEPTH);
     while (gst_harness_buffers_in_queue(b->h) < b->offer.max / 4 * 4)
         g_usleep(1000);
-    g_usleep(20000); /* to acquire; where that is later, it is another test */
+    g_usleep(20000); /* to acquire a buffer; later moments are another test */
 }
 
-/* The first step is done, and the second is where it is wanted. */
+/* The first step is complete, and the second has reached its point. */
 static void
 go_to(Bed *b, Moment moment)
 {
@@ -271,7 +272,7 @@ go_to(Bed *b, Moment moment)
         wait_reached();
 }
 
-/* Whoever was blocked comes back. */
+/* All blocked threads continue. */
 static void
 join(Bed *b)
 {
@@ -295,8 +296,8 @@ drop_all(Bed *b)
     }
 }
 
-/* Returns the ops that were done or begun when it had begun: where the worker
- * is held at no point, it went on until then. */
+/* Returns the number of ops that were complete or begun at the start of the
+ * flush. Without a point the worker has continued until then. */
 static gint
 flush(Bed *b)
 {
@@ -311,15 +312,15 @@ flush(Bed *b)
     return before;
 }
 
-/* A flush, and what it leaves of the work that was there. */
+/* Flushes, and checks which work was done. */
 static void
 flush_and_look(Bed *b)
 {
     const gint before = flush(b);
     CHECK_INT(push_step(b, 0), GST_FLOW_OK);
     gst_buffer_unref(vae_test_pull(b->h));
-    /* The first step ran, and of what was before at most the op that was being
-     * computed. */
+    /* The first step of the new stream ran, and at most the current op of the
+     * old one. */
     CHECK(g_atomic_int_get(&ops) - before <= first_ops + 1);
 }
 
@@ -402,7 +403,7 @@ drain(gpointer data)
     return NULL;
 }
 
-/* Until a serialized query holds the stream. */
+/* Waits until a serialized query has the stream lock. */
 static void
 wait_query(Bed *b)
 {
@@ -413,7 +414,7 @@ wait_query(Bed *b)
     }
 }
 
-/* A drain waits for what is under way; a flush ends the wait. */
+/* A drain waits for the current work. A flush ends the wait. */
 TEST(drain)
 {
     static const Moment where[] = {UPLOAD, COMPUTE, DOWNLOAD, PUSH};
@@ -438,9 +439,8 @@ TEST(drain)
     }
 }
 
-/* On the way to READY the source pad is shut first. Input meanwhile
- * is answered as in a flush: another answer would be an error of the pipeline.
- */
+/* On the change to READY the source pad is deactivated first. Input meanwhile
+ * gets FLUSHING, because any other result would be an error of the pipeline. */
 TEST(half_shut)
 {
     for (guint i = 0; i < 2; i++) {
@@ -461,8 +461,8 @@ TEST(half_shut)
     }
 }
 
-/* The first frames after a seek leave with the step that gives them: the steps
- * that wait behind it are another slice. */
+/* The first frames after a seek leave with the step that gives them. The
+ * waiting steps are in another slice. */
 TEST(first_shown)
 {
     static const gint expected[] = {1, 1, 1, 4}; /* a tail runs in ones */

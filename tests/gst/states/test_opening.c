@@ -1,6 +1,7 @@
 /*
- * test_opening.c: a change to NULL, or a flush that nobody waits behind, ends
- * the opening of a stream. The backend opens none until it is cancelled.
+ * test_opening.c: a change to NULL ends the opening of a stream, and so does a
+ * flush while no thread waits for the stream. The backend opens no stream until
+ * it is cancelled.
  */
 #include "fake.h"
 #include "vae_test.h"
@@ -18,7 +19,7 @@ fake_backend_waits(void)
     return g_atomic_int_get(&waits);
 }
 
-/* The next PROGRESS message about the stream must be of that type. */
+/* Checks the type of the next PROGRESS message about the stream. */
 static void
 expect_progress(GstBus *bus, GstProgressType expected)
 {
@@ -81,7 +82,7 @@ end_flush(GstHarness *h)
     vae_test_push_segment(h);
 }
 
-/* The stream of the caps serves what comes behind the flush, too. */
+/* The stream for the caps is also used after the flush. */
 TEST(flush)
 {
     GstBus *bus;
@@ -103,8 +104,8 @@ push_next(gpointer data)
         gst_harness_push(data, vae_test_latent(LW, LH, STEPS)));
 }
 
-/* A restart without context opens a stream that has its program, while the
- * latent that it begins with waits. */
+/* A restart opens a stream that has the program without context. The first
+ * latent waits for it. */
 static void
 check_switch(gboolean flushes)
 {

@@ -1,10 +1,9 @@
 /*
- * test_random.c: an encoder and a decoder in a pipeline to which anything is
- * done in any order.
+ * test_random.c: random operations on a pipeline of an encoder and a decoder.
  *
- * VAE_TEST_SEED=N repeats the operations of a seed (not their moments, which
- * are up to the threads); VAE_TEST_OPERATIONS=N says how many. A run in which
- * nothing moves any more ends with the stacks of all threads.
+ * VAE_TEST_SEED=N repeats the operations of a seed, but not their moments,
+ * which depend on the threads. VAE_TEST_OPERATIONS=N sets their number. If
+ * nothing moves any more, the test ends with the stacks of all threads.
  */
 #include "vae_test.h"
 
@@ -13,8 +12,8 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-/* Ticks of a second. They are counted while this process runs, so a machine
- * that stops or starves the process does not count as a hang. */
+/* Seconds, counted while this process runs, so that a machine that stops or
+ * starves the process is no hang. */
 #define TICKS 20
 #define PATIENCE (600 * TICKS)
 
@@ -33,19 +32,20 @@ typedef struct Run {
     GstElement *pipeline, *filter, *encode, *decode, *sink;
     GstBus *bus;
     GstState state;
-    gboolean ended;   /* nothing comes until a seek or READY */
-    const char *wish; /* the operation, in words */
+    gboolean ended;   /* no frame comes until a seek or READY */
+    const char *wish; /* the name of the operation */
     guint done;
 
     GMutex lock;
     GCond cond;
     guint64 frames; /* under the lock */
-    gboolean eos;   /* under the lock: at the sink */
-    GChecksum *sum; /* under the lock: of all frames, or NULL */
-    gint format;    /* under the lock: from the next frame on; -1: as before */
+    gboolean eos;   /* guarded by the lock: frames at the sink */
+    GChecksum *sum; /* guarded by the lock: checksum of all frames, or NULL */
+    gint
+        format; /* guarded by the lock: from the next frame on; -1: unchanged */
 } Run;
 
-static gint beats;   /* atomic: something went on */
+static gint beats;   /* atomic: something has moved */
 static gint longest; /* atomic: ticks without */
 static guint32 seed;
 static Run *now;
@@ -63,8 +63,8 @@ print_stack(int number)
         _exit(2);
 }
 
-/* The states of the pipeline and its elements, by themselves. Without their
- * locks, which somebody may hold for ever. */
+/* Prints the states of the pipeline and of each element. Takes no locks,
+ * because another thread may never release them. */
 static void
 print_states(const Run *r)
 {
@@ -124,7 +124,8 @@ start_watchdog(void)
 {
     const struct sigaction action = {.sa_handler = print_stack};
     void *frames[1];
-    backtrace(frames, 1); /* loads what it needs outside of a handler */
+    backtrace(frames,
+              1); /* loads its libraries before the signal handler needs them */
     sigaction(SIGUSR2, &action, NULL);
     g_thread_unref(g_thread_new("watchdog", watch, NULL));
 }
@@ -164,7 +165,7 @@ on_data(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     return GST_PAD_PROBE_OK;
 }
 
-/* Errors are the end; the rest is read and forgotten. */
+/* An error ends the test. Other messages are dropped. */
 static void
 read_bus(Run *r)
 {
@@ -195,8 +196,8 @@ set_format(Run *r, guint i)
     g_object_set(r->filter, "caps", caps, NULL);
 }
 
-/* The source has just negotiated, and will again. A filter that changes
- * between its answer to the source and the source's caps ends the stream. */
+/* A probe of caps at the source. If a filter changes between its answer to the
+ * query of the source and the caps of the source, the stream ends. */
 static GstPadProbeReturn
 on_source(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
@@ -271,7 +272,7 @@ run_close(Run *r)
     g_cond_clear(&r->cond);
 }
 
-/* Until the pipeline is where it was set to, say after a flush. */
+/* Waits until the pipeline is in its state, for example after a flush. */
 static void
 settle(Run *r)
 {
@@ -292,7 +293,7 @@ set_state(Run *r, GstState state)
         r->ended = FALSE;
 }
 
-/* Frames come, or the stream is at its end. */
+/* Waits for frames or the end of the stream. */
 static void
 wait_frames(Run *r, guint n)
 {
@@ -321,7 +322,7 @@ either(Run *r)
     return pick(r, 2) ? r->encode : r->decode;
 }
 
-/* A model that was refused cannot be opened again. */
+/* A refused model cannot be opened again. */
 static void
 restore_models(Run *r)
 {
@@ -329,10 +330,10 @@ restore_models(Run *r)
     g_object_set(r->decode, "model", vae_test_weights(), NULL);
 }
 
-/* True if the sink takes all, for what waits for the source's streaming thread:
- * a seek without a flush, and an EOS. A sink that is paused holds that thread.
- * So does one that was flushed, until the pipeline lets it play again, which
- * waits for the lock that a seek holds. */
+/* Returns TRUE if the sink does not block. A seek without a flush and an EOS
+ * wait for the streaming thread of the source. A paused sink blocks this
+ * thread. A flushed sink blocks it until the pipeline plays again, which waits
+ * for the lock that a seek holds. */
 static gboolean
 flows(Run *r)
 {
@@ -379,7 +380,7 @@ change_state(Run *r)
     set_state(r, states[pick(r, G_N_ELEMENTS(states))]);
 }
 
-/* On and off, without waiting for anything. */
+/* Switches without waiting. */
 static void
 race_states(Run *r)
 {
@@ -447,8 +448,8 @@ to_start(Run *r)
     wait_frames(r, 5);
 }
 
-/* One that is refused, at the start of a sequence, with a warning; with other
- * caps, or in READY, it would be an error. */
+/* Sets a model that is refused at the start of a sequence, with a WARNING. With
+ * other caps, or in READY, it would be an error. */
 static void
 refuse_model(Run *r)
 {
@@ -459,7 +460,7 @@ refuse_model(Run *r)
     to_start(r);
 }
 
-/* Another of the same latent space. */
+/* Sets another model of the same latent space. */
 static void
 change_model(Run *r)
 {
@@ -537,7 +538,7 @@ operate(Run *r)
     r->wish = operations[i].name;
     if (g_getenv("VAE_TEST_VERBOSE"))
         g_print("%u: %s\n", r->done, r->wish);
-    /* Most operations are of interest while something runs. */
+    /* Most operations need a running pipeline. */
     if (r->state < GST_STATE_PLAYING && pick(r, 2)) {
         restore_models(r);
         set_state(r, GST_STATE_PLAYING);
@@ -553,7 +554,7 @@ operate(Run *r)
     r->done++;
 }
 
-/* A clip from the start to its end, with all as it was at first. */
+/* Plays a clip from start to end, with all settings as at first. */
 static gchar *
 clean_clip(Run *r)
 {

@@ -1,5 +1,5 @@
 /*
- * test_events.c: sequences that begin on request, and the order of events and
+ * test_events.c: sequences that begin by request, and the order of events and
  * tags.
  */
 #include "vae_test.h"
@@ -30,8 +30,8 @@ request(GstHarness *h, GstClockTime when, guint count)
         h, gst_video_event_new_upstream_force_key_unit(when, FALSE, count)));
 }
 
-/* A sequence from that frame on, whose latents end with these; 0 ends them.
- * DISCONT is where the clip begins, and nowhere else. */
+/* Checks a sequence from this frame on. Its latents end with these frames; 0
+ * ends the list. Only the start of the clip has DISCONT. */
 static void
 pull(GstHarness *h, guint from, const guint *ends)
 {
@@ -41,8 +41,8 @@ pull(GstHarness *h, guint from, const guint *ends)
     }
 }
 
-/* Several are kept, each until its running time; those that are due at the
- * same frame make one sequence. */
+/* The element keeps several requests, each until its running time. Requests for
+ * the same frame begin one sequence. */
 TEST(requests)
 {
     GstVideoInfo info;
@@ -72,7 +72,8 @@ TEST(requests)
     vae_test_end(h);
 }
 
-/* At the very start nothing has to begin anew; a flush forgets. */
+/* At the start of the stream a request changes nothing. A flush drops
+ * requests. */
 TEST(requests_gone)
 {
     GstVideoInfo info;
@@ -87,7 +88,7 @@ TEST(requests_gone)
     vae_test_end(h);
 }
 
-/* The event from upstream: the sequence begins with the frame behind it. */
+/* The event from upstream: the sequence begins with the next frame. */
 TEST(from_upstream)
 {
     GstVideoInfo info;
@@ -103,7 +104,7 @@ TEST(from_upstream)
     vae_test_end(h);
 }
 
-/* A family that begins with a whole group: nothing is lost either. */
+/* A family whose encoder begins with a whole group: no frame is lost. */
 TEST(tae)
 {
     g_autofree gchar *path = vae_test_network("taehv/taew2_1");
@@ -118,9 +119,9 @@ TEST(tae)
     vae_test_no_more(h);
 }
 
-/* Latents with a new sequence in the middle of a group decode to as
- * many frames, whose times touch; the latter are those of a clip that begins
- * there. */
+/* Latents with a new sequence in the middle of a group decode to the same
+ * number of frames, without gaps. The frames of the new sequence are those of a
+ * clip that begins there. */
 TEST(decodes)
 {
     GstVideoInfo info;
@@ -158,8 +159,8 @@ TEST(decodes)
 
 /* ------------------------------------------------------------------ */
 
-/* A decoder asks upstream for a sequence; one that upstream tells of does not
- * disturb what it decodes. */
+/* A decoder requests a sequence from upstream. An event from upstream does not
+ * change what it decodes. */
 TEST(decoder_requests)
 {
     SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
@@ -255,7 +256,7 @@ note(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     return GST_PAD_PROBE_OK;
 }
 
-/* Whatever comes between two buffers leaves between theirs. */
+/* An event between two buffers leaves between their results. */
 static void
 check_order(GstHarness *h, GstBuffer *first, GstBuffer *second, guint out)
 {
@@ -352,7 +353,8 @@ TEST(tags)
     CHECK(gst_tag_list_is_equal(out, in));
 }
 
-/* The codec and the bitrate are told, also where upstream has no tags; once. */
+/* Tags with the codec and the bitrate are sent once, also if upstream sends no
+ * tags. */
 TEST(own_tags)
 {
     GstVideoInfo info;

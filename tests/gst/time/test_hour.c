@@ -10,7 +10,7 @@
 #define SIZE 16
 #define HOUR (3600 * GST_SECOND)
 
-/* The input, of a container that rounds to milliseconds or not. */
+/* The input, with times rounded to milliseconds or not. */
 typedef struct Clip {
     gint fps_n, fps_d;   /* as the caps say */
     gint true_n, true_d; /* as it is */
@@ -41,7 +41,7 @@ push(Sides *s, const Clip *clip, GstBuffer *pixels)
     CHECK_INT(gst_harness_push(s->encode, frame), GST_FLOW_OK);
 }
 
-/* Passes latents on, and looks at the frames that have come of them. */
+/* Passes latents to the decoder, and checks the frames. */
 static void
 pull(Sides *s, const Clip *clip)
 {
@@ -91,7 +91,7 @@ check_hour(const Clip *clip)
 
 static const Clip clips[] = {
     {16, 1, 16, 1, GST_MSECOND},
-    {31, 2, 16, 1, 1},                /* a label that is wrong by 3 % */
+    {31, 2, 16, 1, 1}, /* a rate in the caps that is wrong by 3 % */
     {10, 1, 10000, 1001, GST_USECOND} /* drifts by 3.6 s */
 };
 
@@ -102,7 +102,7 @@ TEST(hour)
 }
 
 /* ------------------------------------------------------------------ */
-/* By way of a file of latents.                                        */
+/* Through a file of latents. */
 
 typedef struct Counted {
     const Clip *clip;
@@ -135,8 +135,8 @@ compare(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     return GST_PAD_PROBE_OK;
 }
 
-/* Plays to the end; the probe sees the buffers that come to element "probe".
- * Takes text. Returns how many. */
+/* Plays to the end. The probe gets the buffers at element "probe". Takes text.
+ * Returns the number of buffers. */
 static guint64
 play(gchar *text, const Clip *clip, GstPadProbeCallback probe)
 {

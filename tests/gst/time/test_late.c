@@ -37,7 +37,7 @@ push(GstHarness *h, guint k0, guint k1)
     }
 }
 
-/* The sums of frames by OFFSET; adds those that there are. */
+/* Adds the checksums of the next frames to the table by OFFSET. */
 static void
 pull(GstHarness *h, gchar **sums, guint n)
 {
@@ -93,8 +93,8 @@ check_message(GstMessage *message, guint frame, guint64 earliest, guint shown,
     CHECK_INT(lost, dropped);
 }
 
-/* Frames that come too late are left out, everyone with a message; the rest is
- * to the byte what it is without. */
+/* Late frames are dropped, each with a message. The other frames have the bytes
+ * of a run without dropped frames. */
 TEST(late)
 {
     gchar *all[FRAMES] = {NULL}, *some[FRAMES] = {NULL};
@@ -108,7 +108,8 @@ TEST(late)
     GstBus *bus = vae_test_bus(h);
     push(h, 0, 1);
     pull(h, some, 1);
-    /* Frame 2 was late by three frames: useful again from 2 + 2 * 3 + 1. */
+    /* Frame 2 was late by three frames, so the next useful frame is 2 + 2 * 3 +
+     * 1. */
     tell(h, 1.75, (GstClockTimeDiff) vae_test_time(3), 2);
     push(h, 1, 4);
     pull(h, some, 4);
@@ -167,8 +168,8 @@ TEST(always_late)
     }
 }
 
-/* Nobody is told of anything with qos=false; with it, the encoder's upstream
- * hears what downstream says. */
+/* With qos=false no message or event is sent. With qos=true, QOS events from
+ * downstream reach upstream of the encoder. */
 TEST(off)
 {
     gchar *sums[FRAMES] = {NULL};
@@ -204,7 +205,7 @@ slow_decoder(void)
     return h;
 }
 
-/* A decoder that makes the sink late says so once. */
+/* A decoder that is too slow for the sink posts one WARNING. */
 TEST(slow)
 {
     for (guint late = 0; late < 2; late++) {
@@ -219,8 +220,8 @@ TEST(slow)
     }
 }
 
-/* In a short clip it says so when the sink is late, and does not wait for
- * another slice. */
+/* In a short clip the WARNING comes when the sink is late, without another
+ * slice. */
 TEST(slow_at_once)
 {
     SCOPED GstHarness *h = slow_decoder();

@@ -18,12 +18,12 @@ static GMutex lock;
 static GCond cond;
 /* Under the lock. */
 static GstClockTime now;
-static GstClockTime run_time, step_time; /* what the backend takes; of the
-                                            first step a fourth */
+static GstClockTime run_time, step_time; /* time of a step of the backend; the
+                                            first step takes a fourth */
 static GstClockTime busy_until;          /* the end of the run, or NONE */
 static guint begun, ended;               /* steps, by the backend */
 
-/* In place of GStreamer's, for the plugin. */
+/* Replaces the function of GStreamer for the plugin. */
 GstClockTime
 gst_util_get_timestamp(void)
 {
@@ -55,7 +55,7 @@ fake_backend_at(FakePoint point, int op, int n_ops, int steps, bool first,
     g_mutex_unlock(&lock);
 }
 
-/* One element and what was seen of it. */
+/* One element and its results. */
 typedef struct Bench {
     GstHarness *h;
     GstBus *bus;
@@ -64,7 +64,7 @@ typedef struct Bench {
     guint left;               /* buffers that came out */
     guint units;              /* that went in */
     guint renewed;            /* LATENCY messages */
-    GstClockTime told, worst; /* latency; the worst since it was cleared */
+    GstClockTime told, worst; /* the largest lateness since it was cleared */
 } Bench;
 
 static void
@@ -76,7 +76,8 @@ set_cost(GstClockTime run, GstClockTime step)
     g_mutex_unlock(&lock);
 }
 
-/* Asks as a pipeline does at the start and at each LATENCY message. */
+/* Queries the latency, as a pipeline does at the start and at each LATENCY
+ * message. */
 static void
 ask(Bench *b)
 {
@@ -129,7 +130,7 @@ answer_messages(Bench *b)
     }
 }
 
-/* Takes what the steps give that are done, and looks how late it is. */
+/* Pulls the output of the finished steps, and measures its lateness. */
 static void
 take(Bench *b, guint steps)
 {
@@ -144,8 +145,8 @@ take(Bench *b, guint steps)
     answer_messages(b);
 }
 
-/* Returns if the call that computes the `done` steps has ended: it may have
- * several runs. */
+/* Returns TRUE if the call that computes the `done` steps has ended. A call may
+ * have several runs. */
 static gboolean
 call_ended(Bench *b, guint done)
 {
@@ -161,7 +162,7 @@ call_ended(Bench *b, guint done)
     }
 }
 
-/* Moves time on, with all ends of runs that fall into it. */
+/* Moves time forward, and ends all runs in between. */
 static void
 advance(Bench *b, GstClockTime until)
 {
@@ -186,7 +187,7 @@ advance(Bench *b, GstClockTime until)
     }
 }
 
-/* The next latent or frame comes at its time, or at another. */
+/* Pushes the next latent or frame at its time, or at another. */
 static void
 arrive(Bench *b, GstClockTime when)
 {
@@ -207,7 +208,7 @@ arrive(Bench *b, GstClockTime when)
         wait_begun(b->sent);
 }
 
-/* When unit k is due; the times of what goes out are those. */
+/* Returns the time of unit k, from which the times of the output follow. */
 static GstClockTime
 due(const Bench *b, guint k)
 {
@@ -245,8 +246,8 @@ check_element(const char *element, guint slice, guint depth)
     check_told(&b, what);
     bench_close(&b);
     if (slice > 1 && depth > 1) {
-        /* One step alone takes longer than a step lasts, two do not: steps
-         * wait for the call before theirs. */
+        /* One step takes longer to compute than its duration, but two steps
+         * together do not. Steps therefore wait for the previous call. */
         set_cost(300 * GST_MSECOND, 20 * GST_MSECOND);
         bench_open(&b, element, slice, depth);
         run_steps(&b, 20);
@@ -276,8 +277,8 @@ TEST(encode)
     check_sizes("vaeencode");
 }
 
-/* Three latents at once, when the first of them is due: the second and third
- * wait, and are ahead of their times by more. */
+/* Three latents arrive at once, at the time of the first one. The second and
+ * the third wait in the element. */
 TEST(bursts)
 {
     Bench b;
@@ -292,8 +293,8 @@ TEST(bursts)
     bench_close(&b);
 }
 
-/* The pipeline hears of another latency where it is another by more than a
- * quarter, and of a shorter one once it holds. */
+/* The element posts a new latency if it differs by more than a quarter, and a
+ * shorter one after it has lasted. */
 TEST(renewed)
 {
     Bench b;
@@ -319,7 +320,7 @@ TEST(renewed)
     bench_close(&b);
 }
 
-/* If nothing is live, nobody needs to hear of it. */
+/* Without a live source the element posts no latency. */
 TEST(not_live)
 {
     Bench b;

@@ -17,7 +17,7 @@ play_back(gdouble rate, GstSeekFlags flags, guint first, guint last)
     vae_play_to_end(play);
 }
 
-/* Backwards come the same frames, with the same bytes, the last one first. */
+/* Backwards, the same frames with the same bytes come, the last one first. */
 TEST(backwards)
 {
     static const guint spans[][2] = {
@@ -45,15 +45,15 @@ TEST(backwards)
     check_frames(150, 155);
 }
 
-/* A trick mode shows the first frame of every so many latents, forwards and
- * backwards, and decodes little. */
+/* A trick mode shows the first frame of some latents, forwards and backwards,
+ * and decodes few latents. */
 TEST(trick_mode)
 {
     const GstSeekFlags trick = GST_SEEK_FLAG_TRICKMODE_KEY_UNITS;
     bed_open(16, 1);
     vae_play_to_end(play);
     gint64 before = stat_of("steps");
-    /* From within the group of latent 1 on. */
+    /* From the middle of the group of latent 1 on. */
     play_back(8, trick, 2, FRAMES - 1);
     CHECK_INT(play->shown->len, 3); /* of latents 1, 25 and 49 */
     CHECK_INT(stat_of("steps") - before, 2 + 3 + 3);
@@ -72,7 +72,7 @@ TEST(trick_mode)
     }
 }
 
-/* Single frames, and several at once. */
+/* Steps of one frame, and of several frames. */
 TEST(step)
 {
     guint n = 30;
@@ -93,8 +93,8 @@ TEST(step)
     }
 }
 
-/* In PAUSED the position is that of the frame which is shown, also in frames,
- * however far the demuxer has read on. */
+/* In PAUSED, the position is that of the shown frame, also in frames, although
+ * the demuxer has read further. */
 TEST(position)
 {
     static const guint places[] = {0, 100, 37};
@@ -155,7 +155,7 @@ TEST(queries)
     CHECK(!gst_pad_query_position(pad, GST_FORMAT_BYTES, &stop));
 }
 
-/* A loop: running time goes on as if it were one clip. */
+/* In a loop the running time continues as if it were one clip. */
 TEST(loop)
 {
     const guint first = 154, last = 163, n = last + 1 - first;
@@ -196,8 +196,8 @@ seek_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
     return GST_PAD_PROBE_OK;
 }
 
-/* Without a flush what was sent before is shown to its end, then the new
- * segment, without a gap in the running time. */
+/* Without a flush, the old segment is shown to its end. Then the new segment
+ * follows, without a gap in the running time. */
 TEST(no_flush)
 {
     GMutex gate;
@@ -207,7 +207,7 @@ TEST(no_flush)
     g_mutex_init(&gate);
     GstPad *pad = gst_element_get_static_pad(play->sink, "sink");
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, seek_probe, &gate, NULL);
-    g_mutex_lock(&gate); /* shows no more than a few frames meanwhile */
+    g_mutex_lock(&gate); /* shows only a few frames meanwhile */
     gst_element_set_state(play->pipeline, GST_STATE_PLAYING);
     g_mutex_unlock(&gate);
     show(0, at(210), at(220));

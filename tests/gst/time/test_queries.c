@@ -1,6 +1,6 @@
 /*
  * test_queries.c: latency, allocation, quality of service, renegotiation,
- * messages and backends that are not there.
+ * messages and missing backends.
  */
 #include "vae_test.h"
 
@@ -40,7 +40,7 @@ TEST(latency)
     CHECK(min > 5 * GST_MSECOND);
     CHECK_INT(min % GST_MSECOND, 0);
     CHECK(max == GST_CLOCK_TIME_NONE || max >= min);
-    /* Live: one step at a time. */
+    /* A live pipeline computes one step at a time. */
     CHECK_INT(vae_test_stat(h, "slice-size"), 1);
     CHECK_INT(vae_test_stat(h, "slices"), 3);
 }
@@ -81,9 +81,9 @@ TEST(qos_last)
     CHECK_INT(vae_test_stat(h, "dropped"), 7);
 }
 
-/* Downstream takes RGB only and, after five frames, what caps_text says, in the
- * middle of a sequence, which goes on. Returns how many of the sixteen frames
- * after that are RGB; the others are RGBA. */
+/* Downstream accepts only RGB, and after five frames the caps in caps_text, in
+ * the middle of a sequence. Returns how many of the next sixteen frames are
+ * RGB; the others are RGBA. */
 static guint
 rgb_frames_after(const char *caps_text)
 {
@@ -123,13 +123,13 @@ TEST(reconfigure)
     CHECK(rgb_frames_after("video/x-raw,format=RGBA") < 16);
 }
 
-/* A format that was agreed on stays while it can. */
+/* A negotiated format stays if it is still accepted. */
 TEST(reconfigure_keeps)
 {
     CHECK_INT(rgb_frames_after("video/x-raw,format={I420,RGBA,RGB}"), 16);
 }
 
-/* The frames in the messages before the EOS event. */
+/* Returns the number of frames in the messages before the EOS event. */
 static GstPadProbeReturn
 stats_before_eos(GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
 {
@@ -162,8 +162,8 @@ TEST(stats_message)
     CHECK_INT(frames, 9);
 }
 
-/* A backend that is not there is an error; the device does not matter
- * to a backend that has none. */
+/* A missing backend is an error. A backend without devices ignores the
+ * device. */
 TEST(backend)
 {
     SCOPED GstHarness *h =

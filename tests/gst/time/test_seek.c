@@ -1,6 +1,6 @@
 /*
- * test_seek.c: a file of latents played from anywhere gives the frames and
- * times of an undisturbed run, and decodes no more than it has to.
+ * test_seek.c: a file of latents played from any position gives the frames and
+ * times of an undisturbed run, and decodes no unneeded latents.
  */
 #include "seek_bed.h"
 
@@ -19,7 +19,7 @@ check_position(GstClockTime expected)
 
 /* ------------------------------------------------------------------ */
 
-/* Around the borders of groups, of the warm-up and of the clip. */
+/* Seeks near the borders of groups, of the warm-up and of the clip. */
 static const guint targets[] = {0,   1,   2,   4,   5,   148, 149, 150, 152,
                                 153, 154, 156, 157, 158, 201, 231, 235, 236};
 
@@ -40,7 +40,7 @@ check_exact(gint fps_n, gint fps_d, guint every)
             check_frames(n, last);
             continue;
         }
-        /* While it plays, and into a frame. */
+        /* A seek while the pipeline plays, into the middle of a frame. */
         show(FLUSH, inside, at(last + 1));
         check_frames_from(n, last, inside, GST_CLOCK_TIME_NONE);
     }
@@ -55,7 +55,7 @@ TEST(exact)
     check_exact(30000, 1001, 5);
 }
 
-/* The latents in front give only the state, no frame. */
+/* The earlier latents give only the state, and no frame. */
 TEST(only_what_is_needed)
 {
     gint64 steps, frames;
@@ -71,8 +71,8 @@ TEST(only_what_is_needed)
     CHECK_INT(stat_of("steps") - steps, WARM_UP + 2);
 }
 
-/* With a shorter warm-up it is faster, times are right, and pictures are not
- * those of an undisturbed run. */
+/* With a shorter warm-up the seek is faster. The times are right, but the
+ * pictures differ from those of an undisturbed run. */
 static void
 check_warm_up(const char *property, gint steps)
 {
@@ -95,7 +95,7 @@ TEST(warm_up)
     VaeModel *model;
     VaeError error;
     gint history;
-    /* By default as far as this network looks back. */
+    /* The default is as far as this network looks back. */
     CHECK(vae_model_open(vae_test_weights(), NULL, &model, &error) == VAE_OK);
     CHECK(vae_model_history(model, VAE_DECODE, &history, &error) == VAE_OK);
     CHECK_INT(history, WARM_UP);
@@ -105,7 +105,7 @@ TEST(warm_up)
     check_warm_up("warm-up=1", 2);
     check_warm_up("warm-up=3", 4);
 
-    /* Without any, the first group shows its last frame only. */
+    /* Without a warm-up, the first group shows only its last frame. */
     bed_play("warm-up=0");
     vae_play_to_end(play);
     show(FLUSH, at(202), at(207));
@@ -119,7 +119,7 @@ TEST(warm_up)
 TEST(stop)
 {
     bed_open(24, 1);
-    /* Into the middle of a group, the last frame cut. */
+    /* A segment from the middle of a group, whose last frame is cut. */
     GstClockTime stop = at(159) + GST_SECOND / 100;
     show(FLUSH, at(150), stop);
     check_frames_from(150, 159, 0, stop);
@@ -134,8 +134,8 @@ seek_end(GstClockTimeDiff start, GstSeekType stop_type, GstClockTimeDiff stop)
                             GST_SEEK_TYPE_END, start, stop_type, stop);
 }
 
-/* From the end, at it and behind it; what contradicts itself disturbs
- * nothing. */
+/* Seeks relative to the end, to the end and after it. Contradictory seeks
+ * change nothing. */
 TEST(ends)
 {
     const GstClockTime s = GST_SECOND;
@@ -160,7 +160,7 @@ TEST(ends)
 
     vae_play_forget(play);
     steps = stat_of("steps");
-    /* The stop of the seek before is kept, unless told otherwise. */
+    /* The stop of the previous seek stays, unless the new seek sets it. */
     CHECK(!seek_end(0, GST_SEEK_TYPE_NONE, 0));
     CHECK(seek_end(0, GST_SEEK_TYPE_SET, -1));
     vae_play_to_end(play);
@@ -176,7 +176,7 @@ check_snap(GstSeekFlags snap, GstClockTime to, guint first)
     check_frames(first, 219);
 }
 
-/* It shows the same frames at the same times, with bytes of their own. */
+/* The frames and times are the same, but the bytes differ. */
 TEST(scrub_frames)
 {
     const guint n = 205;
@@ -219,7 +219,7 @@ TEST(refused)
     check_frames(0, FRAMES - 1);
 }
 
-/* Seeks in any state and at any moment; the last one counts. */
+/* Seeks in any state and at any moment. The last one decides. */
 TEST(storm)
 {
     const char *given = g_getenv("VAE_TEST_SEED");
@@ -231,8 +231,9 @@ TEST(storm)
     for (guint i = 0; i < 60; i++) {
         const guint n = (guint) g_rand_int_range(rand, 0, FRAMES);
         const gboolean flush = g_rand_int_range(rand, 0, 4) > 0;
-        /* Without a flush a seek waits until what is on its way is shown, and
-         * meanwhile the pipeline changes no state: it has to play by then. */
+        /* Without a flush, a seek waits until the frames in the pipeline are
+         * shown. Meanwhile the pipeline cannot change its state, so it must
+         * play before. */
         if (!flush)
             vae_play_set(play, GST_STATE_PLAYING);
         else
@@ -244,7 +245,7 @@ TEST(storm)
         g_usleep((gulong) g_rand_int_range(rand, 0, 20000));
         if (i % 10 != 9)
             continue;
-        /* While it plays, the position would go on. */
+        /* In PLAYING the position would change. */
         vae_play_set(play, GST_STATE_PAUSED);
         preroll(FLUSH, at(n), GST_CLOCK_TIME_NONE);
         check_position(at(n));
@@ -258,8 +259,8 @@ TEST(storm)
     check_frames(199, FRAMES - 1);
 }
 
-/* As early as it gets: a seek that finds nobody to take it disturbs nothing,
- * and one that does counts. */
+/* Seeks as early as possible. A seek that no element handles changes nothing;
+ * any other seek is executed. */
 TEST(early)
 {
     bed_open(16, 1);

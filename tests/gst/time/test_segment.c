@@ -38,7 +38,7 @@ end(GstHarness *h)
     vae_test_no_more(h);
 }
 
-/* The segment that begins with a frame; those in front are dropped. */
+/* Pushes a segment that begins with a frame. Earlier frames are dropped. */
 static GstSegment
 pull_segment(GstHarness *h, guint first)
 {
@@ -51,7 +51,7 @@ pull_segment(GstHarness *h, guint first)
     return segment;
 }
 
-/* Frames first .. last - 1 of a segment, and their running times. */
+/* Checks frames first .. last - 1 of a segment, and their running times. */
 static void
 pull_running(GstHarness *h, guint first, guint last, guint running)
 {
@@ -68,7 +68,7 @@ pull_running(GstHarness *h, guint first, guint last, guint running)
     }
 }
 
-/* Two pieces of a clip, one after the other. */
+/* Two parts of a clip, one after the other. */
 TEST(pieces)
 {
     SCOPED GstHarness *h = decoder();
@@ -84,8 +84,8 @@ TEST(pieces)
     end(h);
 }
 
-/* Behind the stop nothing is decoded, and upstream hears that it is enough; a
- * new segment begins anew. */
+/* After the stop nothing is decoded, and upstream gets EOS. A new segment
+ * begins again. */
 TEST(stop)
 {
     SCOPED GstHarness *h = decoder();
@@ -96,13 +96,13 @@ TEST(stop)
     g_free(vae_test_pull_frames(h, 0, 7));
     push_segment(h, 17, 21, 7);
     vae_test_push_latents(h, LW, LH, 4, 6);
-    /* There was no latent 3: the first group gives its last frame. */
+    /* Latent 3 is missing, so the first group gives its last frame. */
     g_free(vae_test_pull_frames(h, 17, 4));
     end(h);
     CHECK_INT(vae_test_stat(h, "steps"), 5);
 }
 
-/* Frames that upstream marks so are not made. */
+/* Upstream marks latents as DECODE_ONLY: their frames are not made. */
 TEST(decode_only)
 {
     SCOPED GstHarness *h = decoder();
@@ -118,8 +118,8 @@ TEST(decode_only)
     CHECK_INT(vae_test_stat(h, "steps"), 4);
 }
 
-/* Rounded another way than here, a segment neither shows a sliver of the
- * frame in front nor of the one behind. */
+/* A segment that is rounded in another way shows no sliver of the previous or
+ * the next frame. */
 TEST(slivers)
 {
     SCOPED GstHarness *h = decoder();
@@ -133,8 +133,8 @@ TEST(slivers)
     end(h);
 }
 
-/* At 24/1, and from any latent on, frames have the times of a clip that began
- * at 0. */
+/* At 24/1 and from any latent on, frames have the times of a clip that began at
+ * 0. */
 TEST(same_times)
 {
     for (guint k = 1; k < 40; k += 3) {
@@ -169,7 +169,7 @@ push_backwards(GstHarness *h)
     gst_harness_push_event(h, gst_event_new_segment(&segment));
 }
 
-/* Groups come forwards, each begins with DISCONT; their frames go out
+/* Each group comes forwards and begins with DISCONT. Its frames leave
  * backwards. */
 TEST(reverse)
 {
@@ -188,7 +188,7 @@ TEST(reverse)
     gst_harness_push_event(h, gst_event_new_eos());
     while (next > 0) {
         g_autoptr(GstBuffer) frame = vae_test_pull(h);
-        /* Latent 2 has no context and gives its last frame only. */
+        /* Latent 2 has no context and gives only its last frame. */
         next = next == 8 ? 4 : next - 1;
         CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(next));
         CHECK_INT(GST_BUFFER_OFFSET(frame), next);
@@ -198,7 +198,7 @@ TEST(reverse)
     vae_test_wait_eos(h);
 }
 
-/* An encoder cannot turn its frames round. */
+/* An encoder cannot run backwards. */
 TEST(reverse_encoder)
 {
     GstVideoInfo info;
@@ -242,7 +242,7 @@ expect_gap(GstHarness *h, guint first, guint frames, GstGapFlags expected)
     CHECK_INT(flags, expected);
 }
 
-/* A gap of which nothing is said goes on and disturbs nothing. */
+/* A GAP without flags is forwarded and changes nothing. */
 TEST(gap)
 {
     SCOPED GstHarness *h = decoder();
@@ -259,9 +259,9 @@ TEST(gap)
     expect_gap(h, 5, 0, 0);
 }
 
-/* After missing data the next latent has no past: one frame, the last of its
- * group, and a gap for the rest. Those after it are as after any start without
- * context. */
+/* After missing data the next latent has no context: it gives one frame, the
+ * last of its group, and a GAP for the others. Later frames are as after any
+ * start without context. */
 TEST(missing_data)
 {
     SCOPED GstHarness *h = decoder();

@@ -14,7 +14,7 @@
 #define FPS 24
 #define RATE 8000 /* samples a second */
 
-/* A clip, as long a sound, and what the clip shows. */
+/* A clip, a sound of the same length, and the frames of the clip. */
 typedef struct Bed {
     gchar *latents, *sound;
     VaePlay *whole;
@@ -33,7 +33,8 @@ append(GByteArray *bytes, guint32 value, guint size)
     g_byte_array_append(bytes, (const guint8 *) &little, size);
 }
 
-/* A WAV of 32 bits and one channel whose samples are their own numbers. */
+/* A WAV file of 32 bits and one channel. The value of each sample is its
+ * index. */
 static void
 write_sound(const gchar *path)
 {
@@ -84,7 +85,7 @@ bed_close(Bed *bed)
 
 /* ------------------------------------------------------------------ */
 
-/* The samples that are heard, by their numbers, and when. */
+/* The played samples, by index and running time. */
 typedef struct Heard {
     GstClockTime running;
     guint32 first, n;
@@ -103,7 +104,7 @@ hear(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
     const GstSegment *segment = &GST_BASE_SINK(sink)->segment;
     const GstClockTime pts = GST_BUFFER_PTS(buffer);
     GstMapInfo map;
-    /* As any sink for sound does: what is in front of the segment is cut. */
+    /* Cuts the sound before the segment, as any audio sink does. */
     guint32 skip =
         pts >= segment->start
             ? 0
@@ -147,8 +148,8 @@ both_forget(Both *both)
     g_mutex_unlock(&both->play->lock);
 }
 
-/* The time in the sound that is heard at a running time; NONE:
- * nothing is. Containers round times to milliseconds. */
+/* Returns the position in the sound at a running time, or NONE if there is no
+ * sound. Containers round times to milliseconds. */
 static GstClockTime
 heard_at(const Both *both, GstClockTime running)
 {
@@ -165,7 +166,7 @@ heard_at(const Both *both, GstClockTime running)
     return GST_CLOCK_TIME_NONE;
 }
 
-/* Which frame of the clip a buffer is. */
+/* Returns the index of a frame in the clip. */
 static guint
 frame_number(const Bed *bed, GstBuffer *buffer)
 {
@@ -175,9 +176,9 @@ frame_number(const Bed *bed, GstBuffer *buffer)
     vae_test_fail("a frame that is in the clip", __FILE__, __LINE__);
 }
 
-/* From frame `first` on everything is shown, and at the running time of each
- * frame what belongs to it is heard, up to the length of a frame. In front may
- * be a frame that ends in the rounding of the container. */
+/* Checks that all frames from `first` on are shown, and that the sound at the
+ * running time of each frame belongs to it, within the length of a frame. An
+ * earlier frame may be shown that ends within the rounding of the container. */
 static void
 check_sync(const Bed *bed, const Both *both, guint first)
 {
@@ -202,13 +203,13 @@ check_sync(const Bed *bed, const Both *both, guint first)
 static void
 check_seeks(const Bed *bed, Both *both)
 {
-    /* A demuxer that begins with a picture leaves out the block of sound that
-     * began before it: where that is the last one, nothing is heard. */
+    /* A demuxer that begins with a picture drops the block of sound that began
+     * before it. If this is the last block, there is no sound. */
     static const guint targets[] = {1, 163, 2, 150, 90};
     vae_play_to_end(both->play);
     check_sync(bed, both, 0);
     for (guint i = 0; i < G_N_ELEMENTS(targets); i++) {
-        /* Every other one in PAUSED. */
+        /* Every second seek is in PAUSED. */
         if (i % 2)
             vae_play_set(both->play, GST_STATE_PAUSED);
         both_forget(both);
@@ -222,7 +223,7 @@ check_seeks(const Bed *bed, Both *both)
 
 /* ------------------------------------------------------------------ */
 
-/* Latents and sound in files of their own, in one pipeline. */
+/* Latents and sound in separate files, in one pipeline. */
 TEST(two_files)
 {
     Bed bed;
@@ -241,7 +242,7 @@ TEST(two_files)
     bed_close(&bed);
 }
 
-/* Decoded and muxed with the sound, then played from that file. */
+/* The decoded video and the sound in one container, played from this file. */
 static void
 check_container(const char *mux, const char *demux)
 {
@@ -285,7 +286,8 @@ main(int argc, char **argv)
     static const guint8 noise[64];
 
     gst_init(&argc, &argv);
-    /* Makes what wavparse makes of every typefinder, and what lives on. */
+    /* Runs the typefinders as wavparse does, because some of their objects stay
+     * alive. */
     GstCaps *caps =
         gst_type_find_helper_for_data(NULL, noise, sizeof noise, NULL);
     gst_clear_caps(&caps);
