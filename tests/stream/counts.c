@@ -10,8 +10,9 @@ enum { MAX = 33 };
 /* Entry n - 1 is for n latents or n frames; 0 ends a row. */
 typedef struct Table {
     int temporal, chunk;
-    int frames[MAX + 1];  /* that n latents decode to */
-    int latents[MAX + 1]; /* that n frames encode to, decoding to at least n */
+    int frames[MAX + 1]; /* frames of n latents */
+    int latents[MAX +
+                1]; /* latents of n frames, which decode to at least n frames */
 } Table;
 
 static const Table tables[] = {
@@ -30,7 +31,8 @@ static const Table tables[] = {
                  6, 7, 7, 7, 7, 8, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10}},
 };
 
-/* One latent wide and high. Ends the test unless all units come and go. */
+/* A picture of one latent pixel. Ends the test unless all units are accepted
+ * and returned. */
 static void
 run(const Bed *bed, VaeDirection direction, int t, int frames)
 {

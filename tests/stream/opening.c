@@ -10,10 +10,11 @@
 enum { T = 3, W = 16, H = 16, LARGE = 768, MOMENTS = 20, MORE = 6 };
 
 typedef struct Patience {
-    int asked, most; /* at most: true from then on; 0: never */
+    int asked, most; /* number of the question from which the answer is true; 0:
+                        never */
 } Patience;
 
-/* The log's user is the same, so that a line is no question. */
+/* The log has the same user. A line of the log is no question. */
 static bool
 gives_up(void *user)
 {
@@ -36,7 +37,7 @@ params_of(const Bed *bed, Patience *p)
                              .log_user = p};
 }
 
-/* True if the call ended at once, with that status. */
+/* Checks that the call ended at once, with this status. */
 static bool
 ends(const Bed *bed, int most, bool plan)
 {
@@ -77,7 +78,8 @@ cancels(const Bed *bed)
            "opening of %d ops is cancelled: %d times not", opened, bad);
 }
 
-/* Questions while a stream opens. *plan receives its memory. */
+/* Returns the number of questions while a stream opens. *plan receives its
+ * memory. */
 static int
 questions(const Bed *bed, int side, VaePlan *plan)
 {
@@ -120,7 +122,7 @@ main(int argc, char **argv)
     vae_stream_free(&stream);
     vae_model_free(&bed.model);
 
-    /* Without any weight from before. */
+    /* Without weights that are already loaded. */
     bed_open_main(&bed, argc, argv);
     cancels(&bed);
     if (bed.backend != VAE_BACKEND_CUDA)

@@ -10,7 +10,7 @@
 
 enum { SIZE = 32 };
 
-/* The test's answers instead of a measurement. */
+/* The answers of the test instead of a measurement. */
 static double fp32_seconds, bf16_seconds;
 static bool there = true;
 static int compared;
@@ -128,7 +128,7 @@ check_choice(void)
            "encoding stays fp32: %s", t.last);
 }
 
-/* bf16 is used if the user asks for it, and a warning says what it costs. */
+/* bf16 is used if the user requests it, and a warning states its cost. */
 static void
 check_asked(void)
 {
@@ -180,7 +180,8 @@ check_ref(void)
     there = true;
 }
 
-/* The convolutions of a model are timed once, and all its streams agree. */
+/* The convolutions of a model are timed once, and all its streams have the same
+ * result. */
 static void
 check_once(void)
 {

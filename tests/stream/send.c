@@ -16,7 +16,7 @@ typedef struct Run {
     VaeDirection direction;
     const TestClip *clip;
     int sent, received;
-    int most;             /* units to receive at most; -1: all */
+    int most;             /* maximum number of units to receive; -1: all */
     uint64_t allocations; /* counted after the second slice */
     VaeStatus status;
     VaeError error;
@@ -173,7 +173,8 @@ both_ways(const Bed *bed, VaeDirection direction)
     SCOPED_CLIP TestClip want = bed_clip(bed, T, W, H, 0),
                          clip = bed_clip(bed, T, W, H, 0);
     VaeStream *stream = bed_slices(bed, direction, W, H, 1);
-    /* The last step of an encoder gets as few frames as it may. */
+    /* The last step of an encoder has the smallest possible number of
+     * frames. */
     while (direction == VAE_ENCODE &&
            vae_model_latents_of(bed->model, clip.frames - 1) == T)
         want.frames = --clip.frames;

@@ -47,7 +47,7 @@ set_stream(Worker *w, VaeStream *stream)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* VAE_OK, or what ended the clip. */
+/* VAE_OK, or the status that ended the clip */
 static VaeStatus
 run(Worker *w, VaeStream *stream, TestClip *clip, VaeError *error)
 {
@@ -80,7 +80,7 @@ static void *
 work(void *user)
 {
     Worker *w = user;
-    Bed own = bed; /* every second worker has a model of its own */
+    Bed own = bed; /* every second worker has its own model */
     TestClip clips[2];
     if (w->index % 2)
         bed_open(&own, args[1], args[2], args[3]);
@@ -127,7 +127,7 @@ now_ns(void)
     return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
 }
 
-/* clip_ns: what a clip takes alone. Some clips are cancelled, and some end. */
+/* clip_ns: the time of a clip alone. Some clips are cancelled, and some end. */
 static void
 cancel_some(uint64_t clip_ns)
 {

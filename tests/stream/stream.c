@@ -17,7 +17,7 @@ plain(const Bed *bed, VaeDirection direction)
     return bed_slices(bed, direction, W, H, 1);
 }
 
-/* Runs a clip in a stream of its own. */
+/* Runs a clip in a new stream. */
 static TestClip
 alone(const Bed *bed, VaeDirection direction, int t, int width, int height,
       int seed)
@@ -31,7 +31,7 @@ alone(const Bed *bed, VaeDirection direction, int t, int width, int height,
 
 /* ------------------------------------------------------------------ */
 
-/* Step k of a clip as a clip of its own. */
+/* Returns step k of a clip as a separate clip. */
 static TestClip
 part(const Bed *bed, const TestClip *clip, VaeDirection direction, int k)
 {
@@ -222,7 +222,7 @@ cancel_at(void *user, int step, const char *name, int t, int h, int w, int c,
     snprintf(k->op, sizeof k->op, "%s", name);
 }
 
-/* Cancels from inside an op, so that a call is certainly running. */
+/* Cancels from inside an op, so that a call is running. */
 static void
 cancel(const Bed *bed, VaeDirection direction)
 {
@@ -237,7 +237,8 @@ cancel(const Bed *bed, VaeDirection direction)
                                           .dump = cancel_at,
                                           .dump_user = &k});
     k.stream = stream;
-    vae_stream_cancel(stream); /* no op runs; the next call must still see it */
+    vae_stream_cancel(
+        stream); /* no op runs, so the request is for the next call */
     VaeStatus status =
         try_run(bed, stream, direction, &clip, one_by_one, &error);
     expect(status == VAE_ERR_CANCELLED && k.seen == 0,
@@ -326,8 +327,8 @@ not_finite(const Bed *bed)
            (unsigned long long) stats.nonfinite);
 }
 
-/* The time of a call is that of copying in, of the network, and of copying out.
- * A device has its own clock, which does not move in the emulation. */
+/* The time of a call is the sum of upload, network and download. A device has
+ * its own clock, which does not move in the emulation. */
 static void
 times(const Bed *bed)
 {
@@ -358,10 +359,11 @@ expect_status(VaeStatus got, VaeStatus want, const VaeError *error,
            what, vae_status_name(got), got == VAE_OK ? "-" : error->message);
 }
 
-/* More frames at once than a slice has, so that only slices become smaller. */
+/* More frames at once than a slice has, so that only the slices become
+ * smaller. */
 enum { ALL = 1000 };
 
-/* The slice size that AUTO chooses within limit; 0: none fits. */
+/* Returns the slice size that AUTO selects within a limit; 0: none fits. */
 static int
 fitting_slice(const Bed *bed, VaeStreamParams params, uint64_t limit,
               VaeError *error)
@@ -419,7 +421,8 @@ memory_limits(const Bed *bed)
            "slices of 4 at 1280x704");
 }
 
-/* No stream is made with these parameters; returns the error. */
+/* Checks that no stream can be created with these parameters. Returns the
+ * error. */
 static VaeError
 refuse(const Bed *bed, VaeStreamParams params, VaeStatus status,
        const char *what)
@@ -574,8 +577,8 @@ rms(const float *a, const float *b, size_t n)
     return sqrt(sum / (double) n);
 }
 
-/* Applying the statistics outside gives the same result: to the byte, or, if
- * the network takes normalized latents, except for the two roundings. */
+/* If the caller applies the statistics, the result is the same: to the byte,
+ * or, if the network takes normalized latents, except for two roundings. */
 static void
 raw_latents(const Bed *bed, VaeDirection direction)
 {

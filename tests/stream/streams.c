@@ -169,7 +169,7 @@ clip_video_count(const TestClip *clip)
            (size_t) clip->width * 3;
 }
 
-/* Generated numbers, from number `seed` on. */
+/* Writes generated numbers, from number `seed` on. */
 static float *
 numbers(const char *name, size_t n, int seed)
 {

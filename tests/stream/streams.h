@@ -31,30 +31,31 @@ void bed_open_main(Bed *bed, int argc, char **argv);
 /* The same for the main() of a test over the emulated device, which takes MODEL
  * STRIDE: on cuda, in fp32. Returns STRIDE, at least 1. */
 int bed_open_device(Bed *bed, int argc, char **argv);
-/* Opens weights in place of the bed's, as `write` changes them. */
+/* Replaces the weights of the bed by weights that `write` has changed. */
 void bed_rewrite(Bed *bed,
                  VaeStatus (*write)(const char *weights, const char *path,
                                     VaeError *error));
-/* Writes the path of the golden weights to out; false: there are none. */
+/* Writes the path of the golden weights to out. Returns false if there are
+ * none. */
 bool weights_path(char *out, size_t size, const char *name);
 VaeStream *bed_stream(const Bed *bed, VaeStreamParams params);
-/* A stream of this slice size and usual parameters. */
+/* Opens a stream with this slice size and usual parameters. */
 VaeStream *bed_slices(const Bed *bed, VaeDirection direction, int width,
                       int height, int slice);
 
-/* Each ends the test on an error. */
+/* These functions end the test on an error. */
 VaeStream *new_stream(VaeModel *model, const VaeStreamParams *params);
 VaePlan plan_of(VaeModel *model, const VaeStreamParams *params);
 
 /* Makes t latents and their frames at width x height; seed chooses the numbers.
  */
 TestClip bed_clip(const Bed *bed, int t, int width, int height, int seed);
-/* The same of t steps after the first: whole groups only. */
+/* The same for t steps after the first: whole groups only. */
 TestClip bed_later_clip(const Bed *bed, VaeDirection direction, int t,
                         int width, int height, int seed);
 size_t clip_latent_count(const Bed *bed, const TestClip *clip);
 size_t clip_video_count(const TestClip *clip);
-/* Units before step k of a sequence, in or out. */
+/* Returns the number of units before step k of a sequence, in or out. */
 int units_before(const Bed *bed, VaeDirection direction, int k, bool in);
 /* Fills the output of a direction with a pattern that no result has. */
 void clip_poison(const Bed *bed, TestClip *clip, VaeDirection direction);
@@ -62,10 +63,10 @@ void clip_poison(const Bed *bed, TestClip *clip, VaeDirection direction);
 /* Runs the clip by the plan from a new stream or after a reset. */
 void run_clip(const Bed *bed, VaeStream *stream, VaeDirection direction,
               const TestClip *clip, const int *plan);
-/* The same; returns the error instead of ending the test. */
+/* The same, but returns the error instead of ending the test. */
 VaeStatus try_run(const Bed *bed, VaeStream *stream, VaeDirection direction,
                   const TestClip *clip, const int *plan, VaeError *error);
-/* The output of a direction: its address and bytes. */
+/* Returns the output of a direction: its address and bytes. */
 const void *clip_result(const Bed *bed, const TestClip *clip,
                         VaeDirection direction, size_t *bytes);
 bool same_result(const Bed *bed, const TestClip *a, const TestClip *b,

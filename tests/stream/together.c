@@ -43,7 +43,7 @@ run_side(void *user)
     return NULL;
 }
 
-/* Runs in a child process, in which no library has been used yet. */
+/* Runs in a child process that has not used the library yet. */
 static int
 run_once(char **argv, uint8_t *results, bool at_once)
 {

@@ -1,6 +1,6 @@
 /*
- * checkpoint.c: a stream goes on from a file with the same bytes, and from no
- * file of another run or of other content.
+ * checkpoint.c: a stream continues from its file with the same bytes. Files of
+ * other runs or with damage are refused.
  *
  * checkpoint MODEL BACKEND PRECISION
  */
@@ -11,7 +11,7 @@
 
 #include "vae-private/stream.h"
 
-/* AFTER: steps behind the checkpoint. */
+/* AFTER: steps after the checkpoint. */
 enum { AFTER = 3, W = 32, H = 16 };
 static const int threes[] = {3, 0}, ones[] = {1, 0};
 static char folder[64], file[96];
@@ -21,7 +21,7 @@ typedef struct Case {
     VaeDirection direction;
     const VaeSteps *steps;
     int t;        /* steps */
-    TestClip all; /* from the start, with what comes of it */
+    TestClip all; /* a clip from the start, and its results */
 } Case;
 
 static VaeStreamParams
@@ -35,15 +35,15 @@ params_of(const Case *c)
                              .restarts = true};
 }
 
-/* Units before step k, in or out. */
+/* Returns the number of units before step k, in or out. */
 static int
 before(const Case *c, int k, bool in)
 {
     return units_before(c->bed, c->direction, k, in);
 }
 
-/* Steps from k to `to` of the clip, results into a block of their own that is
- * to be freed. A sequence without context gives a whole first group. */
+/* Returns steps k .. to of the clip, with a new block of results, which the
+ * caller frees. A sequence without context gives a whole first group. */
 static TestClip
 part(const Case *c, int k, int to, float **result)
 {
@@ -76,7 +76,8 @@ step_numbers(const Case *c, int from, int to)
     return one * (size_t) (before(c, to, false) - before(c, from, false));
 }
 
-/* Runs steps k to `to` and compares what comes of `check` and later ones. */
+/* Runs steps k .. to, and compares the results of step `check` and later
+ * ones. */
 static bool
 goes_on(const Case *c, VaeStream *stream, int k, int check, int to,
         const int *plan)
@@ -105,7 +106,7 @@ place(bool carries, uint64_t frames)
                                  .n_own = 1};
 }
 
-/* Saved after k steps and loaded into a stream of another rung. */
+/* Saves after k steps, and loads into a stream of another rung. */
 static void
 at_step(const Case *c, int k, bool carries)
 {
@@ -122,7 +123,7 @@ at_step(const Case *c, int k, bool carries)
     params.frames_at_once = 1;
     params.strips = 3;
     next = bed_stream(c->bed, params);
-    /* Its earlier work does not matter. */
+    /* The earlier work of the loading stream does not matter. */
     if (k % 2)
         good = good && goes_on(c, next, 0, 0, 2, ones);
     must(vae_stream_load(next, &p, &found, &error), &error);
@@ -132,7 +133,7 @@ at_step(const Case *c, int k, bool carries)
            found.frames == p.frames && found.begin <= found.latents &&
            found.carries == (carries && k > 0) &&
            (!found.carries || found.begin == found.latents);
-    /* Steps and latents count alike in all networks. */
+    /* In all networks a step has one latent. */
     good = good && goes_on(c, next, (int) found.begin, k, c->t,
                            carries ? ones : threes);
     vae_stream_free(&next);
@@ -140,7 +141,7 @@ at_step(const Case *c, int k, bool carries)
            carries ? "with carries" : "without", (int) found.begin);
 }
 
-/* A sequence that began by a restart has no past before that. */
+/* A sequence that began by a restart has no context from before it. */
 static void
 after_restart(const Case *c, int origin)
 {
@@ -196,7 +197,8 @@ write_file(const char *path, const void *data, size_t size)
         exit(1);
 }
 
-/* Loading into a stream of params fails with status and says all of words. */
+/* Checks that loading into a stream of params fails with this status and all of
+ * these words. */
 static void
 refused(const Bed *bed, const char *what, VaeStreamParams params,
         VaeCheckpointParams p, VaeStatus status, const char *const *words)
@@ -294,7 +296,7 @@ other_runs(const Case *c)
            "near the start no restart is needed");
 }
 
-/* Every byte changed, and every length, is seen. */
+/* Every changed byte and every shorter length is refused. */
 static void
 damaged(const Case *c, bool carries)
 {
@@ -306,7 +308,7 @@ damaged(const Case *c, bool carries)
     size_t size, taken = 0, unnamed = 0, tried = 0;
     save_at(c, 2, carries, params);
     SCOPED_BLOCK char *good = read_file(file, &size);
-    /* With carries, only a hundred places. */
+    /* With carries, only a hundred positions are tested. */
     const size_t stride = carries ? size / 100 + 1 : 1;
     for (size_t i = 0; i < size; i += stride, tried++) {
         good[i] ^= 0x10;
@@ -349,7 +351,7 @@ no_checkpoints(const Case *c)
     refused(c->bed, "a folder", params, at, VAE_ERR_NOT_FOUND, WORDS(folder));
 }
 
-/* A failed write leaves the old file, and the stream goes on. */
+/* After a failed write the old file is complete, and the stream continues. */
 static void
 unwritable(const Case *c)
 {
@@ -379,7 +381,7 @@ unwritable(const Case *c)
     good = good && goes_on(c, stream, 2, 2, c->t, threes);
     expect(good, "the stream goes on");
     vae_stream_free(&stream);
-    /* The files of a killed process. */
+    /* Files that a killed process left. */
     snprintf(path, sizeof path, "%s.tmp", file);
     write_file(path, "half", 4);
     save_at(c, 3, false, params_of(c));

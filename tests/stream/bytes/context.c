@@ -1,5 +1,5 @@
 /*
- * context.c: a step without a past in the middle of a sequence.
+ * context.c: a step without context in the middle of a sequence.
  *
  * context MODEL BACKEND PRECISION
  */
@@ -17,7 +17,7 @@ steps_of(const Bed *bed, VaeDirection direction)
     return direction == VAE_DECODE ? &bed->info->decode : &bed->info->encode;
 }
 
-/* t later steps as a clip without results. */
+/* Returns t later steps as a clip without results. */
 static TestClip
 later_clip(const Bed *bed, VaeDirection direction, int t)
 {
@@ -26,7 +26,7 @@ later_clip(const Bed *bed, VaeDirection direction, int t)
     return clip;
 }
 
-/* Slices of three compute one frame at once, in strips of rows. */
+/* Slices of three steps compute one frame at a time, in strips of rows. */
 static VaeStream *
 open_stream(const Bed *bed, VaeDirection direction, int slice)
 {
@@ -70,7 +70,7 @@ build(const Bed *bed, VaeDirection direction, bool first, bool without_context,
     return program;
 }
 
-/* The op that fills the context at the start of a sequence. */
+/* True for the op that fills the context at the start of a sequence. */
 static VaeOpKind
 head_of(const VaeProgram *first)
 {
@@ -81,7 +81,8 @@ head_of(const VaeProgram *first)
     return VAE_OP_KINDS;
 }
 
-/* A later step's program in all but what fills the context. */
+/* The program is that of a later step, except for the ops that fill the
+ * context. */
 static void
 like_next(const Bed *bed, VaeDirection direction)
 {
@@ -124,7 +125,7 @@ like_next(const Bed *bed, VaeDirection direction)
 /* ------------------------------------------------------------------ */
 /* The stream.                                                         */
 
-/* The clip of seed 1 after a restart of a new stream. */
+/* Runs the clip of seed 1 after a restart of a new stream. */
 static TestClip
 clip_without_context(const Bed *bed, VaeDirection direction, int slice,
                      const int *plan)
@@ -159,8 +160,8 @@ counts(const Bed *bed, VaeDirection direction)
            (unsigned long long) stats.runs_next);
 }
 
-/* Whatever ran before, and in slices of any size, the bytes are the same; and
- * they are not those of a sequence that goes on. */
+/* The bytes do not depend on earlier work or the slice size, and differ from
+ * those of a sequence that continues. */
 static void
 no_past(const Bed *bed, VaeDirection direction)
 {
@@ -199,9 +200,9 @@ no_past(const Bed *bed, VaeDirection direction)
     same_result(bed, &again, &before, direction, "a reset begins a sequence");
 }
 
-/* TAE makes all frames of the first latent and gives the last: of a step
- * without context that one is the same, and all that follows. Their encoders
- * begin with a whole group. */
+/* TAE computes all frames of the first latent, and gives only the last. A step
+ * without context gives the same last frame, and the later frames are the same.
+ * The encoders of TAE begin with a whole group. */
 static void
 like_first(const Bed *bed, VaeDirection direction)
 {
@@ -220,7 +221,7 @@ like_first(const Bed *bed, VaeDirection direction)
     same_result(bed, &got, &want, direction, "as from the start");
 }
 
-/* Samples count from where the sequence was. */
+/* The position of samples counts from the latent of the restart. */
 static void
 sample_place(const Bed *bed)
 {

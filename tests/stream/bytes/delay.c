@@ -13,7 +13,7 @@ static const int ones[] = {1, 0};
 typedef struct Case {
     const Bed *bed;
     int ahead, delay; /* the model's */
-    TestClip all;     /* the longest clip, and its frames */
+    TestClip all;     /* the longest clip, and the number of its frames */
 } Case;
 
 static VaeStream *
@@ -34,7 +34,7 @@ latent_numbers(const Case *c)
     return clip_latent_count(c->bed, &c->all) / (size_t) c->all.t;
 }
 
-/* Latents from..from+t-1 as a clip with frames of its own. */
+/* Returns latents from .. from+t-1 as a clip with its own frames. */
 static TestClip
 part(const Case *c, int from, int t, int frames)
 {
@@ -54,7 +54,7 @@ frames_of(const Case *c, int t)
     return t ? (int) vae_model_frames_of(c->bed->model, t) : 0;
 }
 
-/* The frames of the first t latents alone, to be freed. */
+/* Returns the frames of the first t latents alone, which the caller frees. */
 static TestClip
 first(const Case *c, int t, int slice, const int *calls)
 {
@@ -64,7 +64,7 @@ first(const Case *c, int t, int slice, const int *calls)
     return clip;
 }
 
-/* True if n frames of a and b are the same, from these on. */
+/* True if n frames of a and b are equal, from these indices on. */
 static bool
 same(const TestClip *a, int from_a, const TestClip *b, int from_b, int n)
 {
@@ -76,8 +76,8 @@ same(const TestClip *a, int from_a, const TestClip *b, int from_b, int n)
 
 /* ------------------------------------------------------------------ */
 
-/* Clips of every length: frames that the end does not reach are those of the
- * longest one, and slices and calls do not matter. */
+/* Clips of every length. Frames that do not depend on the end are those of the
+ * longest clip. Slices and calls do not matter. */
 static void
 lengths(const Case *c, int step)
 {
@@ -100,7 +100,7 @@ lengths(const Case *c, int step)
     }
 }
 
-/* The numbers of frames that the calls announce follow the delay. */
+/* The announced numbers of frames follow the delay. */
 static void
 counts(const Case *c)
 {
@@ -188,8 +188,8 @@ resets(const Case *c)
     }
 }
 
-/* A restart in the middle gives 8 frames for each latent. From those on that do
- * not depend on the latents before it, they are exact. */
+/* A restart in the middle gives 8 frames for each latent. Frames that do not
+ * depend on earlier latents are exact. */
 static void
 restarts(const Case *c)
 {
@@ -213,7 +213,7 @@ restarts(const Case *c)
 
 /* ------------------------------------------------------------------ */
 
-/* Saved after `at` latents; another stream goes on. */
+/* Saves after `at` latents; another stream continues. */
 static void
 checkpoint(const Case *c, int at, bool carries)
 {
@@ -279,7 +279,7 @@ other_look_ahead(const Case *c)
     unlink(path);
 }
 
-/* Pictures for the next n frames of a clip. */
+/* Returns pictures for the next n frames of a clip. */
 static void
 fill(const TestClip *clip, int from, int n, VaePicture *out)
 {
@@ -293,7 +293,7 @@ fill(const TestClip *clip, int from, int n, VaePicture *out)
             .stride = {W * 3 * sizeof(float)}};
 }
 
-/* The memory is given back before some steps, also of the end. */
+/* The memory is released before some steps, also at the end. */
 static void
 releases(const Case *c)
 {
@@ -355,8 +355,8 @@ sends(const Case *c, int t, int slice)
     free(got.video);
 }
 
-/* With a smaller look-ahead of n the frames of latent k are those of a clip
- * that ends with latent k + n. */
+/* With a look-ahead of n, the frames of latent k are those of a clip that ends
+ * with latent k + n. */
 static void
 looks_ahead(const Case *c, int n, int t)
 {
@@ -416,7 +416,7 @@ allocations(const Case *c, int look_ahead)
            "no allocation by steps or the end");
 }
 
-/* A NaN is seen as far as the look-ahead and the look-back say. */
+/* A NaN reaches exactly the frames of the look-ahead and the look-back. */
 static void
 reach(const Case *c)
 {

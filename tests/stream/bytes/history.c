@@ -1,6 +1,7 @@
 /*
- * program/receptive_field.c: how far back a result looks, and that what begins
- * so many steps earlier gives the bytes of what began at the start.
+ * history.c: tests program/receptive_field.c: how far a result looks back, and
+ * that a stream which begins this number of steps earlier gives the bytes of a
+ * stream from the start.
  *
  * history MODEL BACKEND PRECISION
  */
@@ -8,7 +9,7 @@
 
 #include "model.h"
 
-/* Steps behind the pre-roll that are compared. */
+/* Number of steps after the warm-up that are compared. */
 enum { AFTER = 3 };
 static const int threes[] = {3, 0}, ones[] = {1, 0};
 
@@ -31,7 +32,7 @@ open_stream(const Case *c)
                                                 .restarts = true});
 }
 
-/* Units before step k of a sequence, in or out. */
+/* Returns the number of units before step k of a sequence, in or out. */
 static int
 before(const Case *c, int k, bool in)
 {
@@ -52,7 +53,7 @@ frame_numbers(const Case *c)
     return (size_t) c->side * (size_t) c->side * 3;
 }
 
-/* The clip from step k on, with a result of its own; as one sequence. */
+/* Returns the clip from step k on as one sequence, with its own result. */
 static TestClip
 rest_of(const Case *c, int k)
 {
@@ -83,7 +84,7 @@ out_numbers(const Case *c)
     return c->direction == VAE_DECODE ? frame_numbers(c) : latent_numbers(c);
 }
 
-/* Decoding or encoding that begins at step k - n, without a past. */
+/* Decodes or encodes from step k - n on, without context. */
 static void
 preroll(const Case *c, int k, int n)
 {
@@ -106,7 +107,7 @@ preroll(const Case *c, int k, int n)
     free_result(c, &clip);
 }
 
-/* The operations that the runs of a stream computed. */
+/* Returns the number of operations of the runs of a stream. */
 static double
 computed(const VaeStream *stream)
 {
@@ -117,8 +118,8 @@ computed(const VaeStream *stream)
     return flop;
 }
 
-/* The same, but the stream knows that the results before step k are not wanted.
- * It writes none of them, and computes less. */
+/* The same, but the stream knows that the results before step k are discarded.
+ * It does not write them, and computes less. */
 static void
 warm_up(const Case *c, int k, int n, const int *plan)
 {
@@ -155,7 +156,7 @@ warm_up(const Case *c, int k, int n, const int *plan)
            100 * (flop[1] - expected) / (flop[0] - expected));
 }
 
-/* The same with a sequence that begins there: one more, since its first step
+/* The same with a new sequence. It needs one more step, because its first step
  * differs. */
 static void
 preroll_reset(const Case *c, int k, int n)
@@ -164,7 +165,8 @@ preroll_reset(const Case *c, int k, int n)
     const bool decode = c->direction == VAE_DECODE;
     const int lost_in = c->steps->step_in - c->steps->first_in;
     const int lost_out = c->steps->step_out - c->steps->first_out;
-    /* The first step takes the newest and gives the newest of its group. */
+    /* The first step takes the last unit of its group, and gives the last
+     * one. */
     clip.video += (size_t) (decode ? 0 : lost_in) * frame_numbers(c);
     clip.frames -= decode ? lost_out : lost_in;
     VaeStream *stream = open_stream(c);
@@ -181,7 +183,7 @@ preroll_reset(const Case *c, int k, int n)
     free_result(c, &clip);
 }
 
-/* True if step k is another than in the run from the start. */
+/* True if step k differs from that of the run from the start. */
 static bool
 differs(const Case *c, const float *result, int k)
 {
@@ -193,9 +195,9 @@ differs(const Case *c, const float *result, int k)
     return memcmp(result + from, all + from, (to - from) * sizeof *all) != 0;
 }
 
-/* A fault in step 2 is seen in as many later steps and in no other. A NaN
- * is passed on by norms and sums, whatever the weights are; ReLUs stop it, and
- * most of what other numbers do. */
+/* A fault in step 2 reaches as many later steps as the network looks back, and
+ * no other. NaN passes through norms and sums for any weights. ReLUs stop NaN,
+ * and most effects of other numbers. */
 static void
 reach(const Case *c)
 {
@@ -266,9 +268,9 @@ look(const Bed *bed, VaeDirection direction)
     clip_free(&c.all);
 }
 
-/* The released networks. By hand, of Wan: 12 convolutions of three frames at
- * the rate of latents look back two each, 7 at twice the rate one each, 13 at
- * four times the rate a half: 37.5. */
+/* The released networks. For Wan, calculated by hand: 12 convolutions of three
+ * frames at the rate of latents look back two frames each, 7 at twice the rate
+ * one each, 13 at four times the rate a half each: 37.5. */
 static void
 released(void)
 {

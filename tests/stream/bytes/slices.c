@@ -1,7 +1,7 @@
 /*
- * slices.c: the slice size does not change a byte, nor do the frames that are
- * computed at once, nor strips of rows, nor carries in the host's memory. A
- * checkpoint of one of these settings continues at another.
+ * slices.c: the bytes do not depend on the slice size, on the frames computed
+ * at once, on strips of rows, or on carries in host memory. A checkpoint of one
+ * of these settings continues with another.
  *
  * slices [few] MODEL BACKEND PRECISION LATENTS WIDTH HEIGHT THREADS...
  *   few  fewer strips, and no pictures of an odd size
@@ -18,10 +18,9 @@ fingerprint(const void *data, size_t n)
     return h;
 }
 
-/* The programs that must have run: the test means nothing if every slice size
- * ran the same programs. chunk: the latents that an encoder computes from a
- * start of its own, or 0. Then no run goes beyond a chunk, nor beyond a call.
- */
+/* The programs that must have run. If every slice size ran the same programs,
+ * the test would prove nothing. chunk: number of latents after which an encoder
+ * starts again, or 0. No run goes beyond a chunk or a call. */
 static void
 expect_runs(const VaeStream *stream, int steps, int slice, int chunk)
 {
@@ -67,7 +66,7 @@ expect_cuts(const Bed *bed, const VaeStream *stream, int frames, int strips)
            plan->strips);
 }
 
-/* Frames at once that no slice exceeds. */
+/* More frames at once than any slice has. */
 enum { ALL = 1000 };
 
 /* How a clip is computed. */
@@ -111,7 +110,7 @@ open_way(const Bed *bed, VaeDirection direction, const TestClip *input,
     return bed_stream(bed, params_of(bed, direction, input, way));
 }
 
-/* The clip with the results of `results`, which are not there yet. */
+/* Returns the clip with new memory for the results. */
 static TestClip
 clip_into(const Bed *bed, VaeDirection direction, const TestClip *input,
           TestClip *results)
@@ -168,8 +167,8 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
 }
 
 /* ------------------------------------------------------------------ */
-/* Each slice size with each cut and each place of the carries, from the start
- * of a sequence and without context. The picture has an odd size. */
+/* Each slice size with each setting of frames, strips and carries, from the
+ * start of a sequence and without context. The picture has an odd size. */
 
 enum { STEPS = 4, HEAD = 2, WIDTH = 7, HEIGHT = 13 };
 
@@ -183,7 +182,7 @@ typedef struct Cells {
     int halves; /* cells with about half of the carries spilled */
 } Cells;
 
-/* Steps `from` to before `to` of the clip. The last groups of frames may be
+/* Returns steps from .. to - 1 of the clip. The last groups of frames may be
  * incomplete. */
 static TestClip
 steps_of(const Cells *c, const TestClip *clip, int from, int to)
@@ -217,8 +216,8 @@ run_steps(const Cells *c, VaeStream *stream, const TestClip *clip, int from,
     run_clip(c->bed, stream, c->direction, &part, calls);
 }
 
-/* The bytes for which a stream must spill half of its carries; 0: it then needs
- * more, because its carries are few and small. */
+/* Returns the memory with which a stream spills half of its carries. 0: it
+ * would spill more, because its carries are few and small. */
 static size_t
 half_spilled(const Cells *c, const Way *way)
 {
@@ -249,7 +248,7 @@ begin(Cells *c, VaeStream *stream, const TestClip *clip)
     c->saved = !c->without_context;
 }
 
-/* Continues from the cell before, then computes the clip from its start. */
+/* Continues from the previous cell, then computes the clip from its start. */
 static void
 one_cell(Cells *c, const Way *way)
 {
@@ -353,7 +352,7 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height,
     const int sizes[] = {1, 2, 3, 5, 8};
     SCOPED_CLIP TestClip input = bed_clip(bed, t, width, height, 0);
     SCOPED_CLIP TestClip want = bed_clip(bed, t, width, height, 0);
-    /* While it is open, the others share what the device has of the model. */
+    /* While this stream is open, the others share its weights on the device. */
     SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = width,

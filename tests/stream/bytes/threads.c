@@ -1,5 +1,5 @@
 /*
- * threads.c: the number of threads does not change a byte, also with odd
+ * threads.c: the bytes do not depend on the number of threads, also with odd
  * numbers of channels and on processors with narrow vectors.
  *
  * threads PRECISION

@@ -1,6 +1,6 @@
 /*
- * tiles.c: pictures in tiles. The bytes do not depend on the slice size, nor on
- * strips, a reset or a checkpoint; what is not possible is refused.
+ * tiles.c: pictures in tiles. The bytes do not depend on the slice size,
+ * strips, a reset or a checkpoint. Impossible settings are refused.
  *
  * tiles MODEL BACKEND PRECISION
  */
@@ -80,7 +80,8 @@ check_ways(Case *c, const TestClip *want)
     check(c, want, p, by_one, "nan-policy error");
 }
 
-/* The whole picture is another one, else the tiles were none. */
+/* The picture differs from the picture without tiles. Otherwise there were
+ * none. */
 static void
 check_untiled(Case *c, const TestClip *want)
 {
@@ -102,7 +103,7 @@ check_untiled(Case *c, const TestClip *want)
 
 /* ------------------------------------------------------------------ */
 
-/* Steps from..to-1 of the clip, written to `to`. */
+/* Runs steps from .. to - 1 of the clip, and writes them to `to`. */
 static void
 run_part(Case *c, VaeStream *s, const TestClip *clip, int from, int to)
 {
@@ -225,7 +226,7 @@ check_errors(Case *c)
     refused(c, p, VAE_ERR_UNSUPPORTED, "nan-policy");
 }
 
-/* A decoder that looks ahead refuses tiles in each way to ask for them. */
+/* A decoder that looks ahead refuses every setting with tiles. */
 static void
 check_delay(Case *c)
 {
@@ -235,8 +236,8 @@ check_delay(Case *c)
     refused(c, p, VAE_ERR_UNSUPPORTED, "looks ahead");
 }
 
-/* Tiles of a size that fits, where the picture does not; and the error without
- * them names them. */
+/* Tiles that fit, for a picture that does not. Without tiles, the error
+ * suggests them. */
 static void
 check_limit(Case *c)
 {
@@ -275,7 +276,8 @@ check_limit(Case *c)
     p.memory_limit = 0;
     p.tile_width = 256;
     plan = plan_of(c->bed.model, &p);
-    if (plan.peak >= whole) /* carries of the overlaps are more than it saves */
+    if (plan.peak >= whole) /* the carries of the overlaps take more memory than
+                               tiles save */
         return;
     p.memory_limit = (size_t) plan.peak;
     p.tiles = VAE_TILES_OFF;
@@ -295,7 +297,7 @@ planned(Case *c, VaeStreamParams p)
     return plan;
 }
 
-/* The MiB that a refusal says are needed. */
+/* Returns the number of MiB that an error says are needed. */
 static double
 needed(Case *c, VaeStreamParams p)
 {
@@ -312,7 +314,8 @@ needed(Case *c, VaeStreamParams p)
     return at ? strtod(at + strcspn(at, "0123456789"), NULL) : 0;
 }
 
-/* Slices smaller than the caller's come before tiles, which are not exact. */
+/* Slices smaller than the requested ones come before tiles, which are not
+ * exact. */
 static void
 check_last_resort(Case *c, const TestClip *want)
 {
@@ -341,7 +344,7 @@ check_last_resort(Case *c, const TestClip *want)
     check(c, &exact, p, by_one, "smaller slices than set, instead of tiles");
     expect(c->warnings == 1, "%d warning of that", c->warnings);
     clip_free(&exact);
-    /* And where only tiles fit, they are the same. */
+    /* If only tiles fit, they are the same. */
     p.width = p.height = 512;
     p.tile_width = 256;
     p.slice_size = 1;
@@ -360,7 +363,7 @@ check_last_resort(Case *c, const TestClip *want)
            "a refusal names %.1f MiB with tiles, %.1f without", with, without);
 }
 
-/* A latent that is not finite counts once, also where tiles overlap. */
+/* A non-finite latent counts once, also where tiles overlap. */
 static void
 check_nonfinite(Case *c, const TestClip *want)
 {

@@ -54,8 +54,8 @@ run(const Bed *bed, const TestClip *clip, VaeNanPolicy policy, int slice)
     return stats;
 }
 
-/* The same by calls of `slice` steps, of which one is in flight while the next
- * begins. The latents are gone then. */
+/* The same in calls of `slice` steps. One call is in flight while the next
+ * begins, and its latents are freed. */
 static VaeStreamStats
 run_in_flight(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
               int slice, VaeStatus *status, VaeError *error)
@@ -98,7 +98,7 @@ run_in_flight(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
     return stats;
 }
 
-/* Numbers before the frames of latent k. */
+/* Returns the number of values before the frames of latent k. */
 static size_t
 before(int k)
 {
@@ -202,8 +202,8 @@ others(const Bed *bed)
     }
 }
 
-/* NaN that comes in cannot be recovered: it passes, is counted, and costs
- * nothing beside; it is an error where that is asked for. */
+/* A NaN in the input cannot be recovered. It passes, is counted, and costs
+ * nothing more. With the policy ERROR it is an error. */
 static void
 bad_input(const Bed *bed)
 {
@@ -265,7 +265,8 @@ plans(const Bed *bed)
            "too little memory for both: %s", error.message);
 }
 
-/* While only fp32 can hold the carries there is no checkpoint with them. */
+/* While the carries fit only in fp32, no checkpoint with carries can be
+ * saved. */
 static void
 checkpoints(const Bed *bed)
 {
@@ -315,8 +316,9 @@ checkpoints(const Bed *bed)
 
 enum { SIDE = 16, GROUPS = 4, BIG = 2 };
 
-/* One call for each latent. Frames are gone behind the call; results are waited
- * for when the next call has begun. in_flight: else at once. */
+/* Makes one call for each latent. Its frames are freed after the call.
+ * in_flight: waits for results only after the next call has begun; otherwise at
+ * once. */
 static VaeStatus
 encode(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
        bool in_flight, VaeStreamStats *stats, VaeError *error)
@@ -361,8 +363,8 @@ encode(const Bed *bed, const TestClip *clip, VaeNanPolicy policy,
     return status;
 }
 
-/* Frames that overflow in fp16 are computed again, though they are gone; an
- * error says that they were finite. */
+/* Frames that overflow in fp16 are computed again, although they are freed.
+ * With the policy ERROR, the error says that the frames were finite. */
 static void
 encoder(void)
 {

@@ -1,6 +1,6 @@
 /*
  * lateguard.c: the fallback to fp32 of a decoder with a delay. An overflow in
- * its first layers comes many steps before the frames that it reaches.
+ * its first layers happens many steps before the frames that it changes.
  *
  * lateguard BACKEND
  */
@@ -97,7 +97,8 @@ fallback(const Bed *bed, unsigned bad, int steps)
     }
 }
 
-/* The end of a clip is guessed after each step, with the same fallback. */
+/* After each step the stream computes the frames as if the clip ended there,
+ * with the same fallback. */
 static void
 guesses(const Bed *bed, unsigned bad, int ahead)
 {
@@ -125,7 +126,7 @@ guesses(const Bed *bed, unsigned bad, int ahead)
         same_result(bed, &got, &want, VAE_DECODE, "  without, the same bytes");
 }
 
-/* A latent that is not finite passes. */
+/* A non-finite latent passes. */
 static void
 bad_input(const Bed *bed)
 {
@@ -151,11 +152,11 @@ main(int argc, char **argv)
     bed.threads = 1;
     bed_rewrite(&bed, overflow_write);
     fallback(&bed, 1u << 2, LASTS);
-    /* The first, one when frames leave, and the last. Its copy behind the end
-     * makes one step more. */
+    /* The first step, one when frames leave, and the last one, after which the
+     * stream computes one more step for the end. */
     fallback(&bed, 1u | 1u << 14 | 1u << (T - 1), 3 * LASTS + 1);
-    /* With less look-ahead a guess takes more steps, which is slow on the
-     * emulated device. */
+    /* With a smaller look-ahead, the end needs more steps, which are slow on
+     * the emulated device. */
     const int ahead = bed.backend == VAE_BACKEND_CUDA ? 12 : 2;
     guesses(&bed, 0, ahead);
     guesses(&bed, 1u << 2 | 1u << (T - 1), ahead);

@@ -72,8 +72,8 @@ scale(const char *weights, const char *path, VaeError *error)
     return status;
 }
 
-/* The largest magnitude of each intermediate tensor, and if all values are
- * finite. */
+/* Records the largest magnitude of each intermediate tensor, and if all values
+ * are finite. */
 typedef struct Seen {
     struct {
         char name[96];

@@ -11,7 +11,7 @@
 
 enum { SIZE = 32, SLICE = 2 };
 
-/* Decodes or encodes steps * step + 1 frames, always the same ones. */
+/* Decodes or encodes steps * step + 1 frames, which are always the same. */
 static void
 work(char **argv, VaeDirection direction, int calls)
 {
@@ -51,7 +51,8 @@ work(char **argv, VaeDirection direction, int calls)
     vae_model_free(&bed.model);
 }
 
-/* Peak in KiB; ends the test as the child did where that is not 0. */
+/* Returns the peak in KiB. If the child failed, ends the test with its
+ * status. */
 static long
 peak(char **argv, VaeDirection direction, int calls)
 {
@@ -83,7 +84,7 @@ main(int argc, char **argv)
     for (int i = 0; i < 2; i++) {
         const long few = peak(argv, directions[i], 1);
         const long many = peak(argv, directions[i], 112);
-        /* A few pages of stacks and libraries come and go. */
+        /* Allows for some pages of stacks and libraries. */
         expect(many <= few + 512, "%s: peak %ld KiB in 2 calls, %ld KiB in 113",
                directions[i] == VAE_DECODE ? "decode" : "encode", few, many);
     }

@@ -13,17 +13,17 @@
 
 enum { W = 48, MOST = 1 << 20 };
 
-/* All blocks that are allocated now, with the bytes that were asked for. */
+/* All allocated blocks, with the requested bytes. */
 static struct {
     const void *block;
     size_t bytes;
-    bool loads; /* allocated within vae_weight_cache_get(), and not a weight */
+    bool loads; /* allocated in vae_weight_cache_get(), but no weight */
 } live[MOST];
 static size_t n_live, bytes_live;
 static size_t loading;      /* bytes of the blocks with `loads` */
-static size_t weight_peak;  /* its peak while one weight is made */
-static size_t loading_peak; /* its peak over all weights */
-static uint64_t library;    /* the plan's, with slices of 1 */
+static size_t weight_peak;  /* peak of `loading` for one weight */
+static size_t loading_peak; /* peak of `loading` for all weights */
+static uint64_t library;    /* library of the plan with slices of 1 */
 static bool in_weight;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -150,8 +150,8 @@ snapshots(const VaeStream *s)
     return bytes;
 }
 
-/* The copies of the carries of a decoder that guesses the end of a clip and, in
- * 16 bits, computes steps again in fp32. */
+/* The copies of the carries of a decoder that computes the end of a clip after
+ * each step and, in 16 bits, computes steps again in fp32. */
 static void
 check_snapshots(const Bed *bed)
 {

@@ -1,9 +1,9 @@
 /*
- * refused.c: a refusal takes little planning, and asks the backend nothing,
- * which takes long. It calls the memory that it knows by then a lower bound.
+ * refused.c: a refusal needs few plans, and does not ask the backend, which
+ * takes long. The memory that it names is then a lower bound.
  *
- * refused MODEL BACKEND PRECISION. Calls of vae_program_plan(),
- * vae_cpu_can_strip() and vae_mem_left() come here first.
+ * refused MODEL BACKEND PRECISION. The linker redirects vae_program_plan(),
+ * vae_cpu_can_strip() and vae_mem_left() to this file.
  */
 #include <math.h>
 
@@ -68,8 +68,8 @@ refuse(const Bed *bed, VaeDirection direction, bool tiles, int most)
            tiles ? "blend" : "off", planned, asked);
 }
 
-/* The memory that a refusal calls too little is too little. From there on,
- * refusals name memory that is enough. */
+/* The memory that a refusal names as a lower bound does not suffice. With more
+ * memory, refusals name memory that suffices. */
 static void
 follow(const Bed *bed, VaeDirection direction)
 {
@@ -121,7 +121,8 @@ take_advice(const Bed *bed, VaeStreamParams params, const char *refusal)
                    "%s: %s", refusal, error.message);
 }
 
-/* A rung that fits is taken. If none does, the refusal names the least. */
+/* A rung that fits is chosen. If none fits, the refusal names the least
+ * memory. */
 static void
 try_limit(const Bed *bed, VaeStreamParams params, uint64_t limit,
           uint64_t least)
