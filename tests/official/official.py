@@ -5,6 +5,7 @@ run.sh --help tells what for; it calls this with its words as options. "official
 is one run of one official network, in a process of its own so that its peak memory is its own.
 """
 import argparse
+import functools
 import glob
 import importlib.util
 import json
@@ -104,6 +105,7 @@ class Tool:
     def info(self, path):
         return json.loads(self.call('info', '--json', path)[0])
 
+    @functools.lru_cache(maxsize=None)
     def modes(self, path, size):
         """(backend, precision, {direction: bytes of the plan}) that can be run here."""
         found = []
