@@ -1,4 +1,4 @@
-"""Finding what a build needs, building, and saying on what."""
+"""Finds what a build needs, builds, and describes the machine."""
 import glob
 import os
 import platform
@@ -11,7 +11,7 @@ from runner import TOP
 
 
 def ask(*command, env=None):
-    """The output of a command, or None where it cannot be had."""
+    """Returns the output of a command, or None if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True,
                               timeout=60, env=env, cwd=TOP)
@@ -29,8 +29,8 @@ def extend(env, name, *folders):
 
 
 def unpack(run, folder):
-    """The .deb files of the folder, to where they harm nobody; run.env finds
-    what is in them."""
+    """Unpacks the .deb files of the folder beside the build, without installing
+    them. run.env has their paths."""
     packages = sorted(glob.glob(os.path.join(folder, '*.deb')))
     if not packages:
         raise RuntimeError('%s: no .deb files' % folder)
@@ -43,7 +43,7 @@ def unpack(run, folder):
         with open(path) as f:
             text = re.sub(r'^(\w+=)/usr', r'\1%s/usr' % root, f.read(),
                           flags=re.M)
-        # Only static linking needs these, and so the folder lacks them.
+        # Only static linking needs these packages, so the folder lacks them.
         text = re.sub(r'^Requires\.private:.*\n', '', text, flags=re.M)
         with open(path, 'w') as f:
             f.write(text)
@@ -66,13 +66,13 @@ def unpack(run, folder):
 
 
 def has_jansson(run):
-    """True if Meson finds it, by pkg-config."""
+    """True if pkg-config finds the library, as Meson does."""
     return ask('pkg-config', '--exists', 'jansson', env=run.env) is not None
 
 
 def take_jansson(run):
-    """The packages to build with where jansson is not there: those of the
-    folder gpu-debs, else of this machine's system. The number unpacked."""
+    """Unpacks packages if jansson is missing: those of the folder gpu-debs, or
+    else of this machine's system. Returns their number."""
     if run.emulate or has_jansson(run):
         return 0
     brought, fetched = os.path.join(TOP, 'gpu-debs'), run.build + '-debs'
@@ -91,7 +91,8 @@ def take_jansson(run):
 # The machine.
 
 def find_meson(run):
-    """The command that is Meson; of a package, by this Python."""
+    """Returns the command of Meson, or of its Python package with this Python.
+    """
     path = run.env.get('PATH', os.defpath)
     found = shutil.which('meson', path=path)
     if found and found.startswith(run.build + '-root'):
@@ -110,7 +111,7 @@ def nvcc_of(run):
 
 
 def version_of(include):
-    """The version of cuDNN by its header, (major, minor); none where it does not tell."""
+    """Returns the version of cuDNN in its header, (major, minor), or None."""
     try:
         with open(os.path.join(include, 'cudnn_version.h')) as f:
             text = f.read()
@@ -122,8 +123,8 @@ def version_of(include):
 
 
 def parts_of_cudnn(root):
-    """The folders with its header and with its library below a folder, in the
-    order in which Meson looks."""
+    """Returns the folders with cuDNN's header and its library below a folder,
+    in the order in which Meson looks."""
     triplet = platform.machine() + '-linux-gnu'
     headers = [f for f in (os.path.join(root, 'include', sub)
                            for sub in ('', triplet))
@@ -134,8 +135,8 @@ def parts_of_cudnn(root):
 
 
 def find_cudnn(run):
-    """The folder of cuDNN for Meson, or None where it finds it by itself; the
-    newest one, as an old one may lie beside a package of Python's."""
+    """Returns the folder of cuDNN for Meson, or None if Meson finds it. Selects
+    the newest one, because an old one may be beside a Python package."""
     if run.options.cudnn:
         return os.path.abspath(run.options.cudnn)
     nvcc = nvcc_of(run)
@@ -145,7 +146,7 @@ def find_cudnn(run):
     for root in cuda, '/usr':
         # Images may have the libraries without the headers.
         headers, libs = parts_of_cudnn(root)
-        if headers and libs:  # the first is what Meson takes
+        if headers and libs:  # Meson uses the first one
             version = version_of(headers[0])
             break
     say = 'import nvidia.cudnn as c; print(list(c.__path__)[0])'
@@ -158,7 +159,8 @@ def find_cudnn(run):
     return best
 
 
-# Major and minor compute capability (75 and 76 in cuda.h) by the driver.
+# Major and minor compute capability (attributes 75 and 76 in cuda.h), from the
+# driver.
 ASK_DRIVER = '''
 import ctypes
 driver, values = ctypes.CDLL('libcuda.so.1'), [ctypes.c_int() for _ in '12']
@@ -170,7 +172,7 @@ print('%d.%d' % tuple(v.value for v in values))
 
 
 def architecture():
-    """The capability of the first GPU, as cuda-archs names it; None where nobody knows."""
+    """Returns the capability of the first GPU, as for cuda-archs, or None."""
     text = ask('nvidia-smi', '--query-gpu=compute_cap', '--format=csv,noheader')
     if not re.match(r'\d+\.\d', text or ''):
         text = ask(sys.executable, '-c', ASK_DRIVER)
@@ -189,7 +191,7 @@ def build(run):
                 take_jansson(run))
     run.meson = find_meson(run)
     configured = os.path.exists(run.path('build.ninja'))
-    # Any folder with the emulation will do, as it is configured.
+    # Any folder with the emulation is used as it is configured.
     ready = run.emulate and configured and os.path.exists(
         run.path('tests/gpu/flow-emu'))
     words = ['-Dtests=enabled', '-Ddocs=disabled',
@@ -203,7 +205,7 @@ def build(run):
     done = None if ready else run.call(setup)
     if done and done.code and unpacked:  # only one step needs GStreamer
         done = run.call(setup + ['-Dgst=disabled'])
-    if ready or not done.code:  # what can be built is, whatever cannot
+    if ready or not done.code:  # builds everything that can be built
         done = run.call(run.meson + ['compile', '-C', run.build,
                                      '--ninja-args=-k0'])
     if done.code or done.stopped:
@@ -227,7 +229,7 @@ def processor():
 
 
 def describe(run):
-    """The facts without which a number is worth nothing."""
+    """Describes the machine, for the report."""
     m = run.report['machine']
     run.report['revision'] = 'unknown'
     revision = (run.options.revision or ask('git', 'rev-parse', 'HEAD') or

@@ -1,34 +1,32 @@
-"""The goals of the numbers: named checks of a report.
-
-Each has a number, what is expected of it, and holds or does not; one whose
-number nobody took says why. A number that is not there never holds.
-"""
+"""Checks of a report. Each check has a number, what is expected of it, and a
+result. If the number was not measured, the check says why. A missing number
+never passes."""
 import math
 import re
 
 from runner import short
 from measure.speed import HIDDEN_BOUND, PLAN_BOUND, STEADY, apart
 
-# Frames per second that decoding in bf16 has to reach, by what the device's
-# name has in it. docs/performance.md says how they are measured.
+# Least frames per second of decoding in bf16, by a part of the device's name.
+# docs/performance.md says how they are measured.
 GOALS = {'H200': {'wan2.1': {'832x480': 100, '1280x720': 44, '1920x1080': 19},
                   'wan2.2': {'832x480': 83, '1280x720': 36, '1920x1080': 16},
                   'seedvr2': {'832x480': 50, '1280x720': 21, '1920x1080': 9}}}
-# An H100 has the units of an H200, and 0.70 of its memory's bandwidth: 3.35 and
-# 4.8 TB/s. Decoding is bound by computing, a norm by the bandwidth.
+# An H100 has the arithmetic units of an H200, and 0.70 of its bandwidth: 3.35
+# and 4.8 TB/s. The units limit decoding, the bandwidth limits a norm.
 GOALS['H100'] = GOALS['H200']
 BANDWIDTH = {'H200': 1, 'H100': 0.70}
 NORM_GOAL = 3500  # GB/s of norm and SiLU at 96 channels, of an H200
-FP16_GAIN = 1.1  # fp16 beside bf16 at which a layer may run in fp16
+FP16_GAIN = 1.1  # speed of fp16 relative to bf16, from which a layer may run in fp16
 FULL_SIZE = ['wan2.1', 'wan2.2', 'seedvr2']
-TORCH_GAIN = 1.8  # full-size networks beside PyTorch's best way
-TINY_GAIN = 1.3  # TAEHV beside compiled code in CUDA graphs, at 1280x720
-TORCH_MEMORY = 0.6  # SeedVR2's peak beside PyTorch's
+TORCH_GAIN = 1.8  # full-size networks relative to PyTorch's fastest way
+TINY_GAIN = 1.3  # TAEHV relative to compiled code in CUDA graphs, at 1280x720
+TORCH_MEMORY = 0.6  # SeedVR2's peak of memory relative to PyTorch's
 FIRST_FRAME = {'stored': 2, 'none': 10}  # seconds, with timed layers or without
-KNOWN_CHOICES = 0.5  # seconds for the choices of layers that were timed before
+KNOWN_CHOICES = 0.5  # seconds to choose layers that were timed before
 TENTH_SLICE = 0.05
 SELF_TEST = 0.3  # seconds
-RELEASE = 1.2  # times the copies of what is kept
+RELEASE = 1.2  # relative to the copies of the kept memory
 DEMO_PSNR = {'fp16': 60, 'bf16': 50}
 # The largest difference from the golden vectors, and the least PSNR in 16 bits.
 # SeedVR2's encoder has bounds of its own, as in golden.c: its official code
@@ -39,8 +37,8 @@ GOLDEN = {'fp32': {'': 1e-4, ENCODER: 2e-4},
           'fp16': {'': (0.03, 58), ENCODER: (0.03, 55), TINY: (0.008, 62)},
           'bf16': {'': (0.2, 40), ENCODER: (0.2, 37), TINY: (0.05, 45)}}
 LEAST_CUDNN = (9, 15)
-# Kernels that only move a tensor into another layout, by their names; a load
-# in the manner of im2col is part of a convolution.
+# Kernels that only change the layout of a tensor, by parts of their names. A
+# load as in im2col is part of a convolution.
 RELAYOUT = re.compile(r'nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|transpos|relayout|'
                       r'reorder|convert_?tensor|tensor_?transform|'
                       r'(?<!LOAD_)im2col|concat|CatArray|pad(ding)?_?kernel', re.I)
@@ -50,10 +48,10 @@ RELAYOUT = re.compile(r'nchw_?(to|2)_?nhwc|nhwc_?(to|2)_?nchw|transpos|relayout|
 TOPICS = ['steps', 'build', 'results', 'sanitizers', 'overlap', 'speed',
           'start', 'memory', 'failures', 'release', 'self-test', 'elements',
           'device']
-# Over the emulation, where no time means anything.
+# The reason on the emulation, where times mean nothing.
 TIMED = [4, 6, 9, 10, 12]
 EMULATED = 'an emulated device tells nothing of this'
-QUICK = ['overlap', 'speed', 'torch']  # of which --quick leaves numbers out
+QUICK = ['overlap', 'speed', 'torch']  # for which --quick omits numbers
 
 
 class Checks:
@@ -70,7 +68,7 @@ class Checks:
                 for r in s.get('rows', [])]
 
     def why(self, step):
-        """Why a step has no such number."""
+        """Returns the reason why a step has no such number."""
         one = self.steps.get(step)
         if not one:
             return 'the step %s was not run' % step
@@ -129,8 +127,8 @@ def build(c):
 
 
 def test_rows(c, number, step, name, chosen=lambda test: True):
-    """None of the chosen tests may fail, and one has to pass. The result is
-    open if the step ran out of time before all had run."""
+    """No chosen test may fail, and at least one must pass. If the step ran out
+    of time before all had run, the result is open."""
     rows = [r for r in c.rows(step) if chosen(r['test'])]
     cut = [r['test'] for r in rows if r['result'] == 'INTERRUPT']
     bad = [r['test'] for r in rows
@@ -227,7 +225,7 @@ def name_of(r):
 
 
 def run(c, number, step):
-    """The steps that failed, in a line for each reason."""
+    """Returns the failed steps, a line for each reason."""
     reasons = {}
     for r in c.rows(step):
         if r['result'] == 'failed' and 'fps' not in r and 'compute' not in r:
@@ -280,9 +278,9 @@ def flows(c):
 
 
 def slices(c, rows):
-    """The first of the later slices is not slower than the tenth, as it would
-    be if something were loaded late. It may be faster: clocks fall under load.
-    """
+    """The first of the later slices must not be slower than the tenth: it would
+    be if something were loaded late. It may be faster, because clocks fall
+    under load."""
     apart = [(r['slice_ms'][0] / r['slice_ms'][9] - 1, r) for r in rows
              if r['model'] in FULL_SIZE and len(r.get('slice_ms', [])) >= 10 and
              r['slice_ms'][9] > 0]
@@ -294,8 +292,8 @@ def slices(c, rows):
 
 
 def graphs(c, rows):
-    """Kernels and copies of the programs as they were recorded. One that was not
-    recorded runs op by op, which is slower."""
+    """Checks the kernels and copies of the recorded programs. A program that
+    was not recorded runs op by op, which is slower."""
     programs = [p for r in rows for p in r.get('programs', [])]
     seen = [p for p in programs if p['graph']]
     c.add(5, 'recorded programs', len(seen), 'all, %d' % len(programs),
@@ -373,8 +371,8 @@ def beside_torch(c, fps):
     version = 'PyTorch ' + c.report['machine'].get('torch', 'unknown')
 
     def gain(key, name, beside, modes, bound):
-        """Beside the best way. One that nobody measured could be better:
-        the number may then fail, but not hold."""
+        """Compares with PyTorch's fastest way. If a way was not measured, it
+        could be faster: the check can then fail, but not pass."""
         value = fps[key] / beside[key] if key in beside and key in fps else None
         left = [m for m in modes if m not in known.get(key, ())]
         if value is not None and value >= bound and left:
@@ -384,7 +382,7 @@ def beside_torch(c, fps):
             c.least(5, name % key, value, bound,
                     'speed' if key in beside else 'torch', version)
     cases = [k for k in best if k[0] in FULL_SIZE]
-    for model in FULL_SIZE:  # what nobody measured is said, too
+    for model in FULL_SIZE:  # also report what was not measured
         for direction in 'decode', 'encode':
             if not any(k[:2] == (model, direction) for k in cases):
                 cases.append((model, direction, 'bf16', '832x480'))
@@ -393,7 +391,7 @@ def beside_torch(c, fps):
              ('eager', 'channels_last', 'compile'), TORCH_GAIN)
     gain(('taew2_1', 'decode', 'bf16', '1280x720'),
          '%s %s %s %s, times PyTorch compiled', graphed, ('graphs',), TINY_GAIN)
-    taken = {}  # the most, by slices of any size
+    taken = {}  # the largest, over slices of any size
     for r in c.rows('overlap'):
         if 'taken' in r:
             key = (r['model'], r['direction'], r['precision'], r['size'])
@@ -460,13 +458,13 @@ def others(c):
 
 
 def check(report):
-    """The list of checks; made for whatever was run."""
+    """Returns the list of checks for the steps that ran."""
     c = Checks(report)
     for part in (steps, build, tests, sanitizers, flows, speeds, starts, failures,
                  others):
         try:
             part(c)
-        except Exception as why:  # a report that is not as it should be
+        except Exception as why:  # an incomplete report
             c.add(0, part.__name__, 'unreadable', 'readable', False,
                   '%s: %s' % (type(why).__name__, why))
     return sorted(c.all, key=lambda one: one['number'])

@@ -34,7 +34,7 @@ def words(text):
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        """One line; the usage alone is longer than a screen is wide."""
+        """Prints one line, because the usage alone is longer than a screen."""
         self.exit(2, '%s: %s (see --help)\n' % (self.prog, message))
 
 
@@ -167,7 +167,7 @@ def parse(argv):
 
 
 def chosen(o):
-    """The steps to run, in the order of --only where that is given."""
+    """Returns the steps to run, in the order of --only if it is given."""
     known = {s[0]: s for s in steps.STEPS}
     wanted = []
     for word in o.only or known:
@@ -183,9 +183,9 @@ def has_gpu():
 
 
 def watch(run):
-    """Writes the device's clocks and power once a second. None: nvidia-smi is
-    not there."""
-    seconds = (run.options.limit or 7200) + 60  # even if nobody ends it
+    """Writes the device's clocks and power once a second. Returns None if
+    nvidia-smi is missing."""
+    seconds = (run.options.limit or 7200) + 60  # also if no code stops it
     try:
         with open(os.path.join(run.out, 'clocks.txt'), 'w') as f:
             return subprocess.Popen(
@@ -224,7 +224,7 @@ def main():
     watcher = watch(run)
     try:
         run_all(run)
-    finally:  # also where it is told to end
+    finally:  # also if it gets a signal
         for one in ENDS:
             signal.signal(one, signal.SIG_IGN)
         if watcher:
@@ -246,13 +246,13 @@ def run_all(run):
     made = run.step('build', build.build, 900)
     try:
         build.describe(run)
-    except Exception as why:  # a machine that tells it otherwise
+    except Exception as why:  # a machine that reports it in another way
         print('%s: %s' % (type(why).__name__, why), file=run.log)
     run.save()
     for name, function, limit in chosen(o):
         if made['status'] == 'failed' and not os.path.exists(
                 run.path('build.ninja')):
-            break  # else steps skip what is not built
+            break  # otherwise steps skip what is not built
         run.step(name, function, limit)
         run.report['checks'] = checks.check(run.report)
         run.save()
@@ -260,7 +260,7 @@ def run_all(run):
 
 
 def conclude(run):
-    """The table of what was done."""
+    """Prints the table of the steps that ran."""
     keep_timed(run)
     run.report['checks'] = checks.check(run.report)
     run.save()

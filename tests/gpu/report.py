@@ -1,8 +1,5 @@
-"""The table of one or more reports.
-
-    python3 tests/gpu/report.py REPORT.json...
-
-Steps that were run one by one, each with a report of its own, make one table.
+"""Prints the table of one or more reports. python3 tests/gpu/report.py
+REPORT.json... The reports of steps that were run one by one become one table.
 """
 import json
 import sys
@@ -12,7 +9,7 @@ from runner import short
 
 
 def columns(head, rows):
-    """Text in columns; all but the first two are numbers."""
+    """Returns text in columns. All but the first two are numbers."""
     rows = [head] + [['' if v is None else str(v) for v in r] for r in rows]
     widths = [max(len(r[i]) for r in rows) for i in range(len(head))]
     return ''.join('  '.join(
@@ -94,8 +91,9 @@ def rates_table(reports):
 
 
 def checks_table(made):
-    """The checks that passed, those that nobody measured, and at the end those
-    that failed: a terminal or a log shows the end first."""
+    """Returns the checks that passed, then those that were not measured, and at
+    the end those that failed, because a terminal or a log shows the end first.
+    """
     order = ['pass', 'not measured', 'FAIL']
     text = ''
     for c in sorted(made, key=lambda c: order.index(c['result'])):
@@ -114,7 +112,7 @@ def checks_table(made):
 
 
 def merged(reports):
-    """The report of steps that were run one by one."""
+    """Merges the reports of steps that were run one by one."""
     return {'machine': {k: v for p in reports for k, v in p['machine'].items()},
             'emulated': any(p.get('emulated') for p in reports),
             'settings': {'quick': all(p.get('settings', {}).get('quick')

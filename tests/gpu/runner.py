@@ -1,4 +1,5 @@
-"""The steps' common ground: programs with time limits, a log, a report."""
+"""Functions that all steps share: programs with time limits, a log, a report.
+"""
 import contextlib
 import glob
 import json
@@ -17,14 +18,14 @@ LOG_TAIL = 200000  # characters of one command's output that are kept
 
 
 def short(text, most):
-    """At most so many characters of it, in whole words."""
+    """Returns at most n characters of a text, in whole words."""
     if len(text) <= most:
         return text
     return text[:most - 3].rsplit(' ', 1)[0].rstrip(' ,;:') + ' ...'
 
 
 class Skip(Exception):
-    """A step cannot be done here; says what is missing."""
+    """A step cannot run here. The text says what is missing."""
 
 
 class Stopped(Exception):
@@ -37,7 +38,8 @@ class Result:
         self.seconds, self.stopped = seconds, stopped
 
     def last(self):
-        """The line that says most: an error's first, else the last one."""
+        """Returns the most useful line: the first with an error, or else the
+        last."""
         for text in (self.err, self.out):
             lines = [s.strip() for s in text.splitlines() if s.strip()]
             errors = [s for s in lines if s.startswith('ERROR')]
@@ -57,14 +59,14 @@ class Run:
         self.tmp = os.path.join(self.build, 'tmp-gpu')
         self.began = time.monotonic()
         self.deadline = None  # of the step
-        self.rows = []  # of the step, in the report as soon as they are here
+        self.rows = []  # rows of the step, in the report as soon as they exist
         self.env = dict(os.environ)
         self.env.setdefault('VAE_TEST_VECTORS',
                             os.path.join(TOP, 'tests/golden/data'))
-        # In a virtual environment Meson and Ninja lie beside this Python.
+        # In a virtual environment, Meson and Ninja are beside this Python.
         self.env['PATH'] = os.pathsep.join([
             self.env.get('PATH', os.defpath), os.path.dirname(sys.executable)])
-        # Layers are timed once for all steps, whatever the user's folders.
+        # Layers are timed once for all steps, in a cache folder of the run.
         self.cache = os.path.join(self.build, 'cache')
         self.env['XDG_CACHE_HOME'] = self.cache
         self.meson = None
@@ -77,25 +79,26 @@ class Run:
         self.log = open(os.path.join(self.out, 'log.txt'), 'w')
 
     def left(self):
-        """Seconds until the step's end."""
+        """Returns the seconds until the step's end."""
         return max(1.0, self.deadline - time.monotonic())
 
     def over(self):
         return time.monotonic() >= self.deadline
 
     def take_timed(self, folder):
-        """Layers that were timed with another cache folder are for all steps;
-        one file per device and library lists all that was timed."""
+        """Copies layers that were timed with another cache folder, for all
+        steps. One file for each device and library lists all timed layers."""
         for path in glob.glob(os.path.join(folder, 'cuda-*.txt')):
             timed.merge(path, os.path.join(self.cache, 'gst-vae',
                                            os.path.basename(path)))
 
     def path(self, name):
-        """A program of the build folder."""
+        """Returns the path of a program in the build folder."""
         return os.path.join(self.build, name)
 
     def program(self, name):
-        """One of tests/gpu, for the device or the emulation."""
+        """Returns the path of a program of tests/gpu, for the device or the
+        emulation."""
         found = self.path('tests/gpu/' + name +
                           ('-emu' if self.emulate else ''))
         if not os.access(found, os.X_OK):
@@ -103,8 +106,8 @@ class Run:
         return found
 
     def call(self, command, limit=None, own=False, **env):
-        """Runs it within the limit and the step's time. own: a program that
-        wants none of the libraries that were unpacked."""
+        """Runs a command within the limit and the time of the step. own: a
+        program that must not get the unpacked libraries."""
         limit = min(limit or 1e9, self.left())
         command = [str(word) for word in command]
         print('$ ' + ' '.join(command), file=self.log, flush=True)
@@ -128,7 +131,7 @@ class Run:
                     break
                 except subprocess.TimeoutExpired:
                     out = err = ''
-        except BaseException:  # such as an interrupt: leave nothing running
+        except BaseException:  # for example an interrupt: end all processes
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -149,8 +152,8 @@ class Run:
 
     @contextlib.contextmanager
     def case(self, row):
-        """One row of the step; it is kept, and so are those before it, whatever
-        comes of it."""
+        """Runs one case of the step and keeps its row. If the case fails, the
+        earlier rows are also kept."""
         self.rows.append(row)
         try:
             yield row
@@ -159,7 +162,7 @@ class Run:
             raise
         except Stopped as why:
             row.update(result='stopped', faults=[str(why)], words=str(why))
-        except Exception as why:  # a case's failure is its own
+        except Exception as why:  # a failed case does not end the step
             words = '%s: %s' % (type(why).__name__, why)
             row.update(result='failed', faults=[words], words=words)
             traceback.print_exc(file=self.log)
@@ -167,7 +170,7 @@ class Run:
             self.save()
 
     def step(self, name, function, limit):
-        """One step; whatever happens is an entry of the report."""
+        """Runs one step. Every result is an entry of the report."""
         whole = self.options.limit
         if whole:
             limit = min(limit, whole - (time.monotonic() - self.began))
@@ -189,10 +192,10 @@ class Run:
             entry.update(status='skipped', words=str(why))
         except Stopped as why:
             entry.update(status='stopped', words=str(why))
-        except Exception as why:  # a step's failure is its own
+        except Exception as why:  # a failed step does not end the run
             entry.update(words='%s: %s' % (type(why).__name__, why))
             traceback.print_exc(file=self.log)
-        except BaseException:  # run.sh is told to end
+        except BaseException:  # run.sh got a signal
             entry.update(status='stopped', words='run.sh was told to end')
             raise
         finally:

@@ -1,4 +1,4 @@
-"""The steps: each gives its status, a sentence, and rows of what it saw."""
+"""The steps. Each returns its status, a sentence, and rows of results."""
 import glob
 import json
 import os
@@ -13,7 +13,7 @@ FULL = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2', 'taehv1_5',
 
 
 def choose(o):
-    """The cases, if the options do not name them."""
+    """Returns the cases, if the options do not name them."""
     if o.emulate:
         o.models = o.models or ['tests/golden/data/wan21/weights.safetensors']
         o.sizes = o.sizes or ['64x48']
@@ -32,18 +32,19 @@ def choose(o):
 # Tests.
 
 def name_of(test):
-    """Meson calls it "project:suite / name", a later one "suite -
-    project:name"."""
+    """Returns the name of a test. Meson prints "project:suite / name", and
+    later versions "suite - project:name"."""
     return test.split(' / ')[-1].split(':')[-1]
 
 
 def processes(run):
-    """So many tests at once: most of their time is the reference's."""
+    """Returns the number of parallel tests. Most of their time is that of the
+    reference."""
     return 1 if run.emulate else max(4, (os.cpu_count() or 4) * 3 // 4)
 
 
 def tests(run, suite, emulated):
-    """Those of a suite, or the named ones that need no device."""
+    """Runs the tests of a suite, or named tests that need no device."""
     results = run.path('meson-logs/%s.json' % suite)
     if os.path.exists(results):
         os.remove(results)
@@ -59,7 +60,7 @@ def tests(run, suite, emulated):
             try:
                 one = json.loads(line)
             except ValueError:
-                continue  # the last one, where that was stopped
+                continue  # the last test, if it was stopped
             lines = (one.get('stdout') or '').splitlines()
             name = name_of(one['name'])
             rows.append({
@@ -72,7 +73,7 @@ def tests(run, suite, emulated):
             if one['result'] == 'SKIP':
                 skips.update(s for s in lines if s.startswith('skipped: '))
     count = {k: sum(r['result'] == k for r in rows) for k in ('OK', 'SKIP')}
-    # INTERRUPT: the step's end was that of the test.
+    # INTERRUPT: the end of the step stopped the test.
     cut = [r['test'] for r in rows if r['result'] == 'INTERRUPT']
     bad = [r['test'] for r in rows
            if r['result'] not in ('OK', 'SKIP', 'INTERRUPT')]
@@ -119,7 +120,7 @@ def find_sanitizer(run):
 
 
 def sanitizer_cases(run):
-    """(tool, label, command, environment), the most important first"""
+    """Returns (tool, label, command, environment), the most important first."""
     exact = {'VAE_GPU_GUARD': '0'}
 
     def check(tool, family, only=None):
@@ -153,8 +154,9 @@ def sanitizer_cases(run):
     # These kernels have no shared memory.
     cases += [check('racecheck', 'latent'), check('racecheck', 'rearrange'),
               check('racecheck', 'fold'), check('racecheck', 'picture', 'many')]
-    # The whole backend, its copies and cuDNN's kernels; with the layers that
-    # the step golden has timed, as all ways of each would take too long here.
+    # The whole backend, its copies and cuDNN's kernels, with the layers that
+    # the step golden has timed: timing every way under the tool would take too
+    # long.
     cases.append(('memcheck', 'golden small bf16',
                   [run.path('tests/golden/golden'), 'small', 'cuda', 'bf16',
                    'wan21/decode_t2', 'seedvr2/encode_f1_'],
@@ -173,8 +175,8 @@ def sanitizer(run):
             rows.append({'tool': kind, 'case': label.strip(),
                          'result': 'stopped', 'words': 'not begun in time'})
             continue
-        # Calls that fail are no accesses: cuDNN makes some that may, and the
-        # programs look at their own.
+        # A failed call is no access: cuDNN makes calls that may fail, and the
+        # programs check their own calls.
         more = ['--report-api-errors', 'no'] if kind == 'memcheck' else []
         done = run.call([tool, '--tool', kind, '--error-exitcode', '99',
                          '--print-limit', '20', *more, *command], 120, **env)
@@ -198,7 +200,7 @@ def sanitizer(run):
             ''.join('; %(tool)s %(case)s: %(words)s' % r for r in bad)}
 
 
-# In this order, so that what is not reached in time is what matters least.
+# The most important come first, because time may run out.
 STEPS = [('rates', speed.rates, 120), ('kernels', kernels, 180),
          ('golden', golden, 240), ('start', start.start, 120),
          ('overlap', speed.overlap, 240), ('speed', speed.speed, 540),

@@ -1,5 +1,5 @@
-"""Reports as they could be: what misses its goal must be told, and what nobody
-measured must not hold."""
+"""Tests the checks with made-up reports: a number that misses its bound must be
+reported, and an unmeasured number must not pass."""
 import copy
 import math
 
@@ -8,7 +8,7 @@ import report
 
 
 def of(mib):
-    """A stream's memory, as it was planned."""
+    """Returns a stream's memory that equals its plan."""
     return {'taken': mib << 20, 'plan': {'total': mib << 20}}
 
 
@@ -107,7 +107,7 @@ def results(steps):
 
 
 good = results(STEPS)
-# A small plan may be missed by what a device rounds up.
+# A small plan may differ by the granularity of a device.
 slack = copy.deepcopy(STEPS)
 slack['overlap'][0].update(taken=(100 << 20) + (18 << 20))
 assert results(slack)['7 memory apart from the plan, the most'] == 'pass'
@@ -124,7 +124,7 @@ for fps, expected in (101, 'pass'), (99, 'FAIL'):
     assert found['wan2.1 decode bf16 832x480, frames/s'] == expected, found
 assert '0 FAIL' in report.checks_table(checks.check(made(STEPS)))
 
-# (step, row, what it says instead, the check that must fail)
+# (step, row, changed values, the check that must fail)
 NAN = math.nan
 BAD = [
     ('kernels', 0, {'result': 'FAIL'}, '2 kernels'),
@@ -195,7 +195,7 @@ crashed['steps'][3]['status'] = 'failed'
 assert [c['check'] for c in checks.check(crashed) if c['result'] == 'FAIL'] == [
     'step ' + crashed['steps'][3]['step']]
 
-# A step that was stopped or left out is neither good nor bad, and says why.
+# A step that was stopped or omitted neither passes nor fails, and says why.
 for step in STEPS:
     steps = {k: v for k, v in STEPS.items() if k != step}
     found = results(steps)
@@ -207,7 +207,7 @@ stopped['overlap'][0] = {'model': 'wan2.1', 'direction': 'decode', 'precision':
                          'bf16', 'size': '832x480', 'result': 'failed',
                          'faults': ['an illegal memory access']}
 assert results(stopped)['7 overlap: wan2.1 decode bf16 832x480'] == 'FAIL'
-# A case that was not done in time is open, unless something else failed.
+# A case that had no time is open, unless another one failed.
 late = {'tool': 'memcheck', 'case': 'fold', 'result': 'stopped',
         'words': 'not begun in time'}
 cut = {'test': 'gpu-convs', 'result': 'INTERRUPT'}
@@ -225,8 +225,8 @@ for one in ended['steps']:
 assert [c['result'] for c in checks.check(ended) if c['check'].startswith(
     'slices of all')] == ['not measured']
 
-# PyTorch's best way is known when each has been tried; what misses beside
-# those that were misses.
+# PyTorch's fastest way is known if each way was tried. A number below one that
+# was tried fails.
 for i, result, name in ((1, 'stopped', 'wan2.1'), (5, 'stopped', 'seedvr2'),
                         (6, 'stopped', 'seedvr2'), (2, 'stopped', 'taew2_1')):
     untried = copy.deepcopy(STEPS)
@@ -254,7 +254,7 @@ slower['speed'][0]['fps'] = 80
 assert results(slower)[
     '5 wan2.1 decode bf16 832x480, times PyTorch'] == 'FAIL'
 
-# Over the emulation no time is judged, and the rest is.
+# On the emulation times are not checked, but the rest is.
 slow = copy.deepcopy(STEPS)
 slow['overlap'][0].update(selftest_s=9, slice_ms=[11.0] + [10.0] * 19)
 slow['start'][0].update(seconds=100)
@@ -277,7 +277,7 @@ assert found[0][-6:] == ['cuDNN', 'ms', 'own', 'ms', 'wgmma', 'ms'], found
 assert found[1][-3:] == ['1.950', '2.500', '1.856'], found
 assert found[2][-1] == '53.362', found
 
-# A report of which a part makes no sense is no good report.
+# A report with a part that cannot be read fails.
 broken = copy.deepcopy(STEPS)
 broken['rates'][0] = {'type': 'bf16'}
 assert 'FAIL' in results(broken).values()

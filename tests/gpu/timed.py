@@ -17,7 +17,8 @@ def whole(lines):
 
 
 def parse(data):
-    """Its lines without the last, or None where it is not whole."""
+    """Returns the lines without the checksum, or None if the file is damaged.
+    """
     lines = data.splitlines(keepends=True)[:-1]
     return lines if len(lines) > 1 and whole(lines) == data else None
 
@@ -31,7 +32,7 @@ def read(path):
 
 
 def merge(path, into):
-    """The layers of one file that the other does not have are added there."""
+    """Adds the layers of one file that the other lacks."""
     new, old = read(path), read(into)
     if not new:
         return

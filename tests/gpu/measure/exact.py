@@ -1,5 +1,5 @@
-"""How exact the precisions are, and whether slices and runs change a byte,
-with the ways of computing that were timed, as a user gets them."""
+"""The accuracy of the precisions, and the equality of bytes over slices and
+runs, with the timed choices that a user gets."""
 import array
 import hashlib
 import json
@@ -30,8 +30,8 @@ def write_latents(path, dims):
 
 
 def latent_of(run, name, model):
-    """Channels, and pixels of a site; `info` reads all of a file for its
-    digest, which takes long for a large one."""
+    """Returns the channels, and the pixels of a latent pixel. (`info` reads the
+    whole file for its fingerprint, which takes long for a large one.)"""
     known = {'wan2.1': (16, 8), 'wan2.2': (48, 16), 'seedvr2': (16, 8)}
     if name in known:
         return known[name]
@@ -57,7 +57,7 @@ class Exact:
         return os.path.join(self.tmp, name + '.safetensors')
 
     def do(self, direction, model, source, out, *words):
-        """None, or what went wrong."""
+        """Returns None, or the error."""
         done = self.run.call([tool_of(self.run), direction, '--model', model,
                               '--backend', 'cuda', *words, source,
                               self.file(out)], 120)
@@ -71,7 +71,7 @@ class Exact:
         self.run.save()
 
     def precisions(self):
-        """The demo's PSNR against what the device makes in fp32."""
+        """Measures the demo's PSNR against fp32 on the device."""
         model = DEMO + '/demo.safetensors'
         sources = {'decode': DEMO + '/latents.safetensors',
                    'encode': self.file('decode fp32')}
@@ -97,7 +97,7 @@ class Exact:
                 self.row(case, None, psnr=float(said[0][1]))
 
     def slices(self, name, precision, size):
-        """A clip in slices of several sizes, at each rung of the memory
+        """Decodes a clip in slices of several sizes, at each rung of the memory
         ladder, and twice."""
         case = '%s %s %s in slices' % (os.path.basename(name), precision, size)
         model = weights(self.run, name)
@@ -124,7 +124,7 @@ class Exact:
 
 
 def exact(run):
-    """PSNR of the demo; bytes in slices, with ways that were timed"""
+    """PSNR of the demo; bytes of slices with timed choices"""
     e, o = Exact(run), run.options
     if not run.emulate:  # where it would take minutes
         e.precisions()
@@ -136,7 +136,7 @@ def exact(run):
             e.slices(name, o.precisions[0], o.sizes[0])
         except Skip:
             raise
-        except Exception as why:  # the other networks' rows stand
+        except Exception as why:  # the rows of the other networks stay
             late = isinstance(why, Stopped)
             e.row('%s in slices' % os.path.basename(name), 'stopped' if late
                   else '%s: %s' % (type(why).__name__, why),

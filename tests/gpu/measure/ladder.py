@@ -1,4 +1,5 @@
-"""The cost of the settings of the memory ladder, against slices of 1."""
+"""Measures the cost of the settings of the memory ladder, relative to slices of
+1."""
 import os
 
 from measure.speed import bench, verdict

@@ -13,8 +13,7 @@ MIN_PSNR = 40  # of the demo's frames in bf16 against fp32
 
 
 def cut(path, steps, rows):
-    """Writes the first latents of the demo's clip, and of each the upper rows.
-    """
+    """Writes the upper rows of the first latents of the demo's clip."""
     with open(os.path.join(DEMO, 'latents.safetensors'), 'rb') as f:
         head = json.loads(f.read(int.from_bytes(f.read(8), 'little')))
         data = f.read()
@@ -36,7 +35,8 @@ def frames(steps):
 
 
 def psnr(x, y):
-    """PSNR of every 7th byte of the frames that both have, in dB."""
+    """Returns the PSNR of every 7th byte of the frames that both have, in dB.
+    """
     x, y = x[:len(y):7], y[::7]
     total = sum((p - q) ** 2 for p, q in zip(x, y))
     return 10 * math.log10(255 ** 2 * len(y) / total) if total else 99.0
@@ -49,7 +49,8 @@ class Elements:
         os.makedirs(self.tmp, exist_ok=True)
         self.env = {'GST_PLUGIN_PATH_1_0': run.path('gst'),
                     'GST_REGISTRY_1_0': os.path.join(self.tmp, 'registry')}
-        # Latents and rows of each; over the emulation all would take minutes.
+        # Number of latents, and of rows of each. The emulation would need
+        # minutes for all.
         self.steps, self.high = (2, 2) if run.emulate else (9, 30)
         if run.emulate:
             self.env['VAE_CUDA_MODULE'] = run.path(
@@ -84,10 +85,10 @@ class Elements:
             'model=%s/demo.safetensors' % DEMO, '!', *after)
 
     def known(self):
-        """Decodes what to compare with: the row, and the number of latents."""
+        """Decodes the reference. Returns the row, and the number of latents."""
         after = ('video/x-raw,format=RGB', '!', 'filesink',
                  'location=' + self.file('known.rgb'))
-        # By itself it takes bf16 where the processor has it.
+        # By default it uses bf16 if the processor has it.
         row = self.decode('decode by cpu in fp32', 'cpu', *after,
                           precision='fp32')
         if row['result'] != 'failed':
@@ -97,11 +98,12 @@ class Elements:
         return self.decode('decode by ref', 'ref', *after, steps=steps), steps
 
     def pictures(self, name, steps, channels):
-        """The RGB bytes of a file's frames; None: not of so many latents."""
+        """Returns the RGB bytes of a file's frames. None: it has not the frames
+        of this number of latents."""
         with open(self.file(name), 'rb') as f:
             data = f.read()
         line, lines = WIDTH * channels, frames(steps) * 8 * self.high
-        pitch = len(data) // lines  # lines are padded in the device's memory
+        pitch = len(data) // lines  # rows are padded in the device's memory
         if pitch < line or len(data) != pitch * lines:
             return None
         data = bytearray(b''.join(data[i * pitch:i * pitch + line]
@@ -111,7 +113,7 @@ class Elements:
         return data
 
     def compare(self, row, name, channels, known):
-        """The frames are near those of the reference."""
+        """Checks that the frames are near those of the reference."""
         if row['result'] != 'ok':
             return
         wanted, steps = known
@@ -128,7 +130,7 @@ class Elements:
             row['result'] = 'failed'
 
     def same(self, row, a, b):
-        """Both memories give the same bytes."""
+        """Checks that both memories give the same bytes."""
         if row['result'] != 'ok':
             return
         if not os.path.exists(self.file(b)):
@@ -153,14 +155,14 @@ def pipelines(run):
     memory = '(memory:CUDAMemory)'
     on_device = memory in (e.has('vaedecode') or '')
     if on_device:
-        # It is there only with a driver that has video codecs, but a map of
-        # the memory downloads, too.
+        # The plugin exists only with a driver that has video codecs, but a
+        # mapped memory downloads, too.
         down = ['cudadownload', '!'] if e.has('cudadownload') else []
         row = e.decode('decode to CUDAMemory', 'cuda',
                        'video/x-raw' + memory + ',format=RGBA', '!', *down,
                        'filesink', 'location=' + e.file('cuda.rgba'))
         seen.append((row, 'cuda.rgba', 4))
-        # The same frames by way of the host's memory.
+        # The same frames through host memory.
         row = e.decode('decode to RGBA', 'cuda', 'video/x-raw,format=RGBA', '!',
                        'filesink', 'location=' + e.file('host.rgba'))
         e.same(row, 'host.rgba', 'cuda.rgba')

@@ -8,11 +8,11 @@ import re
 from build import ask
 from runner import Skip, Stopped, TOP, short
 
-# A stream's memory may be so far from its plan, and so much of the downloads
-# has to be hidden behind computing: what docs/performance.md says.
+# The largest difference of a stream's memory from its plan, and the least part
+# of downloads that computing must hide, as docs/performance.md says.
 PLAN_BOUND = 0.03
 HIDDEN_BOUND = 0.95
-# A device gives memory in steps of 2 MiB, and a stream has some blocks.
+# A device allocates in steps of 2 MiB, and a stream has some blocks.
 PLAN_SLACK = 8 << 21
 # Seconds of steady state that a rate needs: clocks settle, and one late slice
 # does not count.
@@ -34,7 +34,7 @@ NETWORKS = ['wan2.1', 'wan2.2', 'seedvr2', 'ltx2.0', 'ltx2.3', 'taew2_1',
 
 
 def file_of(name):
-    """The weights that are there by that name, or None."""
+    """Returns the existing weights of this name, or None."""
     for path in os.path.join(TOP, name), os.path.abspath(name):
         if os.path.exists(path):
             return path
@@ -42,8 +42,8 @@ def file_of(name):
 
 
 def weights(run, name):
-    """The file of weights of that name, or those of a network, which are made
-    once for all steps."""
+    """Returns the file of weights of this name, or generated weights of a
+    network, which are made once for all steps."""
     if file_of(name):
         return file_of(name)
     path = run.path('weights/%s.safetensors' % name)
@@ -60,7 +60,7 @@ def weights(run, name):
 
 
 def told(text):
-    """The JSON that a program printed, before or after what else it did."""
+    """Returns the JSON that a program printed, without its other output."""
     for at in re.finditer('^{', text, re.M):
         try:
             return json.JSONDecoder().raw_decode(text, at.start())[0]
@@ -70,7 +70,7 @@ def told(text):
 
 
 def told_rates(text):
-    """The output of `rates`, also if it ended before its last line."""
+    """Returns the output of `rates`, also if it ended before its last line."""
     lines = text.splitlines()
     while lines:
         whole = '\n'.join(lines)
@@ -86,7 +86,7 @@ def told_rates(text):
 
 
 def rates(run):
-    """what the device does at most: copies, products, kernels"""
+    """the highest rates of the device: copies, products, kernels"""
     device = os.path.join(run.out, 'device.json')
     done = run.call([run.program('rates'),
                      *(['--tiny'] if run.emulate else []), device])
@@ -119,15 +119,16 @@ def rates(run):
 # ---------------------------------------------------------------------------
 
 def flow_cases(o):
-    """(model, direction, precision, size, slices, slice); slice 0: as `speed`
-    runs it, for the memory that PyTorch's is held against."""
+    """Returns (model, direction, precision, size, slices, slice). slice 0: as
+    in `speed`, to compare the memory with PyTorch's."""
     slices = 3 if o.emulate else 20
     size, precision = o.sizes[0], o.precisions[0]
     cases = [(m, d, precision, size, slices, 1 if o.emulate else 2)
              for m in o.models for d in o.directions]
     cases += [(m, 'decode', precision, size, slices, 0) for m in o.models
               if m == 'seedvr2' and 'decode' in o.directions]
-    # The same at a larger size, and a longer run: memory must not grow.
+    # The same at a larger size, and a longer run, in which memory must not
+    # grow.
     cases += [(o.models[0], 'decode', precision, s, slices, 1)
               for s in o.sizes[1:]]
     if not o.emulate:
@@ -136,15 +137,15 @@ def flow_cases(o):
 
 
 def apart(row):
-    """How far a stream's memory is from its plan, in parts of the plan; 0
-    within the slack."""
+    """Returns the difference of a stream's memory from its plan, relative to
+    the plan; 0 within the slack."""
     total = row['plan']['total']
     beyond = max(abs(row['taken'] - total) - PLAN_SLACK, 0)
     return beyond / total
 
 
 def flow_faults(row):
-    """The faults, in words."""
+    """Returns the faults as text."""
     faults = []
     if row['allocs_later'] or row['allocs_host_later']:
         faults.append('%d allocations after the first slice' %
@@ -213,13 +214,13 @@ def verdict(rows, expected):
 
 # ---------------------------------------------------------------------------
 
-# Those that stand for the others.
+# Networks that represent the others.
 MAIN = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2']
 
 
 def is_usual(o, model, direction, precision, size):
-    """True if somebody would run it so: the first precision everywhere, fp16
-    when decoding, tf32 when encoding, fp32 once."""
+    """True for a usual combination: the first precision everywhere, fp16 when
+    decoding, tf32 when encoding, fp32 once."""
     if not o.usual or precision == o.precisions[0]:
         return True
     chosen = {'fp16': 'decode', 'tf32': 'encode', 'fp32': 'decode'}
@@ -228,7 +229,7 @@ def is_usual(o, model, direction, precision, size):
 
 
 def speed_cases(o):
-    """In this order, so that what is not reached in time matters least."""
+    """The most important come first, because time may run out."""
     cases = [(m, d, p, s) for p in o.precisions for s in o.sizes
              for d in o.directions for m in o.models
              if is_usual(o, m, d, p, s)]
@@ -241,8 +242,8 @@ def speed_cases(o):
 
 
 def bench(run, model, direction, precision, size, frames, *more):
-    """The rows of `vaetool bench --csv`, each table a list of dicts; a text
-    where it cannot be done."""
+    """Returns the rows of `vaetool bench --csv`, each table as a list of dicts,
+    or the error as text."""
     done = run.call([tool_of(run), 'bench', '--model', weights(run, model),
                      '--backend', 'cuda',
                      '--size', size, '--frames', frames, '--precision',
@@ -257,9 +258,9 @@ def bench(run, model, direction, precision, size, frames, *more):
 
 
 def floor(found, profile):
-    """How much of its time a run would take if each op ran at the rate of a
-    copy, or of a product of the same type, whichever is slower; and what the
-    kinds of ops take."""
+    """Returns the share of its time that a run would take if each op ran at the
+    rate of a copy, or of a product of the same type, whichever is slower. Also
+    returns the time of each kind of op."""
     peak = max([c['tflops'] for c in found['convs']
                 if c['type'] == profile['precision']] or [0])
     copy = found['copy_gbytes_s']
@@ -289,7 +290,7 @@ def speed(run):
     for model, direction, precision, size in cases:
         if run.over():
             break
-        # The slow ones say as much with fewer frames.
+        # The slow networks need fewer frames.
         frames = min(o.frames, 33) if precision == 'fp32' else o.frames
         with run.case({'model': os.path.basename(model), 'direction': direction,
                        'precision': precision, 'size': size, 'frames': frames,
@@ -303,14 +304,14 @@ def one_speed(run, row, model):
     case = model, row['direction'], row['precision'], row['size']
     said = bench(run, *case, row['frames'])
     if isinstance(said, str):
-        # A stream that does not fit is no fault; its sentence has both words.
+        # A stream that does not fit is no failure; its error has both words.
         fits = not (' needs ' in said and ' MiB are free' in said)
         row['result'] = ('stopped' if said.startswith('stopped') else
                          'failed' if fits else 'skipped')
         row['faults'] = [said]
         return
     one = said[0][0]
-    # A run that was too short for a steady rate, once more and longer.
+    # Repeats a run that was too short for a steady rate, with more frames.
     fps = float(one['later_fps'])
     needed = 0 if o.emulate else int(1.1 * STEADY * fps) // 4 * 4 + 5
     if fps > 0 and needed > row['frames']:
@@ -344,10 +345,10 @@ COMPILED = 'compile', 'graphs'  # takes minutes
 
 
 def torch_cases(o, models):
-    """(model, direction, mode, size), what is asked first before the rest:
-    Wan2.1 compiled; each full-size network in the ways that need no compiler,
-    and a tiny one in graphs, at the second size; then compiled, as the best way
-    counts."""
+    """Returns (model, direction, mode, size), the most important first: Wan2.1
+    compiled; each full-size network without a compiler, and a tiny one in
+    graphs, at the second size; then the others compiled, because the fastest
+    way counts."""
     if o.emulate:
         return [(m, d, mode, o.sizes[0]) for mode in PLAIN
                 for d in o.directions for m in models]
@@ -391,7 +392,7 @@ def torch(run):
     models = [m for m in o.models if m in known] or (
         ['taew2_1'] if o.emulate else [])
     device = 'cpu' if o.emulate else 'cuda'
-    # Longer clips do not fit the memory of some of its ways.
+    # In some of its ways longer clips do not fit in memory.
     frames = min(o.frames, 33)
     cases = torch_cases(o, models)
     for model, direction, mode, size in cases:
@@ -408,7 +409,8 @@ def torch(run):
             if done.code or done.stopped:
                 row['faults'] = ['stopped' if done.stopped
                                  else short(done.last(), 300)]
-                # A network that it cannot run is no failure of ours.
+                # A network that PyTorch's code cannot run is no failure of
+                # gst-vae.
                 row['result'] = 'stopped' if done.stopped else 'skipped'
             else:
                 row.update(told(done.out), result='ok')

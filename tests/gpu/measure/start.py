@@ -1,5 +1,5 @@
-"""How soon the first frame is there, and what comes of failures and of a file
-of timed layers that is damaged."""
+"""Measures the time to the first frame, and tests failures and a damaged file
+of timed layers."""
 import csv
 import glob
 import os
@@ -15,7 +15,7 @@ TINY = os.path.join(TOP, 'tests/golden/data/taehv/taew2_1/weights.safetensors')
 
 
 def first_frame(run, model, precision, size, cache, *more):
-    """A process from its start to its end after the first frame."""
+    """Runs a process from its start to its end after the first frame."""
     return run.call([tool_of(run), 'bench', '--model', model, '--backend',
                      'cuda', '--precision', precision, '--size', size,
                      '--frames', '1', '--csv', *more], 120,
@@ -23,8 +23,8 @@ def first_frame(run, model, precision, size, cache, *more):
 
 
 def parts(done):
-    """Seconds of the parts of such a process with --verbose; `rest`: its start
-    and end, and what else that option does."""
+    """Returns the seconds of the parts of such a process with --verbose;
+    `rest`: its start and end, and the cost of that option."""
     found = {'model': float(re.search(r'^model opened in ([\d.]+) s$', done.err,
                                       re.M)[1])}
     opened = re.search(r'^opened in [\d.]+ s: (.*)$', done.err, re.M)[1]
@@ -82,7 +82,7 @@ def start(run):
 # ---------------------------------------------------------------------------
 
 def foreign(data):
-    """The same layers, whole, of another device."""
+    """Returns the same complete layers for another device."""
     lines = timed.parse(data)
     return timed.whole([lines[0], b'another ' + lines[1], *lines[2:]])
 
@@ -95,7 +95,7 @@ DAMAGE = [('cut off', lambda d: d[:len(d) // 2]),
 
 
 def stores(run, rows):
-    """A damaged file of timed layers is made anew, and no more."""
+    """Checks that a damaged file of timed layers is only written again."""
     cache = os.path.join(run.tmp, 'cache')
     shutil.rmtree(cache, ignore_errors=True)
     size = '32x32' if run.emulate else '96x64'
@@ -128,7 +128,7 @@ def stores(run, rows):
 
 
 def beside_torch(run, rows):
-    """Graphs that PyTorch captures while streams open and decode."""
+    """Streams open and decode while PyTorch captures graphs."""
     python = run.env.get('TORCH', 'python3')
     for graphs in '0', '1':
         done = run.call(
@@ -155,7 +155,7 @@ def failures(run):
             case, _, words = line[5:].partition(': ')
             rows.append({'case': case, 'words': words, 'result': 'ok' if
                          line.startswith('ok') else 'failed'})
-    # It says FAIL itself, but for what ended it.
+    # It prints FAIL itself, unless a signal ended it.
     if done.stopped or (done.code and
                         all(r['result'] == 'ok' for r in rows)):
         rows.append({'case': 'failures', 'result': 'failed', 'words':
