@@ -110,18 +110,26 @@ steps_load_nothing(const Bed *bed, VaeDirection direction, bool timed)
     unsetenv("VAE_CUDA_GRAPHS");
 }
 
+/* Sets the folder of stored times, and returns the one before. */
+static char *
+set_cache(const char *folder)
+{
+    const char *before = getenv("XDG_CACHE_HOME");
+    char *kept = before ? strdup(before) : NULL;
+    if (folder)
+        setenv("XDG_CACHE_HOME", folder, 1);
+    else
+        unsetenv("XDG_CACHE_HOME");
+    return kept;
+}
+
 /* Without a folder for them, each start times its layers. */
 static void
 steps_load_nothing_timed(const Bed *bed, VaeDirection direction)
 {
-    char *cache = getenv("XDG_CACHE_HOME");
-    SCOPED_BLOCK char *kept = cache ? strdup(cache) : NULL;
-    setenv("XDG_CACHE_HOME", "/dev/null", 1);
+    SCOPED_BLOCK char *kept = set_cache("/dev/null");
     steps_load_nothing(bed, direction, true);
-    if (kept)
-        setenv("XDG_CACHE_HOME", kept, 1);
-    else
-        unsetenv("XDG_CACHE_HOME");
+    free(set_cache(kept));
 }
 
 /* Refuses one allocation after another: each of the first, then every
@@ -340,6 +348,48 @@ cheap_start(const Bed *bed)
            more_plans, plans, more_loads, loads, more / 1e9);
 }
 
+/* The operations that opening a large stream computes, as a part of those of
+ * its programs. */
+static double
+part_of_programs(const Bed *bed, bool deterministic)
+{
+    VaeStreamParams params = params_of(VAE_DECODE);
+    params.width = params.height = 512;
+    params.slice_size = 4;
+    params.deterministic = deterministic;
+    emu_unload();
+    emu_conv_searches();
+    emu_conv_flop();
+    VaeStream *stream = new_stream(bed->model, &params);
+    const double part = emu_conv_flop() / flop_of(stream);
+    vae_stream_free(&stream);
+    return part;
+}
+
+/* A start with stored times searches nothing, and runs only a few rows of each
+ * layer, as a deterministic start does. */
+static void
+stored_start(const Bed *bed)
+{
+    char folder[] = "/tmp/vae-start-XXXXXX", command[64];
+    if (!expect(mkdtemp(folder) != NULL, "a folder"))
+        return;
+    SCOPED_BLOCK char *kept = set_cache(folder);
+    emu_skip_work(true);
+    const double timed = part_of_programs(bed, false);
+    const double stored = part_of_programs(bed, false);
+    const int searches = emu_conv_searches();
+    const double never = part_of_programs(bed, true);
+    emu_skip_work(false);
+    expect(timed > 1 && stored > 0 && stored < 0.05 && searches == 0,
+           "a first start computes %.2f of the programs, the next one %.4f "
+           "(%d searches), a deterministic one %.4f",
+           timed, stored, searches, never);
+    free(set_cache(kept));
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    expect(system(command) == 0, "%s", command);
+}
+
 /* One of two streams ends. They share cuDNN's handle, which uses the CUDA
  * stream of the last run. */
 static void
@@ -374,6 +424,7 @@ main(int argc, char **argv)
     lost_memory(&bed, false);
     few_blocks(&bed);
     cheap_start(&bed);
+    stored_start(&bed);
     one_ends(&bed);
     return device_close(&bed);
 }
