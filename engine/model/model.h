@@ -17,7 +17,6 @@ typedef struct VaeRequiredTensor {
     int n_dims;
     int64_t dims[VAE_MAX_DIMS];
     VaeTensorInfo found; /* data and type; name is the canonical one */
-    bool missing;
 } VaeRequiredTensor;
 
 struct VaeModel {
@@ -52,6 +51,9 @@ VaeRecognise vae_recognise_params(VaeModel *m);
 /* Makes the released configuration: required tensors without weights. */
 VaeStatus vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
                            VaeModel **out, VaeError *error);
+/* The same with generated weights, as vae_model_generate(). */
+VaeStatus vae_model_generate_arch(const VaeArch *arch, VaeModel **out,
+                                  VaeError *error);
 /* The file's name for a canonical one, in a buffer of 256 bytes; false if the
  * model's naming has none. */
 bool vae_model_rename(const VaeModel *model, const char *name, char *buffer);

@@ -39,7 +39,7 @@ value_range(const char *name, const int64_t *dims, int n_dims, double *scale,
         *scale = sqrt(3.0);
     } else if (strcmp(name, "video") == 0) {
         *scale = 1;
-    } else if (ends_with(name, ".gamma") || ends_with(name, "std-of-means") ||
+    } else if (ends_with(name, ".gamma") ||
                (n_dims == 1 && ends_with(name, "weight"))) {
         *scale = 0.2;
         *shift = 1;
@@ -53,17 +53,25 @@ value_range(const char *name, const int64_t *dims, int n_dims, double *scale,
     }
 }
 
-void
-vae_generate(const char *name, const int64_t *dims, int n_dims, float *dst)
+/* gain: the values are around 1, whatever the name is. */
+static void
+generate(const char *name, const int64_t *dims, int n_dims, bool gain,
+         float *dst)
 {
     uint64_t n = 1;
     for (int i = 0; i < n_dims; i++)
         n *= (uint64_t) dims[i];
     double scale, shift;
-    value_range(name, dims, n_dims, &scale, &shift);
+    value_range(gain ? ".gamma" : name, dims, n_dims, &scale, &shift);
     const uint64_t h = vae_hash(VAE_HASH, name, strlen(name));
     for (uint64_t i = 0; i < n; i++)
         dst[i] = (float) (number(h, i) * scale + shift);
+}
+
+void
+vae_generate(const char *name, const int64_t *dims, int n_dims, float *dst)
+{
+    generate(name, dims, n_dims, false, dst);
 }
 
 /* ------------------------------------------------------------------ */
@@ -91,15 +99,11 @@ find_arch(const char *name, VaeError *error)
     return NULL;
 }
 
-VaeStatus
-vae_model_outline(const char *arch, VaeModel **out, VaeError *error)
+static VaeStatus
+outline(const VaeArch *arch, VaeModel **out, VaeError *error)
 {
-    *out = NULL;
-    const VaeArch *found = find_arch(arch, error);
-    if (!found)
-        return VAE_ERR_ARGUMENT;
     VaeModel *m;
-    const VaeStatus status = vae_model_preset(found, true, true, &m, error);
+    const VaeStatus status = vae_model_preset(arch, true, true, &m, error);
     if (status != VAE_OK)
         return status;
     for (size_t i = 0; i < m->n_required; i++) {
@@ -133,16 +137,19 @@ generate_weights(VaeModel *m, VaeError *error)
                             d->name, bytes);
         m->generated[i] = data;
         d->found.data = data;
-        vae_generate(d->name, d->dims, d->n_dims, data);
+        /* Deviations of latents are positive. */
+        generate(d->name, d->dims, d->n_dims,
+                 m->arch->std && strcmp(d->name, m->arch->std) == 0, data);
     }
     m->outline = false;
     return VAE_OK;
 }
 
 VaeStatus
-vae_model_generate(const char *arch, VaeModel **out, VaeError *error)
+vae_model_generate_arch(const VaeArch *arch, VaeModel **out, VaeError *error)
 {
-    VaeStatus status = vae_model_outline(arch, out, error);
+    *out = NULL;
+    VaeStatus status = outline(arch, out, error);
     if (status == VAE_OK)
         status = generate_weights(*out, error);
     if (status == VAE_OK)
@@ -150,4 +157,21 @@ vae_model_generate(const char *arch, VaeModel **out, VaeError *error)
     if (status != VAE_OK)
         vae_model_free(out);
     return status;
+}
+
+VaeStatus
+vae_model_outline(const char *arch, VaeModel **out, VaeError *error)
+{
+    *out = NULL;
+    const VaeArch *found = find_arch(arch, error);
+    return found ? outline(found, out, error) : VAE_ERR_ARGUMENT;
+}
+
+VaeStatus
+vae_model_generate(const char *arch, VaeModel **out, VaeError *error)
+{
+    *out = NULL;
+    const VaeArch *found = find_arch(arch, error);
+    return found ? vae_model_generate_arch(found, out, error)
+                 : VAE_ERR_ARGUMENT;
 }

@@ -288,6 +288,25 @@ test_defaults(void)
     return !good;
 }
 
+/* Generated statistics are usable, whatever the names of their tensors are. */
+static int
+test_generated_statistics(void)
+{
+    VaeArch with = toy;
+    VaeModel *model;
+    VaeError error = {0};
+    with.mean = "centre";
+    with.std = "spread";
+    network = fits;
+    bool good = vae_model_generate_arch(&with, &model, &error) == VAE_OK;
+    for (int i = 0; i < 4 && good; i++)
+        good = model->mean[i] != 0 && model->std[i] > 0.5f;
+    printf("%s generated statistics: %s\n", good ? "ok" : "FAILED",
+           error.message);
+    vae_model_free(&model);
+    return !good;
+}
+
 int
 main(void)
 {
@@ -325,7 +344,7 @@ main(void)
                        "step keeps 2 of 2x2x4"},
         {sum_delay, "sum: the sum is of frames with a delay of 1 and 0 "
                     "frames"}};
-    int failed = test_defaults();
+    int failed = test_defaults() + test_generated_statistics();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         failed += expect(cases[i].forward, cases[i].words);
     return (failed + test_sums_in_place()) > 0;

@@ -37,8 +37,9 @@ VAE_API VaeStatus vae_model_outline(const char *arch, VaeModel **out,
 VAE_API const char *const *vae_model_archs(void);
 
 /* Writes the generator's numbers for a tensor of that name and shape to dst.
- * The names of weights give the numbers of vae_model_generate(). "latent" gives
- * numbers of variance 1, and "video" numbers from -1 to 1. */
+ * The names of weights give the numbers of vae_model_generate(), except for the
+ * deviations of latents. "latent" gives numbers of variance 1, and "video"
+ * numbers from -1 to 1. */
 VAE_API void vae_generate(const char *name, const int64_t *dims, int n_dims,
                           float *dst);
 
