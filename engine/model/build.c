@@ -39,11 +39,6 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
     if (decode ? !model->arch->decode : !model->arch->encode)
         return vae_fail(error, VAE_ERR_MODEL, "%s has no %s", info->arch,
                         decode ? "decoder" : "encoder");
-    if (info->spatial < 1 || info->latent_channels < 1)
-        return vae_fail(error, VAE_ERR_MODEL,
-                        "%s: info.spatial is %d and info.latent_channels %d, "
-                        "expected positive numbers",
-                        info->arch, info->spatial, info->latent_channels);
     p.network = (VaeNetwork){.forward = decode ? model->arch->decode
                                                : model->arch->encode,
                              .arch_data = model->arch_data,
@@ -70,32 +65,36 @@ set_delay(VaeModelInfo *info, const VaeProgram *program)
     info->look_ahead = (info->delay + info->temporal - 1) / info->temporal;
 }
 
-/* Builds for bf16, which tells the two types of tensors apart. */
+/* Builds for bf16, which tells the two types of tensors apart, and for fp32, in
+ * which no conversion gives a convolution an input of its own. */
 static VaeStatus
 dry_run(VaeModel *model, VaeDirection direction, VaeError *error)
 {
     const int side = direction == VAE_DECODE ? 2 : 2 * model->info.spatial;
-    VaeCarrySet carries = {0};
+    VaeCarrySet carries[2] = {{0}, {0}};
     VaeStatus status = VAE_OK;
-    for (int first = 0; first < 2 && status == VAE_OK; first++) {
+    for (int i = 0; i < 3 && status == VAE_OK; i++) {
+        const bool wide = i == 2;
+        const VaeType act = wide ? VAE_TYPE_F32 : VAE_TYPE_BF16;
         VaeProgram *program;
         status = vae_model_build(model,
                                  &(VaeBuildParams){.direction = direction,
-                                                   .first = first,
+                                                   .first = i == 1,
                                                    .steps = 1,
                                                    .height = side,
                                                    .width = side,
-                                                   .act = VAE_TYPE_BF16,
+                                                   .act = act,
                                                    .sum = VAE_TYPE_F32,
                                                    .label = "dry run",
-                                                   .carries = &carries,
+                                                   .carries = &carries[wide],
                                                    .dry_run = true},
                                  &program, error);
         if (status == VAE_OK && direction == VAE_DECODE && program->delayed)
             set_delay(&model->info, program);
         vae_program_free(&program);
     }
-    vae_carry_set_free(&carries);
+    vae_carry_set_free(&carries[0]);
+    vae_carry_set_free(&carries[1]);
     return status;
 }
 
@@ -112,12 +111,37 @@ require_statistics(VaeModel *model, VaeError *error)
     return VAE_OK;
 }
 
+static VaeStatus
+check_description(const VaeModelInfo *info, VaeError *error)
+{
+    const struct {
+        const char *name;
+        int value;
+    } positive[] = {{"spatial", info->spatial},
+                    {"temporal", info->temporal},
+                    {"latent_channels", info->latent_channels},
+                    {"fps_n", info->fps_n},
+                    {"fps_d", info->fps_d}};
+    for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
+        if (positive[i].value < 1)
+            return vae_fail(error, VAE_ERR_MODEL,
+                            "%s: info.%s is %d, expected a positive number",
+                            info->arch, positive[i].name, positive[i].value);
+    if (!(info->pixel_low < info->pixel_high))
+        return vae_fail(error, VAE_ERR_MODEL,
+                        "%s: info.pixel_low is %g and info.pixel_high %g, "
+                        "expected a smaller and a larger number",
+                        info->arch, (double) info->pixel_low,
+                        (double) info->pixel_high);
+    return VAE_OK;
+}
+
 /* The statistics count as the decoder's, or the encoder's if there is none. */
 VaeStatus
 vae_model_dry_run(VaeModel *model, VaeError *error)
 {
-    VaeStatus status = VAE_OK;
-    if (model->info.has_decoder)
+    VaeStatus status = check_description(&model->info, error);
+    if (status == VAE_OK && model->info.has_decoder)
         status = dry_run(model, VAE_DECODE, error);
     if (status == VAE_OK)
         status = require_statistics(model, error);

@@ -343,15 +343,15 @@ check_in_place(VaeBuilder *b)
     }
 }
 
-/* A dry run only lists tensors. After an error, tensors of the last op may be
- * missing. */
+/* After an error, tensors of the last op may be missing. A dry run has no
+ * weights to count. */
 static void
 finish(VaeBuilder *b)
 {
-    if (b->params->dry_run || b->status != VAE_OK)
-        return;
-    check_in_place(b);
-    vae_program_count(b->program);
+    if (b->status == VAE_OK)
+        check_in_place(b);
+    if (b->status == VAE_OK && !b->params->dry_run)
+        vae_program_count(b->program);
 }
 
 VaeStatus

@@ -26,10 +26,12 @@ add_head(VaeBuilder *b, const char *name, VaeTensor *x, int ctx,
                            : b->head == VAE_HEAD_ZERO ? VAE_OP_HEAD_ZERO
                                                       : VAE_OP_HEAD_REPEAT;
     if (x->ctx) {
+        char full[VAE_MAX_PATH];
+        vae_builder_full_name(b, name, NULL, full);
         vae_builder_fail(b, VAE_ERR_MODEL,
-                         "%s: two convolutions want context "
-                         "in front of one tensor",
-                         x->name);
+                         "%s: another convolution over time reads %s, too; "
+                         "give each a tensor of its own",
+                         full, x->name);
         return;
     }
     x->ctx = ctx;
