@@ -2,6 +2,8 @@
 
 #include <stdarg.h>
 
+#include "model.h"
+
 static int n_run, n_failed;
 
 bool
@@ -133,6 +135,31 @@ bed_close(Bed *bed)
 {
     vae_model_free(&bed->model);
     return tests_end();
+}
+
+bool
+bed_has_relu(const Bed *bed, VaeDirection direction)
+{
+    const int side = direction == VAE_DECODE ? 2 : 2 * bed->info->spatial;
+    VaeCarrySet carries = {0};
+    VaeProgram *program;
+    VaeError error;
+    bool relu = false;
+    must(vae_model_build(bed->model,
+                         &(VaeBuildParams){.direction = direction,
+                                           .steps = 1,
+                                           .height = side,
+                                           .width = side,
+                                           .label = "test",
+                                           .carries = &carries},
+                         &program, &error),
+         &error);
+    for (int i = 0; i < program->n_ops; i++)
+        relu |=
+            program->ops[i].kind == VAE_OP_CONV && program->ops[i].conv.relu;
+    vae_program_free(&program);
+    vae_carry_set_free(&carries);
+    return relu;
 }
 
 VaeStream *

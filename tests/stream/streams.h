@@ -47,6 +47,9 @@ VaeStream *bed_slices(const Bed *bed, VaeDirection direction, int width,
 VaeStream *new_stream(VaeModel *model, const VaeStreamParams *params);
 VaePlan plan_of(VaeModel *model, const VaeStreamParams *params);
 
+/* True if a convolution of the network has a ReLU, which may stop a NaN. */
+bool bed_has_relu(const Bed *bed, VaeDirection direction);
+
 /* Makes t latents and their frames at width x height; seed chooses the numbers.
  */
 TestClip bed_clip(const Bed *bed, int t, int width, int height, int seed);

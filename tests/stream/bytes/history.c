@@ -203,7 +203,7 @@ reach(const Case *c)
 {
     enum { AT = 2 };
     const bool decode = c->direction == VAE_DECODE;
-    const bool relu = strncmp(c->bed->info->arch, "tae", 3) == 0;
+    const bool relu = bed_has_relu(c->bed, c->direction);
     TestClip clip = rest_of(c, 0);
     const int from = before(c, AT, true), to = before(c, AT + 1, true);
     const size_t one = decode ? latent_numbers(c) : frame_numbers(c);
