@@ -23,6 +23,8 @@ typedef struct Seen {
 } Seen;
 
 typedef struct Trace {
+    const char *arch;
+    bool wan;
     Seen seen[MAX_NAMES];
     int n;
 } Trace;
@@ -137,15 +139,16 @@ own_name(const char *side, const char *name, bool wan, char *out, size_t size)
 
 static void
 compare_name(Golden *g, Trace *trace, const VaeTensorFile *file,
-             const char *side, const char *name, bool wan)
+             const char *side, const char *name)
 {
     char mine[192], block[128], label[256];
     int64_t dims[4];
     SCOPED_BLOCK float *want =
         official(file, side,
                  is_block_end(name, block, sizeof block) ? block : name, dims);
-    const Seen *s = find(trace, own_name(side, name, wan, mine, sizeof mine));
-    snprintf(label, sizeof label, "%s %s", wan ? "wan2.1" : "seedvr2", mine);
+    const Seen *s =
+        find(trace, own_name(side, name, trace->wan, mine, sizeof mine));
+    snprintf(label, sizeof label, "%s %s", trace->arch, mine);
     if (!s || s->t != dims[0] || s->h != dims[1] || s->w != dims[2] ||
         s->c != dims[3]) {
         printf("FAIL %s: is not there, or not %lldx%lldx%lldx%lld\n", label,
@@ -169,7 +172,7 @@ compare_name(Golden *g, Trace *trace, const VaeTensorFile *file,
 /* Lists each name of one side once. */
 static void
 compare_side(Golden *g, Trace *trace, const VaeTensorFile *file,
-             const char *side, bool wan)
+             const char *side)
 {
     char done[MAX_NAMES][128];
     int n_done = 0;
@@ -180,15 +183,25 @@ compare_side(Golden *g, Trace *trace, const VaeTensorFile *file,
             continue;
         name += 7;
         /* The first input comes from Wan's conv2 and not from a block. */
-        if (strcmp(name, "input") == 0 && !(wan && side[0] == 'd'))
+        if (strcmp(name, "input") == 0 && !(trace->wan && side[0] == 'd'))
             continue;
         while (k < n_done && strcmp(done[k], name) != 0)
             k++;
         if (k < n_done || n_done == MAX_NAMES)
             continue;
         snprintf(done[n_done++], sizeof done[0], "%s", name);
-        compare_name(g, trace, file, side, name, wan);
+        compare_name(g, trace, file, side, name);
     }
+}
+
+static Trace *
+trace_new(const VaeModelInfo *info)
+{
+    Trace *trace = test_alloc(sizeof *trace);
+    trace->arch = info->arch;
+    trace->wan = strcmp(info->arch, "wan2.1") == 0;
+    trace->n = 0;
+    return trace;
 }
 
 static void
@@ -200,13 +213,13 @@ trace_clear(Trace *trace)
 }
 
 static void
-trace_decode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
+trace_decode(Golden *g, VaeModel *model, const VaeTensorFile *file)
 {
     static const int plan[] = {1, 0};
     const VaeModelInfo *info = vae_model_info(model);
     const VaeTensorInfo *l, *f = vae_tensor_file_find(file, "dec.frames");
     SCOPED_BLOCK float *latent = test_read(file, "dec.latent", &l);
-    SCOPED_BLOCK Trace *trace = calloc(1, sizeof *trace);
+    SCOPED_BLOCK Trace *trace = trace_new(info);
     VaeError error;
     SCOPED_CLIP TestClip clip = {
         .t = (int) l->dims[1],
@@ -223,19 +236,19 @@ trace_decode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
                                                         .dump = collect,
                                                         .dump_user = trace});
     must(test_decode(stream, info, &clip, plan, &error), &error);
-    compare_side(g, trace, file, "dec", wan);
+    compare_side(g, trace, file, "dec");
     vae_stream_free(&stream);
     trace_clear(trace);
 }
 
 static void
-trace_encode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
+trace_encode(Golden *g, VaeModel *model, const VaeTensorFile *file)
 {
     static const int plan[] = {1, 0};
     const VaeModelInfo *info = vae_model_info(model);
     const VaeTensorInfo *v = vae_tensor_file_find(file, "enc.video_u8");
     const VaeTensorInfo *m = vae_tensor_file_find(file, "enc.mean");
-    SCOPED_BLOCK Trace *trace = calloc(1, sizeof *trace);
+    SCOPED_BLOCK Trace *trace = trace_new(info);
     VaeError error;
     SCOPED_CLIP TestClip clip = {
         .t = (int) m->dims[1],
@@ -252,7 +265,7 @@ trace_encode(Golden *g, VaeModel *model, const VaeTensorFile *file, bool wan)
                                                         .dump = collect,
                                                         .dump_user = trace});
     must(test_encode(stream, info, &clip, plan, &error), &error);
-    compare_side(g, trace, file, "enc", wan);
+    compare_side(g, trace, file, "enc");
     vae_stream_free(&stream);
     trace_clear(trace);
 }
@@ -262,9 +275,8 @@ golden_trace(Golden *g, const char *folder)
 {
     char path[512];
     SCOPED_FILE VaeTensorFile *file = test_open(folder, "trace");
-    const bool wan = strstr(folder, "wan") != NULL;
     snprintf(path, sizeof path, "%s/weights.safetensors", folder);
     SCOPED_MODEL VaeModel *model = golden_model(path);
-    trace_decode(g, model, file, wan);
-    trace_encode(g, model, file, wan);
+    trace_decode(g, model, file);
+    trace_encode(g, model, file);
 }
