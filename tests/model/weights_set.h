@@ -46,7 +46,8 @@ VaeTensorOut *find(const char *name);
     }
 void expect_error(const char *what, VaeStatus status, const char *const *words);
 /* Opening it as a variant, or NULL, gives this network, or an error with this
- * word. */
+ * word. For networks of equal shapes: without a variant and metadata, the
+ * reason must say that one was assumed. */
 void open_variant(const char *what, const char *variant, VaeStatus status,
                   const char *arch_or_word);
 /* The fingerprint of a file: 64 digits and a NUL. */
