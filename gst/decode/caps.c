@@ -20,7 +20,7 @@ mismatch(GError **error, const VaeModelInfo *model, const gchar *what,
          const gchar *found, const gchar *expected)
 {
     gst_vae_set_mismatch(error, (GstVaeMismatch){what, found, expected},
-                         "The latents have %s=%s, the model %s expects %s",
+                         "The latents have %s = %s, the model %s expects %s",
                          what, found, model->path, expected);
     return FALSE;
 }

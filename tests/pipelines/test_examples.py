@@ -177,7 +177,7 @@ except RuntimeError as error:
         self.assertEqual(len(done.stdout) // (64 * HEIGHT * 3),
                          4 * streams.LATENTS - 3)
         self.assertIn(b"raised", done.stderr)
-        self.assertIn(b"channels=8", done.stderr)
+        self.assertIn(b"channels = 8", done.stderr)
 
     def test_usage(self):
         for name in "decode_file.py", "decode_arrays.py":

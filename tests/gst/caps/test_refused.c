@@ -77,7 +77,7 @@ TEST(control_characters)
 {
     check_format_refused("type=float32,channels=16,latent-width=6,"
                          "latent-height=4,latent-space=\"\\033[31m\"",
-                         "latent-space=?[31m", "wan2.1");
+                         "latent-space = ?[31m", "wan2.1");
 }
 
 /* Rates at which times of frames would overflow or be equal. */

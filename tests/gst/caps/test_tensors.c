@@ -87,8 +87,8 @@ TEST(discont)
 TEST(refused)
 {
     static const char *const cases[][3] = {
-        {TENSORS("6:4:15:1", "float32", "4/1"), "channels=15", "16"},
-        {TENSORS("16:6:4:1", "float32", "4/1"), "channels=4", "16"},
+        {TENSORS("6:4:15:1", "float32", "4/1"), "channels = 15", "16"},
+        {TENSORS("16:6:4:1", "float32", "4/1"), "channels = 4", "16"},
         {TENSORS("6:4", "float32", "4/1"), "dimensions = 6:4", "innermost"},
         {TENSORS("6:4:16:1:2", "float32", "4/1"), "6:4:16:1:2", "channels"},
         {TENSORS("6:0:16", "float32", "4/1"), "6:0:16", "width:height"},
