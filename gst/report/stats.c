@@ -127,7 +127,7 @@ set_plan(GstStructure *s, const VaePlan *plan)
         s, "memory-setting", G_TYPE_STRING, setting, "bytes-weights",
         G_TYPE_UINT64, plan->weights, "bytes-carries", G_TYPE_UINT64,
         plan->carries, "bytes-spilled", G_TYPE_UINT64, plan->spilled,
-        "bytes-arena", G_TYPE_UINT64, plan->arena, "bytes-scratch",
+        "bytes-activations", G_TYPE_UINT64, plan->arena, "bytes-scratch",
         G_TYPE_UINT64, plan->scratch, "bytes-staging", G_TYPE_UINT64,
         plan->staging, "bytes-library", G_TYPE_UINT64, plan->library,
         "bytes-fallback", G_TYPE_UINT64, plan->fallback, "bytes-total",

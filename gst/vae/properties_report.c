@@ -34,7 +34,7 @@ install_stats(GObjectClass *klass)
      * - `nan-steps`: number of steps whose results were not finite
      *   (#GstVaeBase:nan-policy)
      * - `recovered-steps`: number of such steps that were recovered in fp32
-     * - `bytes-weights`, `bytes-carries`, `bytes-arena`, `bytes-scratch`,
+     * - `bytes-weights`, `bytes-carries`, `bytes-activations`, `bytes-scratch`,
      *   `bytes-staging`, `bytes-library`, `bytes-fallback`, `bytes-total`:
      *   memory by purpose, as `vaetool plan` prints it
      * - `bytes-spilled`: carries in host memory (#GstVaeBase:spill), which are

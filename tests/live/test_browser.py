@@ -35,7 +35,7 @@ def numbers(page):
         ".map(e => e.firstChild.textContent).join()"
     )
     check(
-        bars == "weights,carries,arena,scratch,staging,library",
+        bars == "weights,carries,activations,scratch,staging,library",
         "six memory bars",
     )
     page.until(

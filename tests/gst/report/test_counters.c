@@ -125,9 +125,9 @@ check_setting(GstHarness *h, const VaePlan *plan)
 /* The memory and the names are those of the library's plan. */
 TEST(plan)
 {
-    static const char *const fields[] = {"weights", "carries", "spilled",
-                                         "arena",   "scratch", "staging",
-                                         "library", "total"};
+    static const char *const fields[] = {"weights",     "carries", "spilled",
+                                         "activations", "scratch", "staging",
+                                         "library",     "total"};
     const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
                                     .direction = VAE_DECODE,
                                     .backend = VAE_BACKEND_REF,
