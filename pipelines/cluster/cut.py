@@ -16,9 +16,10 @@ class Segment:
 
 
 def count_segments(latents, workers, cost):
-    """More segments than workers lose less time if one of them fails, and level out
-    workers of different speed. They may cost 3 % more. cost: the latents that take as
-    long as those that the network looks back to."""
+    """Returns the number of segments. With more segments than workers, less time is lost
+    if one fails, and workers of different speed end at the same time. They may cost 3 %
+    more. cost: the number of latents that take as long as those that the network looks
+    back to."""
     def work(n):
         return latents + (n - 1) * cost
 
@@ -34,7 +35,8 @@ def count_segments(latents, workers, cost):
 
 
 def cut(latents, n, cost):
-    """n segments of equal work. The first one looks back to nothing, so it is longer."""
+    """Returns n segments of equal work. The first one has no latents to discard, so it is
+    longer."""
     n = max(1, min(n, latents - cost))
     shared = latents - cost if n > 1 else latents
     before = latents - shared
@@ -43,8 +45,9 @@ def cut(latents, n, cost):
 
 
 def cut_clips(lengths, workers, cost):
-    """A list of segments for each clip. The clips share the workers by their lengths. A
-    share is rounded down or up, whichever lets all workers end earlier."""
+    """Returns a list of segments for each clip. The clips share the workers by their
+    lengths. A share is rounded down or up, so that all workers end as early as possible.
+    """
     def cut_all(rounded):
         shares = (max(1, rounded(workers * n / max(1, sum(lengths)))) for n in lengths)
         return [cut(n, count_segments(n, share, cost), cost)
@@ -60,8 +63,8 @@ def cut_clips(lengths, workers, cost):
 
 
 def chunks(source, segment, history, begun=False):
-    """[(first, end, wanted)] of the calls for a segment. begun: a checkpoint has the
-    context. A call has only latents that are wanted, or none of them."""
+    """Yields (first, end, wanted) for the calls of a segment. begun: a checkpoint has the
+    context. The results of a call are all wanted, or none."""
     most = ENCODED_BYTES if source.video else CHUNK_BYTES
     size = max(1, min(CHUNK, most // max(1, source.frame * source.model.info.temporal)))
     start = segment.first if begun else max(0, segment.first - history)

@@ -13,7 +13,8 @@ from libvae import DECODE, Error
 
 
 def identify(file):
-    """The machine and the file of a descriptor, or None if the machine does not say."""
+    """Returns the machine and the file of a descriptor, or None if the machine is not
+    known."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
             status = os.fstat(file)
@@ -24,13 +25,13 @@ def identify(file):
 
 @dataclass
 class Leaving:
-    """The answer of a worker that ends: its state behind the last answer."""
-    checkpoint: bytes = None  # None: the carries went with an earlier answer
+    """The answer of a worker that ends: its state after the last answer."""
+    checkpoint: bytes = None  # None: an earlier answer had the carries
     error: str = None
 
 
 class Worker:
-    """Holds a model, and takes segment after segment. settings: backend, precision,
+    """Holds a model, and computes segment after segment. settings: backend, precision,
     threads, device, memory_limit, memory_share, spill, variant."""
 
     def __init__(self, model, settings):
@@ -50,9 +51,9 @@ class Worker:
         self.leaving = True
 
     def open(self, job, forced=None, output=None):
-        """Makes the stream for a job. Returns what must be equal on all nodes. forced:
-        settings that the first worker has chosen. output: {path, file}, which is written
-        here if the path is that file."""
+        """Makes the stream for a job. Returns the values that must be equal on all nodes.
+        forced: settings that the first worker has chosen. output: {path, file}, which the
+        worker writes itself if the path is that file on its node."""
         settings = {**self.settings, **(forced or {})}
         key = json.dumps([job, settings], sort_keys=True)
         if key != self.key:
@@ -88,8 +89,9 @@ class Worker:
         self.file = file
 
     def begin(self, unit, checkpoint=None, warm_up=0):
-        """The next run() starts at latent `unit`: without context, or with the carries
-        of another worker. warm_up: the first latents, which are not wanted."""
+        """Makes the next run() start at latent `unit`: without context, or with the
+        carries of another worker. warm_up: number of first latents whose results are
+        discarded."""
         if not checkpoint:
             self.stream.start(unit, warm_up)
             return
@@ -108,9 +110,9 @@ class Worker:
                 return file.read()
 
     def run(self, inputs, n, wanted, at=0):
-        """Computes n latents. wanted: how many frames of them. at: their offset in the
-        output. Returns what is left to write until the next call, or Leaving after
-        SIGTERM."""
+        """Computes n latents. wanted: number of frames to return. at: their offset in the
+        output. Returns bytes that are valid until the next call, or Leaving after SIGTERM.
+        """
         if self.leaving:
             if self.left:
                 return Leaving()
@@ -125,7 +127,7 @@ class Worker:
         return result if wanted else b""
 
     def decode(self, latents, n, wanted, at):
-        """The frames, or their pictures of a video."""
+        """Returns the frames, or their pictures in a video."""
         job = self.job
         frames = self.stream.decode((job["kind"], latents), n, job["pixels"], wanted)
         if not wanted:
@@ -146,5 +148,5 @@ class Worker:
                 n = os.pwrite(self.file, frames, at)
                 frames, at = frames[n:], at + n
         except OSError:
-            return False  # the driver says why if it fails, too
+            return False  # if the driver fails as well, it reports the reason
         return True

@@ -1,9 +1,9 @@
 /*
- * emu_conv.c: cuda/conv/library.h by the reference convolution: fp32 sums of
- * numbers as their type or TF32 holds them, rounded once.
+ * emu_conv.c: implements cuda/conv/library.h with the reference convolution:
+ * fp32 sums of numbers in their type or TF32, rounded once.
  *
- * There are three choices, which differ in workspace and in the time that they
- * are said to take; the second is the fastest unless a test says otherwise.
+ * Each layer has three choices, which differ in workspace and in their made-up
+ * times. The second one is the fastest unless a test changes this.
  */
 #include <pthread.h>
 #include <math.h>
@@ -21,7 +21,8 @@ enum { CHOICES = 3 };
 struct VaeCudaLibrary {
     pthread_mutex_t lock;
     int holds;          /* of the thread that has the lock */
-    VaeRtStream stream; /* of the last run, as a library's handle knows it */
+    VaeRtStream stream; /* stream of the last run, which the handle of a library
+                           also keeps */
     VaeCudaPlan *plans;
 };
 
@@ -199,7 +200,7 @@ emu_wrong(void)
 
 /* ------------------------------------------------------------------ */
 
-/* A library that takes memory tells a lost device so. */
+/* A library that allocates memory notices a lost device. */
 static VaeStatus
 refused(VaeError *error)
 {
@@ -233,7 +234,7 @@ vae_cuda_library_new(const char *properties, VaeCudaLibrary **out,
     return VAE_OK;
 }
 
-/* The handle goes on using its stream. */
+/* The handle keeps its stream. */
 static void
 check_stream(const VaeCudaLibrary *convs)
 {
@@ -308,7 +309,8 @@ vae_cuda_library_choices(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
     if (emu_refuses() || emu_broken())
         return refused(error);
     for (int i = 0; i < CHOICES && *n < most; i++) {
-        /* The guess depends on the frames, as a library's may. */
+        /* The guess depends on the number of frames, as that of a library
+         * may. */
         const int k = shape->t == 4 ? i : CHOICES - 1 - i;
         if (times[k] >= 0)
             strcpy(choices[(*n)++].text, texts[k]);
@@ -316,7 +318,7 @@ vae_cuda_library_choices(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
     return VAE_OK;
 }
 
-/* Finds the plan of that shape and choice, or makes it; NULL: no memory. */
+/* Finds or makes the plan of a shape and choice. NULL: no memory. */
 static Plan *
 get_plan(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
          const VaeCudaChoice *choice, int index)
@@ -329,7 +331,8 @@ get_plan(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
         return NULL;
     p->choice = index;
     p->ms = times[index - 1];
-    /* The third choice takes none; no two layers of a program the same. */
+    /* The third choice needs no workspace. All layers of a program differ in
+     * theirs. */
     p->workspace =
         index == 3 ? 0
                    : 4 * (size_t) (100 * index + 37 * shape->t + shape->c_out);
@@ -351,7 +354,8 @@ vae_cuda_library_conv_new(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
     if (sscanf(choice->text, "%d", &index) != 1 || index < 1 ||
         index > CHOICES || times[index - 1] < 0)
         return vae_fail(error, VAE_ERR_BACKEND, "no such choice");
-    /* The frames by which choices are looked for are always taken. */
+    /* The number of frames with which choices are searched is always
+     * accepted. */
     if (conv_frames && shape->t > conv_frames && shape->t != 4)
         return vae_fail(error, VAE_ERR_BACKEND, "too many frames");
     *out = vae_mem_alloc(sizeof **out);
@@ -399,7 +403,7 @@ vae_cuda_library_conv_bind(VaeCudaLibraryConv *conv,
 {
     if (emu_refuses() || emu_broken())
         return refused(error);
-    /* as many of cuDNN's engines, whatever alignment they are told */
+    /* as with many engines of cuDNN, for any stated alignment */
     const uintptr_t all = (uintptr_t) args->x | (uintptr_t) args->y |
                           (uintptr_t) args->add | (uintptr_t) args->weight |
                           (uintptr_t) args->bias;
@@ -421,7 +425,7 @@ room(size_t n, size_t size)
     return p;
 }
 
-/* Nearest, ties to even, at 10 bits of mantissa. */
+/* Rounds to the nearest value with 10 bits of mantissa, ties to even. */
 static void
 round_tf32(float *v, size_t n)
 {
@@ -455,7 +459,7 @@ emu_reorder(const float *w, size_t out, size_t taps, size_t in)
     return r;
 }
 
-/* The task of a stream; the plan may be gone by then. */
+/* The task of a stream. The plan may already be freed. */
 typedef struct Run {
     Plan plan;
     VaeCudaConvArgs args;
@@ -560,7 +564,8 @@ flop_of(const VaeCudaConvShape *s)
            s->c_in;
 }
 
-/* A thread holds the library while it records, beside the hold of the run. */
+/* A thread holds the lock of the library while it records, in addition to that
+ * of the run. */
 static void
 check_hold(const VaeCudaLibrary *convs)
 {

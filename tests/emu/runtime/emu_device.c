@@ -9,7 +9,7 @@
 
 static struct {
     int devices, capability;
-    uint64_t memory, others; /* others: taken by other processes */
+    uint64_t memory, others; /* others: bytes of other processes */
     const char *range;       /* watched */
     int ranges, ranges_open;
     bool foreign, disturbed; /* another's recording */
@@ -53,7 +53,7 @@ emu_alive(void)
     return emu_handles_alive() + emu_blocks_alive() + emu_pins();
 }
 
-static _Thread_local int current; /* 0 in a new thread, as there */
+static _Thread_local int current; /* 0 in a new thread, as on a real device */
 static _Thread_local bool relaxed;
 static char contexts[64]; /* their addresses stand for devices */
 

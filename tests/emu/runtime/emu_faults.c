@@ -1,5 +1,5 @@
 /*
- * emu_faults.c: what a test has go wrong on the emulated device.
+ * emu_faults.c: faults of the emulated device that a test sets.
  */
 #include <assert.h>
 #include <string.h>

@@ -32,7 +32,7 @@ clear_graph(Graph *g)
     free(g);
 }
 
-/* True if the first list waits for the end of all others. */
+/* True if the first list waits for the ends of all others. */
 static bool
 is_joined(const Graph *g)
 {
@@ -74,8 +74,8 @@ vae_rt_capture_end(VaeRtStream stream, VaeRtGraph *out)
 
 static void run_branch(Graph *g, int branch, int upto);
 
-/* Does the next task of a branch; false where it would have to force another
- * one and may not. */
+/* Runs the next task of a branch. Returns false if it would have to run another
+ * branch first and may not. */
 static bool
 run_next(Graph *g, int branch, bool forced)
 {
@@ -91,7 +91,7 @@ run_next(Graph *g, int branch, bool forced)
     return true;
 }
 
-/* The eager branches, as far as their waits allow. */
+/* Runs the eager branches as far as their waits allow. */
 static void
 run_eager(Graph *g)
 {

@@ -1,5 +1,6 @@
 /*
- * emu_kernels.c: the kernels' table as work of emulated streams.
+ * emu_kernels.c: a table of kernels that submits each call as work of an
+ * emulated stream.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -18,8 +19,8 @@ void vae_emu_set_look(void (*look)(const void *kernel, const char *name));
 enum { MOST_LOADED = 1000 };
 static const void *loaded[MOST_LOADED];
 static int n_loaded, loads, launches, asked, refused_at;
-/* Added to the kernel's address. Kinds of a kernel count as kernels of their
- * own. Otherwise one that nobody has loaded would not be noticed. */
+/* Added to the kernel's address, so that each variant of a kernel counts as a
+ * kernel. Otherwise a variant that is not loaded would not be noticed. */
 static int look_kind;
 
 bool
@@ -84,8 +85,8 @@ look(const void *entry, const char *name)
         emu_set_failure(EMU_OUT_OF_MEMORY);
 }
 
-/* Finds the kernels that the table's function launches; leaves that function
- * where the launch fails. */
+/* Finds the kernels that a function of the table launches. Leaves the function
+ * at a failed launch. */
 #define LOOK(name, q, a, kind)                                                 \
     do {                                                                       \
         if (emu_refuses()) {                                                   \
@@ -101,8 +102,8 @@ look(const void *entry, const char *name)
         launches += (q)->stream != VAE_ONLY_LOAD;                              \
     } while (0)
 
-/* One pair of functions per kernel: what the caller calls, and what the stream
- * does later with a copy of the arguments. */
+/* A pair of functions for each kernel: the one that the caller calls, and the
+ * one that the stream runs later with a copy of the arguments. */
 #define DEFER(name, Args, kind)                                                \
     static void run_##name(const void *args)                                   \
     {                                                                          \
@@ -117,7 +118,7 @@ look(const void *entry, const char *name)
         emu_submit(q->stream, run_##name, a, sizeof *a);                       \
     }
 
-/* Makes one number of a result wrong, if a test wants this kind to be. */
+/* Makes one number of a result wrong, if a test requests it for this kind. */
 static void
 spoil(EmuWrong kind, void *y, VaeType type)
 {
@@ -176,7 +177,8 @@ emu_set_own(float ms, bool flawed)
     own_flawed = flawed;
 }
 
-/* Replaces the frames of the input that are not normed yet by their norm. */
+/* Replaces the frames of the input that are not normalized yet by their
+ * norm. */
 static void
 norm_input(const VaeConvMatrixArgs *a, float *x)
 {
@@ -316,7 +318,7 @@ convolve(const VaeConvMatrixArgs *a)
     free(add);
 }
 
-/* All phases at once take the time of three. */
+/* All phases together take the time of three. */
 static void
 run_conv_matrix(const void *args)
 {

@@ -26,7 +26,7 @@ emu_set_granularity(uint64_t bytes)
     granularity = bytes;
 }
 
-/* Bytes of the device for a block. */
+/* Returns the bytes that the device needs for a block. */
 static uint64_t
 rounded(uint64_t bytes)
 {
@@ -81,7 +81,7 @@ take(void **out, size_t bytes, bool device)
     return 0;
 }
 
-/* As cudaFree(), waits for all work. */
+/* Waits for all work, as cudaFree() does. */
 static void
 give_back(void *data)
 {
@@ -126,7 +126,7 @@ vae_rt_free_host(void *block)
     give_back(block);
 }
 
-/* Memory of other allocators that is pinned. */
+/* Pinned memory of other allocators. */
 enum { MOST_PINS = 64 };
 typedef struct Pin {
     const uint8_t *data; /* NULL: a free place */
@@ -134,7 +134,7 @@ typedef struct Pin {
 } Pin;
 static Pin pins[MOST_PINS];
 
-/* A pin that begins at data. NULL: a free place. */
+/* Returns the pin that begins at data. NULL: returns a free place. */
 static Pin *
 pin_at(const void *data)
 {
@@ -144,7 +144,7 @@ pin_at(const void *data)
     return NULL;
 }
 
-/* True if a pin, or a block of the run time, has one of these bytes. */
+/* True if a pin or a block of the run time contains one of these bytes. */
 static bool
 is_taken(const uint8_t *data, size_t bytes)
 {
@@ -157,7 +157,7 @@ is_taken(const uint8_t *data, size_t bytes)
     return taken;
 }
 
-/* As there, memory cannot be pinned twice, not even in part. */
+/* As with CUDA, memory cannot be pinned twice, not even a part of it. */
 int
 vae_rt_pin(void *data, size_t bytes)
 {
@@ -174,7 +174,7 @@ vae_rt_pin(void *data, size_t bytes)
     return 0;
 }
 
-/* Waits for all work, as the memory may go. */
+/* Waits for all work, because the memory may be freed next. */
 void
 vae_rt_unpin(void *data)
 {
@@ -217,9 +217,9 @@ typedef struct Copy {
     float ms;
 } Copy;
 
-/* Within the device, 100 GB/s: made up, as the times of convolutions are. Input
- * and output take no time, or it would not be hidden: there is one
- * clock for all streams. */
+/* Copies within the device have a made-up rate of 100 GB/s, as convolutions
+ * have made-up times. Input and output take no time: with one clock for all
+ * streams, their time could not be hidden. */
 #define MS_PER_BYTE 1e-8f
 
 static void
@@ -230,8 +230,8 @@ run_copy(const void *args)
     emu_take_time(c->ms);
 }
 
-/* The bytes after those at p, or before them. Not the beginning of
- * the block: in a first slice the frames there are all the same. */
+/* Returns bytes after those at p, or before them, but not at the beginning of
+ * the block, because in a first slice its frames are all the same. */
 static const void *
 beside(const Block *b, const void *p, size_t bytes)
 {
@@ -242,7 +242,7 @@ beside(const Block *b, const void *p, size_t bytes)
                                          : b->data;
 }
 
-/* A copy to the device with a fault; wrong.to NULL: it is left out. */
+/* A copy to the device with a fault. wrong.to NULL: the copy is omitted. */
 typedef struct Spoiled {
     Copy right, wrong;
 } Spoiled;
@@ -252,8 +252,8 @@ run_spoiled(const void *args)
 {
     const Copy *right = &((const Spoiled *) args)->right;
     const Copy *wrong = &((const Spoiled *) args)->wrong;
-    /* The bytes that the right place has instead. What a misplaced copy
-     * overwrites may be memory that nothing reads. */
+    /* The bytes that the right place keeps. A misplaced copy may overwrite
+     * memory that nothing reads. */
     const void *instead = wrong->to == right->to ? wrong->from : right->to;
     if (memcmp(instead, right->from, right->bytes) != 0)
         emu_fault_struck();
@@ -261,8 +261,7 @@ run_spoiled(const void *args)
         run_copy(wrong);
 }
 
-/* Submits the copy with the fault that was set, if it strikes. False: there is
- * none. */
+/* Submits the copy with the fault, if it is due. False: there is none. */
 static bool
 spoil(const Copy *c, const Block *from, const Block *to, VaeRtStream stream)
 {
@@ -276,7 +275,7 @@ spoil(const Copy *c, const Block *from, const Block *to, VaeRtStream stream)
     }
     if (!to || !to->device) {
         const bool strikes = emu_strikes(EMU_FAULT_DOWNLOAD);
-        if (strikes) /* the host's memory is of any contents, not zeros */
+        if (strikes) /* host memory has any contents, not zeros */
             memset(c->to, 0xff, c->bytes);
         return strikes;
     }

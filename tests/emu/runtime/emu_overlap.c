@@ -1,7 +1,7 @@
 /*
- * emu_overlap.c: what a kernel writes must not overlap what it reads or writes
- * elsewhere. kernels.h says which results may be in place; such a result has
- * the address and the type of the input.
+ * emu_overlap.c: checks that the result of a kernel overlaps neither its input
+ * nor its other results. kernels.h says which results may be in place; such a
+ * result has the address and the type of the input.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +104,7 @@ emu_overlap_norm(const VaeNormArgs *a)
     Spans s = {.kernel = "norm", .in_place = a->x_type == a->y_type};
     const size_t n = product(a->t, a->h, a->w, a->c);
     const bool group = a->kind == VAE_NORM_GROUP;
-    /* Sums are needed where the statistics are not there yet. */
+    /* Sums are only needed if the statistics are not computed yet. */
     const bool sums = group && !(a->statistics && a->y);
     const size_t statistics = group ? product(a->t, a->groups, 2, 2) : 0;
     reads(&s, "x", a->x, n, a->x_type);
@@ -237,7 +237,7 @@ emu_overlap_nonfinite(const VaeNonfiniteArgs *a)
     check(&s);
 }
 
-/* Planes; what is between two rows belongs to them. */
+/* Planes include the bytes between two rows. */
 static void
 add_picture(Spans *s, const VaePicture *p, bool written)
 {

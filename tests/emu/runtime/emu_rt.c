@@ -145,8 +145,8 @@ emu_clear(List *list)
 
 static void force(Stream *s, int upto);
 
-/* Does the next task; false where it would have to force another stream and
- * may not. */
+/* Runs the next task. Returns false if it would have to run another stream
+ * first and may not. */
 static bool
 step(Stream *s, bool forced)
 {
@@ -185,11 +185,11 @@ emu_pending(void)
     return n;
 }
 
-/* Some work of streams that are drawn, as far as their waits allow. */
+/* Runs some work of random streams, as far as their waits allow. */
 static void
 do_some(void)
 {
-    static bool busy; /* a task of it must not begin it again */
+    static bool busy; /* a task of the stream must not begin the stream again */
     if (!emu_all.random || busy)
         return;
     busy = true;
@@ -223,7 +223,7 @@ emu_force_all(void)
         force(s, end_of(s));
 }
 
-/* Eager streams, until all of them are stuck or done. */
+/* Runs eager streams until each of them is blocked or finished. */
 static void
 pump(void)
 {
@@ -335,7 +335,7 @@ vae_rt_stream_sync(VaeRtStream stream)
     return 0;
 }
 
-/* The stream takes part in the recording of the event. */
+/* The stream joins the recording of the event. */
 static int
 wait_in_capture(Stream *s, const Event *e)
 {
