@@ -38,12 +38,6 @@ class Ray(clips.Clips):
         the frames from the workers."""
         return os.path.join("/proc/self/cwd", name)
 
-    def long_clip(self):
-        clip, whole = self.path("long.safetensors"), self.path("whole.safetensors")
-        clips.make_clip(clip, 160, 16, 24)
-        clips.vaetool("decode", "--threads", "1", "--model", TINY, clip, whole)
-        return clip, whole
-
 
 class Decode(Ray):
     def test_file(self):
@@ -179,19 +173,29 @@ class NodesDiffer(Ray):
 
 
 class Failures(Ray):
+    @classmethod
+    def setUpClass(cls):
+        """A clip that takes longer than some kills, and its frames."""
+        super().setUpClass()
+        cls.long = os.path.join(cls.folder, "long.safetensors")
+        cls.long_whole = os.path.join(cls.folder, "long_whole.safetensors")
+        clips.make_clip(cls.long, 160, 16, 24)
+        clips.vaetool("decode", "--threads", "1", "--model", TINY, cls.long,
+                      cls.long_whole)
+
     def check_kills(self, kind):
         """Returns how many workers handed over their carries."""
-        clip, whole = self.long_clip()
         out, done, tries, handed = self.path("out.safetensors"), [0, 0], 0, 0
         while sum(done) < KILLS and tries < 20:
             tries += 1
             to = out if tries % 2 else self.elsewhere("out.safetensors")
-            process = self.nodes.start("--model", TINY, clip, "--to", to, cwd=self.work)
+            process = self.nodes.start("--model", TINY, self.long, "--to", to,
+                                       cwd=self.work)
             now = self.nodes.kill(process, out + ".part", kind, KILLS - sum(done), tries)
             done = [a + b for a, b in zip(done, now)]
             said = process.communicate()[1]
             self.assertEqual(process.returncode, 0, said)
-            self.assert_same(whole, out)
+            self.assert_same(self.long_whole, out)
             handed += int(re.search(r"(\d+) of them handed over", said)[1])
         print(f"{done[0]} workers and {done[1]} nodes ended by "
               f"{signal.Signals(kind).name} in {tries} runs: {said.splitlines()[-1]}")
@@ -204,14 +208,14 @@ class Failures(Ray):
     def test_workers_told_to_end(self):
         self.assertGreater(self.check_kills(signal.SIGTERM), 0)
 
-    def kill_driver(self, clip, out, workers=0):
+    def kill_driver(self, out, workers=0):
         """Kills a driver after the next entry in its journal, and before some workers."""
         def size():
             return os.path.getsize(out + ".journal") if os.path.exists(
                 out + ".journal") else 0
 
         before = size()
-        process = self.nodes.start("--resume", "--model", TINY, clip, "--to", out)
+        process = self.nodes.start("--resume", "--model", TINY, self.long, "--to", out)
         self.nodes.kill(process, out + ".part", signal.SIGKILL, workers)
         while process.poll() is None and size() <= before:
             time.sleep(0.02)
@@ -219,12 +223,11 @@ class Failures(Ray):
         process.communicate()
 
     def test_driver_killed(self):
-        clip, whole = self.long_clip()
         out = self.path("out.safetensors")
         for _ in range(2):
-            self.kill_driver(clip, out)
-        said = self.run_script("--resume", "--model", TINY, clip, "--to", out)
-        self.assert_same(whole, out)
+            self.kill_driver(out)
+        said = self.run_script("--resume", "--model", TINY, self.long, "--to", out)
+        self.assert_same(self.long_whole, out)
         self.assertEqual([n for n in os.listdir(self.work) if "out" in n],
                          ["out.safetensors"], said)
 
@@ -232,17 +235,15 @@ class Failures(Ray):
         """The same pictures as without a kill."""
         if not clips.has_elements("gdppay", "parsebin", *needed):
             self.skipTest(f"{needed} are missing")
-        clip = self.path("long.safetensors")
-        clips.make_clip(clip, 160, 16, 24)
         right, out = self.path("right" + end), self.path("out" + end)
-        self.run_script("--model", TINY, clip, "--to", right)
+        self.run_script("--model", TINY, self.long, "--to", right)
         for _ in range(5):  # a run may end before the kill
-            self.kill_driver(clip, out, workers=2)
+            self.kill_driver(out, workers=2)
             if os.path.exists(out + ".part"):
                 break
             os.unlink(out)
         self.assertTrue(os.path.exists(out + ".part"))
-        self.run_script("--resume", "--model", TINY, clip, "--to", out)
+        self.run_script("--resume", "--model", TINY, self.long, "--to", out)
         self.assertTrue(clips.pictures_of(right) == clips.pictures_of(out),
                         f"the pictures of {out} differ")
         self.assertEqual(clips.times_of(right), clips.times_of(out))
