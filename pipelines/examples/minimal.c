@@ -16,7 +16,7 @@
 int
 main(int argc, char **argv)
 {
-    VaeError e = {VAE_ERR_ARGUMENT, "usage: minimal MODEL LATENTS"};
+    VaeError e = {.message = "usage: minimal MODEL LATENTS"};
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
     VaeModel *model;
     VaeTensorFile *file;
@@ -26,7 +26,8 @@ main(int argc, char **argv)
         vae_latent_clip_find(file, NULL, &clip, &e))
         errx(1, "%s", e.message);
     const int w = clip.width_px, h = clip.height_px;
-    VaeStreamParams params = {sizeof params, .width = w, .height = h};
+    VaeStreamParams params = VAE_INIT(VaeStreamParams);
+    params.width = w, params.height = h;
     params.normalization = clip.normalization;
     if (vae_stream_new(model, &params, &s, &e))
         errx(1, "%s", e.message);
@@ -37,8 +38,9 @@ main(int argc, char **argv)
         clip.width * m->spatial != plan->padded_width)
         errx(1, "%s: the latents do not fit the model and size", argv[2]);
     void *latent = calloc(clip.channels, 4 * clip.height * clip.width);
-    void *rgb = calloc(w, 3 * h);
-    VaePicture p = {VAE_PIXELS_RGB, w, h, .data = {rgb}, .stride = {3 * w}};
+    uint8_t *rgb = (uint8_t *) calloc(w, 3 * h);
+    VaePicture p = {.pixels = VAE_PIXELS_RGB, .width = w, .height = h};
+    p.data[0] = rgb, p.stride[0] = 3 * w;
     int64_t left = clip.frames ? clip.frames : INT64_MAX;
     for (int k = 0, r; (r = vae_stream_receive_picture(s, &p, &e)) != VAE_END;)
         if (r == VAE_OK && left-- > 0) {

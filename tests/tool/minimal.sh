@@ -83,10 +83,19 @@ head -c "$bytes" "$folder/frames.rgb" | cmp - "$folder/fewer.rgb" || {
 
 # A program without the sanitizer cannot load a library with it.
 if command -v pkg-config >/dev/null && ! grep -q '__[at]san_init' "$minimal"; then
-    # shellcheck disable=SC2046 # several options
-    cc "$demo/../examples/minimal.c" -o "$folder/built" \
-        $(PKG_CONFIG_PATH=$VAE_TEST_BUILD/meson-uninstalled \
-            pkg-config --cflags --libs libvae)
-    "$folder/built" "$demo/demo-tiny.safetensors" \
-        "$folder/stating.safetensors" | cmp - "$folder/fewer.rgb"
+    flags=$(PKG_CONFIG_PATH=$VAE_TEST_BUILD/meson-uninstalled \
+        pkg-config --cflags --libs libvae)
+    compilers='cc -std=c11 -Wpedantic'
+    ! command -v clang >/dev/null || compilers="$compilers
+clang -std=c11 -Wpedantic"
+    # C++17 has designated initializers as an extension.
+    ! command -v g++ >/dev/null || compilers="$compilers
+g++ -x c++ -std=c++17 -Wno-missing-field-initializers"
+    echo "$compilers" | while read -r compiler; do
+        # shellcheck disable=SC2086 # several options
+        $compiler -Wall -Wextra -Werror "$demo/../examples/minimal.c" \
+            -o "$folder/built" $flags
+        "$folder/built" "$demo/demo-tiny.safetensors" \
+            "$folder/stating.safetensors" | cmp - "$folder/fewer.rgb"
+    done
 fi
