@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "files.h"
+#include "arguments.h"
 #include "sized.h"
 
 #define MAX_SIDE 16384
@@ -383,8 +384,10 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
     const VaeLatentOptions *o = &own;
     const VaeTensorInfo *info;
     own.batch_index = -1;
-    VaeStatus status = vae_sized_check(
-        out, VAE_SIZE_UP_TO(VaeLatentClip, tensor), "VaeLatentClip", error);
+    VaeStatus status = vae_check_pointers(error, "file, out", file, out);
+    if (status == VAE_OK)
+        status = vae_sized_check(out, VAE_SIZE_UP_TO(VaeLatentClip, tensor),
+                                 "VaeLatentClip", error);
     if (status != VAE_OK)
         return status;
     vae_sized_write(out, &(VaeLatentClip){0}, sizeof *out);
@@ -392,6 +395,12 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         status = vae_sized_read(&own, sizeof own, options,
                                 VAE_SIZE_UP_TO(VaeLatentOptions, batch_index),
                                 "VaeLatentOptions", error);
+    if (status == VAE_OK)
+        status = vae_check_range("layout", (int) own.layout, VAE_LAYOUT_AUTO,
+                                 VAE_LAYOUT_TCHW, error);
+    if (status == VAE_OK)
+        status = vae_check_range("batch_index", own.batch_index, -1, INT64_MAX,
+                                 error);
     if (status == VAE_OK)
         status = select_tensor(file, o->tensor, &info, error);
     if (status != VAE_OK)

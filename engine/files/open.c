@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#include "arguments.h"
 #include "files.h"
 
 /* Enough for the head of every format, and for white space before an index. */
@@ -139,7 +140,14 @@ vae_tensor_file_open_memory(const void *bytes, size_t size, uint64_t total,
                             const char *name, VaeTensorFile **out,
                             VaeError *error)
 {
+    VaeStatus status = vae_check_pointers(error, "out", out);
+    if (status != VAE_OK)
+        return status;
     *out = NULL;
+    if (size)
+        status = vae_check_pointers(error, "bytes", bytes);
+    if (status != VAE_OK)
+        return status;
     if (name == NULL)
         name = "tensors";
     if (size > total)
@@ -212,11 +220,15 @@ VaeStatus
 vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
 {
     struct stat st;
-    *out = NULL;
+    VaeStatus status = vae_check_pointers(error, "path, out", path, out);
+    if (out)
+        *out = NULL;
+    if (status != VAE_OK)
+        return status;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
         return open_mapped(path, 0, parse_mapped, out, error);
     char *found;
-    VaeStatus status = vae_folder_find(path, &found, error);
+    status = vae_folder_find(path, &found, error);
     if (status == VAE_OK)
         status = open_mapped(found, 0, parse_mapped, out, error);
     vae_mem_free(found);

@@ -1,6 +1,7 @@
 /*
  * build.c: builds a model's programs.
  */
+#include "arguments.h"
 #include "model.h"
 
 static VaeStatus
@@ -156,21 +157,27 @@ vae_model_history(const VaeModel *model, VaeDirection direction, int *steps,
                   VaeError *error)
 {
     const bool decode = direction == VAE_DECODE;
-    const VaeModelInfo *info = &model->info;
-    const int side = decode ? 2 : 2 * info->spatial;
     VaeCarrySet carries = {0};
     VaeProgram *next = NULL;
+    VaeStatus status = vae_check_pointers(error, "model, steps", model, steps);
+    if (status == VAE_OK)
+        status = vae_check_range("direction", (int) direction, VAE_DECODE,
+                                 VAE_ENCODE, error);
+    if (status != VAE_OK)
+        return status;
+    const VaeModelInfo *info = &model->info;
+    const int side = decode ? 2 : 2 * info->spatial;
     if (decode ? !info->has_decoder : !info->has_encoder)
         return vae_fail(error, VAE_ERR_MODEL, "%s has no %s", info->path,
                         decode ? "decoder" : "encoder");
-    VaeStatus status = vae_model_build(model,
-                                       &(VaeBuildParams){.direction = direction,
-                                                         .steps = 1,
-                                                         .height = side,
-                                                         .width = side,
-                                                         .label = "history",
-                                                         .carries = &carries},
-                                       &next, error);
+    status = vae_model_build(model,
+                             &(VaeBuildParams){.direction = direction,
+                                               .steps = 1,
+                                               .height = side,
+                                               .width = side,
+                                               .label = "history",
+                                               .carries = &carries},
+                             &next, error);
     if (status == VAE_OK && !vae_program_receptive_field(next, steps))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     if (!decode && info->chunk && *steps >= info->chunk)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "files.h"
 #include "sized.h"
 #include "model.h"
@@ -67,11 +68,12 @@ VaeStatus
 vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
                VaeError *error)
 {
-    *out = NULL;
     VaeModelOptions own = {0};
     json_t *config = NULL;
-    VaeStatus status = VAE_OK;
-    if (options)
+    VaeStatus status = vae_check_pointers(error, "path, out", path, out);
+    if (out)
+        *out = NULL;
+    if (status == VAE_OK && options)
         status = vae_sized_read(&own, sizeof own, options,
                                 VAE_SIZE_UP_TO(VaeModelOptions, variant),
                                 "VaeModelOptions", error);

@@ -1,12 +1,14 @@
 /*
  * calls.c: counts the units of a call, and checks its arguments.
  */
-#include <inttypes.h>
 #include <stdio.h>
 
+#include "arguments.h"
 #include "pixels.h"
 #include "stream.h"
 #include "vae-private/frames.h"
+
+#define MAX_UNITS (1 << 24) /* of a call; no product of theirs overflows */
 
 /* The number of frames of the next latents, for models with chunks. */
 static int
@@ -52,21 +54,20 @@ vae_stream_steps_of(const VaeStream *stream, int n_in)
 }
 
 VaeStatus
-vae_stream_check_range(const char *what, int64_t value, int64_t least,
-                       int64_t most, VaeError *error)
+vae_stream_check_latent(VaeType type, const void *data, VaeError *error)
 {
-    char found[24], expected[48];
-    if (value >= least && value <= most)
+    if (!data)
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){NULL, "no data", "data"},
+                              "a latent has no data");
+    if (type <= VAE_TYPE_BF16)
         return VAE_OK;
-    snprintf(found, sizeof found, "%" PRId64, value);
-    if (most == INT64_MAX)
-        snprintf(expected, sizeof expected, "%" PRId64 " or more", least);
-    else
-        snprintf(expected, sizeof expected, "%" PRId64 " to %" PRId64, least,
-                 most);
-    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, expected},
-                          "%s %s, expected %s", what, found, expected);
+    return vae_fail_parts(
+        error, VAE_ERR_ARGUMENT,
+        (VaeErrorParts){NULL, vae_type_name(type),
+                        "float32, float16 or bfloat16"},
+        "the type of a latent is %s, expected float32, float16 or bfloat16",
+        vae_type_name(type));
 }
 
 /* Checks alignment, because a misaligned read would make the device unusable
@@ -116,8 +117,11 @@ check_planes(const VaePicture *p, int number, VaeError *error)
     size_t row[3];
     int rows[3];
     char found[32], expected[32];
-    const VaeStatus status = vae_stream_check_range(
-        "pixels", (int) p->pixels, 0, VAE_PIXELS_KINDS - 1, error);
+    VaeStatus status = vae_check_range("pixels", (int) p->pixels, 0,
+                                       VAE_PIXELS_KINDS - 1, error);
+    if (status == VAE_OK)
+        status = vae_check_range("matrix", (int) p->matrix, 0,
+                                 VAE_MATRIX_BT2020, error);
     if (status != VAE_OK)
         return status;
     const int planes = vae_picture_planes(p, row, rows);
@@ -146,6 +150,9 @@ vae_stream_check_state(const VaeStream *s, VaeDirection direction,
 {
     static const char *const words[] = {
         [VAE_DECODE] = "decode", [VAE_ENCODE] = "encode"};
+    const VaeStatus status = vae_check_pointers(error, "stream", s);
+    if (status != VAE_OK)
+        return status;
     if (s->params.direction != direction)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
@@ -213,34 +220,76 @@ fail_counts(const VaeStream *s, int n_in, int n_out, VaeError *error)
                           found, expected);
 }
 
-VaeStatus
-vae_stream_check_call(const VaeStream *s, VaeDirection direction, int n_in,
-                      int n_out, const VaePicture *pictures, VaeError *error)
+/* Checks the pointers of a call and the latents behind them. */
+static VaeStatus
+check_latents(const VaeUnits *units, int n_latents, int n_pictures,
+              VaeError *error)
 {
-    const int n_pictures = direction == VAE_DECODE ? n_out : n_in;
-    const VaeStatus state = vae_stream_check_state(s, direction, error);
-    if (state != VAE_OK)
-        return state;
+    VaeStatus status = VAE_OK;
+    if (n_latents)
+        status = units->in ? VAE_OK
+                           : vae_check_pointers(error, "latents", units->out);
+    if (status == VAE_OK && n_pictures)
+        status = vae_check_pointers(error, "frames", units->pictures);
+    for (int i = 0; status == VAE_OK && i < n_latents; i++)
+        status = units->in ? vae_stream_check_latent(units->in[i].type,
+                                                     units->in[i].data, error)
+                           : vae_stream_check_latent(units->out[i].type,
+                                                     units->out[i].data, error);
+    return status;
+}
+
+VaeStatus
+vae_stream_check_waiting(const VaeStream *s, VaeError *error)
+{
+    int sent, made;
+    vae_stream_count_waiting(s, &sent, &made);
+    if (sent + made == 0)
+        return VAE_OK;
+    char found[64];
+    snprintf(found, sizeof found, "%d sent and %d computed", sent, made);
+    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                          (VaeErrorParts){NULL, found, "no waiting unit"},
+                          "units wait in the stream, %s; receive them all or "
+                          "reset the stream first",
+                          found);
+}
+
+VaeStatus
+vae_stream_check_call(const VaeStream *s, VaeDirection direction,
+                      const VaeUnits *units, int n_in, int n_out,
+                      VaeError *error)
+{
+    const bool decode = direction == VAE_DECODE;
+    VaeStatus status = vae_stream_check_state(s, direction, error);
+    if (status == VAE_OK)
+        status = vae_stream_check_waiting(s, error);
+    if (status != VAE_OK)
+        return status;
     if (s->ended)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "an ended sequence", "a reset stream"},
             "the end of the sequence was drained; reset the "
             "stream first");
-    const int steps = vae_stream_steps_of(s, n_in);
+    const int steps = n_in > MAX_UNITS ? -1 : vae_stream_steps_of(s, n_in);
     int expected_in, expected_out;
-    vae_stream_count(s, steps, &expected_in, &expected_out);
     if (steps < 1 || n_out < 0)
         return fail_counts(s, n_in, n_out, error);
+    vae_stream_count(s, steps, &expected_in, &expected_out);
     if (n_out != expected_out) {
         char found[16], expected[16];
         snprintf(found, sizeof found, "%d", n_out);
         snprintf(expected, sizeof expected, "%d", expected_out);
-        return vae_fail_parts(
-            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
-            "%d %s give %s %s here, not %s", n_in,
-            direction == VAE_DECODE ? "latents" : "frames", expected,
-            direction == VAE_DECODE ? "frames" : "latents", found);
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){NULL, found, expected},
+                              "%d %s give %s %s here, not %s", n_in,
+                              decode ? "latents" : "frames", expected,
+                              decode ? "frames" : "latents", found);
     }
-    return vae_stream_check_pictures(s, pictures, n_pictures, error);
+    const int n_pictures = decode ? n_out : n_in;
+    status = check_latents(units, decode ? n_in : n_out, n_pictures, error);
+    return status == VAE_OK ? vae_stream_check_pictures(s, units->pictures,
+                                                        n_pictures, error)
+                            : status;
 }

@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 
+#include "arguments.h"
 #include "choose.h"
 #include "sized.h"
 #include "stream.h"
@@ -27,7 +28,10 @@ vae_stream_plan_ladder(VaeModel *model, const VaeStreamParams *params,
 {
     VaeStream *s = NULL;
     VaeStatus status =
-        vae_sized_check(out, VAE_SIZE_UP_TO(VaePlan, total), "VaePlan", error);
+        vae_check_pointers(error, "model, params, out", model, params, out);
+    if (status == VAE_OK)
+        status = vae_sized_check(out, VAE_SIZE_UP_TO(VaePlan, total), "VaePlan",
+                                 error);
     if (status == VAE_OK)
         status = open_stream(model, params, false, &s, error);
     if (status == VAE_OK) {
@@ -98,13 +102,18 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
 {
     VaeError why = {0};
     const uint64_t begin = vae_now_ns();
-    *out = NULL;
+    if (out)
+        *out = NULL;
+    VaeStatus status =
+        vae_check_pointers(error, "model, params, out", model, params, out);
+    if (status != VAE_OK)
+        return status;
     if (model->outline)
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                               (VaeErrorParts){NULL, "an outline", "weights"},
                               "an outline of %s has no numbers to compute with",
                               model->info.arch);
-    VaeStatus status = new_and_make(model, params, out, &why);
+    status = new_and_make(model, params, out, &why);
     if (status == VAE_ERR_MEMORY && *out && (*out)->class &&
         leaves_device(*out, &why)) {
         VaeStreamParams host = (*out)->params;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "clock.h"
 #include "stream.h"
 
@@ -31,6 +32,9 @@ finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
 VaeStatus
 vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
 {
+    VaeStatus status = vae_check_pointers(error, "stream", stream);
+    if (status != VAE_OK)
+        return status;
     if (!stream->params.restarts)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
@@ -38,7 +42,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
             "the stream was not made for restarts");
     if (stream->broken)
         vae_stream_forget_guarded(stream);
-    const VaeStatus status = vae_stream_settle(stream, error);
+    status = vae_stream_settle(stream, error);
     if (status != VAE_OK) {
         stream->broken = true;
         return finish(stream, 0, status, error);
@@ -233,8 +237,10 @@ begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 VaeStatus
 vae_stream_wait(VaeStream *s, int pending, VaeError *error)
 {
-    VaeStatus status = vae_stream_check_range("pending calls", pending, 0,
-                                              VAE_STREAM_CALLS - 1, error);
+    VaeStatus status = vae_check_pointers(error, "stream", s);
+    if (status == VAE_OK)
+        status = vae_check_range("pending calls", pending, 0,
+                                 VAE_STREAM_CALLS - 1, error);
     if (status != VAE_OK)
         return status;
     if (s->calls <= (uint64_t) pending || s->broken)
@@ -300,12 +306,12 @@ vae_stream_decode_begin(VaeStream *stream, const VaeLatentIn *latents,
                         int n_latents, const VaePicture *frames, int n_frames,
                         VaeError *error)
 {
-    const VaeStatus status = vae_stream_check_call(
-        stream, VAE_DECODE, n_latents, n_frames, frames, error);
+    const VaeUnits units = {.in = latents, .pictures = frames};
+    const VaeStatus status = vae_stream_check_call(stream, VAE_DECODE, &units,
+                                                   n_latents, n_frames, error);
     if (status != VAE_OK)
         return status;
-    return begin(stream, &(VaeUnits){.in = latents, .pictures = frames},
-                 vae_stream_steps_of(stream, n_latents), error);
+    return begin(stream, &units, vae_stream_steps_of(stream, n_latents), error);
 }
 
 VaeStatus
@@ -313,21 +319,22 @@ vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
                         int n_frames, const VaeLatentOut *latents,
                         int n_latents, VaeError *error)
 {
-    const VaeStatus status = vae_stream_check_call(stream, VAE_ENCODE, n_frames,
-                                                   n_latents, frames, error);
+    const VaeUnits units = {.out = latents, .pictures = frames};
+    const VaeStatus status = vae_stream_check_call(stream, VAE_ENCODE, &units,
+                                                   n_frames, n_latents, error);
     if (status != VAE_OK)
         return status;
-    return begin(stream, &(VaeUnits){.out = latents, .pictures = frames},
-                 vae_stream_steps_of(stream, n_frames), error);
+    return begin(stream, &units, vae_stream_steps_of(stream, n_frames), error);
 }
 
 /* The time of the last call includes the wait until it ends. */
 static VaeStatus
 end(VaeStream *s, VaeStatus status, VaeError *error)
 {
+    if (status != VAE_OK)
+        return status;
     const uint64_t before = s->stats.busy_ns;
-    if (status == VAE_OK)
-        status = vae_stream_wait(s, 0, error);
+    status = vae_stream_wait(s, 0, error);
     s->stats.last_ns += s->stats.busy_ns - before;
     return status;
 }
@@ -370,15 +377,20 @@ vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
                  int n_frames, VaeError *error)
 {
     VaeStatus status = vae_stream_check_state(stream, VAE_DECODE, error);
-    const int left = vae_stream_drain_steps(stream);
-    int expected;
+    if (status == VAE_OK)
+        status = vae_stream_check_waiting(stream, error);
     if (status != VAE_OK)
         return status;
+    const int left = vae_stream_drain_steps(stream);
+    int expected;
     vae_stream_drain_count(stream, steps < left ? steps : left, &expected);
     if (steps < 0 || steps > left || n_frames != expected)
         return fail_drain((const int[]){steps, n_frames},
                           (const int[]){left, expected}, error);
-    status = vae_stream_check_pictures(stream, frames, n_frames, error);
+    if (n_frames)
+        status = vae_check_pointers(error, "frames", frames);
+    if (status == VAE_OK)
+        status = vae_stream_check_pictures(stream, frames, n_frames, error);
     if (status != VAE_OK || steps == 0)
         return status;
     stream->ended = true;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "pixels.h"
 #include "stream.h"
 
@@ -113,15 +114,7 @@ check_unit(const VaeStream *s, const Unit *unit, VaeError *error)
     const VaePicture *p = &unit->picture;
     const VaeLatentOut *l = &unit->latent;
     if (!unit->is_picture)
-        return l->type <= VAE_TYPE_BF16 && l->data
-                   ? VAE_OK
-                   : vae_fail_parts(
-                         error, VAE_ERR_ARGUMENT,
-                         (VaeErrorParts){
-                             NULL, l->data ? vae_type_name(l->type) : "no data",
-                             "float32, float16 or bfloat16"},
-                         "a latent has no data, or a type that is none of "
-                         "float32, float16 and bfloat16");
+        return vae_stream_check_latent(l->type, l->data, error);
     if (p->on_device)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
@@ -254,6 +247,22 @@ settle(const VaeStream *s, Side *side, const Unit *unit, int n, VaeError *error)
     return VAE_OK;
 }
 
+void
+vae_stream_count_waiting(const VaeStream *s, int *sent, int *made)
+{
+    const VaeWaiting *w = s->waiting;
+    const bool any = w && w->sequence == s->sequences;
+    *sent = any ? w->sent : 0;
+    *made = any && w->made > w->given ? w->made - w->given : 0;
+}
+
+bool
+vae_stream_end_was_sent(const VaeStream *s)
+{
+    const VaeWaiting *w = s->waiting;
+    return w && w->sequence == s->sequences && w->ended;
+}
+
 /* ------------------------------------------------------------------ */
 /* Sending and receiving.                                              */
 
@@ -330,10 +339,17 @@ run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
             w->pictures[i] = u.picture;
     }
     set_results(s, n_out, first);
-    return decode ? vae_stream_decode(s, w->latents_in, n_in, w->pictures,
-                                      n_out, error)
-                  : vae_stream_encode(s, w->pictures, n_in, w->latents_out,
-                                      n_out, error);
+    /* no unit waits during the call */
+    const int sent = w->sent;
+    w->sent = 0;
+    const VaeStatus status =
+        decode ? vae_stream_decode(s, w->latents_in, n_in, w->pictures, n_out,
+                                   error)
+               : vae_stream_encode(s, w->pictures, n_in, w->latents_out, n_out,
+                                   error);
+    if (status != VAE_OK)
+        w->sent = sent;
+    return status;
 }
 
 /* The number of latents that an encoder must still compute so that they decode
@@ -388,7 +404,6 @@ compute(VaeStream *s, const Unit *unit, VaeError *error)
     const VaeStatus status = run_slice(s, n_in, n_out, unit, error);
     if (status != VAE_OK)
         return status;
-    w->sent = 0;
     w->results += w->made = n_out;
     return VAE_OK;
 }
@@ -431,9 +446,14 @@ VaeStatus
 vae_stream_receive_picture(VaeStream *stream, const VaePicture *picture,
                            VaeError *error)
 {
-    const Unit unit = {.is_picture = true, .picture = *picture};
-    const VaeStatus status = check_stream(stream, VAE_DECODE, error);
-    return status == VAE_OK ? receive_unit(stream, &unit, error) : status;
+    VaeStatus status = check_stream(stream, VAE_DECODE, error);
+    if (status == VAE_OK)
+        status = vae_check_pointers(error, "picture", picture);
+    return status == VAE_OK
+               ? receive_unit(stream,
+                              &(Unit){.is_picture = true, .picture = *picture},
+                              error)
+               : status;
 }
 
 VaeStatus
@@ -452,7 +472,10 @@ VaeStatus
 vae_stream_receive_latent(VaeStream *stream, const VaeLatentOut *latent,
                           VaeError *error)
 {
-    const Unit unit = {.latent = *latent};
-    const VaeStatus status = check_stream(stream, VAE_ENCODE, error);
-    return status == VAE_OK ? receive_unit(stream, &unit, error) : status;
+    VaeStatus status = check_stream(stream, VAE_ENCODE, error);
+    if (status == VAE_OK)
+        status = vae_check_pointers(error, "latent", latent);
+    return status == VAE_OK
+               ? receive_unit(stream, &(Unit){.latent = *latent}, error)
+               : status;
 }

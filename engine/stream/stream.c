@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "sized.h"
 #include "stream.h"
 
@@ -21,12 +22,15 @@ check_ranges(const VaeStreamParams *p, VaeError *error)
         int64_t value, least, most;
     } ranges[] = {
         {"direction", (int) p->direction, 0, VAE_ENCODE},
+        {"backend", (int) p->backend, 0, VAE_BACKEND_REF},
+        {"precision", (int) p->precision, 0, VAE_PRECISION_BF16},
         {"normalization", (int) p->normalization, 0, VAE_RAW},
         {"posterior", (int) p->posterior, 0, VAE_POSTERIOR_SAMPLE},
         {"spill", (int) p->spill, 0, VAE_SPILL_HOST},
         {"nan_policy", (int) p->nan_policy, 0, VAE_NAN_ERROR},
         {"pixels", (int) p->pixels, 0, VAE_PIXELS_P010},
         {"slice size", p->slice_size, 0, MAX_SLICE},
+        {"pictures_on_device", p->pictures_on_device, 0, 1},
         {"frames at once", p->frames_at_once, 0, INT64_MAX},
         {"strips of rows", p->strips, 0, MAX_STRIPS},
         {"milliseconds to wait for memory", p->resume_ms, 0, INT64_MAX},
@@ -36,8 +40,8 @@ check_ranges(const VaeStreamParams *p, VaeError *error)
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         const VaeStatus status =
-            vae_stream_check_range(ranges[i].what, ranges[i].value,
-                                   ranges[i].least, ranges[i].most, error);
+            vae_check_range(ranges[i].what, ranges[i].value, ranges[i].least,
+                            ranges[i].most, error);
         if (status != VAE_OK)
             return status;
     }

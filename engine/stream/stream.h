@@ -140,10 +140,13 @@ struct VaeStream {
 /* send_receive.c. */
 void vae_stream_free_waiting(VaeStream *s);
 
-/* calls.c: fails if value is not from least to most. INT64_MAX: no most. */
-VaeStatus vae_stream_check_range(const char *what, int64_t value, int64_t least,
-                                 int64_t most, VaeError *error);
-/* Checks that the stream has that direction and is not broken. */
+/* The numbers of units that were sent and not computed, and that were computed
+ * and not received. */
+void vae_stream_count_waiting(const VaeStream *s, int *sent, int *made);
+/* True if the end of the sequence was sent. */
+bool vae_stream_end_was_sent(const VaeStream *s);
+
+/* calls.c: checks that the stream has that direction and is not broken. */
 VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                                  VaeError *error);
 /* The number of steps that read n_in units; -1: not a whole number of steps. */
@@ -151,10 +154,10 @@ int vae_stream_steps_of(const VaeStream *stream, int n_in);
 VaeStatus vae_stream_check_pictures(const VaeStream *s,
                                     const VaePicture *pictures, int n,
                                     VaeError *error);
-/* Checks the state, the counts and the pictures. */
-VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,
-                                int n_in, int n_out, const VaePicture *pictures,
-                                VaeError *error);
+VaeStatus vae_stream_check_latent(VaeType type, const void *data,
+                                  VaeError *error);
+/* Fails if units wait that were sent, or that are to be received. */
+VaeStatus vae_stream_check_waiting(const VaeStream *s, VaeError *error);
 
 /* Options for opening a stream. */
 typedef struct VaeTerms {
@@ -324,6 +327,11 @@ typedef struct VaeUnits {
      * are due now, from..until-1. */
     int64_t base, from, until;
 } VaeUnits;
+
+/* calls.c: checks the state, the counts and the units. */
+VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,
+                                const VaeUnits *units, int n_in, int n_out,
+                                VaeError *error);
 
 static inline void
 vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)

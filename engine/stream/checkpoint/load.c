@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "saved_fields.h"
 #include "files.h"
 #include "sized.h"
@@ -290,12 +291,12 @@ vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
     VaeTensorFile *file = NULL;
     VaeCheckpointParams own;
     Place p = {0};
-    VaeStatus status = vae_sized_check(
-        out, VAE_SIZE_UP_TO(VaeCheckpoint, carries), "VaeCheckpoint", error);
+    VaeStatus status = vae_checkpoint_params(s, params, &own, error);
     if (status == VAE_OK)
-        status = vae_sized_read(&own, sizeof own, params,
-                                VAE_SIZE_UP_TO(VaeCheckpointParams, n_own),
-                                "VaeCheckpointParams", error);
+        status = vae_check_pointers(error, "out", out);
+    if (status == VAE_OK)
+        status = vae_sized_check(out, VAE_SIZE_UP_TO(VaeCheckpoint, carries),
+                                 "VaeCheckpoint", error);
     if (status == VAE_OK)
         status = vae_tensor_file_open(own.path, &file, error);
     if (status == VAE_OK)

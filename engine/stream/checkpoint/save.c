@@ -8,10 +8,7 @@
 
 #include "saved_fields.h"
 #include "files.h"
-#include "sized.h"
 #include "vae-private/stream.h"
-
-#define MAX_OWN 16
 
 /* Copies the carries to a new block, which the caller frees. */
 static VaeStatus
@@ -51,7 +48,7 @@ static VaeStatus
 write_file(const VaeStream *s, const VaeCheckpointParams *p,
            const VaeCheckpointFields *f, const uint8_t *block, VaeError *error)
 {
-    VaeMetadata meta[VAE_CHECKPOINT_FIELDS + MAX_OWN + 1];
+    VaeMetadata meta[VAE_CHECKPOINT_FIELDS + VAE_CHECKPOINT_OWN + 1];
     const int n = block ? vae_carry_items(s) : 0;
     VaeTensorOut *tensors = vae_mem_alloc((size_t) (n + 1) * sizeof *tensors);
     VaeCarryItem *items = vae_mem_alloc((size_t) (n + 1) * sizeof *items);
@@ -94,26 +91,29 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
 {
     VaeCheckpointParams own;
     const VaeCheckpointParams *p = &own;
-    VaeStatus status = vae_sized_read(
-        &own, sizeof own, params, VAE_SIZE_UP_TO(VaeCheckpointParams, n_own),
-        "VaeCheckpointParams", error);
-    if (status != VAE_OK)
-        return status;
-    const int64_t n_own = p->n_own < INT64_MAX ? (int64_t) p->n_own : INT64_MAX;
-    status = vae_stream_check_range("n_own", n_own, 0, MAX_OWN, error);
+    int sent, made;
+    VaeStatus status = vae_checkpoint_params(s, params, &own, error);
     if (status == VAE_OK)
         status = vae_stream_wait(s, 0, error);
-    if (status == VAE_OK && s->broken)
+    if (status != VAE_OK)
+        return status;
+    vae_stream_count_waiting(s, &sent, &made);
+    if (s->broken)
         status =
             vae_fail(error, VAE_ERR_ARGUMENT,
                      "%s: an error has ended the sequence, so no checkpoint "
                      "can continue it",
                      p->path);
-    if (status == VAE_OK && s->ended)
+    if (status == VAE_OK && (s->ended || vae_stream_end_was_sent(s)))
         status = vae_fail(error, VAE_ERR_ARGUMENT,
                           "%s: the sequence has ended, so no checkpoint can "
                           "continue it",
                           p->path);
+    if (status == VAE_OK && made > 0)
+        status = vae_fail(error, VAE_ERR_ARGUMENT,
+                          "%s: %d results wait in the stream, which a "
+                          "checkpoint would lose; receive them first",
+                          p->path, made);
     if (status == VAE_OK && s->in_fallback && p->carries)
         status =
             vae_fail(error, VAE_ERR_UNSUPPORTED,

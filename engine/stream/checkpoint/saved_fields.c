@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arguments.h"
+#include "files.h"
 #include "saved_fields.h"
+#include "sized.h"
 #include "vae-private/stream.h"
 
 #define FORMAT "1"
@@ -58,6 +61,38 @@ add_settings(VaeCheckpointFields *f, const VaeStream *s)
     add(f, "vae.nan-policy", "the nan-policy", "%s",
         s->fallback ? "fallback" : "");
     add(f, "vae.delay", "the delay in frames", "%d", s->plan.delay);
+}
+
+VaeStatus
+vae_checkpoint_params(const VaeStream *s, const VaeCheckpointParams *params,
+                      VaeCheckpointParams *own, VaeError *error)
+{
+    VaeStatus status = vae_check_pointers(error, "stream, params", s, params);
+    if (status == VAE_OK)
+        status = vae_sized_read(own, sizeof *own, params,
+                                VAE_SIZE_UP_TO(VaeCheckpointParams, n_own),
+                                "VaeCheckpointParams", error);
+    if (status == VAE_OK)
+        status = vae_check_pointers(error, "params->path", own->path);
+    if (status == VAE_OK)
+        status = vae_check_range(
+            "n_own", own->n_own < INT64_MAX ? (int64_t) own->n_own : INT64_MAX,
+            0, VAE_CHECKPOINT_OWN, error);
+    if (status == VAE_OK && own->n_own)
+        status = vae_check_pointers(error, "params->own", own->own);
+    for (size_t i = 0; status == VAE_OK && i < own->n_own; i++) {
+        const VaeMetadata *m = &own->own[i];
+        status =
+            vae_check_pointers(error, "own->key, own->value", m->key, m->value);
+        if (status == VAE_OK && strncmp(m->key, "vae.", 4) == 0)
+            status = vae_fail_parts(
+                error, VAE_ERR_ARGUMENT,
+                (VaeErrorParts){NULL, m->key, "a key without \"vae.\""},
+                "%s: the key \"%.*s\" of an own entry begins with \"vae.\", "
+                "as only those of the library do",
+                own->path, VAE_NAME_SHOWN, m->key);
+    }
+    return status;
 }
 
 VaeStatus

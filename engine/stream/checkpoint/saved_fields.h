@@ -16,12 +16,17 @@ typedef struct VaeCheckpointField {
 } VaeCheckpointField;
 
 #define VAE_CHECKPOINT_FIELDS 19
+#define VAE_CHECKPOINT_OWN 16 /* most entries of the caller */
 
 typedef struct VaeCheckpointFields {
     int n;
     VaeCheckpointField fields[VAE_CHECKPOINT_FIELDS];
 } VaeCheckpointFields;
 
+/* Checks the arguments of a call, and copies the params to *own. */
+VaeStatus vae_checkpoint_params(const VaeStream *s,
+                                const VaeCheckpointParams *params,
+                                VaeCheckpointParams *own, VaeError *error);
 /* Fills in the fields. Settings that a stream does not read stay empty. */
 VaeStatus vae_checkpoint_describe(const VaeStream *s,
                                   const VaeCheckpointParams *params,

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "alloc.h"
+#include "arguments.h"
 #include "clock.h"
 #include "stream.h"
 
@@ -113,10 +114,10 @@ vae_stream_resume(VaeStream *s, VaeError *error)
 {
     VaeError why = {0};
     Patience patience = {0};
+    VaeStatus status = vae_check_pointers(error, "stream", s);
+    if (status != VAE_OK || !s->released)
+        return status;
     const int tiles = s->plan.tiles;
-    VaeStatus status;
-    if (!s->released)
-        return VAE_OK;
     do
         status = take_again(s, &why);
     while (status == VAE_ERR_MEMORY && (vae_stream_step_down(s, &why) ||

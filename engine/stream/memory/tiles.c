@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "arguments.h"
 #include "clock.h"
 #include "kernels.h"
 #include "pixels.h"
@@ -72,8 +73,8 @@ vae_stream_set_tiles(VaeStream *s, VaeError *error)
     const int64_t height = p->tile_height ? p->tile_height : width;
     if (p->tiles == VAE_TILES_OFF)
         return VAE_OK;
-    VaeStatus status = vae_stream_check_range("tiles", p->tiles, VAE_TILES_OFF,
-                                              VAE_TILES_BLEND, error);
+    VaeStatus status = vae_check_range("tiles", p->tiles, VAE_TILES_OFF,
+                                       VAE_TILES_BLEND, error);
     if (status != VAE_OK)
         return status;
     if (vae_stream_has_delay(s))

@@ -1,0 +1,42 @@
+/*
+ * arguments.c: see arguments.h.
+ */
+#include "arguments.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+VaeStatus
+vae_check_list(VaeError *error, const char *names, const void *const *pointers)
+{
+    for (size_t i = 0;; i++) {
+        const size_t length = strcspn(names, ",");
+        if (!pointers[i])
+            return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                                  (VaeErrorParts){NULL, "NULL", "a pointer"},
+                                  "the argument %.*s is NULL", (int) length,
+                                  names);
+        if (!names[length])
+            return VAE_OK;
+        names += length + 2; /* the comma and the blank */
+    }
+}
+
+VaeStatus
+vae_check_range(const char *what, int64_t value, int64_t least, int64_t most,
+                VaeError *error)
+{
+    char found[24], expected[48];
+    if (value >= least && value <= most)
+        return VAE_OK;
+    snprintf(found, sizeof found, "%" PRId64, value);
+    if (most == INT64_MAX)
+        snprintf(expected, sizeof expected, "%" PRId64 " or more", least);
+    else
+        snprintf(expected, sizeof expected, "%" PRId64 " to %" PRId64, least,
+                 most);
+    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                          (VaeErrorParts){NULL, found, expected},
+                          "%s %s, expected %s", what, found, expected);
+}
