@@ -12,6 +12,15 @@
  *
  * The file is first written as PATH.tmp, flushed to the disk and then renamed.
  * At any moment either the old or the new checkpoint exists completely.
+ *
+ * With vae_stream_send_*() and vae_stream_receive_*(), save when receive has
+ * returned VAE_AGAIN: no result is waiting then. Units that were sent but not
+ * computed are not in the file. After loading, a decoder takes latent
+ * VaeCheckpoint.begin of the sequence next. An encoder takes frame
+ * vae_model_frames_of(begin) next, and gives latent `begin`. If the checkpoint
+ * has no carries, begin is earlier than the position that was saved: the first
+ * frame of a decoder is frame vae_model_frames_of(begin) of the sequence, and
+ * the caller discards the frames or latents that it already has.
  */
 #ifndef VAE_CHECKPOINT_H
 #define VAE_CHECKPOINT_H
@@ -42,8 +51,8 @@ typedef struct VaeCheckpoint {
     size_t struct_size; /* VAE_INIT() */
     uint64_t latents;   /* latents of the sequence that were finished */
     uint64_t begin;     /* index of the latent that the stream takes or gives
-                           next. Without carries it is less than `latents`:
-                           discard the output before latent `latents` */
+                           next. Without carries it is less than `latents`, or
+                           0 */
     uint64_t frames;    /* VaeCheckpointParams.frames of the saving call */
     bool carries;       /* true: the file has the carries */
     uint64_t before;    /* VaeCheckpointParams.before of the saving call */
@@ -55,11 +64,12 @@ typedef struct VaeCheckpoint {
  * compute their fingerprint, a checksum by which the loading stream recognises
  * them.
  *
- * Errors: VAE_ERR_ARGUMENT (the sequence has ended, or an error broke it; more
- * than 16 own entries), VAE_ERR_UNSUPPORTED (with nan_policy FALLBACK: the
- * carries have values that do not fit into 16 bits; a later latent, or a
- * checkpoint without carries, may succeed), VAE_ERR_MEMORY (no host memory for
- * the carries), VAE_ERR_BACKEND, VAE_ERR_WRITE, VAE_ERR_NO_SPACE.
+ * Errors: VAE_ERR_ARGUMENT (the end of the sequence was sent, or an error broke
+ * the sequence; results wait to be received; wrong own entries),
+ * VAE_ERR_UNSUPPORTED (with nan_policy FALLBACK: the carries have values that
+ * do not fit into 16 bits; a later latent, or a checkpoint without carries, may
+ * succeed), VAE_ERR_MEMORY (no host memory for the carries), VAE_ERR_BACKEND,
+ * VAE_ERR_WRITE, VAE_ERR_NO_SPACE.
  */
 VAE_API VaeStatus vae_stream_save(VaeStream *stream,
                                   const VaeCheckpointParams *params,

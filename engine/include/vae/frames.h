@@ -19,8 +19,9 @@ extern "C" {
  * value.
  */
 typedef enum VaePixels {
-    VAE_PIXELS_RGB_F32, /* 3 floats a pixel, in the network's own range, not
-                           clamped; the stride is in bytes */
+    VAE_PIXELS_RGB_F32, /* 3 floats a pixel, in the network's own range
+                           (VaeModelInfo.pixel_low, pixel_high), not clamped;
+                           the stride is in bytes */
     VAE_PIXELS_RGB,
     VAE_PIXELS_RGBA, /* also RGBx; a decoder writes 255 to the fourth byte, an
                         encoder ignores it */
@@ -47,7 +48,10 @@ typedef enum VaeMatrix {
 } VaeMatrix;
 
 /*
- * One picture in memory.
+ * One picture in memory. The library reads all members, so initialize the whole
+ * struct, and set those that you do not need to 0:
+ *
+ *     VaePicture p = {.pixels = VAE_PIXELS_RGB, .width = w, .height = h};
  *
  * width, height  visible size. Chroma planes have ceil(width / 2) columns in
  *                4:2:0 and 4:2:2, and ceil(height / 2) rows in 4:2:0

@@ -22,8 +22,9 @@ typedef struct VaeLatentOptions {
                            latent_tensor that the file has, otherwise its only
                            4-D or 5-D tensor */
     VaeLatentLayout layout;
-    int batch_index; /* the clip of a batch, from 0. -1: a batch of more than
-                        one clip is an error */
+    int batch_index; /* the clip of a batch, from 0. VAE_INIT() therefore
+                        selects the first. -1: a batch of more than one clip is
+                        an error */
 } VaeLatentOptions;
 
 /*
@@ -70,20 +71,22 @@ typedef struct VaeLatentClip {
  * 64-bit integers for one sequence: the index of its first latent, and the
  * number of frames to show. Call vae_stream_reset() before each sequence.
  *
- * Errors: VAE_ERR_ARGUMENT (a wrong struct_size); VAE_ERR_NOT_FOUND with the
- * names of the tensors in the file (and "looks like model weights" or "looks
- * like frames"); VAE_ERR_SIZE for a number of dimensions other than 4 or 5,
- * a batch without batch_index, a dimension of 0, height or width over 16384,
- * channels over 1024, more than 2^24 latents; VAE_ERR_FORMAT for an element
- * type that is not a float, or a vae.* value that cannot be read.
+ * Errors: VAE_ERR_ARGUMENT (a wrong struct_size, layout or batch_index);
+ * VAE_ERR_NOT_FOUND with the names of the tensors in the file (and "looks like
+ * model weights" or "looks like frames"); VAE_ERR_SIZE for a number of
+ * dimensions other than 4 or 5, a batch without batch_index, a dimension of 0,
+ * height or width over 16384, channels over 1024, more than 2^24 latents;
+ * VAE_ERR_FORMAT for an element type that is not a float, or a vae.* value that
+ * cannot be read.
  */
 VAE_API VaeStatus vae_latent_clip_find(const VaeTensorFile *file,
                                        const VaeLatentOptions *options,
                                        VaeLatentClip *out, VaeError *error);
 
 /*
- * Writes latent k < clip->t to dst, packed as [C, h, w] elements of clip->type:
- * channels * height * width * vae_type_size(type) bytes. Needs clip->data.
+ * Writes latent k, 0 to clip->t - 1, to dst, packed as [C, h, w] elements of
+ * clip->type: channels * height * width * vae_type_size(type) bytes. Needs
+ * clip->data.
  */
 VAE_API void vae_latent_clip_read(const VaeLatentClip *clip, int k, void *dst);
 

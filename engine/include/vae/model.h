@@ -102,10 +102,11 @@ VAE_API void vae_model_free(VaeModel **model);
 VAE_API const VaeModelInfo *vae_model_info(const VaeModel *model);
 
 /* Returns the smallest number of latents that decode to at least `frames`
- * frames, counted from the start of a sequence; 0 for 0 frames or fewer. */
+ * frames (at most 2^56), counted from the start of a sequence; 0 for 0 frames
+ * or fewer. */
 VAE_API int64_t vae_model_latents_of(const VaeModel *model, int64_t frames);
-/* Returns the number of frames that `latents` latents decode to, counted from
- * the start of a sequence. */
+/* Returns the number of frames that `latents` latents (at most 2^56) decode to,
+ * counted from the start of a sequence. */
 VAE_API int64_t vae_model_frames_of(const VaeModel *model, int64_t latents);
 
 /*
@@ -118,7 +119,8 @@ VAE_API int64_t vae_model_frames_of(const VaeModel *model, int64_t latents);
  * the same bytes from step k on as one that ran from the start. After
  * vae_stream_reset() begin one step earlier, because the first step differs.
  *
- * Errors: VAE_ERR_MODEL (no such direction), VAE_ERR_MEMORY.
+ * Errors: VAE_ERR_ARGUMENT, VAE_ERR_MODEL (the file has no weights for this
+ * direction), VAE_ERR_MEMORY.
  */
 VAE_API VaeStatus vae_model_history(const VaeModel *model,
                                     VaeDirection direction, int *steps,

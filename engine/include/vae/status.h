@@ -3,7 +3,8 @@
  *
  * Every function that can fail returns a VaeStatus. If its VaeError argument is
  * not NULL, it also writes one sentence for a user there. The sentence names
- * the file, tensor or size, the value found and the value expected.
+ * the file, tensor or size, the value found and the value expected. Such a
+ * function returns VAE_ERR_ARGUMENT for a pointer that is NULL and must not be.
  */
 #ifndef VAE_STATUS_H
 #define VAE_STATUS_H

@@ -68,24 +68,26 @@ typedef struct VaeStreamParams {
     VaeDirection direction;
     VaeBackendKind backend;
     VaePrecision precision;
-    int width, height;  /* visible pixels, 1 or more. Latents have the size of
+    int width, height;  /* visible pixels, 1 to 65535. Latents have the size of
                            the next multiple of VaeModelInfo.spatial, to which
                            an encoder repeats the edge */
-    int slice_size;     /* steps that run together. 0 selects the largest of 4,
-                           2 and 1 that fits, and 1 for 1280x720 pixels or
-                           more */
+    int slice_size;     /* steps that run together, at most 4096. 0 selects the
+                           largest of 4, 2 and 1 that fits, and 1 for 1280x720
+                           pixels or more */
     int frames_at_once; /* frames that the layers at the full frame rate compute
                            together. 0 selects all of a slice, or fewer if
                            these do not fit */
-    int threads;        /* 0 selects one for each logical processor that the
-                           process may use. The stream uses at most four for
-                           each logical processor (8 for a single one), and
-                           at most OMP_THREAD_LIMIT of the environment */
+    int threads;        /* at most 1024. 0 selects one for each logical
+                           processor that the process may use. The stream uses
+                           at most four for each logical processor (8 for a
+                           single one), and at most OMP_THREAD_LIMIT of the
+                           environment */
     int device;         /* CUDA device index; -1 selects device 0. Other
                            backends ignore it. If it is more than 0 and AUTO
                            selects another backend, warn is called */
     bool deterministic; /* algorithms are chosen without timing */
-    bool restarts;      /* allows vae_stream_restart() */
+    bool restarts;      /* allows vae_stream_restart(), and loading a checkpoint
+                           without carries */
     VaeNormalization normalization; /* of the latents in or out */
     VaePosterior posterior;         /* only for encoding */
     VaeSpill spill;                 /* only for the cuda backend */
@@ -132,8 +134,9 @@ typedef struct VaeStreamParams {
                           vae_stream_release() waits while others hold the
                           device's memory; 0: it does not wait */
     int64_t strips;    /* the inputs of large convolutions are computed in this
-                          number of strips of rows; 1: whole pictures; 0: strips
-                          only if whole pictures do not fit */
+                          number of strips of rows, at most 1000; 1: whole
+                          pictures; 0: strips only if whole pictures do not
+                          fit */
     int64_t pictures_on_device; /* 1: pictures will be on_device, so the stream
                                    plans no buffers for others. If a picture is
                                    nevertheless in host memory, or has a wider
@@ -224,7 +227,7 @@ VAE_API VaeStatus vae_stream_plan(VaeModel *model,
 /*
  * Plans a stream and allocates all its memory. The stream holds a reference to
  * model. If a device has too little memory, AUTO selects the cpu backend and
- * warns.
+ * warns. *out is NULL after an error.
  *
  * Errors: VAE_ERR_ARGUMENT, VAE_ERR_SIZE, VAE_ERR_MODEL (the file has no such
  * direction), VAE_ERR_UNSUPPORTED (the backend or precision; samples of a model
@@ -280,10 +283,10 @@ VAE_API const char *vae_stream_get_device(const VaeStream *stream);
 
 /*
  * Writes the numbers of units that the next call takes (*n_in) and gives
- * (*n_out) if it runs `steps` steps, of which one may be the first of a
- * sequence. It does not count units that wait in the stream. A decoder with
- * VaePlan.delay gives no frames at first. Its first call with frames may give
- * fewer than later calls.
+ * (*n_out) if it runs `steps` steps (0 or more), of which one may be the first
+ * of a sequence. It does not count units that wait in the stream. A decoder
+ * with VaePlan.delay gives no frames at first. Its first call with frames may
+ * give fewer than later calls.
  */
 VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
                               int *n_out);
@@ -345,8 +348,8 @@ typedef struct VaeLatentOut {
  * VaePlan.
  *
  * vae_stream_reset() and vae_stream_restart() discard units that are waiting in
- * the stream. A checkpoint does not include them. Call the functions below,
- * which process whole steps, only if no unit is waiting.
+ * the stream. A checkpoint does not include them. While a unit is waiting, the
+ * functions below, which process whole steps, return VAE_ERR_ARGUMENT.
  *
  * Errors: VAE_ERR_ARGUMENT (the wrong direction, another type, a stride below a
  * row, a unit after the end, a broken sequence), VAE_ERR_SIZE, VAE_ERR_MEMORY.
@@ -375,8 +378,9 @@ VAE_API VaeStatus vae_stream_receive_latent(VaeStream *stream,
  * non-finite values pass through, except that a ReLU may turn NaN into 0.
  * VaeStreamStats.nonfinite counts the non-finite values of latents.
  *
- * Errors: VAE_ERR_ARGUMENT (wrong counts, a missing plane, a stride below a
- * row, or on_device; nothing ran), VAE_ERR_SIZE (a picture of another size;
+ * Errors: VAE_ERR_ARGUMENT (wrong counts, no data or a wrong type of a latent,
+ * a missing plane, a stride below a row, on_device, or waiting units; nothing
+ * ran), VAE_ERR_SIZE (a picture of another size;
  * nothing ran), VAE_ERR_CANCELLED, VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK
  * also VAE_ERR_MEMORY of a step (the sequence is broken: reset or free the
  * stream).
@@ -439,11 +443,11 @@ VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int pending,
                                   VaeError *error);
 
 /*
- * Cancels the running call, or the next one if none is running. The cancelled
- * call returns VAE_ERR_CANCELLED within one op, and the sequence is broken.
- * Until a call is cancelled, vae_stream_reset() and vae_stream_restart()
- * withdraw the request. Any thread may call this function before
- * vae_stream_free().
+ * Cancels the running call, or the next one that computes if none is running.
+ * Send calls do not compute. The cancelled call returns VAE_ERR_CANCELLED
+ * within one op, and the sequence is broken. Until a call is cancelled,
+ * vae_stream_reset() and vae_stream_restart() withdraw the request. Any thread
+ * may call this function before vae_stream_free().
  */
 VAE_API void vae_stream_cancel(VaeStream *stream);
 

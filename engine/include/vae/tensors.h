@@ -43,9 +43,9 @@ typedef struct VaeTensorInfo {
 typedef struct VaeTensorFile VaeTensorFile;
 
 /*
- * Maps a file and reads its header. The mapping exists until
- * vae_tensor_file_free(). Do not shorten the file during that time: a read
- * behind its new end ends the process.
+ * Maps a file and reads its header. *out is NULL after an error. The mapping
+ * exists until vae_tensor_file_free(). Do not shorten the file during that
+ * time: a read behind its new end ends the process.
  *
  * path may also name
  *
@@ -87,7 +87,8 @@ VAE_API VaeStatus vae_tensor_file_open_memory(const void *bytes, size_t size,
 VAE_API void vae_tensor_file_free(VaeTensorFile **file);
 
 VAE_API size_t vae_tensor_file_count(const VaeTensorFile *file);
-/* Returns tensor i < count, in the order of the header. The file owns it. */
+/* Returns tensor i, in the order of the header, or NULL if there are not so
+ * many. The file owns it. */
 VAE_API const VaeTensorInfo *vae_tensor_file_at(const VaeTensorFile *file,
                                                 size_t i);
 /* Finds a tensor by its exact name, in O(log n). Returns NULL if there is none.

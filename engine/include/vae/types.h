@@ -22,6 +22,9 @@ extern "C" {
  *
  *     VaeStreamParams params = VAE_INIT(VaeStreamParams);
  *
+ * Outside of a definition, C needs a cast: params = (VaeStreamParams)
+ * VAE_INIT(VaeStreamParams).
+ *
  * Programs that were compiled with older headers still work: the library reads
  * members that such a program lacks as 0, and does not write them. A
  * struct_size that is too small or too large gives VAE_ERR_ARGUMENT. A member
