@@ -277,6 +277,16 @@ assert found[0][-6:] == ['cuDNN', 'ms', 'own', 'ms', 'wgmma', 'ms'], found
 assert found[1][-3:] == ['1.950', '2.500', '1.856'], found
 assert found[2][-1] == '53.362', found
 
+# fp16 pays beside bf16 from a tenth more on.
+for tflops, word in (439, 'does not pay'), (441, 'pays'):
+    both = copy.deepcopy(STEPS)
+    both['rates'] += [
+        {'name': 'conv 192 832x480', 'type': kind, 'tflops': speed_of}
+        for kind, speed_of in (('bf16', 400), ('fp16', tflops))]
+    found = [c['words'] for c in checks.check(made(both)) if c['check'] ==
+             'convolution of 192 channels, fp16 beside bf16']
+    assert found == ['fp16 ' + word], found
+
 # A report with a part that cannot be read fails.
 broken = copy.deepcopy(STEPS)
 broken['rates'][0] = {'type': 'bf16'}
