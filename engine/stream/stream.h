@@ -140,8 +140,8 @@ struct VaeStream {
 /* send_receive.c. */
 void vae_stream_free_waiting(VaeStream *s);
 
-/* The numbers of units that were sent and not computed, and that were computed
- * and not received. */
+/* waiting.c: the numbers of units that were sent and not computed, and that
+ * were computed and not received. */
 void vae_stream_count_waiting(const VaeStream *s, int *sent, int *made);
 /* True if the end of the sequence was sent. */
 bool vae_stream_end_was_sent(const VaeStream *s);

@@ -1,0 +1,42 @@
+/*
+ * waiting.h: the units that send_receive.c keeps.
+ */
+#ifndef VAE_WAITING_H
+#define VAE_WAITING_H
+
+#include "stream.h"
+
+/* A latent or a picture, depending on direction and side. */
+typedef struct Unit {
+    bool is_picture;
+    VaeLatentOut latent;
+    VaePicture picture;
+} Unit;
+
+/* Copies of units of one kind. */
+typedef struct Side {
+    bool known;
+    Unit kind; /* type and format of a unit; its addresses have no meaning */
+    VaeRoom room;
+    size_t slot; /* bytes of a copy */
+} Side;
+
+struct VaeWaiting {
+    uint64_t sequence; /* value of stream->sequences; if they differ, all
+                          members are out of date */
+    Side in, out;
+    int sent;        /* copies in `in` */
+    int last;        /* the copy that was made last */
+    int made, given; /* results of the last slice: computed, and received. The
+                        others wait in `out` */
+    bool ended,
+        whole; /* whole: the whole sequence was sent, from its first unit on */
+    int64_t units, results; /* of the sequence: units sent, results computed */
+    /* Arguments of a call, for one slice. */
+    size_t room;
+    VaeLatentIn *latents_in;
+    VaeLatentOut *latents_out;
+    VaePicture *pictures;
+};
+
+#endif
