@@ -259,6 +259,31 @@ failing_device(const Bed *bed)
     same_result(bed, &c.got, &c.want, VAE_DECODE, "after that");
 }
 
+/* Each allocation of the way back fails, but not for want of memory: the error
+ * says so, and no smaller slice is tried. */
+static void
+refused_for_another_reason(const Bed *bed)
+{
+    VaeError error = {0};
+    int n = 0, wrong = 0;
+    for (bool struck = true; struck; n += struck) {
+        SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
+        Place at = {VAE_DECODE, &c.got, 0, 0};
+        SCOPED_MODEL VaeModel *model = open_model(bed);
+        SCOPED_STREAM VaeStream *stream = open_stream(model, VAE_DECODE);
+        must(call(bed, stream, &at, steps[0], &error), &error);
+        must(vae_stream_release(stream, &error), &error);
+        emu_set_fault(EMU_FAULT_ALLOC, n);
+        const VaeStatus status = call(bed, stream, &at, steps[1], &error);
+        struck = emu_fault_done();
+        emu_set_fault(EMU_FAULT_NONE, 0);
+        wrong += struck && (status != VAE_ERR_BACKEND ||
+                            !strstr(error.message, "it does not want to"));
+    }
+    expect(n > 3 && wrong == 0, "%d allocations refused, %d times not told", n,
+           wrong);
+}
+
 /* ------------------------------------------------------------------ */
 /* Would this be seen?                                                 */
 
@@ -330,6 +355,7 @@ main(int argc, char **argv)
     shared_weights(&bed);
     refused_out(&bed, stride);
     failing_device(&bed);
+    refused_for_another_reason(&bed);
     missing_copies(&bed, stride);
     on_the_host(&bed);
     return device_close(&bed);
