@@ -178,7 +178,7 @@ class Relay:
             self.link, self.where = link, where
             return
         begin = time.monotonic()
-        self.link.sendall(own(SAVE))
+        self.send(own(SAVE))
         kind, data = packet(self.link) or (None, b"")
         if kind != LOAD:
             why = data[HEADER:].decode(errors="replace") or "it closed the connection"
@@ -324,9 +324,11 @@ class Host:
             os.close(self.write)
         self.done.wait()
         self.pipeline.set_state(self.gst.State.NULL)
-        self.answer(LOAD)  # there was no frame
         if self.failed:
+            # It may have failed before the carries came.
+            self.answer(SAVE, self.failed.encode())
             raise ValueError(self.failed)
+        self.answer(LOAD)  # there was no frame
 
 
 def main(arguments):

@@ -224,6 +224,10 @@ class Move(clips.Clips):
     def test_another_precision(self):
         self.check_moves_back(self.host("b", precision="bf16"), "fp32")
 
+    def test_fails_before_the_carries(self):
+        # A CPU has no tf32: the pipeline fails at the caps.
+        self.check_moves_back(self.host("b", precision="tf32"), "tf32")
+
     def test_another_model(self):
         self.check_moves_back(self.host("b", model=TINY), "")
 
