@@ -220,9 +220,11 @@ VaeStatus
 vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
 {
     struct stat st;
-    VaeStatus status = vae_check_pointers(error, "path, out", path, out);
-    if (out)
-        *out = NULL;
+    VaeStatus status = vae_check_pointers(error, "out", out);
+    if (status != VAE_OK)
+        return status;
+    *out = NULL;
+    status = vae_check_pointers(error, "path", path);
     if (status != VAE_OK)
         return status;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))

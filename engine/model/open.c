@@ -70,9 +70,11 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
 {
     VaeModelOptions own = {0};
     json_t *config = NULL;
-    VaeStatus status = vae_check_pointers(error, "path, out", path, out);
-    if (out)
-        *out = NULL;
+    VaeStatus status = vae_check_pointers(error, "out", out);
+    if (status != VAE_OK)
+        return status;
+    *out = NULL;
+    status = vae_check_pointers(error, "path", path);
     if (status == VAE_OK && options)
         status = vae_sized_read(&own, sizeof own, options,
                                 VAE_SIZE_UP_TO(VaeModelOptions, variant),

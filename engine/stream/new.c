@@ -102,10 +102,11 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
 {
     VaeError why = {0};
     const uint64_t begin = vae_now_ns();
-    if (out)
-        *out = NULL;
-    VaeStatus status =
-        vae_check_pointers(error, "model, params, out", model, params, out);
+    VaeStatus status = vae_check_pointers(error, "out", out);
+    if (status != VAE_OK)
+        return status;
+    *out = NULL;
+    status = vae_check_pointers(error, "model, params", model, params);
     if (status != VAE_OK)
         return status;
     if (model->outline)
