@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 
+#include "choose.h"
 #include "model.h"
 
 static int n_run, n_failed;
@@ -49,7 +50,7 @@ weights_path(char *out, size_t size, const char *name)
 void
 bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
 {
-    char path[512], why[256];
+    char path[512];
     VaeError error;
     *bed = (Bed){0};
     if (!vae_backend_parse(backend, &bed->backend) ||
@@ -57,8 +58,10 @@ bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
         fprintf(stderr, "no backend %s or precision %s\n", backend, precision);
         exit(2);
     }
-    if (!vae_backend_available(bed->backend, why, sizeof why))
-        test_skip(why);
+    VaeBackendChoice choice = {.kind = bed->backend,
+                               .precision = bed->precision};
+    if (vae_backend_choose(&choice, NULL, &error) != VAE_OK)
+        test_skip(error.message);
     const size_t length = strlen(name);
     if (length > 5 && strcmp(name + length - 5, "-full") == 0) {
         snprintf(path, sizeof path, "%.*s", (int) length - 5, name);

@@ -191,10 +191,6 @@ main(int argc, char **argv)
     Bed bed;
     bed_open_main(&bed, argc, argv);
     const bool bf16 = bed.precision == VAE_PRECISION_BF16;
-    VaePrecision taken;
-    char why[200];
-    if (!vae_backend_cpu.usable(bed.precision, &taken, why, sizeof why))
-        test_skip(why);
     for (int d = 0; d < 2 && !bf16; d++) {
         const VaeDirection direction = d ? VAE_ENCODE : VAE_DECODE;
         refuse(&bed, direction, false, PROGRAM * (RUNGS + ADVICE + TILES + 1));
