@@ -14,7 +14,7 @@
  * AUTO chooses fp32 if the largest convolutions take at least this factor
  * longer in bf16. All other ops are faster in bf16, because they move half the
  * bytes. On an AMD EPYC with AVX512_BF16 the largest convolutions took 0.51 to
- * 1.10 times as long in bf16 as in fp32, and whole networks 0.49 to 0.91 times
+ * 1.09 times as long in bf16 as in fp32, and whole networks 0.49 to 0.87 times
  * (docs/measurements/cpu.md).
  */
 #define SLOWER 1.15
