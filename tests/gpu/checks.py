@@ -7,8 +7,8 @@ import re
 from runner import short
 from measure.speed import HIDDEN_BOUND, PLAN_BOUND, STEADY, apart
 
-# Least frames per second of decoding in bf16, by a part of the device's name.
-# docs/performance.md says how they are measured.
+# Least frames per second of decoding in bf16 in the step `speed`, by a part of
+# the device's name.
 GOALS = {'H200': {'wan2.1': {'832x480': 100, '1280x720': 44, '1920x1080': 19},
                   'wan2.2': {'832x480': 83, '1280x720': 36, '1920x1080': 16},
                   'seedvr2': {'832x480': 50, '1280x720': 21, '1920x1080': 9}}}

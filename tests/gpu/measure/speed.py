@@ -9,7 +9,7 @@ from build import ask
 from runner import Skip, Stopped, TOP, short
 
 # The largest difference of a stream's memory from its plan, and the least part
-# of downloads that computing must hide, as docs/performance.md says.
+# of the copies that computing must hide.
 PLAN_BOUND = 0.03
 HIDDEN_BOUND = 0.95
 # A device allocates in steps of 2 MiB, and a stream has some blocks.
