@@ -7,8 +7,6 @@
  */
 #include "../streams.h"
 
-#include "model.h"
-
 /* Number of steps after the warm-up that are compared. */
 enum { AFTER = 3 };
 static const int threes[] = {3, 0}, ones[] = {1, 0};
@@ -286,11 +284,8 @@ released(void)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         SCOPED_MODEL VaeModel *model = NULL;
         VaeError error;
-        int steps, a = 0;
-        while (strcmp(vae_archs[a]->name, known[i].arch) != 0)
-            a++;
-        must(vae_model_preset(vae_archs[a], true, true, &model, &error),
-             &error);
+        int steps;
+        must(vae_model_outline(known[i].arch, &model, &error), &error);
         must(vae_model_history(model, VAE_DECODE, &steps, &error), &error);
         expect(steps == known[i].decode, "%s as released decodes %d back",
                known[i].arch, steps);
