@@ -140,29 +140,53 @@ bed_close(Bed *bed)
     return tests_end();
 }
 
-bool
-bed_has_relu(const Bed *bed, VaeDirection direction)
+/* Records the program of a later step. */
+static VaeProgram *
+record(const Bed *bed, VaeDirection direction, VaeCarrySet *carries)
 {
     const int side = direction == VAE_DECODE ? 2 : 2 * bed->info->spatial;
-    VaeCarrySet carries = {0};
     VaeProgram *program;
     VaeError error;
-    bool relu = false;
     must(vae_model_build(bed->model,
                          &(VaeBuildParams){.direction = direction,
                                            .steps = 1,
                                            .height = side,
                                            .width = side,
                                            .label = "test",
-                                           .carries = &carries},
+                                           .carries = carries},
                          &program, &error),
          &error);
+    return program;
+}
+
+bool
+bed_has_relu(const Bed *bed, VaeDirection direction)
+{
+    VaeCarrySet carries = {0};
+    VaeProgram *program = record(bed, direction, &carries);
+    bool relu = false;
     for (int i = 0; i < program->n_ops; i++)
         relu |=
             program->ops[i].kind == VAE_OP_CONV && program->ops[i].conv.relu;
     vae_program_free(&program);
     vae_carry_set_free(&carries);
     return relu;
+}
+
+bool
+bed_adds_context(const Bed *bed, VaeDirection direction)
+{
+    VaeCarrySet carries = {0};
+    VaeProgram *program = record(bed, direction, &carries);
+    bool found = false;
+    for (int i = 0; i < program->n_ops; i++)
+        for (int k = i + 1; k < program->n_ops; k++) {
+            VaeTensor *x = program->ops[i].x, *add = program->ops[k].add;
+            found |= x && x->ctx && add && vae_root_of(x) == vae_root_of(add);
+        }
+    vae_program_free(&program);
+    vae_carry_set_free(&carries);
+    return found;
 }
 
 VaeStream *

@@ -49,6 +49,9 @@ VaePlan plan_of(VaeModel *model, const VaeStreamParams *params);
 
 /* True if a convolution of the network has a ReLU, which may stop a NaN. */
 bool bed_has_relu(const Bed *bed, VaeDirection direction);
+/* True if the network adds a tensor after a convolution has read context in it.
+ * Such a network computes all frames of a slice at once. */
+bool bed_adds_context(const Bed *bed, VaeDirection direction);
 
 /* Makes t latents and their frames at width x height; seed chooses the numbers.
  */

@@ -52,13 +52,13 @@ only_products(const VaeStream *stream)
     return true;
 }
 
-/* Networks whose convolutions need context in tensors that are added to are not
- * split, nor are those with a delay. */
+/* Networks with a delay also compute all frames of a slice at once. */
 static void
-expect_cuts(const Bed *bed, const VaeStream *stream, int frames, int strips)
+expect_cuts(const Bed *bed, const VaeStream *stream, VaeDirection direction,
+            int frames, int strips)
 {
     const VaePlan *plan = vae_stream_get_plan(stream);
-    const bool can = strncmp(bed->info->arch, "tae", 3) != 0 && !plan->delay;
+    const bool can = !bed_adds_context(bed, direction) && !plan->delay;
     expect(plan->frames_at_once == (can ? frames : 0), "  %d frames at once",
            plan->frames_at_once);
     strips = strips > 1 && !only_products(stream) ? strips : 0;
@@ -125,10 +125,11 @@ clip_into(const Bed *bed, VaeDirection direction, const TestClip *input,
 }
 
 static void
-expect_plan(const Bed *bed, const VaeStream *stream, const Way *way)
+expect_plan(const Bed *bed, const VaeStream *stream, VaeDirection direction,
+            const Way *way)
 {
     const VaePlan *plan = vae_stream_get_plan(stream);
-    expect_cuts(bed, stream, way->frames, way->strips);
+    expect_cuts(bed, stream, direction, way->frames, way->strips);
     if (way->limit)
         expect(plan->spilled > 0 && plan->spilled < plan->carries,
                "  a part of the carries spilled");
@@ -163,7 +164,7 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
     if (way.count && !vae_stream_get_plan(stream)->delay)
         expect_runs(stream, input->t, way.slice,
                     direction == VAE_ENCODE ? bed->info->chunk : 0);
-    expect_plan(bed, stream, &way);
+    expect_plan(bed, stream, direction, &way);
 }
 
 /* ------------------------------------------------------------------ */
@@ -277,7 +278,7 @@ one_cell(Cells *c, const Way *way)
         const TestClip want = steps_of(c, &c->want, from, STEPS);
         same_result(c->bed, &got, &want, c->direction, what);
     }
-    expect_plan(c->bed, stream, way);
+    expect_plan(c->bed, stream, c->direction, way);
 }
 
 static void
