@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compares vaetool on the emulated device with the processor: the first of the
-# demo's latents by the CUDA backend and by another one.
+# Decodes the first latents of the demo with vaetool, by the CUDA backend on the
+# emulated device and by another backend, and compares the results.
 #
 #   vaetool.sh VAETOOL FOLDER HOST    FOLDER is made, and removed at the end;
 #                                     HOST: cpu or ref
@@ -35,11 +35,11 @@ for model in demo demo-tiny; do
     decode $model "$host" fp32
     decode $model cuda fp32
     # This is the bound of fp32 against the original networks.
-    check "both agree" 0 "$tool" compare --max-abs 1e-4 \
+    check "both backends agree to 1e-4" 0 "$tool" compare --max-abs 1e-4 \
         "$out/$host.safetensors" "$out/cuda.safetensors"
 done
 decode demo-tiny cuda bf16
-check "another arithmetic does not" 1 "$tool" compare --max-abs 1e-4 \
+check "bf16 does not" 1 "$tool" compare --max-abs 1e-4 \
     "$out/$host.safetensors" "$out/cuda.safetensors"
 check "auto takes the emulated device" 0 "$tool" plan \
     --model "$demo/demo-tiny.safetensors" --size 64x64
@@ -53,14 +53,14 @@ says "GFLOP/s" "GB/s" "share%"
 check "a device that is not there" 3 "$tool" plan --device 7 --backend cuda \
     --model "$demo/demo-tiny.safetensors" --size 64x64
 says "there is no CUDA device 7"
-check "nor for auto" 0 "$tool" plan --device 7 \
+check "auto does not take it either" 0 "$tool" plan --device 7 \
     --model "$demo/demo-tiny.safetensors" --size 64x64
 says "decode: $host" "vaetool: warning: device 7 was asked for, and the $host" \
     "backend is taken: backend cuda is not taken: there is no CUDA device 7"
-check "one that is" 0 "$tool" plan --device 0 \
+check "a device that is there" 0 "$tool" plan --device 0 \
     --model "$demo/demo-tiny.safetensors" --size 64x64
 says_not "warning"
-check "the ladder of the picture, of which only tiles fit" 0 "$tool" plan \
+check "the ladder, of which only tiles fit" 0 "$tool" plan \
     --arch wan2.1 --size 640x480 --precision bf16 --tiles blend \
     --memory-limit 250M
 says "(not exact), 640x480 inside" "  slices of 4: peak " \
@@ -75,7 +75,7 @@ check "whole pictures, as set, do not fit" 3 "$tool" plan --arch wan2.1 \
     --spill off --slice 1 --memory-limit 2G
 says "settings that would fit: " "spill host (" "strips 0 and frames at once 0 ("
 
-# Its own kernels are the fastest of some layers.
+# The own kernels are the fastest for some layers.
 XDG_CACHE_HOME=$(cd "$out" && pwd)/cache
 export XDG_CACHE_HOME
 set -- bench --backend cuda --arch taew2_1 --precision bf16 --size 16x16 \

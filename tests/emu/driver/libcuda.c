@@ -1,9 +1,9 @@
 /*
- * libcuda.c: the part of a CUDA driver that gstreamer-cuda needs, in the memory
- * of the host, like the emulated device. Contexts are only names. These
- * functions count calls: emu_driver_copies() copies, emu_driver_waits() waits
- * for a stream, emu_driver_events() recorded events. emu_driver_events_alive()
- * returns the number of events that are not freed.
+ * libcuda.c: the part of a CUDA driver that gstreamer-cuda needs. Its memory is
+ * host memory, like that of the emulated device. Contexts are only names. Four
+ * functions return counts: emu_driver_copies() of copies, emu_driver_waits() of
+ * waits for a stream, emu_driver_events() of recorded events, and
+ * emu_driver_events_alive() of events that are not freed.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 enum { PITCH = 512, DEPTH = 8, DEVICES = 2, EVENT_BYTES = 256 };
 
-/* The numbers of the driver's interface. */
+/* Numbers from the driver's interface. */
 enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_INVALID_VALUE = 1,
@@ -233,8 +233,9 @@ CALL(cuStreamSynchronize, void *stream)
     return CUDA_SUCCESS;
 }
 
-/* All work is done at once, so that an event has always happened. The emulated
- * device reads the zeros as an event that was never recorded. */
+/* All work is done at once, so an event has always happened. The bytes of an
+ * event are 0, which the emulated device reads as an event that was never
+ * recorded. */
 CALL(cuEventCreate, void **event, unsigned int flags)
 {
     *event = calloc(1, EVENT_BYTES);
@@ -256,7 +257,8 @@ CALL(cuEventRecord, void *event, void *stream)
 }
 
 /* ------------------------------------------------------------------ */
-/* gstreamer-cuda needs these functions to exist. */
+/* Functions of this driver for the tests, and functions that gstreamer-cuda
+ * only needs to exist. */
 
 CALL(emu_driver_copies, void)
 {
@@ -284,7 +286,7 @@ CALL(emu_driver_events_alive, void)
         return CUDA_ERROR_NOT_SUPPORTED;                                       \
     }
 
-/* The functions of all versions of gstreamer-cuda. */
+/* All versions of gstreamer-cuda need these functions. */
 LACKING(cuCtxEnablePeerAccess)
 LACKING(cuCtxDisablePeerAccess)
 LACKING(cuGraphicsMapResources)
@@ -302,7 +304,7 @@ LACKING(cuGLGetDevices_v2)
 LACKING(cuGraphicsResourceSetMapFlags_v2)
 LACKING(cuGraphicsSubResourceGetMappedArray)
 LACKING(cuGraphicsResourceGetMappedPointer_v2)
-/* The functions that gstreamer-cuda 1.24 and later need. */
+/* gstreamer-cuda 1.24 and later need these functions. */
 LACKING(cuCtxSynchronize)
 LACKING(cuCtxGetLimit)
 LACKING(cuCtxSetLimit)

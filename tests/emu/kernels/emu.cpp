@@ -1,10 +1,10 @@
 /*
  * emu.cpp: see emu.h.
  *
- * A fiber gives control back by switching to the scheduler's context. The
- * scheduler goes round the threads of a block in the launch's order; each runs
- * until it waits or returns. When a full round moves nobody, the block is
- * stuck, and what its threads wait for is the error.
+ * A fiber that waits switches to the scheduler's context. The scheduler runs
+ * the threads of a block one after another, in the order of the launch. Each
+ * thread runs until it waits or returns. If no thread can run, the block is
+ * stuck, and the error lists what its threads wait for.
  */
 #include "emu.h"
 
@@ -36,8 +36,8 @@
 #define EMU_TSAN 0
 #endif
 
-/* The fast switch knows x86-64; elsewhere and for the sanitizers' sake the C
- * library's contexts do. */
+/* The fast switch of contexts is for x86-64. Other processors and
+ * ThreadSanitizer use the contexts of the C library. */
 #if defined(__x86_64__) && !EMU_TSAN && !defined(VAE_EMU_UCONTEXT)
 #define EMU_ASM 1
 #else
@@ -48,12 +48,12 @@ namespace
 {
 
 enum { STACK = 256 << 10, GUARD = 64, GUARD_BYTE = 0x5a, LANES = 32 };
-/* More than fiber_main() and its caller have of a stack. */
+/* More than the stack frames of fiber_main() and its caller take. */
 enum { BASE = 4 << 10 };
 enum { LIMIT_BLOCK = 1024, LIMIT_YZ = 65535 };
-/* Shared memory of a block: what sm_75 and sm_90 have, and the least of all
- * later ones, which is that of sm_86, 89 and 120. Kernels that also run there
- * must check the latter themselves when they are compiled. */
+/* The largest shared memory of a block on sm_75, on later devices (the least of
+ * them: sm_86, 89 and 120), and on sm_90. Kernels that also run on the smaller
+ * ones must check their limit when they are compiled. */
 enum { LIMIT_SMEM_75 = 64 << 10, LIMIT_SMEM = 99 << 10 };
 enum { LIMIT_SMEM_90 = 227 << 10 };
 
@@ -65,13 +65,14 @@ struct Context {
 #else
     ucontext_t u;
 #endif
-    void *fake;        /* AddressSanitizer's */
-    const void *stack; /* lowest address, of a fiber */
+    void *fake;        /* fake stack of AddressSanitizer */
+    const void *stack; /* lowest address of a fiber's stack */
     size_t size;
     void *tsan;
 };
 
-/* A copy under way. Groups are counted; that of the latest is open. */
+/* A copy that has not ended. Groups are numbered; the group of the latest
+ * copies is open. */
 struct Copy {
     void *to;
     unsigned group;
@@ -85,11 +86,11 @@ struct Fiber {
     const char *where = nullptr;
     uint8_t *stack = nullptr;
     std::vector<Copy> copies = {};
-    unsigned group = 0; /* the open one */
+    unsigned group = 0; /* number of the open group */
 };
 
-/* A warp function in progress; two, as lanes leave one while others enter the
- * next. */
+/* The state of a warp function. A warp has two, because some lanes may enter
+ * the next function while others leave this one. */
 struct Exchange {
     const char *where;
     unsigned arrived, bytes;
@@ -118,9 +119,10 @@ VaeEmuSubmit submit_hook;
 VaeEmuLook look_hook;
 VaeEmuInterpreter interpreter;
 int capability = 90;
-std::mutex lock; /* one launch at a time, and what counts them */
+std::mutex lock; /* for one launch at a time, and for their counter */
 uint64_t launches;
-/* Fibers are kept for the next launch; never destroyed, so nothing leaks. */
+/* Fibers are kept for later launches. The list is never destroyed, so it is no
+ * leak. */
 std::vector<Fiber *> &pool = *new std::vector<Fiber *>;
 
 /* ------------------------------------------------------ switching */
@@ -150,7 +152,7 @@ asm(".text\n"
     ".size vae_emu_switch, .-vae_emu_switch\n");
 #endif
 
-/* last: the context that is left will not be entered again. */
+/* last: the context `from` will not be entered again. */
 void
 switch_to(Context *from, Context *to, bool last)
 {
@@ -206,7 +208,8 @@ fiber_begin(Fiber *f)
     f->context.size = STACK;
     f->context.fake = nullptr;
 #if EMU_ASAN
-    /* Only fiber_main() did not return: all other frames are clean. */
+    /* Of all frames, only that of fiber_main() did not return and is still
+     * poisoned. */
     ASAN_UNPOISON_MEMORY_REGION(f->stack + STACK - BASE, BASE);
 #endif
 #if EMU_TSAN
@@ -252,7 +255,8 @@ describe(const Fiber *f)
             f->state == RETURNED ? "" : f->where);
 }
 
-/* Nobody can go on: says who waits for what, one thread of each kind. */
+/* No thread can continue. Prints what the threads wait for, one line for each
+ * kind. */
 [[noreturn]] void
 stuck(Block *b)
 {
@@ -296,7 +300,7 @@ run_fibers(Block *b, const std::vector<unsigned> &order)
     }
 }
 
-/* The block's memory between two guards. */
+/* Allocates the block's shared memory between two guards. */
 void
 take_memory(Block *b)
 {
@@ -336,7 +340,7 @@ run_block(Block *b, dim3 at, const std::vector<unsigned> &order)
     check_guards(b);
 }
 
-/* 0..n-1 up, down, or shuffled. */
+/* Returns 0..n-1 in ascending, descending or random order. */
 std::vector<unsigned>
 make_order(size_t n, uint64_t turn)
 {
@@ -505,10 +509,11 @@ vae_emu_barrier(const char *where)
     b->at_barrier = 0;
     for (Fiber *f : b->fibers)
         f->state = RUNNABLE;
-    wait_here(RUNNABLE, where); /* in its turn, like all others */
+    wait_here(RUNNABLE, where); /* the last thread also waits for its turn */
 }
 
-/* One lane's part; the last to come runs combine, if there is one. */
+/* Passes on the data of one lane. The last lane to arrive runs combine, if
+ * there is one. */
 static const Exchange &
 exchange(const char *where, unsigned mask, const void *mine, size_t bytes,
          VaeEmuCombine combine)

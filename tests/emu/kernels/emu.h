@@ -68,7 +68,7 @@ struct VaeEmuLaunch {
     unsigned block;
     size_t smem;
     std::function<void()> kernel;
-    std::vector<std::string> args; /* the bytes of each */
+    std::vector<std::string> args; /* the bytes of each argument */
 };
 
 void vae_emu_submit(void *stream, const VaeEmuLaunch &launch);
@@ -131,8 +131,8 @@ void vae_emu_barrier(const char *where);
 
 /*
  * The base of all warp functions. Each lane passes `bytes` bytes, at most 64,
- * and gets those of all 32 lanes in order. The result is valid until the lane's
- * next call. mask must name all lanes.
+ * and gets the bytes of all 32 lanes in order. The result is valid until the
+ * lane's next call. mask must name all lanes.
  */
 const void *vae_emu_exchange(const char *where, unsigned mask, const void *mine,
                              size_t bytes);
@@ -186,7 +186,7 @@ atomicAdd(unsigned long long *p, unsigned long long v)
 
 /* ---------------------------------------------------------- memory */
 
-/* 16 bytes; p must be a multiple of 16. */
+/* Move 16 bytes. p must be a multiple of 16. */
 void vae_emu_load16(void *to, const void *p);
 void vae_emu_store16(void *p, const void *from);
 

@@ -37,7 +37,8 @@ expect(bool ok, const char *what)
 
 /* ------------------------------------------------------- right kernels */
 
-/* Each thread reads the number of its neighbour, with or without a barrier. */
+/* Each thread reads the number that its neighbour writes, with or without a
+ * barrier in between. */
 VAE_KERNEL void
 rotate(float *y, int step, bool barrier)
 {
@@ -83,7 +84,7 @@ copies(float *y)
     }
     vae_ptx_copy_wait<1>();
     y[0] = shared[0];
-    y[1] = shared[4]; /* not there yet: NaN */
+    y[1] = shared[4]; /* not copied yet: NaN */
     vae_ptx_copy_wait<0>();
     y[2] = shared[4];
 }

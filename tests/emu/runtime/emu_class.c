@@ -1,5 +1,6 @@
 /*
- * emu_class.c: the CUDA backend over the emulation, in place of the module.
+ * emu_class.c: defines the CUDA backend on the emulated device, in place of the
+ * module.
  */
 #include "gpu.h"
 

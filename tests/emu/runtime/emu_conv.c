@@ -1,6 +1,7 @@
 /*
- * emu_conv.c: implements cuda/conv/library.h with the reference convolution:
- * fp32 sums of numbers in their type or TF32, rounded once.
+ * emu_conv.c: implements cuda/conv/library.h with the reference convolution.
+ * Inputs keep their type, or are rounded to TF32. Sums are in fp32 and rounded
+ * once.
  *
  * Each layer has three choices, which differ in workspace and in their made-up
  * times. The second one is the fastest unless a test changes this.
@@ -20,9 +21,8 @@ enum { CHOICES = 3 };
 
 struct VaeCudaLibrary {
     pthread_mutex_t lock;
-    int holds;          /* of the thread that has the lock */
-    VaeRtStream stream; /* stream of the last run, which the handle of a library
-                           also keeps */
+    int holds;          /* number of times that the thread holds the lock */
+    VaeRtStream stream; /* of the last run; cuDNN's handle also keeps it */
     VaeCudaPlan *plans;
 };
 
@@ -88,7 +88,7 @@ enum { KEYS = 13, MOST_CODES = 4096 };
 static struct Code {
     int key[KEYS];
     bool loaded;
-    int runs; /* since emu_set_conv_disturbed() */
+    int runs; /* number of runs since emu_set_conv_disturbed() */
 } codes[MOST_CODES];
 static int n_codes;
 
@@ -200,7 +200,7 @@ emu_wrong(void)
 
 /* ------------------------------------------------------------------ */
 
-/* A library that allocates memory notices a lost device. */
+/* A library that allocates memory finds out that the device has failed. */
 static VaeStatus
 refused(VaeError *error)
 {
@@ -234,7 +234,7 @@ vae_cuda_library_new(const char *properties, VaeCudaLibrary **out,
     return VAE_OK;
 }
 
-/* The handle keeps its stream. */
+/* Checks that the stream still exists, because the handle keeps it. */
 static void
 check_stream(const VaeCudaLibrary *convs)
 {
@@ -309,8 +309,8 @@ vae_cuda_library_choices(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
     if (emu_refuses() || emu_broken())
         return refused(error);
     for (int i = 0; i < CHOICES && *n < most; i++) {
-        /* The guess depends on the number of frames, as that of a library
-         * may. */
+        /* The first suggestion depends on the number of frames, as it may with
+         * cuDNN. */
         const int k = shape->t == 4 ? i : CHOICES - 1 - i;
         if (times[k] >= 0)
             strcpy(choices[(*n)++].text, texts[k]);
@@ -331,8 +331,8 @@ get_plan(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
         return NULL;
     p->choice = index;
     p->ms = times[index - 1];
-    /* The third choice needs no workspace. All layers of a program differ in
-     * theirs. */
+    /* The third choice needs no workspace. All layers of a program need
+     * workspaces of different sizes. */
     p->workspace =
         index == 3 ? 0
                    : 4 * (size_t) (100 * index + 37 * shape->t + shape->c_out);
@@ -354,8 +354,8 @@ vae_cuda_library_conv_new(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
     if (sscanf(choice->text, "%d", &index) != 1 || index < 1 ||
         index > CHOICES || times[index - 1] < 0)
         return vae_fail(error, VAE_ERR_BACKEND, "no such choice");
-    /* The number of frames with which choices are searched is always
-     * accepted. */
+    /* 4 frames are always accepted, because choices are searched with 4 frames.
+     */
     if (conv_frames && shape->t > conv_frames && shape->t != 4)
         return vae_fail(error, VAE_ERR_BACKEND, "too many frames");
     *out = vae_mem_alloc(sizeof **out);
@@ -403,7 +403,8 @@ vae_cuda_library_conv_bind(VaeCudaLibraryConv *conv,
 {
     if (emu_refuses() || emu_broken())
         return refused(error);
-    /* as with many engines of cuDNN, for any stated alignment */
+    /* many engines of cuDNN also refuse such addresses, whatever alignment is
+     * stated */
     const uintptr_t all = (uintptr_t) args->x | (uintptr_t) args->y |
                           (uintptr_t) args->add | (uintptr_t) args->weight |
                           (uintptr_t) args->bias;
@@ -459,26 +460,27 @@ emu_reorder(const float *w, size_t out, size_t taps, size_t in)
     return r;
 }
 
-/* The task of a stream. The plan may already be freed. */
+/* A run of a convolution as the task of a stream. The plan may already be
+ * freed, so this is a copy. */
 typedef struct Run {
     Plan plan;
     VaeCudaConvArgs args;
 } Run;
 
-/* Faults that a test sets. */
+/* Makes the result wrong as a test requests. */
 static void
 spoil(const Run *c, float *y, size_t n_y)
 {
     const VaeCudaConvShape *s = &c->plan.shared.shape;
     if (wrong == EMU_WRONG_SMALL && s->kt == 1)
         y[n_y / 7] += 0.25f;
-    if (wrong == EMU_WRONG_LARGE && s->kt > 1) /* a few rows */
+    if (wrong == EMU_WRONG_LARGE && s->kt > 1) /* some rows are 0 */
         memset(y, 0, n_y / (size_t) s->t / 8 * sizeof *y);
     if (c->plan.choice == flawed &&
         (flaw == EMU_FLAW_RESULT ||
          (flaw == EMU_FLAW_IN_PLACE && c->args.add == c->args.y)))
         y[n_y / 3] += 1;
-    /* 2^-14: the values of timed layers are multiples of 2^-7 */
+    /* adds 2^-14, because the values of timed layers are multiples of 2^-7 */
     const bool by_frames = c->plan.choice == flawed && flaw == EMU_FLAW_FRAMES;
     for (size_t i = 0; by_frames && i < n_y; i++)
         if (ldexpf(y[i], 14) != rintf(ldexpf(y[i], 14)))
@@ -564,8 +566,8 @@ flop_of(const VaeCudaConvShape *s)
            s->c_in;
 }
 
-/* A thread holds the lock of the library while it records, in addition to that
- * of the run. */
+/* Checks that a thread that records holds the lock twice: once for the
+ * recording and once for the run. */
 static void
 check_hold(const VaeCudaLibrary *convs)
 {

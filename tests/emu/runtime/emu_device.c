@@ -1,5 +1,5 @@
 /*
- * emu_device.c: the emulated devices themselves, and ranges for profilers.
+ * emu_device.c: the emulated devices, and ranges for profilers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 
 static struct {
     int devices, capability;
-    uint64_t memory, others; /* others: bytes of other processes */
-    const char *range;       /* watched */
+    uint64_t memory, others; /* others: the bytes that other processes use */
+    const char *range;       /* the name of the watched ranges */
     int ranges, ranges_open;
-    bool foreign, disturbed; /* another's recording */
+    bool foreign, disturbed; /* a global recording; a call invalidated it */
 } emu = {.devices = 1, .capability = 90, .memory = (uint64_t) 4 << 30};
 
 void
@@ -55,7 +55,7 @@ emu_alive(void)
 
 static _Thread_local int current; /* 0 in a new thread, as on a real device */
 static _Thread_local bool relaxed;
-static char contexts[64]; /* their addresses stand for devices */
+static char contexts[64]; /* entry i stands for the context of device i */
 
 const char *
 vae_rt_words(int code)
@@ -75,7 +75,7 @@ vae_rt_is_memory(int code)
     return code == EMU_OUT_OF_MEMORY;
 }
 
-static _Thread_local int failure; /* of launches */
+static _Thread_local int failure; /* last failed launch; 0: none */
 
 void
 emu_set_failure(int code)

@@ -146,7 +146,7 @@ emu_strikes(EmuFault kind)
         state.fault == kind &&
         (n == state.at || (n > state.at && kind >= EMU_FAULT_CAPTURES));
     state.counts[kind]++;
-    state.done += hit && kind != EMU_FAULT_UPLOAD; /* it runs later */
+    state.done += hit && kind != EMU_FAULT_UPLOAD; /* an upload counts later */
     return hit;
 }
 

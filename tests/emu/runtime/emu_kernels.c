@@ -1,6 +1,6 @@
 /*
- * emu_kernels.c: a table of kernels that submits each call as work of an
- * emulated stream.
+ * emu_kernels.c: a table of kernels. Each function submits its call as work of
+ * an emulated stream.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "vae-private/types.h"
 
 /* ------------------------------------------------------------------ */
-/* Kernels are loaded by their first launch.                           */
+/* The first launch of a kernel loads it. */
 
 void vae_emu_set_look(void (*look)(const void *kernel, const char *name));
 
@@ -198,7 +198,7 @@ norm_input(const VaeConvMatrixArgs *a, float *x)
     free(norm.y);
 }
 
-/* The input in one block of floats, with the frames of context. */
+/* Returns the input, with the frames of context, as one block of floats. */
 static float *
 whole_input(const VaeConvMatrixArgs *a)
 {
@@ -263,8 +263,8 @@ is_wrong(const VaeConvMatrixArgs *a)
     }
 }
 
-/* Computes what the kernel defines, with the reference. The fibers of the
- * emulation would take minutes for a network; the kernel has its own check. */
+/* Computes the result with the reference. The fibers of the emulation would
+ * take minutes for a network. The kernel itself has a check of its own. */
 static void
 convolve(const VaeConvMatrixArgs *a)
 {
@@ -318,7 +318,7 @@ convolve(const VaeConvMatrixArgs *a)
     free(add);
 }
 
-/* All phases together take the time of three. */
+/* All phases together take three times as long as one. */
 static void
 run_conv_matrix(const void *args)
 {

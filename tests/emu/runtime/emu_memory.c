@@ -13,7 +13,7 @@ typedef struct Block {
     struct Block *next;
     size_t bytes;
     bool device;
-    int number; /* of the device */
+    int number; /* number of the device */
     uint8_t *data;
 } Block;
 
@@ -230,8 +230,8 @@ run_copy(const void *args)
     emu_take_time(c->ms);
 }
 
-/* Returns bytes after those at p, or before them, but not at the beginning of
- * the block, because in a first slice its frames are all the same. */
+/* Returns bytes after those at p, or before them. They are not at the beginning
+ * of the block, because there the frames of a first slice are all the same. */
 static const void *
 beside(const Block *b, const void *p, size_t bytes)
 {
@@ -242,7 +242,7 @@ beside(const Block *b, const void *p, size_t bytes)
                                          : b->data;
 }
 
-/* A copy to the device with a fault. wrong.to NULL: the copy is omitted. */
+/* A copy with a fault. wrong.to NULL: the copy is omitted. */
 typedef struct Spoiled {
     Copy right, wrong;
 } Spoiled;
@@ -252,8 +252,9 @@ run_spoiled(const void *args)
 {
     const Copy *right = &((const Spoiled *) args)->right;
     const Copy *wrong = &((const Spoiled *) args)->wrong;
-    /* The bytes that the right place keeps. A misplaced copy may overwrite
-     * memory that nothing reads. */
+    /* The bytes that the target gets or keeps instead of the right ones. If
+     * they are equal, the fault has no effect here. Bytes that a misplaced copy
+     * overwrites do not count, because nothing may read them. */
     const void *instead = wrong->to == right->to ? wrong->from : right->to;
     if (memcmp(instead, right->from, right->bytes) != 0)
         emu_fault_struck();
@@ -261,7 +262,8 @@ run_spoiled(const void *args)
         run_copy(wrong);
 }
 
-/* Submits the copy with the fault, if it is due. False: there is none. */
+/* Submits the copy with a fault, if a test requests one for this copy.
+ * Otherwise returns false. */
 static bool
 spoil(const Copy *c, const Block *from, const Block *to, VaeRtStream stream)
 {
@@ -275,7 +277,7 @@ spoil(const Copy *c, const Block *from, const Block *to, VaeRtStream stream)
     }
     if (!to || !to->device) {
         const bool strikes = emu_strikes(EMU_FAULT_DOWNLOAD);
-        if (strikes) /* host memory has any contents, not zeros */
+        if (strikes) /* any contents; not zeros */
             memset(c->to, 0xff, c->bytes);
         return strikes;
     }
@@ -290,7 +292,8 @@ spoil(const Copy *c, const Block *from, const Block *to, VaeRtStream stream)
     return true;
 }
 
-/* Ends the process at a copy that CUDA does not define. */
+/* Ends the process if the target of a copy overlaps its source, which CUDA does
+ * not define. */
 static void
 check_overlap(const Copy *c)
 {
@@ -301,7 +304,8 @@ check_overlap(const Copy *c)
     abort();
 }
 
-/* An access that begins in a block, or in pinned memory, must end in it. */
+/* Returns false if an access begins in the block, or in pinned memory, and ends
+ * outside of it. */
 static bool
 inside(const Block *b, const void *p, size_t bytes)
 {

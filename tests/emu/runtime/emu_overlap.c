@@ -20,7 +20,7 @@ typedef struct Span {
 
 typedef struct Spans {
     const char *kernel;
-    bool in_place; /* the second span may be the first */
+    bool in_place; /* the second span may be the same as the first one */
     Span span[MOST];
     int n;
 } Spans;

@@ -1,6 +1,6 @@
 /*
- * emu_overlap.h: checks that what a kernel writes does not overlap what it
- * reads. Ends the process otherwise.
+ * emu_overlap.h: checks that the output of a kernel does not overlap its input.
+ * Ends the process if it does.
  */
 #ifndef EMU_OVERLAP_H
 #define EMU_OVERLAP_H

@@ -154,7 +154,7 @@ step(Stream *s, bool forced)
     if (!t.run && t.waits_for && t.event->came < t.waits_for) {
         if (!forced)
             return false;
-        s->running = true; /* this task */
+        s->running = true; /* do_some() must not run this stream now */
         force(t.stream, t.place);
         s->running = false;
         assert(t.event->came >= t.waits_for);
@@ -189,7 +189,8 @@ emu_pending(void)
 static void
 do_some(void)
 {
-    static bool busy; /* a task of the stream must not begin the stream again */
+    static bool busy; /* prevents recursion: a task of a stream must not start
+                         it again */
     if (!emu_all.random || busy)
         return;
     busy = true;

@@ -1,14 +1,14 @@
 /*
- * emu_rt.h: an emulated device in host memory, which implements cuda_rt.h and
+ * emu_rt.h: an emulated device in host memory. It implements cuda_rt.h and
  * cuda/conv/convs.h.
  *
- * A stream keeps its work until something needs the result: a wait of the host,
- * or an event that another stream waits for. New memory is full of 0xff, which
- * is NaN in all types, so that a missing wait reads NaN. An eager stream does
- * its work as early as its waits allow, so that work that starts too early
- * shows. With a seed, all streams work at random moments. Convolutions write
- * their results and their workspace while they read, so that overlapping
- * buffers read NaN. Several threads may call these functions.
+ * A stream does its work as late as possible: when the host waits for it, or
+ * when another stream waits for an event behind it. New memory is filled with
+ * 0xff, which is NaN in all types, so that a missing wait reads NaN. An eager
+ * stream does its work as early as its waits allow, so that work that starts
+ * too early shows. With a seed, all streams work at random moments.
+ * Convolutions write their results and their workspace while they read, so that
+ * overlapping buffers read NaN. Several threads may call these functions.
  */
 #ifndef EMU_RT_H
 #define EMU_RT_H
@@ -20,7 +20,7 @@ void emu_submit(VaeRtStream stream, void (*run)(const void *args),
                 const void *args, size_t size);
 /* Returns true for a stream that has not been freed. */
 bool emu_is_stream(VaeRtStream stream);
-/* The work that a graph does, without waits. */
+/* The number of operations of a graph, without waits. */
 typedef struct EmuWork {
     int kernels, copies, fills;
 } EmuWork;
@@ -39,7 +39,7 @@ bool emu_is_relaxed(void);
 void emu_begin_foreign(void);
 bool emu_end_foreign(void);
 
-/* Settings, to be made before a backend is opened. */
+/* Call these settings before a backend is opened. */
 void emu_set_eager(unsigned streams); /* bit i: the i-th new stream */
 /* The streams work at random moments, in an order that their waits allow. 0: as
  * late as possible, except for eager streams. */
@@ -48,7 +48,7 @@ void emu_set_seed(unsigned seed);
 void emu_set_granularity(uint64_t bytes);
 void emu_set_devices(int count, int capability);
 void emu_set_memory(uint64_t bytes);
-/* The bytes of its memory that other processes use. */
+/* Sets the number of bytes of the device's memory that other processes use. */
 void emu_set_others(uint64_t bytes);
 /* Refuses the n-th allocation from now on, or none if n is 0. Device memory and
  * pinned memory count alike. Returns the number of allocations since the last
@@ -97,20 +97,23 @@ typedef enum EmuFault {
     EMU_FAULT_STREAM_WAIT, /* a stream does not wait for an event */
     EMU_FAULT_HOST_WAIT,   /* the host does not wait for an event */
     EMU_FAULT_NO_COPY,     /* a copy within the device is left out */
-    EMU_FAULT_FROM,        /* ... reads beside its source */
-    EMU_FAULT_TO,          /* ... writes to the beginning of its block */
-    EMU_FAULT_UPLOAD,      /* a copy to the device is left out */
-    EMU_FAULT_DOWNLOAD,    /* a copy from the device is left out */
-    EMU_FAULT_ALLOC,       /* an allocation fails, not for want of memory */
-    EMU_FAULT_CAPTURE,     /* a capture is refused */
-    EMU_FAULT_CAPTURES,    /* ... and all later captures */
-    EMU_FAULT_STREAM_WAITS /* like STREAM_WAIT, and all later waits */
+    EMU_FAULT_FROM,   /* a copy within the device reads beside its source */
+    EMU_FAULT_TO,     /* a copy within the device writes to the beginning of its
+                         block */
+    EMU_FAULT_UPLOAD, /* a copy to the device is left out */
+    EMU_FAULT_DOWNLOAD, /* a copy from the device is left out */
+    EMU_FAULT_ALLOC,    /* an allocation fails for another reason than missing
+                           memory */
+    EMU_FAULT_CAPTURE,  /* a capture is refused */
+    EMU_FAULT_CAPTURES, /* this capture and all later ones are refused */
+    EMU_FAULT_STREAM_WAITS /* a stream does not wait for this event and all
+                              later ones */
 } EmuFault;
 void emu_set_fault(EmuFault kind, int n);
 /* Return the number of operations of the kind since emu_set_fault(), and how
- * often the fault changed one. A copy to the device must have run, and its
- * place must lack a byte of it: the place may have had the same bytes before.
- * EMU_FAULT_NONE keeps the second number. */
+ * often the fault changed a result. A fault of a copy to the device counts only
+ * if the copy has run and the target lacks a byte of it, because the target may
+ * have had the same bytes before. EMU_FAULT_NONE keeps the second number. */
 int emu_fault_count(EmuFault kind);
 int emu_fault_done(void);
 
@@ -121,38 +124,41 @@ int emu_ranges(void);
 /* Returns the number of ranges that have not ended. */
 int emu_ranges_open(void);
 
-/* The most frames of a convolution; 0: any number. */
+/* Sets the largest number of frames of a convolution; 0: any number. */
 void emu_set_conv_frames(int most);
 /* Returns the number of convolutions that are not freed. */
 int emu_convs_alive(void);
-/* The milliseconds of a run with each of the three choices. A negative value:
- * the choice cannot be created. */
+/* Sets the milliseconds of a run with each of the three choices. A negative
+ * value: the choice cannot be created. */
 void emu_set_conv_times(float first, float second, float third);
-/* The milliseconds of a run of the own kernel, and if it computes wrong. */
+/* Sets the milliseconds of a run of the own kernel, and whether its results are
+ * wrong. */
 void emu_set_own(float ms, bool flawed);
 /* The first run of a choice for a layer uses this number of bytes of the
  * device's memory, until the process ends. */
 void emu_set_conv_code(uint64_t bytes);
 /* Multiplies the time of every second run. */
 void emu_set_conv_jitter(float factor);
-/* Multiplies the time of the second run, the first one that is timed, of a
- * choice from 1 to 3 for each layer. 0: of no choice. */
+/* Multiplies the time of the second run of this choice (1 to 3) for each layer.
+ * The second run is the first one that is timed. 0: of no choice. */
 void emu_set_conv_disturbed(int choice, float factor);
 /* The flaw of a choice from 1 to 3; 0: no choice has one. */
 typedef enum EmuFlaw {
     EMU_FLAW_RESULT,   /* one number is wrong */
-    EMU_FLAW_IN_PLACE, /* ... if the output is also the addend */
-    EMU_FLAW_HEIGHT,   /* sums are taken in an order that depends on the rows */
-    EMU_FLAW_FRAMES,   /* ... on the frames; exact sums are the same */
-    EMU_FLAW_REFUSES,  /* it is offered for sums, but does not run */
-    EMU_FLAW_KILLS     /* the process ends at its first run */
+    EMU_FLAW_IN_PLACE, /* one number is wrong if y is also the addend */
+    EMU_FLAW_HEIGHT,   /* the order of sums depends on the rows */
+    EMU_FLAW_FRAMES,  /* the order of sums depends on the frames; exact sums are
+                         the same */
+    EMU_FLAW_REFUSES, /* the choice is offered for sums, but does not run */
+    EMU_FLAW_KILLS    /* the process ends at its first run */
 } EmuFlaw;
 void emu_set_conv_flaw(int choice, EmuFlaw flaw);
-/* A plan cannot be recorded before it ran. Otherwise the code of a choice is
- * the same for any number of frames and rows. */
+/* lazy: a plan cannot be recorded before its first run. Otherwise the code of a
+ * choice is the same for any number of frames and rows. */
 void emu_set_lazy_plans(bool lazy);
-/* Return the number of plans made, and of operations of the convolutions that
- * streams got, since the last call. */
+/* Return the number of plans made since the last call, and the number of
+ * operations of the convolutions that were submitted to streams since the last
+ * call. */
 int emu_plans_made(void);
 double emu_conv_flop(void);
 /* Return the number of searches for choices, and of convolutions that ran,
@@ -164,19 +170,20 @@ int emu_conv_runs(void);
 typedef enum EmuWrong {
     EMU_WRONG_NONE,
     EMU_WRONG_LARGE, /* convolutions over time: some rows of a frame are 0 */
-    EMU_WRONG_SMALL, /* the other convolutions: one number */
-    EMU_WRONG_PADS,  /* strided convolutions: padded above, not below */
-    EMU_WRONG_RMS,   /* one number of each norm */
+    EMU_WRONG_SMALL, /* other convolutions: one number is wrong */
+    EMU_WRONG_PADS,  /* strided convolutions: padded above instead of below */
+    EMU_WRONG_RMS,   /* one number of each norm is wrong */
     EMU_WRONG_GROUP,
-    EMU_WRONG_NARROW, /* one number of each attention over up to 384 channels */
-    EMU_WRONG_MIDDLE, /* ... 640 */
-    EMU_WRONG_WIDE,   /* ... over more */
-    EMU_WRONG_OWN,    /* some numbers of own convolutions, or only of those: */
-    EMU_WRONG_WGMMA,  /* by warpgroups */
-    EMU_WRONG_TO,     /* to a picture */
-    EMU_WRONG_FROM,   /* from a picture */
-    EMU_WRONG_UP,     /* of all phases */
-    EMU_WRONG_IMAGE   /* kernels are for another device and cannot launch */
+    EMU_WRONG_NARROW, /* one number of each attention over up to 384 channels is
+                         wrong */
+    EMU_WRONG_MIDDLE, /* the same for 385 to 640 channels */
+    EMU_WRONG_WIDE,   /* the same for more than 640 channels */
+    EMU_WRONG_OWN, /* some numbers of all own convolutions are wrong, or only */
+    EMU_WRONG_WGMMA, /* those by warpgroups */
+    EMU_WRONG_TO,    /* those to a picture */
+    EMU_WRONG_FROM,  /* those from a picture */
+    EMU_WRONG_UP,    /* those of all phases */
+    EMU_WRONG_IMAGE  /* kernels are for another device and cannot launch */
 } EmuWrong;
 void emu_set_wrong(EmuWrong what);
 EmuWrong emu_wrong(void);

@@ -1,5 +1,5 @@
 /*
- * emu_streams.h: the inside of streams, events and graphs, for emu_rt.c and
+ * emu_streams.h: structs of streams, events and graphs, for emu_rt.c and
  * emu_graph.c.
  */
 #ifndef EMU_STREAMS_H
@@ -12,12 +12,13 @@ typedef struct Event Event;
 typedef struct Task {
     void (*run)(const void *args);
     void *args;
-    Event *event;  /* recorded where run is NULL ... */
-    int waits_for; /* ... or, not 0, waited for: its record of that number ...
-                    */
+    Event *event;  /* run NULL, waits_for 0: the task records this event */
+    int waits_for; /* not 0: the task waits for record number waits_for of the
+                      event */
     struct Stream *stream;
-    int place;  /* ... which is there, whatever was recorded later */
-    int branch; /* in a recording: of the event */
+    int place;  /* the place of this record in `stream`; later records do not
+                   change it */
+    int branch; /* in a recording: the branch of the event */
 } Task;
 
 typedef struct List {
@@ -25,15 +26,15 @@ typedef struct List {
     int n, room;
 } List;
 
-/* A recording: the list of the stream that began it, and those of streams that
- * waited for an event in it. */
+/* A recorded program. It has one list for the stream that began the recording,
+ * and one for each stream that waited for an event of it. */
 enum { MOST_BRANCHES = 4 };
 
 typedef struct Graph {
     List lists[MOST_BRANCHES];
     struct Stream *streams[MOST_BRANCHES];
     bool eager[MOST_BRANCHES];
-    int done[MOST_BRANCHES]; /* while it runs */
+    int done[MOST_BRANCHES]; /* number of tasks done, while the graph runs */
     int n;
     bool recording;
 } Graph;
@@ -41,34 +42,37 @@ typedef struct Graph {
 typedef struct Stream {
     struct Stream *next;
     List work;
-    int base, done; /* tasks that work no longer holds; tasks done */
+    int base, done; /* base: tasks that were removed from work; done: tasks that
+                       were run */
     int device;
     bool eager, running;
     Graph *capture;
-    int branch; /* of it */
+    int branch; /* the branch of this stream in `capture` */
 } Stream;
 
-/* Came once for every record; the last record's place in its stream. */
+/* recorded: number of records; came: number of records that the stream has
+ * reached; place: that of the last record in its stream. */
 struct Event {
     Stream *stream;
     int device, recorded, came, place;
-    Graph *capture; /* that the last record is in, or NULL */
+    Graph *capture; /* the graph of the last record, or NULL */
     double time;
 };
 
-/* All streams, and what is common to them. */
+/* All streams and their common state. */
 extern struct EmuAll {
     Stream *streams;
-    int n_streams; /* ever made since emu_set_eager() */
+    int n_streams; /* number of streams made since emu_set_eager() */
     int alive;
     unsigned eager;
-    uint64_t random; /* state; 0: none */
+    uint64_t random; /* state of the random numbers; 0: streams do not work at
+                        random moments */
     int captures;
     bool skips;
     double clock;
 } emu_all;
 
-/* Recordings of this thread. */
+/* Number of recordings of this thread that have not ended. */
 extern _Thread_local int emu_captures;
 
 /* Frees the tasks of a list. */
