@@ -1,11 +1,11 @@
 /*
  * check.h: the harness of the kernel checks.
  *
- * One program per family of kernels. It ends with
+ * One program tests one family of kernels. It ends with
  *
  *     VAE_CHECK_MAIN(check_this, check_that)
  *
- * and a function runs through its cases like this:
+ * A function tests its cases like this:
  *
  *     if (!vae_check_begin(t, "this_n%zu", n))
  *         return;
@@ -93,9 +93,9 @@ float *vae_check_random(VaeCheck *t, size_t n, float deviation);
 uint16_t *vae_check_bf16(VaeCheck *t, const float *x, size_t n);
 /* Converts BF16 to floats. */
 float *vae_check_floats(VaeCheck *t, const uint16_t *x, size_t n);
-/* Returns the n expected results of a SiLU in a type of 16 bits: y rounded. A
- * kernel may round from a number that is off by 2^-17 of y, or by 1e-36: where
- * its result, in found, is such a number, that result is expected. */
+/* Returns the n expected results of a SiLU in a type of 16 bits, which are y
+ * rounded. A kernel may round a number that is off by 2^-17 of y or by 1e-36. A
+ * result of such a rounding in `found` is also expected. */
 const void *vae_check_silu(VaeCheck *t, const void *found, const float *y,
                            size_t n, VaeType type);
 
@@ -113,7 +113,7 @@ int vae_check_range(VaeCheck *t, int from, int to); /* both included */
 void vae_check_fail(VaeCheck *t, const char *format, ...) VAE_PRINTF(2, 3);
 /* Fails with the text unless ok. Returns ok. */
 bool vae_check_that(VaeCheck *t, bool ok, const char *text);
-/* |got - want| <= absolute + relative * |want|; NaN equals NaN only. */
+/* |got - want| <= absolute + relative * |want|. NaN equals only NaN. */
 typedef struct VaeBound {
     double absolute, relative;
 } VaeBound;

@@ -1,12 +1,13 @@
 /*
  * interpreter.cpp: lets another program run the kernels of a check.
  *
- * Each launch is one line of JSON in a pipe: the name of the case, the file and
- * line of the launch, the kernel as an offset from the executable's start, the
- * grid, the threads of a block, the bytes of shared memory, the arguments in
- * hexadecimal digits, and address and size of each buffer. All buffers are in
- * one mapped file, so that the other program reads and writes them in place.
- * Its answer is a line: "done", "emulate", or an error, which ends the check.
+ * Each launch is one line of JSON in a pipe. It has the name of the case, the
+ * file and line of the launch, the kernel as an offset from the executable's
+ * start, the grid, the threads of a block, the bytes of shared memory, the
+ * arguments in hexadecimal digits, and the address and size of each buffer. All
+ * buffers are in one mapped file, so that the other program reads and writes
+ * them in place. It answers with one line: "done", "emulate", or an error,
+ * which ends the check.
  */
 #include <inttypes.h>
 #include <stdio.h>

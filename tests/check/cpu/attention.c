@@ -1,14 +1,14 @@
 /*
- * attention.c: the attention of the cpu backend against the ref backend.
+ * attention.c: compares the attention of the cpu backend with the ref backend.
  */
 #include "backends.h"
 #include "number.h"
 
 /*
- * q, k and v are in -1..1. A score is at most sqrt(c), and off by at most d = 8
- * sqrt(c) 2^-24 sqrt(c). Its exponential is off by the factor 1 + d and by
- * about 2^-21 of its own; the mean of v by at most twice that. In bf16 the
- * probabilities and the result are also rounded, by 2^-9 each.
+ * q, k and v are in -1..1. A score is at most sqrt(c), and is off by at most d
+ * = 8 sqrt(c) 2^-24 sqrt(c). Its exponential is off by the factor 1 + d and by
+ * about 2^-21 of its value. The mean of v is off by at most twice that. In bf16
+ * the probabilities and the result are also rounded, by 2^-9 each.
  */
 static float *
 attention_bounds(VaeCheck *t, const VaeOneOp *op)
@@ -49,7 +49,7 @@ check_attentions(VaeCheck *t, VaePrecision precision)
     vae_backends_close(&b);
 }
 
-/* A large attention does not run to its end first. */
+/* A cancelled large attention ends early. */
 static void
 check_attention_cancelled(VaeCheck *t)
 {

@@ -81,7 +81,7 @@ vae_backends_ref(VaeCheck *t, const VaeBackends *b, VaeOneOp op, const float *x,
     return y;
 }
 
-/* Runs all frames, `step` of them in a call. */
+/* Runs all frames, `step` of them in each call. */
 static float *
 run_cpu(VaeCheck *t, VaeBackend *cpu, VaeWeightCache *cache, VaeOneOp op,
         VaeOneInput in, int step)
@@ -98,8 +98,8 @@ run_cpu(VaeCheck *t, VaeBackend *cpu, VaeWeightCache *cache, VaeOneOp op,
     if (r && strstr(vae_rig_impl(r), "ref"))
         vae_check_fail(t, "oneDNN takes its reference code: %s",
                        vae_rig_impl(r));
-    /* brgconv has wrong sums in some processes. A single run cannot show this,
-     * so it must not be chosen at all. */
+    /* brgconv computes wrong sums in some processes. A single run cannot show
+     * this, so the test fails if brgconv is chosen. */
     if (r && op.kind == VAE_OP_CONV && op.type == VAE_TYPE_BF16 && op.kt > 1 &&
         op.s > 1 && strstr(vae_rig_impl(r), "brgconv"))
         vae_check_fail(t, "the implementation is %s", vae_rig_impl(r));

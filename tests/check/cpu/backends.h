@@ -1,6 +1,6 @@
 /*
- * backends.h: the cpu backend, with several numbers of threads, against the ref
- * backend.
+ * backends.h: compares the cpu backend, with several numbers of threads, with
+ * the ref backend.
  */
 #ifndef VAE_CHECK_BACKENDS_H
 #define VAE_CHECK_BACKENDS_H
@@ -20,7 +20,7 @@ typedef struct VaeOneInput {
     const float *x, *add;
 } VaeOneInput;
 
-/* False: the cpu backend lacks the precision. */
+/* Returns false if the cpu backend lacks the precision. */
 bool vae_backends_open(VaeCheck *t, VaePrecision precision, VaeBackends *b);
 void vae_backends_close(VaeBackends *b);
 

@@ -1,6 +1,7 @@
 /*
- * dnnl.c: the cpu backend's convolution against the ref backend, and that the
- * number of frames changes no byte of a frame. Also the plans of convolutions.
+ * dnnl.c: compares the cpu backend's convolution with the ref backend. Checks
+ * that the bytes of a frame do not depend on the number of frames. Tests the
+ * plans of convolutions.
  */
 #include <math.h>
 #include <omp.h>
@@ -12,8 +13,8 @@
 
 /*
  * A sum of n products has n roundings. Each is at most 2^-24 of the sum of the
- * products' sizes so far. They have random signs, so their sum grows as
- * sqrt(n). Both sides round. The bound is eight deviations.
+ * products' absolute values so far. They have random signs, so their sum grows
+ * as sqrt(n). Both sides round. The bound is eight deviations.
  */
 static float *
 conv_bounds(VaeCheck *t, const VaeBackends *b, VaeOneOp op, const float *x,
@@ -125,9 +126,10 @@ doubled(VaeCheck *t, const float *x, VaeShape shape)
 }
 
 /*
- * The reference convolution of the doubled picture. Taps are multiples of 1/32
- * below 1, so that sums of four are exact in bf16, too, and the bound holds as
- * for any other. A narrow result has its own rounding, 2^-9 of it.
+ * Compares with the reference convolution of the doubled picture. Taps are
+ * multiples of 1/32 below 1, so that sums of four are also exact in bf16, and
+ * the bound holds as for other convolutions. A narrow result has one more
+ * rounding, of 2^-9.
  */
 static void
 check_one_up(VaeCheck *t, const VaeBackends *b, VaeOneOp op, bool bias)
@@ -287,7 +289,7 @@ same_plan(const VaeDnnlPrimitive *a, const VaeDnnlPrimitive *b)
     return same;
 }
 
-/* Plans a convolution twice. Only the first time it is described. */
+/* Plans a convolution twice. Only the first time may describe it. */
 static void
 plan_twice(VaeCheck *t, VaeDnnl *dnnl, const VaeDnnlConv *conv, int i)
 {

@@ -67,7 +67,7 @@ describe_conv(VaeRig *r)
     r->op.conv.winograd = o->tiles > 0;
 }
 
-/* x, then y (with add in the same place) in one arena. */
+/* The arena has x, then y. If there is an add, it is in the place of y. */
 static void
 describe(VaeRig *r)
 {
@@ -125,7 +125,7 @@ vae_rig_new(VaeCheck *t, const VaeBackendClass *class, VaeBackend *backend,
         vae_rig_free(&r);
         return NULL;
     }
-    /* Between guards, as streams align them. */
+    /* The buffers are between guards, and aligned like those of streams. */
     r->arena = vae_check_buffer_at(t, r->program.arena, 0);
     r->scratch = vae_check_buffer_at(t, r->exec->scratch, 0);
     if (class->bind(backend, r->exec,
@@ -183,7 +183,7 @@ vae_rig_run(VaeCheck *t, VaeRig *r, const float *x, float *y)
 }
 
 typedef struct Watch {
-    const volatile uint8_t *at; /* 0xff until it is computed */
+    const volatile uint8_t *at; /* a byte that is 0xff until it is computed */
     atomic_bool cancel;
 } Watch;
 
@@ -205,14 +205,14 @@ vae_rig_cancel(VaeRig *r, const float *x)
     uint8_t *ys = fill(r, x);
     const size_t one = vae_type_size(r->y.type);
     const size_t last = count(r->one.y) * one - 1;
-    Watch w = {.at = ys + one - 1}; /* its exponent */
+    Watch w = {.at = ys + one - 1}; /* the exponent of the first number */
     const VaeRun run = {.stats = &stats, .cancel = &w.cancel};
     pthread_t thread;
     if (pthread_create(&thread, NULL, watch, &w) != 0)
         abort();
     const VaeStatus status = r->class->run(r->backend, r->exec, &run, &error);
     const bool ended = status == VAE_ERR_CANCELLED && ys[last] == 0xff;
-    ys[one - 1] = 0; /* ends the thread in any case */
+    ys[one - 1] = 0; /* ends the thread if it still waits */
     pthread_join(thread, NULL);
     return ended;
 }

@@ -1,5 +1,5 @@
 /*
- * rig.h: one op as a program of its own, run by a backend.
+ * rig.h: runs a program of one op on a backend.
  */
 #ifndef VAE_CHECK_RIG_H
 #define VAE_CHECK_RIG_H
@@ -11,22 +11,22 @@
 typedef struct VaeOneOp {
     VaeOpKind kind;
     VaeShape x, y; /* x.t counts the context too */
-    VaeType type;  /* of a convolution's x and of an attention's y; all else is
-                      F32 */
+    VaeType type;  /* type of a convolution's x and of an attention's y; all
+                      other tensors are F32 */
     int k, kt, s, st, pad;
     bool add, relu;
     bool up;     /* x is read as if each pixel were 2x2 */
     int tiles;   /* frames of a step in Winograd tiles; 0: no tiles */
-    bool narrow; /* the result of the convolution has `type`, too */
+    bool narrow; /* the result of the convolution also has `type` */
     const float *weight, *bias; /* in the file's order; bias may be NULL */
 } VaeOneOp;
 
 typedef struct VaeRig VaeRig;
 
-size_t vae_rig_cached(const VaeWeightCache *cache); /* entries */
+size_t vae_rig_cached(const VaeWeightCache *cache); /* number of entries */
 
-/* Makes a program of one op, prepared and bound. cache NULL: only planned.
- * NULL: the case has failed. */
+/* Makes a program of one op, prepares and binds it. cache NULL: the op is only
+ * planned. Returns NULL if the case has failed. */
 VaeRig *vae_rig_new(VaeCheck *t, const VaeBackendClass *class,
                     VaeBackend *backend, VaeWeightCache *cache,
                     const VaeOneOp *op);
@@ -37,8 +37,8 @@ void vae_rig_free(VaeRig **rig);
  * adds. */
 void vae_rig_run(VaeCheck *t, VaeRig *rig, const float *x, float *y);
 
-/* The same, but cancels the op when the result begins to change. True if it
- * ended with VAE_ERR_CANCELLED and did not compute the last number. */
+/* The same, but cancels the op when its result begins to change. Returns true
+ * if it ended with VAE_ERR_CANCELLED before it computed the last number. */
 bool vae_rig_cancel(VaeRig *rig, const float *x);
 
 size_t vae_rig_scratch(const VaeRig *rig);

@@ -1,7 +1,7 @@
 /*
- * tiles.c: what surrounds the products of Winograd's F(2x2, 3x3), for
- * every vector code to the byte: each is sums in a fixed order. Whole
- * convolutions are in winograd.c.
+ * tiles.c: tests the transforms of Winograd's F(2x2, 3x3): of tiles, of results
+ * and of taps. Each result is a sum in a fixed order, so every vector code must
+ * give the same bytes. winograd.c tests whole convolutions.
  */
 
 #include "../check.h"
@@ -20,7 +20,7 @@ enum { MOST_TILES = 4 };
 /* The flags of a case of check_in(). */
 enum { IN_MINUS = 1, IN_FIRST = 2, IN_ZEROS = 4, IN_FLAGS = 8 };
 
-/* Channel c of pixel i of the sums. */
+/* Returns channel c of the sum for pixel i. */
 static float
 tile_sum(const VaeTileIn *a, int i, int c)
 {
@@ -31,7 +31,7 @@ tile_sum(const VaeTileIn *a, int i, int c)
     return a->minus ? p - q : p + q;
 }
 
-/* `behind`: pixels of the last tile, or of more, that are not there. */
+/* behind: number of pixels by which the last tiles exceed the row. */
 static void
 check_one_in(VaeCheck *t, int n, int tiles, int behind, int flags)
 {
@@ -46,7 +46,7 @@ check_one_in(VaeCheck *t, int n, int tiles, int behind, int flags)
                    .n = n,
                    .a_step = step,
                    .b_step = flags & IN_ZEROS ? 0 : step};
-    /* There is no memory behind the end. */
+    /* There is no memory after the end. */
     const size_t count = (size_t) (end - first - 1) * step + (size_t) n;
     const float *x = vae_check_random(t, count, 1);
     a.a = first ? x : x + step;
@@ -88,7 +88,7 @@ check_in(VaeCheck *t)
                     check_one_in(t, lengths[i], tiles, behind, flags);
 }
 
-/* The flags of a row. */
+/* The flags of a Row. */
 enum { MINUS = 1, RELU = 2, BIAS = 4, FROM = 8, THERE = 16, FLAGS = 32 };
 
 /* One of a tile's two rows. */
@@ -150,7 +150,7 @@ check_one_out(VaeCheck *t, int n, int pixels, int upper, int lower)
     VaeTileOut a = {.pixels = pixels, .n = n};
     for (int k = 0; k < 4; k++)
         a.m[k] = vae_check_random(t, tiles * (size_t) n, 1);
-    ((float *) a.m[1])[n / 2] = NAN; /* stays one */
+    ((float *) a.m[1])[n / 2] = NAN; /* remains NaN */
     const Row rows[2] = {make_row(t, &a, bias, upper),
                          make_row(t, &a, bias, lower)};
     VaeQueue q;
@@ -177,7 +177,7 @@ check_out(VaeCheck *t)
                               (7 * flags + pixels) % FLAGS);
 }
 
-/* One of three, or of three rows or columns at `stride`. */
+/* Returns transformed tap `which` of three taps at `stride`. */
 static float
 tap(const float *g, size_t stride, int which)
 {

@@ -1,6 +1,6 @@
 /*
- * winograd.c: convolutions in Winograd tiles of the cpu backend against the ref
- * backend, and their chunks.
+ * winograd.c: compares convolutions in Winograd tiles of the cpu backend with
+ * the ref backend. Tests their chunks.
  */
 #include "backends.h"
 
@@ -56,8 +56,8 @@ tile_sums(float *y, VaeOneOp op, const float *u, const float *x, int row,
         }
 }
 
-/* As conv_bounds() for Winograd tiles. These add up products of sums of pixels
- * and sums of taps, whose sizes do not cancel. */
+/* Like conv_bounds(), for Winograd tiles. They add products of sums of pixels
+ * and sums of taps, whose absolute values do not cancel. */
 static float *
 tile_bounds(VaeCheck *t, VaeOneOp op, const float *x, const float *add)
 {

@@ -1,5 +1,5 @@
 /*
- * latent.c: latents in and out of the network's order, in every type.
+ * latent.c: converts latents to and from the network's order, in every type.
  */
 
 #include "../check.h"
@@ -13,7 +13,7 @@ size_of(VaeType type)
     return type == VAE_TYPE_F32 ? 4 : 2;
 }
 
-/* The numbers of x in another type. */
+/* Converts the numbers of x to another type. */
 static void *
 narrow(VaeCheck *t, const float *x, size_t n, VaeType type)
 {
@@ -99,8 +99,8 @@ check_in(VaeCheck *t)
     }
 }
 
-/* Channel `from` + l of pixel p of x, as [c, h, w], or its last channel if it
- * has no such one. */
+/* Returns channels `from` + l of x as [c, h, w]. For a channel that x lacks, it
+ * takes the last one. */
 static float *
 planes(VaeCheck *t, const VaeLatentOutArgs *a, int from, bool normalise)
 {
@@ -194,7 +194,7 @@ check_nonfinite(VaeCheck *t)
         float *x = vae_check_random(t, n, 1);
         if (n > 1)
             add_nonfinite(t, x, n);
-        x[n - 1] = n % 2 ? INFINITY : x[n - 1]; /* the last one counts */
+        x[n - 1] = n % 2 ? INFINITY : x[n - 1]; /* the last counts, too */
         const void *narrowed = narrow(t, x, n, type);
         const VaeKernels *tables[] = {t->ref, t->dut};
         VaeQueue q;

@@ -1,11 +1,11 @@
 /*
- * number.c: 16-bit floats against their definition.
+ * number.c: compares conversions of 16-bit floats with their definition.
  */
 
 #include "../check.h"
 #include "number.h"
 
-/* The value of sign, exponent and fraction, by the definition. */
+/* Computes the value from sign, exponent and fraction by the definition. */
 static double
 value(uint32_t bits, int exponent_bits, int fraction_bits)
 {
@@ -41,8 +41,8 @@ check_widen(VaeCheck *t)
 }
 
 /*
- * h must be nearest to v among its neighbours, and even in a tie. Infinity
- * counts as the next number after the largest.
+ * Returns true if h is nearest to v among its neighbours, or even in a tie.
+ * Infinity counts as the next number after the largest.
  */
 static bool
 nearest(double v, uint16_t h, int e, int f)
@@ -86,7 +86,8 @@ check_narrow(VaeCheck *t)
         return;
     for (int i = 0; i < 1000000; i++)
         narrow(t, vae_from_bits((uint32_t) vae_check_bits(t)));
-    /* All f16 numbers, the middles between them, and beside those. */
+    /* Tests all f16 numbers, the numbers in the middle between them, and the
+     * neighbours of these. */
     for (uint32_t h = 0; h < 0x7c00; h++) {
         const double a = value(h, 5, 10);
         const double b = h == 0x7bff ? 65536 : value(h + 1, 5, 10);

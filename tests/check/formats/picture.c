@@ -1,22 +1,24 @@
 /*
- * picture.c: pictures against an exact colour converter in double.
+ * picture.c: compares the conversion of pictures with an exact converter in
+ * double.
  *
- * The kernels' codes may differ from the real number by the final rounding,
- * 0.5, and by what colour.h states for its fixed point: 0.02 of 8 bits, 0.06
- * of 10.
+ * A code of the kernels may differ from the real number by the final rounding,
+ * 0.5, and by the error that colour.h states for its fixed point: 0.02 for
+ * codes of 8 bits, 0.06 for codes of 10.
  */
 
 #include "../check.h"
 #include "number.h"
 #include "picture_kinds.h"
 
-/* Memory of a picture; every plane in a guarded buffer of its own. */
+/* A picture whose planes are in separate guarded buffers. */
 typedef struct Frame {
     VaePicture p;
     size_t bytes[3];
 } Frame;
 
-/* like: the format. extra: samples of a row past its pixels. */
+/* Allocates a picture with the format of `like`. extra: number of samples of a
+ * row after its pixels. */
 static Frame
 frame_new(VaeCheck *t, VaePicture like, int extra, int fill)
 {
@@ -89,7 +91,8 @@ exact_luma(VaeCheck *t, const VaePictureOutArgs *a)
         }
 }
 
-/* The weights of the position before, of itself and of the one after. */
+/* Returns the weights of the previous position, of this one and of the next
+ * one. */
 static const double *
 taps(int sub, bool first)
 {
@@ -121,7 +124,8 @@ exact_chroma(VaeCheck *t, const VaePictureOutArgs *a)
         }
 }
 
-/* Within rounding, and the very code that fp32 operations give. */
+/* Checks that a code is right except for rounding, and that it is exactly the
+ * code that fp32 operations give. */
 static void
 exact_rgb(VaeCheck *t, const VaePictureOutArgs *a)
 {
@@ -158,7 +162,7 @@ exact_floats(VaeCheck *t, const VaePictureOutArgs *a)
                         (size_t) p->width * 12);
 }
 
-/* Bytes past the pixels of a row must stay as they were filled. */
+/* Checks that bytes after the pixels of a row still have the value `fill`. */
 static void
 padding(VaeCheck *t, const Frame *f, int fill)
 {
@@ -172,8 +176,9 @@ padding(VaeCheck *t, const Frame *f, int fill)
             }
 }
 
-/* A queue for the pictures like this one; several threads, which no setting of
- * colour heeds, with the plain ones only. False past the last. */
+/* Finds the next queue for pictures like this one. Queues of several threads
+ * run only the plain settings, because threads do not depend on the settings of
+ * colour. Returns false after the last queue. */
 static bool
 next_queue(const VaePicture *p, size_t *i, VaeQueue *q)
 {
@@ -185,7 +190,8 @@ next_queue(const VaePicture *p, size_t *i, VaeQueue *q)
     return false;
 }
 
-/* Twice over different bytes: one that is not written differs once. */
+/* Runs twice, with different bytes in the output. A byte that is not written
+ * then differs in one of the runs. */
 static void
 run_out(VaeCheck *t, VaePictureOutArgs a, int extra)
 {
@@ -217,14 +223,15 @@ run_out(VaeCheck *t, VaePictureOutArgs a, int extra)
 
 /* ----------------------------------------------------------------- in */
 
-/* A position of the picture among chroma samples. */
+/* Converts a position in the picture to one among the chroma samples. */
 static double
 among(int i, int sub, bool first)
 {
     return !sub ? i : first ? i / 2.0 : (i - 0.5) / 2;
 }
 
-/* The chroma sample at a luma position, bilinear from its two by two. */
+/* Returns the chroma at a luma position, interpolated from the four nearest
+ * samples. */
 static double
 chroma_between(const VaePicture *p, int c, int x, int y)
 {
@@ -270,9 +277,9 @@ want_in(const VaePictureInArgs *a, int x, int y, float *v)
     }
 }
 
-/* All of the network's frame, the repeated edges too. YUV has one word of
- * rounding and fixed point, in u, or two of more than 8 bits; nothing of the
- * others. */
+/* Checks the whole frame of the network, also the repeated edges. From YUV, u
+ * may differ by one unit of 16 bits for codes of 8 bits, for rounding and fixed
+ * point, and by two for wider codes. From other formats the result is exact. */
 static void
 exact_in(VaeCheck *t, const VaePictureInArgs *a, const float *got)
 {
@@ -380,7 +387,8 @@ case_in(VaeCheck *t, const Case *c)
                                  .high = 1});
 }
 
-/* Every setting that a kind of pixels heeds; of large pictures only some. */
+/* Runs every setting that this format has; for large pictures only some of
+ * them. */
 static void
 each_setting(VaeCheck *t, Case c, void (*run)(VaeCheck *t, const Case *c))
 {
@@ -404,7 +412,8 @@ each_setting(VaeCheck *t, Case c, void (*run)(VaeCheck *t, const Case *c))
 static void
 each(VaeCheck *t, void (*run)(VaeCheck *t, const Case *c))
 {
-    /* width, height, padding of the network's size, samples past a row */
+    /* width, height, padding of the network's width and height, samples after a
+     * row */
     static const int sizes[][5] = {
         {1, 1, 7, 7, 0},   {2, 2, 0, 0, 3},   {7, 5, 1, 3, 1},
         {16, 8, 0, 0, 16}, {129, 3, 7, 5, 2}, {258, 6, 0, 2, 5},
@@ -424,7 +433,7 @@ each(VaeCheck *t, void (*run)(VaeCheck *t, const Case *c))
         }
 }
 
-/* Several pictures in one call give what each gives alone. */
+/* Several pictures in one call give the same results as single ones. */
 static void
 case_many(VaeCheck *t, VaePixels pixels, int n)
 {
@@ -481,7 +490,8 @@ check_in(VaeCheck *t)
     each(t, case_in);
 }
 
-/* Pictures of one colour each, the corners of RGB, where codes end. */
+/* Each picture has one of the colours at the corners of RGB, where codes have
+ * their extremes. */
 static void
 case_corners(VaeCheck *t, const Case *c)
 {
@@ -502,7 +512,7 @@ case_corners(VaeCheck *t, const Case *c)
     }
 }
 
-/* Every code of RGB, in and out again, is itself. */
+/* Every code of RGB is unchanged after a conversion in and out. */
 static void
 case_round_trip_rgb(VaeCheck *t, const Case *c)
 {
@@ -540,8 +550,8 @@ case_round_trip_rgb(VaeCheck *t, const Case *c)
                        "a code is another after a round trip");
 }
 
-/* A picture of one colour, from YUV and back, is itself where the colour is
- * inside RGB: words are fine enough that nothing is lost. */
+/* A picture of one colour is unchanged after a conversion from YUV and back, if
+ * RGB has the colour. The 16 bits in between are exact enough for this. */
 static void
 case_round_trip_yuv(VaeCheck *t, const Case *c)
 {
@@ -585,7 +595,7 @@ case_round_trip_yuv(VaeCheck *t, const Case *c)
     }
 }
 
-/* Greys have no chroma, black and white are the ends of the range. */
+/* Greys have no chroma. Black and white are the ends of the range. */
 static void
 case_greys(VaeCheck *t, const Case *c)
 {

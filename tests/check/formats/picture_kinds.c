@@ -1,5 +1,5 @@
 /*
- * picture_kinds.c: kinds of pictures and exact colour, in words of their own.
+ * picture_kinds.c: see picture_kinds.h.
  */
 #include <math.h>
 #include <string.h>
@@ -121,7 +121,7 @@ vae_exact_yuv(const VaeExact *k, const double *rgb, double *yuv)
 double
 vae_exact_unit(double v)
 {
-    return v > 0 ? fmin(v, 1) : 0; /* NaN to 0 */
+    return v > 0 ? fmin(v, 1) : 0; /* NaN gives 0 */
 }
 
 void

@@ -1,9 +1,9 @@
 /*
- * types.c: the cuda table takes every type at every address.
+ * types.c: the cuda table accepts every type at every address.
  *
- * Other checks compare each kernel in F32 at aligned addresses with the
- * reference. Here every pair of types, at a multiple of 16 bytes and beside it,
- * must give the same numbers rounded, to the bit.
+ * Other checks compare each kernel in F32, at aligned addresses, with the
+ * reference. Here every pair of types, at multiples of 16 bytes and at other
+ * addresses, must give the rounded F32 result, to the bit.
  */
 
 #include "../check.h"
@@ -11,15 +11,15 @@
 
 static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
 
-/* One kernel: what it reads and writes, and what else it needs. */
+/* One kernel: its input and output, and its other arguments. */
 typedef struct Subject {
     void (*call)(VaeCheck *t, const struct Subject *s, void *y, VaeType y_type,
                  const void *x, VaeType x_type);
-    const void *args; /* of the kernel */
+    const void *args; /* arguments of the kernel */
     const float *main_path;
     size_t in, out; /* elements */
-    bool own_sums;  /* 16-bit types are added up in another order */
-    bool silu;      /* results of 16 bits are less exact */
+    bool own_sums;  /* 16-bit types are summed in another order */
+    bool silu;      /* results in 16 bits are less exact */
 } Subject;
 
 static void
@@ -60,8 +60,8 @@ all_pairs(VaeCheck *t, const Subject *s)
     }
 }
 
-/* CALL(op, Args, y, x) { ... } defines call_op() for kernels whose arguments
- * name the result y and what is read x. The body sets what else `a` needs. */
+/* CALL(op, Args, y, x) { ... } defines call_op() for a kernel whose arguments
+ * name the result y and the input x. The body sets the other fields of `a`. */
 #define CALL(op, Args, out, in)                                                \
     static void set_##op(VaeCheck *t, const Subject *s, Args *a);              \
     static void call_##op(VaeCheck *t, const Subject *s, void *y,              \
@@ -85,7 +85,8 @@ CALL(norm, VaeNormArgs, y, x)
         a->sums = vae_check_norm_sums(t, a);
 }
 
-/* All numbers of octets that a lane may have, and rows beyond registers. */
+/* Tests all numbers of octets that a lane may have, and rows that do not fit in
+ * registers. */
 static void
 check_norm(VaeCheck *t)
 {
@@ -208,7 +209,7 @@ check_shortcut(VaeCheck *t)
         if (!vae_check_begin(t, "types_shortcut_%zu", i))
             continue;
         float *main_path = vae_check_random(t, out, 0);
-        for (size_t j = 0; j < out; j++) /* exact in every type */
+        for (size_t j = 0; j < out; j++) /* these are exact in every type */
             main_path[j] = (float) vae_check_range(t, -100, 100);
         all_pairs(t, &(Subject){call_shortcut, a, main_path, sites * a->cx, out,
                                 false});
@@ -304,7 +305,7 @@ check_latents(VaeCheck *t)
 
 enum { HIGH = 5, WIDE = 9, PIXELS = HIGH * WIDE, STRIDE = 40 };
 
-/* A picture of 4 bytes a pixel at most in `bytes`. */
+/* Makes a picture in `bytes`, with at most 4 bytes for a pixel. */
 static VaePicture
 picture(VaePixels pixels, uint8_t *bytes)
 {
@@ -316,7 +317,8 @@ picture(VaePixels pixels, uint8_t *bytes)
     return p;
 }
 
-/* The network's pixels in every type, three or eight elements each. */
+/* Tests pixels of the network in every type, with three or eight elements each.
+ */
 static void
 picture_case(VaeCheck *t, VaePixels pixels, VaeType type, int c)
 {

@@ -1,5 +1,5 @@
 /*
- * attention.c: attention against its definition.
+ * attention.c: compares attention with its definition.
  */
 
 #include "../check.h"
@@ -35,17 +35,18 @@ definition(const float *qkv, int n, int c, int site, double *y)
 }
 
 /*
- * A score is up to c / 16 + 20 roundings of its terms off, which are of
- * deviation d^2; e^score by as much relatively; then n terms are added. If
- * weights are rounded to 16 bits, the sum over V is off by a rounding of it.
+ * A score is off by up to c / 16 + 20 roundings of its terms, whose deviation
+ * is d^2. The relative error of e^score is as large. Then n terms are added. If
+ * weights are rounded to 16 bits, the sum over V has one more rounding.
  *
- * TF32 has 10 bits after the point: rounding to nearest is 2^-11 of a number at
- * most, that of K and V less than 2^-10; both together are of a deviation below
- * 2^-10 of a product of q and k. The c errors of a score are independent, so
- * they add up to a deviation of at most 2^-10 d^2 sqrt(c) / sqrt(c); those of
- * the scores are independent of V, so y is off by no more than one score makes
- * a V off: six deviations are never seen. Rounding of the weights moves y by
- * 2^-11 of what V and y are apart, that of V by less than 2^-10 of V.
+ * TF32 has 10 bits after the point. Rounding to nearest changes a number by at
+ * most 2^-11 of it, and rounding of K and V by less than 2^-10. Together they
+ * change a product of q and k by a deviation below 2^-10 of it. The c errors of
+ * a score are independent, so their deviation is at most 2^-10 d^2 sqrt(c) /
+ * sqrt(c). The errors of the scores are independent of V, so y is off by at
+ * most as much as one score changes one V. Six deviations do not occur in
+ * practice. Rounding of the weights changes y by 2^-11 of the distance of V and
+ * y, rounding of V by less than 2^-10 of V.
  */
 static double
 bound(int n, int c, double d, VaeType type, bool tf32)
@@ -56,7 +57,7 @@ bound(int n, int c, double d, VaeType type, bool tf32)
     const double wide = (terms * d * d * sqrt(c) + n) * 0x1p-24 * 4 * d;
     if (type == VAE_TYPE_BF16)
         return wide + 0x1p-9 * most;
-    if (type == VAE_TYPE_F16) /* below 2^-14 the rounding is 2^-25 */
+    if (type == VAE_TYPE_F16) /* below 2^-14 a rounding is 2^-25 */
         return wide + (0x1p-12 + n * 0x1p-25) * most;
     return wide + (tf32 ? 6 * 0x1p-10 * d * d * d + 4 * 0x1p-11 * most : 0);
 }
@@ -83,7 +84,7 @@ compare(VaeCheck *t, const char *what, const VaeAttentionArgs *a,
         }
 }
 
-/* Every order of threads gives the same bytes, and so does each frame alone. */
+/* Every order of threads gives the same bytes, and so does a single frame. */
 static void
 agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
 {
@@ -106,7 +107,7 @@ agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
     }
 }
 
-/* a has the sizes, the type and tf32. d: the deviation of x. */
+/* a: the sizes, the type and tf32. d: the deviation of x. */
 static void
 under_test(VaeCheck *t, VaeAttentionArgs a, const float *x, double d)
 {
@@ -182,7 +183,7 @@ check_sharp(VaeCheck *t)
         vae_check_that(t, y[i] == (float) (40 + i % C), "not V of site 4");
 }
 
-/* Scores that are minus infinity, for more keys than a kernel takes at once. */
+/* Scores are minus infinity for more keys than a kernel computes at once. */
 static void
 one_hidden(VaeCheck *t, int c, VaeType type, bool tf32)
 {
@@ -216,8 +217,8 @@ one_hidden(VaeCheck *t, int c, VaeType type, bool tf32)
     vae_check_that(t, same == n * c, "not V of the site that counts");
 }
 
-/* The results of one query of `every` are NaN, as in the reference, and no
- * others. */
+/* Checks that the results of one query in every `every` are NaN, as in the
+ * reference, and no others. */
 static void
 not_finite(VaeCheck *t, const VaeKernels *k, const VaeAttentionArgs *a,
            int every)
@@ -230,8 +231,8 @@ not_finite(VaeCheck *t, const VaeKernels *k, const VaeAttentionArgs *a,
     vae_check_that(t, wrong == 0, k->name);
 }
 
-/* Every fifth query makes all of its scores minus infinity, infinity or NaN.
- * Then the last key is NaN, and with it a score of each query. */
+/* In every fifth query all scores are minus infinity, infinity or NaN. In the
+ * second round the last key is also NaN, and so is one score of each query. */
 static void
 one_not_finite(VaeCheck *t, int c, VaeType type, bool tf32)
 {
@@ -244,7 +245,7 @@ one_not_finite(VaeCheck *t, int c, VaeType type, bool tf32)
     float *x = vae_check_random(t, n, 1);
     for (int i = 0; i < N; i++) {
         float *q = x + (size_t) i * 3 * c;
-        q[c] = 1000; /* of each key */
+        q[c] = 1000; /* for each key */
         if (i % 5 == 2)
             q[0] = numbers[i / 5 % 4];
     }
@@ -265,7 +266,7 @@ one_not_finite(VaeCheck *t, int c, VaeType type, bool tf32)
     }
 }
 
-/* The widths have all kernels. */
+/* The widths cover all kernels. */
 static void
 check_extremes(VaeCheck *t)
 {
@@ -278,7 +279,8 @@ check_extremes(VaeCheck *t)
         }
 }
 
-/* All widths of the CUDA kernels, and sizes at the edges of their tiles. */
+/* Tests all widths of the CUDA kernels, and sizes at the edges of their tiles.
+ */
 static void
 check_widths(VaeCheck *t)
 {
@@ -312,8 +314,8 @@ check_odd_address(VaeCheck *t)
 #ifdef VAE_CHECK_CUDA
 void vae_emu_set_capability(int capability);
 
-/* A GPU without matrix instructions uses the plain kernel, and one without
- * those for groups of warps the kernel for single warps. */
+/* A GPU without matrix instructions uses the plain kernel. A GPU without those
+ * for groups of warps uses the kernel for single warps. */
 static void
 check_old_card(VaeCheck *t)
 {

@@ -1,5 +1,5 @@
 /*
- * conv.c: the reference convolution against its definition.
+ * conv.c: compares the reference convolution with its definition.
  */
 #include <sys/mman.h>
 
@@ -90,8 +90,8 @@ scatter(const VaeConvArgs *a, double *sum, double *size, size_t i)
     }
 }
 
-/* Computes the result, and the sum of the terms' sizes as a bound for rounding.
- */
+/* Computes the result, and the sum of the absolute values of its terms, from
+ * which the bound for rounding follows. */
 static void
 definition(VaeCheck *t, const VaeConvArgs *a, double *want, double *size)
 {
@@ -105,7 +105,8 @@ definition(VaeCheck *t, const VaeConvArgs *a, double *want, double *size)
         scatter(a, want, size, i);
 }
 
-/* The error of a sum of n terms in fp32 is at most n roundings of its size. */
+/* The error of a sum of n terms in fp32 is at most n roundings of the sum of
+ * their absolute values. */
 static void
 compare(VaeCheck *t, const VaeConvArgs *a, const float *got)
 {
@@ -135,7 +136,7 @@ one_case(VaeCheck *t, const Shape *p, Size size)
     a.x = vae_check_random(t, in_count(&a), 1);
     a.weight = vae_check_random(t, weights(&a), 0.5f);
     a.y = y;
-    t->ref->conv(&t->queue, &a); /* neither bias nor add */
+    t->ref->conv(&t->queue, &a); /* has neither bias nor add */
     compare(t, &a, y);
     a.bias = vae_check_random(t, size.c_out, 1);
     a.add = vae_check_random(t, n, 1);

@@ -1,18 +1,20 @@
 /*
- * conv_matrix.c: convolution on the matrix units against the reference.
+ * conv_matrix.c: compares the convolution on the matrix units with the
+ * reference.
  */
 
 #include "../check.h"
 
-/* Input and result are h x w. past: the context is in a buffer of its own. add:
- * the result is added to what its buffer holds. */
+/* Input and result have h x w pixels. past: the context is in a separate
+ * buffer. add: the kernel adds its result to the numbers in the buffer. */
 typedef struct Case {
     int c_in, c_out, k, kt, t, h, w;
     bool past, add, relu;
     int pad_y, pad_x;
 } Case;
 
-/* A convolution in F32 and the same for the kernel. */
+/* The arguments of a convolution in F32 for the reference, and those of the
+ * same convolution for the kernel. */
 typedef struct Both {
     VaeConvArgs wide;
     VaeConvMatrixArgs args;
@@ -20,7 +22,7 @@ typedef struct Both {
     size_t n_y;
 } Both;
 
-/* Multiples of 1/8 from -1 to 1: products and sums are exact in F32. */
+/* Returns multiples of 1/8 from -1 to 1: products and sums are exact in F32. */
 static float *
 exact_numbers(VaeCheck *t, size_t n)
 {
@@ -30,7 +32,7 @@ exact_numbers(VaeCheck *t, size_t n)
     return x;
 }
 
-/* Floats that `type` represents exactly. */
+/* Returns floats that `type` represents exactly. */
 static float *
 numbers(VaeCheck *t, size_t n, VaeType type, bool exact)
 {
@@ -40,7 +42,7 @@ numbers(VaeCheck *t, size_t n, VaeType type, bool exact)
     return vae_check_widen(t, vae_check_narrow(t, x, n, type, 0), n, type);
 }
 
-/* [taps][in][out] -> [out][taps][in] */
+/* Reorders [taps][in][out] to [out][taps][in]. */
 static float *
 reorder(VaeCheck *t, const float *w, size_t rows, size_t out)
 {
@@ -100,7 +102,7 @@ make(VaeCheck *t, const Case *c, VaeType type, bool exact)
                            .pad_y = c->pad_y,
                            .pad_x = c->pad_x,
                            .relu = c->relu};
-    if (c->past && c->kt > 1) { /* in guarded buffers of their own */
+    if (c->past && c->kt > 1) { /* in separate guarded buffers */
         const size_t past = (size_t) (c->kt - 1) * frame;
         b.args.past_frames = c->kt - 1;
         b.args.past = vae_check_narrow(t, b.x, past, type, 0);
@@ -248,8 +250,8 @@ factors(VaeCheck *t, size_t n)
     return vae_check_narrow(t, vae_check_random(t, n, 1), n, VAE_TYPE_F32, 0);
 }
 
-/* The norm of the result has the bits of the norm's kernel, with the result and
- * without it. */
+/* The convolution also computes the norm of its result, and stores it with the
+ * result or alone. The norm has the bits of the kernel for norms. */
 static void
 one_norm(VaeCheck *t, const Case *c, VaeType type, bool groups)
 {
@@ -314,8 +316,8 @@ check_norm(VaeCheck *t)
                      groups);
 }
 
-/* Pixels of rows 2i + row and columns 2j + column of y, as a result of their
- * own. */
+/* Returns the pixels of rows 2i + row and columns 2j + column of y as a
+ * separate result. */
 static uint16_t *
 phase_of(VaeCheck *t, const Case *c, const uint16_t *y, int row, int column)
 {
@@ -331,7 +333,8 @@ phase_of(VaeCheck *t, const Case *c, const uint16_t *y, int row, int column)
     return phase;
 }
 
-/* Four results in one picture of twice the size, by one call or by four. */
+/* Four results are joined in one picture of twice the size, by one call or by
+ * four. */
 static void
 joined(VaeCheck *t, const Case *c, VaeType type, bool groups)
 {
@@ -371,8 +374,8 @@ joined(VaeCheck *t, const Case *c, VaeType type, bool groups)
     }
 }
 
-/* The widths have all instantiations for one call, one with a share of the
- * channels. */
+/* The numbers of channels use all instantiations for one call, and one that
+ * computes only some of the channels. */
 static void
 check_joined(VaeCheck *t)
 {
@@ -389,9 +392,9 @@ check_joined(VaeCheck *t)
 }
 
 /* ------------------------------------------------------------------ */
-/* The kernel of three channels.                                        */
+/* The kernel for results of three channels. */
 
-/* Sums are exact: equal to the reference, in both types of y. */
+/* Sums are exact, so results equal the reference in both types of y. */
 static void
 one_head(VaeCheck *t, const Case *c, VaeType type)
 {
@@ -411,8 +414,9 @@ one_head(VaeCheck *t, const Case *c, VaeType type)
     vae_check_equal(t, "wide y", b.args.y, want, b.n_y * 4);
 }
 
-/* The norm in front has the bits of the norm's kernel, also if frames of
- * context are normed already, and in a frame alone. */
+/* The convolution computes the norm of its input. It has the bits of the kernel
+ * for norms, also if the frames of context are normed already, and for a single
+ * frame. */
 static void
 one_head_norm(VaeCheck *t, const Case *c, VaeType type)
 {

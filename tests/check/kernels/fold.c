@@ -1,7 +1,8 @@
 /*
- * fold.c: space and time to depth and back, the shortcuts, the soft
- * clamp, the depthwise convolution and the ReLU of a convolution, each against
- * its definition written the other way round.
+ * fold.c: compares some kernels with their definition, which is written here in
+ * the other direction. The kernels move space and time to depth and back,
+ * compute shortcuts, the soft clamp, the depthwise convolution, and the ReLU of
+ * a convolution.
  */
 
 #include "../check.h"
@@ -11,9 +12,9 @@
 /* Folding.                                                            */
 
 typedef struct Fold {
-    int t, h, w, colours, p; /* h, w of the folded side */
+    int t, h, w, colours, p; /* t, h, w: those of the folded side */
     bool column_first;
-    int ft; /* 0 means 1; t is that of the folded side */
+    int ft; /* frames of the flat side for each folded one; 0 means 1 */
 } Fold;
 
 static int
@@ -29,7 +30,7 @@ values(const Fold *f)
            f->p;
 }
 
-/* Every pixel of the flat side, to its channel of the deep side. */
+/* Copies every pixel of the flat side to its channel of the deep side. */
 static void
 fold_definition(const Fold *f, const float *flat, float *deep)
 {
@@ -51,7 +52,7 @@ fold_definition(const Fold *f, const float *flat, float *deep)
                 }
 }
 
-/* F32 in both directions and to BF16, then BF16 in both. */
+/* Runs F32 in both directions and to BF16, then BF16 in both directions. */
 static void
 fold_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
          const float *flat, const float *deep)
@@ -133,7 +134,7 @@ check_fold(VaeCheck *t)
 /* ------------------------------------------------------------------ */
 /* Shortcuts.                                                          */
 
-/* Channel k of the block of ft x fs x fs elements times c channels. */
+/* Returns number k of the block of c channels times ft x fs x fs elements. */
 static float
 block_value(const VaeShortcutArgs *a, int f, int r, int q, int k, int front)
 {
@@ -163,8 +164,8 @@ average_definition(const VaeShortcutArgs *a, double *y)
                         g;
 }
 
-/* Repeats each channel rep times, then deals them out as a shuffle of
- * (o, i, r, q). */
+/* Repeats each channel rep times, then distributes them like a shuffle of (o,
+ * i, r, q). */
 static void
 dup_definition(const VaeShortcutArgs *a, double *y)
 {
@@ -311,7 +312,7 @@ check_clamp(VaeCheck *t)
 static void
 depthwise_definition(const VaeDepthwiseArgs *a, const float *x, double *y)
 {
-    /* every input pixel is scattered to the outputs that see it */
+    /* adds every input pixel to all outputs that use it */
     for (int f = 0; f <= a->t; f++)
         for (int r = 0; r < a->h * a->w * 49; r++) {
             const int tap = r % 49, row = r / 49 / a->w, column = r / 49 % a->w;

@@ -1,11 +1,12 @@
 /*
- * norm.c: the norms against their definition in double, and the CPU's
- * against the reference.
+ * norm.c: compares the reference norms with their definition in double, and the
+ * norms of the table under test with the reference.
  *
- * Bounds: the sum of c squares in 16 lanes is at most c / 16 + 5 roundings
- * off, its root half of that; a dozen more follow, and e^v is within 2. The
- * derivative of v * sigmoid(v) is at most 1.1 and falls off with |v| for
- * negative v faster than the value, so that |v| * derivative <= 1.1 |y| + 0.2.
+ * Bounds: a sum of c squares in 16 lanes is off by at most c / 16 + 5
+ * roundings, and its root by half as many. A dozen roundings follow. e^v is off
+ * by at most 2 units. The derivative of v * sigmoid(v) is at most 1.1. For
+ * negative v it approaches 0 faster than the value does, so |v| * derivative <=
+ * 1.1 |y| + 0.2.
  */
 
 #include "../check.h"
@@ -45,7 +46,7 @@ rms_definition(const VaeNormArgs *a, float *y)
     }
 }
 
-/* One group of one frame as a list of places. */
+/* Collects the numbers of one group of one frame. */
 static void
 group_definition(const VaeNormArgs *a, float *y)
 {
@@ -72,8 +73,9 @@ group_definition(const VaeNormArgs *a, float *y)
     }
 }
 
-/* Into a.y, of elements of size bytes; of cuda, more than half of the frames
- * also into a tail, which has to be the same. */
+/* Writes the norm to a.y, whose elements have `size` bytes. On cuda the kernel
+ * also writes more than half of the frames to a tail, which must have the same
+ * bytes. */
 static void
 norm(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeNormArgs a,
      size_t size)
@@ -110,7 +112,8 @@ run_bf16(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeNormArgs a)
     return y;
 }
 
-/* The rounded F32 result y. The SiLU of cuda for 16 bits is less exact. */
+/* Returns the F32 result y, rounded. The SiLU of cuda for 16 bits is less
+ * exact. */
 static const void *
 rounded(VaeCheck *t, const VaeKernels *k, const VaeNormArgs *a, const float *y,
         const uint16_t *found)
@@ -121,8 +124,9 @@ rounded(VaeCheck *t, const VaeKernels *k, const VaeNormArgs *a, const float *y,
 }
 
 /*
- * BF16 out is the rounded F32 result, BF16 in the same as its numbers in
- * F32, and in place the same as elsewhere: all to the bit.
+ * A BF16 output is the rounded F32 output. A BF16 input gives the result of the
+ * same numbers in F32. A norm in place gives the same result. All are equal to
+ * the bit.
  */
 static void
 types(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeNormArgs a,
@@ -153,7 +157,7 @@ types(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeNormArgs a,
     vae_check_equal(t, "in place", in_place, y, n * 4);
 }
 
-/* Every queue, and every frame on its own, gives the same bytes. */
+/* Every queue gives the same bytes, and so does every single frame. */
 static void
 agreement(VaeCheck *t, const VaeKernels *k, VaeNormArgs a, const float *y)
 {
@@ -175,7 +179,7 @@ agreement(VaeCheck *t, const VaeKernels *k, VaeNormArgs a, const float *y)
     }
 }
 
-/* Runs ref, and the CPU's, whose result it returns. */
+/* Runs both tables, and returns the result of the one under test. */
 static const float *
 values(VaeCheck *t, VaeNormArgs a)
 {
@@ -205,7 +209,7 @@ compare(VaeCheck *t, VaeNormArgs a)
         agreement(t, t->dut, a, dut);
 }
 
-/* n: frames, height, width and channels; groups of 0 make an RMS norm. */
+/* n: frames, height, width and channels. groups 0: an RMS norm. */
 static VaeNormArgs
 arguments(VaeCheck *t, const int n[4], int groups, bool silu)
 {
@@ -240,8 +244,8 @@ check_rms(VaeCheck *t)
     }
 }
 
-/* Without gains, and with an eps that counts: in half of the pixels the mean
- * square is as small. */
+/* Without gains, and with an eps that changes the result: in half of the pixels
+ * the mean square is as small as eps. */
 static void
 check_pixel(VaeCheck *t)
 {
@@ -261,7 +265,7 @@ check_pixel(VaeCheck *t)
     }
 }
 
-/* With offsets, also without gains. */
+/* With offsets, with and without gains. */
 static void
 check_offset(VaeCheck *t)
 {
@@ -297,10 +301,10 @@ check_group(VaeCheck *t)
     }
 }
 
-/* A mean far from zero, or two numbers of each group far from all others, in
- * the first pixel and in pixel `at`; at 0: the mean. Sums must be better than
- * fp32 of the squares, and the mean itself better than fp32. The bounds are
- * those of other input. */
+/* at 0: the mean is far from zero. Otherwise two numbers of each group are far
+ * from all others, in the first pixel and in pixel `at`. Sums of squares must
+ * be more exact than in fp32, and so must the mean. The bounds are those of
+ * other input. */
 static void
 check_group_far(VaeCheck *t, int at)
 {
@@ -327,8 +331,8 @@ check_group_mean(VaeCheck *t)
     check_group_far(t, 0);
 }
 
-/* Each of the pixels that a kernel may take for typical, at one, three and five
- * sixths of the 1600. */
+/* Tests each pixel whose value a kernel may take as typical of its group: those
+ * at one, three and five sixths of the 1600. */
 static void
 check_group_outlier(VaeCheck *t)
 {
@@ -347,8 +351,8 @@ extreme_inputs(float *x, int c)
             x[p * c + i] = i % 3 ? values[p] : -values[p];
 }
 
-/* Pixels that are all zero, tiny, large, infinite or NaN. Only the values
- * count: which NaN comes out of an operation on NaNs is left open. */
+/* Pixels are all zero, tiny, large, infinite or NaN. All NaNs count as equal.
+ */
 static void
 check_extremes(VaeCheck *t)
 {
@@ -364,7 +368,7 @@ check_extremes(VaeCheck *t)
 }
 
 /*
- * The activation alone: where x is 1 everywhere, gain v gives v * sigmoid(v).
+ * Tests only the activation: x is 1 everywhere, so gain v gives v * sigmoid(v).
  */
 static void
 check_silu(VaeCheck *t)
@@ -390,8 +394,8 @@ check_silu(VaeCheck *t)
     const float *ref = run(t, t->ref, &t->queue, a);
     if (!t->dut)
         return;
-    /* e^v within 2 units and three roundings more; below 1e-36 it may
-     * give zero. */
+    /* e^v is off by at most 2 units, and three roundings follow. Below 1e-36
+     * the result may be zero. */
     VaeQueue q;
     for (size_t i = 0; vae_check_queue(i, &q); i++)
         vae_check_close(t, t->dut->name, run(t, t->dut, &q, a), ref, C,

@@ -1,8 +1,9 @@
 /*
- * rearrange.c: index orders by numbered elements, and conversions.
+ * rearrange.c: compares rearrangements of numbered elements with their
+ * definition, and tests conversions.
  *
- * The definition here goes from every element of x to where it belongs; the
- * kernels go the other way.
+ * The definition here starts from every element of x and computes its place in
+ * y. The kernels start from y.
  */
 
 #include "../check.h"
@@ -32,8 +33,8 @@ out_count(const VaeRearrangeArgs *a)
            a->c;
 }
 
-/* The places in the picture with a border of place i of n; returns their
- * number. */
+/* Writes the places that element i of n has in the picture with a border, and
+ * returns their number. */
 static int
 mirrors(int i, int n, int places[3])
 {
@@ -62,7 +63,7 @@ reflect_definition(const VaeRearrangeArgs *a, const float *x, float *y)
     }
 }
 
-/* The channels of a pixel of y; NULL: its frame is dropped. */
+/* Returns the channels of a pixel of y, or NULL if its frame is dropped. */
 static float *
 pixel(const VaeRearrangeArgs *a, float *y, int f, int row, int column)
 {
@@ -79,7 +80,7 @@ put(float *to, int c, float v)
         to[c] = v;
 }
 
-/* Behind the frames of each phase, x has elements that are not read. */
+/* x has elements behind the frames of each phase, which are not read. */
 static void
 joined(const VaeRearrangeArgs *a, const float *x, float *y)
 {
@@ -94,7 +95,7 @@ joined(const VaeRearrangeArgs *a, const float *x, float *y)
     }
 }
 
-/* Channel c of x holds colour c % C; the rest counts the places. */
+/* Channel k of x is colour k % C of place k / C. */
 static void
 definition(const VaeRearrangeArgs *a, const float *x, float *y)
 {
@@ -193,7 +194,7 @@ check_orders(VaeCheck *t)
                                           .ft = factors[j][0],
                                           .fs = factors[j][1],
                                           .drop = factors[j][2]};
-                    /* 0, 5, 16 or 15 elements between phases */
+                    /* there are 0, 5, 16 or 15 elements between phases */
                     a.phase = (size_t) a.t * a.h * a.w * a.c + 5 * i +
                               (i == 2 ? 6 : 0);
                     one_case(t, a);
@@ -240,7 +241,7 @@ check_cast(VaeCheck *t)
         if (!vae_check_begin(t, "cast_%zu", n))
             continue;
         float *x = vae_check_buffer(t, n * 4, 4);
-        for (size_t j = 0; j < n; j++) /* every kind of float, NaN too */
+        for (size_t j = 0; j < n; j++) /* every kind of float, also NaN */
             x[j] = vae_from_bits((uint32_t) vae_check_bits(t));
         cast_one(t, t->ref, &t->queue, VAE_TYPE_BF16, x, n);
         VaeQueue q;
@@ -249,7 +250,7 @@ check_cast(VaeCheck *t)
             if (t->cuda)
                 cast_one(t, t->dut, &q, VAE_TYPE_F16, x, n);
         }
-        for (size_t j = 0; j < n; j++) /* most of those are no F16 */
+        for (size_t j = 0; j < n; j++) /* most of these are no F16 */
             x[j] = vae_from_f16((uint16_t) vae_check_bits(t)) * 1.0005f;
         if (t->cuda)
             cast_one(t, t->dut, &t->queue, VAE_TYPE_F16, x, n);
