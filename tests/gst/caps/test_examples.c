@@ -177,7 +177,7 @@ play(const char *line, GstElement *pipeline)
     gst_element_set_state(pipeline, GST_STATE_NULL);
 }
 
-/* TRUE: it ran. */
+/* Returns TRUE if the line ran. */
 static gboolean
 try_line(const char *line)
 {
@@ -199,7 +199,7 @@ try_line(const char *line)
 /* ------------------------------------------------------------------ */
 /* Files that the examples name. */
 
-/* 3 latents of 80x48 pixels, all zero. */
+/* Writes 3 latents of 80x48 pixels, all zero. */
 static void
 make_npy(void)
 {
@@ -224,7 +224,7 @@ make(const char *line)
     }
 }
 
-/* Written to the current folder. */
+/* Writes the files to the current folder. */
 static void
 make_files(void)
 {

@@ -22,7 +22,7 @@ decoder(const char *sequence)
     return h;
 }
 
-/* Latent k as from an application that sets no flags. */
+/* Returns latent k as an application sends it that sets no flags. */
 static GstBuffer *
 plain(guint k)
 {
@@ -52,8 +52,8 @@ TEST(flags)
                               "sequence=continuous");
 }
 
-/* The same for latents that are groups from the start on, and for several
- * latents in a buffer. */
+/* The same for latents that all have several frames, and for several latents in
+ * a buffer. */
 TEST(groups)
 {
     for (guint n = 1; n <= 2; n++) {
@@ -89,8 +89,8 @@ push_without_durations(GstHarness *h, guint64 first, guint64 second)
     }
 }
 
-/* The same for latents at distances of groups, without times, and with the
- * times of their arrival. */
+/* The same for latents whose times are a whole group apart, without times, and
+ * with the times of their arrival. */
 TEST(without_durations)
 {
     static const guint64 times[][2] = {

@@ -53,7 +53,7 @@ pull_piece(GstHarness *h, const Piece *p, GstClockTime *at)
             if ((guint) info.width != p->width ||
                 (guint) info.height != p->height ||
                 (guint) info.fps_n != p->fps)
-                continue; /* of latents that were pushed before */
+                continue; /* these latents were pushed before */
             break;
         }
         CHECK_INT(gst_buffer_get_size(frame), info.size);
@@ -95,7 +95,7 @@ TEST(decode_type)
             types[i]);
         const gsize size = 16 * 4 * (i ? 2 : 4);
         GstBuffer *buffer = gst_buffer_new_allocate(NULL, size, NULL);
-        gst_buffer_memset(buffer, 0, 0, size); /* 0 in any of them */
+        gst_buffer_memset(buffer, 0, 0, size); /* 0 is the same in all types */
         GST_BUFFER_PTS(buffer) = vae_test_time(i);
         GST_BUFFER_DURATION(buffer) = vae_test_time(1);
         gst_harness_set_src_caps_str(h, caps);

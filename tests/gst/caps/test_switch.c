@@ -28,7 +28,7 @@ decoder(const char *model)
     return vae_test_decoder(model, LW, LH, NULL);
 }
 
-/* Returns latent k with the time after n frames, so that the frames of several
+/* Pushes latent k with the time after n frames, so that the frames of several
  * sequences follow each other. */
 static void
 push_at(GstHarness *h, guint k, guint n, gboolean start)
@@ -43,7 +43,7 @@ push_at(GstHarness *h, guint k, guint n, gboolean start)
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
 }
 
-/* Returns the frames of latents k0 .. k1 - 1 by another decoder. */
+/* Returns the MD5 of the frames of latents k0 .. k1 - 1 in another decoder. */
 static gchar *
 alone(const char *model, guint k0, guint k1, gboolean as_start)
 {
@@ -277,7 +277,7 @@ expect_warning(GstHarness *h, GstBus *bus, const char *path, GQuark domain,
     expect_quiet(bus);
 }
 
-/* The old model goes on. */
+/* The stream continues with the old model. */
 static void
 check_refused(const char *path, gboolean restart, GQuark domain, gint code,
               const char *word)
@@ -359,7 +359,7 @@ TEST(no_memory)
                    GST_RESOURCE_ERROR_NO_SPACE_LEFT, "this process's limits");
 }
 
-/* The segment is not at its start. */
+/* The new segment does not begin at 0. */
 static void
 new_caps(GstHarness *h, const char *more)
 {
@@ -397,8 +397,8 @@ TEST(caps_change)
 
 /* ------------------------------------------------------------------ */
 
-/* An encoder of wan2.1, which changes after 5 frames to a TAE from frame 7 on.
- * The groups of the TAE begin elsewhere. */
+/* An encoder of wan2.1 changes after 5 frames to a TAE, which takes over from
+ * frame 7 on, because its groups begin at other frames. */
 TEST(encode)
 {
     static const guint pts[] = {0, 1, 5, 7, 8}, to[] = {1, 5, 7, 8, 12};
@@ -431,8 +431,8 @@ TEST(encode)
     CHECK(message == NULL);
 }
 
-/* Changes, restarts, flushes and sequences in any order. Nothing hangs or
- * leaks, and all groups are whole and without gaps. */
+/* Mixes changes, restarts, flushes and sequences in any order. Nothing hangs or
+ * leaks, all groups are complete, and there are no gaps. */
 TEST(any_order)
 {
     const char *models[] = {vae_test_weights(), NULL};

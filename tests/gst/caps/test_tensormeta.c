@@ -221,7 +221,7 @@ TEST(tensor)
     check_same(negate_tensor, negate_bare, TRUE);
 }
 
-/* As inference elements: the input stays, and results are added. */
+/* Does what inference elements do: the input stays, and results are added. */
 static void
 add_negated(GstPad *pad, GstBuffer *latent)
 {

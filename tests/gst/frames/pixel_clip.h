@@ -12,7 +12,7 @@ typedef struct PixelClip {
     const char *(*weights)(void);
     VaeCounts counts;
     guint channels;    /* at most 32 */
-    gfloat scale;      /* of the numbers */
+    gfloat scale;      /* factor of the numbers */
     const char *space; /* stated in a file; NULL: none */
 } PixelClip;
 
@@ -27,7 +27,7 @@ gchar *pixel_run(const PixelClip *c, GstHarness *h, guint slice, guint n);
 typedef struct PixelCheckpoint {
     guint saved;      /* latents before the checkpoint */
     guint had;        /* frames that had left when it was written */
-    gboolean carries; /* the checkpoint has them */
+    gboolean carries; /* the checkpoint has the carries */
     guint k0;         /* first latent that the loading decoder gets */
 } PixelCheckpoint;
 

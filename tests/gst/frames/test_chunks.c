@@ -242,6 +242,6 @@ TEST(tensors)
 int
 main(int argc, char **argv)
 {
-    vae_test_weights(); /* or skipped */
+    vae_test_weights(); /* exits with 77 if they are missing */
     return vae_test_main(argc, argv);
 }

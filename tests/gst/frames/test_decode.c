@@ -1,5 +1,5 @@
 /*
- * test_decode.c: vaedecode in a harness: frames, times and caps.
+ * test_decode.c: tests vaedecode in a harness: frames, times and caps.
  */
 #include "vae_test.h"
 
@@ -56,8 +56,8 @@ TEST(no_pts)
     }
 }
 
-/* At 24/1 most times are no whole number of nanoseconds, but frames leave no
- * gaps. */
+/* At 24/1 most times are no whole number of nanoseconds, but there are no gaps
+ * between frames. */
 TEST(touching)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -66,7 +66,7 @@ TEST(touching)
     for (guint k = 0; k < 8; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
         const guint n = k == 0 ? 0 : 4 * k - 3;
-        /* Each time is rounded down separately, as a careless sender does. */
+        /* Each time is rounded down separately, as some senders do. */
         GST_BUFFER_PTS(latent) = n * (GST_SECOND / 24);
         GST_BUFFER_DURATION(latent) = (k == 0 ? 1 : 4) * (GST_SECOND / 24);
         CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
@@ -89,8 +89,8 @@ TEST(trim)
     g_free(vae_test_last_frames(h, 0, 7));
 }
 
-/* A sequence that begins with latent 3 gives frame 12, the last of its four
- * frames. A GAP event covers frames 9 to 11. */
+/* A sequence that begins with latent 3 gives only frame 12, the last of its
+ * four frames. A GAP event covers frames 9 to 11. */
 static void
 check_without_context(GstBuffer *first)
 {
@@ -180,7 +180,7 @@ TEST(clip)
     vae_test_push_latents(h, LW, LH, 0, 3);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, 3, 4));
-    frame = vae_test_pull(h); /* cut in half */
+    frame = vae_test_pull(h); /* clipped to half of its duration */
     CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(7));
     CHECK_INT(GST_BUFFER_DURATION(frame), vae_test_time(1) / 2);
     gst_buffer_unref(frame);
@@ -254,7 +254,7 @@ TEST(framerate)
     h = vae_test_harness("vaedecode", NULL);
     vae_test_set_grid(h, 16, LW, LH, "");
     vae_test_push_latents(h, LW, LH, 0, 1);
-    g_free(vae_test_pull_frames(h, 0, 1)); /* 16/1 is Wan 2.1's own */
+    g_free(vae_test_pull_frames(h, 0, 1)); /* 16/1 is the rate of Wan 2.1 */
 }
 
 TEST(nonfinite)

@@ -1,5 +1,6 @@
 /*
- * test_encode.c: vaeencode in a harness: groups, tails, times and caps.
+ * test_encode.c: tests vaeencode in a harness: groups, incomplete last groups,
+ * times and caps.
  */
 #include "vae_test.h"
 
@@ -21,8 +22,8 @@ encoder(GstVideoInfo *info)
     return encoder_sized(W, H, NULL, 0, info);
 }
 
-/* Checks a sequence from this frame on. Its latents end with these frames; 0
- * ends the list. */
+/* Pulls the latents of a sequence that begins with frame `from`. ends: the
+ * number of the frame after each latent; 0 ends the list. */
 static void
 pull(GstHarness *h, guint from, const guint *ends)
 {

@@ -81,8 +81,9 @@ convert(GstBuffer *from, const GstVideoInfo *in, const GstVideoInfo *out)
     return to;
 }
 
-/* Component c of a pixel as GStreamer describes the format; but V beside U lies
- * in the middle between two U, which it does not say of P010. */
+/* Returns component c of a pixel, at the place that GStreamer states for the
+ * format. For P010 this place is wrong for V: it is in the middle between two
+ * U. */
 static gint
 code_at(const GstVideoFrame *f, guint c, gint x, gint y)
 {
@@ -375,7 +376,7 @@ TEST(pipelines)
     }
 }
 
-/* Downstream that accepts every format gets the first format of the first
+/* If downstream accepts every format, it gets the first format of the first
  * group. */
 TEST(preferred)
 {

@@ -70,10 +70,10 @@ TEST(counts)
         }
 }
 
-/* How the durations of frames are stated. */
+/* How the frames state their durations. */
 typedef enum { TRUE_DURATION, RATE_DURATION, NO_DURATION } Stated;
 
-/* Frame i of 13 frames in 2 s, also at a variable rate. */
+/* Returns the time of frame i of 13 frames in 2 s, also at a variable rate. */
 static GstClockTime
 uneven(guint i, gboolean changes)
 {

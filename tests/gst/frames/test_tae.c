@@ -1,5 +1,6 @@
 /*
- * test_tae.c: encoders that begin with a whole group of four or eight frames.
+ * test_tae.c: tests encoders that begin with a whole group of four or eight
+ * frames.
  */
 #include "vae_test.h"
 
@@ -7,7 +8,7 @@
 
 typedef struct Family {
     const char *path;
-    guint group; /* frames of a later latent */
+    guint group; /* frames of each latent except the first */
     gint size;   /* pixels each way */
 } Family;
 
@@ -30,8 +31,8 @@ remove_ltx(void)
     g_free(ltx_path);
 }
 
-/* There are no small weights of the family for LTX; the generated ones are
- * the real size. */
+/* The family for LTX has no small weights; the generated ones have the real
+ * size. */
 static Family
 ltx(void)
 {
@@ -82,7 +83,7 @@ check_encode(const Family *f)
     for (guint n = 0; n < 4 * g; n++) {
         const guint steps = vae_test_stat(h, "steps");
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)), GST_FLOW_OK);
-        if (n % g != g - 1) { /* nothing to compute was queued */
+        if (n % g != g - 1) { /* incomplete: nothing is computed */
             CHECK_INT(vae_test_stat(h, "in-flight"), 0);
             CHECK_INT(vae_test_stat(h, "steps"), steps);
             continue;
@@ -148,7 +149,7 @@ TEST(counts)
     check_count(&eight, 10);
 }
 
-/* Frames that no latent covers yet at the end are dropped, and only they. */
+/* At the end, exactly the frames that no latent covers are dropped. */
 TEST(drop)
 {
     const Family f = wan();
@@ -162,7 +163,7 @@ TEST(drop)
     CHECK_INT(gst_harness_buffers_in_queue(h), 2);
 }
 
-/* There is nothing to sample. */
+/* TAE has no posterior, so nothing can be sampled. */
 TEST(no_posterior)
 {
     const Family f = wan();
@@ -175,8 +176,8 @@ TEST(no_posterior)
                           "taew2_1", "no posterior");
 }
 
-/* A sequence that begins with latent 2 of eight frames each: frame 16, the
- * last of its group, and what is missing before. */
+/* A sequence that begins with latent 2, of eight frames each, gives frame 16,
+ * the last of its group, and a GAP for the seven frames before. */
 TEST(start_without_context)
 {
     const Family f = ltx();
@@ -204,6 +205,6 @@ TEST(start_without_context)
 int
 main(int argc, char **argv)
 {
-    vae_test_weights(); /* or skipped */
+    vae_test_weights(); /* exits with 77 if they are missing */
     return vae_test_main(argc, argv);
 }

@@ -1,5 +1,6 @@
 /*
- * test_tiles.c: pictures in tiles, which a WARNING calls not exact.
+ * test_tiles.c: decodes pictures in tiles. A WARNING says that they are not
+ * exact.
  */
 #include "vae_test.h"
 
@@ -17,7 +18,8 @@ element(const char *name, const char *tiles)
     return h;
 }
 
-/* The MD5 of 2 latents' frames, with a flush before, and the only warning. */
+/* Returns the MD5 of the frames of 2 latents after a flush. Checks the only
+ * warning. */
 static gchar *
 decode(const char *tiles, guint n, const char *warning)
 {

@@ -1,12 +1,12 @@
 /*
  * test_tiny.c: a pipeline changes from the tiny decoder of LTX-2 to the full
- * one and back. The full one has a delay.
+ * one, which has a delay, and back.
  */
 #include "vae_test.h"
 
 #include "vae-private/tensors.h"
 
-/* The small LTX-2.3 has 6 latent channels, taeltx always 128. */
+/* The small LTX-2.3 has 6 latent channels. taeltx always has 128. */
 enum { CHANNELS = 6, WIDE = 128, GROUP = 8 };
 
 static guint
@@ -21,8 +21,8 @@ vectors(const gchar *network)
     return vae_test_network(network);
 }
 
-/* The values of a tensor of the small decoder, for as many latent channels as
- * taeltx has: the further ones count for nothing. Sets out->dims. */
+/* Returns the values of a tensor of the small decoder for as many latent
+ * channels as taeltx has. The additional weights are 0. Sets out->dims. */
 static gfloat *
 widen(const VaeTensorInfo *t, VaeTensorOut *out)
 {
@@ -74,7 +74,7 @@ write_wide(const gchar *path)
     vae_tensor_file_free(&file);
 }
 
-/* Latents k0 to k1 - 1, with the times of their frames. */
+/* Pushes latents k0 to k1 - 1, with the times of their frames. */
 static void
 push(GstHarness *h, guint k0, guint k1)
 {
@@ -88,8 +88,8 @@ push(GstHarness *h, guint k0, guint k1)
     }
 }
 
-/* From the tiny decoder, which has no delay, to the full one and back: no frame
- * is missing, and the times go on. */
+/* Changes from the tiny decoder, which has no delay, to the full one and back:
+ * no frame is missing, and times continue. */
 TEST(tiny)
 {
     g_autofree gchar *tiny = vectors("taehv/taeltx2_3");

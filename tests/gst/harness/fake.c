@@ -16,7 +16,7 @@
 /* The backend of one stream. */
 struct VaeBackend {
     VaeBackendParams params;
-    uint64_t state; /* of the sequence */
+    uint64_t state; /* state of the sequence */
     uint64_t step_ns, run_ns;
 };
 
@@ -173,7 +173,7 @@ read_units(VaeBackend *b, struct FakeExec *e, const VaeOp *op,
     }
 }
 
-/* Between low and high. */
+/* Returns a value between low and high. */
 static float
 value(uint64_t state, int i, float low, float high)
 {

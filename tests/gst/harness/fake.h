@@ -20,20 +20,21 @@ typedef enum FakePoint {
 } FakePoint;
 
 /*
- * A test program that defines and exports this is called before every op of a
- * run, on the thread that runs. op: of n_ops. steps: of this run. first: it
- * begins a sequence. cancel: is set where the run is to end; a call that waits
- * looks at it.
+ * A test program may define and export this function. It is called before every
+ * op of a run, on the thread of the run. op: its number, of n_ops. steps: of
+ * this run. first: the run begins a sequence. cancel: is set when the run must
+ * end; a call that waits must check it.
  *
- * Without it, a step takes VAE_FAKE_STEP_US microseconds of sleep and a run
- * VAE_FAKE_RUN_US more; neither by default.
+ * Without this function a step sleeps for VAE_FAKE_STEP_US microseconds, and a
+ * run for VAE_FAKE_RUN_US more; both are 0 by default.
  */
 void fake_backend_at(FakePoint point, int op, int n_ops, int steps, bool first,
                      const atomic_bool *cancel);
 
 /*
- * A test program that exports this is called before each program of a stream is
- * prepared. True: the preparation waits until the stream is cancelled.
+ * A test program may also define and export this one. It is called before each
+ * program of a stream is prepared. If it returns true, the preparation waits
+ * until the stream is cancelled.
  */
 bool fake_backend_waits(void);
 

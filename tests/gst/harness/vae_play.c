@@ -65,7 +65,7 @@ handoff(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
     g_mutex_unlock(&play->lock);
 }
 
-/* Frames before a flush count as not shown. */
+/* Frames before a flush do not count as shown. */
 static GstPadProbeReturn
 on_flush(GstPad *pad, GstPadProbeInfo *info, gpointer play)
 {

@@ -15,7 +15,7 @@ void vae_play_remove(gchar *path);
 typedef struct VaeShown {
     GstBuffer *buffer;
     GstClockTime pts, end;
-    GstClockTime cut; /* is before the segment */
+    GstClockTime cut; /* the part before the segment */
     GstClockTime running;
 } VaeShown;
 

@@ -47,7 +47,7 @@ permanent(const GstStructure *entry)
 static guint
 count_alive(GObject *tracer, gboolean print)
 {
-    GstStructure *live = NULL; /* kept: the object owns those that it names */
+    GstStructure *live = NULL; /* not freed: the tracer owns what it lists */
     const GValue *list;
     guint n = 0;
     g_signal_emit_by_name(tracer, "get-live-objects", &live);
@@ -181,7 +181,7 @@ vae_test_harness(const char *name, const char *property, ...)
     g_autoptr(GstElement) element = gst_element_factory_make(name, NULL);
     va_list args;
     CHECK(element != NULL);
-    /* Two elements choose the same precision only without timing. */
+    /* Without timing, two elements choose the same precision. */
     g_object_set(element, "model", vae_test_weights(), "threads", 1,
                  "deterministic", TRUE, NULL);
     va_start(args, property);

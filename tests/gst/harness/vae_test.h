@@ -25,7 +25,7 @@
     vae_test_check_int((gint64) (found), (gint64) (expected), #found,          \
                        __FILE__, __LINE__)
 
-/* CHECK() that prints more. */
+/* CHECK() that also prints a message. */
 #define CHECK_SAYS(condition, ...)                                             \
     ((condition) ? (void) 0                                                    \
                  : (g_printerr(__VA_ARGS__), g_printerr("\n"),                 \
@@ -99,7 +99,7 @@ void vae_test_set_format(GstHarness *h, GstVideoInfo *info,
 /* Pushes a segment of all times, and a whole flush with one. */
 void vae_test_push_segment(GstHarness *h);
 void vae_test_flush(GstHarness *h);
-/* Tears down, with the bus; the element must have no other owner. */
+/* Tears down the harness and its bus. The element must have no other owner. */
 void vae_test_teardown(GstHarness *h);
 void vae_test_teardown_scoped(GstHarness **h);
 /* SCOPED GstHarness *h = ...; tears down at the end of the block. */

@@ -15,9 +15,9 @@ extern const gchar *const small_caps;
 
 extern GstHarness *mux;
 
-/* Opens OUT. */
+/* Opens the file OUT. */
 void mux_open(const gchar *caps);
-/* Times may be none. */
+/* Pushes latent k. Times may be GST_CLOCK_TIME_NONE. */
 GstFlowReturn push_timed(const Clip *clip, gint k, GstClockTime pts,
                          GstClockTime duration, gboolean start);
 GstClockTime frame_time(gint frame);

@@ -125,7 +125,7 @@ context_of(GstPad *pad)
     return cuda;
 }
 
-/* Three overlapping tiles. */
+/* Sets three overlapping tiles. */
 static void
 set_tiles(GstHarness *h)
 {

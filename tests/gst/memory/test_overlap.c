@@ -13,7 +13,7 @@
 #define LATENTS 9
 #define FRAMES (1 + 4 * (LATENTS - 1))
 
-static gint begun; /* behind another one */
+static gint begun; /* number of slices that begin while another runs */
 
 static void
 count(GstDebugCategory *category, GstDebugLevel level, const gchar *file,
@@ -101,7 +101,7 @@ TEST(encode)
                 vae_test_pull_latent(h, k, k ? 4 * k - 3 : 0, 4 * k + 1);
             vae_test_sum(all, buffer);
         }
-        CHECK(begun > 0); /* with both policies */
+        CHECK(begun > 0); /* slices overlap with both policies */
         sums[run] = g_strdup(g_checksum_get_string(all));
     }
     same(sums[1], sums[0]);
@@ -139,7 +139,7 @@ TEST(alone)
     }
 }
 
-/* A function of the emulated device. */
+/* Returns a function of the emulated device. */
 static void *
 emulated(const char *name)
 {

@@ -20,7 +20,7 @@ on_device(void)
     return g_strcmp0(g_getenv("VAE_TEST_BACKEND"), "cuda") == 0;
 }
 
-/* A function of the emulated device. */
+/* Returns a function of the emulated device. */
 static void *
 emulated(const char *name)
 {

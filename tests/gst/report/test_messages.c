@@ -128,7 +128,7 @@ TEST(foreign)
                   "expected video/x-raw in the memory of the system");
 }
 
-/* A query, as of decodebin, causes no error. */
+/* A query, such as that of decodebin, causes no error. */
 TEST(asked)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);

@@ -42,7 +42,7 @@ push_clip_of(GstHarness *h, gfloat z)
     return ret;
 }
 
-/* It overflows in bf16. */
+/* Pushes a clip that overflows in bf16. */
 static GstFlowReturn
 push_clip(GstHarness *h)
 {

@@ -14,7 +14,7 @@ typedef struct Bed {
     GstBus *bus;
     gboolean encodes;
     GstFlowReturn answer; /* for the second buffer and all later ones */
-    gint buffers;         /* atomic: that came */
+    gint buffers;         /* atomic; number of buffers so far */
 } Bed;
 
 static GstFlowReturn

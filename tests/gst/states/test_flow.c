@@ -143,7 +143,7 @@ TEST(back_pressure)
     pusher_start(&p, h, LW, 100);
     while (g_atomic_int_get(&p.pushed) < 2)
         g_usleep(1000);
-    g_usleep(500000); /* later frames would leave if they could */
+    g_usleep(500000); /* time in which later frames would leave if they could */
     CHECK(g_atomic_int_get(&p.pushed) <= 2 * 2 + 1);
     CHECK(vae_test_stat(h, "in-flight") <= 2 * 2);
     set_flushing(h, TRUE);

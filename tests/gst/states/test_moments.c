@@ -67,7 +67,7 @@ fake_backend_at(FakePoint point, int op, int n_ops, int steps, bool first,
         g_atomic_int_inc(&ops);
 }
 
-/* Mapping cannot be cancelled. */
+/* The worker stops at MAP. Nothing can cancel it there. */
 static void
 on_map(GstMapFlags flags)
 {
@@ -116,8 +116,8 @@ typedef struct Bed {
     VaeTestOffer offer;
     gulong block; /* a probe of the source pad */
     GThread *thread;
-    GstFlowReturn result; /* of the thread */
-    gboolean drained;     /* the same */
+    GstFlowReturn result; /* result of the pushing thread */
+    gboolean drained;     /* result of a drain */
 } Bed;
 
 static GstFlowReturn
@@ -237,7 +237,7 @@ hold_all(Bed *b)
     push_until_blocked(b, DEPTH);
     while (gst_harness_buffers_in_queue(b->h) < b->offer.max / 4 * 4)
         g_usleep(1000);
-    g_usleep(20000); /* to acquire a buffer; later moments are another test */
+    g_usleep(20000); /* time to reach the wait for a buffer */
 }
 
 /* The first step is complete, and the second has reached its point. */
@@ -272,7 +272,7 @@ go_to(Bed *b, Moment moment)
         wait_reached();
 }
 
-/* All blocked threads continue. */
+/* Lets all blocked threads end. */
 static void
 join(Bed *b)
 {
@@ -296,8 +296,8 @@ drop_all(Bed *b)
     }
 }
 
-/* Returns the number of ops that were complete or begun at the start of the
- * flush. Without a point the worker has continued until then. */
+/* Flushes. Returns the number of ops that had begun at the start of the flush.
+ * Where nothing blocked the worker, it has continued until then. */
 static gint
 flush(Bed *b)
 {
@@ -465,7 +465,7 @@ TEST(half_shut)
  * waiting steps are in another slice. */
 TEST(first_shown)
 {
-    static const gint expected[] = {1, 1, 1, 4}; /* a tail runs in ones */
+    static const gint expected[] = {1, 1, 1, 4}; /* the end runs in ones */
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
     vae_test_set_latents(h, LW, LH, NULL);
     runs = g_array_new(FALSE, FALSE, sizeof(gint));

@@ -12,8 +12,8 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-/* Seconds, counted while this process runs, so that a machine that stops or
- * starves the process is no hang. */
+/* A hang is 600 seconds without a change. Time counts only while this process
+ * runs, so a machine that suspends or starves the process causes no failure. */
 #define TICKS 20
 #define PATIENCE (600 * TICKS)
 
@@ -32,7 +32,7 @@ typedef struct Run {
     GstElement *pipeline, *filter, *encode, *decode, *sink;
     GstBus *bus;
     GstState state;
-    gboolean ended;   /* no frame comes until a seek or READY */
+    gboolean ended;   /* no frame arrives until a seek or READY */
     const char *wish; /* the name of the operation */
     guint done;
 
@@ -45,8 +45,8 @@ typedef struct Run {
         format; /* guarded by the lock: from the next frame on; -1: unchanged */
 } Run;
 
-static gint beats;   /* atomic: something has moved */
-static gint longest; /* atomic: ticks without */
+static gint beats;   /* atomic; counts what moves */
+static gint longest; /* atomic; most ticks in a row without a move */
 static guint32 seed;
 static Run *now;
 
@@ -90,7 +90,7 @@ print_all_stacks(void)
     while (tasks && (task = readdir(tasks)))
         if (task->d_name[0] != '.') {
             syscall(SYS_tgkill, getpid(), atoi(task->d_name), SIGUSR2);
-            g_usleep(G_USEC_PER_SEC / 10); /* one after another */
+            g_usleep(G_USEC_PER_SEC / 10); /* one at a time */
         }
     if (tasks)
         closedir(tasks);
@@ -380,7 +380,7 @@ change_state(Run *r)
     set_state(r, states[pick(r, G_N_ELEMENTS(states))]);
 }
 
-/* Switches without waiting. */
+/* Changes states without waiting. */
 static void
 race_states(Run *r)
 {

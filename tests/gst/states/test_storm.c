@@ -1,18 +1,18 @@
 /*
- * test_storm.c: one thread changes the state and another one flushes, both at
- * random moments.
+ * test_storm.c: one thread changes the state of a pipeline and another one
+ * flushes it, both at random moments.
  *
  *   test_gst_storm STATES FLUSHES [NAME...]
  *
- * STATES and FLUSHES are the total numbers. Each of three pipelines gets a
- * third of them. A seed, which is printed, chooses the kinds and the pauses;
- * VAE_TEST_SEED sets it. The test compares every frame with that of an
- * undisturbed run. There must be no error.
+ * STATES and FLUSHES are the numbers for all three pipelines together. The test
+ * prints the seed of the random numbers; VAE_TEST_SEED sets it. The test
+ * compares every frame with that of an undisturbed run. No error may occur.
  */
 #include "vae_test.h"
 
-/* 1 + 4 x 8, so that every latent is whole; these are compared. num-buffers
- * would count on after a flush and end a group early. */
+/* The number of frames that are compared: 1 + 4 x 8, so that every latent is
+ * complete. The source has no end, because num-buffers would count on after a
+ * flush and end a group early. */
 #define FRAMES 33
 #define SOURCE(more)                                                           \
     "videotestsrc pattern=ball " more " ! "                                    \
@@ -25,16 +25,17 @@ typedef struct Storm {
     GstBus *bus;
     gboolean ended;
     guint changes, expected_flushes, flushes;
-    guint missed; /* see goes_on() */
+    guint missed; /* for goes_on() */
 
-    GMutex lock; /* guards what the streaming thread sees */
+    GMutex lock; /* protects the variables below, which the streaming thread
+                    changes */
     GBytes *known[FRAMES];
     gint64 next;
-    gint64 frames; /* since a change of state */
+    gint64 frames; /* number of frames since a change of state */
     guint64 total;
 } Storm;
 
-static guint n_states = 33, n_flushes = 7; /* of each pipeline */
+static guint n_states = 33, n_flushes = 7; /* numbers for each pipeline */
 static guint32 seed;
 
 static void
@@ -55,7 +56,7 @@ take(Storm *s, gint64 k, GstBuffer *buffer)
     gst_buffer_unmap(buffer, &map);
 }
 
-/* After a flush and in a new stream the frames begin again. */
+/* After a flush or in a new stream the frames begin again. */
 static GstPadProbeReturn
 on_data(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
@@ -91,7 +92,7 @@ storm_open(Storm *s, const gchar *text)
                       on_data, s, NULL);
 }
 
-/* Fails on an error; TRUE: the stream has ended. FALSE: nothing so far. */
+/* Fails if there is an error. Returns TRUE if the stream has ended. */
 static gboolean
 look_at_bus(Storm *s, GstClockTime patience)
 {
@@ -120,7 +121,7 @@ has_come(Storm *s, gint64 n, const gint64 *frames)
     return come;
 }
 
-/* From the first frame on, as many as are compared. */
+/* Plays from the first frame on, as many frames as are compared. */
 static void
 play_all(Storm *s)
 {
@@ -148,7 +149,8 @@ storm_close(Storm *s)
 
 /* ------------------------------------------------------------------ */
 
-/* Until so many were taken: an element in READY or NULL takes none. */
+/* Flushes until the pipeline has accepted enough flushes: an element in READY
+ * or NULL accepts none. */
 static gpointer
 flush_main(gpointer data)
 {
@@ -170,10 +172,11 @@ is_busy(GstElement *element)
            GST_STATE_CHANGE_ASYNC;
 }
 
-/* Is the pipeline's state still to change? If its sink is flushed while it
- * changes, GstBin now and then misses that the sink is done: then it stays
- * busy, with a sink that is not, until it goes down. Asked every millisecond.
- */
+/* Returns TRUE while a change of state is going on. If the sink is flushed
+ * during a change, GstBin sometimes misses that the sink has finished, and
+ * remains busy until the next change downwards. The test notices this if the
+ * pipeline is busy and its sink is not, in 1000 calls, which are a millisecond
+ * apart. */
 static gboolean
 goes_on(Storm *s)
 {
@@ -181,7 +184,8 @@ goes_on(Storm *s)
     return is_busy(s->pipeline) && s->missed < 1000;
 }
 
-/* Some time, or, where it plays, some frames. */
+/* Waits for a random time. If the pipeline plays, may wait for some frames
+ * instead. */
 static void
 let_go_on(Storm *s, GRand *rand, gboolean plays)
 {
@@ -212,7 +216,7 @@ change_states(Storm *s, guint n)
         CHECK(gst_element_set_state(s->pipeline, states[at]) !=
               GST_STATE_CHANGE_FAILURE);
         s->missed = 0;
-        if (g_rand_int_range(rand, 0, 4) == 0) /* to the end of it */
+        if (g_rand_int_range(rand, 0, 4) == 0) /* waits for its end */
             while (goes_on(s))
                 g_usleep(1000);
         let_go_on(s, rand, states[at] == GST_STATE_PLAYING);
@@ -233,7 +237,7 @@ check_pipeline(const gchar *text)
     g_thread_join(flusher);
     look_at_bus(&s, 0);
     play_all(&s);
-    g_mutex_lock(&s.lock); /* frames still come */
+    g_mutex_lock(&s.lock); /* frames still arrive */
     g_print("%u changes of state, %u flushes, %" G_GUINT64_FORMAT " frames\n",
             s.changes, s.flushes, s.total);
     g_mutex_unlock(&s.lock);
@@ -246,7 +250,7 @@ weights_of(const gchar *model)
     return vae_test_network(model);
 }
 
-/* Both elements, with what each network asks of the other. */
+/* An encoder and a decoder of the same network. */
 static void
 check_both(const gchar *model, const gchar *between)
 {
@@ -271,7 +275,7 @@ TEST(taew2_1)
     check_both("taehv/taew2_1", "queue max-size-buffers=2 !");
 }
 
-/* The demuxer's own task, which reads a file. */
+/* The demuxer reads a file in its own task. */
 TEST(file)
 {
     g_autofree gchar *file = NULL;

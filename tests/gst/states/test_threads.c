@@ -1,5 +1,6 @@
 /*
- * test_threads.c: a system on which no thread can be created.
+ * test_threads.c: tests the elements on a system that refuses to create
+ * threads.
  */
 #include "vae_play.h"
 
@@ -10,9 +11,9 @@
 typedef int (*Create)(pthread_t *, const pthread_attr_t *, void *(*) (void *),
                       void *);
 
-static gint allowed = -1; /* atomic; threads that are still given; -1: any */
+static gint allowed = -1; /* atomic; threads still allowed; -1: any */
 
-/* In place of the C library's, for GLib as well. */
+/* Replaces the function of the C library, for GLib as well. */
 int
 pthread_create(pthread_t *out, const pthread_attr_t *attributes,
                void *(*run)(void *), void *data)
@@ -25,7 +26,7 @@ pthread_create(pthread_t *out, const pthread_attr_t *attributes,
     return real(out, attributes, run, data);
 }
 
-/* Takes the error that says that there is no thread. */
+/* Expects an error about a missing thread. */
 static void
 expect_no_thread(GstBus *bus)
 {
@@ -48,7 +49,8 @@ make(const char *element, const char *name, const char *value)
     return made;
 }
 
-/* The worker of vaedecode gets the only thread that is left. */
+/* Starts vaedecode while `threads` threads can be created; the worker gets the
+ * first one. */
 static GstElement *
 decoder(GstStateChangeReturn expected, gint threads)
 {
@@ -95,11 +97,12 @@ read_without_threads(void)
     end(pipeline);
 }
 
-/* A pad's task has no thread: an error, and nobody waits for it. This comes
- * first, while no idle thread is there that could take the task. */
+/* The task of a pad gets no thread: there is an error, and nothing waits for
+ * the task. This test runs first, because later the thread pool would have idle
+ * threads. */
 TEST(tasks)
 {
-    /* GLib's own thread, without which it ends the process. */
+    /* creates GLib's own thread, because without it GLib ends the process */
     gst_object_unref(gst_task_new((GstTaskFunction) end, NULL, NULL));
     GstElement *element = decoder(GST_STATE_CHANGE_FAILURE, 1);
     read_without_threads();
@@ -107,7 +110,8 @@ TEST(tasks)
     end(decoder(GST_STATE_CHANGE_SUCCESS, -1));
 }
 
-/* The element says so, the process lives on, and a later try works. */
+/* The element posts an error, the process continues, and a later attempt works.
+ */
 TEST(refused)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
@@ -129,14 +133,14 @@ TEST(refused)
     gst_element_set_bus(element, NULL);
 }
 
-/* A pool of no threads: those that wait for work in the usual one would do. As
- * that, it keeps what it was given for a thread to come. */
+/* A task pool without threads, because the usual one would use an idle thread.
+ * Like the usual one, it keeps a refused function for a later thread. */
 typedef GstTaskPool NoPool;
 typedef GstTaskPoolClass NoPoolClass;
 
 static GstTaskPoolFunction kept_run;
 static gpointer kept_data;
-static GstTaskPool *no_pool; /* GStreamer keeps what it was refused by */
+static GstTaskPool *no_pool; /* GStreamer keeps a refused pool */
 
 GType no_pool_get_type(void);
 G_DEFINE_TYPE(NoPool, no_pool, GST_TYPE_TASK_POOL)
@@ -162,7 +166,7 @@ no_pool_init(NoPool *pool)
 {
 }
 
-/* New tasks of the pipeline get that pool. */
+/* New tasks of the pipeline use no_pool. */
 static GstBusSyncReply
 set_pool(GstBus *bus, GstMessage *message, gpointer user)
 {
@@ -178,7 +182,8 @@ set_pool(GstBus *bus, GstMessage *message, gpointer user)
     return GST_BUS_PASS;
 }
 
-/* A seek when the task of latentdemux is gone, and no thread for another. */
+/* A seek while the task of latentdemux has ended and no thread is available for
+ * another one. */
 TEST(seek)
 {
     gchar *path = vae_play_write(3, 6, 4, "16/1");

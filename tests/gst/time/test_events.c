@@ -30,8 +30,9 @@ request(GstHarness *h, GstClockTime when, guint count)
         h, gst_video_event_new_upstream_force_key_unit(when, FALSE, count)));
 }
 
-/* Checks a sequence from this frame on. Its latents end with these frames; 0
- * ends the list. Only the start of the clip has DISCONT. */
+/* Pulls the latents of a sequence that begins with frame `from`. ends: the
+ * number of the frame after each latent; 0 ends the list. Only the start of the
+ * clip has DISCONT. */
 static void
 pull(GstHarness *h, guint from, const guint *ends)
 {

@@ -12,8 +12,8 @@
 
 /* The input, with times rounded to milliseconds or not. */
 typedef struct Clip {
-    gint fps_n, fps_d;   /* as the caps say */
-    gint true_n, true_d; /* as it is */
+    gint fps_n, fps_d;   /* the rate in the caps */
+    gint true_n, true_d; /* the true rate */
     GstClockTime unit;   /* times are rounded to this */
 } Clip;
 

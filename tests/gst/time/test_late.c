@@ -123,7 +123,7 @@ TEST(late)
     CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_QOS));
     CHECK_INT(vae_test_stat(h, "dropped"), 8);
     CHECK_INT(vae_test_stat(h, "frames"), 5);
-    /* In time again. */
+    /* Then frames are in time again. */
     tell(h, 0.5, -(GstClockTimeDiff) vae_test_time(2), 12);
     push(h, 4, STEPS);
     pull(h, some, FRAMES - 13);

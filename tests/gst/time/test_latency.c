@@ -1,10 +1,11 @@
 /*
- * test_latency.c: what the elements answer to a LATENCY query, against what it
- * is: how much later than their times buffers go out.
+ * test_latency.c: compares the answers of the elements to a LATENCY query with
+ * the true latency, by which buffers leave later than their times.
  *
- * Time is the test's own and stands still unless the test moves it, from one
- * arrival or end of a slice to the next; the backend takes as long as the test
- * wants. So nothing here depends on how fast or busy a machine is.
+ * The test has its own clock. It advances from one arrival or end of a slice to
+ * the next, and stands still otherwise. The test also sets the time that the
+ * backend needs. Therefore the results do not depend on how fast or busy a
+ * machine is.
  */
 #include "fake.h"
 #include "vae_test.h"
@@ -16,14 +17,14 @@
 
 static GMutex lock;
 static GCond cond;
-/* Under the lock. */
+/* The lock protects these variables. */
 static GstClockTime now;
 static GstClockTime run_time, step_time; /* time of a step of the backend; the
                                             first step takes a fourth */
 static GstClockTime busy_until;          /* the end of the run, or NONE */
 static guint begun, ended;               /* steps, by the backend */
 
-/* Replaces the function of GStreamer for the plugin. */
+/* Replaces this function of GStreamer for the plugin. */
 GstClockTime
 gst_util_get_timestamp(void)
 {

@@ -4,7 +4,7 @@
  */
 #include "seek_bed.h"
 
-/* Plays [first, last] at a rate, backwards with the last frame first. */
+/* Plays [first, last] at a rate. A negative rate plays the last frame first. */
 static void
 play_back(gdouble rate, GstSeekFlags flags, guint first, guint last)
 {
@@ -39,7 +39,7 @@ TEST(backwards)
         }
         CHECK_INT(running, at(last + 1) - at(first));
     }
-    /* And forwards again. */
+    /* Then play forwards again. */
     vae_play_set(play, GST_STATE_PAUSED);
     show(FLUSH, at(150), at(156));
     check_frames(150, 155);

@@ -32,7 +32,7 @@ TEST(latency)
     gst_harness_set_upstream_latency(h, 5 * GST_MSECOND);
     vae_test_set_latents(h, LW, LH, NULL);
     query_latency(h, &live, &min, &max);
-    CHECK(live);                     /* the harness says so */
+    CHECK(live);                     /* the harness is live */
     CHECK_INT(min, 5 * GST_MSECOND); /* nothing is known yet */
     vae_test_push_latents(h, LW, LH, 0, 3);
     g_free(vae_test_pull_frames(h, 0, 9));
