@@ -1,5 +1,6 @@
 /*
- * counts.c: how many frames and latents become how many, for every length.
+ * counts.c: checks how many frames a decoder makes from latents, and how many
+ * latents an encoder makes from frames, for every length.
  *
  * counts MODEL BACKEND PRECISION
  */
@@ -7,12 +8,12 @@
 
 enum { MAX = 33 };
 
-/* Entry n - 1 is for n latents or n frames; 0 ends a row. */
+/* Entry n - 1 is for n latents or n frames. 0 ends a row. */
 typedef struct Table {
     int temporal, chunk;
     int frames[MAX + 1]; /* frames of n latents */
     int latents[MAX +
-                1]; /* latents of n frames, which decode to at least n frames */
+                1]; /* latents of n frames; they decode to at least n frames */
 } Table;
 
 static const Table tables[] = {
@@ -31,8 +32,8 @@ static const Table tables[] = {
                  6, 7, 7, 7, 7, 8, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10}},
 };
 
-/* A picture of one latent pixel. Ends the test unless all units are accepted
- * and returned. */
+/* Runs a clip with latents of one pixel. Ends the test unless all units are
+ * accepted and returned. */
 static void
 run(const Bed *bed, VaeDirection direction, int t, int frames)
 {

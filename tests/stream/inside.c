@@ -1,6 +1,6 @@
 /*
- * inside.c: the kernels of the ref backend that take long end early when their
- * stream is cancelled.
+ * inside.c: cancels a stream inside a slow kernel of the ref backend. The
+ * kernel must end early.
  *
  * inside MODEL
  */
@@ -18,9 +18,11 @@ typedef enum Kernel { NONE, CONV, ATTENTION } Kernel;
 
 static VaeStream *stream;
 static Kernel cancels; /* the kernel that cancels the stream as it begins */
-static size_t written; /* elements of its result that it wrote then */
+static size_t
+    written; /* number of elements that this kernel wrote after the cancel */
 
-/* Returns a copy of the n elements at y, if this kernel cancels. */
+/* If this kernel is the one that cancels: cancels the stream, and returns a
+ * copy of the n elements at y. Otherwise returns NULL. */
 static float *
 begin(Kernel kernel, const void *y, size_t n)
 {

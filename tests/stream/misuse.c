@@ -9,7 +9,7 @@
 enum { W = 40, H = 24, T = 4 };
 static VaeError error;
 
-/* Checks one refused call. */
+/* Checks the error of one refused call. */
 static void
 refused(const char *what, VaeStatus status)
 {
@@ -29,7 +29,7 @@ picture(const TestClip *clip, int i)
         .stride = {W * 3 * sizeof(float)}};
 }
 
-/* NULL for each pointer that must not be. */
+/* Passes NULL for each pointer that must not be NULL. */
 static void
 null_files(const VaeModel *model)
 {
@@ -98,7 +98,7 @@ wrong_params(VaeModel *model)
     REFUSED(vae_stream_new(model, &p, &s, &error));
 }
 
-/* Arguments of the calls that run whole steps. */
+/* Passes wrong arguments to the calls that run whole steps. */
 static void
 wrong_steps(const Bed *bed, const TestClip *clip)
 {
@@ -136,8 +136,8 @@ wrong_steps(const Bed *bed, const TestClip *clip)
     free(pictures);
 }
 
-/* Sends the first latent and two more, and receives the first frame of these:
- * the others wait. */
+/* Sends the first latent and two more, and receives the first of their frames.
+ * The other frames wait in the stream. */
 static VaeStream *
 half_received(const Bed *bed, const TestClip *clip)
 {
@@ -177,7 +177,8 @@ wrong_order(const Bed *bed, const TestClip *clip)
     vae_stream_free(&s);
 }
 
-/* A call for a checkpoint is refused with a sentence that has the word. */
+/* Checks that a call for a checkpoint is refused, with an error that has the
+ * word. */
 static void
 not_saved(VaeStream *s, VaeCheckpointParams at, const char *word)
 {

@@ -1,20 +1,22 @@
 /*
- * opening.c: a stream that is cancelled while it opens.
+ * opening.c: cancels a stream while it is planned or opened. The call must end
+ * at once.
  *
  * opening MODEL BACKEND PRECISION
  */
 #include "streams.h"
 
-/* MORE: questions behind the one that cancels. Each program learns its code,
- * and then the first one is prepared. */
+/* MORE: largest number of calls of `cancelled` after the one that cancels. Each
+ * program finds out separately, and then so does the op that is prepared first.
+ */
 enum { T = 3, W = 16, H = 16, LARGE = 768, MOMENTS = 20, MORE = 6 };
 
 typedef struct Patience {
-    int asked, most; /* number of the question from which the answer is true; 0:
-                        never */
+    int asked, most; /* asked: number of calls so far. most: number of the call
+                        from which the answer is true; 0: never */
 } Patience;
 
-/* The log has the same user. A line of the log is no question. */
+/* The function `cancelled` of the stream. It shares log_user with the log. */
 static bool
 gives_up(void *user)
 {
@@ -37,7 +39,8 @@ params_of(const Bed *bed, Patience *p)
                              .log_user = p};
 }
 
-/* Checks that the call ended at once, with this status. */
+/* Checks that the call ends soon after question `most`, with VAE_ERR_CANCELLED.
+ */
 static bool
 ends(const Bed *bed, int most, bool plan)
 {
@@ -78,8 +81,8 @@ cancels(const Bed *bed)
            "opening of %d ops is cancelled: %d times not", opened, bad);
 }
 
-/* Returns the number of questions while a stream opens. *plan receives its
- * memory. */
+/* Returns how often a stream calls `cancelled` while it opens. *plan receives
+ * its plan. */
 static int
 questions(const Bed *bed, int side, VaePlan *plan)
 {
@@ -95,8 +98,8 @@ questions(const Bed *bed, int side, VaePlan *plan)
     return asked;
 }
 
-/* The system takes seconds to allocate some GiB, so the memory of a large
- * picture is allocated in parts. */
+/* A large picture needs some GiB, which the system takes seconds to allocate.
+ * The stream allocates them in parts and calls `cancelled` in between. */
 static void
 allocates_in_parts(const Bed *bed)
 {
@@ -122,7 +125,7 @@ main(int argc, char **argv)
     vae_stream_free(&stream);
     vae_model_free(&bed.model);
 
-    /* Without weights that are already loaded. */
+    /* the model is opened again, so that no weights are loaded yet */
     bed_open_main(&bed, argc, argv);
     cancels(&bed);
     if (bed.backend != VAE_BACKEND_CUDA)

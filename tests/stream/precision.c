@@ -1,8 +1,9 @@
 /*
- * precision.c: which precision and backend AUTO takes, and what the log says.
+ * precision.c: tests which precision and backend AUTO chooses, and what the log
+ * says about it.
  *
- * The test answers instead of the library: how long convolutions take, and if
- * the library can be used at all.
+ * The test replaces two functions of the cpu backend: the one that times
+ * convolutions, and the one that checks if oneDNN can be used.
  */
 #include "streams.h"
 
@@ -10,7 +11,7 @@
 
 enum { SIZE = 32 };
 
-/* The answers of the test instead of a measurement. */
+/* The values that these functions return, and the number of timings. */
 static double fp32_seconds, bf16_seconds;
 static bool there = true;
 static int compared;
@@ -128,7 +129,7 @@ check_choice(void)
            "encoding stays fp32: %s", t.last);
 }
 
-/* bf16 is used if the user requests it, and a warning states its cost. */
+/* bf16 is used if the user requests it. A warning states its cost. */
 static void
 check_asked(void)
 {

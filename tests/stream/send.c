@@ -1,5 +1,6 @@
 /*
- * send.c: units sent and received one at a time are those of whole calls.
+ * send.c: units that are sent and received one at a time give the same results
+ * as calls with whole steps.
  *
  * send MODEL BACKEND PRECISION
  */

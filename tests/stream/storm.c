@@ -1,8 +1,8 @@
 /*
- * storm.c: eight threads open, run, reset and free streams while another thread
+ * storm.c: eight threads open, run, reset and free streams. Another thread
  * cancels them at random moments, also while they open. A call ends as expected
- * or cancelled, and what was not cancelled gives the bytes of an undisturbed
- * run.
+ * or with VAE_ERR_CANCELLED. A clip that is not cancelled has the bytes of an
+ * undisturbed run.
  *
  * storm MODEL BACKEND PRECISION
  */
@@ -47,7 +47,7 @@ set_stream(Worker *w, VaeStream *stream)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* VAE_OK, or the status that ended the clip */
+/* Returns VAE_OK, or the status that ended the clip. */
 static VaeStatus
 run(Worker *w, VaeStream *stream, TestClip *clip, VaeError *error)
 {
@@ -127,7 +127,8 @@ now_ns(void)
     return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
 }
 
-/* clip_ns: the time of a clip alone. Some clips are cancelled, and some end. */
+/* Cancels some clips, and lets others end. clip_ns: the time of a clip alone.
+ */
 static void
 cancel_some(uint64_t clip_ns)
 {

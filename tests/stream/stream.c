@@ -1,5 +1,7 @@
 /*
- * stream.c: promises of a stream other than its numbers.
+ * stream.c: tests what a stream promises besides its results: no allocation per
+ * step, resets, cancels, independent streams, odd sizes, memory limits, and
+ * errors for wrong calls.
  *
  * stream MODEL BACKEND PRECISION
  */
@@ -78,7 +80,7 @@ interleaved(const Bed *bed, VaeDirection direction)
     }
 }
 
-/* After a whole clip, and after half a clip. */
+/* Resets after a whole clip, and after half a clip. */
 static void
 reset(const Bed *bed, VaeDirection direction)
 {
@@ -177,9 +179,9 @@ memory(const Bed *bed, VaeDirection direction)
     loop_steps(&loop, 2, 3);
     const uint64_t taken = vae_allocation_count();
     size_t used, now;
-    /* The computing library has state for each thread, which the C library
-     * allocates when the thread first needs it: on a busy machine that may be
-     * late, but only once. A step that leaks does so in each round. */
+    /* The library has state for each thread. The C library allocates it when
+     * the thread first needs it. On a busy machine this may be late, but it
+     * happens only once. A step that leaks does so in every round. */
     int round = 0;
     do {
         used = heap();
@@ -191,7 +193,7 @@ memory(const Bed *bed, VaeDirection direction)
     expect(vae_allocation_count() == taken,
            "no allocation after the first slices: %llu",
            (unsigned long long) (vae_allocation_count() - taken));
-    /* the heap also holds the emulated device's memory and its queued work */
+    /* the heap also has the emulated device's memory and its pending work */
     if (bed->backend != VAE_BACKEND_CUDA)
         expect(now <= used, "the heap does not grow: %zu, then %zu bytes", used,
                now);
@@ -237,8 +239,7 @@ cancel(const Bed *bed, VaeDirection direction)
                                           .dump = cancel_at,
                                           .dump_user = &k});
     k.stream = stream;
-    vae_stream_cancel(
-        stream); /* no op runs, so the request is for the next call */
+    vae_stream_cancel(stream); /* no op runs, so it cancels the next call */
     VaeStatus status =
         try_run(bed, stream, direction, &clip, one_by_one, &error);
     expect(status == VAE_ERR_CANCELLED && k.seen == 0,
@@ -263,8 +264,8 @@ cancel(const Bed *bed, VaeDirection direction)
 
 /* ------------------------------------------------------------------ */
 
-/* Sizes that are not a multiple: output is cropped, and input is repeated at
- * the edge. */
+/* Sizes that are no multiple of the network's factor: output is cropped, and
+ * input is repeated at the edge. */
 static void
 odd_size(const Bed *bed)
 {
@@ -326,7 +327,7 @@ not_finite(const Bed *bed)
 }
 
 /* The time of a call is the sum of upload, network and download. A device has
- * its own clock, which does not move in the emulation. */
+ * its own clock, which does not advance in the emulation. */
 static void
 times(const Bed *bed)
 {
@@ -357,7 +358,7 @@ expect_status(VaeStatus got, VaeStatus want, const VaeError *error,
            what, vae_status_name(got), got == VAE_OK ? "-" : error->message);
 }
 
-/* More frames at once than a slice has, so that only the slices become
+/* More frames at once than a slice has, so that the ladder can only make slices
  * smaller. */
 enum { ALL = 1000 };
 
@@ -575,8 +576,9 @@ rms(const float *a, const float *b, size_t n)
     return sqrt(sum / (double) n);
 }
 
-/* If the caller applies the statistics, the result is the same: to the byte,
- * or, if the network takes normalized latents, except for two roundings. */
+/* If the caller applies the mean and deviation itself, the results are the
+ * same: to the byte, or, if the network takes normalized latents, except for
+ * two roundings. */
 static void
 raw_latents(const Bed *bed, VaeDirection direction)
 {

@@ -223,7 +223,7 @@ clip_video_count(const TestClip *clip)
            (size_t) clip->width * 3;
 }
 
-/* Writes generated numbers, from number `seed` on. */
+/* Returns n generated numbers, from number `seed` on. */
 static float *
 numbers(const char *name, size_t n, int seed)
 {

@@ -26,10 +26,11 @@ typedef struct Bed {
  * generated weights of its real widths. */
 void bed_open(Bed *bed, const char *name, const char *backend,
               const char *precision);
-/* The same for a main() that takes MODEL BACKEND PRECISION, with one thread. */
+/* The same for a main() with the arguments MODEL BACKEND PRECISION, and one
+ * thread. */
 void bed_open_main(Bed *bed, int argc, char **argv);
-/* The same for the main() of a test over the emulated device, which takes MODEL
- * STRIDE: on cuda, in fp32. Returns STRIDE, at least 1. */
+/* The same for a main() with the arguments MODEL STRIDE, for a test on the
+ * emulated device: cuda in fp32. Returns STRIDE, at least 1. */
 int bed_open_device(Bed *bed, int argc, char **argv);
 /* Replaces the weights of the bed by weights that `write` has changed. */
 void bed_rewrite(Bed *bed,
@@ -85,7 +86,7 @@ int tests_end(void);
  * and expected. */
 void expect_misuse(VaeStatus status, VaeStatus expected, const VaeError *error,
                    const char *what);
-/* Frees the model, and returns the same. */
+/* Frees the model, and returns the same as tests_end(). */
 int bed_close(Bed *bed);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * together.c: two streams are opened at the same moment in a new process, one
- * to decode and one to encode in another precision. Each gives the same results
- * as alone.
+ * together.c: opens two streams at the same moment in a new process, one to
+ * decode and one to encode in another precision. Each gives the same results as
+ * alone.
  *
  * together MODEL BACKEND PRECISION OTHER TRIES
  */

@@ -1,6 +1,6 @@
 /*
- * checkpoint.c: a stream continues from its file with the same bytes. Files of
- * other runs or with damage are refused.
+ * checkpoint.c: a stream that continues from a checkpoint gives the same bytes.
+ * Files of other runs and damaged files are refused.
  *
  * checkpoint MODEL BACKEND PRECISION
  */
@@ -123,7 +123,7 @@ at_step(const Case *c, int k, bool carries)
     params.frames_at_once = 1;
     params.strips = 3;
     next = bed_stream(c->bed, params);
-    /* The earlier work of the loading stream does not matter. */
+    /* Earlier work of the loading stream does not matter. */
     if (k % 2)
         good = good && goes_on(c, next, 0, 0, 2, ones);
     must(vae_stream_load(next, &p, &found, &error), &error);
@@ -133,7 +133,7 @@ at_step(const Case *c, int k, bool carries)
            found.frames == p.frames && found.begin <= found.latents &&
            found.carries == (carries && k > 0) &&
            (!found.carries || found.begin == found.latents);
-    /* In all networks a step has one latent. */
+    /* A step has one latent in all networks. */
     good = good && goes_on(c, next, (int) found.begin, k, c->t,
                            carries ? ones : threes);
     vae_stream_free(&next);
@@ -141,7 +141,7 @@ at_step(const Case *c, int k, bool carries)
            carries ? "with carries" : "without", (int) found.begin);
 }
 
-/* A sequence that began by a restart has no context from before it. */
+/* After a restart, a checkpoint begins no earlier than the restart. */
 static void
 after_restart(const Case *c, int origin)
 {
@@ -381,7 +381,7 @@ unwritable(const Case *c)
     good = good && goes_on(c, stream, 2, 2, c->t, threes);
     expect(good, "the stream goes on");
     vae_stream_free(&stream);
-    /* Files that a killed process left. */
+    /* A killed process may leave such files. */
     snprintf(path, sizeof path, "%s.tmp", file);
     write_file(path, "half", 4);
     save_at(c, 3, false, params_of(c));

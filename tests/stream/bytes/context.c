@@ -1,5 +1,5 @@
 /*
- * context.c: a step without context in the middle of a sequence.
+ * context.c: tests a step without context in the middle of a sequence.
  *
  * context MODEL BACKEND PRECISION
  */
@@ -70,7 +70,8 @@ build(const Bed *bed, VaeDirection direction, bool first, bool without_context,
     return program;
 }
 
-/* True for the op that fills the context at the start of a sequence. */
+/* Returns the kind of the ops that fill the context at the start of a sequence.
+ */
 static VaeOpKind
 head_of(const VaeProgram *first)
 {
@@ -81,8 +82,8 @@ head_of(const VaeProgram *first)
     return VAE_OP_KINDS;
 }
 
-/* The program is that of a later step, except for the ops that fill the
- * context. */
+/* Without context, the program is that of a later step, except for the ops that
+ * fill the context. */
 static void
 like_next(const Bed *bed, VaeDirection direction)
 {
@@ -200,9 +201,9 @@ no_past(const Bed *bed, VaeDirection direction)
     same_result(bed, &again, &before, direction, "a reset begins a sequence");
 }
 
-/* TAE computes all frames of the first latent, and gives only the last. A step
- * without context gives the same last frame, and the later frames are the same.
- * The encoders of TAE begin with a whole group. */
+/* TAE decoders compute all frames of the first latent, and give only the last
+ * one. A step without context gives the same last frame, and later frames are
+ * the same. TAE encoders begin with a whole group. */
 static void
 like_first(const Bed *bed, VaeDirection direction)
 {
@@ -221,7 +222,8 @@ like_first(const Bed *bed, VaeDirection direction)
     same_result(bed, &got, &want, direction, "as from the start");
 }
 
-/* The position of samples counts from the latent of the restart. */
+/* The random numbers of samples depend on the number of the latent, which
+ * counts from the latent of the restart. */
 static void
 sample_place(const Bed *bed)
 {

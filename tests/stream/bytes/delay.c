@@ -1,6 +1,7 @@
 /*
- * delay.c: a decoder whose frames come later than their latents gives the same
- * bytes on every way, from the first frame to the last.
+ * delay.c: tests a decoder whose frames come later than their latents. Slices,
+ * resets, restarts, checkpoints, released memory and single units do not change
+ * the bytes.
  *
  * delay MODEL BACKEND PRECISION [short|lengths]
  *   lengths  nothing but clips of every length
@@ -12,7 +13,7 @@ static const int ones[] = {1, 0};
 
 typedef struct Case {
     const Bed *bed;
-    int ahead, delay; /* the model's */
+    int ahead, delay; /* look-ahead and delay of the model */
     TestClip all;     /* the longest clip, and the number of its frames */
 } Case;
 
@@ -76,8 +77,8 @@ same(const TestClip *a, int from_a, const TestClip *b, int from_b, int n)
 
 /* ------------------------------------------------------------------ */
 
-/* Clips of every length. Frames that do not depend on the end are those of the
- * longest clip. Slices and calls do not matter. */
+/* Decodes clips of every length. Frames that do not depend on the end are those
+ * of the longest clip. Slices and calls do not change the bytes. */
 static void
 lengths(const Case *c, int step)
 {
@@ -157,7 +158,8 @@ counts(const Case *c)
     free(clip.video);
 }
 
-/* Earlier steps do not matter after a reset, in the middle and at the end. */
+/* Earlier steps do not matter after a reset in the middle or at the end of a
+ * clip. */
 static void
 resets(const Case *c)
 {
@@ -170,7 +172,7 @@ resets(const Case *c)
         vae_stream_reset(stream);
         expect(good, "%d latents after others that %s", t,
                t == 3 ? "were none" : "were fewer");
-        /* Broken off. */
+        /* Runs some steps, and resets before the end. */
         VaeError error;
         int n_in, n_out;
         VaePicture none[64] = {{0}};
@@ -324,7 +326,7 @@ releases(const Case *c)
     free(got.video);
 }
 
-/* Units sent and received one at a time. */
+/* Sends and receives single units. */
 static void
 sends(const Case *c, int t, int slice)
 {
@@ -387,7 +389,7 @@ looks_ahead(const Case *c, int n, int t)
 
 /* ------------------------------------------------------------------ */
 
-/* Calls without any allocation by the test. */
+/* Counts allocations in calls for which the test itself allocates nothing. */
 static void
 allocations(const Case *c, int look_ahead)
 {

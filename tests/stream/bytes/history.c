@@ -1,7 +1,7 @@
 /*
- * history.c: tests program/receptive_field.c: how far a result looks back, and
- * that a stream which begins this number of steps earlier gives the bytes of a
- * stream from the start.
+ * history.c: tests program/receptive_field.c. It says how many steps a result
+ * looks back. A stream that begins this number of steps earlier must give the
+ * bytes of a stream from the start.
  *
  * history MODEL BACKEND PRECISION
  */
@@ -51,7 +51,8 @@ frame_numbers(const Case *c)
     return (size_t) c->side * (size_t) c->side * 3;
 }
 
-/* Returns the clip from step k on as one sequence, with its own result. */
+/* Returns the clip from step k on as a separate sequence, with memory for its
+ * own results. */
 static TestClip
 rest_of(const Case *c, int k)
 {
@@ -116,8 +117,8 @@ computed(const VaeStream *stream)
     return flop;
 }
 
-/* The same, but the stream knows that the results before step k are discarded.
- * It does not write them, and computes less. */
+/* Like preroll(), but vae_stream_warm_up() says that the results before step k
+ * are not needed. The stream does not write them, and computes less. */
 static void
 warm_up(const Case *c, int k, int n, const int *plan)
 {
@@ -154,8 +155,8 @@ warm_up(const Case *c, int k, int n, const int *plan)
            100 * (flop[1] - expected) / (flop[0] - expected));
 }
 
-/* The same with a new sequence. It needs one more step, because its first step
- * differs. */
+/* Like preroll(), with a new sequence. It needs one more step, because its
+ * first step differs. */
 static void
 preroll_reset(const Case *c, int k, int n)
 {
@@ -266,9 +267,10 @@ look(const Bed *bed, VaeDirection direction)
     clip_free(&c.all);
 }
 
-/* The released networks. For Wan, calculated by hand: 12 convolutions of three
- * frames at the rate of latents look back two frames each, 7 at twice the rate
- * one each, 13 at four times the rate a half each: 37.5. */
+/* The expected numbers of the released networks. Those of Wan were calculated
+ * by hand: 12 convolutions of three frames at the rate of latents look back two
+ * frames each, 7 at twice the rate one each, 13 at four times the rate a half
+ * each: 37.5. */
 static void
 released(void)
 {

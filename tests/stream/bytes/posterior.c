@@ -1,6 +1,6 @@
 /*
- * posterior.c: samples of a posterior depend only on their seed and their
- * place.
+ * posterior.c: the samples of a posterior depend only on the seed and on their
+ * position.
  *
  * posterior MODEL BACKEND PRECISION
  */
@@ -47,7 +47,8 @@ moments(void)
                near[j] / N);
 }
 
-/* The numbers come from another implementation of the two formulas. */
+/* The expected numbers were computed with another implementation of the two
+ * formulas. */
 static void
 pinned(void)
 {

@@ -1,7 +1,8 @@
 /*
- * slices.c: the bytes do not depend on the slice size, on the frames computed
- * at once, on strips of rows, or on carries in host memory. A checkpoint of one
- * of these settings continues with another.
+ * slices.c: the bytes do not depend on the slice size, on the number of frames
+ * computed at once, on strips of rows, or on carries in host memory. A
+ * checkpoint that is written with one of these settings can be loaded with
+ * another.
  *
  * slices [few] MODEL BACKEND PRECISION LATENTS WIDTH HEIGHT THREADS...
  *   few  fewer strips, and no pictures of an odd size
@@ -18,9 +19,9 @@ fingerprint(const void *data, size_t n)
     return h;
 }
 
-/* The programs that must have run. If every slice size ran the same programs,
- * the test would prove nothing. chunk: number of latents after which an encoder
- * starts again, or 0. No run goes beyond a chunk or a call. */
+/* Checks which programs have run. Without this check, all slice sizes might run
+ * the same programs. chunk: number of latents after which an encoder begins
+ * again, or 0. A run ends at the end of a chunk and of a call. */
 static void
 expect_runs(const VaeStream *stream, int steps, int slice, int chunk)
 {
@@ -69,17 +70,18 @@ expect_cuts(const Bed *bed, const VaeStream *stream, VaeDirection direction,
 /* More frames at once than any slice has. */
 enum { ALL = 1000 };
 
-/* How a clip is computed. */
+/* The settings with which a clip is computed. */
 typedef struct Way {
     int slice, frames, strips; /* frames at once; 0: all */
     const int *calls;
-    bool count; /* the programs that ran */
+    bool count; /* checks which programs ran */
     VaeSpill spill;
     size_t limit;  /* bytes, with which a part of the carries is spilled */
     bool restarts; /* the stream can begin without context */
 } Way;
 
-/* With a limit, the stream would choose settings that are not set. */
+/* With a memory limit, the stream would choose frames and strips that are 0, so
+ * they get other values. */
 static VaeStreamParams
 params_of(const Bed *bed, VaeDirection direction, const TestClip *input,
           const Way *way)
@@ -168,8 +170,8 @@ one_way(const Bed *bed, VaeDirection direction, const TestClip *input,
 }
 
 /* ------------------------------------------------------------------ */
-/* Each slice size with each setting of frames, strips and carries, from the
- * start of a sequence and without context. The picture has an odd size. */
+/* Tests each slice size with each setting of frames, strips and carries, from
+ * the start of a sequence and without context. The picture has an odd size. */
 
 enum { STEPS = 4, HEAD = 2, WIDTH = 7, HEIGHT = 13 };
 
@@ -179,7 +181,7 @@ typedef struct Cells {
     bool without_context; /* begins without context */
     TestClip input, results, want;
     VaeCheckpointParams file;
-    bool saved; /* by the cell before */
+    bool saved; /* the previous cell has saved a checkpoint */
     int halves; /* cells with about half of the carries spilled */
 } Cells;
 
@@ -217,8 +219,8 @@ run_steps(const Cells *c, VaeStream *stream, const TestClip *clip, int from,
     run_clip(c->bed, stream, c->direction, &part, calls);
 }
 
-/* Returns the memory with which a stream spills half of its carries. 0: it
- * would spill more, because its carries are few and small. */
+/* Returns the memory limit with which a stream spills half of its carries. 0:
+ * it would spill more, because it has few and small carries. */
 static size_t
 half_spilled(const Cells *c, const Way *way)
 {
@@ -234,8 +236,8 @@ half_spilled(const Cells *c, const Way *way)
                : 0;
 }
 
-/* Computes the first steps and saves a checkpoint for the next cell. Not
- * without context, where another test does so. */
+/* Computes the first steps. Saves a checkpoint for the next cell, but not
+ * without context, which another test checks. */
 static void
 begin(Cells *c, VaeStream *stream, const TestClip *clip)
 {
@@ -299,12 +301,12 @@ all_ways(Cells *c)
             if (spill < 2 || way.limit)
                 one_cell(c, &way);
         }
-    /* A taew2_1 with only the own kernels has the fewest. */
+    /* taew2_1 has the fewest, with only the own kernels. */
     expect(!cuda || c->halves >= (getenv("VAE_CUDA_CONV") ? 2 : 4),
            "  %d cells with half of the carries spilled", c->halves);
 }
 
-/* Networks with delays or chunks have no such steps. */
+/* Networks with delays or chunks cannot run these steps. */
 static void
 all_cells(const Bed *bed, VaeDirection direction)
 {
@@ -353,7 +355,8 @@ all_slices(const Bed *bed, VaeDirection direction, int t, int width, int height,
     const int sizes[] = {1, 2, 3, 5, 8};
     SCOPED_CLIP TestClip input = bed_clip(bed, t, width, height, 0);
     SCOPED_CLIP TestClip want = bed_clip(bed, t, width, height, 0);
-    /* While this stream is open, the others share its weights on the device. */
+    /* While this stream is open, the other streams share its weights on the
+     * device. */
     SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,
                                           .width = width,

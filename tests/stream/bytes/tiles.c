@@ -1,5 +1,5 @@
 /*
- * tiles.c: pictures in tiles. The bytes do not depend on the slice size,
+ * tiles.c: tests pictures in tiles. The bytes do not depend on the slice size,
  * strips, a reset or a checkpoint. Impossible settings are refused.
  *
  * tiles MODEL BACKEND PRECISION
@@ -22,8 +22,9 @@ count_warning(void *user, const char *line)
     c->warnings += strstr(line, "not exact") != NULL;
 }
 
-/* Tiles of 4x3 latent pixels that overlap by 1, in a picture of 9x7 less some
- * pixels: the last row and column are smaller. */
+/* Sets tiles of 4x3 latent pixels that overlap by 1. The picture is some pixels
+ * smaller than 9x7 latent pixels, so the tiles of the last row and column are
+ * smaller. */
 static VaeStreamParams
 tiled(Case *c)
 {
@@ -61,7 +62,7 @@ check(Case *c, const TestClip *want, VaeStreamParams params, const int *calls,
     same_result(&c->bed, &got, want, c->direction, what);
 }
 
-/* Slices, strips and frames at once. */
+/* Slices, strips and frames at once do not change the bytes. */
 static void
 check_ways(Case *c, const TestClip *want)
 {
@@ -80,8 +81,8 @@ check_ways(Case *c, const TestClip *want)
     check(c, want, p, by_one, "nan-policy error");
 }
 
-/* The picture differs from the picture without tiles. Otherwise there were
- * none. */
+/* With tiles the picture must differ from that without; otherwise the stream
+ * used no tiles. */
 static void
 check_untiled(Case *c, const TestClip *want)
 {
@@ -236,8 +237,8 @@ check_delay(Case *c)
     refused(c, p, VAE_ERR_UNSUPPORTED, "looks ahead");
 }
 
-/* Tiles that fit, for a picture that does not. Without tiles, the error
- * suggests them. */
+/* The picture does not fit in the limit, and is computed in tiles that fit.
+ * Without tiles, the error suggests them. */
 static void
 check_limit(Case *c)
 {
@@ -276,7 +277,7 @@ check_limit(Case *c)
     p.memory_limit = 0;
     p.tile_width = 256;
     plan = plan_of(c->bed.model, &p);
-    if (plan.peak >= whole) /* the carries of the overlaps take more memory than
+    if (plan.peak >= whole) /* the carries of the overlaps need more memory than
                                tiles save */
         return;
     p.memory_limit = (size_t) plan.peak;
@@ -314,8 +315,7 @@ needed(Case *c, VaeStreamParams p)
     return at ? strtod(at + strcspn(at, "0123456789"), NULL) : 0;
 }
 
-/* Slices smaller than the requested ones come before tiles, which are not
- * exact. */
+/* Smaller slices are tried before tiles, because tiles are not exact. */
 static void
 check_last_resort(Case *c, const TestClip *want)
 {
@@ -344,7 +344,7 @@ check_last_resort(Case *c, const TestClip *want)
     check(c, &exact, p, by_one, "smaller slices than set, instead of tiles");
     expect(c->warnings == 1, "%d warning of that", c->warnings);
     clip_free(&exact);
-    /* If only tiles fit, they are the same. */
+    /* If only tiles fit, the slice size does not change their size. */
     p.width = p.height = 512;
     p.tile_width = 256;
     p.slice_size = 1;
@@ -370,7 +370,7 @@ check_nonfinite(Case *c, const TestClip *want)
     SCOPED_CLIP TestClip clip = bed_clip(&c->bed, 1, c->width, c->height, 7);
     SCOPED_STREAM VaeStream *s = bed_stream(&c->bed, tiled(c));
     const size_t wide = (size_t) (c->width / c->unit + 1);
-    clip.latents[3 * wide + 3] = NAN; /* 4 tiles have it, or 2 */
+    clip.latents[3 * wide + 3] = NAN; /* a pixel of 4 tiles, or of 2 */
     run_clip(&c->bed, s, VAE_DECODE, &clip, by_one);
     expect(vae_stream_stats(s)->nonfinite == 1, "%d value is not finite",
            (int) vae_stream_stats(s)->nonfinite);

@@ -1,5 +1,6 @@
 /*
- * guard.c: results that are not finite, and the fallback to fp32.
+ * guard.c: tests the policies for results that are not finite, and the fallback
+ * to fp32.
  *
  * guard BACKEND [few|encoder]
  */
@@ -16,7 +17,7 @@ first_channel(const TestClip *clip, int k)
     return clip->latents + (size_t) k * 16 * (H / 8) * (W / 8);
 }
 
-/* Latents whose bit is set overflow. */
+/* Makes a clip. Latents whose bit is set in `bad` overflow. */
 static TestClip
 clip_of(const Bed *bed, unsigned bad)
 {
@@ -144,7 +145,7 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
            (unsigned long long) s.recovered_steps);
     expect(not_finite(&one, 0, T) == 0, "with the fallback all is finite");
     const double r = relative(&want, &one);
-    /* As in scaled.c: roundings of bf16. */
+    /* The bounds are those of scaled.c: roundings of bf16. */
     expect(r < 0.03 && r > 1e-4, "and differs from fp32 by %.2g", r);
     for (int slice = 3; slice < 5; slice++) {
         clip_poison(bed, &got, VAE_DECODE);
@@ -202,8 +203,8 @@ others(const Bed *bed)
     }
 }
 
-/* A NaN in the input cannot be recovered. It passes, is counted, and costs
- * nothing more. With the policy ERROR it is an error. */
+/* A NaN in the input is not recovered. It is counted, and no step is computed
+ * twice. With the policy ERROR it is an error. */
 static void
 bad_input(const Bed *bed)
 {
@@ -265,8 +266,8 @@ plans(const Bed *bed)
            "too little memory for both: %s", error.message);
 }
 
-/* While the carries fit only in fp32, no checkpoint with carries can be
- * saved. */
+/* After a fallback some carries have values that only fp32 can represent. Until
+ * these are gone, a checkpoint with carries is refused. */
 static void
 checkpoints(const Bed *bed)
 {
@@ -312,7 +313,7 @@ checkpoints(const Bed *bed)
 }
 
 /* ------------------------------------------------------------------ */
-/* Encoding by a device.                                               */
+/* Encoders on a device. */
 
 enum { SIDE = 16, GROUPS = 4, BIG = 2 };
 

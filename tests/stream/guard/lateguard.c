@@ -1,6 +1,7 @@
 /*
- * lateguard.c: the fallback to fp32 of a decoder with a delay. An overflow in
- * its first layers happens many steps before the frames that it changes.
+ * lateguard.c: tests the fallback to fp32 of a decoder with a delay. An
+ * overflow in its first layers happens many steps before the frames that it
+ * changes.
  *
  * lateguard BACKEND
  */
@@ -9,7 +10,7 @@
 
 enum { T = 18, W = 64, H = 32, LASTS = 3 };
 
-/* ahead: the look-ahead, or -1: the exact one. */
+/* ahead: the look-ahead; -1: the model's, which is exact. */
 static VaeStreamStats
 run_ahead(const Bed *bed, TestClip *clip, VaeNanPolicy policy, int slice,
           int ahead)
@@ -34,7 +35,7 @@ run(const Bed *bed, TestClip *clip, VaeNanPolicy policy, int slice)
     return run_ahead(bed, clip, policy, slice, -1);
 }
 
-/* Latents whose bit is set overflow. */
+/* Makes a clip. Latents whose bit is set in `bad` overflow. */
 static TestClip
 clip_of(const Bed *bed, unsigned bad)
 {
@@ -85,7 +86,7 @@ fallback(const Bed *bed, unsigned bad, int steps)
            (unsigned long long) s.nonfinite_steps,
            (unsigned long long) s.recovered_steps);
     const double r = relative(&want, &one);
-    /* As in guard.c: roundings of bf16. */
+    /* The bounds are those of guard.c: roundings of bf16. */
     expect(r < 0.03 && r > 1e-4, "  and differs from fp32 by %.2g", r);
     for (int slice = 2; slice < 8; slice += slice) {
         const VaeStreamStats t = run(bed, &got, VAE_NAN_FALLBACK, slice);
@@ -97,8 +98,8 @@ fallback(const Bed *bed, unsigned bad, int steps)
     }
 }
 
-/* After each step the stream computes the frames as if the clip ended there,
- * with the same fallback. */
+/* With a smaller look-ahead, the stream computes the next frames after each
+ * step as if the clip ended there. The fallback also works for these frames. */
 static void
 guesses(const Bed *bed, unsigned bad, int ahead)
 {
@@ -126,7 +127,7 @@ guesses(const Bed *bed, unsigned bad, int ahead)
         same_result(bed, &got, &want, VAE_DECODE, "  without, the same bytes");
 }
 
-/* A non-finite latent passes. */
+/* A non-finite latent is not recovered. */
 static void
 bad_input(const Bed *bed)
 {
@@ -152,8 +153,8 @@ main(int argc, char **argv)
     bed.threads = 1;
     bed_rewrite(&bed, overflow_write);
     fallback(&bed, 1u << 2, LASTS);
-    /* The first step, one when frames leave, and the last one, after which the
-     * stream computes one more step for the end. */
+    /* Overflows in the first step, in a step that gives frames, and in the last
+     * one, after which the stream computes one more step for the end. */
     fallback(&bed, 1u | 1u << 14 | 1u << (T - 1), 3 * LASTS + 1);
     /* With a smaller look-ahead, the end needs more steps, which are slow on
      * the emulated device. */

@@ -3,11 +3,11 @@
  *
  * scaled MODEL BACKEND PRECISION
  *
- * The small golden weights are rewritten so that the input of every norm is
- * 100 times what it was: layers that read a norm, latents or pictures and
- * write what a norm reads get 100 times the weight and bias, layers that pass
- * a sum on get 100 times the bias. Norms take the factor out again, so that
- * the output has to be what it was.
+ * The test changes the small golden weights so that the input of every norm
+ * becomes 100 times as large. Layers that read a norm, latents or pictures, and
+ * write the input of a norm, get 100 times the weight and bias. Layers that
+ * pass on a sum get 100 times the bias. Norms remove the factor, so the output
+ * must not change.
  */
 #include "../streams.h"
 
@@ -39,7 +39,7 @@ is_scaled(const char *name)
            (has_any(name, whole) && !has_any(name, none));
 }
 
-/* Writes the weights with the factor to path. */
+/* Writes the changed weights to path. */
 static VaeStatus
 scale(const char *weights, const char *path, VaeError *error)
 {
@@ -120,7 +120,7 @@ result(const Bed *bed, VaeDirection direction, Seen *seen)
     return clip;
 }
 
-/* True for sums that a norm reads: outputs of blocks with a residual. */
+/* True for inputs of norms: the outputs of blocks with a residual. */
 static bool
 feeds_norm(const char *name)
 {
@@ -162,9 +162,9 @@ compare(const Bed *plain, const Bed *scaled, VaeDirection direction)
         power += (double) x[i] * x[i];
     }
     const double relative = sqrt(error / power);
-    /* Rounding errors: in fp32 those of sums through a few hundred layers; in
-     * bf16 those of inputs of convolutions, 2^-9 each, that round in the other
-     * direction. */
+    /* The bounds for rounding. In fp32: of sums through a few hundred layers.
+     * In bf16: of inputs of convolutions, 2^-9 each, that may round in the
+     * other direction. */
     const double bound = plain->precision == VAE_PRECISION_BF16 ? 0.03 : 1e-4;
     expect(relative < bound, "%s: differs by %.2g of the output, bound %.2g",
            what, relative, bound);

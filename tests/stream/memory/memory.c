@@ -1,8 +1,8 @@
 /*
- * frames.c: 900 frames take no more memory than 9.
+ * memory.c: 900 frames take no more memory than 9.
  *
- * memory MODEL BACKEND PRECISION. Each length runs in a process of its own,
- * so that its peak is its own.
+ * memory MODEL BACKEND PRECISION. Each length runs in a separate process,
+ * because a peak is that of a whole process.
  */
 #include "../streams.h"
 
@@ -11,7 +11,8 @@
 
 enum { SIZE = 32, SLICE = 2 };
 
-/* Decodes or encodes steps * step + 1 frames, which are always the same. */
+/* Makes one call for the first step and `calls` for slices of two steps, always
+ * with the same pictures. */
 static void
 work(char **argv, VaeDirection direction, int calls)
 {

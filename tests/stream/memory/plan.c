@@ -1,8 +1,8 @@
 /*
- * plan.c: the bytes that a stream allocates for each purpose equal its plan.
+ * plan.c: a stream allocates the planned bytes for each purpose.
  *
  * plan MODEL BACKEND PRECISION [types]. With `types` the weights are also
- * written and read as F16 and BF16. The linker redirects vae_mem_alloc(),
+ * written to files as F32, BF16 and F16. The linker redirects vae_mem_alloc(),
  * vae_mem_free() and vae_weight_cache_get() to this file.
  */
 #include "../streams.h"
@@ -23,7 +23,7 @@ static size_t n_live, bytes_live;
 static size_t loading;      /* bytes of the blocks with `loads` */
 static size_t weight_peak;  /* peak of `loading` for one weight */
 static size_t loading_peak; /* peak of `loading` for all weights */
-static uint64_t library;    /* library of the plan with slices of 1 */
+static uint64_t library; /* the plan's memory of the library with slices of 1 */
 static bool in_weight;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -100,8 +100,8 @@ is_kept(const VaeWeightCache *cache, const void *block)
     return false;
 }
 
-/* All blocks except weights count as loading, also a block that is kept for the
- * next weight. */
+/* Blocks that loading a weight allocates count as loading, except the weight
+ * itself. So does a block that is kept for the next weight. */
 VaeStatus
 __wrap_vae_weight_cache_get(VaeWeightCache *cache,
                             const VaeWeightRequest *request, const void **out,
@@ -150,8 +150,9 @@ snapshots(const VaeStream *s)
     return bytes;
 }
 
-/* The copies of the carries of a decoder that computes the end of a clip after
- * each step and, in 16 bits, computes steps again in fp32. */
+/* A decoder with a smaller look-ahead computes the end of a clip after each
+ * step. In 16 bits it may compute steps again in fp32. Both need copies of the
+ * carries. */
 static void
 check_snapshots(const Bed *bed)
 {
@@ -205,7 +206,7 @@ check_purposes(const char *label, const VaePlan *plan, const Bed *bed,
     same(label, "weights", plan->weights, cached_weights(bed));
     same(label, "carries", plan->carries, asked_for(s->memory.carries));
     same(label, "activations", plan->arena, asked_for(s->memory.arena));
-    /* A scratch of 0 bytes still gets a block of 1. */
+    /* Without a scratch, the stream allocates a block of 1 byte. */
     const size_t scratch = asked_for(s->memory.scratch);
     same(label, "scratch", plan->scratch, scratch > 1 ? scratch : 0);
     same(label, "staging", plan->staging, 0);
@@ -230,7 +231,7 @@ check_library(const char *label, const VaePlan *plan, Way way)
            (unsigned long long) plan->library);
 }
 
-/* Steps of slices of each size take no memory. */
+/* Steps allocate nothing, in calls of each size. */
 static void
 check_steps(const char *label, const Bed *bed, VaeDirection direction,
             VaeStream *s)
@@ -275,7 +276,7 @@ check_stream(Bed *bed, VaeDirection direction, Way way, const char *type)
     check_library(label, &plan, way);
     expect((plan.tiles > 1) == (way.tiles > 0), "%s: %d tiles", label,
            plan.tiles);
-    /* The records of each op, and of a stream. */
+    /* The rest is the structs of the stream and of its ops. */
     const size_t rest =
         bytes_live - before - (size_t) (plan.total - plan.library);
     const size_t most = ((size_t) 256 << 10) + 1280 * count_ops(s);

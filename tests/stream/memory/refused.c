@@ -1,6 +1,7 @@
 /*
- * refused.c: a refusal needs few plans, and does not ask the backend, which
- * takes long. The memory that it names is then a lower bound.
+ * refused.c: a stream that does not fit is refused quickly: with few plans, and
+ * without questions to the backend, which take long. The error then names a
+ * lower bound of the memory.
  *
  * refused MODEL BACKEND PRECISION. The linker redirects vae_program_plan(),
  * vae_cpu_can_strip() and vae_mem_left() to this file.
@@ -68,8 +69,8 @@ refuse(const Bed *bed, VaeDirection direction, bool tiles, int most)
            tiles ? "blend" : "off", planned, asked);
 }
 
-/* The memory that a refusal names as a lower bound does not suffice. With more
- * memory, refusals name memory that suffices. */
+/* A memory limit that a refusal names as a lower bound does not suffice. With
+ * higher limits, refusals name memory that suffices. */
 static void
 follow(const Bed *bed, VaeDirection direction)
 {
@@ -105,7 +106,7 @@ follow(const Bed *bed, VaeDirection direction)
     }
 }
 
-/* The smaller picture that a refusal advises fits in the same memory. */
+/* The smaller picture that a refusal suggests fits in the same memory. */
 static void
 take_advice(const Bed *bed, VaeStreamParams params, const char *refusal)
 {
@@ -151,9 +152,9 @@ try_limit(const Bed *bed, VaeStreamParams params, uint64_t limit,
     take_advice(bed, params, error.message);
 }
 
-/* The last rung is not always the least. In bf16, strips count more memory of
- * the library. The limit is the caller's, or the free memory, of which most
- * rungs may use only a part. */
+/* The last rung does not always need the least memory: in bf16, strips need
+ * more memory of the library. The limit is that of the caller, or the free
+ * memory, of which most rungs may use only a part. */
 static void
 compare(const Bed *bed, bool limited)
 {
@@ -185,8 +186,9 @@ compare(const Bed *bed, bool limited)
 int
 main(int argc, char **argv)
 {
-    /* At most three programs of a plan; eight rungs, ten sizes of tiles; and
-     * the advice tries a precision, six sizes of the picture, and tiles. */
+    /* A plan has at most three programs. The ladder has eight rungs, and there
+     * are ten sizes of tiles. The advice tries a precision, six sizes of the
+     * picture, and tiles. */
     enum { PROGRAM = 3, RUNGS = 8, TILES = 10, ADVICE = 1 + 6 };
     Bed bed;
     bed_open_main(&bed, argc, argv);

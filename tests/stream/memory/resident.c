@@ -1,15 +1,15 @@
 /*
- * resident.c: a process holds what was planned, and next to nothing else.
+ * resident.c: the resident memory of a process is what was planned.
  *
  * resident ARCH BACKEND PRECISION WIDTH HEIGHT SLICE RUNS [FRAMES STRIPS]
  *
- * Generated weights of real widths are written to a file. One process opens
- * the backend alone; others open the file, make a stream and run the first
- * step and, where RUNS is 2, a later slice, with FRAMES at once and in STRIPS.
- * Their peaks of resident memory differ by the plan's, to 3 %: the file is
- * mapped and its pages go as they are used. The memory that the engine keeps
- * for itself, and by how much the plan's estimate of the library's own is
- * wrong, has to fit in there, too.
+ * The test writes generated weights of real widths to a file. One child process
+ * only opens the backend. Other child processes open the file, make a stream,
+ * and run the first step and, if RUNS is 2, a later slice, with FRAMES at once
+ * and in STRIPS. The difference of their peaks must be the plan's, to 3 %. The
+ * pages of the mapped file are freed after use, so they do not count. Memory
+ * that the plan does not count, and the error of its estimate for the library,
+ * must be within the 3 %.
  */
 #include "../streams.h"
 
@@ -33,7 +33,7 @@ typedef struct Told {
     int status; /* 0, or the exit status of the test */
 } Told;
 
-/* VmHWM also counts pages of files. It counts only this process. */
+/* VmHWM is the peak of this process, and also counts pages of files. */
 static uint64_t
 peak_now(void)
 {
@@ -140,8 +140,7 @@ run_stream(const Case *c, Told *told)
     vae_model_free(&model);
 }
 
-/* Runs work in a child process, because the peak is one of the whole process.
- */
+/* Runs work in a child process, because a peak is that of a whole process. */
 static Told
 in_child(void (*work)(const Case *c, Told *told), const Case *c)
 {
