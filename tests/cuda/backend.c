@@ -1,6 +1,6 @@
 /*
- * backend.c: the CUDA backend over the emulated device: the order of work,
- * calls in flight, copies, and what is recorded.
+ * backend.c: tests the CUDA backend on the emulated device: the order of work,
+ * calls in flight, copies, and recordings.
  *
  * backend MODEL STRIDE
  */
@@ -96,9 +96,9 @@ count_pending(void *pending)
     *(int *) pending = emu_pending();
 }
 
-/* A call does not wait while there is a free slot. Its results are there after
- * a wait for this call. A check for non-finite values waits for their number,
- * not for the results. */
+/* A call does not wait while there is a free slot. Its results are complete
+ * after a wait for this call. A check for non-finite values waits only for the
+ * number of these, not for the results. */
 static void
 calls_under_way(const Bed *bed, VaeNanPolicy policy)
 {
@@ -174,8 +174,8 @@ encoding_under_way(const Bed *bed)
     must(vae_stream_wait(stream, 0, &error), &error);
 }
 
-/* The device copies results directly to memory that the caller has pinned: one
- * copy for each picture, and one for the counters. */
+/* The device copies results directly to memory that the caller has pinned.
+ * There is one copy for each picture, and one for the counters. */
 static void
 pinned_memory(const Bed *bed)
 {
@@ -203,7 +203,7 @@ pinned_memory(const Bed *bed)
            copies, out, LATENTS);
     same_result(bed, &clip, &want, VAE_DECODE, "into pinned memory");
     vae_stream_free(&stream);
-    vae_pin_free(&pin); /* outlives the stream */
+    vae_pin_free(&pin); /* exists longer than the stream */
     expect(emu_pins() == 0, "and not any more");
 }
 
@@ -223,8 +223,8 @@ expect_choice(const Bed *bed, bool deterministic, const char *want)
            deterministic ? "deterministic" : "timed", row.impl, want);
 }
 
-/* Each run of a program is a range, and each op in it, with the path of its
- * tensor as name. */
+/* A profiler sees a range for each run of a program. In it there is a range for
+ * each op, whose name is the path of the op's tensor. */
 static void
 ranges(const Bed *bed)
 {
@@ -264,8 +264,8 @@ later_work(const Bed *bed, VaeStream *stream)
     return emu_fail_work(0);
 }
 
-/* Runs the clip while recordings fail in the way of `fault`, or while plans
- * cannot be recorded before their first run. */
+/* Runs the clip while recordings fail with `fault`, or while plans cannot be
+ * recorded before their first run. */
 static void
 run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
                int recorded)
@@ -347,7 +347,7 @@ copies_of_a_step(const Bed *bed)
     TestClip clip = new_clip(bed), part = clip;
     const VaeStreamParams params = params_of(VAE_DECODE);
     int heads = 0, tails = 0, by_norms = 0, norms = 0;
-    setenv("VAE_CUDA_GRAPHS", "0", 1); /* recorded copies are not seen */
+    setenv("VAE_CUDA_GRAPHS", "0", 1); /* copies in a graph are not seen */
     SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     unsetenv("VAE_CUDA_GRAPHS");
     vae_stream_count(stream, 1, &part.t, &part.frames);

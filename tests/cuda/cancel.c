@@ -1,8 +1,8 @@
 /*
- * cancel.c: a call that is cancelled while it submits tasks to the device, at
- * each task. When it returns, no task of it or of an earlier call is pending,
- * so that their input and output may be freed. Also with steps that overflow
- * and are computed again in fp32.
+ * cancel.c: cancels a call while it submits tasks to the device, at each task
+ * in turn. When the call returns, no task of it or of an earlier call is
+ * pending, so the caller may free their input and output. The same holds for
+ * steps that overflow and are computed again in fp32.
  */
 
 #include "../golden/overflow.h"
@@ -22,7 +22,7 @@ open_stream(const Bed *bed, VaeNanPolicy policy)
                                              .nan_policy = policy});
 }
 
-/* Latents of zeros. If bad is set, latent BAD overflows. */
+/* Makes latents of zeros. If bad is set, latent BAD overflows. */
 static TestClip
 clip_of(const Bed *bed, bool bad)
 {

@@ -78,7 +78,7 @@ call(const Bed *bed, VaeStream *stream, Place *at, int n, VaeError *error)
     TestClip part = *at->clip;
     vae_stream_count(stream, n, decode ? &part.t : &part.frames,
                      decode ? &part.frames : &part.t);
-    /* The clip may end within the frames of the last step. */
+    /* The clip may end before the last frame of its last step. */
     const int left = at->clip->frames - at->frame;
     part.frames = part.frames < left ? part.frames : left;
     part.latents += (size_t) at->t * latent;

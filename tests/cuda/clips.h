@@ -6,7 +6,7 @@
 
 #include "../stream/streams.h"
 
-/* The programs first, next, next1 and next. */
+/* The calls run the programs first, next, next1 and next. */
 enum { LATENTS = 6, SLICE = 2, SIZE = 16, CALLS = 4 };
 extern const int steps[CALLS];
 extern const int whole[CALLS + 1]; /* ends with 0 */
@@ -14,7 +14,8 @@ extern const int
     calls[]; /* the same in two calls, with several runs in flight */
 
 const char *name_of(VaeDirection direction);
-/* fp32 and slices of SLICE; the ladder has no other rung. */
+/* Returns parameters for fp32 and slices of SLICE, with which the ladder has
+ * only one rung. */
 VaeStreamParams params_of(VaeDirection direction);
 /* Opens the model again, so that no other stream shares its weights. */
 VaeModel *open_model(const Bed *bed);
@@ -23,7 +24,7 @@ TestClip new_clip(const Bed *bed);
 enum { SAID = 8000 };
 void listen(void *user, const char *line);
 VaeStream *open_stream(VaeModel *model, VaeDirection direction);
-/* Free bytes of the device. */
+/* Returns the free bytes of the device. */
 uint64_t memory_left(void);
 
 typedef struct Place {
@@ -32,14 +33,15 @@ typedef struct Place {
     int t, frame; /* latents and frames so far */
 } Place;
 
-/* Makes the next call, of n steps. After an error *at is unchanged. */
+/* Makes the next call, which computes n steps. After an error *at is unchanged.
+ */
 VaeStatus call(const Bed *bed, VaeStream *stream, Place *at, int n,
                VaeError *error);
 
-/* The calls steps[from] to steps[to]; an error ends the test. */
+/* Makes the calls steps[from] to steps[to]. An error ends the test. */
 void run_steps(const Bed *bed, VaeStream *stream, Place *at, int from, int to);
 
-/* want: the right result; got: the input, and room for a result. */
+/* want: the right result. got: the input, and memory for a result. */
 typedef struct Clips {
     TestClip input, want, results, got;
 } Clips;
@@ -48,7 +50,7 @@ Clips open_clips(const Bed *bed, VaeDirection direction);
 void close_clips(Clips *c);
 /* True if got has the bytes of want. */
 bool same_clips(const Bed *bed, const Clips *c, VaeDirection direction);
-/* Runs got by the calls `calls`, over a poisoned result. */
+/* Runs `got` in the calls `calls`, into poisoned memory. */
 void run_clips(const Bed *bed, VaeStream *stream, VaeDirection direction,
                Clips *c);
 

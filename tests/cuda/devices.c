@@ -1,6 +1,6 @@
 /*
- * devices.c: which device a stream takes, and that it does not change the
- * application's threads and recordings.
+ * devices.c: tests which device a stream uses, and that a stream does not
+ * change the threads and recordings of the application.
  *
  * devices MODEL STRIDE
  */
@@ -110,9 +110,9 @@ second_device(const Bed *bed)
     same_result(bed, &clip, &want, VAE_DECODE, "a second device");
 }
 
-/* An application records its own work in another thread, from before a stream
- * is planned until it is freed. The stream times its layers, counts NaN, pins
- * memory, and gives the device's memory back once. */
+/* An application records its own work in another thread, from before the plan
+ * of a stream until after its end. Meanwhile the stream times its layers,
+ * counts NaN, pins memory, and frees and reloads the device's memory once. */
 static void
 foreign_recording(const Bed *bed)
 {

@@ -1,8 +1,8 @@
 /*
- * ends.c: the emulated device must detect overlapping memory, calls that need
- * the lock of recordings, and wrong calls for pinned memory. Kernels and such
- * calls end the process, which is a child of the test. Convolutions of the
- * library give NaN.
+ * ends.c: checks that the emulated device detects overlapping memory, calls
+ * without the lock of recordings, and wrong calls for pinned memory. A wrong
+ * kernel or call ends the process, so the test runs it in a child process. A
+ * wrong convolution of the library gives NaN.
  */
 #include <sys/wait.h>
 
@@ -37,7 +37,7 @@ typedef struct Places {
 
 static const Places apart = {0, X, X + Y, X + 2 * Y, X + 3 * Y, X + 4 * Y};
 
-/* The sum of the results; NaN if one of them is NaN. */
+/* Returns the sum of the results, which is NaN if one of them is NaN. */
 static double
 convolve(const Places *at)
 {
@@ -93,7 +93,7 @@ overlaps(void)
     at.add = at.y + C;
     expect(isnan(convolve(&at)), "a sum not quite in place");
     at = apart;
-    at.y = X - C; /* over the end of the last frame */
+    at.y = X - C; /* overlaps the end of the last frame */
     expect(isnan(convolve(&at)), "results over the input");
     at = apart;
     at.workspace = at.weight + WEIGHTS - 4;
@@ -103,7 +103,7 @@ overlaps(void)
     expect(isnan(convolve(&at)), "workspace over what is added");
 }
 
-/* True if the call ends the process, as an overlap does. */
+/* Returns true if the launch ends the process. */
 static bool
 ends(void (*launch)(float *m, size_t y), size_t y)
 {
@@ -127,7 +127,7 @@ ends(void (*launch)(float *m, size_t y), size_t y)
 /* Each kernel reads from the beginning of m, and writes to m + y.      */
 
 static VaeRtStream stream;
-/* -1, or the parameter of the kernel that is at the input's place. */
+/* The parameter that is at the place of the input, or -1. */
 static int moved = -1;
 
 static float *
@@ -233,7 +233,7 @@ reflect_to(float *m, size_t y)
            .t = 1, .h = 4, .w = 4, .c = 4, .ft = 1, .fs = 1);
 }
 
-/* The last phase ends at element 64. */
+/* The last phase ends at element 64 of the result. */
 static void
 join_to(float *m, size_t y)
 {
@@ -290,7 +290,7 @@ count_to(float *m, size_t y)
            .counter = (uint64_t *) (m + y));
 }
 
-/* It takes 64 floats. */
+/* Returns a picture that takes 64 floats. */
 static VaePicture
 picture_at(float *m)
 {
@@ -317,7 +317,7 @@ picture_in_to(float *m, size_t y)
            .h = 4, .w = 4, .c = 4, .high = 1);
 }
 
-/* A convolution of bf16. The second half of its input is that of a carry. */
+/* Launches a convolution in bf16. The second half of its input is the carry. */
 #define CONVOLVE(in, out, ...)                                                 \
     LAUNCH(conv_matrix, VaeConvMatrixArgs, .type = VAE_TYPE_BF16, .t = 1,      \
            .h = 2, .w = 4, .c_in = 8, .ho = 2, .wo = 4, .c_out = out, .k = 3,  \
@@ -370,8 +370,9 @@ copy_to(float *m, size_t y)
         _exit(0);
 }
 
-/* No kernel may write its last input, the float 63, or a parameter there. To
- * the first input it may write as kernels.h allows. */
+/* A kernel must not write to the last number of its input, float 63, or to a
+ * parameter at this place. It may write to the begin of its first input if
+ * kernels.h allows this. */
 static void
 kernels_overlap(void)
 {
@@ -460,7 +461,7 @@ all_locked(float *m, size_t y)
     pthread_mutex_unlock(&vae_cuda_recording);
 }
 
-/* Calls that need the lock of recordings, with and without it. */
+/* Tests calls that need the lock of recordings, with it and without it. */
 static void
 recording_lock(void)
 {
@@ -522,7 +523,8 @@ copy_over_pin(float *m, size_t y)
         _exit(0);
 }
 
-/* Memory is pinned once, also in part, and not that of the run time. */
+/* Memory must not be pinned twice, not even a part of it. Memory of the run
+ * time must not be pinned. */
 static void
 pins(void)
 {

@@ -1,6 +1,6 @@
 /*
- * failures.c: the emulated device, or one of its calls, fails. The stream
- * reports an error, leaves nothing behind, and works when tried again.
+ * failures.c: the emulated device or one of its calls fails. The stream reports
+ * an error, leaves nothing behind, and works at the next attempt.
  *
  * failures MODEL STRIDE
  */
@@ -63,7 +63,7 @@ failing_device(const Bed *bed, VaeDirection direction)
            failures, wrong, left, recovered);
 }
 
-/* Opens, runs and frees a stream. Reports the call that fails. */
+/* Opens, runs and frees a stream. Returns the first error. */
 static VaeStatus
 whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
            TestClip *clip, VaeError *error)
@@ -78,7 +78,7 @@ whole_life(const Bed *bed, VaeModel *model, VaeDirection direction,
         if (stream)
             vae_stream_reset(stream);
     }
-    /* the failed call succeeds when repeated */
+    /* a failed call succeeds when repeated */
     if (stream && status != VAE_OK) {
         VaeError again;
         vae_stream_reset(stream);
@@ -112,7 +112,7 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
                    error.message);
             wrong++;
         }
-        /* a stream that could not be opened can be opened now */
+        /* a stream that could not be opened can be opened next time */
         if (status != VAE_OK)
             must(whole_life(bed, model, direction, &clip, &error), &error);
         if (!is_same_clip(bed, &clip, &want, direction)) {
@@ -134,8 +134,8 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
            told, wrong, left);
 }
 
-/* Each allocation of a new stream fails once, but not for want of memory: a
- * smaller slice would not help, and the error is told. */
+/* Each allocation of a new stream fails once for another reason than missing
+ * memory. The stream reports this error, and tries no smaller slice. */
 static void
 refused_blocks(const Bed *bed)
 {
@@ -159,7 +159,8 @@ refused_blocks(const Bed *bed)
            wrong);
 }
 
-/* Each call of one allocation fails once, also its last one, a wait. */
+/* Each call of the run time for one allocation fails once, also its last one, a
+ * wait. */
 static void
 refused_alloc(VaePlace place)
 {
@@ -189,7 +190,8 @@ refused_alloc(VaePlace place)
     vae_backend_cuda.close(&backend);
 }
 
-/* Each call of the steps of an open stream, or each by-th, fails once. */
+/* Each call of the run time in the steps of an open stream fails once; with
+ * `by`, only some of them. */
 static void
 refused_steps(const Bed *bed, VaeDirection direction, int by)
 {
@@ -226,7 +228,7 @@ refused_steps(const Bed *bed, VaeDirection direction, int by)
            "%d calls of steps, %d refusals told, %d wrong", all, told, wrong);
 }
 
-/* When a stream takes its memory again, each of the first calls fails once. */
+/* When a stream reloads its memory, each of the first calls fails once. */
 static void
 refused_reload(const Bed *bed)
 {
@@ -256,8 +258,9 @@ refused_reload(const Bed *bed)
            wrong);
 }
 
-/* The device fails in the middle of a clip and stays failed, as after an access
- * outside of memory. A new stream reports it, and leaves nothing behind. */
+/* The device fails in the middle of a clip and does not recover, as after an
+ * access outside of memory. A new stream reports this and leaves nothing
+ * behind. */
 static void
 lost_device(const Bed *bed)
 {

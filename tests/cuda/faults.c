@@ -1,10 +1,11 @@
 /*
- * faults.c: do the tests on the emulated device notice a missing wait, a
- * missing copy or a carry in a wrong place?
+ * faults.c: checks that the tests on the emulated device notice a missing wait,
+ * a missing copy, or a carry in a wrong place.
  *
- * faults MODEL STRIDE. Each wait of a stream or of the host, each copy to and
- * from the device, and each (with a stride, some) within it is left out or
- * changed in turn. The result must differ.
+ * faults MODEL STRIDE. The test breaks each operation of these kinds in turn: a
+ * wait of a stream or of the host, a copy to or from the device, and a copy
+ * within the device (with a stride, some of these). The result must then
+ * differ.
  */
 
 #include "clips.h"
@@ -25,7 +26,8 @@ static const Kind kinds[] = {
     {EMU_FAULT_TO, "copies to a wrong place"},
 };
 
-/* Runs the clip with the fault. True: the result is the expected one. */
+/* Runs the clip with the n-th fault. Returns true if the result is right
+ * although the fault had an effect. */
 static bool
 is_same(const Bed *bed, VaeDirection direction, Clips *c, EmuFault fault, int n)
 {
@@ -35,7 +37,6 @@ is_same(const Bed *bed, VaeDirection direction, Clips *c, EmuFault fault, int n)
     const bool same = same_clips(bed, c, direction);
     const int count = emu_fault_count(fault), done = emu_fault_done();
     emu_set_fault(EMU_FAULT_NONE, 0);
-    /* true after the last fault, or if the result was right by chance */
     return same && n < count && done > 0;
 }
 

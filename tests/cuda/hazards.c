@@ -1,12 +1,13 @@
 /*
- * hazards.c: the emulated device must detect work that does not wait, calls
- * that spoil another thread's recording, and memory that is allocated in steps.
+ * hazards.c: checks that the emulated device detects missing waits and calls
+ * that invalidate another thread's recording, and that it allocates memory in
+ * steps.
  */
 #include "../stream/streams.h"
 #include "emu_state.h"
 
-/* Copies on one stream, and copies the result on another. True: the bytes are
- * right. */
+/* Copies on one stream, and copies the result on another. Returns true if the
+ * bytes are right. */
 static bool
 two_streams(unsigned seed, bool waits)
 {
@@ -49,8 +50,9 @@ orders(void)
            lucky);
 }
 
-/* Two copies to a number that is 1: the first one changes it, the second one
- * changes it back. Another stream reads it without a wait. True: it reads 1. */
+/* Copies to a number that is 1: the first copy changes it, the second one
+ * changes it back. Another stream reads it, with or without a wait. Returns
+ * true if it reads 1. */
 static bool
 reads_one(unsigned eager, unsigned seed, bool waits)
 {
@@ -78,8 +80,9 @@ reads_one(unsigned eager, unsigned seed, bool waits)
     return code == 0 && out == one;
 }
 
-/* A stream that stands still between two pieces of its work: neither the
- * latest nor the earliest moments show that a wait is missing. */
+/* A missing wait may matter only if a stream pauses between two tasks. It then
+ * shows neither at the latest nor at the earliest moments, but only at random
+ * ones. */
 static void
 in_between(void)
 {
@@ -97,9 +100,9 @@ in_between(void)
            SEEDS, lucky);
 }
 
-/* An event is recorded again, in the same stream or in another one. It
- * does no work, so a missing wait still shows; and a stream that waited before
- * goes on waiting for the record before. */
+/* Records an event again, in the same stream or in another one. A record does
+ * no work, so a missing wait still shows. A stream that already waits continues
+ * to wait for the earlier record. */
 static void
 recorded_again(bool elsewhere)
 {
@@ -132,8 +135,8 @@ recorded_again(bool elsewhere)
     vae_rt_stream_free(third);
 }
 
-/* A call of each kind that the recording of another thread forbids. Returns its
- * code. */
+/* Makes a call of this kind, which the recording of another thread forbids.
+ * Returns its code. */
 static int
 call_of(int kind, VaeRtStream work, VaeRtEvent event)
 {
@@ -169,7 +172,7 @@ call_of(int kind, VaeRtStream work, VaeRtEvent event)
     }
 }
 
-/* Another thread records in global mode. A call fails and spoils that
+/* Another thread records in global mode. A call fails and invalidates this
  * recording, except between vae_rt_enter() and vae_rt_leave(). */
 static void
 another_records(void)

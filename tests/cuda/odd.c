@@ -1,8 +1,8 @@
 /*
- * odd.c: a decoder whose convolutions all have odd numbers of channels, over
- * the emulated device: nothing in it lies where the alignment of a type's
- * vectors would be given for free, and the library refuses such addresses. And
- * what is more than kernels take: channels of attention, rows of a frame.
+ * odd.c: runs a decoder whose convolutions all have odd numbers of channels on
+ * the emulated device. Its tensors are not aligned for vectors, and the library
+ * refuses such addresses. Also tests what kernels cannot compute: too many
+ * channels of attention, and too many rows of a frame.
  */
 
 #include "../golden/odd.h"

@@ -1,8 +1,8 @@
 /*
- * rt.c: cuda_rt.c over a run-time library that refuses every call, and stores
- * the last error as CUDA does. An error that a call has returned must not be
- * reported again as the failure of a launch. Also tests large blocks of pinned
- * memory, and the ranges for a profiler.
+ * rt.c: tests cuda_rt.c with a run-time library that refuses every call, and
+ * stores the last error as CUDA does. An error that a call has returned must
+ * not be reported again as the error of a launch. Also tests large blocks of
+ * pinned memory, and ranges for a profiler.
  */
 #include <cuda_runtime_api.h>
 #ifdef VAE_HAVE_NVTX
@@ -70,7 +70,7 @@ REFUSED(cudaGraphDestroy, cudaGraph_t graph)
 REFUSED(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
 REFUSED(cudaGraphExecDestroy, cudaGraphExec_t graph)
 
-static bool accepts; /* else calls are refused */
+static bool accepts; /* otherwise calls are refused */
 
 /* The registered memory. */
 static struct {
@@ -266,14 +266,14 @@ const VaeKernels vae_kernels_cuda;
 
 /* ------------------------------------------------------------------ */
 
-/* code: what the call returned; not 0. */
+/* code: the return value of a call, which is not 0. */
 static void
 told_once(int code, const char *what)
 {
     expect(code == cudaErrorNotSupported && vae_rt_failure() == 0, what);
 }
 
-/* Codes after which the process must end, as driver_types.h says. */
+/* Tests the codes after which the process must end, by driver_types.h. */
 static void
 last_words(void)
 {
@@ -294,7 +294,7 @@ expect_words(int code, const char *first, const char *second)
            words);
 }
 
-/* The message says what is wrong with the machine, and what to do. */
+/* The message says what is wrong with the machine, and how to correct it. */
 static void
 machine_words(void)
 {
@@ -324,7 +324,7 @@ machine_words(void)
 }
 
 /* ------------------------------------------------------------------ */
-/* A profiler that came with the program.                              */
+/* A profiler that was loaded with the program. */
 
 #ifdef VAE_HAVE_NVTX
 static char ranges[64];
@@ -410,7 +410,7 @@ main(void)
     vae_rt_event_free(&byte);
     vae_rt_graph_free(&byte);
     expect(vae_rt_failure() == 0, "what is freed");
-    last = cudaErrorInvalidConfiguration; /* as a launch leaves it */
+    last = cudaErrorInvalidConfiguration; /* as after a failed launch */
     expect(vae_rt_failure() == cudaErrorInvalidConfiguration &&
                vae_rt_failure() == 0,
            "a launch");

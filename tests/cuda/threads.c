@@ -1,8 +1,8 @@
 /*
- * threads.c: streams of one model on one emulated device, each in a thread of
- * its own, as elements of one process have them: opened at once, with carries
- * and weights given back and taken again in between, sequences cancelled by
- * another thread. Each gives what it gives alone.
+ * threads.c: runs streams of one model on one emulated device, each in a
+ * separate thread, as the elements of a process do. They open at the same time,
+ * free and reload carries and weights, and another thread cancels some
+ * sequences. Each stream gives the same results as alone.
  *
  * threads MODEL ROUNDS
  */
@@ -24,8 +24,7 @@ typedef struct Side {
     pthread_barrier_t *together;
     VaeStream *stream;
     pthread_mutex_t lock;
-    bool cancels; /* another thread may cancel the stream now; the lock guards
-                     it */
+    bool cancels; /* the lock protects this: the stream may be cancelled now */
     pthread_t thread;
 } Side;
 

@@ -28,7 +28,8 @@ open_now(void *user)
     return NULL;
 }
 
-/* A log function that waits for another thread: no lock may be held. */
+/* A log function that waits for another thread. The stream must therefore hold
+ * no lock while it logs. */
 static void
 open_second(void *user, const char *line)
 {
@@ -46,8 +47,9 @@ open_second(void *user, const char *line)
     }
 }
 
-/* The bytes of two streams of one model. The second stream is opened after the
- * first or, if at is not 0, when the first has prepared so many layers. */
+/* Returns the bytes of two streams of one model. The second stream is opened
+ * after the first or, if at is not 0, when the first has prepared `at` layers.
+ */
 static uint64_t
 bytes_of_two(const Bed *bed, int at)
 {

@@ -1,8 +1,8 @@
-# Compares facts about the CUDA kernels with the committed table of this release
-# of nvcc; for scripts that are called `SCRIPT TABLE FILE...` or, to print the
-# lines of a table, `SCRIPT --print FILE...`. A line begins with the device and
-# the family. Those that the table lacks are not compared. Exit status 77: there
-# is nothing to compare.
+# Functions for scripts that compare facts about the CUDA kernels with the committed
+# table of this release of nvcc. Such a script is called `SCRIPT TABLE FILE...` or,
+# to print the lines of a table, `SCRIPT --print FILE...`. A line begins with the
+# device and the family; pairs that the table lacks are not compared. Exit status
+# 77: there is nothing to compare.
 # shellcheck shell=sh
 
 print=no
@@ -17,14 +17,14 @@ failed=0
 found=$(mktemp)
 trap 'rm -f "$found" "$found.want" "$found.all"' EXIT
 
-# Reads lines whose kernel's name ends with |; writes them with C++ names, in
-# order.
+# Reads lines in which a | follows the kernel's name. Writes them with C++ names,
+# sorted.
 demangle() {
     c++filt | sed 's/(VaeType)//g; s/ void / /; s/([^|]*|/|/; s/|/ /g' |
         LC_ALL=C sort
 }
 
-# fail TEXT: standard output may be a table
+# fail TEXT: prints to standard error, because standard output may be a table
 fail() {
     echo "FAIL $1" >&2
     failed=1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests the error for a CUDA module that is missing or not ours, and that
-# everything works without the module.
+# Tests the error for a CUDA module that is missing or has another version, and that
+# everything else works without the module.
 #
 #   module.sh VAETOOL OTHER [OURS]    OTHER: a module of another version, or ""
 set -u
@@ -30,7 +30,7 @@ expect() {
             ;;
         esac
     fi
-    # The output has the reason on request, behind the opening of the model.
+    # With --verbose the output has the reason, after the line about the model.
     if ! why=$("$tool" plan --model "$weights" --size 64x64 --verbose \
         2>&1 >/dev/null); then
         echo "FAIL $1: auto"
@@ -54,7 +54,7 @@ expect "$folder/text" 'cannot load'
 [ -z "$other" ] || expect "$other" 'is of another version of gst-vae'
 [ -z "$ours" ] || [ -e /dev/nvidiactl ] ||
     expect "$ours" 'backend cuda: there is no NVIDIA'
-# An empty name counts as none, with the same output.
+# An empty name counts as no name, and gives the same output.
 said() {
     "$tool" plan --model "$weights" --size 64x64 --backend cuda 2>&1
 }

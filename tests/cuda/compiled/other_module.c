@@ -1,5 +1,5 @@
 /*
- * other_module.c: a module that another version of the engine could use.
+ * other_module.c: a module for another version of the engine.
  */
 #include "module.h"
 

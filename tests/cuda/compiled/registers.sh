@@ -1,13 +1,13 @@
 #!/bin/sh
-# Compares the registers and shared memory of each CUDA kernel on each device,
-# from the log of the assembler, with the committed table of this release of
-# nvcc, and finds spills. Exit status 77: this release has no table.
+# Compares the registers and shared memory of each CUDA kernel on each device with
+# the committed table of this release of nvcc, and finds spills. The numbers come
+# from the log of the assembler. Exit status 77: this release has no table.
 #
 #   registers.sh TABLE LOG...    LOG: BUILD/kernels/*.cu.log
 #   registers.sh --print LOG...  prints the lines of a table
 #
-# A line has the device, the family, the kernel with its template's arguments,
-# the registers of a thread, and the bytes of static shared memory.
+# A line has the device, the family, the kernel with its template arguments, the
+# registers of a thread, and the bytes of static shared memory.
 set -eu
 . "$(dirname "$0")/kernel_table.sh"
 shift

@@ -1,19 +1,18 @@
 #!/bin/sh
-# Counts the instructions of each CUDA kernel on each device, from the objects
-# of this build, and compares them with the committed table of this release of
-# nvcc. Local memory is a failure. Exit status 77: there is no cuobjdump or no
-# nvdisasm, or this release has no table.
+# Counts the instructions of each CUDA kernel on each device in the objects of this
+# build. Compares the numbers with the committed table of this release of nvcc.
+# Fails if a kernel uses local memory. Exit status 77: cuobjdump, nvdisasm or the
+# table is missing.
 #
 #   sass.sh TABLE OBJECT...    OBJECT: BUILD/kernels/*.cu.o
 #   sass.sh --print OBJECT...  prints the lines of a table
 #
-# A line has the device, the family, the kernel with its template's arguments,
-# and the numbers of instructions: on the matrix units (HMMA), loads of
-# fragments from shared memory (LDSM), asynchronous copies to it (LDGSTS), all,
-# and those of the longest loop, which are its issue slots if all are needed.
-# Families that the table lacks are not compared. The RMS norm of 16-bit numbers
-# issues at most 16 instructions for each: they must take less time than the memory
-# of an H200 takes for the number.
+# A line has the device, the family, the kernel with its template arguments, and
+# five numbers of instructions: on the matrix units (HMMA), loads of fragments from
+# shared memory (LDSM), asynchronous copies to it (LDGSTS), all instructions, and
+# those of the longest loop. The test does not compare families that the table
+# lacks. The RMS norm of 16-bit numbers may issue 16 instructions for each number:
+# they take less time than the memory of an H200 needs for the number.
 set -eu
 . "$(dirname "$0")/kernel_table.sh"
 shift

@@ -1,6 +1,6 @@
 /*
- * choices.c: streams of one process that are open at the same time compute a
- * layer in the same way, and one of them times it.
+ * choices.c: streams of one process that are open at the same time use the same
+ * kernel for a layer, and only one of them times it.
  */
 #include <pthread.h>
 
@@ -32,7 +32,8 @@ open_stream(void *user)
     return open_one(user, false);
 }
 
-/* The number of convolutions that are not computed by `way`. */
+/* Returns the number of convolutions that another kernel than `way` computes.
+ */
 static int
 others(const VaeStream *stream, const char *way)
 {
@@ -96,8 +97,8 @@ both_kinds(const Bed *bed)
     emu_conv_runs();
 }
 
-/* Two streams that open at the same time run each choice as often as one alone.
- */
+/* Two streams that open at the same time run each choice as often as a single
+ * stream. */
 static void
 two_at_once(Bed *bed)
 {

@@ -13,7 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 for part in graph heuristic engines_precompiled engines_runtime_compiled; do
     rm -f "$folder"/*
     ln -s "$library" "$folder/libcudnn.so.9"
-    # Files that are no libraries keep the loader from searching other folders.
+    # Empty files prevent the loader from searching other folders.
     : >"$folder/libcudnn_$part.so"
     : >"$folder/libcudnn_$part.so.9"
     said=$(LD_LIBRARY_PATH=$folder "$plans" "$devices" 64x64 sm_90 2>&1)

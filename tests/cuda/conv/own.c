@@ -1,7 +1,7 @@
 /*
- * own.c: the own convolution as a choice, over the emulated device: where it is
- * offered, that it is taken only if it is the fastest and computes the same as
- * the library, and what VAE_CUDA_CONV forces.
+ * own.c: tests the own convolution as a choice, on the emulated device: for
+ * which layers it is offered, that it is used only if it is the fastest and
+ * computes the same as the library, and what VAE_CUDA_CONV forces.
  */
 #include <inttypes.h>
 
@@ -26,8 +26,7 @@ static const VaeCudaConvShape residual = {.t = 4,
                                           .x_type = VAE_TYPE_BF16,
                                           .y_type = VAE_TYPE_BF16};
 
-/* Opens a device with a capability of its own, for which no times are stored
- * yet. */
+/* Opens a device with this capability, for which no times are stored yet. */
 static VaeBackend *
 open_device(int capability, bool deterministic)
 {
@@ -42,8 +41,8 @@ open_device(int capability, bool deterministic)
     return backend;
 }
 
-/* The index of the first own kernel among the choices; -1: there is none.
- * kernels: receives how many there are, one behind the other. */
+/* Returns the index of the first own kernel among the choices, or -1. *kernels
+ * receives the number of own kernels, which follow each other. */
 static int
 own_among(VaeBackend *cuda, const VaeCudaConvShape *shape, int most,
           int *kernels)
@@ -68,7 +67,7 @@ test_offered(void)
     static const struct {
         const char *what;
         int c_in, c_out, k, s, type, odd, index, kernels;
-        int w; /* 0: that of residual */
+        int w; /* width; 0: that of `residual` */
     } cases[] = {
         {"96 channels", 96, 96, 3, 1, VAE_TYPE_BF16, 0, 1, 2},
         {"fp16", 192, 384, 3, 1, VAE_TYPE_F16, 0, 1, 2},
@@ -123,7 +122,8 @@ test_offered(void)
     }
 }
 
-/* Only a kernel that has all channels in one block computes their norm. */
+/* A kernel can compute the norm of its result only if one block has all
+ * channels. */
 static void
 test_norms(void)
 {
@@ -165,8 +165,8 @@ expect_choice(int capability, bool deterministic, const char *want,
     expect_choice_of(&residual, capability, deterministic, want, what);
 }
 
-/* The time of all phases at once is that of three, so a fourth of it is the
- * shortest; but they must be the phases. */
+/* One launch for all phases takes the time of three, so a fourth of it is the
+ * shortest. It is chosen only for phases. */
 static void
 test_phases(void)
 {
@@ -255,8 +255,8 @@ test_forced(void)
     expect_choice(83, false, "own 4", "what was forced is not stored");
 }
 
-/* The kernel stores the phases of an upsampling joined, without a block for
- * them; the library does not. */
+/* The own kernel stores the phases of an upsampling joined, and needs no block
+ * for them. The library needs one. */
 static void
 test_joined(void)
 {
@@ -285,7 +285,8 @@ test_joined(void)
     vae_backend_cuda.close(&cuda);
 }
 
-/* A kernel of all phases would write outside of the result of one. */
+/* A kernel for all phases must not compute only one, because it would write
+ * outside of the result. */
 static void
 test_one_phase(void)
 {
@@ -307,9 +308,10 @@ test_one_phase(void)
 }
 
 /* ------------------------------------------------------------------ */
-/* Streams that read their context from the carry. With "head" these are the
- * last layers of decoders, which also compute the norm in front; with "up",
- * none, but layers behind upsamplings have all phases in one launch.  */
+/* Streams whose convolutions read their context from the carry. With "head"
+ * these are the last layers of decoders, which also compute the norm of their
+ * input. With "up" they are none of these, but layers behind upsamplings
+ * compute all phases in one launch. */
 
 enum { SIDE = 16, T = 5, SOME = 3 };
 
@@ -333,8 +335,9 @@ run(const Bed *bed, VaeDirection direction, int slice, int strips,
     return arena;
 }
 
-/* Slices of one latent have layers of one frame, which copy the carry in front
- * of it. Others do not, and parts of a slice may begin within the carry. */
+/* In slices of one latent, layers of one frame copy the carry in front of it.
+ * In larger slices they do not, and parts of a slice may begin within the
+ * carry. */
 static void
 test_context(const Bed *bed, VaeDirection direction, const char *kernel)
 {
@@ -346,12 +349,12 @@ test_context(const Bed *bed, VaeDirection direction, const char *kernel)
     setenv("VAE_CUDA_CONV", kernel, 1);
     run(bed, direction, 1, 1, &want);
     const uint64_t arena = run(bed, direction, SOME, 1, &got);
-    /* Other layers' slabs are larger than that of the last one. */
+    /* The slab of the last layer is not the largest one. */
     expect(strcmp(kernel, "own") == 0 ? arena < copied : arena == copied,
            "%" PRIu64 " bytes without context in slabs, %" PRIu64 " with it",
            arena, copied);
     same_result(bed, &got, &want, direction, "slices of three and of one");
-    run(bed, direction, SOME, 2, &got); /* strips have norms of their own */
+    run(bed, direction, SOME, 2, &got); /* strips have separate norms */
     same_result(bed, &got, &want, direction, "strips");
     for (int bands = 0; bands < 2; bands++) {
         vae_cuda_part_limits.bytes = vae_cuda_part_limits.band = 4000;

@@ -1,19 +1,24 @@
 /*
- * plans.c: has every convolution of every full-size model a plan of cuDNN, on
- * devices that are not there?
+ * plans.c: checks that cuDNN has a plan for every convolution of every
+ * full-size model, on devices that this machine lacks.
  *
  * plans FOLDER WIDTHxHEIGHT DEVICE [mixed|compiled|quick] [-v]
- *   FOLDER holds devices' properties, DEVICE.json. Prints a line per types,
- *   with -v also one per layer. Fails when a layer has no plan in types that
- *   the backend uses, or one of its choices none for a number of frames, or
- *   when one wants too much workspace, or, except in fp32, has no choice that
- *   multiplies by the device's matrix units. mixed: tells instead how many
- *   layers would have one if sums were kept in another type than convolutions
- *   read. compiled: fails when one layer of each kind has no plan then. quick:
- *   the types of AUTO, slices of 1, a few choices of each layer.
+ *   FOLDER    has the properties of devices, DEVICE.json
+ *   mixed     counts the layers that have a plan if sums have another type than
+ *             the input of convolutions
+ *   compiled  uses such types, too; fails if one layer of each kind has no plan
+ *   quick     tests the types of AUTO, slices of 1, and a few choices of a
+ * layer -v        also prints a line for each layer
  *
- * Only engines that come with cuDNN can be seen: those that are compiled, as
- * all for mixed types are, need a driver, or what driver.sh makes in its place.
+ * The test prints a line for each combination of types. It fails if
+ *   - a layer has no plan in types that the backend uses,
+ *   - a choice has no plan for some number of frames,
+ *   - a choice needs too much workspace, or
+ *   - no choice of a layer uses the matrix units of the device, except in fp32.
+ *
+ * The test sees only the engines that are compiled into cuDNN. Engines that are
+ * compiled at run time, such as all for mixed types, need a driver, or the
+ * replacement that driver.sh makes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +59,8 @@ static Layer *layers;
 static int n_layers;
 static bool verbose, mixed, compiled, quick;
 
-/* Bytes of workspace, as in the limits of parts. In TF32 an engine may also
- * copy the weights, which no parts make smaller. */
+/* The largest workspace, which is that of vae_cuda_part_limits. In TF32 an
+ * engine may also copy the weights, which do not become smaller in parts. */
 #define MOST_WORKSPACE ((size_t) 256 << 20)
 
 static size_t
@@ -146,7 +151,7 @@ add_program(VaeModel *model, VaeDirection direction, int width, int height,
         if (program->ops[i].kind == VAE_OP_CONV) {
             const VaeCudaConvShape shape =
                 vae_cuda_shape(&program->ops[i], types->tf32);
-            /* Mixed types: those that have two. */
+            /* with mixed types, only layers of two types */
             if (!types->mixed || shape.x_type != shape.y_type)
                 add_layer(&shape);
         }
@@ -154,7 +159,7 @@ add_program(VaeModel *model, VaeDirection direction, int width, int height,
     vae_carry_set_free(&carries);
 }
 
-/* Those of all models, directions and automatic slice sizes. */
+/* Collects the layers of all models, directions and automatic slice sizes. */
 static void
 collect(int width, int height, const Types *types)
 {
@@ -185,8 +190,9 @@ typedef struct Tally {
     long sum;
 } Tally;
 
-/* Loads the code of a choice: a few rows, in no more workspace. And a
- * second convolution of one shape and choice makes no plan. */
+/* A few rows, which load the code of a choice, need no more workspace than the
+ * layer. A second convolution of the same shape and choice makes no new plan.
+ */
 static bool
 is_small(VaeCudaConvs *convs, const VaeCudaParts *p,
          const VaeCudaConvShape *shape, VaeError *error)
@@ -215,7 +221,7 @@ is_small(VaeCudaConvs *convs, const VaeCudaParts *p,
     return true;
 }
 
-/* Every number of frames of the layer, computed by that choice. */
+/* Makes the plans of the layer with this choice for every number of frames. */
 static bool
 make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
          size_t *most, int *most_parts, VaeError *error)
@@ -243,9 +249,9 @@ make_all(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
     return true;
 }
 
-/* Workspace that goes up and down with the number of frames is for sums in
- * parts, which follow how many tiles are left over: other bytes for other
- * slices. */
+/* Returns false if the workspace does not grow evenly with the number of
+ * frames. Such an engine computes sums in parts that depend on the number of
+ * tiles, and so gives other bytes for other slices. */
 static bool
 is_even(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
         VaeError *error)
@@ -256,7 +262,7 @@ is_even(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choice,
         VaeCudaConvShape shape = vae_cuda_layer_shape(&l->shape);
         shape.t = t;
         if (vae_cuda_conv_new(convs, &shape, choice, &conv, error) != VAE_OK)
-            return t > 1; /* so many are computed in parts */
+            return t > 1; /* more frames than this are computed in parts */
         const size_t bytes = vae_cuda_conv_workspace(conv);
         vae_cuda_conv_free(&conv);
         const size_t most = before * (size_t) t / (size_t) (t > 1 ? t - 1 : 1);
@@ -290,7 +296,7 @@ is_fast(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     return fast;
 }
 
-/* Any of the choices may be the fastest on a device. */
+/* Makes all choices, because any of them may be the fastest on a device. */
 static bool
 make_choices(VaeCudaConvs *convs, const Layer *l, const VaeCudaChoice *choices,
              int n, Tally *tally, VaeError *error)
@@ -402,7 +408,8 @@ is_refused(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     return false;
 }
 
-/* A choice of the file of timed ones may have been made by other means. */
+/* A choice from the file of timed layers may come from another build, so it may
+ * be unfit. */
 static bool
 refuse_unfit(VaeCudaConvs *convs)
 {

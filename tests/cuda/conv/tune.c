@@ -1,7 +1,7 @@
 /*
- * tune.c: the test of a device before its first use, and how layers are
- * chosen: by times that are made up, once, and never for a deterministic
- * stream.
+ * tune.c: tests the test of a device before its first use, and the choice of a
+ * kernel for each layer. The emulated device makes up the times. A layer is
+ * timed once, and never for a deterministic stream.
  */
 #include <sys/wait.h>
 
@@ -67,7 +67,7 @@ fresh(const Bed *bed)
     return own;
 }
 
-/* Refuses each of its allocations in turn. */
+/* Refuses each allocation of the test of the device in turn. */
 static void
 test_wants_memory(const Bed *bed, Start start)
 {
@@ -179,8 +179,8 @@ wrong_device_of_auto(const Bed *bed)
 /* ------------------------------------------------------------------ */
 /* Choices.                                                            */
 
-/* The number of runs that load the code of the stream's layers, if none is
- * timed: so many for a layer of phases, and one for each of the others. */
+/* Returns the number of runs that load the code of the stream's layers if none
+ * is timed: `phases` for a layer with phases, and one for each other layer. */
 static int
 loading_runs(const VaeStream *stream, int phases)
 {
@@ -237,8 +237,8 @@ expect_said(const char *words, bool expected)
            line ? "" : " not");
 }
 
-/* The parts of the opening are all of its time, and choices take most of it
- * only if layers are timed. The weights are on the device already. */
+/* The parts of the time of opening sum to the whole. Choices take most of it
+ * only if layers are timed. The weights are already on the device. */
 static void
 expect_opened(bool timed)
 {
@@ -313,9 +313,10 @@ expect_runs(const Bed *bed, int capability, int expected, const char *way)
            others, way);
 }
 
-/* Long convolutions run only a few times. The fastest runs once more to be
- * compared with the guess, and is timed once more unless it is short. Then it
- * computes 4, 1 and 3 frames, whose bytes are compared. */
+/* A long convolution runs only a few times. The fastest choice runs once more,
+ * because its result is compared with that of the first suggestion, and is
+ * timed once more unless it is short. Then it computes 4, 1 and 3 frames, and
+ * the bytes are compared. */
 static void
 few_runs(const Bed *bed)
 {
@@ -357,7 +358,7 @@ few_runs(const Bed *bed)
     expect_runs(bed, 82, 4 + 3 + 4 + 3 + EVEN, "cudnn:3 2");
     emu_set_conv_times(30, 60, 29);
     expect_runs(bed, 83, 3 + 3 + 3 + 3 + EVEN, "cudnn:3 2");
-    /* a short one is recorded many times */
+    /* a short convolution is recorded many times */
     emu_set_conv_times(0.02f, 0.1f, 0.01f);
     expect_runs(bed, 85, 3 * (1 + 1 + 8) + 2 + EVEN, "cudnn:3 2");
     emu_set_conv_times(400, 700, 300);
@@ -366,9 +367,9 @@ few_runs(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
-/* Times that vary are taken once more. If they vary again, they are used, but
- * not stored. Times taken while other programs had most of the memory are not
- * used for long. */
+/* Times that vary are measured once more. If they vary again, they are used,
+ * but not stored. Times that are measured while other programs use most of the
+ * memory are not used for long. */
 static void
 disturbed(const Bed *bed)
 {
@@ -401,8 +402,8 @@ disturbed(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
-/* The fastest choice is not used if its result differs from that of the guess.
- */
+/* The fastest choice is not used if its result differs from that of the first
+ * suggestion. */
 static void
 wrong_choices(const Bed *bed)
 {
@@ -435,8 +436,7 @@ wrong_choices(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
-/* A choice that refuses to run some layers is not used for them, but for the
- * others. */
+/* A choice that refuses to run some layers is used only for the others. */
 static void
 refused_layers(const Bed *bed, bool deterministic)
 {
@@ -466,7 +466,7 @@ refused_layers(const Bed *bed, bool deterministic)
     emu_set_devices(1, 90);
 }
 
-/* Runs in a child process: a choice ends it. */
+/* Runs in a child process, which a choice ends. */
 static void
 be_killed(const Bed *bed)
 {
@@ -508,8 +508,8 @@ deadly_choices(const Bed *bed)
     emu_set_devices(1, 90);
 }
 
-/* Runs in a child process, whose exit status is the chosen slice size. Slices
- * of 4 fit beside the code that a start uses, but not beside that of all
+/* Runs in a child process. Its exit status is the chosen slice size. Slices of
+ * 4 fit beside the code that a start uses, but not beside the code of all
  * choices. */
 static int
 take_slices(const Bed *bed)
@@ -571,8 +571,8 @@ same_slices(void)
            cold, warm);
 }
 
-/* Always uses the first guess that runs, whatever is stored. Each layer runs
- * once for that. Nothing is timed or stored. */
+/* A deterministic stream always uses the first suggestion that runs, whatever
+ * is stored. Each layer runs once for this. Nothing is timed or stored. */
 static void
 deterministic(const Bed *bed)
 {
@@ -621,8 +621,8 @@ damaged_store(const Bed *bed)
     unlink(getenv("XDG_CACHE_HOME"));
 }
 
-/* A layer for which there was no memory to time it is guessed, and that is not
- * kept. */
+/* A layer that could not be timed, because memory was missing, uses the first
+ * suggestion. This is not stored. */
 static void
 no_memory(const Bed *bed)
 {

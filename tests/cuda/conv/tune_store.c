@@ -1,7 +1,7 @@
 /*
- * tune_store.c: the file of timed choices. An entry that was stored is found
- * again. If the file is damaged, foreign or cannot be written, the log says so
- * and nothing else happens.
+ * tune_store.c: tests the file of timed choices. It returns each stored entry.
+ * If the file is damaged, foreign or cannot be written, the log says so and
+ * nothing else happens.
  */
 #include <sys/stat.h>
 
@@ -42,8 +42,7 @@ put(const char *key, const char *layer, const char *choice)
     vae_cuda_store_close(&s);
 }
 
-/* Returns the entry for a device with so much free memory; "": there is none.
- */
+/* Returns the entry for a device with this free memory, or "". */
 static const char *
 get_with(const char *key, const char *layer, uint64_t free_mib)
 {
@@ -236,8 +235,8 @@ is_killed(const char *layer, const char *choice)
     return killed;
 }
 
-/* A choice that was being tried when the process ended is left out from then
- * on. A choice that another stream is trying now is not. */
+/* If a process ends while it tries a choice, this choice is left out from then
+ * on. A choice that another stream is trying now is not left out. */
 static void
 tried(void)
 {
@@ -267,7 +266,7 @@ tried(void)
     expect(strcmp(get(KEY, "one"), "8") == 0, "the layer's row stays");
 }
 
-/* A folder that cannot exist, no folder at all, and the folder of HOME. */
+/* The folder cannot exist, is not set, or is that of HOME. */
 static void
 folders(void)
 {

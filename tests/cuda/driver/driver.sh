@@ -1,8 +1,8 @@
 #!/bin/sh
-# Writes the source of an empty CUDA driver to standard output. It has every
-# function of the toolkit's stub, STUB. The functions that load a kernel report
-# success. With this driver in place of libcuda.so.1, cuDNN makes plans of
-# engines that are compiled at run time. Do not run or store these plans.
+# Writes the source of an empty CUDA driver to standard output. The driver has every
+# function of STUB, the toolkit's stub. The functions that load a kernel report
+# success. With this driver in place of libcuda.so.1, cuDNN makes plans for engines
+# that are compiled at run time. Do not run or store these plans.
 #
 # usage: driver.sh STUB
 set -eu

@@ -1,6 +1,6 @@
 /*
- * device_memory.c: the memory that streams take on the emulated device: what
- * was planned, no more in later steps, and less if the device is full.
+ * device_memory.c: tests the memory that streams take on the emulated device:
+ * as planned, no more in later steps, and less if the device is full.
  *
  * device_memory MODEL STRIDE
  */
@@ -17,7 +17,7 @@ plan_is_kept(const Bed *bed, VaeDirection direction, int tile)
     uint64_t before, after;
     params.tiles = tile > 0;
     params.tile_width = tile;
-    /* a model of its own, which loads all weights */
+    /* a separate model, which loads all weights */
     VaeModel *model = open_model(bed);
     VaePlan plan = plan_of(model, &params);
     vae_rt_memory_left(&before);
@@ -110,7 +110,7 @@ steps_load_nothing(const Bed *bed, VaeDirection direction, bool timed)
     unsetenv("VAE_CUDA_GRAPHS");
 }
 
-/* Sets the folder of stored times, and returns the one before. */
+/* Sets the folder of stored times, and returns the previous one. */
 static char *
 set_cache(const char *folder)
 {
@@ -123,7 +123,7 @@ set_cache(const char *folder)
     return kept;
 }
 
-/* Without a folder for them, each start times its layers. */
+/* Without a folder for stored times, each start times its layers. */
 static void
 steps_load_nothing_timed(const Bed *bed, VaeDirection direction)
 {
@@ -132,7 +132,7 @@ steps_load_nothing_timed(const Bed *bed, VaeDirection direction)
     free(set_cache(kept));
 }
 
-/* Refuses one allocation after another: each of the first, then every
+/* Refuses one allocation in each attempt: each of the first, then every
  * stride-th. */
 static void
 refused_memory(const Bed *bed, VaeDirection direction, int stride)
@@ -165,7 +165,7 @@ refused_memory(const Bed *bed, VaeDirection direction, int stride)
            name_of(direction), tried, wrong, left);
 }
 
-/* Leaves that many bytes of the device free. */
+/* Leaves this many bytes of the device free. */
 static void
 leave(uint64_t bytes)
 {
@@ -183,7 +183,7 @@ count_warning(void *user, const char *line)
     *(int *) user += strstr(line, "the cpu backend computes, not") != NULL;
 }
 
-/* AUTO with a full device. */
+/* AUTO on a full device. */
 static void
 full_device(const Bed *bed)
 {
@@ -348,8 +348,8 @@ cheap_start(const Bed *bed)
            more_plans, plans, more_loads, loads, more / 1e9);
 }
 
-/* The operations that opening a large stream computes, as a part of those of
- * its programs. */
+/* Returns the number of operations when a large stream opens, divided by that
+ * of its programs. */
 static double
 part_of_programs(const Bed *bed, bool deterministic)
 {
@@ -390,7 +390,7 @@ stored_start(const Bed *bed)
     expect(system(command) == 0, "%s", command);
 }
 
-/* One of two streams ends. They share cuDNN's handle, which uses the CUDA
+/* One of two streams is freed. They share cuDNN's handle, which uses the CUDA
  * stream of the last run. */
 static void
 one_ends(const Bed *bed)

@@ -1,7 +1,7 @@
 /*
- * on_device.c: pictures in the memory of the device, emulated or not, have the
- * same bytes as in host memory. Nothing else is written. On the emulated device
- * this holds for any order of work.
+ * on_device.c: pictures in the memory of the device, real or emulated, have the
+ * same bytes as in host memory. No other bytes are written. On the emulated
+ * device this holds for any order of work.
  *
  * on_device MODEL
  */
@@ -27,7 +27,7 @@ static const VaePixels kinds[] = {VAE_PIXELS_RGB_F32, VAE_PIXELS_RGB,
                                   VAE_PIXELS_RGBA,    VAE_PIXELS_I420,
                                   VAE_PIXELS_NV12,    VAE_PIXELS_P010};
 
-/* n pictures, one behind the other, with gaps between rows. */
+/* n pictures in one block, with gaps between rows. */
 typedef struct Frames {
     VaePicture pictures[FRAMES];
     uint8_t *data;
@@ -211,7 +211,7 @@ encode_same(const Bed *bed, VaePixels pixels, unsigned eager)
 
 /* Another CUDA stream copies pictures to the device at the same time. With
  * `passed`, the stream gets their event and must wait for it. Without it, the
- * result must be wrong, which shows that the wait matters. */
+ * result must be wrong: this shows that the wait is necessary. */
 static void
 ready_is_waited_for(const Bed *bed, bool passed)
 {
@@ -300,8 +300,8 @@ other_backends_refuse(const Bed *bed)
     frames_free(&device);
 }
 
-/* Samples at addresses that would make a kernel fail, after which the process
- * has no device, are refused. */
+/* The stream refuses samples at unaligned addresses, because a kernel would
+ * fail and the process would lose the device. */
 static void
 odd_samples_are_refused(const Bed *bed)
 {

@@ -1,6 +1,6 @@
 /*
- * pictures.c: launches that convert pictures, and copies of them to pinned
- * memory.
+ * pictures.c: counts the launches that convert pictures, and the copies of
+ * pictures to pinned memory.
  *
  * pictures MODEL STRIDE
  */
@@ -73,9 +73,9 @@ differing(const VaePicture *a, const VaePicture *b, int n)
     return wrong;
 }
 
-/* Planes that follow each other are copied at once; others are not, and the
- * bytes between them stay. A picture that differs from its neighbours has a
- * launch of its own. */
+/* Adjacent planes are copied at once. Others are not, and the bytes between
+ * them do not change. A picture in another format than its neighbours has a
+ * separate launch. */
 static void
 planes(const Bed *bed)
 {

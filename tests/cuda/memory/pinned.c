@@ -1,10 +1,10 @@
 /*
- * pinned.c: large blocks of pinned host memory. Each call that makes one is
- * refused in turn, and a block is cancelled at each question. Then the run time
- * allocates the block, or nothing is left.
+ * pinned.c: tests large blocks of pinned host memory. Each call that makes one
+ * is refused in turn, and each call of `cancelled` cancels one. Then the run
+ * time allocates the block, or nothing is left.
  *
- * Calls of mmap(), munmap(), pthread_create() and vae_mem_left() come here
- * first.
+ * The linker redirects mmap(), munmap(), pthread_create() and vae_mem_left() to
+ * this file.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ enum { THREADS = 3, SIDES = 4, ROUNDS = 50 };
 /* ------------------------------------------------------------------ */
 /* The system.                                                         */
 
-static atomic_int maps, threads; /* mappings alive, threads made */
+static atomic_int maps, threads; /* mappings alive; threads made */
 static bool no_maps, no_threads;
 static uint64_t left = UINT64_MAX;
 
@@ -72,7 +72,7 @@ __wrap_vae_mem_left(int count, bool *limited)
 static const VaeBackendClass *const class = &vae_backend_cuda;
 static VaeBackend *backend;
 static VaeError error;
-static int asked, cancel_at; /* questions whether to go on */
+static int asked, cancel_at; /* calls of `cancelled`; the one that cancels */
 
 static bool
 cancelled(void *user)
@@ -128,7 +128,7 @@ made(size_t bytes, bool mapped, const char *what)
            "%s: %s", what, mapped ? "mapped and pinned" : "of the run time");
 }
 
-/* The threads that are made, besides the calling one. */
+/* Checks the number of threads, without the calling one. */
 static void
 number_of_threads(void)
 {
@@ -179,7 +179,7 @@ refused(void)
     left = UINT64_MAX;
 }
 
-/* The device has failed: the error is its own. */
+/* After a failure of the device, the error is that failure. */
 static void
 lost(void)
 {
@@ -213,7 +213,7 @@ each_question(void)
            "cancelled at %d questions, %d handled wrong", n - 1, wrong);
 }
 
-/* Blocks of several threads at once. */
+/* Several threads make blocks at the same time. */
 static void *
 side(void *user)
 {

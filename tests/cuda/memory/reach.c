@@ -1,6 +1,6 @@
 /*
- * reach.c: the pictures that fit on cards of 8 and 24 GB, by plans over the
- * emulated device; and the largest one on a CPU. Nothing is computed.
+ * reach.c: plans the largest pictures that fit on cards of 8 and 24 GB, on the
+ * emulated device, and the largest one on a CPU. Computes nothing.
  *
  * reach BACKEND
  */

@@ -1,5 +1,5 @@
 /*
- * release.c: the memory of the emulated device given back and taken again.
+ * release.c: frees the memory of the emulated device, and reloads it.
  *
  * release MODEL STRIDE
  */
@@ -10,7 +10,8 @@
 
 /* ------------------------------------------------------------------ */
 
-/* Before each call and at the end; the memory goes and comes. */
+/* Releases the memory before each call and at the end. The next call reloads
+ * it. */
 static void
 between_calls(const Bed *bed, VaeDirection direction, unsigned eager)
 {
@@ -51,9 +52,9 @@ between_calls(const Bed *bed, VaeDirection direction, unsigned eager)
     unsetenv("VAE_CUDA_GRAPHS");
 }
 
-/* Weights of a program share a block, and what is pinned stays: a device takes
- * time for each block, and rounds it up. The layers have run for another stream
- * before, which takes blocks of its own. */
+/* The weights of a program share a block, and pinned blocks are not freed,
+ * because a device needs time for each block, and rounds it up. Another stream
+ * has run the layers before, so the new one allocates only its own blocks. */
 static void
 few_blocks(const Bed *bed, VaeDirection direction)
 {
@@ -69,14 +70,15 @@ few_blocks(const Bed *bed, VaeDirection direction)
     vae_stream_free(&stream);
     vae_model_free(&model);
     vae_stream_free(&before);
-    /* Arena, carries and scratch; four of staging; weights of the first
-     * program and what others have beside. At first four that are pinned, and
-     * all eight of the first program's, which later ones outgrow. */
+    /* After a release: arena, carries and scratch, four of staging, one of the
+     * first program's weights, and one of the other programs' weights. At the
+     * start also four pinned blocks, and all eight of the first program, which
+     * later programs outgrow. */
     expect(again <= 9 && all <= again + 4 + 8,
            "%s takes %d blocks, and again %d", name_of(direction), all, again);
 }
 
-/* A reset or an error meanwhile. */
+/* Resets the stream while its memory is released. */
 static void
 new_sequence(const Bed *bed, VaeDirection direction)
 {
@@ -92,7 +94,7 @@ new_sequence(const Bed *bed, VaeDirection direction)
     same_result(bed, &c.got, &c.want, direction, "a reset of a released one");
 }
 
-/* Weights stay while another stream computes with them. */
+/* Weights stay on the device while another stream computes with them. */
 static void
 shared_weights(const Bed *bed)
 {
@@ -132,8 +134,8 @@ shared_weights(const Bed *bed)
 /* ------------------------------------------------------------------ */
 /* Failures.                                                           */
 
-/* Each allocation (with a stride, some) of the way back is refused in turn;
- * the try after it goes on as if nothing had been. */
+/* Each allocation of a reload is refused in turn (with a stride, some of them).
+ * The next attempt continues as if nothing had happened. */
 static void
 refused_back(const Bed *bed, VaeDirection direction, int stride)
 {
@@ -167,8 +169,8 @@ refused_back(const Bed *bed, VaeDirection direction, int stride)
     same_result(bed, &c.got, &c.want, direction, "after all that");
 }
 
-/* Somebody else has taken a part of the device's memory meanwhile: the stream
- * goes on in smaller slices, with the same bytes. */
+/* Another process takes a part of the device's memory after the release. The
+ * stream continues in smaller slices, with the same bytes. */
 static void
 less_memory(const Bed *bed, VaeDirection direction)
 {
@@ -206,7 +208,7 @@ less_memory(const Bed *bed, VaeDirection direction)
     expect(memory_left() == empty, "%s: nothing is left", name_of(direction));
 }
 
-/* The host has no memory for what is kept: carries, weights. */
+/* The host has no memory for copies of the carries or of the weights. */
 static void
 refused_out(const Bed *bed, int stride)
 {
@@ -240,7 +242,7 @@ refused_out(const Bed *bed, int stride)
     same_result(bed, &c.got, &c.want, VAE_DECODE, "after all that");
 }
 
-/* The device fails on the way back, and works again. */
+/* The device fails during a reload, and works again. */
 static void
 failing_device(const Bed *bed)
 {
@@ -259,8 +261,8 @@ failing_device(const Bed *bed)
     same_result(bed, &c.got, &c.want, VAE_DECODE, "after that");
 }
 
-/* Each allocation of the way back fails, but not for want of memory: the error
- * says so, and no smaller slice is tried. */
+/* Each allocation of a reload fails once for another reason than missing
+ * memory. The error says so, and no smaller slice is tried. */
 static void
 refused_for_another_reason(const Bed *bed)
 {
@@ -285,10 +287,11 @@ refused_for_another_reason(const Bed *bed)
 }
 
 /* ------------------------------------------------------------------ */
-/* Would this be seen?                                                 */
+/* Checks that this test notices errors. */
 
-/* Runs the clip with a release in the middle whose n-th copy of a kind is
- * left out; whether the result is right all the same. n < 0: counts them. */
+/* Runs the clip with a release in the middle, and leaves out the n-th copy of a
+ * kind. Returns true if the result is right nevertheless. n < 0: leaves out
+ * nothing and counts the copies. */
 static bool
 is_same(const Bed *bed, Clips *c, EmuFault fault, int n, int *count)
 {
@@ -316,7 +319,7 @@ missing_copies(const Bed *bed, int stride)
     for (int k = 0; k < 2; k++) {
         int n = 0, missed = 0, ignored;
         is_same(bed, &c, faults[k], -1, &n);
-        /* The carries are the first of the one, the last of the other. */
+        /* Carries are the first copies to the host, and the last ones back. */
         for (int i = 0; i < n - 1; i += stride)
             missed += is_same(bed, &c, faults[k], i, &ignored);
         missed += is_same(bed, &c, faults[k], n - 1, &ignored);
@@ -325,7 +328,7 @@ missing_copies(const Bed *bed, int stride)
     }
 }
 
-/* A stream on the host keeps what it has. */
+/* A stream on the host keeps its memory. */
 static void
 on_the_host(const Bed *bed)
 {

@@ -1,6 +1,6 @@
 /*
- * rungs.c: a stream of the emulated device that is refused memory goes one rung
- * of the ladder down, with the same bytes, and up again with a new sequence.
+ * rungs.c: if the emulated device refuses memory, a stream goes down one rung
+ * of the ladder, with the same bytes. It goes up again with a new sequence.
  *
  * rungs MODEL STRIDE
  */
@@ -10,8 +10,8 @@
 
 #define MEMORY ((uint64_t) 4 << 30)
 
-/* Settings with which a stream begins at a certain rung. The last one begins
- * with windows, which the next rung lacks. */
+/* Settings with which a stream begins at a certain rung. The last one has
+ * windows, which the next rung lacks. */
 typedef struct Start {
     const char *label;
     int slice, frames, strips;
@@ -46,7 +46,7 @@ params_at(const Start *start, VaeDirection direction, char *said)
     return params;
 }
 
-/* The number of log lines of the ladder. */
+/* Returns the number of log lines about steps down the ladder. */
 static int
 steps_down(const char *said)
 {
@@ -66,7 +66,7 @@ typedef struct Tries {
 } Tries;
 
 /* Opens a stream while the n-th allocation or load of code is refused, and runs
- * the clip. True: there are fewer than n. */
+ * the clip. Returns true if there are fewer than n. */
 static bool
 open_refused(const Bed *bed, const Start *start, Clips *c, bool loads, int n,
              Tries *tries)
@@ -97,7 +97,7 @@ open_refused(const Bed *bed, const Start *start, Clips *c, bool loads, int n,
     return all;
 }
 
-/* The right result in tiles, which is another one. */
+/* Computes the right result in tiles, which differs. */
 static void
 want_tiles(const Bed *bed, const Start *start, Clips *c, VaeDirection direction)
 {
@@ -126,7 +126,7 @@ opening(const Bed *bed, int stride)
     }
 }
 
-/* Each allocation on the way back is refused in the middle of a sequence. */
+/* Each allocation of a reload is refused in the middle of a sequence. */
 static void
 resuming(const Bed *bed, const Start *start, VaeDirection direction, int stride)
 {
@@ -162,7 +162,7 @@ resuming(const Bed *bed, const Start *start, VaeDirection direction, int stride)
 
 /* ------------------------------------------------------------------ */
 
-/* With less memory at each resume, the stream goes down rung by rung to the
+/* With less memory at each reload, the stream goes down rung by rung to the
  * last one. It goes up only with a new sequence. */
 static void
 down_and_up(const Bed *bed, VaeDirection direction)
@@ -263,7 +263,7 @@ all_told(const Bed *bed, VaeDirection direction)
 }
 
 /* ------------------------------------------------------------------ */
-/* The settings that AUTO takes.                                       */
+/* The settings that AUTO chooses. */
 
 static VaePlan
 planned(const Bed *bed, int width, int height, uint64_t free)
@@ -280,8 +280,8 @@ planned(const Bed *bed, int width, int height, uint64_t free)
     return plan;
 }
 
-/* The fastest rung within 90 % of what is free, and no more than a large
- * picture needs. */
+/* AUTO chooses the fastest rung within 90 % of the free memory, and uses no
+ * more than a large picture needs. */
 static void
 automatic(const Bed *bed)
 {
@@ -337,7 +337,7 @@ while_waiting(void *user, const char *line)
         emu_set_memory(MEMORY);
 }
 
-/* Another process has all memory when the stream tries to resume. */
+/* Another process has all memory when the stream tries to reload its own. */
 static void
 waiting(const Bed *bed, bool cancels)
 {
@@ -404,7 +404,7 @@ main(int argc, char **argv)
     Bed bed;
     const int stride = bed_open_device(&bed, argc, argv);
     opening(&bed, stride);
-    /* Nothing can follow all carries spilled. */
+    /* No rung follows the one that spills all carries. */
     for (int i = 0; i < STARTS; i++)
         if (starts[i].spill != VAE_SPILL_HOST)
             resuming(&bed, &starts[i], i % 2 ? VAE_ENCODE : VAE_DECODE, stride);

@@ -19,7 +19,7 @@ spilling(VaeModel *model, VaeDirection direction, VaeSpill spill, size_t limit)
 }
 
 /* Runs the clip with one stream. Returns the spilled bytes, and sets *peak to
- * those of the device. */
+ * the peak of the device's memory. */
 static uint64_t
 run_one(const Bed *bed, VaeDirection direction, Clips *c, size_t limit,
         uint64_t *peak)
@@ -48,8 +48,8 @@ run_one(const Bed *bed, VaeDirection direction, Clips *c, size_t limit,
     return plan.spilled;
 }
 
-/* With less and less memory, one carry after another is spilled, until all are.
- * Less memory than that is an error. */
+/* With less and less memory one carry after another is spilled, until all are.
+ * With still less memory the stream is refused. */
 static void
 every_number(const Bed *bed, VaeDirection direction)
 {
@@ -86,8 +86,8 @@ every_number(const Bed *bed, VaeDirection direction)
  */
 enum { LATE, EARLY = ~7 };
 
-/* Groups of frames fetch and store a carry each. when: the copies beside the
- * ops are done as late or as early as possible. */
+/* Groups of frames each fetch and store the carries. when: does the copies
+ * beside the ops as late or as early as possible. */
 static void
 groups(const Bed *bed, VaeDirection direction, int frames, int when)
 {
@@ -133,7 +133,8 @@ released(const Bed *bed, VaeDirection direction, VaeSpill spill)
     same_result(bed, &c.got, &c.want, direction, "released between calls");
 }
 
-/* VAE_SPILL_AUTO: with a limit, so that the carries are spilled in part. */
+/* Opens a stream that spills. VAE_SPILL_AUTO: with a limit, so that it spills
+ * only some carries. */
 static VaeStream *
 spilling_so(const Bed *bed, VaeDirection direction, VaeSpill spill)
 {
@@ -152,8 +153,8 @@ spilling_so(const Bed *bed, VaeDirection direction, VaeSpill spill)
     return stream;
 }
 
-/* A checkpoint of a stream that spills can be loaded by one that does not or
- * only in part, and the other way round. */
+/* A stream that spills all, some or no carries can load a checkpoint of a
+ * stream that spills others. */
 static void
 checkpoints(const Bed *bed, VaeDirection direction, VaeSpill from, VaeSpill to)
 {
@@ -178,10 +179,10 @@ checkpoints(const Bed *bed, VaeDirection direction, VaeSpill from, VaeSpill to)
     unlink(path);
 }
 
-/* Each allocation of the device and of pinned memory, or each of the first
- * calls and every seventh later one, is refused in turn while a stream opens.
- * told: what the stream may return. The first call asks for the devices, and
- * says that there are none. */
+/* While a stream opens, each allocation of the device and of pinned memory is
+ * refused in turn, or each of the first calls and every seventh later one.
+ * told: an error that the stream may return. The first call returns the number
+ * of devices, so its error says that there are none. */
 static void
 refused(const Bed *bed, int (*refuse)(int), VaeStatus told)
 {
@@ -200,7 +201,7 @@ refused(const Bed *bed, int (*refuse)(int), VaeStatus told)
         all = refuse(0) < n;
         vae_stream_free(&stream);
         vae_model_free(&model);
-        /* refused windows are a rung of their own */
+        /* a stream without windows is a separate rung */
         wrong += status != VAE_OK && status != told;
         wrong += emu_alive() != alive;
         tried++;
@@ -209,9 +210,10 @@ refused(const Bed *bed, int (*refuse)(int), VaeStatus told)
            wrong);
 }
 
-/* True if the result is right although the n-th fault happens in the first
- * calls: a copy to or from the device, or a wait of a stream, is left out. n <
- * 0: no fault. eager: copies beside the ops are done as early as possible. */
+/* Returns true if the result is right although the n-th fault happens in the
+ * first calls: a copy to or from the device, or a wait of a stream, is left
+ * out. n < 0: no fault. eager: does copies beside the ops as early as possible.
+ */
 static bool
 is_same_when(const Bed *bed, Clips *c, EmuFault fault, int n, int *count,
              unsigned eager)
@@ -275,9 +277,9 @@ continues(const Bed *bed, Place at, VaeCheckpointParams *how)
     return found.latents > 0;
 }
 
-/* Each call of the run time, or the n-th work of the device, fails once amid a
- * sequence: the stream says so, and another goes on from a checkpoint. Returns
- * false where there are fewer. */
+/* The n-th call of the run time, or the n-th work of the device, fails once in
+ * the middle of a sequence. The stream reports this, and another stream
+ * continues from a checkpoint. Returns false if there are fewer than n. */
 static bool
 fails_once(const Bed *bed, Clips *c, int (*fail)(int), int n, int *told,
            int *wrong)
@@ -325,8 +327,8 @@ faults(const Bed *bed, int stride)
     }
 }
 
-/* The spilled carries are a large block, which the run time does not allocate:
- * a mapping, which is pinned. */
+/* The spilled carries are a large block. The run time does not allocate it: it
+ * is a mapping that is pinned. */
 static void
 mapped(const Bed *bed, VaeDirection direction)
 {

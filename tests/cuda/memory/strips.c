@@ -1,7 +1,8 @@
 /*
  * strips.c: strips of rows on the emulated device give the bytes of whole
- * pictures with every other setting of the ladder, in the planned memory. So do
- * the bands of rows into which the backend divides a large convolution.
+ * pictures with every other setting of the ladder, in the planned memory. The
+ * same holds for the bands of rows into which the backend divides a large
+ * convolution.
  *
  * strips MODEL STRIDE         strips
  * strips MODEL STRIDE bands   only bands
@@ -89,7 +90,7 @@ all_rungs(const Bed *bed, VaeDirection direction)
     close_clips(&c);
 }
 
-/* The memory is freed and allocated again between all calls. */
+/* Frees and reloads the memory between all calls. */
 static void
 released(const Bed *bed, VaeDirection direction, Rung rung)
 {
@@ -131,7 +132,7 @@ restarted(const Bed *bed, VaeDirection direction, Rung rung)
     close_clips(&c);
 }
 
-/* A checkpoint of one rung continues at another. */
+/* A checkpoint of one rung continues on another. */
 static void
 moved(const Bed *bed, VaeDirection direction, Rung from, Rung to)
 {
@@ -178,8 +179,8 @@ checkpoints(const Bed *bed, VaeDirection direction)
 
 /* ------------------------------------------------------------------ */
 
-/* True if the result is right although the n-th copy of the second call is
- * wrong. n < 0: all are right. */
+/* Returns true if the result is right although the n-th copy of the second call
+ * is wrong. n < 0: all are right. */
 static bool
 is_same_when(const Bed *bed, Clips *c, Rung rung, EmuFault fault, int n,
              int *count)
@@ -206,7 +207,7 @@ missing_copies(const Bed *bed, const char *label, Rung rung, int stride)
                                       EMU_FAULT_TO, EMU_FAULT_UPLOAD,
                                       EMU_FAULT_DOWNLOAD};
     Clips c = open_clips(bed, VAE_DECODE);
-    setenv("VAE_CUDA_GRAPHS", "0", 1); /* recorded copies are not seen */
+    setenv("VAE_CUDA_GRAPHS", "0", 1); /* copies in a graph are not seen */
     for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
         int n = 0, missed = 0, idle = 0, ignored;
         expect(is_same_when(bed, &c, rung, faults[k], -1, &n), "%s: no fault",
@@ -220,8 +221,8 @@ missing_copies(const Bed *bed, const char *label, Rung rung, int stride)
                 printf("fault %d: %d is not missed\n", (int) faults[k], i);
             }
         }
-        /* Some places already have the bytes that are copied to them, or are
-         * the beginning of their block. */
+        /* Some faults change nothing: the target already has these bytes, or is
+         * the beginning of its block. */
         const bool often =
             faults[k] != EMU_FAULT_TO && 2 * idle > n / stride + 2;
         expect(n > 0 && missed == 0 && !often,
@@ -232,8 +233,8 @@ missing_copies(const Bed *bed, const char *label, Rung rung, int stride)
     close_clips(&c);
 }
 
-/* The result is wrong if a library sums rows of a strip in another order, so
- * the tests detect this. */
+/* If a library sums the rows of a strip in another order, the result is wrong,
+ * so the tests notice this. */
 static void
 other_sums(const Bed *bed, VaeDirection direction, Rung rung)
 {
@@ -255,7 +256,8 @@ other_sums(const Bed *bed, VaeDirection direction, Rung rung)
 
 /* ------------------------------------------------------------------ */
 
-/* small: a limit of a few elements makes every frame too large for one call. */
+/* small: sets a limit of a few elements, so that every frame is too large for
+ * one call. */
 static void
 set_bands(bool small)
 {

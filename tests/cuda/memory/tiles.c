@@ -1,7 +1,7 @@
 /*
- * tiles.c: pictures in tiles on the emulated device: the same bytes with
- * spilled carries and when its memory is released, what is refused, and tiles
- * that a stream takes because it is refused memory.
+ * tiles.c: tests pictures in tiles on the emulated device. The bytes are the
+ * same with spilled carries and when the memory is released. Also tests what is
+ * refused, and a stream that takes tiles because memory is refused.
  *
  * tiles MODEL STRIDE
  */
@@ -9,7 +9,7 @@
 #include "../clips.h"
 #include "emu_rt.h"
 
-/* Four tiles, without overlap: they are one latent pixel high and wide. */
+/* Sets four tiles without overlap, each one latent pixel high and wide. */
 static VaeStreamParams
 tiled(VaeDirection direction)
 {
@@ -68,7 +68,7 @@ check_on_device(const Bed *bed)
 
 enum { WIDE = 1024 };
 #define MEMORY ((uint64_t) 4 << 30)
-/* The backend leaves so much free for the driver. */
+/* The backend leaves this many bytes free for the driver. */
 #define BESIDE ((uint64_t) 128 << 20)
 
 static void
@@ -78,8 +78,8 @@ count_warning(void *user, const char *line)
     *n += strstr(line, "not exact") != NULL;
 }
 
-/* A stream that may choose tiles. *less: bytes of a device with room for tiles,
- * but not for the picture. */
+/* Returns parameters with which a stream may choose tiles. *less receives the
+ * bytes of a device with memory for tiles, but not for the picture. */
 static VaeStreamParams
 choosing(const Bed *bed, int *warnings, uint64_t *less)
 {
@@ -101,8 +101,9 @@ choosing(const Bed *bed, int *warnings, uint64_t *less)
     return p;
 }
 
-/* Memory goes after the stream was planned: tiles come, as long as no sequence
- * has begun, and go with a new one. */
+/* Another process takes memory after the stream was planned. The stream changes
+ * to tiles if no sequence has begun. A new sequence changes back when there is
+ * memory. */
 static void
 check_taken(const Bed *bed, bool opening)
 {

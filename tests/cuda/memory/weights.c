@@ -1,12 +1,12 @@
 /*
- * weights.c: weights of real widths, of which several threads read a tensor,
- * are those of the file. A file that is cut short after it was opened is an
- * error.
+ * weights.c: loads weights of real widths, of which several threads read one
+ * tensor. They must be those of the file. A file that becomes shorter after it
+ * was opened is an error.
  */
 #include "../clips.h"
 #include "emu_rt.h"
 
-/* Opens the model's weights in a file of that type. */
+/* Writes the model's weights to a file of this type, and opens it. */
 static VaeModel *
 rewrite(const VaeModel *model, VaeType type, char path[32])
 {
@@ -65,7 +65,8 @@ expect_short(const Bed *bed, VaeType type)
            "%s: %s", vae_type_name(type), error.message);
 }
 
-/* A file of that narrow type, and one with the same values in fp32. */
+/* A file of a narrow type gives the same results as a file with the same values
+ * in fp32. */
 static void
 same_values(const Bed *bed, VaeType type)
 {

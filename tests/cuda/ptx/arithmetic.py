@@ -9,7 +9,7 @@ SMALLEST = 2.0**-126  # the smallest normal fp32
 
 
 def of_two(f, floats=None):
-    """An instruction d = f(a, b); floats: f for floating-point types."""
+    """Returns an instruction d = f(a, b). floats: f for floating-point types."""
     def instruction(machine, parts, operands, mask):
         type = TYPES[parts[-1]]
         function = floats if floats and parts[-1][0] == "f" else f
@@ -20,7 +20,7 @@ def of_two(f, floats=None):
 
 
 def of_one(f):
-    """An instruction d = f(a)."""
+    """Returns an instruction d = f(a)."""
     def instruction(machine, parts, operands, mask):
         type = TYPES[parts[-1]]
         machine.put(operands[0], f(machine.get(operands[1], type)), mask)
@@ -32,7 +32,7 @@ def bits_of(machine, operand, size):
 
 
 def mov(machine, parts, operands, mask):
-    """Also packs {a, b} into one register, and takes one apart."""
+    """Also packs {a, b} into one register, and splits a register."""
     target, source = operands
     type = TYPES[parts[1]]
     size = np.dtype(type).itemsize
@@ -55,7 +55,7 @@ def mov(machine, parts, operands, mask):
 
 
 def high_half_64(a, b):
-    """The upper 64 bits of products of unsigned 64-bit numbers."""
+    """Returns the upper 64 bits of products of unsigned 64-bit numbers."""
     low, half = np.uint64(0xffffffff), np.uint64(32)
     a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
     middle = a1 * b0 + (a0 * b0 >> half)
@@ -89,7 +89,7 @@ def mad(machine, parts, operands, mask):
 
 
 def fma(machine, parts, operands, mask):
-    """fp32 products are exact in fp64, so that only the sum rounds twice."""
+    """fp32 products are exact in fp64, so only the sum rounds twice."""
     type = TYPES[parts[-1]]
     wide = np.float64 if type == np.float32 else np.longdouble
     a, b, c = (machine.get(x, type).astype(wide) for x in operands[1:4])
@@ -138,7 +138,7 @@ def shr(machine, parts, operands, mask):
 
 
 def bfi(machine, parts, operands, mask):
-    """Inserts `length` bits of a into b, from `at` on."""
+    """Replaces `length` bits of b, from bit `at` on, by bits of a."""
     size = np.dtype(TYPES[parts[1]]).itemsize
     a, b = (bits_of(machine, x, size) for x in operands[1:3])
     at, length = (machine.get(x, np.uint32).astype(np.uint64)
@@ -169,7 +169,7 @@ def popc(machine, parts, operands, mask):
 
 
 def copysign(machine, parts, operands, mask):
-    """The size of b with the sign of a."""
+    """Combines the absolute value of b with the sign of a."""
     type = TYPES[parts[1]]
     machine.put(operands[0], np.copysign(machine.get(operands[2], type),
                                          machine.get(operands[1], type)), mask)
@@ -187,7 +187,7 @@ COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less,
 
 
 def setp(machine, parts, operands, mask):
-    """A comparison with NaN is false, or with a "u" behind its name true."""
+    """A comparison with NaN is false, or true if its name ends with "u"."""
     how, type = parts[1], TYPES[parts[-1]]
     a, b = machine.get(operands[1], type), machine.get(operands[2], type)
     if parts[-1][0] != "f":
@@ -237,7 +237,7 @@ def cvt(machine, parts, operands, mask):
 
 
 def convert(value, type, parts):
-    """Between numbers; from floats to integers with saturation."""
+    """Converts to a type. Floats outside of an integer type become its nearest end."""
     if value.dtype.kind == "f" and np.dtype(type).kind in "iu":
         value = np.trunc(value) if "rzi" in parts else np.rint(value)
         ends = np.iinfo(type)
@@ -251,7 +251,7 @@ def convert(value, type, parts):
 
 
 def flushed(x):
-    """Without denormal numbers, as .ftz has it."""
+    """Replaces denormal numbers by 0, as .ftz does."""
     return np.where(np.abs(x) < SMALLEST, np.copysign(x.dtype.type(0), x), x)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks what the interpreter knows of multiplications by groups of warps: where
-descriptors and swizzles find a matrix, by the layouts that the PTX ISA has as
-examples, and that wrong kernels are refused."""
+"""Checks the interpreter's multiplications by groups of warps. Descriptors and
+swizzles must find matrices in the layouts that the PTX ISA has as examples. Wrong
+kernels must be refused."""
 import sys
 
 try:
@@ -30,21 +30,21 @@ def describe(start, lead, stride, mode, base=0):
 
 
 def units(descriptor, rows, of_row=2, find=wgmma.unit_address):
-    """Addresses in units of 16 bytes, [row, unit]."""
+    """Returns addresses in units of 16 bytes, as [row, unit]."""
     row, unit = np.meshgrid(np.arange(rows), np.arange(of_row), indexing="ij")
     return find(np.array([descriptor]), row, unit)[0] // 16
 
 
 def layouts():
-    """The layouts along K of the ISA's chapter on matrix descriptors, in units
+    """Tests the layouts along K of the ISA's chapter on matrix descriptors, in units
     of 16 bytes."""
-    # "K-Major, no-swizzling": ((8,2),(4,4)):((4,32),(1,64)) of TF32. Columns are
-    # 64 numbers apart, eight rows 32.
+    # "K-Major, no-swizzling": ((8,2),(4,4)):((4,32),(1,64)) of TF32. Units of a row
+    # are 64 numbers apart, groups of eight rows 32.
     found = units(describe(0, 256, 128, NONE), 16)
     want = [[r % 8 + r // 8 * 8 + u * 16 for u in range(2)] for r in range(16)]
     expect((found == want).all(), "no swizzle")
     # "K-Major, 32B swizzling": ((8,2),(4,4)):((8,64),(1,4)) of TF32, and
-    # Swizzle<1,4,3>: rows 4 to 7 of each eight have their units exchanged.
+    # Swizzle<1,4,3>: in rows 4 to 7 of each eight, the two units are exchanged.
     found = units(describe(0, 16, 256, BY_32), 16)
     want = [[r % 8 * 2 + r // 8 * 16 + (u ^ (r % 8 >= 4)) for u in range(2)]
             for r in range(16)]
@@ -70,14 +70,14 @@ def layouts():
 
 
 def layouts_along_n():
-    """The canonical layouts along N of the same chapter, in units of 16 bytes,
-    of 16 rows of 32 or more numbers."""
+    """Tests the canonical layouts along N of the same chapter, in units of 16 bytes,
+    for 16 rows of 32 or more numbers."""
     find = wgmma.unit_address_along_n
     # "No-swizzling": ((T,1,m),(8,k)):((1,T,SBO),(1T,LBO))
     found = units(describe(0, 256, 640, NONE), 16, 4, find)
     want = [[r % 8 + r // 8 * 16 + u * 40 for u in range(4)] for r in range(16)]
     expect((found == want).all(), "no swizzle, along N")
-    # "32B": ((T,2,m),(8,k)):((1,T,LBO),(2T,SBO)), with the swizzle of above
+    # "32B": ((T,2,m),(8,k)):((1,T,LBO),(2T,SBO)), with the swizzle from above
     found = units(describe(0, 512, 256, BY_32), 16, 4, find)
     want = [[r % 8 * 2 + r // 8 * 16 + u // 2 * 32 + (u % 2 ^ (r % 8 >= 4))
              for u in range(4)] for r in range(16)]
@@ -97,8 +97,8 @@ def layouts_along_n():
 # ------------------------------------------------------------------ kernels
 
 N, IMAGE, OF_B = 24, 12288, 8192
-# Copies the image to shared memory, loads A for those that have it in registers
-# from where D will be, and stores D = A B + 1.
+# Copies the image to shared memory and stores D = A B + 1. If A is in registers, it
+# is loaded from the memory of D first.
 BODY = """
     .reg .b32 %r<30>; .reg .b64 %d<9>; .reg .f32 %f<13>; .reg .pred %p<2>;
     mov.u32 %r1, %tid.x;
@@ -141,7 +141,7 @@ IN_REGISTERS = multiply(a="{%r20, %r21, %r22, %r23}", transposed="0")
 
 
 def run(body, image, descriptors, registers=None):
-    """D as [thread, number]."""
+    """Runs a kernel, and returns D as [thread, number]."""
     kernel = parse.Kernel("test", ".param .u64 image, .param .u64 y, "
                           ".param .u64 a, .param .u64 b", body, {})
     base, data = 1 << 32, np.zeros(IMAGE + 48 * 128, np.uint8)
@@ -157,7 +157,7 @@ def run(body, image, descriptors, registers=None):
 
 
 def place(image, matrix, start, mode, lead):
-    """Writes a matrix to where the ISA's figures have it."""
+    """Writes a matrix to its place in the ISA's figures."""
     width = wgmma.WIDTH[mode] // 16
     for r in range(matrix.shape[0]):
         for u in range(2):
@@ -170,7 +170,7 @@ def place(image, matrix, start, mode, lead):
 
 
 def place_along_n(image, matrix, start, mode, lead, stride):
-    """The same for a matrix whose rows are columns of the figures."""
+    """Does the same for a matrix whose rows are columns of the figures."""
     width = wgmma.WIDTH[mode] // 16
     for k in range(matrix.shape[1]):
         for u in range(matrix.shape[0] // 8):
@@ -184,7 +184,7 @@ def place_along_n(image, matrix, start, mode, lead, stride):
 
 
 def make(mode, along_n=False):
-    """A and B, the image of both, and their descriptors."""
+    """Returns A and B, the image of both, and their descriptors."""
     values = np.random.default_rng(mode)
     a = values.integers(-8, 9, (64, 16)).astype(np.float16)
     b = values.integers(-8, 9, (N, 16)).astype(np.float16)
@@ -200,7 +200,7 @@ def make(mode, along_n=False):
 
 
 def fragments(d):
-    """The numbers of D that each thread has; also of A."""
+    """Returns the numbers of D, or of A, that each thread has."""
     row = np.arange(128) // 32 * 16 + np.arange(128) % 32 // 4
     column = np.arange(128) % 4 * 2
     return np.stack([d[row + i // 2 * 8, 8 * j + column + i % 2]

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Runs the kernels of checks as nvcc's PTX.
+"""Runs the kernels of checks from the PTX that nvcc compiled.
 
     interpret.py CHECK... --ptx PTX... [-- ARGUMENT...]
 
-A CHECK is a program of tests/check for CUDA (check-cuda-norm). It launches
+A CHECK is a program of tests/check for CUDA, such as check-cuda-norm. It launches
 kernels and compares their results with the plain-C reference. This program runs
 its launches with an interpreter of PTX instead of the emulation. Each kernel of
-the files PTX must run at least once. ARGUMENTs are those of each CHECK.
+the files PTX must run at least once. Each CHECK gets the ARGUMENTs.
 
-    --with PTX     kernels of this file may run, too, and need not
+    --with PTX     kernels of this file may also run, but need not
     --cases N      interprets a case only if the kernel that it launches first ran
                    in fewer than N cases before. The emulation runs the other
-                   cases. Both round differently, so that a case runs on one of
-                   them as a whole
-    --mutate TEXT  interprets wrong PTX instead: for each barrier, fence, commit
-                   of multiplications and wait_group in the kernels whose name
-                   contains TEXT, a CHECK must fail if it is removed or waits for
-                   one group less
+                   cases. The two round differently, so each case runs as a whole
+                   on one of them
+    --mutate TEXT  changes one instruction of the PTX at a time, in the kernels
+                   whose name contains TEXT: removes a barrier, a fence or a commit
+                   of multiplications, or lets a wait_group wait for one group
+                   less. A CHECK must fail each time
 """
 import argparse
 import json
@@ -37,7 +37,7 @@ import parse
 
 
 def symbols(program):
-    """The functions of a program: their offset to their name."""
+    """Returns the functions of a program: their offset to their name."""
     lines = subprocess.run(["nm", program], stdout=subprocess.PIPE, text=True,
                            check=True).stdout.splitlines()
     table = [line.split() for line in lines if len(line.split()) == 3]
@@ -49,8 +49,8 @@ def symbols(program):
 
 
 class Interpreter:
-    """Answers the launches of one run of a check. runs: for each kernel the
-    cases that it ran in."""
+    """Answers the launches of one run of a check. runs: the cases in which each
+    kernel ran."""
 
     def __init__(self, options, entries, runs, names, file):
         self.options, self.entries, self.names = options, entries, names
@@ -67,13 +67,13 @@ class Interpreter:
         return np.frombuffer(self.map, np.uint8)
 
     def answer(self, request):
-        """The answer to a launch."""
+        """Returns the answer to a launch."""
         name = self.names.get(request["kernel"])
         if request["case"] != self.case:
             self.case = request["case"]
             self.interprets = (name in self.entries and
                                len(self.runs.get(name, ())) < self.options.cases)
-        if self.options.mutate:  # of a mutant, only its kernel is an entry
+        if self.options.mutate:  # only the changed kernel is an entry
             self.interprets = name in self.entries
         if not self.interprets:
             return "emulate"
@@ -140,7 +140,7 @@ def ordinary(options):
 
 
 def mutants(name, body):
-    """Yields a description and the changed body, for each change."""
+    """Yields a description and the changed body for each change."""
     for found in re.finditer(r"(bar\.sync|fence\.proxy|wgmma\.fence|"
                              r"wgmma\.commit_group)[^;]*;", body):
         yield (f"{name}: a {found.group(1)} is removed",
@@ -152,7 +152,7 @@ def mutants(name, body):
 
 
 def mutated(options):
-    """Each mutant must make the check fail."""
+    """Checks that each changed kernel makes a check fail."""
     survived = count = 0
     bodies, others = {}, load(getattr(options, "with"))
     load(options.ptx, lambda name, body: bodies.setdefault(name, body))

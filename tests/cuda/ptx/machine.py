@@ -1,17 +1,17 @@
-"""Runs a kernel's PTX: blocks of threads in warps of 32 lanes, many blocks at
-once, with numpy over all their threads.
+"""Runs the PTX of a kernel: blocks of threads in warps of 32 lanes. It runs many
+blocks at once, and numpy computes all their threads.
 
-The meaning of each instruction is that of the PTX ISA. All threads whose next
+The PTX ISA defines the meaning of each instruction. All threads whose next
 instruction is the earliest in the text run it together. The machine refuses:
 
-- accesses outside of a buffer or of shared memory, and misaligned ones;
-- reads of shared memory that was not written, or whose copy is under way;
+- accesses outside of a buffer or of shared memory, and misaligned accesses;
+- reads of shared memory that was not written, or whose copy has not ended;
 - a word of shared memory that two warps access, one of them writing, without
   a barrier in between;
 - barriers that some threads of a block do not reach;
 - instructions for a whole warp that only some of its lanes run;
-- copies that are still under way when a thread exits;
-- what wgmma.py lists.
+- copies that have not ended when a thread exits;
+- the errors that wgmma.py lists.
 """
 import re
 
@@ -25,7 +25,7 @@ from parse import SIZES, TYPES, Error
 
 LANES = 32
 # Addresses of shared memory, of a file's constants and of the parameters. Buffers
-# have the addresses that they have in the checked program, which are higher.
+# keep their addresses in the checked program, which are higher.
 SHARED, CONSTANTS, PARAMETERS = 0x1000000, 0x2000000, 0x3000000
 RUNS, WAITS, EXITED = 0, 1, 2
 MOST_STEPS = 50_000_000
@@ -34,8 +34,8 @@ ADDRESS = re.compile(r"\[\s*([%\w$.]+)\s*(?:\+\s*(-?\w+))?\s*\]")
 
 
 class Memory:
-    """The buffers: a numpy array of bytes at the address `base`, of which only
-    the given (address, size) may be accessed."""
+    """The buffers: a numpy array of bytes at the address `base`. Only the given
+    (address, size) may be accessed."""
 
     def __init__(self, base, data, buffers):
         self.base, self.data = base, data
@@ -68,13 +68,14 @@ class Shared:
         self.views = {size: self.data[:n * 4 // size * size].view(type)
                       for size, type in UNSIGNED.items()}
         self.written = np.zeros(n, np.bool_)
-        # Since which barrier, and by which warp, a word was written or read.
+        # The barrier after which a word was last written or read, and the warp.
         self.writer_epoch = np.full(n, -1, np.int64)
         self.writer = np.zeros(n, np.int64)
         self.reader_epoch = np.full(n, -1, np.int64)
         self.reader = np.zeros(n, np.int64)
         self.several = np.zeros(n, np.bool_)
-        # How many multiplications read it now; if they may, see wgmma.py.
+        # The number of multiplications that read a word now, and if they may read
+        # it (see wgmma.py).
         self.busy = np.zeros(n, np.int64)
         self.shown = np.zeros(n, np.bool_)
         self.epoch = 0
@@ -115,7 +116,7 @@ class Shared:
         self.several[word] = True
 
     def reads_by_group(self, word):
-        """Notes the begin of a multiplication's reads, see wgmma.py."""
+        """Notes that a multiplication begins to read words, see wgmma.py."""
         if not self.written[word].all():
             raise Error("read of shared memory that was not written")
         if (self.writer_epoch[word] == self.epoch).any():
@@ -127,7 +128,7 @@ class Shared:
         self.several_read(word)
 
     def writes(self, word, warps):
-        """Notes writes, which come before the data."""
+        """Notes writes. Call it before the data change."""
         if self.busy[word].any():
             raise Error("write of shared memory that a multiplication reads")
         self.shown[word] = False
@@ -148,8 +149,8 @@ class Machine:
     """Some blocks of one launch."""
 
     def __init__(self, kernel, launch, blocks):
-        """launch: memory, grid (x, y, z), threads of a block, bytes of shared
-        memory and the arguments' bytes. blocks: their indices in the grid."""
+        """launch: memory, grid (x, y, z), threads of a block, bytes of shared memory
+        and bytes of the arguments. blocks: the indices of the blocks in the grid."""
         self.kernel, self.launch = kernel, launch
         self.memory = launch.memory
         threads = launch.threads
@@ -177,13 +178,13 @@ class Machine:
         self.pc = np.zeros(n, np.int64)
         self.copies = warp.Copies(n)
         self.multiplications = wgmma.Multiplications(self)
-        self.sums = wgmma.registers(kernel)  # and what else wgmma uses
+        self.sums = wgmma.registers(kernel)  # all registers that wgmma uses
         self.time = 0  # instructions so far
-        self.active = None  # threads of this one
+        self.active = None  # threads that run the current instruction
         self.literals = {}
 
     def _place(self, base, items):
-        """Places (name, bytes) from the address base on. Returns their bytes."""
+        """Puts (name, bytes) at addresses from base on. Returns their bytes."""
         data = bytearray()
         for name, value in items:
             self.symbols[name] = base + len(data)
@@ -204,13 +205,13 @@ class Machine:
     # Operands.
 
     def register(self, operand):
-        """The values of a register that an instruction uses, or None."""
+        """Returns the values of a register that an instruction uses, or None."""
         if operand in self.sums:
             self.multiplications.used(operand, self.active)
         return self.registers.get(operand)
 
     def get(self, operand, type):
-        """The value of an operand for all threads, as a type of that size."""
+        """Returns the value of an operand for all threads. type: has its size."""
         value = self.register(operand)
         if value is None:
             value = self._other(operand, np.dtype(type))
@@ -221,7 +222,7 @@ class Machine:
         return value.view(type)
 
     def get_narrow(self, operand, type):
-        """The value of an operand that may have more bits than the type."""
+        """Returns the value of an operand that may have more bits than the type."""
         value = self.registers.get(operand)
         if value is not None and value.dtype.itemsize > np.dtype(type).itemsize:
             return value.astype(UNSIGNED[np.dtype(type).itemsize]).view(type)
@@ -277,9 +278,8 @@ class Machine:
     # Memory.
 
     def locate(self, operand, space, size, on, write=False):
-        """Checks the accesses of the threads `on`; returns offsets in bytes,
-        and the views that have them. Shared accesses are noted as reads or
-        writes."""
+        """Checks the accesses of the threads `on`. Returns offsets in bytes, and the
+        views to which they belong. Notes reads and writes of shared memory."""
         address = self.address(operand)[on]
         wrong = address % size != 0
         if wrong.any():
@@ -385,8 +385,8 @@ class Machine:
                         self.kernel.name)
 
     def _step(self, instruction, pc, on, mask, together):
-        """Runs one instruction for the threads of mask (None: all). The threads
-        `on` then go on behind it. Returns the next `together`."""
+        """Runs one instruction for the threads of mask (None: all). All threads `on`
+        then continue with the next one. Returns the next `together`."""
         active = on if mask is None else mask
         name = instruction.parts[0]
         if name in ("bra", "ret", "exit") or (
@@ -418,7 +418,7 @@ class Machine:
         return self._meet()
 
     def _meet(self):
-        """The common next instruction of all threads; None: they differ."""
+        """Returns the next instruction of all threads, or None if they differ."""
         if (self.state == WAITS).all():
             self._release()
         first = self.pc[0]
@@ -427,7 +427,7 @@ class Machine:
         return None
 
     def _release(self):
-        """Ends the barrier that all threads wait at; false: none wait."""
+        """Ends the barrier at which all threads wait. Returns false if none wait."""
         waits = (self.state == WAITS).reshape(-1, self.launch.threads)
         if not waits.any():
             return False
@@ -460,7 +460,7 @@ class Machine:
 
 
 def read_only(at, size, data):
-    """Offsets in bytes, and views of the data, for Machine.locate()."""
+    """Returns offsets in bytes, and views of the data, for Machine.locate()."""
     if ((at < 0) | (at + size > data.size)).any():
         raise Error("read outside of constants or parameters")
     return at, {n: data.view(type) for n, type in UNSIGNED.items()}

@@ -18,8 +18,8 @@ INSTRUCTION = re.compile(r"(?:@(!?)(%\w+)\s+)?([a-z][\w.:]*)\s*(.*)", re.S)
 
 
 class Error(Exception):
-    """The kernel did what a device does not allow, or what this interpreter
-    does not know."""
+    """The kernel did something that a device does not allow, or that this
+    interpreter does not know."""
 
 
 class Instruction:
@@ -39,9 +39,9 @@ class Instruction:
 class Kernel:
     """One entry of a PTX file.
 
-    parameters: (name, bytes) in order; registers: name to numpy type; code:
-    the instructions; labels: name to index in code; constants: name to bytes,
-    of the whole file.
+    parameters: (name, bytes) in order. registers: name to numpy type. code: the
+    instructions. labels: name to index in code. constants: name to bytes, of the
+    whole file.
     """
 
     def __init__(self, name, parameters, body, constants):
@@ -57,7 +57,7 @@ class Kernel:
         self.code = []
         self.labels = {}
         body = re.sub(r"//[^\n]*", "", body)
-        # Inner scopes only declare registers, which may as well be outer ones.
+        # Inner scopes only declare registers, which may become outer ones.
         body = re.sub(r"\{\s*(\.reg[^;]*;)", r"\1", body)
         for statement in body.split(";"):
             self._add(statement)
@@ -88,7 +88,7 @@ class Kernel:
 
 
 def split_operands(text):
-    """Splits at the commas outside of braces and brackets."""
+    """Splits the text at commas outside of braces and brackets."""
     operands, depth, current = [], 0, ""
     for c in text:
         depth += (c in "{[") - (c in "}]")
@@ -103,9 +103,8 @@ def split_operands(text):
 
 
 def read(path, change=None):
-    """Returns the entries of a file as a dict from name to a function that
-    makes the Kernel. change: a function from an entry's name and body to
-    another body."""
+    """Returns the entries of a file: a dict from a name to a function that makes
+    the Kernel. change: a function from an entry's name and body to a new body."""
     with open(path, encoding="ascii") as file:
         text = file.read()
     constants = {

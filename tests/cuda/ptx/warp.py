@@ -1,7 +1,7 @@
 """Instructions for whole warps, and asynchronous copies.
 
-The places of a matrix's elements in the lanes' registers are the formulas of
-the PTX ISA. group = lane / 4 and place = lane % 4.
+The PTX ISA has the formulas for the lane and register of each element of a matrix.
+Here group = lane / 4 and place = lane % 4.
 """
 import numpy as np
 
@@ -48,8 +48,8 @@ def bar_warp(machine, parts, operands, mask, on):
 
 
 def ldmatrix(machine, parts, operands, mask, on):
-    """Lane 8 i + r gives the address of row r of matrix i, of 8x8 numbers of 16
-    bits. Lane l gets numbers 2 place and 2 place + 1 of row group."""
+    """Matrices have 8x8 numbers of 16 bits. Lane 8 i + r has the address of row r
+    of matrix i. Each lane gets numbers 2 place and 2 place + 1 of row group."""
     if parts[1:5] != ["sync", "aligned", "m8n8", "x4"]:
         raise Error("unknown instruction")
     machine.whole_warps(on, "ldmatrix")
@@ -67,15 +67,15 @@ def ldmatrix(machine, parts, operands, mask, on):
 
 
 def fragment(machine, operand, type):
-    """The registers of an operand as [warp, lane, number]."""
+    """Returns the registers of an operand as [warp, lane, number]."""
     words = np.stack([machine.get(r, np.uint32)
                       for r in registers_of(operand)], 1)
     return words.view(type).reshape(-1, LANES, words.view(type).shape[1])
 
 
 def matrix(values, shape, row, column):
-    """[warp, rows, columns] from [warp, lane, number]; row, column: functions of
-    the number's index."""
+    """Converts [warp, lane, number] to [warp, rows, columns]. row, column: functions
+    of the number's index."""
     result = np.zeros((values.shape[0], *shape))
     for i in range(values.shape[2]):
         result[:, row(i), column(i)] = values[:, :, i]
@@ -83,7 +83,7 @@ def matrix(values, shape, row, column):
 
 
 def mma_16(machine, operands, bf16):
-    """m16n8k16 of fp16 or bf16: A and B."""
+    """Returns A and B of m16n8k16, in fp16 or bf16."""
     def numbers(operand):
         bits = fragment(machine, operand, np.uint16)
         if bf16:
@@ -99,7 +99,7 @@ def mma_16(machine, operands, bf16):
 
 
 def mma_tf32(machine, operands):
-    """m16n8k8 of TF32, of which the lower 13 bits are not read: A and B."""
+    """Returns A and B of m16n8k8 in TF32, whose lower 13 bits are not read."""
     def numbers(operand):
         bits = fragment(machine, operand, np.uint32) & np.uint32(0xffffe000)
         return bits.view(np.float32)
@@ -112,7 +112,7 @@ def mma_tf32(machine, operands):
 
 
 def mma(machine, parts, operands, mask, on):
-    """D = A B + C, summed in fp64 and rounded once to fp32."""
+    """Computes D = A B + C, summed in fp64 and rounded once to fp32."""
     machine.whole_warps(on, "mma")
     kind = ".".join(parts[3:])
     if kind == "m16n8k8.row.col.f32.tf32.tf32.f32":
@@ -131,10 +131,10 @@ def mma(machine, parts, operands, mask, on):
 
 
 class Copies:
-    """Copies of 16 bytes to shared memory that are under way."""
+    """The copies of 16 bytes to shared memory that have not ended."""
 
     def __init__(self, threads):
-        self.group = np.zeros(threads, np.int64)  # of the copies to come
+        self.group = np.zeros(threads, np.int64)  # of the next copies
         self.pending = []  # threads, their groups, words, data
 
     def any(self):
@@ -158,8 +158,8 @@ class Copies:
 
 
 def cp(machine, parts, operands, mask, on):
-    """cp.async. Until a copy is waited for, its target counts as not written. A
-    source size of 0 writes zeros."""
+    """cp.async. The target of a copy counts as not written until the thread has
+    waited for the copy. A source size of 0 writes zeros."""
     copies = machine.copies
     if parts[2] == "commit_group":
         copies.group[on] += 1

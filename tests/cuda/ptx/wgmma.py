@@ -1,15 +1,15 @@
-"""Multiplications by groups of four warps, which run while their threads go on.
+"""Multiplications by groups of four warps, whose threads continue meanwhile.
 
-The places of a matrix's elements in shared memory and in registers are those of
-the PTX ISA, for matrices whose rows run along K, and for B also along N. Refused
-are:
+The elements of a matrix have the places in shared memory and in registers that the
+PTX ISA defines, for matrices whose rows run along K, and for B also along N. These
+errors are refused:
 
-- an access of a sum, or of a word of shared memory that is read, before the
+- an access of a sum, or a write of a word that a multiplication reads, before the
   group has waited for the multiplication;
-- a multiplication that uses a register since whose last other access there was
-  no wgmma.fence, or a sum of another shape;
-- reads of shared memory that a thread wrote without fence.proxy.async and a
-  barrier behind it;
+- a multiplication that uses a register without a wgmma.fence after its last other
+  access, or after its use as a sum of another shape;
+- reads of shared memory that a thread wrote, without fence.proxy.async and a barrier
+  after the write;
 - multiplications that a thread has not waited for when it exits.
 """
 import re
@@ -30,9 +30,9 @@ def field(descriptor, first, bits):
 
 
 def unit_address(descriptor, row, unit):
-    """The address in shared memory of 16 bytes of a matrix: unit 0 or 1 of a row
-    has its elements 0 to 7 or 8 to 15. descriptor: an array, which goes first in
-    the result's shape."""
+    """Returns the address in shared memory of 16 bytes of a matrix. Unit 0 of a row
+    has its elements 0 to 7, unit 1 has 8 to 15. descriptor: an array; its shape
+    begins that of the result."""
     descriptor = np.asarray(descriptor, np.uint64)
     descriptor = descriptor.reshape(descriptor.shape + (1,) * np.ndim(row))
     start, lead, stride = (field(descriptor, at, 14) * 16 for at in (0, 16, 32))
@@ -45,15 +45,15 @@ def unit_address(descriptor, row, unit):
 
 
 def unit_address_along_n(descriptor, k, unit):
-    """The same for a B whose rows run along N: unit u of row k has columns 8 u to
-    8 u + 7."""
+    """Does the same for a B whose rows run along N: unit u of row k has columns 8 u
+    to 8 u + 7."""
     descriptor = np.asarray(descriptor, np.uint64)
     descriptor = descriptor.reshape(descriptor.shape + (1,) * np.ndim(k))
     start, lead, stride = (field(descriptor, at, 14) * 16 for at in (0, 16, 32))
     base, mode = field(descriptor, 49, 3), field(descriptor, 62, 2)
     width = np.array([WIDTH[m] for m in range(4)])[mode]
     units = width // 16
-    plain = mode == 0  # strides have their names exchanged
+    plain = mode == 0  # the two strides then exchange their names
     at = (start + k % 8 * width + k // 8 * np.where(plain, lead, stride) +
           unit % units * 16 + unit // units * np.where(plain, stride, lead))
     turns = np.where(plain, 0, ((at >> 7) - base) & (units - 1))
@@ -61,7 +61,7 @@ def unit_address_along_n(descriptor, k, unit):
 
 
 def registers(kernel):
-    """The registers of a kernel that are sums, or have A."""
+    """Returns the registers of a kernel that are sums, or that hold A."""
     return {register for instruction in kernel.code
             if instruction.parts[:2] == ["wgmma", "mma_async"]
             for operand in instruction.operands[:2] if operand.startswith("{")
@@ -74,12 +74,12 @@ class Multiplications:
     def __init__(self, machine):
         threads = machine.n
         self.machine = machine
-        self.group = np.zeros(threads // LANES, np.int64)  # to come, of each warp
+        self.group = np.zeros(threads // LANES, np.int64)  # next one of each warp
         self.pending = []  # [warps, which wait, their groups, words, registers]
-        self.sums = {}  # register: how many of them, for each thread
-        self.shapes = {}  # register: the last shape of its sums, and when
-        self.accesses = {}  # register: when it was last used otherwise
-        self.fenced = np.full(threads, -1, np.int64)  # when, for each thread
+        self.sums = {}  # register: number of multiplications, for each thread
+        self.shapes = {}  # register: the last shape of its sums, and its time
+        self.accesses = {}  # register: the time of its last other use
+        self.fenced = np.full(threads, -1, np.int64)  # time of the last fence
 
     def used(self, register, active):
         """Notes another instruction's use of a register."""
@@ -89,7 +89,7 @@ class Multiplications:
             raise Error(f"use of {register} while a multiplication writes it")
 
     def check(self, registers, on, shape):
-        """shape: that of the sums; None: registers of A."""
+        """Refuses registers without a fence. shape: that of the sums; None: of A."""
         for register in registers:
             last = self.accesses.get(register, 0)
             before, when = self.shapes.get(register, (shape, 0))
@@ -138,8 +138,8 @@ def whole_groups(machine, on, name):
 
 
 def read_matrix(machine, operand, rows, on, bf16, along_n=False):
-    """[groups, rows, DEPTH] of numbers, and the words [groups, ...] of shared
-    memory that they are in."""
+    """Returns numbers as [groups, rows, DEPTH], and the words of shared memory that
+    hold them as [groups, ...]."""
     shared = machine.shared
     by_group = machine.get(operand, np.uint64)[on].reshape(-1, WARPS * LANES)
     if (by_group != by_group[:, :1]).any():
@@ -165,7 +165,7 @@ def numbers(bits, bf16):
 
 
 def a_of_registers(machine, operand, on, bf16):
-    """As A of mma's m16n8k16, for each warp."""
+    """Returns A, which each warp holds as it holds A of mma's m16n8k16."""
     words = np.stack([machine.registers[r].view(np.uint32)
                       for r in registers_of(operand)], 1)
     values = numbers(words.view(np.uint16).reshape(-1, LANES, 8), bf16)
@@ -176,8 +176,8 @@ def a_of_registers(machine, operand, on, bf16):
 
 
 def multiply(machine, parts, operands, on):
-    """D = A B + D or, if scale-d is false, A B, summed in fp64 and rounded once
-    to fp32."""
+    """Computes D = A B + D or, if scale-d is false, D = A B. Sums in fp64, and rounds
+    once to fp32."""
     state = machine.multiplications
     shape = SHAPE.match(".".join(parts[4:]))
     if parts[2:4] != ["sync", "aligned"] or not shape or shape[2] != shape[3]:
@@ -230,8 +230,8 @@ def wgmma(machine, parts, operands, on):
 
 
 def fence(machine, parts, _, on):
-    """fence.proxy.async: multiplications behind a barrier may read what these
-    warps wrote."""
+    """fence.proxy.async: after a barrier, multiplications may read the words that
+    these warps wrote."""
     if parts[1:] not in (["proxy", "async"], ["proxy", "async", "shared::cta"]):
         raise Error("unknown instruction")
     machine.whole_warps(on, "fence")
