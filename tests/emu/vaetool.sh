@@ -10,18 +10,21 @@ set -u
 host=$3
 demo=$(dirname "$0")/../../pipelines/demo
 
-# Writes the upper ROWS of the first LATENTS latents, [t, 16, 30, 52] of F16.
+# Writes the upper left corner of the first LATENTS latents, [t, 16, 30, 52] of
+# F16.
 LATENTS=2
 ROWS=2
+COLUMNS=16
 row=$((52 * 2))
 plane=$((30 * row))
 start=$(($(wc -c <"$demo/latents.safetensors") - 9 * 16 * plane))
 i=0
-while [ $i -lt $((LATENTS * 16)) ]; do
-    tail -c +$((start + i * plane + 1)) "$demo/latents.safetensors" |
-        head -c $((ROWS * row))
+while [ $i -lt $((LATENTS * 16 * ROWS)) ]; do
+    at=$((start + i / ROWS * plane + i % ROWS * row))
+    tail -c +$((at + 1)) "$demo/latents.safetensors" | head -c $((COLUMNS * 2))
     i=$((i + 1))
-done | tensor "$out/latents.safetensors" latent F16 "$LATENTS,16,$ROWS,52" \
+done | tensor "$out/latents.safetensors" latent F16 \
+    "$LATENTS,16,$ROWS,$COLUMNS" \
     '{"vae.layout":"tchw","vae.latent_space":"gst-vae-demo"}'
 
 # decode MODEL BACKEND PRECISION: decodes to $out/BACKEND.safetensors.

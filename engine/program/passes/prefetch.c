@@ -202,16 +202,18 @@ write_moves(const Prefetch *f, VaeOpKind kind, int i, VaeOp *to)
                        : kind == VAE_OP_STORE   ? u->op + 1
                                                 : u->block.last + 1;
         const bool fetches = kind == VAE_OP_FETCH || kind == VAE_OP_FETCHED;
-        if (u->window && u->fetch == fetches && at == i)
+        if (u->fetch == fetches && at == i)
             to[n++] = moving(kind, &f->p->ops[u->op], u->window);
     }
     return n;
 }
 
+/* Drops all uses that have no window: strips make thousands of them. */
 static void
 make_windows(Prefetch *f)
 {
     VaeTensor *next = f->p->windows;
+    int n = 0;
     for (int i = 0; i < f->n_uses; i++) {
         Use *u = &f->uses[i];
         VaeOp *op = &f->p->ops[u->op];
@@ -224,7 +226,9 @@ make_windows(Prefetch *f)
                                  .type = c->type,
                                  .root = u->window,
                                  .offset = u->block.offset};
+        f->uses[n++] = *u;
     }
+    f->n_uses = n;
 }
 
 /* A store ends before a fetch of the same carry begins. */
