@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Functions that the scripts of this folder share. A script runs ". checks.sh"
-# after "set -u", with the arguments VAETOOL FOLDER. FOLDER is made, and removed
-# at the end. Without a name of the golden vectors, the script is skipped.
+# Functions that the scripts of this folder share. A script runs ". checks.sh" after
+# "set -u", with the arguments VAETOOL FOLDER. FOLDER is created, and removed at the
+# end. If VAE_TEST_VECTORS does not name the golden vectors, the script is skipped.
 # shellcheck disable=SC2034 # the script uses it
 tool=$1
 out=$2
@@ -10,9 +10,9 @@ if [ ! -r "$data/wan21/weights.safetensors" ]; then
     echo "skipped: VAE_TEST_VECTORS does not name the golden vectors"
     exit 77
 fi
-# Removes only files that an earlier run has made.
+# Removes only the folder of an earlier run.
 if [ -e "$out" ] && [ ! -e "$out/checks" ]; then
-    echo "$out exists, and is not of these checks" >&2
+    echo "$out exists, and these checks did not create it" >&2
     exit 1
 fi
 rm -rf "$out" && mkdir -p "$out" && : >"$out/checks" || exit 1
@@ -21,7 +21,7 @@ export LC_ALL=C
 failed=0
 checks=0
 
-# check NAME CODE COMMAND...: tests the exit code; all output goes to $out/log.
+# check NAME CODE COMMAND...: tests the exit code. All output goes to $out/log.
 check() {
     name=$1
     want=$2
@@ -38,7 +38,7 @@ check() {
     fi
 }
 
-# says TEXT...: the log of the last check must have each text.
+# says TEXT...: the log of the last check must contain each text.
 says() {
     for text; do
         checks=$((checks + 1))
@@ -52,7 +52,7 @@ says() {
     done
 }
 
-# says_not TEXT...: the log of the last check must have none of them.
+# says_not TEXT...: the log of the last check must contain none of the texts.
 says_not() {
     for text; do
         checks=$((checks + 1))
@@ -66,7 +66,7 @@ says_not() {
     done
 }
 
-# true_that NAME COMMAND...
+# true_that NAME COMMAND...: the command must succeed.
 true_that() {
     name=$1
     shift
@@ -88,7 +88,7 @@ inode() {
     ls -i "$1" 2>/dev/null
 }
 
-# until_changed FILE INODE PROCESS: waits until FILE is another one, or until the
+# until_changed FILE INODE PROCESS: waits until FILE has another inode, or until the
 # process has ended.
 until_changed() {
     while kill -0 "$3" 2>/dev/null && [ "$(inode "$1")" = "$2" ]; do
@@ -96,8 +96,8 @@ until_changed() {
     done
 }
 
-# tensor FILE NAME TYPE SHAPE [METADATA]: writes a safetensors file with the
-# bytes of stdin; METADATA is JSON, such as {"vae.layout":"tchw"}.
+# tensor FILE NAME TYPE SHAPE [METADATA]: writes a safetensors file with the bytes
+# of standard input. METADATA is JSON, such as {"vae.layout":"tchw"}.
 tensor() {
     cat >"$out/data"
     size=$(wc -c <"$out/data")

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests the demo model in 16 bits: its weights are exact, and its latents and
-# frames differ from those of fp32 only by rounding. usage: demo.sh VAETOOL
-# FOLDER   (FOLDER is made, and removed at the end)
+# Tests the demo model in 16 bits. Its weights are exact in 16 bits, so latents and
+# frames differ from those of fp32 only by rounding.
+# usage: demo.sh VAETOOL FOLDER   (FOLDER is created, and removed at the end)
 set -u
 # shellcheck source=tests/tool/checks.sh
 . "$(dirname "$0")/checks.sh"
@@ -28,7 +28,8 @@ for type in fp32 bf16; do
     check "encode in $type" 0 run encode $type "$(frames fp32)" \
         "$(latents $type)"
 done
-check "frames" 0 "$tool" compare --min-psnr 56 "$(frames fp32)" "$(frames bf16)"
-check "latents" 0 "$tool" compare --tensor latent --min-psnr 60 \
+check "frames of both" 0 "$tool" compare --min-psnr 56 "$(frames fp32)" \
+    "$(frames bf16)"
+check "latents of both" 0 "$tool" compare --tensor latent --min-psnr 60 \
     "$(latents fp32)" "$(latents bf16)"
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests vaetool on files of other formats, layouts and numbers.
-# usage: files.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
+# usage: files.sh VAETOOL FOLDER   (FOLDER is created, and removed at the end)
 set -u
 # shellcheck source=tests/tool/checks.sh
 . "$(dirname "$0")/checks.sh"
@@ -9,12 +9,12 @@ wan=$data/wan21/weights.safetensors
 latents=$data/wan21/decode_t2_6x10.safetensors
 ref="--backend ref"
 
-# bytes FILE FROM COUNT
+# bytes FILE FROM COUNT: prints bytes of a file.
 bytes() {
     tail -c "+$(($2 + 1))" "$1" | head -c "$3"
 }
 
-# numbers WORD...: nan, one or two as F32.
+# numbers WORD...: prints numbers as F32. A word is nan, one or two.
 numbers() {
     for word; do
         case $word in
@@ -156,7 +156,7 @@ check "encode frames of no rate" 3 "$tool" encode $ref --model "$wan" \
 says 'other.safetensors: metadata vae.framerate is "fast", expected a fraction'
 
 echo "# layouts"
-# 16 channels of 2 latents, as [T,C,h,w].
+# Makes 2 latents of 16 channels as [T,C,h,w].
 check "decode, for its latents alone" 0 "$tool" encode $ref --tensor frames \
     --model "$wan" "$latents" "$out/cthw.safetensors"
 plane=$((6 * 10 * 4))
@@ -256,7 +256,7 @@ check "bytes with bytes" 0 "$tool" compare \
     "$out/black.safetensors" "$out/white.safetensors"
 says "video_u8 1x4x4x3 max 255 " "peak 255"
 
-# --peak 1 and 2 are ranges, every other value is only a peak.
+# --peak 1 and --peak 2 name a range. Every other value is only a peak.
 check "bytes, peak 1" 0 "$tool" compare --peak 1 \
     "$out/black.safetensors" "$out/white.safetensors"
 says "max 1 " "PSNR 0.00 dB (peak 1, clamped to 0..1)"
@@ -267,7 +267,7 @@ for range in '0 1' '-1 1' '0 4'; do
     # shellcheck disable=SC2086 # 48 words
     numbers $words | tensor "$out/said.safetensors" frames F32 1,4,4,3 \
         "{\"vae.pixel_range\":\"$range\"}"
-    # The range that a file states for bytes yields to that of the other file.
+    # The range of the floats decides, not the one that the file of bytes states.
     head -c 48 /dev/zero | tensor "$out/black8.safetensors" video_u8 U8 \
         1,4,4,3 '{"vae.pixel_range":"-4 4"}'
     for pair in "said black8" "black8 said"; do
@@ -331,7 +331,7 @@ ppm() {
         i=$((i + 1))
     done
 }
-# The same numbers as for a tensor, and a line for each frame.
+# A stream gives the same numbers as a tensor, and a line for each frame.
 { ppm 2 100; ppm 1 0; } >"$out/a.ppm"
 { ppm 1 104; ppm 2 0; } >"$out/b.ppm"
 { head -c 90 /dev/zero | tr '\0' '\100'; head -c 45 /dev/zero; } |
@@ -449,7 +449,7 @@ for range in 'nan nan' '1 0' '0 1 ' hello '0 1e-45' '-3e38 3e38' ''; do
         "$out/said.safetensors" "$out/said-latents.safetensors"
     says "said.safetensors: vae.pixel_range is \"$range\", expected the values"
 done
-# 0 of 0..1 is -1 of -1..1.
+# 0 in the range 0..1 is -1 in the range -1..1.
 head -c $((48 * 80 * 3 * 4)) /dev/zero |
     tensor "$out/black0.safetensors" frames F32 1,48,80,3 \
         '{"vae.pixel_range":"0 1"}'

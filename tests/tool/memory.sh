@@ -1,13 +1,14 @@
 #!/bin/sh
-# Tests that every limit on the process's memory ends with a result or an error.
-# usage: memory.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
+# Tests vaetool with limits on the memory of the process: each run must end with a
+# result or an error.
+# usage: memory.sh VAETOOL FOLDER   (FOLDER is created, and removed at the end)
 set -u
 # shellcheck source=tests/tool/checks.sh
 . "$(dirname "$0")/checks.sh"
 
-# limited KIB COMMAND...
+# limited KIB COMMAND...: runs a command in this much address space.
 limited() {
-    # shellcheck disable=SC3045 # dash and bash know -v
+    # shellcheck disable=SC3045 # dash and bash have -v
     (ulimit -v "$1" && shift && exec "$@")
 }
 
@@ -28,15 +29,15 @@ says "vaetool: decode of 1920x1088 in " "needs more than" "activations" "weights
     "free within this process's limits (ulimit -v, -d)" \
     "settings that would fit: " "; or raise the limit"
 
-echo "# settings that would fit, do"
+echo "# the suggested settings fit"
 demo=$(dirname "$0")/../../pipelines/demo/demo.safetensors
-# peak OPTION...: prints the MiB of the decoder, without a limit
+# peak OPTION...: prints the MiB that the decoder needs, without a limit.
 peak() {
     "$tool" plan --backend cpu --arch taew2_1 --threads 2 "$@" | awk '
         /^(de|en)code/ { decode = /^decode/ }
         decode && $1 == "peak" { printf "%.1f\n", $2 / 1048576 }'
 }
-# said PATTERN: prints the part of the refusal that \(\) in PATTERN matches
+# said PATTERN: prints the part of the refusal that \(\) in PATTERN matches.
 said() {
     sed -n "s/.*$1.*/\1/p" "$out/refused"
 }
@@ -124,8 +125,8 @@ check "a size between latent pixels" 3 "$tool" decode --model "$wan" \
     --tiles blend --tile-size 30 "$latents" "$out/tiles.safetensors"
 says "a tile width of 30 pixels, expected a multiple of 8"
 
-echo "# with little left, advice and the second direction are planned, too"
-# How much of the limit is free depends on what this system's libraries map.
+echo "# with little memory left, the suggestion and the encoder are planned, too"
+# The free part of a limit depends on how much this system's libraries map.
 limit=500000
 while [ $limit -le 900000 ]; do
     check "a picture past $limit KiB" 3 limited $limit "$tool" plan \
@@ -137,14 +138,14 @@ says "settings that would fit: 3"
 check "both directions" 0 limited $limit "$tool" plan --model "$demo" \
     --size 208x120 --precision fp32 --threads 2 --slice 1 --backend cpu
 
-check "a smaller one" 0 limited 1000000 "$tool" plan --model "$wan" \
+check "a smaller picture" 0 limited 1000000 "$tool" plan --model "$wan" \
     --size 192x128 --threads 2
 check "no room for threads" 3 limited 200000 "$tool" plan --model "$wan" \
     --size 192x128 --threads 2 --backend cpu
 says "leave no memory for 2 threads"
 
-# One latent of 52x30, and one of a full-size network, whose libraries take
-# their own memory.
+# Decodes one latent of 52x30 by a full-size network. The libraries need memory of
+# their own.
 check "weights" 0 "$tool" make-weights taew2_1 "$out/tae.safetensors"
 head -c $((16 * 30 * 52 * 4)) /dev/zero | tensor "$out/latent.safetensors" \
     latent F32 16,1,30,52
@@ -156,8 +157,8 @@ while [ $limit -le 1050000 ]; do
     case $code in
     0) ;;
     3)
-        true_that "  in words" grep -q '^vaetool: ..' "$out/log"
-        true_that "  without a limit that nobody set" \
+        true_that "  with an error of vaetool" grep -q '^vaetool: ..' "$out/log"
+        true_that "  the error names no limit that was not set" \
             test "$(grep -c 'the memory limit is' "$out/log")" = 0
         ;;
     *) sed 's/^/     | /;40q' "$out/log" ;;
@@ -165,6 +166,6 @@ while [ $limit -le 1050000 ]; do
     true_that "$limit KiB end with $code" [ $code -eq 0 -o $code -eq 3 ]
     limit=$((limit + 50000))
 done
-true_that "the last was enough" test $code -eq 0
+true_that "the last limit was enough" test $code -eq 0
 
 finish

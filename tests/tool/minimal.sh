@@ -1,12 +1,12 @@
 #!/bin/sh
-# Decodes a clip with pipelines/examples/minimal.c and compares its bytes with
-# the floats that vaetool writes: each is the nearest of 256 codes. Then clips
-# that state another size or fewer frames, and a build with pkg-config against
-# the build folder.
+# Tests pipelines/examples/minimal.c. It decodes a clip, and each byte must be the
+# code, of 256, that is nearest to the float that vaetool writes. Also tests clips
+# that state another size or fewer frames, and a build with pkg-config from the build
+# folder.
 #
 #   sh minimal.sh VAETOOL MINIMAL DEMO FOLDER
 #
-# Exit status 77: python3 is not there.
+# Exit status 77: python3 is missing.
 set -eu
 vaetool=$1 minimal=$2 demo=$3 folder=$4
 command -v python3 >/dev/null || {
@@ -40,14 +40,15 @@ low, high = map(float,
 frames, height, width, _ = header["frames"]["shape"]
 assert frames == 33 and len(codes) == len(floats), (frames, len(codes))
 scale = 255 / (high - low)
-# Every seventh number will do: half a code, and the rounding of the product in float.
+# A byte may be off by half a code, and by the rounding of the product in float. Every
+# seventh number is enough.
 worst = max(abs(min(max((value - low) * scale, 0), 255) - code)
             for value, code in zip(floats[::7], codes[::7]))
 print(f"{frames} frames of {width}x{height}, at most {worst:.6f} of a code")
 assert worst <= 0.5 + 1e-4, worst
 END
 
-# stating KEY VALUE: writes a copy of the clip whose metadata have that value.
+# stating KEY VALUE: writes a copy of the clip with this value in its metadata.
 stating() {
     python3 - "$demo/latents.safetensors" "$folder/stating.safetensors" "$@" <<'END'
 import json
@@ -81,14 +82,14 @@ head -c "$bytes" "$folder/frames.rgb" | cmp - "$folder/fewer.rgb" || {
     exit 1
 }
 
-# A program without the sanitizer cannot load a library with it.
+# A program without a sanitizer cannot load a library that was built with it.
 if command -v pkg-config >/dev/null && ! grep -q '__[at]san_init' "$minimal"; then
     flags=$(PKG_CONFIG_PATH=$VAE_TEST_BUILD/meson-uninstalled \
         pkg-config --cflags --libs libvae)
     compilers='cc -std=c11 -Wpedantic'
     ! command -v clang >/dev/null || compilers="$compilers
 clang -std=c11 -Wpedantic"
-    # C++17 has designated initializers as an extension.
+    # g++ accepts designated initializers in C++17 as an extension.
     ! command -v g++ >/dev/null || compilers="$compilers
 g++ -x c++ -std=c++17 -Wno-missing-field-initializers"
     echo "$compilers" | while read -r compiler; do

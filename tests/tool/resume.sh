@@ -1,7 +1,8 @@
 #!/bin/sh
-# resume.sh VAETOOL FOLDER [KILLS [SEED]]: kills a decode at random moments and
-# resumes it. The result must have the same bytes. vaetool must refuse
-# checkpoints that are damaged or belong to another run.
+# Kills a decode at random moments and resumes it. The result must have the same
+# bytes. vaetool must refuse checkpoints that are damaged or belong to another run.
+# usage: resume.sh VAETOOL FOLDER [KILLS [SEED]]   (FOLDER is created, and removed
+# at the end)
 set -u
 kills=${3:-4}
 seed=${4:-1}
@@ -12,15 +13,15 @@ net=$data/wan21/weights.safetensors
 part=$out/a.safetensors.part
 point=$out/a.safetensors.checkpoint
 
-# 21 latents of wan2.1, 81 frames, with weights for noise.
+# Makes 21 latents of wan2.1, which are 81 frames. Bytes of weights serve as noise.
 cat "$net" "$tiny" "$net" | head -c $((21 * 16 * 2 * 3 * 4)) |
     tr '\000-\377' '\001-\077\001-\077\001-\077\001-\077' |
     tensor "$out/clip.safetensors" latent F32 16,21,2,3
 decode() {
     "$tool" decode --backend ref --model "$net" "$@"
 }
-# checkpoint after every latent.
-# shellcheck disable=SC2120 # through check
+# Decodes with a checkpoint after every latent.
+# shellcheck disable=SC2120 # check passes the arguments
 go() {
     decode --resume --checkpoint-interval 1 "$@" "$out/clip.safetensors" \
         "$out/a.safetensors"
@@ -35,13 +36,13 @@ true_that "and leaves nothing else" \
     test ! -e "$part" -a ! -e "$point" -a ! -e "$point.tmp"
 
 echo "# killed"
-# Odd kills come some time after a new checkpoint, so that there is progress;
-# even ones at any time after the start.
+# Kills with an odd number come some time after a new checkpoint, so that there is
+# progress. Those with an even number come at any time after the start.
 rm "$out/a.safetensors"
 n=0
 resumed=0
 over=0
-# Runs in the background; $! is the process itself.
+# Starts a run in the background. $pid is the process of vaetool.
 start() {
     "$tool" decode --backend ref --model "$net" --resume \
         --checkpoint-interval 1 "$@" "$out/clip.safetensors" \
@@ -60,12 +61,12 @@ while [ "$n" -lt "$kills" ]; do
         resumed=$((resumed + 1))
     fi
 done
-check "and at last to the end" 0 go
+check "the last run reaches the end" 0 go
 true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
 true_that "and leaves nothing else" \
     test ! -e "$part" -a ! -e "$point" -a ! -e "$point.tmp"
-echo "$kills kills, $resumed went on, $over were done before"
-true_that "some went on" test "$resumed" -gt 0
+echo "$kills kills, $resumed runs continued, $over had ended before the kill"
+true_that "some runs continued" test "$resumed" -gt 0
 
 echo "# interrupted"
 # interrupt FILE OPTION...: ends a run by a signal as soon as FILE exists.
@@ -83,7 +84,7 @@ interrupt() {
         kill -TERM $pid 2>/dev/null
         wait $pid 2>/dev/null
     done
-    true_that "says so in one line" test "$(wc -l <"$out/log")" -eq 1
+    true_that "the message is one line" test "$(wc -l <"$out/log")" -eq 1
 }
 : >"$out/log"
 interrupt "$part" --checkpoint-interval 1000
@@ -92,12 +93,12 @@ says "interrupted before the first checkpoint, which follows 1000 latents" "agai
 interrupt "$point"
 says "vaetool: interrupted; " " of 21 latents saved: run the same command" \
     "again to continue ($point)"
-check "which goes on" 0 go
+check "the same command continues" 0 go
 says "continuing: "
 true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
 
 echo "# refused"
-# A run that ends early.
+# Makes the checkpoint of a run that ended early.
 until [ -e "$point" ]; do
     start
     while kill -0 $pid 2>/dev/null && [ ! -e "$point" ]; do
@@ -121,7 +122,7 @@ says '"checkpoint": {' '"direction": "decode"' "\"fingerprint\": \"$fingerprint"
     '"precision": "fp32"' '"size": "24x16"' '"carries": false' \
     "--resume --model WEIGHTS LATENTS $out/a.safetensors"
 head -c -400 "$out/kept" >"$part"
-check "info of frames with a half one" 0 "$tool" info "$part"
+check "info of frames whose last one is incomplete" 0 "$tool" info "$part"
 says "unfinished output: " " of 81 frames of 24x16 are written" \
     "checkpoint: decode of wan2.1, " "fingerprint $fingerprint" \
     "$command $out/a.safetensors"
@@ -135,7 +136,7 @@ forged=$forged'"vae.latents":"99999999999999999999","vae.frames":"-5",'
 forged=$forged'"vae.carries":"0","vae.weights":"\u009b31m",'
 forged=$forged'"vae.checksum":"9d7e1972ddfc138a"}}'
 {
-    # shellcheck disable=SC2059 # the byte of the length
+    # shellcheck disable=SC2059 # the format is the byte of the length
     printf "$(printf '\\%03o' "${#forged}")"
     printf '\0\0\0\0\0\0\0%s' "$forged"
 } >"$out/forged"
@@ -152,7 +153,7 @@ says "unfinished output: " "no checkpoint, so all is computed again" \
 sed 's/"vae.precision":"fp32"/"vae.precision":"bf16"/' "$out/point" >"$point"
 check "info of a damaged checkpoint" 3 "$tool" info "$point"
 says "$point" "damaged"
-check "info of frames with such a one" 0 "$tool" info "$part"
+check "info of frames with a damaged checkpoint" 0 "$tool" info "$part"
 says "unfinished output: " "damaged"
 cp "$net" "$out/other.part"
 check "info of another file of that name" 0 "$tool" info "$out/other.part"
@@ -175,14 +176,14 @@ refused() {
     shift
     check "$name" 3 go "$@"
     says "$point" "remove"
-    true_that "and nothing is touched" cmp "$part" "$out/kept"
+    true_that "and the frames are unchanged" cmp "$part" "$out/kept"
 }
 refused "raw latents" --normalization raw
 says "the normalization" normalized raw
 check "other weights" 3 "$tool" decode --backend ref --resume --model "$tiny" \
     "$out/clip.safetensors" "$out/a.safetensors"
 says "the network" "wan2.1" "taew2_1"
-# The last number of another checkpoint.
+# Makes a clip whose last number differs.
 {
     head -c -4 "$out/clip.safetensors"
     printf '\001\001\001\001'
@@ -191,40 +192,40 @@ check "another clip" 3 decode --resume "$out/other.safetensors" \
     "$out/a.safetensors"
 says "another run" latents "21 latents of 16x2x3 float32, 81 frames"
 head -c 100 "$out/point" >"$point"
-refused "cut off"
+refused "a truncated checkpoint"
 : >"$point"
-refused "empty"
+refused "an empty checkpoint"
 cp "$net" "$point"
-refused "foreign"
+refused "another file in place of the checkpoint"
 says "is no checkpoint"
 sed 's/"vae.frames":"/&1/' "$out/point" >"$point"
-refused "changed"
+refused "a changed checkpoint"
 cp "$out/point" "$point"
 head -c 200 "$out/kept" >"$part"
-check "fewer frames than it says" 3 go
+check "fewer frames than the checkpoint says" 3 go
 says "$part" "the checkpoint says" "remove"
 head -c -8 /dev/zero 2>/dev/null | head -c 400000 >"$part"
-check "other frames" 3 go
+check "another file in place of the frames" 3 go
 says "$part" "remove"
 rm "$part"
 check "no frames" 3 go
 says "$part" "is not there" "remove"
 rm "$point"
-check "anew without the checkpoint" 0 go
+check "a new run without the checkpoint" 0 go
 true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
 ln -s /dev/full "$out/full.safetensors"
-check "a device" 3 decode --resume "$out/clip.safetensors" \
+check "the output is a device" 3 decode --resume "$out/clip.safetensors" \
     "$out/full.safetensors"
 says "is no regular file"
-check "frames, not latents, between checkpoints" 2 go --checkpoint-interval 0
-check "an interval of no checkpoints" 2 decode --checkpoint-interval 1 \
+check "an interval of 0" 2 go --checkpoint-interval 0
+check "an interval without --resume" 2 decode --checkpoint-interval 1 \
     "$out/clip.safetensors" "$out/c.safetensors"
 says "--resume"
 start
 while [ ! -e "$part" ]; do sleep 0.01; done
 rm "$part"
 wait $pid
-true_that "the frames so far were removed: what is not there is named" \
+true_that "the frames were removed during the run: the error names the file" \
     grep -q 'a.safetensors.part.*No such file' "$out/log"
 rm -f "$point"
 
@@ -236,12 +237,12 @@ for end in part checkpoint checkpoint.tmp; do
     check "the latents are OUT.$end" 3 decode --resume "$own" \
         "$out/own/a.safetensors"
     says "$own" "is the input"
-    true_that "and stay as they are" cmp "$out/clip.safetensors" "$own"
+    true_that "and are unchanged" cmp "$out/clip.safetensors" "$own"
     cp "$net" "$own"
     check "the model is OUT.$end" 3 "$tool" decode --backend ref --resume \
         --model "$own" "$out/clip.safetensors" "$out/own/a.safetensors"
     says "$own" "is the model"
-    true_that "and stays as it is" cmp "$net" "$own"
+    true_that "and is unchanged" cmp "$net" "$own"
     rm -r "$out/own"
 done
 mkfifo "$part"
@@ -252,20 +253,20 @@ rm "$part"
 echo "# two at once"
 exec 9>"$part"
 flock 9
-check "another process has it" 3 go
+check "another process has OUT.part" 3 go
 says "$part" "another process"
 exec 9>&-
 rm "$part"
 
 echo "# disk full"
-# Past a limit a write fails, as on a full disk.
+# Beyond a limit a write fails, as on a full disk.
 limited() (
     ulimit -f $((150000 / 512))
     go
 )
-check "no room for all frames" 3 limited
+check "no space for all frames" 3 limited
 says "a.safetensors" "cannot write"
-true_that "what was done is kept" test -e "$part"
-check "goes on when there is" 0 go
+true_that "the written frames are kept" test -e "$part"
+check "the run continues when there is space" 0 go
 true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
 finish

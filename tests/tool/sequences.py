@@ -1,5 +1,6 @@
-"""vaetool decode and info on a file of several sequences: each one gives the
-frames of a file that holds only this sequence.
+"""Tests vaetool decode and info on a file of several sequences. Each sequence must
+give the same frames as a file that has only this sequence.
+
 usage: sequences.py VAETOOL WEIGHTS FOLDER"""
 import json
 import os
@@ -20,7 +21,7 @@ DATA = struct.pack("<%df" % (LATENTS * LATENT),
 
 
 def write(name, data, table=None, frames=None, shape=None, dtype="U8"):
-    """Writes [T, 16, 2, 3] latents. shape, dtype: of the table."""
+    """Writes [T, 16, 2, 3] latents. shape, dtype: those of the table of sequences."""
     path = os.path.join(FOLDER, name)
     meta = {"vae.layout": "tchw", "vae.latent_space": "wan2.1"}
     if frames:
@@ -45,7 +46,7 @@ def run(*args):
 
 
 def decode(path, *args):
-    """The bytes of the frames."""
+    """Returns the number of frames, and their bytes."""
     out = os.path.join(FOLDER, "frames.safetensors")
     done = run("decode", "--model", WEIGHTS, "--backend", "ref", *args, path, out)
     assert done.returncode == 0, done.stderr
@@ -65,7 +66,8 @@ def refused(*words, args=(), table=SEQUENCES, **how):
 
 
 def resumes(path, expected):
-    """A limit of the output's size ends runs with --resume, each one later."""
+    """A limit on the size of the output ends runs with --resume, each run later than
+    the one before."""
     out = os.path.join(FOLDER, "resumed.safetensors")
     point, part = out + ".checkpoint", out + ".part"
     reached = set()

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests the output, the files, the refusals and the exit codes of vaetool.
-# usage: tool.sh VAETOOL FOLDER   (FOLDER is made, and removed at the end)
+# Tests vaetool: its output, files, errors and exit codes.
+# usage: tool.sh VAETOOL FOLDER   (FOLDER is created, and removed at the end)
 set -u
 # shellcheck source=tests/tool/checks.sh
 . "$(dirname "$0")/checks.sh"
@@ -105,7 +105,7 @@ says "cut.safetensors"
 echo "# decode and encode"
 check "decode" 0 "$tool" decode $ref --model "$wan" "$latents" \
     "$out/frames.safetensors"
-true_that "quiet where there is no terminal" test ! -s "$out/log"
+true_that "no output without a terminal" test ! -s "$out/log"
 check "decode --verbose" 0 "$tool" decode $ref --verbose --slice 2 \
     --model "$wan" "$latents" "$out/again.safetensors"
 says "model opened in " "opened in " "s: backend " ", prepare " ", other " \
@@ -113,7 +113,7 @@ says "model opened in " "opened in " "s: backend " ", prepare " ", other " \
 check "plan --verbose" 0 "$tool" plan --backend ref --verbose --model "$wan" \
     --size 64x48
 says "decode: ref (" "encode: ref (" "), fp32, 64x48, slices of 4"
-check "decoded as the official network" 0 "$tool" compare \
+check "decoded as by the official network" 0 "$tool" compare \
     --max-abs 1e-4 --min-psnr 100 --min-ssim 0.9999 \
     "$out/frames.safetensors" "$latents"
 says "frames 5x48x80x3" "peak 2" "SSIM"
@@ -126,7 +126,7 @@ done
 ltx=$data/ltx2_3
 late="decode $ref --model $ltx/weights.safetensors $ltx/decode_t2_1x3.safetensors"
 check "decode with a delay" 0 "$tool" $late "$out/late.safetensors"
-check "decoded as the official network" 0 "$tool" compare --max-abs 1e-4 \
+check "decoded as by the official network" 0 "$tool" compare --max-abs 1e-4 \
     "$out/late.safetensors" "$ltx/decode_t2_1x3.safetensors"
 check "in segments" 0 "$tool" $late --devices ref,ref "$out/again.safetensors"
 true_that "the same file" cmp "$out/late.safetensors" "$out/again.safetensors"
@@ -183,7 +183,7 @@ check "give the same picture" 0 "$tool" compare --max-abs 1e-4 \
 check "raw latents taken for normalized ones do not" 0 "$tool" decode $ref \
     --normalization normalized --model "$seed" "$out/raw.safetensors" \
     "$out/wrong-frames.safetensors"
-check "and compare sees it" 1 "$tool" compare --max-abs 1e-4 \
+check "and compare finds the difference" 1 "$tool" compare --max-abs 1e-4 \
     "$out/wrong-frames.safetensors" "$out/norm-frames.safetensors"
 
 echo "# a tiny network that takes raw latents"
@@ -234,7 +234,7 @@ check "encode its own frames" 0 "$tool" encode $ref --tensor frames \
     --model "$wan" "$out/frames.safetensors" "$out/tail.safetensors"
 check "5 frames are 2 latents" 0 "$tool" info "$out/tail.safetensors"
 says "2 latents of 16 channels, 10x6" "5 frames"
-# 5 frames of 48x80 are 6 of 40x80 or 4 of 60x80.
+# The bytes of 5 frames of 48x80 are those of 6 of 40x80, or of 4 of 60x80.
 reshape() {
     sed "s/\"shape\":\\[5,48,80,3\\]/\"shape\":[$1,80,3]/" \
         "$out/frames.safetensors" >"$out/other.safetensors"
@@ -255,7 +255,7 @@ for n in 6,40 4,60 3,80; do
     says "  $whole frame$([ $whole = 1 ] || echo s)"
 done
 
-# Four frames become five, with the last one twice.
+# Makes five frames of four, with the last one twice.
 frame=$((48 * 80 * 3 * 4))
 header=$(($(wc -c <"$out/frames.safetensors") - 5 * frame))
 head -c $((header + 4 * frame)) "$out/frames.safetensors" |
@@ -294,7 +294,7 @@ says "peak 1"
 echo "# plan, bench"
 check "plan" 0 "$tool" plan --model "$wan" --size 832x480
 says "decode:" "encode:" carries activations total loading peak GFLOP
-# With a limit, because the free memory depends on other processes.
+# The plan has a limit, because the free memory depends on other processes.
 check "plan without weights" 0 "$tool" plan --arch seedvr2 --size 832x480 \
     --memory-limit 900G
 says "seedvr2 at 832x480" "decode:" "encode:" total \
@@ -310,7 +310,7 @@ says "decode: does not fit in memory" "ladder, with an estimate of the cost" \
     "the memory limit is 1.0 MiB"
 check "neither weights nor an architecture" 2 "$tool" plan --size 832x480
 says "--model" "--arch"
-# The networks of the README, one by one; "Wan2.1" stands for wan2.1.
+# Plans each network that the README lists. The README writes wan2.1 as "Wan2.1".
 for arch in $(awk -F'|' '/^\| network/ { on = 1; next } on && !/^\|/ { exit }
     on && !/---/ { sub(/, also .*/, "", $2); gsub(",", "", $2); print tolower($2) }' \
     "$(dirname "$0")/../../README.md"); do
@@ -330,7 +330,7 @@ says "arch,direction" "wan2.1,encode,ref,fp32" "program,op,name,impl"
 check "bench of a decoder with a delay" 0 "$tool" bench $ref \
     --model "$ltx/weights.safetensors" --size 64x64 --frames 9
 says "clip: 9 frames of 2 latents in" "frames/s"
-check "its profile has no op that was idle" 0 "$tool" bench $ref --profile \
+check "its profile has only ops that ran" 0 "$tool" bench $ref --profile \
     --model "$ltx/weights.safetensors" --size 64x64 --frames 9 --csv
 says "first,latent-in," "next,conv,decoder.conv_in.conv," \
     "next1,conv,decoder.conv_out.conv,"
@@ -365,18 +365,18 @@ sized() {
             "{\"vae.width\":\"$1\",\"vae.height\":\"$2\"}"
 }
 sized 170 33
-check "another size than its grid's" 3 "$tool" decode $ref --model "$wan" \
+check "a stated size that does not fit" 3 "$tool" decode $ref --model "$wan" \
     "$out/sized.safetensors" "$out/x"
 says "sized.safetensors: the latents have a grid of 10x6 for 170x33 pixels" \
     "expects 22x5"
 sized 1048576 41
-check "an absurd one" 3 "$tool" decode $ref --model "$wan" \
+check "an absurd size" 3 "$tool" decode $ref --model "$wan" \
     "$out/sized.safetensors" "$out/x"
 says "a grid of 10x6 for 1048576x41 pixels"
 sized 73 41
-check "one within its grid" 0 "$tool" decode $ref --model "$wan" \
+check "a size that crops the latents" 0 "$tool" decode $ref --model "$wan" \
     "$out/sized.safetensors" "$out/cropped.safetensors"
-check "is the picture's" 0 "$tool" info "$out/cropped.safetensors"
+check "gives pictures of this size" 0 "$tool" info "$out/cropped.safetensors"
 says "5 frames of 73x41"
 check "no such tensor" 3 "$tool" decode $ref --model "$wan" --tensor nix \
     "$latents" "$out/x"
@@ -446,7 +446,7 @@ if [ -c /dev/full ]; then
     check "disk full, report" 3 sh -c '"$@" >/dev/full' - "$tool" info "$wan"
     true_that "/dev/full is a device" test -c /dev/full
 fi
-true_that "no half files" no_rest
+true_that "no incomplete files" no_rest
 
 echo "# make-weights"
 check "unknown architecture" 3 "$tool" make-weights wan9 "$out/x"
@@ -458,10 +458,10 @@ says "model: wan2.1" "bfloat16" "194 tensors"
 "$tool" plan $ref --arch wan2.1 --size 64x64 >"$out/outline"
 check "are planned" 0 "$tool" plan $ref --model "$out/full.safetensors" \
     --size 64x64
-true_that "as without them" cmp "$out/outline" "$out/log"
+true_that "the plan is the same as without weights" cmp "$out/outline" "$out/log"
 
 echo "# interrupt"
-# Even small latents take long at full width.
+# A network of full width takes long even for small latents.
 signals='INT TERM HUP'
 # A shell cannot handle HUP if its parent, such as nohup, ignored it.
 case $(sed -n 's/^SigIgn.*\(.\)$/\1/p' /proc/self/status) in
@@ -479,8 +479,8 @@ for signal in $signals; do
     code=$?
     true_that "$signal ends it with $code" test $code -eq 3
     says "cancelled"
-    true_that "no file of it" test ! -e "$out/x"
-    true_that "no half files" no_rest
+    true_that "it leaves no output" test ! -e "$out/x"
+    true_that "no incomplete files" no_rest
 done
 
 finish
