@@ -1,8 +1,8 @@
-"""Records two seconds of latents by camerabin.
+"""Records two seconds of latents with camerabin.
 
 usage: camera.py OUT
 
-Exits with 77 without PyGObject and the types of gst-plugins-base.
+Exits with 77 if PyGObject or the types of gst-plugins-base are missing.
 """
 import sys
 

@@ -1,5 +1,5 @@
-"""Shared by the tests of latents between programs: pipelines in processes of
-their own, a small clip, and its frames as they are right."""
+"""Shared code of the tests that send latents between programs: pipelines in
+separate processes, a small clip, and the right frames of this clip."""
 import os
 import shutil
 import socket
@@ -14,7 +14,7 @@ VAESEND = os.path.join(PIPELINES, "vaesend.py")
 sys.dont_write_bytecode = True
 sys.path.insert(0, PIPELINES)
 
-# A width that the model does not have, frames that fill no whole group.
+# The width is no multiple of the model's, and the frames fill no whole group.
 WIDTH, HEIGHT, FRAMES, LATENTS = 60, 48, 19, 6
 FRAME = WIDTH * HEIGHT * 3
 DECODE = "vaedecode ! video/x-raw,format=RGB"
@@ -27,8 +27,8 @@ def has(*elements):
 
 
 def launch(*pipeline, **more):
-    """A gst-launch-1.0 that runs; its messages are in .said when it has
-    ended, see ended(). pipeline: its words, or all of them in one."""
+    """Starts gst-launch-1.0. After its end, ended() reads its messages from .said.
+    pipeline: separate words, or one string."""
     words = pipeline[0].split() if len(pipeline) == 1 else list(pipeline)
     said = tempfile.TemporaryFile()
     process = subprocess.Popen(["gst-launch-1.0", "-q"] + words, stdout=said,
@@ -38,7 +38,7 @@ def launch(*pipeline, **more):
 
 
 def ended(process):
-    """Waits; returns exit status and messages."""
+    """Waits for the end. Returns the exit status and the messages."""
     status = process.wait()
     process.said.seek(0)
     text = process.said.read().decode(errors="replace")
@@ -53,7 +53,7 @@ def free_port(kind=socket.SOCK_STREAM):
 
 
 class Streams(unittest.TestCase):
-    """self.clip is a file of latents, self.frames what they decode to."""
+    """self.clip is a file of latents. self.frames are its decoded frames."""
 
     @classmethod
     def setUpClass(cls):
@@ -93,7 +93,7 @@ class Streams(unittest.TestCase):
         return said
 
     def assert_frames(self, path, expected=None):
-        """The file holds those frames (all where not told), to the byte."""
+        """Checks that the file has these frames, to the byte. expected None: all."""
         expected = self.frames if expected is None else expected
         found = self.read(path)
         self.assertEqual(len(found) / FRAME, len(expected) / FRAME, "frames")
@@ -104,8 +104,8 @@ class Streams(unittest.TestCase):
 
 
 def need_python(modules):
-    """Goes on with a Python that has these modules: Debian's packages bring
-    them to Debian's Python only."""
+    """Continues with a Python that has these modules. Debian's packages install
+    modules only for Debian's Python."""
     for name in (sys.executable, "/usr/bin/python3"):
         if subprocess.run([name, "-c", modules], stderr=subprocess.DEVNULL,
                           check=False).returncode == 0:
@@ -117,7 +117,7 @@ def need_python(modules):
 
 
 def main(*elements):
-    """Runs the tests of the program; 77 where an element is missing."""
+    """Runs the tests of the program. Exits with 77 if an element is missing."""
     missing = [name for name in elements if not has(name)]
     if missing:
         print("skipped: no element", *missing)

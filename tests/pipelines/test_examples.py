@@ -1,5 +1,6 @@
-"""pipelines/examples/ against the elements: the same frames, and errors in
-words; in C with the plugin of the build folder and with an installed one.
+"""Compares pipelines/examples/ with the elements: they must give the same frames, and
+clear errors. Tests the C example with the plugin of the build folder and with an
+installed one.
 
 usage: test_examples.py SOURCE BUILD [TEST...]
 """
@@ -20,7 +21,7 @@ PROGRAM = os.path.join(streams.BUILD, "pipelines/examples/decode-latents")
 
 
 def python_with_gi():
-    """A Python that has what Debian's packages bring."""
+    """Returns a Python that has gi and numpy, or None."""
     for name in (sys.executable, "/usr/bin/python3"):
         if subprocess.run([name, "-c", "import gi, numpy\n"
                            "gi.require_version('GstVideo', '1.0')"],
@@ -54,7 +55,7 @@ class InC(Example):
 
     def check_whole(self, done):
         self.assertEqual(done.returncode, 0, done.stderr)
-        # The last group is whole, too, as nothing says how long the clip is.
+        # Nothing states the length of the clip, so the last group is complete, too.
         frame = 64 * HEIGHT * 3
         self.assertEqual(len(done.stdout) // frame, 4 * streams.LATENTS - 3)
         self.assertEqual(done.stdout[:len(self.whole)], self.whole)
@@ -63,7 +64,7 @@ class InC(Example):
         self.check_whole(self.decode(PROGRAM, "gst-vae-demo", "8x6"))
 
     def test_installed(self):
-        """A user's compiler line, and what `meson install` leaves."""
+        """Compiles the example as its comment says, and uses an installed plugin."""
         with open(os.path.join(EXAMPLES, "decode-latents.c"),
                   encoding="utf-8") as file:
             self.assertIn("$(pkg-config --cflags --libs gstreamer-app-1.0 "
@@ -104,7 +105,7 @@ class InC(Example):
             done = self.decode(PROGRAM, *arguments)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(text, done.stderr)
-        # Latents that do not come do not keep it from telling an error.
+        # The error comes although the program still waits for latents.
         ours, theirs = os.pipe()
         done = self.run_it(PROGRAM, "gst-vae-demo", "8x6", "/none", stdin=ours)
         os.close(ours)
@@ -150,7 +151,7 @@ class InPython(Example):
         self.assertNotIn("Traceback", done.stderr)
 
     def test_arrays(self):
-        """From numpy and back, with what the caller's own iterator raises."""
+        """Decodes arrays of numpy. An exception of the caller's iterator arrives."""
         with open(self.path("clip.raw"), "wb") as file:
             file.write(self.array.data)
         program = f"""

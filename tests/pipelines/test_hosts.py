@@ -1,5 +1,5 @@
-"""Latents between processes and hosts, over loopback: who joins late, what is
-lost, and what is seen of a connection that breaks.
+"""Sends latents between processes and hosts, over loopback. Receivers join late,
+packets are lost, and connections break.
 
 usage: test_hosts.py SOURCE BUILD [TEST...]
 """
@@ -25,13 +25,13 @@ import vaesend
 import vaesend_file
 
 SPACE = "gst-vae-demo"
-WHOLE = 4 * LATENTS - 3  # frames, where nothing says how many are the clip's
-TICK = Gst.SECOND // 90000 + 1  # what RTP rounds to
+WHOLE = 4 * LATENTS - 3  # frames, if nothing states the length of the clip
+TICK = Gst.SECOND // 90000 + 1  # RTP rounds times to this
 LOCAL = "127.0.0.1"
 
 
 class Receiver:
-    """A pipeline that ends in frames; what went wrong with it is raised."""
+    """A pipeline that gives frames. Its error becomes an exception."""
 
     def __init__(self, pipeline):
         self.pipeline = Gst.parse_launch(
@@ -48,8 +48,8 @@ class Receiver:
         return Gst.PadProbeReturn.OK
 
     def frames(self, count=None):
-        """[(index by the PTS, DISCONT, bytes)], to the end of the stream, or so
-        many."""
+        """Returns [(index by the PTS, DISCONT, bytes)] of `count` frames, or of all to
+        the end of the stream."""
         found = []
         sink = self.pipeline.get_by_name("sink")
         while count is None or len(found) < count:
@@ -81,7 +81,7 @@ class Hosts(streams.Streams):
 
     @classmethod
     def decode(cls, latents):
-        """Frames of one sequence of these latents, of the whole grid."""
+        """Returns the frames of these latents as one sequence, not cropped."""
         return [frame.tobytes() for frame in decode_arrays.decode(
             (cls.latents[k] for k in latents), SPACE)]
 
@@ -91,14 +91,14 @@ class Hosts(streams.Streams):
         return made
 
     def assert_video(self, found, expected):
-        """found: of Receiver.frames(); expected: the frames' bytes."""
+        """found: from Receiver.frames(). expected: the bytes of the frames."""
         self.assertEqual(len(found), len(expected))
         self.assertEqual([i for i, (_, _, data) in enumerate(found)
                           if data != expected[i]], [], "frames that differ")
 
 
 class Server:
-    """Latents into a tcpserversink, one by one, and who is connected."""
+    """Sends single latents to a tcpserversink, and waits for clients."""
 
     def __init__(self, latents, **properties):
         self.pipeline = Gst.parse_launch(
@@ -115,11 +115,11 @@ class Server:
         self.source = self.pipeline.get_by_name("src")
         self.source.set_caps(decode_arrays.caps_of(latents[0], SPACE, 16))
         self.pipeline.set_state(Gst.State.PLAYING)
-        # It listens from READY on, and PLAYING waits for a buffer.
+        # The sink listens from READY on. PLAYING would wait for a buffer.
         self.port = sink.props.current_port
 
     def push(self, *numbers, start=0):
-        """These latents, the number `start` as the first of a sequence."""
+        """Pushes these latents. Latent `start` begins a sequence."""
         for k in numbers:
             buffer = decode_arrays.wrap(self.latents[k % len(self.latents)],
                                         k, 16, 4)
@@ -162,8 +162,8 @@ class Tcp(Hosts):
         self.assertEqual(b"".join(data for _, _, data in found), self.frames)
 
     def test_late_joiner(self):
-        """Latents 0 to 2 are over: latent 3 has no past, and gives the last of
-        its frames; the rest of its time is a gap."""
+        """A client joins after latents 0 to 2. Latent 3 then has no context, and gives
+        only its last frame; the rest of its time is a GAP."""
         server = self.server()
         early = self.client(server)
         server.push(0, 1, 2)
@@ -179,12 +179,12 @@ class Tcp(Hosts):
         self.assertEqual([late.frames(), early.frames()], [[], []])
         self.assertEqual([i for i, _, _ in rest], list(range(9, 21)))
         self.assertEqual([data for _, _, data in rest], self.whole[9:])
-        # A picture, though not the right one: its past is missing.
+        # This frame differs from the right one, because the context is missing.
         self.assertNotEqual(found[0][2], self.whole[12])
 
     def test_late_joiner_and_a_sequence(self):
-        """From the next start of a sequence on a late joiner sees what all see,
-        to the byte."""
+        """From the next start of a sequence on, a late client gets the same bytes as
+        all others."""
         server = self.server()
         early = self.client(server)
         server.push(0, 1, 2)
@@ -197,7 +197,8 @@ class Tcp(Hosts):
         self.assert_video(early.frames(9)[4:], self.decode([4, 5]))
 
     def test_client_that_reads_nothing(self):
-        """Does not hold up the others, and is let go, where a limit is set."""
+        """A client that reads nothing does not delay the others. If there is a limit,
+        the server removes it."""
         latent = numpy.zeros((16, 64, 64), "<f4")
         server = self.server([latent], buffers_max=3)
         with socket.socket() as deaf, socket.socket() as good:
@@ -221,8 +222,8 @@ class Tcp(Hosts):
         return kind
 
     def test_again(self):
-        """A client that has gone does not disturb the server, nor others, and
-        comes back as a new one."""
+        """A client that disconnects disturbs neither the server nor other clients. When
+        it connects again, it is a new client."""
         server = self.server()
         other, client = self.client(server), self.client(server)
         server.push(0, 1)
@@ -230,7 +231,7 @@ class Tcp(Hosts):
         client.close()
         server.push(2, 3)
         server.wait("client-removed")
-        self.assertEqual(len(other.frames(13)), 13)  # all that was pushed
+        self.assertEqual(len(other.frames(13)), 13)  # all frames so far
         client = self.client(server)
         server.push(4, 5)
         self.assertEqual([i for i, _, _ in client.frames(5)],
@@ -238,7 +239,7 @@ class Tcp(Hosts):
 
 
 class Broken(Hosts):
-    """A receiver of a sender that ends in the middle of a latent."""
+    """The sender ends in the middle of a latent."""
 
     def stream(self):
         with vaesend.Sender(self.path("whole.gdp"), SPACE) as sender:
@@ -263,14 +264,14 @@ class Broken(Hosts):
         return found + receiver.frames()
 
     def test_closed(self):
-        """An end of the stream: all frames of whole latents."""
+        """A closed connection ends the stream, after the frames of whole latents."""
         data = self.stream()
         cut = len(data) - 62 - 1000  # in the last latent
         found = self.received(data[:cut], False)
         self.assert_video(found, self.whole[:WHOLE - 4])
 
     def test_reset(self):
-        """An error, as of a host that was switched off and is up again."""
+        """A reset connection, such as after a restart of the host, is an error."""
         data = self.stream()
         with self.assertRaisesRegex(RuntimeError, "tcpclientsrc.*(reset|error state)"):
             self.received(data[:len(data) - 1062], True)
@@ -282,9 +283,8 @@ class Broken(Hosts):
 
 
 class Relay(threading.Thread):
-    """Passes UDP packets on, less those that lose(number of the latent, packet)
-    names, and every other latent so many seconds late; latents are told apart
-    by their time."""
+    """Forwards UDP packets, except those for which lose(latent, packet) is true. Delays
+    every other latent by `late` seconds. Packets of one latent have the same time."""
 
     def __init__(self, port, lose, late):
         super().__init__(daemon=True)
@@ -347,13 +347,13 @@ class Rtp(Hosts):
         self.assertEqual([i for i, _, _ in found], list(range(FRAMES)))
 
     def test_late(self):
-        """Times are those of the sender, whenever latents arrive."""
+        """Frames have the times of the sender, whenever the latents arrive."""
         found, _, _ = self.played(lambda latent, packet: False, FRAMES, 0.15)
         self.assertEqual([i for i, _, _ in found], list(range(FRAMES)))
 
     def test_one_packet_lost(self):
-        """Latent 2 is not there: nothing stands for it. Latent 3 is DISCONT,
-        has no past and gives the last of its frames, which says so, too."""
+        """Latent 2 is lost, and has no frames. Latent 3 is DISCONT and has no context,
+        so it gives only its last frame, which is also DISCONT."""
         found, receiver, lost = self.played(
             lambda latent, packet: latent == 2 and packet == 1, 10)
         self.assertEqual(lost, 1)
@@ -370,7 +370,7 @@ class Rtp(Hosts):
 
 class Srt(Hosts):
     def test_srt(self):
-        """SRT carries bytes; the sender stays until all is there."""
+        """SRT carries bytes. The sender ends only after the receiver has all."""
         port = streams.free_port(socket.SOCK_DGRAM)
         receiver = self.receiver(
             f"srtsrc uri=srt://{LOCAL}:{port}?mode=listener ! gdpdepay")

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs one script of pipelines/ and looks at what it leaves.
+# Runs one script of pipelines/ and checks its output.
 #
 #   sh test_pipelines.sh CASE SOURCE BUILD
 #
-# Exit status 77: the bundled demo, or a GStreamer element, is not there.
+# Exit status 77: the bundled demo or a GStreamer element is missing.
 set -eu
 test_case=$1
 source=$2
@@ -12,7 +12,7 @@ pipelines=$source/pipelines
 PATH=$build/engine:$PATH
 export PATH
 
-# Any character may be in a name.
+# The name of a folder may have any character.
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -42,7 +42,7 @@ need_demo() {
     done
 }
 
-# refused TEXT COMMAND...: fails, and says TEXT.
+# refused TEXT COMMAND...: the command must fail with a message that matches TEXT.
 refused() {
     text=$1
     shift
@@ -52,7 +52,7 @@ refused() {
     grep -q -e "$text" "$tmp/said" || fail "$*: $(cat "$tmp/said")"
 }
 
-# frames_of FILE: video frames, as GStreamer decodes them.
+# frames_of FILE: prints the number of video frames that GStreamer decodes.
 frames_of() {
     gst-launch-1.0 -q filesrc "location=\"$(printf '%s' "$1" |
         sed 's/[\\"]/\\&/g')\"" ! decodebin ! videoconvert ! videoscale ! \
@@ -61,7 +61,7 @@ frames_of() {
 }
 
 usage() {
-    # Some sinks take square pixels only.
+    # Some sinks accept only square pixels.
     if grep -n 'videoconvert ! \(autovideosink\|\$sink\)' "$pipelines"/*.sh; then
         fail 'a script without videoscale before its window'
     fi
@@ -83,7 +83,7 @@ usage() {
     done
     refused 'no such file' sh "$pipelines/latents-to-video.sh" \
         "$dir/none" "$dir/out.webm"
-    # The options of live.py are told without what it needs to run.
+    # live.py prints its options although the modules that it needs are missing.
     mkdir "$tmp/nothing"
     echo 'raise ImportError("no gi here")' >"$tmp/nothing/gi.py"
     export PYTHONPATH="$tmp/nothing"
@@ -96,7 +96,7 @@ usage() {
     refused 'exclude each other' python3 "$pipelines/live/live.py" \
         --from host:1 file
     unset PYTHONPATH
-    # vaetool is found beside the plugin, wherever that is.
+    # The scripts find vaetool beside the plugin, in any folder.
     mkdir -p "$tmp/p q/lib/gstreamer-1.0" "$tmp/p q/bin"
     ln -s "$build/engine/vaetool" "$tmp/p q/bin/vaetool"
     for folder in "$build/gst" "$tmp/p q/lib/gstreamer-1.0"; do
@@ -131,8 +131,8 @@ usage() {
     done
 }
 
-# After the first error nothing is told of what comes of it, nor that the shell
-# ends a gst-launch-1.0 that waits for ever.
+# The script prints only the first error. It prints neither later errors nor a message
+# of the shell when it ends a gst-launch-1.0 that would wait forever.
 one_error() {
     mkdir "$tmp/fake"
     cat >"$tmp/fake/gst-launch-1.0" <<'EOF'
@@ -148,7 +148,7 @@ EOF
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
 }
 
-# y4m_frames FILE: told by its size.
+# y4m_frames FILE: prints the number of frames, computed from the size of the file.
 y4m_frames() {
     head -n 1 "$1" >"$tmp/header"
     awk -v size="$(wc -c <"$1")" '{
@@ -161,7 +161,7 @@ y4m_frames() {
     }' "$tmp/header"
 }
 
-# Seventeen frames of a moving picture.
+# Writes seventeen frames of a moving picture.
 make_clip() {
     need vp8enc webmmux
     gst-launch-1.0 -q videotestsrc num-buffers=17 pattern=ball ! \
@@ -169,15 +169,15 @@ make_clip() {
         webmmux ! filesink location="$tmp/clip.webm"
 }
 
-# tells TEXT...: the log of the last script has them all.
+# tells TEXT...: the log of the last script must contain each text.
 tells() {
     for text; do
         grep -q -F -e "$text" "$tmp/log" || fail "no \"$text\": $(cat "$tmp/log")"
     done
 }
 
-# keeps OLDER SCRIPT INPUT: the script fails, and OLDER stays, with nothing
-# beside it.
+# keeps OLDER SCRIPT INPUT: the script must fail, leave its older output OLDER
+# unchanged, and leave no other file.
 keeps() {
     cp "$1" "$tmp/older"
     before=$(ls "$dir")
@@ -188,8 +188,8 @@ keeps() {
     [ "$(ls "$dir")" = "$before" ] || fail "$2.sh leaves $(ls "$dir")"
 }
 
-# zeros FRAMES OUT: that many latents of a 48x80 picture as .npy, which state no
-# latent space.
+# zeros LATENTS OUT: writes this number of latents of an 80x48 picture as .npy, which
+# states no latent space.
 zeros() {
     {
         printf '\223NUMPY\1\0\166\0%-117s\n' "{'descr': '<f4', \
@@ -198,14 +198,14 @@ zeros() {
     } >"$2"
 }
 
-# A script that is told to end leaves no file and no pipeline.
+# A script that receives SIGTERM leaves no file and no pipeline.
 stops_clean() {
     zeros 4000 "$tmp/long.npy"
     before=$(ls "$dir")
     sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
         "$tmp/long.npy" "$dir/stopped.y4m" 2>"$tmp/log" &
     script=$!
-    # cat goes on where a process has ended meanwhile; awk would not.
+    # cat continues if a process has ended meanwhile; awk would stop.
     until ls "$dir"/stopped.y4m.part* >/dev/null 2>&1 &&
         launch=$(cat /proc/[0-9]*/stat 2>"$tmp/gone" | awk -v parent="$script" \
             '$4 == parent && $2 ~ /gst-launch/ { print $1 }') &&
@@ -214,12 +214,12 @@ stops_clean() {
         sleep 0.1
     done
     kill "$script"
-    wait "$script" && fail 'was ended, and says that all went well'
+    wait "$script" && fail 'exit status 0 after SIGTERM'
     [ "$(ls "$dir")" = "$before" ] || fail "leaves $(ls "$dir")"
     while kill -0 "$launch" 2>/dev/null; do sleep 0.1; done
 }
 
-# wrong_rate: a .y4m has no times, so a clip keeps its length by fewer frames.
+# A .y4m has no times, so a clip with a wrong rate gets fewer frames to keep its length.
 wrong_rate() {
     need capssetter
     gst-launch-1.0 -q videotestsrc num-buffers=33 ! \
@@ -262,7 +262,7 @@ latents_to_video() {
     sh "$pipelines/latents-to-video.sh" "$dir/same.y4m" "$dir/same.y4m"
     cmp "$dir/out.y4m" "$dir/same.y4m" || fail 'input and output the same'
     stops_clean
-    # Latents that state no space.
+    # These latents state no space.
     zeros 2 "$dir/latents.npy"
     refused 'no latent-space' sh "$pipelines/latents-to-video.sh" \
         "$dir/latents.npy" "$dir/npy.y4m"
@@ -270,7 +270,7 @@ latents_to_video() {
         sh "$pipelines/latents-to-video.sh" "$dir/latents.npy" "$dir/npy.y4m"
     refused '^latents-to-video.sh: --normalization none: vaedecode does not' \
         sh "$pipelines/latents-to-video.sh" --normalization none "$dir/npy.y4m"
-    # The error names what is wrong, and nothing else.
+    # There is one error, which says what is wrong.
     refused '^latents-to-video.sh: latentdemux: .*README.md: is a text file' \
         sh "$pipelines/latents-to-video.sh" "$source/README.md" "$dir/npy.y4m"
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
@@ -285,7 +285,7 @@ latents_to_video() {
     [ "$(y4m_frames "$dir/npy.y4m")" = 5 ] || fail 'not 5 frames of the .npy'
 }
 
-# An odd size, which H.264 cannot have.
+# H.264 cannot have an odd size.
 odd_size() {
     gst-inspect-1.0 --exists --atleast-version=0.0 x264enc || return 0
     sh "$pipelines/video-to-latents.sh" --size 61x47 "$tmp/clip.webm" \
@@ -300,7 +300,7 @@ odd_size() {
     sh "$pipelines/latents-to-video.sh" "$dir/out.safetensors" \
         "$dir/even.mp4" 2>"$tmp/log" || fail "$(cat "$tmp/log")"
     if grep -q odd "$tmp/log"; then fail "$(cat "$tmp/log")"; fi
-    # A gst-launch-1.0 that does not end after an error.
+    # This gst-launch-1.0 does not end after an error.
     mkdir "$tmp/stays"
     cat >"$tmp/stays/gst-launch-1.0" <<'END'
 #!/bin/sh
@@ -319,12 +319,12 @@ video_to_latents() {
         "$dir/out.safetensors" 2>"$tmp/log"
     tells "model $pipelines/demo/demo.safetensors" "out.safetensors: " \
         'of the space gst-vae-demo'
-    # 1 + 16 / 4 latents of 160 / 8 x 96 / 8.
+    # Expect 1 + 16 / 4 latents of 160 / 8 x 96 / 8.
     vaetool info "$dir/out.safetensors" >"$tmp/info"
     cat "$tmp/info"
     grep -q '12x20\|20x12' "$tmp/info" || fail 'not the size expected'
     keeps "$dir/out.safetensors" video-to-latents "$source/README.md"
-    # Latents are no video, whatever the file is called.
+    # Latents are no video, whatever the name of the file is.
     zeros 2 "$dir/zeros.npy"
     cp "$pipelines/demo/latents.safetensors" "$dir/latents.mp4"
     for file in "$dir/latents.mp4" "$dir/zeros.npy"; do
@@ -336,7 +336,7 @@ video_to_latents() {
     refused 'must end in .safetensors' sh "$pipelines/video-to-latents.sh" \
         "$dir/out.safetensors" "$tmp/clip.webm"
     [ "$(frames_of "$tmp/clip.webm")" = 17 ] || fail 'the video is lost'
-    # Only the named space's model will do.
+    # With --latent-space, only a model of this space is used.
     export XDG_DATA_HOME="$dir/data" XDG_DATA_DIRS="$dir/none"
     refused 'latent space "wan2.1"' sh "$pipelines/video-to-latents.sh" \
         --latent-space wan2.1 "$tmp/clip.webm" "$dir/no.safetensors"
@@ -353,7 +353,7 @@ video_to_latents() {
         "$dir/narrow.safetensors"
     if sh "$pipelines/latents-to-video.sh" "$dir/narrow.safetensors" \
         "$dir/narrow.y4m" 2>"$tmp/log"; then
-        [ "$(y4m_frames "$dir/narrow.y4m")" = 17 ] || fail 'a spoilt .y4m'
+        [ "$(y4m_frames "$dir/narrow.y4m")" = 17 ] || fail 'a wrong .y4m'
     else
         tells 'multiple of 8'
     fi
@@ -363,8 +363,8 @@ video_to_latents() {
     odd_size
 }
 
-# slow_preview SCRIPT [OUT]: a window that moves, and a message that the model is
-# slow.
+# slow_preview SCRIPT [OUT]: shows latents at a very high rate. The script must say
+# that the model is slow.
 slow_preview() {
     script=$1
     shift
@@ -372,7 +372,7 @@ slow_preview() {
     from="filesrc location=$pipelines/demo/latents.safetensors"
     set --
     for _ in 1 2 3; do
-        # shellcheck disable=SC2086 # an element and its property
+        # shellcheck disable=SC2086 # $from is several words
         set -- "$@" $from ! latentdemux framerate=4000/1 ! slow.
     done
     gst-launch-1.0 -q concat name=slow ! latentmux ! \
@@ -381,7 +381,7 @@ slow_preview() {
         sh "$pipelines/$script" "$tmp/slow.safetensors" ${out:+"$out"} \
         >"$tmp/said" 2>&1 || fail "$(cat "$tmp/said")"
     grep -q 'times slower than real time' "$tmp/said" ||
-        fail "does not say that it is slow: $(cat "$tmp/said")"
+        fail "does not say that the model is slow: $(cat "$tmp/said")"
 }
 
 live_preview() {
@@ -390,9 +390,9 @@ live_preview() {
     unset DISPLAY WAYLAND_DISPLAY
     sh "$pipelines/live-preview.sh" >"$tmp/said" 2>&1 ||
         fail "$(cat "$tmp/said")"
-    grep -q 'no display' "$tmp/said" || fail 'does not say that none is shown'
+    grep -q 'no display' "$tmp/said" || fail 'does not say that there is no display'
     need gdppay tcpserversink
-    # Another process makes latents; the preview joins it when it is up.
+    # Another process sends latents. The preview connects when that process listens.
     port=$((20000 + $$ % 20000))
     gst-launch-1.0 -q videotestsrc is-live=true num-buffers=64 ! \
         video/x-raw,width=64,height=64,framerate=16/1 ! vaeencode ! gdppay ! \
@@ -406,9 +406,9 @@ live_preview() {
     wait "$sender"
 }
 
-# size_of_png FILE: as its header tells it.
+# size_of_png FILE: prints the size in the header.
 size_of_png() {
-    # shellcheck disable=SC2046 # eight words
+    # shellcheck disable=SC2046 # od prints eight words
     set -- $(od -An -tu1 -j16 -N8 "$1")
     echo "$(($3 * 256 + $4))x$(($7 * 256 + $8))"
 }
@@ -428,14 +428,14 @@ preview_and_record() {
     sh "$pipelines/latents-to-video.sh" "$dir/alone.y4m"
     cmp "$dir/out.y4m" "$dir/alone.y4m" ||
         fail 'the record is not what the full model alone gives'
-    # 416x240, two of them 320 wide beside each other, four below.
+    # The sheet has four rows of two pictures. Each is 416x240, scaled to a width of 320.
     [ "$(size_of_png "$dir/out.png")" = 640x736 ] || fail 'no sheet of 2x4'
     psnr=$(sed -n 's/.*PSNR \([0-9]*\).*/\1/p' "$tmp/said")
-    # Other networks of one latent space: alike, and not the same.
+    # The two networks share a latent space: their pictures are similar, but not equal.
     if [ "${psnr:-0}" -lt 25 ] || [ "$psnr" -gt 60 ]; then
         fail "preview and record at ${psnr:-no} dB"
     fi
-    # Other latents, and both models named.
+    # Other latents, with both models set.
     make_clip
     sh "$pipelines/video-to-latents.sh" --size 64x48 "$tmp/clip.webm" \
         "$tmp/small.safetensors"
@@ -453,7 +453,7 @@ preview_and_record() {
             sh "$pipelines/preview-and-record.sh" --preview "$same" \
             "$dir/bad.webm"
     done
-    # The tiny companion cannot show the latents of others.
+    # The tiny demo model cannot decode latents of another space.
     golden=$source/tests/golden/data
     refused 'space wan2.1; --preview WEIGHTS' \
         sh "$pipelines/preview-and-record.sh" \
@@ -462,13 +462,13 @@ preview_and_record() {
     keeps "$dir/out.y4m" preview-and-record "$source/README.md"
 }
 
-# rgb_of MODEL OUT: the demo latents by that model, as one tensor of frames.
+# rgb_of MODEL OUT: decodes the demo latents by this model to one tensor of frames.
 rgb_of() {
     GST_PLUGIN_PATH_1_0=$build/gst gst-launch-1.0 -q \
         filesrc location="$pipelines/demo/latents.safetensors" ! latentdemux ! \
         vaedecode model="$pipelines/demo/$1" ! video/x-raw,format=RGB ! \
         filesink location="$tmp/rgb"
-    # shellcheck disable=SC1091 # beside the scripts; has a tmp of its own
+    # shellcheck disable=SC1091 # env.sh is beside the scripts, and sets its own $tmp
     (rgb=$tmp/rgb && . "$pipelines/env.sh" &&
         rgb_to_safetensors "$rgb" 416 240 "$2")
 }
@@ -486,7 +486,7 @@ compare_live() {
     if [ "${frames:-0}" -lt 2 ] || [ "$lines" != "$frames" ]; then
         fail "${frames:-no} frames, $lines lines"
     fi
-    # The numbers of the tool for the same frames in files.
+    # vaetool must give the same numbers for the same frames in files.
     rgb_of demo.safetensors "$tmp/full.safetensors"
     rgb_of demo-tiny.safetensors "$tmp/tiny.safetensors"
     vaetool compare --min-ssim 0 "$tmp/full.safetensors" \
@@ -508,7 +508,7 @@ compare_live() {
         --precision silly
 }
 
-# Scripts that mean the demo model take it where others are installed, too.
+# Scripts for the demo model use it even if other models are installed.
 install_another() {
     mkdir -p "$tmp/data/gst-vae/models"
     cp "$pipelines/demo/demo.safetensors" \
@@ -524,7 +524,7 @@ round_trip() {
     cat "$tmp/said"
     grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR'
     grep -q 'about 23 dB' "$tmp/said" || fail 'tells no PSNR to expect'
-    # The options that all scripts have.
+    # These are options that all scripts have.
     sh "$pipelines/round-trip.sh" --latent-space gst-vae-demo --size 32x32 \
         --frames 1 >"$tmp/said"
     grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR of a space'
@@ -536,7 +536,7 @@ round_trip() {
 demo() {
     need_demo
     install_another
-    # A build that says of itself that only plain C is left.
+    # This vaetool says that only plain C is available.
     mkdir -p "$tmp/plain/engine"
     ln -s "$build/gst" "$tmp/plain/gst"
     cat >"$tmp/plain/engine/vaetool" <<END

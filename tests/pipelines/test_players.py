@@ -1,5 +1,5 @@
-"""Programs that know nothing of latents play a file of them, where its latent
-space is the bundled model's or has an installed one.
+"""Programs that know nothing about latents play a file of latents, if there is a
+bundled or an installed model for its latent space.
 
 usage: test_players.py SOURCE BUILD [TEST...]
 """
@@ -17,9 +17,9 @@ RAW = "videoconvert ! video/x-raw,format=RGB ! filesink location="
 def failed(play, env=None):
     """Returns the exit status and messages of a pipeline that must fail.
 
-    decodebin drops an error that a demuxer posts just after it started, before
-    decodebin removes its filter of errors. The pipeline then waits for ever, so
-    it is started again."""
+    decodebin filters errors until just after a demuxer has started. If the demuxer
+    posts its error in this time, decodebin drops the error and the pipeline waits
+    forever. It is then started again."""
     for attempt in range(5):
         process = streams.launch(play, env=env)
         try:
@@ -45,8 +45,9 @@ class Players(streams.Streams):
         self.uri = "uri=file://" + self.clip
 
     def check(self):
-        """Some of them link what follows before the decoder chooses a format,
-        some after; the first choice stays."""
+        """Checks the frames. Some programs link the next element before the decoder
+        chooses a format, others after. Its first choice stays, so the frames are
+        converted or not."""
         found = self.read(self.out)
         self.assert_frames(self.out, self.converted
                            if found[:FRAME] == self.converted[:FRAME] else None)
@@ -72,14 +73,14 @@ class Players(streams.Streams):
             self.check()
 
     def test_video_sink(self):
-        """fakevideosink has the requests of the sinks that autovideosink
-        chooses on a machine with a display."""
+        """fakevideosink has the same requests as the sinks that autovideosink chooses
+        on a machine with a display."""
         self.assertEqual(self.play(f"filesrc location={self.clip} ! decodebin "
                                    "! fakevideosink sync=false"), "")
 
     @unittest.skipUnless(shutil.which("gst-discoverer-1.0"), "not installed")
     def test_discoverer(self):
-        # Its limit of time is 10 s, which a busy machine may need.
+        # The default timeout of 10 s is too short on a busy machine.
         said = subprocess.run(
             ["gst-discoverer-1.0", "-v", "-t", "3600", self.clip], check=True,
             stdout=subprocess.PIPE, text=True).stdout
@@ -98,7 +99,7 @@ class Players(streams.Streams):
         self.check()
 
     def test_installed_model(self):
-        """Latents of wan2.1, whose model is a file in the user's folder."""
+        """The model of wan2.1 is a file in the user's folder."""
         weights = os.path.join(streams.SOURCE, "tests", "golden", "data",
                                "wan21", "weights.safetensors")
         clip = self.path("wan21.safetensors")
@@ -122,7 +123,8 @@ class Players(streams.Streams):
         self.assertEqual(LATENTS, 1 + -(-(FRAMES - 1) // 4))
 
     def test_no_latent_space(self):
-        """The error says what to set, and not that a plug-in is missing."""
+        """The error says which property to set. It does not say that a plug-in is
+        missing."""
         clip = self.path("bare.npy")
         shape = b"{'descr': '<f4', 'fortran_order': False, " \
             b"'shape': (16, 1, 6, 8), }"
@@ -138,7 +140,7 @@ class Players(streams.Streams):
             self.assertNotIn("missing a plug-in", said)
 
     def encoded(self):
-        """Frames of the demo's clip, as they come back from its latents."""
+        """Writes a video of the clip's frames. Returns its path, and one for latents."""
         video, out = self.path("video.avi"), self.path("encoded.safetensors")
         self.play(f"filesrc location={self.clip} ! latentdemux ! vaedecode ! "
                   f"videoconvert ! jpegenc ! avimux ! filesink "
@@ -156,7 +158,7 @@ class Players(streams.Streams):
     @unittest.skipUnless(shutil.which("gst-transcoder-1.0"), "not installed "
                          "(gstreamer1.0-plugins-bad-apps)")
     def test_transcoder(self):
-        """To latents, by a profile and by the file's name, and back."""
+        """Encodes to latents, by a profile and by the name of the file, and back."""
         video, out = self.encoded()
         profiles = os.path.join(streams.SOURCE, "gst", "encoding-profiles")
         env = dict(os.environ, GST_ENCODING_TARGET_PATH=profiles)
@@ -175,8 +177,8 @@ class Players(streams.Streams):
     @unittest.skipUnless(shutil.which("gst-transcoder-1.0"), "not installed "
                          "(gstreamer1.0-plugins-bad-apps)")
     def test_transcoder_times(self):
-        """The target for the name keeps each frame and its time, where the
-        rate that the caps state is another."""
+        """The encoding target for the file name keeps each frame and its time if the
+        caps state another rate."""
         video, out = self.path("slow.mkv"), self.path("slow.safetensors")
         self.play(f"videotestsrc num-buffers=13 ! video/x-raw,width={WIDTH},"
                   f"height={HEIGHT},framerate=13/2 ! jpegenc ! capssetter "
@@ -190,7 +192,7 @@ class Players(streams.Streams):
         self.assertEqual(len(self.read(self.out)), 13 * FRAME)
 
     def test_camerabin(self):
-        """A camera with a profile for latents records a file of them."""
+        """A camera with a profile for latents records a file of latents."""
         if subprocess.run(["gst-inspect-1.0", "--exists", "camerabin"],
                           check=False).returncode:
             self.skipTest("no element camerabin")

@@ -1,5 +1,5 @@
-"""The pipelines that users are shown, whole, with a small model: files, the
-data protocol, H.264, and two ends of a connection.
+"""Runs complete pipelines of the documents with a small model: files, the data
+protocol, H.264, and a connection between two processes.
 
 usage: test_reference.py SOURCE BUILD [TEST...]
 """
@@ -36,7 +36,7 @@ class Reference(streams.Streams):
 
     @unittest.skipUnless(streams.has("x264enc"), "no x264enc")
     def test_h264(self):
-        """From the data protocol in a file to .mp4 and back."""
+        """Converts a file of the data protocol to .mp4 and back."""
         self.play(f"filesrc location={self.clip} ! latentdemux ! gdppay ! "
                   f"filesink location={self.path('x.gdp')}")
         self.play(f"filesrc location={self.path('x.gdp')} ! gdpdepay ! "
@@ -56,7 +56,7 @@ class Reference(streams.Streams):
         return count
 
     def test_connection(self):
-        """Video is encoded here and shown there, at its own pace."""
+        """One process encodes video, another one decodes it."""
         port = streams.free_port()
         out = self.path("out.rgb")
         receiver = streams.launch(

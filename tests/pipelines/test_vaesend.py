@@ -1,4 +1,4 @@
-"""pipelines/vaesend.py alone, and with a pipeline behind it.
+"""Tests pipelines/vaesend.py alone, and with a pipeline that receives its output.
 
 usage: test_vaesend.py SOURCE BUILD [TEST...]
 """
@@ -33,8 +33,8 @@ except ImportError:
 
 
 class Tensor:
-    """The part of a tensor of PyTorch that vaesend uses; here on a "device" and with
-    its axes turned, so that nothing works without cpu() and contiguous()."""
+    """The methods of a PyTorch tensor that vaesend uses. The tensor is on a "device" and
+    its axes are exchanged, so vaesend must call cpu() and contiguous()."""
 
     def __init__(self, data, shape, dtype, ready=False):
         self.data, self.shape, self.dtype = bytes(data), shape, dtype
@@ -74,7 +74,7 @@ def latent(k=0, shape=(16, 2, 3)):
 
 
 def packets(data):
-    """[(kind, payload, pts, duration, offset, flags)]"""
+    """Returns [(kind, payload, pts, duration, offset, flags)]."""
     found = []
     while data:
         major, minor, crc, _, kind, length, pts, duration, offset, _, flags = \
@@ -87,7 +87,7 @@ def packets(data):
 
 
 class Pair(unittest.TestCase):
-    """A sender, and the socket that its bytes come out of."""
+    """A sender, and the socket that receives its bytes."""
 
     def pair(self, **more):
         ours, self.other = socket.socketpair()
@@ -144,7 +144,7 @@ class Stream(Pair):
             latent(shape=(128, 2, 3)), space="ltx2")[1][1])
 
     def test_chunks(self):
-        """One of five latents in the space h3 is a single frame."""
+        """In the space h3, one of five latents is a single frame."""
         found = self.sent(*[latent(k, (24, 2, 3)) for k in range(7)], space="h3",
                           fps=10)[3:10]
         counts = [1, 4, 4, 4, 4, 1, 4]
@@ -273,12 +273,12 @@ class BackPressure(Pair):
             for _ in range(self.COUNT):
                 sender.send(self.big())
         self.assertLess(sender.latents, self.COUNT)
-        with self.assertRaises(vaesend.ReceiverBusy): # cut within a packet
+        with self.assertRaises(vaesend.ReceiverBusy): # a packet is incomplete
             sender.send(self.big())
         sender.close()
 
     def test_slow(self):
-        """The sender is never further ahead than what the kernel holds."""
+        """The sender is ahead of the receiver only by the buffers of the kernel."""
         sender = self.pair(send_buffer=self.SIZE)
         self.other.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.SIZE)
 
@@ -291,7 +291,7 @@ class BackPressure(Pair):
         thread.start()
         taken = ahead = 0
         while True:
-            # Bytes sent before this read, less bytes read before it.
+            # The bytes sent before this read, minus the bytes read before it.
             data = self.other.recv(self.SIZE)
             ahead = max(ahead, sender.latents * self.SIZE - taken)
             taken += len(data)
@@ -299,7 +299,7 @@ class BackPressure(Pair):
                 break
         thread.join()
         self.assertEqual(sender.latents, self.COUNT)
-        # The kernel doubles what it is asked for, on both sides.
+        # The kernel doubles the requested sizes, on both sides.
         self.assertLessEqual(ahead, 5 * self.SIZE)
 
 
@@ -315,7 +315,7 @@ class Gone(Pair):
         sender.close()
 
     def test_closed_tcp(self):
-        """The next latent already is refused, though TCP would take it."""
+        """The first latent after the end is refused, although TCP would accept it."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             sender = vaesend.Sender(
                 f"tcp://127.0.0.1:{listener.getsockname()[1]}", "gst-vae-demo")
@@ -339,7 +339,7 @@ class Gone(Pair):
                 sender.send(latent())
 
     def test_no_space(self):
-        """A file's error names it, and ends the stream."""
+        """An error of a file names the file, and ends the stream."""
         sender = vaesend.Sender("/dev/full", "wan2.1")
         for _ in range(2):
             with self.assertRaisesRegex(OSError, "/dev/full: after 0 latents: "
@@ -349,7 +349,7 @@ class Gone(Pair):
         sender.close()
 
     def test_cut_within_a_packet(self):
-        """Nothing follows a packet that is cut, not even the stream's end."""
+        """After an incomplete packet the sender writes nothing, not even the end."""
         for failure in (OSError(errno.EIO, "broken"), KeyboardInterrupt()):
             with tempfile.TemporaryFile() as file:
                 sender = vaesend.Sender(file, "wan2.1")
@@ -373,7 +373,7 @@ class Gone(Pair):
                 os.close(copy)
 
     def test_many_descriptors(self):
-        """A descriptor may be greater than select() takes."""
+        """A descriptor may be greater than select() accepts."""
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         if most != resource.RLIM_INFINITY and most < 2048:
             self.skipTest("no 2048 descriptors")
@@ -396,7 +396,8 @@ class Gone(Pair):
 
 
 def safetensors(metadata=None, entry=None, data=floats(96)):
-    """A file's bytes; the entry's and the metadata's fields as told."""
+    """Returns the bytes of a file with this metadata. entry: replaces fields of the
+    tensor's entry."""
     whole = {"dtype": "F32", "shape": [16, 1, 2, 3],
              "data_offsets": [0, len(data)], **(entry or {})}
     header = json.dumps({"__metadata__": metadata or {}, "latents": whole})
@@ -404,7 +405,7 @@ def safetensors(metadata=None, entry=None, data=floats(96)):
 
 
 class Tool(unittest.TestCase):
-    """The program with files that no pipeline made."""
+    """The program vaesend with files that no pipeline wrote."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -420,7 +421,7 @@ class Tool(unittest.TestCase):
         return self.path(name)
 
     def refused(self, *arguments):
-        """Its error, in one line."""
+        """Returns the error of the program, which must be one line."""
         done = subprocess.run([sys.executable, VAESEND, *arguments],
                               stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -453,7 +454,7 @@ class Tool(unittest.TestCase):
             self.assertIn(f"{clip}: {words}", said)
 
     def test_frames_that_do_not_fit(self):
-        """Are named, and all that the latents hold are sent."""
+        """A wrong number of frames gives a warning, and all frames are sent."""
         def clip(count, frames):
             return self.file(safetensors(
                 {"vae.frames": str(frames)},
@@ -477,8 +478,8 @@ class Tool(unittest.TestCase):
             self.assertEqual(done.stderr, told)
 
     def test_layouts(self):
-        """A layout of a file is named where it cannot be, and told where it
-        states a batch that is not there."""
+        """An impossible layout is an error. A layout with a batch gives a warning if the
+        latents have no batch."""
         two = {"shape": [2, 16, 2, 3], "data_offsets": [0, 768]}
         batch = {**two, "shape": [1, 2, 16, 2, 3]}
         turned = {**two, "shape": [16, 2, 2, 3]}
@@ -523,7 +524,7 @@ class Tool(unittest.TestCase):
             self.assertIn(words, said)
 
     def test_alone(self):
-        """One file is enough for a program; the command says what it lacks."""
+        """A program needs only vaesend.py. The command says which file is missing."""
         with open(VAESEND, "rb") as file:
             alone = self.file(file.read(), "vaesend.py")
         done = subprocess.run(
@@ -536,7 +537,8 @@ class Tool(unittest.TestCase):
         self.assertIn("vaesend_file.py, which reads files", done.stderr)
 
     def test_stale_socket(self):
-        """The socket of a receiver that was killed is no obstacle; a file is."""
+        """The socket of a killed receiver is replaced. A used socket or a file is an
+        error."""
         path = self.path("socket")
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(path)
@@ -557,7 +559,7 @@ class Tool(unittest.TestCase):
             self.assertIn("in use", said)
             self.assertIn(path, said)
             other.setblocking(False)
-            with self.assertRaises(BlockingIOError): # nobody came
+            with self.assertRaises(BlockingIOError): # nobody connected
                 other.accept()
         os.unlink(path)
         said = self.refused("--receive", f"unix://{clip}", "true")
@@ -637,8 +639,8 @@ class Files(streams.Streams):
 
     @unittest.skipUnless(numpy, "no numpy")
     def test_npy(self):
-        """The same latents as [C, T, h, w] of .npy, with facts as options; as
-        such a file keeps no number of frames, the last group is whole."""
+        """Sends the same latents from a .npy file of [C, T, h, w], with options for the
+        space and rate. It states no number of frames, so the last group is complete."""
         array, _ = vaesend_file.open_latents(self.clip)
         data = numpy.frombuffer(array.data, "<f4").reshape(array.shape)
         numpy.save(self.path("clip.npy"), numpy.asfortranarray(data))

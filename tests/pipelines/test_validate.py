@@ -1,10 +1,9 @@
-"""Scenarios of gst-validate on a file of latents. One that fails or is reported
-there, and not on the same clip as VP8, is a failure.
+"""Runs scenarios of gst-validate on a file of latents. The test fails if a scenario
+fails or gives a report with latents, but not with the same clip as VP8.
 
 usage: test_validate.py SOURCE BUILD quick|slow [SCENARIO...]
 
-Exits with 77 where gst-validate-1.0 is not in PATH; tests/gst_validate.sh
-builds it.
+Exits with 77 if gst-validate-1.0 is not in PATH. tests/gst_validate.sh builds it.
 """
 import os
 import re
@@ -16,7 +15,7 @@ import tempfile
 SOURCE, BUILD, WHICH = sys.argv[1:4]
 MODEL = os.path.join(SOURCE, "pipelines", "demo", "demo.safetensors")
 SECONDS = 8
-# Left out are scenarios that need sound, subtitles or a server.
+# Scenarios that need sound, subtitles or a server are left out.
 SCENARIOS = {
     "quick": ["trick_modes", "fast_forward", "seek_forward", "simple_seeks",
               "change_state_intensive"],
@@ -28,18 +27,19 @@ SCENARIOS = {
              "update_start", "update_stop", "force_key_unit", "pause_resume",
              "play_5s", "play_15s"],
 }
-# gst-validate compares the time at which an event came in with the times of
-# the buffers that leave before it, and takes time to run forward. When it runs
-# backward, each element with a queue of its own is reported.
+# gst-validate compares the time at which an event arrived with the times of the
+# buffers that leave before it. It assumes that time runs forward, so backward it
+# reports each element that has a queue.
 BACKWARD = {"reverse_playback", "fast_backward",
             "alternate_fast_backward_forward", "trick_modes"}
 KNOWN = "a serialized event received should be pushed in the same 'time'"
 REPORT = re.compile(r" *(?:critical|warning|issue) : (.*)")
-# This one seeks behind the end of a short clip, so it gets a long one of one
-# frame a second. alternate_fast_backward_forward seeks to 470 s at 32 times the
-# speed: on a busy machine the sink then warns of late frames.
+# The scenario seeks beyond the end of a short clip, so it gets a clip of 61 seconds
+# with one frame a second. alternate_fast_backward_forward would need a clip of 470
+# seconds, but keeps the short one: it plays at 32 times the speed, and on a busy
+# machine the sink would warn of late frames.
 LONG = {"seek_forward_backward": 61}
-# These need an encoder. A queue makes VP8 as asynchronous as vaeencode.
+# These scenarios need an encoder. A queue makes VP8 as asynchronous as vaeencode.
 ENCODERS = {"force_key_unit"}
 SINK = "videoconvert ! fakevideosink"
 VIDEO = "video/x-raw,width=64,height=48"
@@ -57,7 +57,7 @@ def encoders():
 
 
 def make_clips(folder, frames=16 * SECONDS + 1, rate="16/1"):
-    """The same moving picture as latents and as VP8."""
+    """Writes the same moving picture as latents and as VP8."""
     latents = os.path.join(folder, "clip.safetensors")
     vp8 = os.path.join(folder, "clip.webm")
     queue = "queue max-size-buffers=0 max-size-bytes=0 max-size-time=0"
