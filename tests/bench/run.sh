@@ -52,7 +52,7 @@ ours() {
         awk -F, 'NR == 2 { fps = $13 } END { if (!fps) exit 1; print fps }'
 }
 
-# beside MODEL DIRECTION PRECISION: the medians of bench-pairs; see pairs.c.
+# beside MODEL DIRECTION PRECISION: the medians of bench-pairs; see onednn/pairs.c.
 beside() {
     "$pairs" "$1" "$2" "$3" "$size" "$threads" 1 "${SIDE:-2048}" |
         sed -n 's/^medians: //p'
