@@ -5,8 +5,8 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-#include "archive.h"
 #include "folder.h"
+#include "torch/archive.h"
 
 #define WEIGHTS "diffusion_pytorch_model.safetensors"
 

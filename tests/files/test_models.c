@@ -6,8 +6,8 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-#include "archive.h"
 #include "folder.h"
+#include "torch/archive.h"
 #include "vae-private/model.h"
 
 #define WEIGHTS "diffusion_pytorch_model.safetensors"

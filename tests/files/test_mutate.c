@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 #include "../fuzz/fuzz.h"
-#include "archive.h"
+#include "torch/archive.h"
 
 static uint64_t state;
 

@@ -2,8 +2,8 @@
  * Fuzzes an archive of PyTorch. The input is once the whole archive and once
  * the pickle in an otherwise valid archive.
  */
-#include "archive.h"
 #include "fuzz.h"
+#include "torch/archive.h"
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -4,7 +4,7 @@
 #ifndef VAE_FILES_ARCHIVE_H
 #define VAE_FILES_ARCHIVE_H
 
-#include "test.h"
+#include "../test.h"
 
 typedef struct Bytes {
     uint8_t *data;
