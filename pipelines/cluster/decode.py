@@ -2,11 +2,10 @@
 """Decodes latents on a Ray cluster, with the bytes of one process."""
 import sys
 
-import arguments
-import driver
 import libvae
 import output
 import sources
+from driver import arguments, driver
 
 ENDS = (".safetensors", ".latent", ".npy", ".pt", ".pth")
 

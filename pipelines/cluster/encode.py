@@ -2,12 +2,11 @@
 """Encodes frames on a Ray cluster, with the bytes of one process."""
 import sys
 
-import arguments
-import driver
 import frames
 import libvae
 import output
 import sources
+from driver import arguments, driver
 from libvae import Error
 
 ENDS = (".safetensors", ".mp4", ".webm", ".mkv", ".mov")

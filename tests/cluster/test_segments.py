@@ -18,14 +18,13 @@ import unittest.mock
 import clips
 from clips import CLUSTER, DEMO, SEGMENTS, TINY, TOOL
 
-import bar
 import cut
-import driver
 import libvae
 import output
 import segments
 import simulate
 import sources
+from driver import bar, driver
 from frames import open_frames
 from worker import Worker, identify
 

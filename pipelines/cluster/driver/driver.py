@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import cut
 import libvae
 import segments
-from bar import Bar
 from cut import Segment
+from driver.bar import Bar
 from libvae import Error
 from worker import Leaving
 
@@ -102,7 +102,7 @@ class Driver:
         self.failure = self.forced = self.first = None
         self.lost = self.handed = 0
         self.refused = []  # workers that keep their places
-        folder = os.path.dirname(os.path.abspath(__file__))
+        folder = os.path.dirname(os.path.abspath(libvae.__file__))
         self.sources = {}
         for name in MODULES:
             with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:

@@ -1,0 +1,1 @@
+"""What only decode.py and encode.py need: the driver of a Ray cluster."""
