@@ -128,8 +128,10 @@ calls_under_way(const Bed *bed, VaeNanPolicy policy)
     }
     must(vae_stream_wait(stream, 0, &error), &error);
     expect(early == 0 && late == 0,
-           "a call at a time under way: %d waited, %d came late", early, late);
-    same_result(bed, &clip, &want, VAE_DECODE, "calls under way");
+           "one call in flight at a time: %d waited too long, %d results were "
+           "late",
+           early, late);
+    same_result(bed, &clip, &want, VAE_DECODE, "calls in flight");
     clip_poison(bed, &clip, VAE_DECODE);
     in = out = 0;
     vae_stream_reset(stream);
@@ -137,11 +139,12 @@ calls_under_way(const Bed *bed, VaeNanPolicy policy)
     begin_step(bed, stream, &clip, &in, &out);
     vae_stream_reset(stream);
     must(vae_stream_wait(stream, 0, &error), &error);
-    expect(untouched(&clip, 0, out), "a reset forgets what was not waited for");
+    expect(untouched(&clip, 0, out),
+           "a reset drops the results of calls in flight");
     in = out = 0;
     begin_step(bed, stream, &clip, &in, &out);
     vae_stream_free(&stream);
-    expect(untouched(&clip, 0, out), "so does the stream's end");
+    expect(untouched(&clip, 0, out), "so does the end of the stream");
 }
 
 /* A check for non-finite values does not make an encoder wait, either. */
@@ -169,7 +172,7 @@ encoding_under_way(const Bed *bed)
              &(VaeLatentOut){.type = VAE_TYPE_F32, .data = clip.latents}, n_out,
              &error),
          &error);
-    expect(emu_pending() >= 6, "an encoder's call leaves %d tasks",
+    expect(emu_pending() >= 6, "after an encoder's call %d tasks are pending",
            emu_pending());
     must(vae_stream_wait(stream, 0, &error), &error);
 }
@@ -190,7 +193,7 @@ pinned_memory(const Bed *bed)
     VaePin *pin = vae_stream_pin(stream, clip.video,
                                  clip_video_count(&clip) * sizeof(float));
     VaePin *twice = vae_stream_pin(stream, clip.video, 4);
-    expect(pin && !twice && emu_pins() == 1, "memory is pinned, and once");
+    expect(pin && !twice && emu_pins() == 1, "memory is pinned once");
     pinned_pictures = true;
     emu_set_fault(EMU_FAULT_DOWNLOAD, -1);
     for (int i = 0; i < LATENTS; i++)
@@ -204,7 +207,7 @@ pinned_memory(const Bed *bed)
     same_result(bed, &clip, &want, VAE_DECODE, "into pinned memory");
     vae_stream_free(&stream);
     vae_pin_free(&pin); /* exists longer than the stream */
-    expect(emu_pins() == 0, "and not any more");
+    expect(emu_pins() == 0, "and is not pinned any more");
 }
 
 /* Checks which implementation the profile names for the first convolution. */
@@ -242,8 +245,8 @@ ranges(const Bed *bed)
     emu_watch_ranges("next");
     run_clip(bed, stream, VAE_DECODE, &clip, calls);
     expect(ops >= 4 && emu_ranges() >= 2 && emu_ranges_open() == 0,
-           "%d ranges %s, %d next, %d left open", ops, row.name, emu_ranges(),
-           emu_ranges_open());
+           "%d ranges %s, %d ranges next, %d not ended", ops, row.name,
+           emu_ranges(), emu_ranges_open());
     emu_watch_ranges(NULL);
     vae_stream_free(&stream);
     unsetenv("VAE_CUDA_GRAPHS");
@@ -289,7 +292,7 @@ run_unrecorded(const Bed *bed, EmuFault fault, const TestClip *want,
            : fault == EMU_FAULT_CAPTURE ? "a recording that fails"
                                         : "recordings that fail",
            said);
-    same_result(bed, &clip, want, VAE_DECODE, "and runs all the same");
+    same_result(bed, &clip, want, VAE_DECODE, "the clip without a recording");
     const int tasks = later_work(bed, stream);
     emu_set_lazy_plans(false);
     expect((tasks > recorded) == (fault == EMU_FAULT_CAPTURES),
@@ -330,11 +333,10 @@ recorded_behind(const Bed *bed)
     begin_step(bed, stream, &clip, &in, &out);
     const int later = emu_fault_count(EMU_FAULT_CAPTURE) - first;
     must(vae_stream_wait(stream, 0, &error), &error);
-    expect(
-        opened == 0 && first >= 3 && pending > 0 && later == 0,
-        "%d recordings when a stream is opened, %d behind its first step, of "
-        "which %d tasks are not done, and %d later",
-        opened, first, pending, later);
+    expect(opened == 0 && first >= 3 && pending > 0 && later == 0,
+           "%d recordings when a stream is opened, %d after its first step was "
+           "submitted, with %d tasks pending, and %d later",
+           opened, first, pending, later);
 }
 
 /* A step copies each carry in front of a convolution's input. It copies the

@@ -98,12 +98,13 @@ each_place(const Bed *bed, VaeNanPolicy policy, const char *what)
         left += emu_pending() > 0;
     }
     expect(wrong == 0 && left == 0 && cancelled > LATENTS,
-           "%s: at %d places, %d cancelled, %d otherwise, %d with work left",
+           "%s: at %d tasks, %d cancelled, %d with another error, %d with "
+           "pending work",
            what, n, cancelled, wrong, left);
     clip_poison(bed, &clip, VAE_DECODE);
     vae_stream_reset(stream);
     run(bed, stream, &clip);
-    same_result(bed, &clip, &want, VAE_DECODE, "and then a whole one");
+    same_result(bed, &clip, &want, VAE_DECODE, "a whole clip after that");
 }
 
 int
@@ -116,6 +117,7 @@ main(void)
     each_place(&bed, VAE_NAN_PASS, "slices");
     each_place(&bed, VAE_NAN_FALLBACK, "with the fallback");
     vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d objects of the device are not freed",
+           emu_alive());
     return tests_end();
 }

@@ -144,6 +144,7 @@ int
 device_close(Bed *bed)
 {
     vae_model_free(&bed->model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d objects of the device are not freed",
+           emu_alive());
     return tests_end();
 }

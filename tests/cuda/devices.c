@@ -105,7 +105,7 @@ second_device(const Bed *bed)
     changed += is_changed();
     vae_model_free(&model);
     changed += is_changed();
-    expect(changed == 0, "%d calls changed their thread", changed);
+    expect(changed == 0, "%d calls changed the state of their thread", changed);
     emu_set_devices(1, 90);
     same_result(bed, &clip, &want, VAE_DECODE, "a second device");
 }
@@ -147,7 +147,8 @@ foreign_recording(const Bed *bed)
     vae_model_free(&model);
     expect(emu_end_foreign() && status == VAE_OK,
            "an application records in another thread: %s", error.message);
-    same_result(bed, &clip, &want, VAE_DECODE, "while it does");
+    same_result(bed, &clip, &want, VAE_DECODE,
+                "a stream while an application records");
 }
 
 int

@@ -87,20 +87,20 @@ static void
 overlaps(void)
 {
     Places at = apart;
-    expect(isfinite(convolve(&at)), "all apart");
+    expect(isfinite(convolve(&at)), "no overlap");
     at.add = at.y;
-    expect(isfinite(convolve(&at)), "a sum in place");
+    expect(isfinite(convolve(&at)), "the result over the addend");
     at.add = at.y + C;
-    expect(isnan(convolve(&at)), "a sum not quite in place");
+    expect(isnan(convolve(&at)), "the result partly over the addend");
     at = apart;
     at.y = X - C; /* overlaps the end of the last frame */
-    expect(isnan(convolve(&at)), "results over the input");
+    expect(isnan(convolve(&at)), "the result over the input");
     at = apart;
     at.workspace = at.weight + WEIGHTS - 4;
-    expect(isnan(convolve(&at)), "workspace over weights");
+    expect(isnan(convolve(&at)), "the workspace over the weights");
     at = apart;
     at.workspace = at.add + Y - 4;
-    expect(isnan(convolve(&at)), "workspace over what is added");
+    expect(isnan(convolve(&at)), "the workspace over the addend");
 }
 
 /* Returns true if the launch ends the process. */
@@ -468,9 +468,9 @@ recording_lock(void)
     if (!expect(vae_rt_stream_new(&stream) == 0, "a stream"))
         return;
     expect(!ends(all_locked, 0), "calls with the lock of recordings");
-    expect(ends(open_library, 0), "the library opens without it");
-    expect(ends(begin_recording, 0), "a recording begins without it");
-    expect(ends(end_recording, 0), "a recording ends without it");
+    expect(ends(open_library, 0), "the library opens without the lock");
+    expect(ends(begin_recording, 0), "a recording begins without the lock");
+    expect(ends(end_recording, 0), "a recording ends without the lock");
     vae_rt_stream_free(stream);
 }
 
@@ -539,14 +539,15 @@ pins(void)
                vae_rt_pin(words + 31, 8) == EMU_REFUSED &&
                vae_rt_pin((uint8_t *) block + 4092, 8) == EMU_REFUSED &&
                vae_rt_pin(words + 32, half) == 0 && emu_pins() == 2,
-           "what is pinned is not pinned again");
+           "memory cannot be pinned twice");
     vae_rt_unpin(words + 32);
     vae_rt_unpin(words);
     vae_rt_free_host(block);
-    expect(!ends(pin_and_unpin, 0) && ends(unpin_twice, 0), "a pin ends once");
+    expect(!ends(pin_and_unpin, 0) && ends(unpin_twice, 0),
+           "memory cannot be unpinned twice");
     expect(ends(pin_while_recording, 0) && ends(unpin_while_recording, 0),
-           "a pin begins or ends during a recording");
-    expect(ends(copy_over_pin, 0), "a copy leaves pinned memory");
+           "memory cannot be pinned or unpinned during a recording");
+    expect(ends(copy_over_pin, 0), "a copy must not leave pinned memory");
     vae_rt_stream_free(stream);
 }
 
@@ -557,6 +558,7 @@ main(void)
     kernels_overlap();
     recording_lock();
     pins();
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d objects of the device are not freed",
+           emu_alive());
     return tests_end();
 }

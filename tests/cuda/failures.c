@@ -59,7 +59,8 @@ failing_device(const Bed *bed, VaeDirection direction)
     } while (status != VAE_OK);
     const int failures = (n - 1) / step - 1;
     expect(failures > 5 && wrong == 0 && left == 0 && recovered == failures,
-           "%d failures: %d not told, %d left something, %d recovered",
+           "%d failures: %d without the right error, %d left something, %d "
+           "recovered",
            failures, wrong, left, recovered);
 }
 
@@ -106,7 +107,8 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
         const bool last = emu_refuse_call(0) < n;
         told += status != VAE_OK;
         const bool unavailable =
-            n == 1 && strstr(error.message, "backend cuda: it does not want");
+            n == 1 &&
+            strstr(error.message, "backend cuda: the emulated device refuses");
         if (status != VAE_OK && status != VAE_ERR_BACKEND && !unavailable) {
             printf("call %d: %s, %s\n", n, vae_status_name(status),
                    error.message);
@@ -130,8 +132,8 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
         tried++;
     }
     expect(tried > 60 && told > 30 && wrong == 0 && left == 0,
-           "%d calls refused, %d told, %d wrong, %d left something", tried,
-           told, wrong, left);
+           "%d calls refused, %d with an error, %d wrong, %d left something",
+           tried, told, wrong, left);
 }
 
 /* Each allocation of a new stream fails once for another reason than missing
@@ -147,16 +149,17 @@ refused_blocks(const Bed *bed)
         const VaeStatus status = try_clip(bed, model, VAE_DECODE, &error);
         struck = emu_fault_done();
         emu_set_fault(EMU_FAULT_NONE, 0);
-        if (struck && (status != VAE_ERR_BACKEND ||
-                       !strstr(error.message, "it does not want to"))) {
+        if (struck &&
+            (status != VAE_ERR_BACKEND ||
+             !strstr(error.message, "the emulated device refuses the call"))) {
             printf("allocation %d: %s, %s\n", n, vae_status_name(status),
                    error.message);
             wrong++;
         }
         vae_model_free(&model);
     }
-    expect(n > 8 && wrong == 0, "%d allocations refused, %d times not told", n,
-           wrong);
+    expect(n > 8 && wrong == 0,
+           "%d allocations refused, %d without the right error", n, wrong);
 }
 
 /* Each call of the run time for one allocation fails once, also its last one, a
@@ -181,12 +184,14 @@ refused_alloc(VaePlace place)
         emu_refuse_call(n);
         told += vae_backend_cuda.alloc(backend, place, 1, &block, &error) ==
                     VAE_ERR_BACKEND &&
-                !block && strstr(error.message, "it does not want to");
+                !block &&
+                strstr(error.message, "the emulated device refuses the call");
         emu_refuse_call(0);
     }
-    expect(all > 1 && told == all && emu_alive() == before,
-           "an allocation of %d calls: %d refusals told, %d blocks left", all,
-           told, emu_alive() - before);
+    expect(
+        all > 1 && told == all && emu_alive() == before,
+        "an allocation of %d calls: %d refusals with an error, %d blocks left",
+        all, told, emu_alive() - before);
     vae_backend_cuda.close(&backend);
 }
 
@@ -225,7 +230,8 @@ refused_steps(const Bed *bed, VaeDirection direction, int by)
         }
     }
     expect(told * by > 20 && wrong == 0,
-           "%d calls of steps, %d refusals told, %d wrong", all, told, wrong);
+           "%d calls of steps, %d refusals with an error, %d wrong", all, told,
+           wrong);
 }
 
 /* When a stream reloads its memory, each of the first calls fails once. */
@@ -254,8 +260,8 @@ refused_reload(const Bed *bed)
         must(try_run(bed, stream, VAE_DECODE, &clip, calls, &error), &error);
         wrong += !is_same_clip(bed, &clip, &want, VAE_DECODE);
     }
-    expect(told > 20 && wrong == 0, "after a release: %d told, %d wrong", told,
-           wrong);
+    expect(told > 20 && wrong == 0,
+           "after a release: %d refusals with an error, %d wrong", told, wrong);
 }
 
 /* The device fails in the middle of a clip and does not recover, as after an
@@ -280,8 +286,8 @@ lost_device(const Bed *bed)
     }
     vae_model_free(&model);
     expect(wrong == 0 && emu_alive() == before,
-           "a lost device: %d not told, %d things left; %s", wrong,
-           emu_alive() - before, error.message);
+           "a failed device: %d without the right error, %d objects left; %s",
+           wrong, emu_alive() - before, error.message);
     emu_fail_work(0);
     must(try_clip(bed, bed->model, VAE_DECODE, &error), &error);
 }

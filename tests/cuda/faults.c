@@ -21,9 +21,9 @@ static const Kind kinds[] = {
     {EMU_FAULT_HOST_WAIT, "waits of the host"},
     {EMU_FAULT_UPLOAD, "copies to the device"},
     {EMU_FAULT_DOWNLOAD, "copies from the device"},
-    {EMU_FAULT_NO_COPY, "copies within it left out"},
-    {EMU_FAULT_FROM, "copies from a wrong place"},
-    {EMU_FAULT_TO, "copies to a wrong place"},
+    {EMU_FAULT_NO_COPY, "copies within the device are left out"},
+    {EMU_FAULT_FROM, "copies within the device read from a wrong place"},
+    {EMU_FAULT_TO, "copies within the device write to a wrong place"},
 };
 
 /* Runs the clip with the n-th fault. Returns true if the result is right
@@ -67,7 +67,7 @@ one_direction(const Bed *bed, VaeDirection direction, int stride)
                 missed++;
                 first = first < 0 ? i : first;
             }
-        expect(n > 0 && missed == 0, "%s, %s: %d, %d of them not missed%s%.0d",
+        expect(n > 0 && missed == 0, "%s, %s: %d, %d of them not noticed%s%.0d",
                name, kinds[k].label, n, missed,
                first < 0 ? "" : ", first: ", first < 0 ? 0 : first);
     }

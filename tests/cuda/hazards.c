@@ -46,8 +46,8 @@ orders(void)
         lucky += two_streams(seed, false);
     }
     expect(right == SEEDS && lucky > 0 && lucky < SEEDS,
-           "%d of %d orders are right with a wait, %d without", right, SEEDS,
-           lucky);
+           "%d of %d orders give the right result with a wait, %d without",
+           right, SEEDS, lucky);
 }
 
 /* Copies to a number that is 1: the first copy changes it, the second one
@@ -94,10 +94,11 @@ in_between(void)
         right += reads_one(0, seed, true);
         lucky += reads_one(0, seed, false);
     }
-    expect(fixed == 4, "%d of 4 fixed orders do not show it", 4 - fixed);
-    expect(right == SEEDS && lucky < SEEDS,
-           "%d of %d random orders are right with a wait, %d without", right,
-           SEEDS, lucky);
+    expect(fixed == 4, "%d of 4 fixed orders show the missing wait", 4 - fixed);
+    expect(
+        right == SEEDS && lucky < SEEDS,
+        "%d of %d random orders give the right result with a wait, %d without",
+        right, SEEDS, lucky);
 }
 
 /* Records an event again, in the same stream or in another one. A record does
@@ -118,12 +119,13 @@ recorded_again(bool elsewhere)
     code += vae_rt_copy(a, in, 4, first) + vae_rt_event_record(done, first);
     code += vae_rt_stream_wait(second, done);
     code += vae_rt_copy(b, in + 1, 4, again) + vae_rt_event_record(done, again);
-    expect(code == 0 && emu_pending() == 5, "recorded again: %d of 5 to do",
+    expect(code == 0 && emu_pending() == 5,
+           "an event is recorded again: %d of 5 tasks are pending",
            emu_pending());
     code = vae_rt_copy(&out, a, 4, second) + vae_rt_stream_sync(second);
     expect(code == 0 && out == in[0] && emu_pending() == 2,
-           "a wait for the record before: %g, %d of 2 to do", (double) out,
-           emu_pending());
+           "a wait for the earlier record: %g, %d of 2 tasks are pending",
+           (double) out, emu_pending());
     code = vae_rt_copy(&late, b, 4, second) + vae_rt_stream_sync(second);
     expect(code == 0 && isnan(late), "no wait for the last record: %g",
            (double) late);
@@ -195,10 +197,12 @@ another_records(void)
         kept += emu_end_foreign();
     }
     expect(refused == KINDS && spoiled == KINDS,
-           "%d of %d calls fail while another thread records, %d spoil it",
+           "%d of %d calls fail while another thread records, %d invalidate "
+           "its recording",
            refused, KINDS, spoiled);
     expect(allowed == KINDS && kept == KINDS,
-           "in relaxed mode %d work, %d keep it", allowed, kept);
+           "in relaxed mode %d calls succeed, %d keep the recording valid",
+           allowed, kept);
     vae_rt_event_free(event);
     vae_rt_stream_free(work);
 }
@@ -228,6 +232,7 @@ main(void)
     recorded_again(true);
     another_records();
     steps_of_memory();
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d objects of the device are not freed",
+           emu_alive());
     return tests_end();
 }

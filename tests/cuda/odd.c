@@ -50,7 +50,7 @@ one_precision(const Bed *bed, VaePrecision precision, const TestClip *want)
     const TestBound bound = {.max_abs = full ? 1e-4 : 0,
                              .min_psnr = full ? 0 : 44};
     expect(test_compare(name, one.video, want->video, dims, 4, bound),
-           "%s: what ref computes", name);
+           "%s: the result of ref", name);
     same_result(bed, &more, &one, VAE_DECODE, name);
     same_result(bed, &parts, &one, VAE_DECODE, "parts");
     same_result(bed, &bands, &one, VAE_DECODE, "bands");

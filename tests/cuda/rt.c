@@ -282,7 +282,7 @@ last_words(void)
     int silent = 0;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         silent += !strstr(vae_rt_words(codes[i]), "cannot use CUDA any more");
-    expect(silent == 0, "what the process does not survive");
+    expect(silent == 0, "codes after which the process must end");
 }
 
 static void
@@ -409,7 +409,7 @@ main(void)
     vae_rt_stream_free(&byte);
     vae_rt_event_free(&byte);
     vae_rt_graph_free(&byte);
-    expect(vae_rt_failure() == 0, "what is freed");
+    expect(vae_rt_failure() == 0, "freeing memory");
     last = cudaErrorInvalidConfiguration; /* as after a failed launch */
     expect(vae_rt_failure() == cudaErrorInvalidConfiguration &&
                vae_rt_failure() == 0,

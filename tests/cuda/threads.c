@@ -167,11 +167,12 @@ main(int argc, char **argv)
         pthread_mutex_destroy(&sides[i].lock);
     }
     expect(wrong == 0 && failed == 0 && cancelled > 0,
-           "%d streams at once, %d times: %d other results, %d failures, %d "
-           "cancelled",
+           "%d streams at the same time, %d times: %d wrong results, %d "
+           "failures, %d cancelled",
            SIDES, rounds, wrong, failed, cancelled);
     pthread_barrier_destroy(&together);
     vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d objects of the device are not freed",
+           emu_alive());
     return tests_end();
 }

@@ -66,7 +66,8 @@ bytes_of_two(const Bed *bed, int at)
     if (!second.stream)
         open_now(&second);
     vae_rt_memory_left(&after);
-    expect(at == 0 || second.line > at, "%d layers, the second stream at %d",
+    expect(at == 0 || second.line > at,
+           "%d layers are timed, the second stream opens at number %d",
            second.line, at);
     vae_stream_free(&stream);
     vae_stream_free(&second.stream);
@@ -91,8 +92,8 @@ main(int argc, char **argv)
     for (int at = 2; at < 16; at += 6) {
         const uint64_t found = bytes_of_two(&bed, at);
         expect(found == want,
-               "opened amid each other: %llu bytes of the device, %llu behind "
-               "each other",
+               "opened at the same time: %llu bytes of the device; one after "
+               "another: %llu",
                (unsigned long long) found, (unsigned long long) want);
     }
     return device_close(&bed);

@@ -77,7 +77,7 @@ cancel_in(const Bed *bed, VaeDirection direction, Kernel kernel,
         try_run(bed, stream, direction, &clip, plan, &error);
     cancels = NONE;
     expect(status == VAE_ERR_CANCELLED && written == 0,
-           "%s: %s, %zu results after the cancel", what,
+           "%s: %s, %zu numbers written after the cancel", what,
            vae_status_name(status), written);
     vae_stream_reset(stream);
     clip_poison(bed, &clip, direction);

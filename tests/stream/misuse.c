@@ -49,7 +49,7 @@ null_files(const VaeModel *model)
     REFUSED(vae_model_history(model, VAE_DECODE, NULL, &error));
     REFUSED(vae_model_history(model, (VaeDirection) 2, &steps, &error));
     expect(vae_model_open(NULL, NULL, &opened, NULL) == VAE_ERR_ARGUMENT,
-           "without a VaeError");
+           "a refused call without a VaeError");
 }
 
 static void

@@ -70,15 +70,18 @@ cancels(const Bed *bed)
     for (int k = 1; k <= planned; k += 1 + planned / MOMENTS)
         bad += !ends(bed, k, true);
     expect(planned > 0 && bad == 0,
-           "a plan of %d ops is cancelled: %d times not", planned, bad);
+           "a plan with %d calls of `cancelled` is cancelled, except %d times",
+           planned, bad);
     never.asked = bad = 0;
     VaeStream *stream = bed_stream(bed, params);
     const int opened = never.asked;
     vae_stream_free(&stream);
     for (int k = 1; k <= opened; k += 1 + opened / MOMENTS)
         bad += !ends(bed, k, false);
-    expect(opened > planned && bad == 0,
-           "opening of %d ops is cancelled: %d times not", opened, bad);
+    expect(
+        opened > planned && bad == 0,
+        "an opening with %d calls of `cancelled` is cancelled, except %d times",
+        opened, bad);
 }
 
 /* Returns how often a stream calls `cancelled` while it opens. *plan receives
@@ -108,7 +111,7 @@ allocates_in_parts(const Bed *bed)
     const int many = questions(bed, LARGE, &large);
     const int parts = (int) ((large.carries + large.arena) >> 26);
     expect(parts >= 4 && many >= few + parts - 2,
-           "%d questions, %d for %d x 64 MiB", few, many, parts);
+           "%d calls of `cancelled`, %d for %d x 64 MiB", few, many, parts);
 }
 
 int

@@ -34,8 +34,7 @@ __wrap_vae_cpu_compare(VaeBackend *cpu, const VaeProgram *const programs[2],
     const bool known = __real_vae_cpu_compare(cpu, programs, real);
     expect(known == (vae_dnnl_has_bf16() && !vae_dnnl_has_amx()) &&
                (!known || (real[0] > 0 && real[1] > 0)),
-           "fp32 and bf16 are timed where both are near: %d, %g s, %g s", known,
-           real[0], real[1]);
+           "fp32 and bf16 are timed: %d, %g s, %g s", known, real[0], real[1]);
     compared++;
     seconds[0] = fp32_seconds;
     seconds[1] = bf16_seconds;
@@ -102,26 +101,27 @@ check_choice(void)
     expect(t.plan.precision == VAE_PRECISION_BF16 &&
                strstr(t.last, "bf16 since") && strstr(t.last, "0.50 times") &&
                t.warnings == 0,
-           "auto takes bf16 where it is faster: %s", t.last);
+           "auto takes bf16 if it is faster: %s", t.last);
     t = plan(params, 1, 1.1);
     expect(t.plan.precision == VAE_PRECISION_BF16 && t.warnings == 0,
-           "auto takes bf16 where only convolutions lose little: %s", t.last);
+           "auto takes bf16 if only convolutions are a little slower: %s",
+           t.last);
     t = plan(params, 1, 1.2);
     expect(t.plan.precision == VAE_PRECISION_FP32 &&
                strstr(t.last, "fp32 since") && t.warnings == 0,
-           "auto takes fp32 where bf16 is slower: %s", t.last);
+           "auto takes fp32 if bf16 is slower: %s", t.last);
     t = plan(params, 0, 0);
     expect(t.plan.precision == (vae_dnnl_has_amx() ? VAE_PRECISION_BF16
                                                    : VAE_PRECISION_FP32) &&
                strstr(t.last, "since the processor has"),
-           "auto goes by the processor where nothing is timed: %s", t.last);
+           "auto decides by the processor if nothing is timed: %s", t.last);
     compared = 0;
     params.deterministic = true;
     t = plan(params, 1, 0.5);
     expect(compared == 0 && strstr(t.last, "since the processor has") &&
                (t.plan.precision == VAE_PRECISION_BF16 ||
                 strstr(t.last, "deterministic times nothing")),
-           "deterministic goes by the processor: %s", t.last);
+           "a deterministic stream decides by the processor: %s", t.last);
     params.deterministic = false;
     params.direction = VAE_ENCODE;
     t = plan(params, 1, 0.5);
@@ -139,18 +139,19 @@ check_asked(void)
     Told t = plan(params, 1, 2.5);
     expect(t.plan.precision == VAE_PRECISION_BF16 && t.warnings == 1 &&
                strstr(t.warning, "2.5 times as fast in fp32"),
-           "one warning of a slow bf16: %s", t.warning);
+           "one warning about a slow bf16: %s", t.warning);
     t = plan(params, 1, 0.5);
-    expect(t.warnings == 0, "none of a fast one: %s", t.warning);
+    expect(t.warnings == 0, "no warning about a fast bf16: %s", t.warning);
     compared = 0;
     params.deterministic = true;
     t = plan(params, 1, 2.5);
-    expect(compared == 0 && t.warnings == 0, "deterministic times nothing: %s",
-           t.warning);
+    expect(compared == 0 && t.warnings == 0,
+           "a deterministic stream times nothing: %s", t.warning);
     params.deterministic = false;
     params.precision = VAE_PRECISION_FP32;
     t = plan(params, 1, 0.5);
-    expect(compared == 0 && t.warnings == 0, "none of fp32: %s", t.warning);
+    expect(compared == 0 && t.warnings == 0, "no warning about fp32: %s",
+           t.warning);
 }
 
 static void
@@ -167,11 +168,10 @@ check_ref(void)
     Told t = plan(params, 0, 0);
     expect(t.plan.backend == VAE_BACKEND_REF && t.warnings == 1 &&
                strstr(t.warning, "plain C") && strstr(t.warning, "hidden"),
-           "one warning where auto takes plain C, %d: %s", t.warnings,
-           t.warning);
+           "one warning if auto takes plain C, %d: %s", t.warnings, t.warning);
     params.backend = VAE_BACKEND_REF;
     t = plan(params, 0, 0);
-    expect(t.warnings == 0, "none where ref was asked for: %s", t.warning);
+    expect(t.warnings == 0, "no warning if ref is requested: %s", t.warning);
     there = true;
 }
 

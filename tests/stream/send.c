@@ -138,30 +138,30 @@ one_slice(const Bed *bed, VaeDirection direction, int slice,
 {
     Run r = begin(bed, direction, slice, clip);
     expect_same(&r, want, false, "one at a time");
-    expect(receive_next(&r) == VAE_END, "the end stays");
+    expect(receive_next(&r) == VAE_END, "receive still returns the end");
     expect(direction == VAE_DECODE
                ? vae_stream_send_latent(r.stream,
                                         &(VaeLatentIn){.data = clip->latents},
                                         &r.error) == VAE_ERR_ARGUMENT
                : send_next(&r) == VAE_OK,
-           "after the end nothing is taken but another end");
+           "after the end only another end is accepted");
     vae_stream_reset(r.stream);
-    expect_same(&r, want, true, "as many as it takes");
+    expect_same(&r, want, true, "as many as the stream accepts");
     vae_stream_reset(r.stream);
     r.most = direction == VAE_DECODE ? 7 : 3;
     run(&r, true); /* stops in the middle of a slice */
     r.most = -1;
     vae_stream_reset(r.stream);
-    expect_same(&r, want, true, "after a reset in between");
+    expect_same(&r, want, true, "after a reset within a slice");
     vae_stream_reset(r.stream);
     vae_stream_cancel(r.stream);
     run(&r, false);
     expect(r.status == VAE_ERR_CANCELLED, "cancelled: %s",
            vae_status_name(r.status));
     expect_misuse(receive_next(&r), VAE_ERR_ARGUMENT, &r.error,
-                  "receive after a break");
+                  "receive after a cancel");
     expect_misuse(send_next(&r), VAE_ERR_ARGUMENT, &r.error,
-                  "send after a break");
+                  "send after a cancel");
     vae_stream_reset(r.stream);
     expect_same(&r, want, false, "after a cancel");
     vae_stream_free(&r.stream);
@@ -225,7 +225,7 @@ bad_calls(const Bed *bed)
     refuse_picture(&r, p, VAE_ERR_ARGUMENT, "on a device");
     p = picture(&clip, 0);
     p.pixels = VAE_PIXELS_KINDS;
-    refuse_picture(&r, p, VAE_ERR_ARGUMENT, "no such pixels");
+    refuse_picture(&r, p, VAE_ERR_ARGUMENT, "unknown pixels");
     static const int strides[] = {W * 12 - 1, W, 0, -W * 12};
     for (int i = 0; i < 4; i++) {
         p = picture(&clip, 0);

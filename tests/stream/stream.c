@@ -254,8 +254,8 @@ cancel(const Bed *bed, VaeDirection direction)
     const TestClip one = part(bed, &clip, direction, 0);
     const VaeStatus broken =
         try_run(bed, stream, direction, &one, one_by_one, &error);
-    expect(broken != VAE_OK, "a broken sequence does not go on: %s",
-           broken ? error.message : "it did");
+    expect(broken != VAE_OK, "a broken sequence does not continue: %s",
+           broken ? error.message : "it continued");
     vae_stream_reset(stream);
     clip_poison(bed, &clip, direction);
     run_clip(bed, stream, direction, &clip, one_by_one);
@@ -322,7 +322,7 @@ not_finite(const Bed *bed)
     run_clip(bed, stream, VAE_ENCODE, &clip, one_by_one);
     stats = *vae_stream_stats(stream);
     expect(bed_has_relu(bed, VAE_ENCODE) || stats.nonfinite > 0,
-           "NaN in the frames: %llu latents counted",
+           "NaN in the frames: %llu numbers counted",
            (unsigned long long) stats.nonfinite);
 }
 
@@ -396,20 +396,21 @@ memory_limits(const Bed *bed)
     }
     for (int slice = 4; slice; slice /= 2) {
         expect(fitting_slice(bed, p, peak[slice], &error) == slice,
-               "slices of %d within just their bytes", slice);
+               "a limit of its bytes gives slices of %d", slice);
         expect(fitting_slice(bed, p, peak[slice] - 1, &error) == slice / 2,
-               "and of %d within one less", slice / 2);
+               "one byte less gives slices of %d", slice / 2);
     }
     expect(strstr(error.message, "the memory limit is"), "%s", error.message);
     p.slice_size = 0;
     p.memory_limit = (size_t) peak[2];
     VaeStream *stream = new_stream(bed->model, &p);
-    expect(vae_stream_get_plan(stream)->slice_size == 2, "made in slices of 2");
+    expect(vae_stream_get_plan(stream)->slice_size == 2,
+           "the stream has slices of 2");
     vae_stream_free(&stream);
     p.memory_limit = 0;
     p.memory_share = 1e-9;
     expect_status(vae_stream_new(bed->model, &p, &stream, &error),
-                  VAE_ERR_MEMORY, &error, "next to nothing of what is free");
+                  VAE_ERR_MEMORY, &error, "a tiny share of the free memory");
     p.memory_share = 0;
     p.width = 1280;
     p.height = 720;
@@ -477,7 +478,7 @@ bad_params(const Bed *bed)
     expect(strstr(error.message, "activations") &&
                strstr(error.message, "others not counted") &&
                strncmp(error.found, "more than ", 10) == 0,
-           "names what is known by then");
+           "the error names the purposes known so far");
     p = good;
     VaePlan plan = plan_of(bed->model, &p);
     p.memory_limit = (size_t) plan.peak - 1;
@@ -486,7 +487,7 @@ bad_params(const Bed *bed)
                strstr(error.message, "library about") &&
                !strstr(error.message, "not counted") &&
                !strstr(error.message, "more than"),
-           "names every purpose");
+           "the error names every purpose");
     p = good;
     p.backend = VAE_BACKEND_REF;
     p.precision = VAE_PRECISION_FP16;
@@ -519,7 +520,7 @@ bad_calls(const Bed *bed)
     loop.pictures[0].width = W;
     stats = *vae_stream_stats(s);
     expect(stats.runs_first == 0 && vae_stream_at_start(s),
-           "nothing ran for a refused call");
+           "a refused call runs nothing");
     clip_poison(bed, &clip, VAE_DECODE);
     expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error), VAE_OK,
                   &error, "the right call after wrong ones");
@@ -549,7 +550,7 @@ skipped_frames(const Bed *bed)
          &error);
     const float *last = want.video + (size_t) skipped * frame;
     expect(memcmp(clip.video, last, frame * sizeof(float)) == 0,
-           "the last of %d frames, the others without memory", 1 + skipped);
+           "only the last of %d frames has memory", 1 + skipped);
     vae_stream_free(&loop.stream);
 }
 

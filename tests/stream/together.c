@@ -94,7 +94,8 @@ main(int argc, char **argv)
         others += memcmp(results, again, 2 * ROOM) != 0;
     }
     expect(tries > 0 && others == 0 && ended == 0,
-           "%d times at once: %d times another result, %d times no result",
+           "opened at the same time, %d times: %d times another result, %d "
+           "times no result",
            tries, others, ended);
     return tests_end();
 }

@@ -243,10 +243,10 @@ check_plan_of(VaeCheck *t, bool up, bool tiles)
     VaeRig *more = vae_rig_new(t, &vae_backend_cpu, b.cpu[1], &cache, &op);
     if (plan && real && more) {
         vae_check_that(t, vae_rig_scratch(plan) == vae_rig_scratch(real),
-                       "the planned scratch is not the real one");
+                       "the planned scratch differs from the allocated one");
         vae_check_that(t,
                        vae_rig_weight_bytes(plan) == vae_rig_weight_bytes(real),
-                       "the planned weights are not the real ones");
+                       "the planned weights differ from the allocated ones");
         vae_check_that(t,
                        vae_rig_weight_bytes(real) >= 4 * (8 * 16 *
                                                               (up      ? 16u
@@ -297,7 +297,7 @@ plan_twice(VaeCheck *t, VaeDnnl *dnnl, const VaeDnnlConv *conv, int i)
     const int known = dnnl->n_planned;
     const VaeDnnlStatus status = vae_dnnl_conv(dnnl, conv, true, &once);
     if (dnnl->n_planned != known + 1)
-        vae_check_fail(t, "convolution %d was taken for another one", i);
+        vae_check_fail(t, "convolution %d was confused with another one", i);
     if (vae_dnnl_conv(dnnl, conv, true, &again) != status ||
         dnnl->n_planned != known + 1 || !same_plan(&once, &again))
         vae_check_fail(t, "convolution %d has two plans", i);

@@ -66,14 +66,15 @@ near(VaeCheck *t, const VaePicture *p, int c, int x, int y, double want)
     const double bound =
         vae_kind_yuv(p->pixels) && vae_kinds[p->pixels].bits > 8 ? 0.56 : 0.52;
     if (!(fabs(code - fmin(fmax(want, 0), vae_kind_most(p->pixels))) <= bound))
-        vae_check_fail(t, "part %d at %d, %d: found %d, expected %.4f", c, x, y,
-                       code, want);
+        vae_check_fail(t, "component %d at %d, %d: found %d, expected %.4f", c,
+                       x, y, code, want);
     if (vae_kind_bytes(p->pixels) == 2) {
         uint16_t v;
         memcpy(&v, vae_kind_sample(p, c, x, y), 2);
         if (v != code << vae_kinds[p->pixels].below)
-            vae_check_fail(t, "part %d at %d, %d: other bits in %#x", c, x, y,
-                           v);
+            vae_check_fail(t,
+                           "component %d at %d, %d: unused bits are set in %#x",
+                           c, x, y, v);
     }
 }
 
@@ -547,7 +548,7 @@ case_round_trip_rgb(VaeCheck *t, const Case *c)
         vae_check_that(t,
                        vae_kind_code(&in.p, i % 3, i / 3, 0) ==
                            vae_kind_code(&out.p, i % 3, i / 3, 0),
-                       "a code is another after a round trip");
+                       "a code differs after a round trip");
 }
 
 /* A picture of one colour is unchanged after a conversion from YUV and back, if

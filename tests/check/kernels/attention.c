@@ -76,8 +76,8 @@ compare(VaeCheck *t, const char *what, const VaeAttentionArgs *a,
             for (int l = 0; l < c; l++, got++)
                 if (!(fabs(*got - want[l]) <= bound)) {
                     vae_check_fail(t,
-                                   "%s: frame %d site %d channel %d: %.9g, "
-                                   "not %.9g",
+                                   "%s: frame %d site %d channel %d: found "
+                                   "%.9g, expected %.9g",
                                    what, f, i, l, *got, want[l]);
                     return;
                 }
@@ -174,13 +174,15 @@ check_sharp(VaeCheck *t)
     a.scratch = vae_check_buffer(t, vae_attention_scratch_ref(N, C), 4);
     t->ref->attention(&t->queue, &a);
     for (int i = 0; i < N * C; i++)
-        vae_check_that(t, y[i] == (float) (40 + i % C), "not V of site 4");
+        vae_check_that(t, y[i] == (float) (40 + i % C),
+                       "the result is not V of site 4");
     if (!t->cuda)
         return;
     memset(y, 0xff, N * C * sizeof *y);
     t->dut->attention(&t->queue, &a);
     for (int i = 0; i < N * C; i++)
-        vae_check_that(t, y[i] == (float) (40 + i % C), "not V of site 4");
+        vae_check_that(t, y[i] == (float) (40 + i % C),
+                       "the result is not V of site 4");
 }
 
 /* Scores are minus infinity for more keys than a kernel computes at once. */
@@ -214,7 +216,7 @@ one_hidden(VaeCheck *t, int c, VaeType type, bool tf32)
     int same = 0;
     for (int i = 0; i < n * c; i++)
         same += y[i] == (float) (seen + i % c % 64);
-    vae_check_that(t, same == n * c, "not V of the site that counts");
+    vae_check_that(t, same == n * c, "the result is not V of the visible site");
 }
 
 /* Checks that the results of one query in every `every` are NaN, as in the

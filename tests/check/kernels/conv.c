@@ -200,8 +200,9 @@ check_one_hot(VaeCheck *t)
             definition(t, &a, want, size);
             for (size_t j = 0; j < n; j++)
                 if (y[j] != (float) want[j]) {
-                    vae_check_fail(t, "hot %zu, element %zu: %g, not %g", hot,
-                                   j, y[j], want[j]);
+                    vae_check_fail(
+                        t, "1 at %zu, element %zu: found %g, expected %g", hot,
+                        j, y[j], want[j]);
                     return;
                 }
         }

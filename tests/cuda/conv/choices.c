@@ -60,15 +60,16 @@ one_beside_another(Bed *bed)
     const int searches = emu_conv_searches(), runs = emu_conv_runs();
     expect(others(first, "cudnn:2 1") == 0 &&
                others(second, "cudnn:2 1") == 0 && searches == 0 && runs == 0,
-           "beside a stream: %d and %d convolutions by another way, %d "
-           "searches, %d runs",
+           "beside an open stream: %d and %d convolutions by another choice, "
+           "%d searches, %d runs",
            others(first, "cudnn:2 1"), others(second, "cudnn:2 1"), searches,
            runs);
     vae_stream_free(&first);
     vae_stream_free(&second);
     first = open_stream(bed);
     expect(others(first, "cudnn:3 2") == 0 && emu_conv_runs() > 0,
-           "behind both: %d by another way", others(first, "cudnn:3 2"));
+           "after both are closed: %d by another choice",
+           others(first, "cudnn:3 2"));
     vae_stream_free(&first);
     emu_set_conv_jitter(1);
 }
@@ -90,7 +91,8 @@ both_kinds(const Bed *bed)
         searches += i < 2 ? 0 : emu_conv_searches();
     }
     expect(wrong == 0 && searches == 0,
-           "streams of both kinds: %d convolutions by another way, %d searches",
+           "a deterministic and a timed stream: %d convolutions by another "
+           "choice, %d searches",
            wrong, searches);
     for (int i = 0; i < 5; i++)
         vae_stream_free(&streams[i]);
@@ -115,7 +117,7 @@ two_at_once(Bed *bed)
     pthread_join(thread, &second);
     VaeStream *beside = second;
     const int both = emu_conv_runs();
-    expect(alone > 0 && both == alone, "%d runs of two streams, %d of one",
+    expect(alone > 0 && both == alone, "%d runs for two streams, %d for one",
            both, alone);
     vae_stream_free(&beside);
 }
@@ -136,6 +138,7 @@ main(void)
     snprintf(command, sizeof command, "rm -rf %s", root);
     expect(system(command) == 0, "%s", command);
     vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d objects of the device are not freed",
+           emu_alive());
     return tests_end();
 }

@@ -79,10 +79,10 @@ test_offered(void)
         {"a picture in fp32", 96, 3, 3, 1, VAE_TYPE_F32, 0, -1},
         {"too many channels for a block", 192, 3, 3, 1, VAE_TYPE_BF16, 0, -1},
         {"from a picture", 3, 96, 3, 1, VAE_TYPE_BF16, 0, 1, 1, 8},
-        {"64 channels of one", 3, 64, 3, 1, VAE_TYPE_F16, 0, 1, 1, 24},
-        {"from one of another width", 3, 96, 3, 1, VAE_TYPE_BF16, 0, -1},
-        {"from one in fp32", 3, 96, 3, 1, VAE_TYPE_F32, 0, -1, 0, 8},
-        {"a tap of a picture", 3, 96, 1, 1, VAE_TYPE_BF16, 0, -1, 0, 8},
+        {"64 channels from a picture", 3, 64, 3, 1, VAE_TYPE_F16, 0, 1, 1, 24},
+        {"from a picture of another width", 3, 96, 3, 1, VAE_TYPE_BF16, 0, -1},
+        {"from a picture in fp32", 3, 96, 3, 1, VAE_TYPE_F32, 0, -1, 0, 8},
+        {"one tap from a picture", 3, 96, 1, 1, VAE_TYPE_BF16, 0, -1, 0, 8},
         {"folded pixels", 12, 64, 3, 1, VAE_TYPE_BF16, 0, -1, 0, 8},
         {"fp32", 96, 96, 3, 1, VAE_TYPE_F32, 0, -1},
         {"a stride", 96, 96, 3, 2, VAE_TYPE_BF16, 0, -1},
@@ -105,19 +105,20 @@ test_offered(void)
         s.add = s.c_out != 3 && s.k != 2;
         const int index = own_among(cuda, &s, 6, &kernels);
         expect(index == cases[i].index && kernels == cases[i].kernels,
-               "%s: %d at %d", cases[i].what, kernels, index);
+               "%s: %d own kernels, the first at %d", cases[i].what, kernels,
+               index);
     }
     expect(own_among(cuda, &residual, 1, &kernels) == -1,
-           "a guess is the library's");
+           "the first suggestion is the library's");
     expect(own_among(cuda, &residual, 2, &kernels) == 1 && kernels == 1,
-           "one of two");
+           "an own kernel is the second suggestion");
     vae_backend_cuda.close(&cuda);
     static const int capabilities[] = {75, 80, 89, 100, 120};
     for (int i = 0; i < 5; i++) {
         cuda = open_device(capabilities[i], false);
         own_among(cuda, &residual, 4, &kernels);
-        expect(kernels == (i > 0), "%d own kernels for %d", kernels,
-               capabilities[i]);
+        expect(kernels == (i > 0), "%d own kernels for compute capability %d",
+               kernels, capabilities[i]);
         vae_backend_cuda.close(&cuda);
     }
 }
@@ -153,8 +154,8 @@ expect_choice_of(const VaeCudaConvShape *shape, int capability,
     VaeBackend *cuda = open_device(capability, deterministic);
     must(vae_cuda_layer_choice(cuda, shape, true, &choice, &error), &error);
     vae_cuda_layers_keep(cuda);
-    expect(strcmp(choice.text, want) == 0, "%s: %s, not %s", what, choice.text,
-           want);
+    expect(strcmp(choice.text, want) == 0, "%s: found %s, expected %s", what,
+           choice.text, want);
     vae_backend_cuda.close(&cuda);
 }
 
@@ -180,9 +181,11 @@ test_phases(void)
     expect_choice_of(&s, 86, false, "2 1", "all phases at once, but slower");
     s.w = s.wo = 7;
     emu_set_own(1.5f, false);
-    expect_choice_of(&s, 90, false, "own 4 wgmma up", "on 9.0");
+    expect_choice_of(&s, 90, false, "own 4 wgmma up",
+                     "a device of compute capability 9.0");
     emu_set_own(0.5f, true);
-    expect_choice_of(&s, 85, false, "2 1", "wrong phases");
+    expect_choice_of(&s, 85, false, "2 1",
+                     "a kernel that computes wrong phases");
     emu_set_own(0.5f, false);
 }
 
@@ -194,7 +197,7 @@ test_timed(void)
     emu_set_own(0.5f, false);
     expect_choice(80, false, "2 1", "a stored time");
     expect_choice(81, false, "own 4", "the fastest kernel");
-    expect_choice(81, true, "1 3", "no choice");
+    expect_choice(81, true, "1 3", "a deterministic stream does not choose");
     emu_set_own(1.5f, false);
     expect_choice(81, false, "own 4", "a stored kernel");
     emu_set_own(0.5f, true);
@@ -215,12 +218,14 @@ test_small(void)
     s.c_out = 12;
     setenv("VAE_CUDA_CONV", "own", 1);
     VaeBackend *cuda = open_device(90, false);
-    expect(own_among(cuda, &s, 1, &kernels) == 0, "small layers by the kernel");
+    expect(own_among(cuda, &s, 1, &kernels) == 0,
+           "the own kernel computes small layers");
     s.c_out = 3;
     expect(own_among(cuda, &s, 1, &kernels) == -1,
-           "three channels and a residual by the library");
+           "the library computes three channels with a residual");
     s.add = false;
-    expect(own_among(cuda, &s, 1, &kernels) == 0, "a picture by the kernel");
+    expect(own_among(cuda, &s, 1, &kernels) == 0,
+           "the own kernel computes a picture");
     vae_backend_cuda.close(&cuda);
     unsetenv("VAE_CUDA_CONV");
 }
@@ -234,17 +239,18 @@ test_forced(void)
     const VaeBackendParams params = {.precision = VAE_PRECISION_FP16,
                                      .device = -1};
     setenv("VAE_CUDA_CONV", "cudnn", 1);
-    expect_choice(83, false, "2 1", "the library, forced");
-    expect_choice(81, false, "2 1", "in place of a stored kernel");
+    expect_choice(83, false, "2 1", "VAE_CUDA_CONV=cudnn");
+    expect_choice(81, false, "2 1",
+                  "VAE_CUDA_CONV=cudnn with a stored own kernel");
     setenv("VAE_CUDA_CONV", "own", 1);
-    expect_choice(80, true, "own 4", "the kernel, forced");
+    expect_choice(80, true, "own 4", "VAE_CUDA_CONV=own");
     setenv("VAE_CUDA_CONV", "wgmma", 1);
-    expect_choice(90, true, "own 4 wgmma", "that of 9.0, forced");
-    expect_choice(80, true, "own 4", "there is none of 9.0");
+    expect_choice(90, true, "own 4 wgmma", "VAE_CUDA_CONV=wgmma on 9.0");
+    expect_choice(80, true, "own 4", "VAE_CUDA_CONV=wgmma on 8.0");
     setenv("VAE_CUDA_CONV", "head", 1);
-    expect_choice(90, true, "1 3", "the kernel of three channels only");
+    expect_choice(90, true, "1 3", "VAE_CUDA_CONV=head");
     setenv("VAE_CUDA_CONV", "up", 1);
-    expect_choice(90, true, "1 3", "the kernel of all phases only");
+    expect_choice(90, true, "1 3", "VAE_CUDA_CONV=up");
     setenv("VAE_CUDA_CONV", "fast", 1);
     const VaeStatus status =
         vae_backend_cuda.open(&params, &backend, &device, &error);
@@ -252,7 +258,7 @@ test_forced(void)
                strstr(error.message, "VAE_CUDA_CONV is \"fast\""),
            "%s", error.message);
     unsetenv("VAE_CUDA_CONV");
-    expect_choice(83, false, "own 4", "what was forced is not stored");
+    expect_choice(83, false, "own 4", "a forced choice is not stored");
 }
 
 /* The own kernel stores the phases of an upsampling joined, and needs no block
@@ -392,6 +398,7 @@ main(void)
     vae_model_free(&bed.model);
     snprintf(command, sizeof command, "rm -rf %s", root);
     expect(system(command) == 0, "%s", command);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d objects of the device are not freed",
+           emu_alive());
     return tests_end();
 }

@@ -144,7 +144,8 @@ wrong_device(const Bed *bed, Start start)
         must(try_start(bed, start, &stream, &error), &error);
         const char *line = strstr(said, "computes correctly in ");
         expect((i == 0) == (line != NULL), "%.*s",
-               line ? (int) strcspn(line, "\n") : 9, line ? line : "not again");
+               line ? (int) strcspn(line, "\n") : 9,
+               line ? line : "no second test of the device");
         vae_stream_free(&stream);
         emu_set_wrong(EMU_WRONG_LARGE);
     }
@@ -274,23 +275,23 @@ choices(const Bed *bed)
     expect_said("timed convolutions kept in", true);
     expect_opened(true);
     emu_set_conv_times(1, 3, 2);
-    expect_start(bed, fp32, "cudnn:2 1", false, "the second");
-    expect(!*said, "not a word");
+    expect_start(bed, fp32, "cudnn:2 1", false, "the second start");
+    expect(!*said, "no log line");
     expect_opened(false);
     expect_start(bed, other, "cudnn:2 1", false, "another slice size");
     expect_start(bed, bf16, "cudnn:1 3", true, "another precision");
-    expect_start(bed, fp32, "cudnn:2 1", false, "the first again");
-    expect_start(bed, bf16, "cudnn:1 3", false, "and the other");
+    expect_start(bed, fp32, "cudnn:2 1", false, "the first start again");
+    expect_start(bed, bf16, "cudnn:1 3", false, "the other precision again");
     emu_set_devices(1, 80);
     emu_set_conv_times(2, 3, 1);
     expect_start(bed, fp32, "cudnn:3 2", true, "another device");
     emu_set_devices(1, 90);
-    expect_start(bed, fp32, "cudnn:2 1", false, "the first device");
+    expect_start(bed, fp32, "cudnn:2 1", false, "the first device again");
     emu_set_conv_times(3, -1, 1);
-    expect_start(bed, fp32, "cudnn:3 2", true, "a choice that is gone");
+    expect_start(bed, fp32, "cudnn:3 2", true, "a choice is missing");
     expect_said("cannot be made", true);
     emu_set_conv_times(3, 1, 2);
-    expect_start(bed, fp32, "cudnn:3 2", false, "what took its place");
+    expect_start(bed, fp32, "cudnn:3 2", false, "its replacement");
 }
 
 /* Checks the number of runs of a layer on a device without stored times. */
@@ -324,13 +325,13 @@ few_runs(const Bed *bed)
     VaeCudaConvShape shape = {.t = 4, .k = 3, .kt = 3, .c_in = 96, .c_out = 96};
     shape.ho = 60;
     shape.wo = 104;
-    expect(vae_cuda_timed_frames(&shape) == 4, "a small layer by 4 frames");
+    expect(vae_cuda_timed_frames(&shape) == 4, "a small layer: 4 frames");
     shape.ho = 480;
     shape.wo = 832;
-    expect(vae_cuda_timed_frames(&shape) == 2, "a larger one by two");
+    expect(vae_cuda_timed_frames(&shape) == 2, "a larger layer: two frames");
     shape.ho = 1080;
     shape.wo = 1920;
-    expect(vae_cuda_timed_frames(&shape) == 1, "a large one by one");
+    expect(vae_cuda_timed_frames(&shape) == 1, "a large layer: one frame");
     /* a small convolution whose result has more than 2 GiB */
     VaeCudaConvShape wide = {.t = 4,
                              .h = 1080,
@@ -347,11 +348,11 @@ few_runs(const Bed *bed)
                              .y_type = VAE_TYPE_BF16};
     expect(vae_cuda_layer_frames(&wide) == 1 &&
                vae_cuda_timed_frames(&wide) == 1,
-           "what is computed frame by frame by one");
+           "computed frame by frame: one");
     wide.c_in = 96;
     expect(vae_cuda_layer_frames(&wide) == 2 &&
                vae_cuda_timed_frames(&wide) == 2,
-           "what is computed two frames at a time by two");
+           "computed two frames at a time: two");
     emu_set_conv_times(1.15f, 1, 1.1f);
     expect_runs(bed, 81, 12 + 3 + EVEN, "cudnn:2 1");
     emu_set_conv_times(10, 100, 9);
@@ -384,21 +385,21 @@ disturbed(const Bed *bed)
     expect_said("the times vary", false);
     expect_said("kept in", true);
     emu_set_conv_jitter(1);
-    expect_start(bed, fp32, "cudnn:2 1", false, "which are kept");
+    expect_start(bed, fp32, "cudnn:2 1", false, "stored times");
     emu_set_devices(1, 94);
     emu_set_conv_disturbed(2, 9);
     expect_start(bed, fp32, "cudnn:2 1", true, "one time is too long");
     expect_said("the times vary", false);
     expect_said("kept in", true);
     emu_set_conv_disturbed(0, 1);
-    expect_start(bed, fp32, "cudnn:2 1", false, "they were taken once more");
+    expect_start(bed, fp32, "cudnn:2 1", false, "the stored times");
     emu_set_devices(1, 87);
     emu_set_others((uint64_t) 3 << 30); /* of 4 */
     expect_start(bed, fp32, "cudnn:2 1", true, "a shared device");
-    expect_start(bed, fp32, "cudnn:2 1", false, "which is still shared");
+    expect_start(bed, fp32, "cudnn:2 1", false, "it is still shared");
     emu_set_others(0);
-    expect_start(bed, fp32, "cudnn:2 1", true, "and is not any more");
-    expect_start(bed, fp32, "cudnn:2 1", false, "as is known from now on");
+    expect_start(bed, fp32, "cudnn:2 1", true, "it is not shared any more");
+    expect_start(bed, fp32, "cudnn:2 1", false, "the stored times");
     emu_set_devices(1, 90);
 }
 
@@ -414,7 +415,7 @@ wrong_choices(const Bed *bed)
     expect_said("2 1 is not used: it does not compute the same as 1 3", true);
     emu_set_devices(1, 95);
     emu_set_conv_flaw(2, EMU_FLAW_FRAMES);
-    expect_start(bed, fp32, "cudnn:3 2", true, "the fastest counts frames");
+    expect_start(bed, fp32, "cudnn:3 2", true, "its bytes depend on frames");
     expect_said("2 1 is not used: its bytes depend on the number of frames",
                 true);
     emu_set_devices(1, 91);
@@ -504,7 +505,7 @@ deadly_choices(const Bed *bed)
         }
     vae_stream_free(&stream);
     expect(deadly > 0 && first == deadly,
-           "%d convolutions of that layer, %d by the next", deadly, first);
+           "%d convolutions by that choice, %d by the next", deadly, first);
     emu_set_devices(1, 90);
 }
 
@@ -567,8 +568,7 @@ same_slices(void)
 {
     const int cold = slices_of_another(), warm = slices_of_another();
     expect(cold > 0 && cold < 4 && warm == cold,
-           "slices of %d when layers are timed, of %d when they are known",
-           cold, warm);
+           "slices of %d with timed layers, %d with stored times", cold, warm);
 }
 
 /* A deterministic stream always uses the first suggestion that runs, whatever
@@ -586,7 +586,7 @@ deterministic(const Bed *bed)
         others += strcmp(row.op, "conv") == 0 && strcmp(row.impl, "cudnn:1 3");
     const int runs = emu_conv_runs(), layers = loading_runs(stream, 1);
     expect(others == 0 && runs == layers && !*said,
-           "deterministic: %d not by the first guess, %d runs of %d layers%s",
+           "deterministic: %d not the first choice, %d runs of %d layers%s",
            others, runs, layers, said);
 }
 
@@ -608,14 +608,14 @@ damaged_store(const Bed *bed)
             exit(1);
         expect_start(bed, fp32, "cudnn:2 1", true, command);
         expect_said("is not used", i < 3);
-        expect_start(bed, fp32, "cudnn:2 1", false, "once more");
+        expect_start(bed, fp32, "cudnn:2 1", false, "the next start");
     }
     snprintf(command, sizeof command, "rm -rf %s && : >%s",
              getenv("XDG_CACHE_HOME"), getenv("XDG_CACHE_HOME"));
     for (int i = 0; i < 2; i++) {
         if (system(command) != 0)
             exit(1);
-        expect_start(bed, fp32, "cudnn:2 1", true, "no folder for it");
+        expect_start(bed, fp32, "cudnn:2 1", true, "no folder for times");
         expect_said("cannot keep", true);
     }
     unlink(getenv("XDG_CACHE_HOME"));
@@ -652,8 +652,8 @@ no_memory(const Bed *bed)
         left += emu_alive() != before || emu_convs_alive() > 0;
     }
     expect(guessed >= 4 && told == guessed && left == 0,
-           "%d times a layer was guessed for want of memory, %d timed later, "
-           "%d left something",
+           "%d times a layer lacked memory, %d were timed later, %d left "
+           "something",
            guessed, told, left);
 }
 
@@ -693,6 +693,6 @@ main(int argc, char **argv)
     snprintf(command, sizeof command, "rm -rf %s", root);
     expect(system(command) == 0, "%s", command);
     vae_model_free(&bed.model);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d device objects are left", emu_alive());
     return tests_end();
 }

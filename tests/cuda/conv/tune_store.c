@@ -86,15 +86,15 @@ read_whole(char *text, size_t room)
 static void
 kept(void)
 {
-    expect(!*get(KEY, "one") && !*said, "nothing at first, and no word");
+    expect(!*get(KEY, "one") && !*said, "no entry and no log line at first");
     put(KEY, "one", "10 2=3 5=-1");
     expect(strstr(said, "1 timed convolutions kept in") != NULL, "%s", said);
     put(KEY, "two", "41");
     expect(strcmp(get(KEY, "one"), "10 2=3 5=-1") == 0 &&
                strcmp(get(KEY, "two"), "41") == 0 && !*said,
-           "both are found again");
+           "both entries are found");
     put(KEY, "two", "42 7=1");
-    expect(strcmp(get(KEY, "two"), "42 7=1") == 0, "the later one counts");
+    expect(strcmp(get(KEY, "two"), "42 7=1") == 0, "the later entry counts");
     expect(!*get(KEY " 2", "one"), "another key has another file");
     VaeCudaStore *a = open_store(KEY), *b = open_store(KEY);
     vae_cuda_store_put(a, "three", &(VaeCudaTimed){{"3"}, 1, 1000});
@@ -105,7 +105,7 @@ kept(void)
     vae_cuda_store_close(&b);
     expect(strcmp(get(KEY, "three"), "3") == 0 &&
                strcmp(get(KEY, "four"), "4") == 0,
-           "two who write at the same time keep each other's");
+           "two writers keep each other's entries");
 }
 
 /* The names of the own kernels. All of them can compute an upsampling. */
@@ -144,7 +144,7 @@ own_kernels(void)
     vae_cuda_convs_free(&convs);
     pthread_mutex_unlock(&vae_cuda_recording);
     expect(own == 4 && lost == 0,
-           "%d choices, %d of them own kernels: %d are not found again", n, own,
+           "%d choices, %d of them own kernels: %d are not found", n, own,
            lost);
 }
 
@@ -166,9 +166,11 @@ damaged(void)
         silent += strstr(said, "is not used: ") == NULL;
     }
     expect(used == 0 && silent == 0,
-           "%zu damaged files: %d used, %d not told of", 2 * n, used, silent);
+           "%zu damaged files: %d used, %d without a log line", 2 * n, used,
+           silent);
     put(KEY, "one", "8");
-    expect(strcmp(get(KEY, "one"), "8") == 0 && !*said, "written anew");
+    expect(strcmp(get(KEY, "one"), "8") == 0 && !*said,
+           "the file is written again");
 }
 
 static void
@@ -188,7 +190,7 @@ foreign(void)
     write_file(theirs, n);
     expect_foreign("another device, driver or library");
     put(KEY, "one", "8");
-    expect(strcmp(get(KEY, "one"), "8") == 0, "written anew");
+    expect(strcmp(get(KEY, "one"), "8") == 0, "the file is written again");
 
     if (truncate(path, 5 << 20) != 0)
         abort();
@@ -198,7 +200,7 @@ foreign(void)
         abort();
     expect_foreign("no file");
     put(KEY, "one", "8");
-    expect(strcmp(get(KEY, "one"), "8") == 0, "in the place of a pipe");
+    expect(strcmp(get(KEY, "one"), "8") == 0, "the file replaces a pipe");
     unlink(path);
     if (mkdir(path, 0700) != 0)
         abort();
@@ -218,7 +220,7 @@ shared_device(void)
     expect(strcmp(get_with(KEY, "one", 2000), "8") == 0 &&
                strcmp(get_with(KEY, "one", 10), "8") == 0 &&
                !*get_with(KEY, "one", 2002),
-           "half of the free memory at least");
+           "an entry is used with up to twice its free memory");
     text[read_whole(text, sizeof text - 1)] = '\0';
     const char *row = strstr(text, "one\t8\t250000\t2");
     expect(row && strstr(row, "\t1000\t7\n"), "%s", text);
@@ -245,15 +247,16 @@ tried(void)
     VaeCudaStore *a = open_store(KEY), *b = open_store(KEY);
     vae_cuda_store_try(a, "one", &ten);
     vae_cuda_store_try(b, "one", &two); /* has no effect */
-    expect(!is_killed("one", "10 2=3"), "not while it is tried");
+    expect(!is_killed("one", "10 2=3"),
+           "a choice that is being tried is not left out");
     vae_cuda_store_try(a, "one", NULL);
     vae_cuda_store_close(&a);
-    expect(!is_killed("one", "10 2=3") && !*said, "nor when it was survived");
+    expect(!is_killed("one", "10 2=3") && !*said, "nor is one that was tried");
     vae_cuda_store_try(b, "one", &two);
     vae_cuda_store_try(b, "one", &ten);
     vae_cuda_store_close(&b); /* as if the process had ended */
     expect(is_killed("one", "10 2=3") && !is_killed("one", "2"),
-           "what a process did not survive");
+           "a choice that ended a process is left out");
     for (int i = 0; i < 2; i++) {
         a = open_store(KEY);
         vae_cuda_store_try(a, "one", &two);
@@ -261,9 +264,9 @@ tried(void)
         vae_cuda_store_close(&a);
         expect(is_killed("one", "10 2=3") && !is_killed("two", "10 2=3") &&
                    !*said,
-               "is known ever after, and said once: %s", said);
+               "it stays left out, without another log line: %s", said);
     }
-    expect(strcmp(get(KEY, "one"), "8") == 0, "the layer's row stays");
+    expect(strcmp(get(KEY, "one"), "8") == 0, "the layer's entry stays");
 }
 
 /* The folder cannot exist, is not set, or is that of HOME. */

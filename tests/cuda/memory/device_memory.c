@@ -36,7 +36,7 @@ plan_is_kept(const Bed *bed, VaeDirection direction, int tile)
     vae_stream_free(&stream);
     vae_model_free(&model);
     vae_rt_memory_left(&after);
-    expect(before == after, "all of it given back");
+    expect(before == after, "all of it is freed");
 }
 
 /* Steps of an open stream allocate nothing. */
@@ -103,7 +103,7 @@ steps_load_nothing(const Bed *bed, VaeDirection direction, bool timed)
         must(run_yuv(bed, stream, direction, &error), &error);
         const int after = emu_loads();
         expect(before > 0 && after == 0,
-               "%d kernels and plans loaded by opening, %d by steps%s", before,
+               "opening loads %d kernels and plans, steps load %d%s", before,
                after, timed ? ", of timed layers" : "");
         vae_stream_free(&stream);
     }
@@ -160,8 +160,8 @@ refused_memory(const Bed *bed, VaeDirection direction, int stride)
         wrong += status != VAE_ERR_MEMORY;
     }
     expect(tried > 5 && wrong == 0 && left == 0,
-           "%s, %d allocations refused: %d not told as memory, %d left "
-           "something",
+           "%s, %d allocations refused: %d without an error about memory, %d "
+           "left something",
            name_of(direction), tried, wrong, left);
 }
 
@@ -204,7 +204,8 @@ full_device(const Bed *bed)
     if (vae_backend_available(VAE_BACKEND_CPU, NULL, 0))
         expect(status == VAE_OK && warnings == 1 &&
                    vae_stream_get_plan(stream)->backend == VAE_BACKEND_CPU,
-               "and the processor, with one warning, where that is full");
+               "auto takes the processor, with one warning, if the device is "
+               "full");
     else
         expect(status == VAE_ERR_MEMORY, "full: %s", error.message);
     vae_stream_free(&stream);
@@ -225,7 +226,7 @@ small_memory(const Bed *bed)
            "4 KiB left: %s", error.message);
     expect(!strstr(error.message, "settings that would fit: backend cpu (") ==
                !vae_backend_available(VAE_BACKEND_CPU, NULL, 0),
-           "what would: the processor, where there is one");
+           "the error suggests the cpu backend, if there is one");
     emu_set_memory((uint64_t) 4 << 30);
     params.direction = VAE_ENCODE;
     params.precision = VAE_PRECISION_BF16;
@@ -236,7 +237,7 @@ small_memory(const Bed *bed)
     expect(status == VAE_ERR_MEMORY &&
                strstr(error.message, "encode of 16x16 in tf32 with ") &&
                strstr(error.message, "precision bf16 ("),
-           "of bf16 enough: %s", error.message);
+           "memory is enough for bf16: %s", error.message);
     emu_set_memory((uint64_t) 4 << 30);
 }
 
@@ -271,9 +272,9 @@ lost_memory(const Bed *bed, bool asked)
         vae_stream_new(bed->model, &params, &stream, &error);
     emu_take_memory(0, 0);
     if (asked)
-        expect(status == VAE_ERR_MEMORY, "what was asked for: %s",
+        expect(status == VAE_ERR_MEMORY, "requested slices do not fit: %s",
                vae_status_name(status));
-    else if (expect(status == VAE_OK, "memory that went: %s", error.message)) {
+    else if (expect(status == VAE_OK, "memory was lost: %s", error.message)) {
         const int slice = vae_stream_get_plan(stream)->slice_size;
         expect(slice < 4, "slices of %d", slice);
     }
@@ -295,7 +296,7 @@ few_blocks(const Bed *bed)
     vae_rt_memory_left(&after);
     const uint64_t plan = vae_stream_get_plan(stream)->total;
     expect(before - after <= plan + MOST * (uint64_t) STEP,
-           "%.1f MiB of a device for a plan of %.1f",
+           "%.1f MiB of a device are used, %.1f are planned",
            (double) (before - after) / 1048576, (double) plan / 1048576);
     vae_stream_free(&stream);
     vae_model_free(&model);
@@ -343,8 +344,8 @@ cheap_start(const Bed *bed)
            flop / 1e9, launches, all / 1e9);
     expect(plans > 0 && loads > 0 && more == 0 && more_plans == 0 &&
                more_loads == 0,
-           "a second stream makes %d plans beside %d, loads %d of %d, and "
-           "computes %.2f GFLOP",
+           "a second stream makes %d plans (the first %d), loads %d times (the "
+           "first %d), and computes %.2f GFLOP",
            more_plans, plans, more_loads, loads, more / 1e9);
 }
 
@@ -382,7 +383,7 @@ stored_start(const Bed *bed)
     const double never = part_of_programs(bed, true);
     emu_skip_work(false);
     expect(timed > 1 && stored > 0 && stored < 0.05 && searches == 0,
-           "a first start computes %.2f of the programs, the next one %.4f "
+           "a first start computes %.2f times the programs, the next one %.4f "
            "(%d searches), a deterministic one %.4f",
            timed, stored, searches, never);
     free(set_cache(kept));
@@ -401,7 +402,8 @@ one_ends(const Bed *bed)
     run_clip(bed, first, VAE_DECODE, &want, calls);
     vae_stream_free(&first);
     run_clip(bed, second, VAE_DECODE, &clip, calls);
-    same_result(bed, &clip, &want, VAE_DECODE, "a stream outlives another");
+    same_result(bed, &clip, &want, VAE_DECODE,
+                "a stream after another one is freed");
 }
 
 int

@@ -243,7 +243,7 @@ ready_is_waited_for(const Bed *bed, bool passed)
     expect((memcmp(a.latents, b.latents,
                    clip_latent_count(bed, &a) * sizeof *a.latents) == 0) ==
                passed,
-           "pictures on their way, the event %spassed: latents",
+           "pictures that are being copied, the event %spassed: latents",
            passed ? "" : "not ");
     if (vae_rt_stream_sync(other))
         abort();
@@ -273,7 +273,7 @@ is_waited_for(const Bed *bed)
     emu_set_fault(EMU_FAULT_HOST_WAIT, LATENTS - 1);
     run(bed, stream, VAE_DECODE, device.pictures, &clip);
     expect(memcmp(want, device.data, device.bytes) != 0 && emu_fault_done(),
-           "without the last wait the last frames are not there");
+           "without the last wait the last frames are incomplete");
     emu_set_fault(EMU_FAULT_NONE, 0);
     vae_stream_free(&stream);
     frames_free(&device);
@@ -327,7 +327,7 @@ odd_samples_are_refused(const Bed *bed)
         const VaeStatus status =
             vae_stream_decode(stream, &latent, 1, pictures, n_out, &error);
         expect(status == VAE_ERR_ARGUMENT && strstr(error.message, "multiples"),
-               "odd samples %d: status %d, %s", i, status, error.message);
+               "unaligned samples %d: status %d, %s", i, status, error.message);
         run(bed, stream, VAE_DECODE, device.pictures, &clip);
         vae_stream_free(&stream);
         frames_free(&device);
@@ -357,7 +357,8 @@ main(int argc, char **argv)
     odd_samples_are_refused(&bed);
     vae_model_free(&bed.model);
 #ifndef VAE_TEST_GPU
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d objects of the device are not freed",
+           emu_alive());
 #endif
     return tests_end();
 }

@@ -163,19 +163,19 @@ refused(void)
     expect(take(LARGE, &block) == VAE_ERR_MEMORY && !block &&
                strstr(error.message, "the host's pinned memory has no 64.0 MiB "
                                      "left in one block"),
-           "no memory at all: %s", error.message);
+           "the run time has no memory either: %s", error.message);
     emu_fail_alloc(0);
     no_maps = false;
     vae_mem_fail_at(vae_allocation_count() + 1);
-    made(LARGE, false, "without memory for the entry");
+    made(LARGE, false, "without memory for the entry of the block");
     vae_mem_fail_at(0);
     emu_refuse_call(2); /* the first one selects the device */
-    made(LARGE, false, "not pinned");
+    made(LARGE, false, "pinning fails");
     emu_refuse_call(0);
     left = LARGE;
     threads = 0;
-    made(LARGE, false, "more than is left");
-    expect(threads == 0, "and nothing is written");
+    made(LARGE, false, "a block larger than the free memory");
+    expect(threads == 0, "no thread writes to the block");
     left = UINT64_MAX;
 }
 
@@ -188,7 +188,7 @@ lost(void)
     emu_fail_work(1);
     vae_rt_zero(&block, 1, backend->compute);
     expect(take(LARGE, &block) == VAE_ERR_BACKEND && !block && maps == before,
-           "a lost device: %s", error.message);
+           "a failed device: %s", error.message);
     emu_fail_work(0);
 }
 
@@ -210,7 +210,8 @@ each_question(void)
     class->free(backend, VAE_ON_HOST, block);
     /* each thread writes 16 MiB, then the calling one asks again */
     expect(n > 1 && wrong == 0 && emu_alive() == alive && maps == before,
-           "cancelled at %d questions, %d handled wrong", n - 1, wrong);
+           "cancelled at %d calls of `cancelled`, %d handled wrong", n - 1,
+           wrong);
 }
 
 /* Several threads make blocks at the same time. */
@@ -264,6 +265,7 @@ main(void)
     together();
     lost();
     class->close(&backend);
-    expect(emu_alive() == 0, "%d things of the device left", emu_alive());
+    expect(emu_alive() == 0, "%d objects of the device are not freed",
+           emu_alive());
     return tests_end();
 }

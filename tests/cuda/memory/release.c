@@ -41,8 +41,8 @@ between_calls(const Bed *bed, VaeDirection direction, unsigned eager)
     snprintf(what, sizeof what, "%s, eager streams %u", name_of(direction),
              eager);
     expect(full < empty && kept == 0 && lost == 0,
-           "%s: %llu bytes of the device given back, %d times not all; %d "
-           "times not all taken again",
+           "%s: %llu bytes of the device freed, %d times not all; %d times not "
+           "all reloaded",
            what, (unsigned long long) (empty - full), kept, lost);
     same_result(bed, &c.got, &c.want, direction, what);
     vae_stream_free(&stream);
@@ -75,7 +75,8 @@ few_blocks(const Bed *bed, VaeDirection direction)
      * start also four pinned blocks, and all eight of the first program, which
      * later programs outgrow. */
     expect(again <= 9 && all <= again + 4 + 8,
-           "%s takes %d blocks, and again %d", name_of(direction), all, again);
+           "%s takes %d blocks, and %d after a release", name_of(direction),
+           all, again);
 }
 
 /* Resets the stream while its memory is released. */
@@ -91,7 +92,8 @@ new_sequence(const Bed *bed, VaeDirection direction)
     must(vae_stream_release(stream, &error), &error);
     vae_stream_reset(stream);
     run_clip(bed, stream, direction, &c.got, whole);
-    same_result(bed, &c.got, &c.want, direction, "a reset of a released one");
+    same_result(bed, &c.got, &c.want, direction,
+                "a reset of a released stream");
 }
 
 /* Weights stay on the device while another stream computes with them. */
@@ -116,11 +118,11 @@ shared_weights(const Bed *bed)
     VaeStream *third = open_stream(model, VAE_DECODE);
     must(vae_stream_release(b, &error), &error);
     vae_stream_free(&third);
-    expect(memory_left() == empty, "freeing the last active user counts, too");
+    expect(memory_left() == empty, "so does freeing the last active user");
     must(call(bed, b, &at, 1, &error), &error);
     must(vae_stream_release(b, &error), &error);
     third = open_stream(model, VAE_DECODE);
-    expect(memory_left() == one, "a new stream makes the weights again");
+    expect(memory_left() == one, "a new stream loads the weights again");
     must(vae_stream_resume(a, &error), &error);
     vae_stream_free(&a);
     vae_stream_free(&third);
@@ -162,11 +164,11 @@ refused_back(const Bed *bed, VaeDirection direction, int stride)
             must(vae_stream_resume(stream, &error), &error);
     }
     expect(tried > 5 && wrong == 0 && kept == 0,
-           "%s: %d allocations refused on the way back, %d not told, %d "
-           "times something was kept",
+           "%s: %d allocations of a reload refused, %d without the right "
+           "error, %d times something was kept",
            name_of(direction), tried, wrong, kept);
     run_steps(bed, stream, &at, 2, 3);
-    same_result(bed, &c.got, &c.want, direction, "after all that");
+    same_result(bed, &c.got, &c.want, direction, "after the refusals");
 }
 
 /* Another process takes a part of the device's memory after the release. The
@@ -194,9 +196,9 @@ less_memory(const Bed *bed, VaeDirection direction)
     emu_set_memory(all - empty + taken - gain - 4096);
     expect(vae_stream_resume(stream, &error) == VAE_ERR_MEMORY &&
                strstr(error.message, "cannot be taken again"),
-           "%s: nothing smaller fits: %s", name_of(direction), error.message);
+           "%s: no smaller slice fits: %s", name_of(direction), error.message);
     expect(vae_stream_is_released(stream) && memory_left() < taken,
-           "%s: and nothing is kept", name_of(direction));
+           "%s: and no memory of the device is kept", name_of(direction));
     emu_set_memory(all - empty + taken - gain / 2);
     must(call(bed, stream, &at, 1, &error), &error);
     expect(plan->slice_size < 4, "%s: then slices of %d", name_of(direction),
@@ -237,9 +239,10 @@ refused_out(const Bed *bed, int stride)
         must(vae_stream_resume(stream, &error), &error);
     }
     expect(tried * stride > 5 && wrong == 0,
-           "%d allocations refused on the way out, %d not told", tried, wrong);
+           "%d allocations of a release refused, %d without the right error",
+           tried, wrong);
     run_steps(bed, stream, &at, 2, 3);
-    same_result(bed, &c.got, &c.want, VAE_DECODE, "after all that");
+    same_result(bed, &c.got, &c.want, VAE_DECODE, "after the refusals");
 }
 
 /* The device fails during a reload, and works again. */
@@ -256,9 +259,9 @@ failing_device(const Bed *bed)
     const VaeStatus status = call(bed, stream, &at, steps[1], &error);
     emu_fail_work(0);
     expect(status == VAE_ERR_BACKEND && vae_stream_is_released(stream),
-           "a device that fails: %s", error.message);
+           "the device fails: %s", error.message);
     run_steps(bed, stream, &at, 1, CALLS - 1);
-    same_result(bed, &c.got, &c.want, VAE_DECODE, "after that");
+    same_result(bed, &c.got, &c.want, VAE_DECODE, "after the failure");
 }
 
 /* Each allocation of a reload fails once for another reason than missing
@@ -280,10 +283,11 @@ refused_for_another_reason(const Bed *bed)
         struck = emu_fault_done();
         emu_set_fault(EMU_FAULT_NONE, 0);
         wrong += struck && (status != VAE_ERR_BACKEND ||
-                            !strstr(error.message, "it does not want to"));
+                            !strstr(error.message,
+                                    "the emulated device refuses the call"));
     }
-    expect(n > 3 && wrong == 0, "%d allocations refused, %d times not told", n,
-           wrong);
+    expect(n > 3 && wrong == 0,
+           "%d allocations refused, %d without the right error", n, wrong);
 }
 
 /* ------------------------------------------------------------------ */
@@ -323,7 +327,7 @@ missing_copies(const Bed *bed, int stride)
         for (int i = 0; i < n - 1; i += stride)
             missed += is_same(bed, &c, faults[k], i, &ignored);
         missed += is_same(bed, &c, faults[k], n - 1, &ignored);
-        expect(n > 5 && missed == 0, "%d copies %s, %d of them not missed", n,
+        expect(n > 5 && missed == 0, "%d copies %s, %d of them not noticed", n,
                k ? "back" : "out", missed);
     }
 }
@@ -337,7 +341,8 @@ on_the_host(const Bed *bed)
     params.backend = VAE_BACKEND_REF;
     SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     must(vae_stream_release(stream, &error), &error);
-    expect(!vae_stream_is_released(stream), "a stream on the host is kept");
+    expect(!vae_stream_is_released(stream),
+           "a stream on the host keeps its memory");
     must(vae_stream_resume(stream, &error), &error);
 }
 

@@ -186,18 +186,18 @@ down_and_up(const Bed *bed, VaeDirection direction)
         emu_set_memory(MEMORY);
     }
     expect(plan->slice_size == 1 && plan->total < total && steps_down(said) > 2,
-           "%s: less and less memory: %d rungs down", name_of(direction),
+           "%s: with less and less memory: %d rungs down", name_of(direction),
            steps_down(said));
     same_result(bed, &c.got, &c.want, direction, "going down");
     const uint64_t low = plan->total;
     must(vae_stream_release(stream, &error), &error);
     must(vae_stream_resume(stream, &error), &error);
-    expect(plan->total == low, "%s: it stays within a sequence",
+    expect(plan->total == low, "%s: the rung does not change within a sequence",
            name_of(direction));
     emu_set_memory(MEMORY - memory_left());
     vae_stream_reset(stream);
     expect(plan->total == low && !vae_stream_is_released(stream),
-           "%s: and where there is no memory", name_of(direction));
+           "%s: nor without free memory", name_of(direction));
     emu_set_memory(MEMORY);
     vae_stream_reset(stream);
     clip_poison(bed, &c.got, direction);
@@ -240,7 +240,7 @@ told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
            setting);
     expect(lines >= (spill == VAE_SPILL_AUTO ? 4 : 3) &&
                !strstr(said, "on the host") == (spill == VAE_SPILL_OFF),
-           "%s: %d rungs are told", name_of(direction), lines);
+           "%s: the log has %d rungs", name_of(direction), lines);
     expect((plan->bus_step > 0) == (plan->spilled > 0),
            "%s: %llu bytes to and from the host", name_of(direction),
            (unsigned long long) plan->bus_step);
@@ -294,8 +294,8 @@ automatic(const Bed *bed)
     expect(plan.slice_size == 2 && plan.peak < four.peak,
            "past 90 %%: slices of %d", plan.slice_size);
     plan = planned(bed, 1280, 704, lots);
-    expect(plan.slice_size == 4, "below 1280x720: slices of %d",
-           plan.slice_size);
+    expect(plan.slice_size == 4,
+           "a smaller picture than 1280x720: slices of %d", plan.slice_size);
     for (int i = 0; i < 2; i++) {
         plan = planned(bed, i ? 720 : 1280, i ? 1280 : 720, lots);
         expect(plan.slice_size == 1 && plan.frames_at_once == 0 &&
@@ -308,7 +308,8 @@ automatic(const Bed *bed)
      */
     const VaePlan one = planned(bed, 1280, 720, plan.peak);
     const VaePlan least = planned(bed, 1280, 720, plan.peak - plan.carries / 2);
-    expect(one.peak <= plan.peak && one.spilled == 0, "all that is free");
+    expect(one.peak <= plan.peak && one.spilled == 0,
+           "the plan needs all free memory");
     expect(least.peak <= plan.peak - plan.carries / 2 &&
                least.spilled < least.carries,
            "less than that: %llu of %llu bytes spilled",
@@ -358,7 +359,8 @@ waiting(const Bed *bed, bool cancels)
     emu_set_memory(MEMORY);
     expect(status == (cancels ? VAE_ERR_CANCELLED : VAE_OK) && w.waits == 1,
            "%s while it waits for memory: %s",
-           cancels ? "cancelled" : "others go", vae_status_name(status));
+           cancels ? "cancelled" : "another process frees memory",
+           vae_status_name(status));
     if (cancels) {
         vae_stream_reset(w.stream);
         run_clip(bed, w.stream, VAE_DECODE, &c.got, whole);
@@ -380,7 +382,7 @@ in_vain(const Bed *bed)
     params.resume_ms = -1;
     expect(vae_stream_new(bed->model, &params, &stream, &error) ==
                VAE_ERR_ARGUMENT,
-           "no wait is negative: %s", error.message);
+           "a negative wait is refused: %s", error.message);
     params.resume_ms = 1;
     stream = new_stream(bed->model, &params);
     must(call(bed, stream, &at, 3, &error), &error);
@@ -392,10 +394,10 @@ in_vain(const Bed *bed)
     expect(status == VAE_ERR_MEMORY &&
                strstr(error.message, "cannot be taken again within 0.0 s") &&
                strstr(error.message, " MiB are free)"),
-           "an error with numbers: %s", error.message);
+           "the error has numbers: %s", error.message);
     emu_set_memory(MEMORY);
     must(call(bed, stream, &at, 3, &error), &error);
-    same_result(bed, &c.got, &c.want, VAE_DECODE, "a later try");
+    same_result(bed, &c.got, &c.want, VAE_DECODE, "a later attempt");
 }
 
 int

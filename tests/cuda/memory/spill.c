@@ -61,11 +61,13 @@ every_number(const Bed *bed, VaeDirection direction)
     VaePlan plan = plan_of(bed->model, &params);
     const uint64_t all = run_one(bed, direction, &c, 0, &peak);
     expect(all == plan.carries && plan.spilled == 0,
-           "%s: none are spilled, or all", name_of(direction));
+           "%s: no carries are spilled by default, all on request",
+           name_of(direction));
     for (peak = plan.peak; before < all; rungs++) {
         const uint64_t now =
             run_one(bed, direction, &c, (size_t) peak - 1, &peak);
-        if (!expect(now > before, "%s: more than before", name_of(direction)))
+        if (!expect(now > before, "%s: more is spilled than before",
+                    name_of(direction)))
             break;
         before = now;
     }
@@ -73,7 +75,7 @@ every_number(const Bed *bed, VaeDirection direction)
     params.memory_limit = (size_t) peak - 1;
     expect(vae_stream_plan(bed->model, &params, &plan, &error) ==
                VAE_ERR_MEMORY,
-           "%s: less is too little: %s", name_of(direction), error.message);
+           "%s: less memory is refused: %s", name_of(direction), error.message);
     params.memory_limit = (size_t) peak;
     params.spill = VAE_SPILL_OFF;
     expect(
@@ -256,10 +258,12 @@ missing_copies(const Bed *bed, int stride)
         for (int i = 0; i < n; i += stride)
             if (is_same(bed, &c, faults[k], i, &ignored)) {
                 missed++;
-                printf("fault %d: %d is not missed\n", (int) faults[k], i);
+                printf("fault %d: number %d is not noticed\n", (int) faults[k],
+                       i);
             }
-        expect(n > 3 && missed == 0, "fault %d: %d, %d of them not missed",
-               (int) faults[k], n, missed);
+        expect(n > 3 && missed == 0,
+               "fault %d: %d times, %d of them not noticed", (int) faults[k], n,
+               missed);
     }
     unsetenv("VAE_CUDA_GRAPHS");
 }
@@ -322,7 +326,7 @@ faults(const Bed *bed, int stride)
             tried++;
         }
         expect(tried > 3 && told > 3 && wrong == 0,
-               "%s, %d times: %d told, %d handled wrong",
+               "%s, %d times: %d errors, %d handled wrong",
                i ? "the device fails" : "a call fails", tried, told, wrong);
     }
 }

@@ -218,7 +218,8 @@ missing_copies(const Bed *bed, const char *label, Rung rung, int stride)
             idle += !emu_fault_done();
             if (same && emu_fault_done()) {
                 missed++;
-                printf("fault %d: %d is not missed\n", (int) faults[k], i);
+                printf("fault %d: number %d is not noticed\n", (int) faults[k],
+                       i);
             }
         }
         /* Some faults change nothing: the target already has these bytes, or is
@@ -226,7 +227,8 @@ missing_copies(const Bed *bed, const char *label, Rung rung, int stride)
         const bool often =
             faults[k] != EMU_FAULT_TO && 2 * idle > n / stride + 2;
         expect(n > 0 && missed == 0 && !often,
-               "%s: fault %d: %d, %d of them not missed, %d changed nothing",
+               "%s: fault %d: %d times, %d of them not noticed, %d without an "
+               "effect",
                label, (int) faults[k], n, missed, idle);
     }
     unsetenv("VAE_CUDA_GRAPHS");

@@ -32,7 +32,8 @@ check(const Bed *bed, const VaeStreamParams *params, const TestClip *want,
     for (int i = 0; i < CALLS; i++) {
         const uint64_t full = memory_left();
         must(call(bed, s, &at, steps[i], &error), &error);
-        expect(memory_left() == full, "a call takes nothing of the device");
+        expect(memory_left() == full,
+               "a call allocates no memory of the device");
         if (release)
             must(vae_stream_release(s, &error), &error);
         if (release)
@@ -126,18 +127,19 @@ check_taken(const Bed *bed, bool opening)
         must(vae_stream_resume(s, &error), &error);
     }
     expect(plan->tiles > 1 && warnings == 1,
-           "memory that goes when the stream %s: %d tiles, %d warning",
+           "memory is lost when the stream %s: %d tiles, %d warning",
            opening ? "opens" : "resumes", plan->tiles, warnings);
     run_clip(bed, s, VAE_DECODE, &clip, two);
     emu_take_memory(1, 0);
     emu_set_memory(MEMORY);
     vae_stream_reset(s);
     run_clip(bed, s, VAE_DECODE, &clip, two);
-    expect(plan->tiles == 0, "and comes back: %d tiles", plan->tiles);
+    expect(plan->tiles == 0, "after there is memory again: %d tiles",
+           plan->tiles);
     must(vae_stream_release(s, &error), &error);
     emu_set_memory(others + less);
     expect(vae_stream_resume(s, &error) == VAE_ERR_MEMORY && warnings == 1,
-           "amid a sequence: %s", error.message);
+           "memory is lost within a sequence: %s", error.message);
     emu_set_memory(MEMORY);
     must(vae_stream_resume(s, &error), &error);
     expect(plan->tiles == 0, "the carries are kept");

@@ -206,7 +206,7 @@ refused(VaeError *error)
 {
     if (emu_broken())
         return vae_fail(error, VAE_ERR_MEMORY, "device allocation failed");
-    return vae_fail(error, VAE_ERR_BACKEND, "the library does not want to");
+    return vae_fail(error, VAE_ERR_BACKEND, "the library refuses the call");
 }
 
 VaeStatus

@@ -65,7 +65,7 @@ vae_rt_words(int code)
            : code == EMU_NO_IMAGE    ? "there is none for the emulated device"
            : code == EMU_NO_CAPTURE  ? "it cannot be recorded"
            : code == EMU_UNSAFE      ? "another stream is being recorded"
-           : code == EMU_REFUSED     ? "it does not want to"
+           : code == EMU_REFUSED     ? "the emulated device refuses the call"
                                      : "the emulated device has failed";
 }
 

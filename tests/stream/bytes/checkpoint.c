@@ -137,7 +137,8 @@ at_step(const Case *c, int k, bool carries)
     good = good && goes_on(c, next, (int) found.begin, k, c->t,
                            carries ? ones : threes);
     vae_stream_free(&next);
-    expect(good, "after %d steps, %s: begins with %d, and all is the same", k,
+    expect(good,
+           "after %d steps, %s: continues from step %d with the same bytes", k,
            carries ? "with carries" : "without", (int) found.begin);
 }
 
@@ -168,7 +169,7 @@ after_restart(const Case *c, int origin)
     size_t bytes;
     clip_result(c->bed, &all, c->direction, &bytes);
     expect(found.begin == (uint64_t) origin && memcmp(got, want, bytes) == 0,
-           "a restart at %d: begins there, and all is the same", origin);
+           "a restart at %d: continues from there with the same bytes", origin);
 }
 
 /* ------------------------------------------------------------------ */
@@ -327,7 +328,8 @@ damaged(const Case *c, bool carries)
             unnamed++;
     }
     expect(taken == 0 && unnamed == 0,
-           "%s: %zu damaged files of %zu bytes, %zu taken, %zu not named",
+           "%s: %zu damaged files of %zu bytes, %zu accepted, %zu without "
+           "their name in the error",
            carries ? "with carries" : "without", tried, size, taken, unnamed);
     write_file(file, good, size);
     must(vae_stream_load(stream, &at, &found, &error), &error);
@@ -373,19 +375,19 @@ unwritable(const Case *c)
     at.path = "/dev/full";
     expect(vae_stream_save(stream, &at, &error) == VAE_ERR_WRITE &&
                strstr(error.message, "/dev/full"),
-           "a device: %s", error.message);
+           "a full device: %s", error.message);
     at = place(true, 0);
     at.n_own = 1000;
     expect_misuse(vae_stream_save(stream, &at, &error), VAE_ERR_ARGUMENT,
                   &error, "too many fields");
     good = good && goes_on(c, stream, 2, 2, c->t, threes);
-    expect(good, "the stream goes on");
+    expect(good, "the stream continues");
     vae_stream_free(&stream);
     /* A killed process may leave such files. */
     snprintf(path, sizeof path, "%s.tmp", file);
     write_file(path, "half", 4);
     save_at(c, 3, false, params_of(c));
-    expect(access(path, F_OK) != 0, "what was left of another is taken away");
+    expect(access(path, F_OK) != 0, "the file of a killed process is removed");
     unlink(file);
 }
 

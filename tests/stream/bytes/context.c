@@ -114,7 +114,7 @@ like_next(const Bed *bed, VaeDirection direction)
     expect(!bad && heads > 0 && head != VAE_OP_KINDS &&
                carries.bytes == bytes && without_context->n_in == next->n_in &&
                without_context->n_out == next->n_out,
-           "%d ops as in a later step, %d contexts by %s",
+           "%d ops as in a later step, of which %d fill the context by %s",
            without_context->n_ops, heads,
            head == VAE_OP_KINDS ? "nothing" : vae_op_name(head));
     vae_program_free(&first);
@@ -184,7 +184,7 @@ no_past(const Bed *bed, VaeDirection direction)
     size_t bytes;
     const void *a = clip_result(bed, &on, direction, &bytes);
     const void *b = clip_result(bed, &want, direction, &bytes);
-    expect(memcmp(a, b, bytes) != 0, "a sequence that goes on differs");
+    expect(memcmp(a, b, bytes) != 0, "a sequence that continues differs");
     restart(stream, T);
     clip_poison(bed, &on, direction);
     run_clip(bed, stream, direction, &on, one_by_one);
@@ -219,7 +219,7 @@ like_first(const Bed *bed, VaeDirection direction)
     TestClip got = without_context;
     got.frames -= skip;
     got.video += (size_t) skip * frame;
-    same_result(bed, &got, &want, direction, "as from the start");
+    same_result(bed, &got, &want, direction, "the same as from the start");
 }
 
 /* The random numbers of samples depend on the number of the latent, which
@@ -260,8 +260,8 @@ refused(const Bed *bed)
         bed_stream(bed, (VaeStreamParams){.width = W, .height = H});
     VaeError error = {0};
     expect(vae_stream_restart(stream, 1, &error) == VAE_ERR_ARGUMENT,
-           "without being told: %s", error.message);
-    expect(vae_stream_at_start(stream), "the stream is as before");
+           "a stream without `restarts`: %s", error.message);
+    expect(vae_stream_at_start(stream), "the stream is unchanged");
 }
 
 int

@@ -94,7 +94,7 @@ lengths(const Case *c, int step)
                "  the first %d are those of a longer clip", sure);
         if (t > c->ahead && t < MOST)
             expect(!same(&a, sure, &c->all, sure, 8),
-                   "  the end reaches those behind");
+                   "  the frames behind them depend on the end");
         free(a.video);
         free(b.video);
         free(d.video);
@@ -125,15 +125,16 @@ counts(const Case *c)
         must(vae_stream_decode(stream, &latent, 1, none, n_out, &error),
              &error);
     }
-    expect(good, "each of %d latents gives what the delay of %d frames lets",
+    expect(good,
+           "each of %d latents gives its frames after the delay of %d frames",
            MOST, c->delay);
     steps = vae_stream_drain_steps(stream);
     vae_stream_drain_count(stream, steps, &total);
     expect(steps == c->ahead && given + total == clip.frames,
-           "%d steps of the end give %d frames", steps, total);
+           "%d steps at the end give %d frames", steps, total);
     expect(vae_stream_drain(stream, steps + 1, none, total, &error) ==
                VAE_ERR_ARGUMENT,
-           "a step too many: %s", error.message);
+           "one step too many: %s", error.message);
     expect(vae_stream_drain(stream, 1, none, 9, &error) == VAE_ERR_ARGUMENT,
            "frames too many: %s", error.message);
     const VaeStreamStats *stats = vae_stream_stats(stream);
@@ -170,8 +171,8 @@ resets(const Case *c)
         run_clip(c->bed, stream, VAE_DECODE, &got, uneven);
         const bool good = same(&got, 0, &want, 0, want.frames);
         vae_stream_reset(stream);
-        expect(good, "%d latents after others that %s", t,
-               t == 3 ? "were none" : "were fewer");
+        expect(good, "%d latents after %s", t,
+               t == 3 ? "nothing" : "a shorter clip");
         /* Runs some steps, and resets before the end. */
         VaeError error;
         int n_in, n_out;
@@ -209,7 +210,8 @@ restarts(const Case *c)
     expect(history == c->ahead &&
                same(&got, skip, &c->all, from, got.frames - skip),
            "restarted at latent %d: exact from %d latents on", at, history);
-    expect(!same(&got, skip - 8, &c->all, from - 8, 8), "  and not before");
+    expect(!same(&got, skip - 8, &c->all, from - 8, 8),
+           "  and not exact before");
     free(got.video);
 }
 
@@ -322,7 +324,7 @@ releases(const Case *c)
         given += n;
     }
     expect(given == got.frames && same(&got, 0, &c->all, 0, got.frames),
-           "released and taken again: the same %d frames", given);
+           "released and reloaded: the same %d frames", given);
     free(got.video);
 }
 
@@ -372,7 +374,8 @@ looks_ahead(const Case *c, int n, int t)
     const int delay = n * 8 < exact ? n * 8 : exact;
     expect(vae_stream_get_plan(one)->delay == delay &&
                same(&a, 0, &b, 0, a.frames),
-           "a look-ahead of %d: a delay of %d frames, any slices", n, delay);
+           "a look-ahead of %d: a delay of %d frames, the same for all slices",
+           n, delay);
     bool good = true;
     for (int k = 0; k < t; k++) {
         const int cut = k + n + 1 < t ? k + n + 1 : t;
@@ -381,7 +384,9 @@ looks_ahead(const Case *c, int n, int t)
         good = good && same(&a, from, &want, from, frames_of(c, k + 1) - from);
         free(want.video);
     }
-    expect(good, "  the frames of each latent are as if %d more were the last",
+    expect(good,
+           "  the frames of each latent are those of a clip that ends %d "
+           "latents later",
            n);
     free(a.video);
     free(b.video);
@@ -415,7 +420,7 @@ allocations(const Case *c, int look_ahead)
         vae_stream_reset(stream);
     }
     expect(vae_allocation_count() == taken,
-           "no allocation by steps or the end");
+           "no allocation by steps or at the end");
 }
 
 /* A NaN reaches exactly the frames of the look-ahead and the look-back. */
@@ -443,7 +448,7 @@ reach(const Case *c)
     const int low = 8 * at - c->delay - 7, high = 8 * at + c->delay;
     expect(from == (low > 0 ? low : 0) &&
                to == (high < clip.frames ? high : clip.frames - 1),
-           "a NaN in latent %d is seen in frames %d to %d", at, from, to);
+           "a NaN in latent %d reaches frames %d to %d", at, from, to);
     free(clip.video);
 }
 

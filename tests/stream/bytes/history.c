@@ -100,9 +100,10 @@ preroll(const Case *c, int k, int n)
     const size_t at = (size_t) before(c, k, false) * one;
     const size_t left = bytes / sizeof *want - at;
     const size_t skip = at - (size_t) before(c, k - n, false) * one;
-    expect(memcmp(got + skip, want + at, left * sizeof *want) == 0,
-           "%d steps before step %d: %zu numbers from there on are the same", n,
-           k, left);
+    expect(
+        memcmp(got + skip, want + at, left * sizeof *want) == 0,
+        "from %d steps before step %d: %zu numbers from there on are the same",
+        n, k, left);
     free_result(c, &clip);
 }
 
@@ -228,8 +229,8 @@ reach(const Case *c)
         }
     expect(first == AT && (relu ? last > AT && last <= AT + c->history
                                 : last == AT + c->history),
-           "what is wrong in step %d is seen in steps %d to %d of %d", AT,
-           first, last, c->t);
+           "a fault in step %d changes steps %d to %d of %d", AT, first, last,
+           c->t);
     free_result(c, &clip);
 }
 
@@ -289,11 +290,13 @@ released(void)
         int steps;
         must(vae_model_outline(known[i].arch, &model, &error), &error);
         must(vae_model_history(model, VAE_DECODE, &steps, &error), &error);
-        expect(steps == known[i].decode, "%s as released decodes %d back",
-               known[i].arch, steps);
+        expect(steps == known[i].decode,
+               "released %s: the decoder looks back %d steps", known[i].arch,
+               steps);
         must(vae_model_history(model, VAE_ENCODE, &steps, &error), &error);
-        expect(steps == known[i].encode, "%s as released encodes %d back",
-               known[i].arch, steps);
+        expect(steps == known[i].encode,
+               "released %s: the encoder looks back %d steps", known[i].arch,
+               steps);
     }
 }
 

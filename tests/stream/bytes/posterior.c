@@ -72,7 +72,7 @@ pinned(void)
                vae_sample(0, 100, 1) == (float) exp(10) &&
                vae_sample(0, -100, 1) == (float) exp(-15) &&
                isnan(vae_sample(0, NAN, 1)),
-           "logvar is taken as -30..20");
+           "logvar is clamped to -30..20");
 }
 
 /* ------------------------------------------------------------------ */
@@ -187,7 +187,7 @@ seeds_and_reset(const Bed *bed)
         bad += mean.latents[i] !=
                (mean.mean[i] - bed->info->mean[c]) / bed->info->std[c];
     }
-    expect(bad == 0, "the mean whatever the seed: %zu differ", bad);
+    expect(bad == 0, "the mean does not depend on the seed: %zu differ", bad);
     clip_free(&mean);
     params = sampling;
     params.direction = VAE_ENCODE;

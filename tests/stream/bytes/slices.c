@@ -134,7 +134,7 @@ expect_plan(const Bed *bed, const VaeStream *stream, VaeDirection direction,
     expect_cuts(bed, stream, direction, way->frames, way->strips);
     if (way->limit)
         expect(plan->spilled > 0 && plan->spilled < plan->carries,
-               "  a part of the carries spilled");
+               "  a part of the carries is spilled");
     else
         expect(plan->spilled ==
                    (way->spill == VAE_SPILL_HOST ? plan->carries : 0),

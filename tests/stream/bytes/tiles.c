@@ -92,7 +92,8 @@ check_untiled(Case *c, const TestClip *want)
     SCOPED_CLIP TestClip whole = compute(c, want, p, by_one);
     const void *a = clip_result(&c->bed, &whole, c->direction, &n);
     const void *b = clip_result(&c->bed, want, c->direction, &n);
-    expect(memcmp(a, b, n) != 0, "tiles give other bytes than the picture");
+    expect(memcmp(a, b, n) != 0,
+           "tiles give other bytes than the whole picture");
     p.tiles = VAE_TILES_BLEND;
     p.tile_width = p.tile_height = 16 * c->unit;
     c->warnings = 0;
@@ -265,7 +266,7 @@ check_limit(Case *c)
     p.memory_limit = (size_t) small.peak / 2;
     expect(vae_stream_plan(c->bed.model, &p, &plan, &error) == VAE_ERR_MEMORY &&
                strstr(error.message, " tiles "),
-           "with less: %s", error.message);
+           "with less memory: %s", error.message);
     p.tile_width = 0;
     p.memory_limit = (size_t) small.peak;
     plan = plan_of(c->bed.model, &p);
@@ -338,11 +339,13 @@ check_last_resort(Case *c, const TestClip *want)
     p.tiles = VAE_TILES_OFF;
     p.slice_size = 1;
     TestClip exact = compute(c, want, p, by_one);
-    expect(c->warnings == 0, "slices of 1 as set: %d warnings", c->warnings);
+    expect(c->warnings == 0, "with slices of 1, as requested: %d warnings",
+           c->warnings);
     p.tiles = VAE_TILES_BLEND;
     p.slice_size = 4;
-    check(c, &exact, p, by_one, "smaller slices than set, instead of tiles");
-    expect(c->warnings == 1, "%d warning of that", c->warnings);
+    check(c, &exact, p, by_one,
+          "smaller slices than requested, instead of tiles");
+    expect(c->warnings == 1, "%d warning about smaller slices", c->warnings);
     clip_free(&exact);
     /* If only tiles fit, the slice size does not change their size. */
     p.width = p.height = 512;

@@ -136,14 +136,15 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
     SCOPED_CLIP TestClip one = clip_of(bed, bad);
     VaeStreamStats s = run(&wide, &want, VAE_NAN_FALLBACK, 1);
     expect(not_finite(&want, 0, T) == 0 && s.nonfinite_steps == 0,
-           "in fp32 all is finite");
+           "in fp32 all frames are finite");
     s = run(bed, &one, VAE_NAN_FALLBACK, 1);
     expect(s.nonfinite_steps == (uint64_t) spoilt &&
                s.recovered_steps == s.nonfinite_steps && s.nonfinite == 0,
-           "latents %#x: %llu steps were not finite, %llu are recovered", bad,
+           "latents %#x: %llu steps overflowed, %llu recovered", bad,
            (unsigned long long) s.nonfinite_steps,
            (unsigned long long) s.recovered_steps);
-    expect(not_finite(&one, 0, T) == 0, "with the fallback all is finite");
+    expect(not_finite(&one, 0, T) == 0,
+           "with the fallback all frames are finite");
     const double r = relative(&want, &one);
     /* The bounds are those of scaled.c: roundings of bf16. */
     expect(r < 0.03 && r > 1e-4, "and differs from fp32 by %.2g", r);
@@ -153,7 +154,7 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
         same_result(bed, &got, &one, VAE_DECODE, "in larger slices");
         expect(t.nonfinite_steps == s.nonfinite_steps &&
                    t.units_out == s.units_out,
-               "as many steps");
+               "as many steps overflow");
     }
     for (int slice = 1; slice < 4; slice += 2) {
         VaeStatus status;
@@ -166,7 +167,7 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
         expect(t.nonfinite_steps == s.nonfinite_steps &&
                    t.recovered_steps == s.recovered_steps && t.nonfinite == 0 &&
                    t.units_out == s.units_out,
-               "as many steps");
+               "as many steps overflow");
     }
 }
 
@@ -180,10 +181,10 @@ others(const Bed *bed)
     expect(not_finite(&pass, 0, BAD) == 0 &&
                not_finite(&pass, BAD, T) == before(T) - before(BAD) &&
                s.nonfinite_steps == 0,
-           "without, NaN is in all frames from there on");
+           "without the fallback, all later frames have NaN");
     s = run(bed, &got, VAE_NAN_FALLBACK, 3);
     expect(memcmp(got.video, pass.video, before(BAD) * sizeof(float)) == 0,
-           "what was finite is as it was");
+           "the fallback does not change finite frames");
     VaeStream *stream = bed_stream(bed, params_of(VAE_NAN_ERROR, 3));
     VaeError error = {0};
     const VaeStatus status = test_decode(stream, bed->info, &got, plan, &error);
@@ -199,7 +200,7 @@ others(const Bed *bed)
         expect(
             again == VAE_ERR_BACKEND && strstr(error.message, "latent 5 is") &&
                 memcmp(got.video, pass.video, before(BAD) * sizeof(float)) == 0,
-            "with calls in flight, of %d: %s", slice, error.message);
+            "with calls of %d steps in flight: %s", slice, error.message);
     }
 }
 
@@ -219,7 +220,7 @@ bad_input(const Bed *bed)
     expect(count == 1 && s.nonfinite == 1 && s.nonfinite_steps == T - 7 &&
                s.recovered_steps == 0 &&
                memcmp(got.video, pass.video, bytes) == 0,
-           "a NaN that came in: %llu counted, %llu steps, %llu recovered",
+           "a NaN of the input: %llu counted, %llu steps, %llu recovered",
            (unsigned long long) s.nonfinite,
            (unsigned long long) s.nonfinite_steps,
            (unsigned long long) s.recovered_steps);
@@ -255,7 +256,7 @@ plans(const Bed *bed)
     expect(none.fallback == 0 && twin.fallback == 0 &&
                plan.fallback == twin.total + plan.carries &&
                plan.total == none.total + plan.fallback,
-           "planned: %llu bytes, for the fallback %llu",
+           "planned: %llu bytes, and %llu for the fallback",
            (unsigned long long) none.total, (unsigned long long) plan.fallback);
     p.precision = bed->precision;
     p.slice_size = 2;
@@ -263,7 +264,7 @@ plans(const Bed *bed)
     VaeStream *stream = NULL;
     expect(vae_stream_new(bed->model, &p, &stream, &error) == VAE_ERR_MEMORY &&
                !stream,
-           "too little memory for both: %s", error.message);
+           "too little memory for the fallback: %s", error.message);
 }
 
 /* After a fallback some carries have values that only fp32 can represent. Until

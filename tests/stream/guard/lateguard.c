@@ -77,12 +77,14 @@ fallback(const Bed *bed, unsigned bad, int steps)
     SCOPED_CLIP TestClip want = clip_of(bed, bad), one = clip_of(bed, bad);
     SCOPED_CLIP TestClip got = clip_of(bed, bad);
     run(bed, &got, VAE_NAN_PASS, 1);
-    expect(not_finite(&got) > 0, "latents %#x: without, frames have NaN", bad);
+    expect(not_finite(&got) > 0,
+           "latents %#x: without the fallback, frames have NaN", bad);
     run(&wide, &want, VAE_NAN_PASS, 1);
     const VaeStreamStats s = run(bed, &one, VAE_NAN_FALLBACK, 1);
     expect(not_finite(&one) == 0 && s.nonfinite_steps == (uint64_t) steps &&
                s.recovered_steps == s.nonfinite_steps && s.nonfinite == 0,
-           "  with the fallback all is finite; of %llu steps %llu recovered",
+           "  with the fallback, all frames are finite; %llu steps overflowed, "
+           "%llu recovered",
            (unsigned long long) s.nonfinite_steps,
            (unsigned long long) s.recovered_steps);
     const double r = relative(&want, &one);
@@ -94,7 +96,7 @@ fallback(const Bed *bed, unsigned bad, int steps)
         expect(t.nonfinite_steps == s.nonfinite_steps &&
                    t.recovered_steps == s.recovered_steps &&
                    t.units_out == s.units_out,
-               "  as many steps");
+               "  as many steps overflow and recover");
     }
 }
 
@@ -108,7 +110,8 @@ guesses(const Bed *bed, unsigned bad, int ahead)
     SCOPED_CLIP TestClip want = clip_of(bed, bad), got = clip_of(bed, bad);
     run_ahead(bed, &got, VAE_NAN_PASS, 1, ahead);
     expect((not_finite(&got) > 0) == (bad != 0),
-           "latents %#x, look-ahead %d: without, %zu values are not finite",
+           "latents %#x, look-ahead %d: without the fallback, %zu values are "
+           "not finite",
            bad, ahead, not_finite(&got));
     if (bad)
         run_ahead(&wide, &want, VAE_NAN_PASS, 1, ahead);
@@ -117,14 +120,16 @@ guesses(const Bed *bed, unsigned bad, int ahead)
     const VaeStreamStats s = run_ahead(bed, &got, VAE_NAN_FALLBACK, 4, ahead);
     expect(not_finite(&got) == 0 && (s.nonfinite_steps > 0) == (bad != 0) &&
                s.recovered_steps == s.nonfinite_steps && s.nonfinite == 0,
-           "  with the fallback all is finite; of %llu steps %llu recovered",
+           "  with the fallback, all frames are finite; %llu steps overflowed, "
+           "%llu recovered",
            (unsigned long long) s.nonfinite_steps,
            (unsigned long long) s.recovered_steps);
     if (bad)
         expect(relative(&want, &got) < 0.03, "  and differs from fp32 by %.2g",
                relative(&want, &got));
     else
-        same_result(bed, &got, &want, VAE_DECODE, "  without, the same bytes");
+        same_result(bed, &got, &want, VAE_DECODE,
+                    "  without an overflow, the same bytes");
 }
 
 /* A non-finite latent is not recovered. */
@@ -136,7 +141,8 @@ bad_input(const Bed *bed)
     pass.latents[latent + 5] = got.latents[latent + 5] = NAN;
     run(bed, &pass, VAE_NAN_PASS, 1);
     const VaeStreamStats s = run(bed, &got, VAE_NAN_FALLBACK, 1);
-    same_result(bed, &got, &pass, VAE_DECODE, "a NaN that came in passes");
+    same_result(bed, &got, &pass, VAE_DECODE,
+                "a NaN of the input reaches the output");
     expect(s.recovered_steps == 0, "  and is not recovered");
 }
 

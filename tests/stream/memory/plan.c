@@ -240,7 +240,7 @@ check_steps(const char *label, const Bed *bed, VaeDirection direction,
     const size_t open = bytes_live;
     TestClip clip = bed_clip(bed, 6, W, height_of(bed), 1);
     run_clip(bed, s, direction, &clip, steps);
-    same(label, "taken by steps", 0, bytes_live - open);
+    same(label, "allocated by steps", 0, bytes_live - open);
     clip_free(&clip);
 }
 
@@ -280,10 +280,12 @@ check_stream(Bed *bed, VaeDirection direction, Way way, const char *type)
     const size_t rest =
         bytes_live - before - (size_t) (plan.total - plan.library);
     const size_t most = ((size_t) 256 << 10) + 1280 * count_ops(s);
-    expect(rest < most, "%s: %zu bytes beside, at most %zu", label, rest, most);
+    expect(rest < most, "%s: %zu bytes of structs, at most %zu", label, rest,
+           most);
     check_steps(label, bed, direction, s);
     vae_stream_free(&s);
-    same(label, "left but the weights", weights, bytes_live - before);
+    same(label, "still allocated, apart from the weights", weights,
+         bytes_live - before);
 }
 
 /* Weights are kept once per model, so each direction opens a model of its own.
@@ -348,6 +350,6 @@ main(int argc, char **argv)
     if (argc == 5)
         check_types(argv);
     else
-        check_file(NULL, argv, "as it is");
+        check_file(NULL, argv, "generated weights");
     return tests_end();
 }

@@ -64,7 +64,7 @@ refuse(const Bed *bed, VaeDirection direction, bool tiles, int most)
                VAE_ERR_MEMORY,
            "%s", error.message);
     expect(planned > 0 && planned <= most && asked == 0,
-           "%s, tiles %s: %d programs planned, %d strips asked for",
+           "%s, tiles %s: %d programs planned, %d questions about strips",
            direction == VAE_DECODE ? "decode" : "encode",
            tiles ? "blend" : "off", planned, asked);
 }
