@@ -25,7 +25,7 @@ numbers() {
     done
 }
 
-echo "# names that are not of tensor files"
+echo "# output names of other file types"
 for file in clip.mp4 sheet.png clip.webm frames.npy; do
     check "decode to $file" 3 "$tool" decode $ref --model "$wan" "$latents" \
         "$out/$file"
@@ -48,9 +48,9 @@ says "in.mp4: is a video file (MP4 or MOV)" "pipelines/video-to-latents.sh" \
 check "decode a video file" 3 "$tool" decode $ref --model "$wan" \
     "$out/in.mp4" "$out/x.safetensors"
 says "in.mp4: is a video file (MP4 or MOV); expected a safetensors, npy or"
-true_that "in one line" test "$(wc -l <"$out/log")" -eq 1
+true_that "the error is one line" test "$(wc -l <"$out/log")" -eq 1
 cp "$out/in.mp4" "$out/in.safetensors"
-check "encode what is called safetensors" 3 "$tool" encode $ref \
+check "encode a video file named .safetensors" 3 "$tool" encode $ref \
     --model "$wan" "$out/in.safetensors" "$out/latents.safetensors"
 says "in.safetensors"
 says_not "video-to-latents.sh"
@@ -58,7 +58,7 @@ says_not "video-to-latents.sh"
 check "an empty name" 2 "$tool" decode $ref --model "$wan" "$latents" ""
 says "argument 2" "is empty"
 
-echo "# one video alone"
+echo "# a file whose only tensor is a video"
 head -c $((2 * 16 * 16 * 3)) "$wan" | tensor "$out/any.safetensors" \
     pictures U8 2,16,16,3
 check "info" 0 "$tool" info "$out/any.safetensors"
@@ -75,18 +75,18 @@ says npy .pt safetensors
 check "help tells the formats of weights" 0 "$tool" info --help
 says npy .pth safetensors folder
 echo 'no tensors' >"$out/text"
-check "what is none says what is" 3 "$tool" info "$out/text"
+check "the error for another file lists the formats" 3 "$tool" info "$out/text"
 says safetensors npy PyTorch
 
 echo "# metadata"
 numbers one | tensor "$out/meta.safetensors" x F32 1 \
     "{\"a\":\"line\\nbreak\",\"b\":\"$(printf '%0300d' 0)\"}"
-check "in the text" 0 "$tool" info "$out/meta.safetensors"
+check "info with metadata" 0 "$tool" info "$out/meta.safetensors"
 says "a = line break" "... (300 bytes)"
 check "in JSON" 0 "$tool" info --json "$out/meta.safetensors"
 says '"a": "line\nbreak"' "$(printf '%0300d' 0)"
 
-echo "# words that a terminal would obey"
+echo "# control characters in names and metadata"
 escape=$(printf '\033')
 c1=$(printf '\302\233')
 numbers one | tensor "$out/esc.safetensors" '\u001b[31m\u009b1m' F32 1 \
@@ -100,7 +100,8 @@ says_not "$escape" "$c1"
 check "compare" 0 "$tool" compare "$out/esc.safetensors" "$out/esc.safetensors"
 says "?[31m??1m 1 max 0"
 says_not "$escape" "$c1"
-check "compare with none" 3 "$tool" compare "$out/esc.safetensors" "$wan"
+check "compare without a common tensor" 3 \
+    "$tool" compare "$out/esc.safetensors" "$wan"
 says "?[31m??1m"
 says_not "$escape" "$c1"
 head -c $((16 * 2 * 6 * 10 * 4)) "$wan" |
@@ -134,7 +135,7 @@ check "in JSON" 0 "$tool" info --json "$out/ntsc-frames.safetensors"
 says '"framerate": ['
 check "encode" 0 "$tool" encode $ref --model "$wan" \
     "$out/ntsc-frames.safetensors" "$out/ntsc2.safetensors"
-check "and the latents that of the frames" 0 "$tool" info \
+check "latents state the rate of their frames" 0 "$tool" info \
     "$out/ntsc2.safetensors"
 says "vae.framerate = 30000/1001" "  30000/1001 frames per second"
 for rate in 24/1 60000/2002; do
@@ -151,13 +152,13 @@ for rate in 24/1 60000/2002; do
 done
 head -c $((48 * 80 * 3)) /dev/zero | tensor "$out/other.safetensors" \
     video_u8 U8 1,48,80,3 '{"vae.framerate":"fast"}'
-check "encode frames of no rate" 3 "$tool" encode $ref --model "$wan" \
+check "encode frames with a wrong rate" 3 "$tool" encode $ref --model "$wan" \
     "$out/other.safetensors" "$out/latents.safetensors"
 says 'other.safetensors: metadata vae.framerate is "fast", expected a fraction'
 
 echo "# layouts"
-# Makes 2 latents of 16 channels as [T,C,h,w].
-check "decode, for its latents alone" 0 "$tool" encode $ref --tensor frames \
+# Makes 2 latents of 16 channels, once as [C,T,h,w] and once as [T,C,h,w].
+check "encode the latents of the layouts" 0 "$tool" encode $ref --tensor frames \
     --model "$wan" "$latents" "$out/cthw.safetensors"
 plane=$((6 * 10 * 4))
 begin=$(($(wc -c <"$out/cthw.safetensors") - 3 * 32 * plane))
@@ -169,28 +170,28 @@ done >"$out/tchw"
 tensor "$out/tchw.safetensors" latent F32 2,16,6,10 '{"vae.layout":"tchw"}' \
     <"$out/tchw"
 tensor "$out/plain.safetensors" latent F32 2,16,6,10 <"$out/tchw"
-check "the same latents" 0 "$tool" compare --max-abs 0 \
+check "the same latents in two layouts" 0 "$tool" compare --max-abs 0 \
     "$out/cthw.safetensors" "$out/tchw.safetensors"
 says "latent 16x2x6x10 max 0"
-check "the other way" 0 "$tool" compare --max-abs 0 \
+check "the two layouts in the other order" 0 "$tool" compare --max-abs 0 \
     "$out/tchw.safetensors" "$out/cthw.safetensors"
-check "no layout stated" 0 "$tool" compare --max-abs 0 \
+check "no layout is stated" 0 "$tool" compare --max-abs 0 \
     "$out/plain.safetensors" "$out/tchw.safetensors"
 head -c $((16 * 16 * 2 * 3 * 4)) "$out/tchw" >"$out/square"
 tensor "$out/square.safetensors" latent F32 16,16,2,3 \
     '{"vae.layout":"tchw"}' <"$out/square"
 tensor "$out/square2.safetensors" latent F32 16,16,2,3 \
     '{"vae.layout":"cthw"}' <"$out/square"
-check "info of latents three pixels wide, as stated" 0 "$tool" info \
+check "info of latents whose layout is stated" 0 "$tool" info \
     "$out/square2.safetensors"
 says "16 channels" "3x2"
 says_not "video: tensor"
-check "equal bytes, other layouts" 1 "$tool" compare --max-abs 0 \
+check "equal bytes in other layouts" 1 "$tool" compare --max-abs 0 \
     "$out/square.safetensors" "$out/square2.safetensors"
 check "equal bytes and layouts" 0 "$tool" compare --max-abs 0 \
     "$out/square.safetensors" "$out/square.safetensors"
 
-echo "# values that are no numbers"
+echo "# NaN"
 numbers nan nan nan nan | tensor "$out/nan.safetensors" x F32 4
 numbers one nan two one | tensor "$out/some.safetensors" x F32 4
 numbers one two two one | tensor "$out/none.safetensors" x F32 4
@@ -199,7 +200,7 @@ check "only NaN in both" 0 "$tool" compare \
     "$out/nan.safetensors" "$out/nan.safetensors"
 says "PSNR none" "4 in A, 4 in B, 4 in both"
 says_not "PSNR inf"
-check "has no PSNR to pass" 1 "$tool" compare --min-psnr 1 \
+check "only NaN does not reach a PSNR" 1 "$tool" compare --min-psnr 1 \
     "$out/nan.safetensors" "$out/nan.safetensors"
 check "NaN in A" 1 "$tool" compare \
     "$out/some.safetensors" "$out/none.safetensors"
@@ -209,10 +210,10 @@ check "NaN in B" 1 "$tool" compare \
     "$out/none.safetensors" "$out/nan.safetensors"
 says "0 in A, 4 in B"
 says_not "PSNR inf"
-check "NaN in both, elsewhere" 1 "$tool" compare \
+check "NaN in both, at other places" 1 "$tool" compare \
     "$out/some.safetensors" "$out/other.safetensors"
 says "1 in A, 1 in B, 0 in both"
-check "none" 0 "$tool" compare --min-psnr 300 \
+check "no NaN" 0 "$tool" compare --min-psnr 300 \
     "$out/none.safetensors" "$out/none.safetensors"
 says "PSNR inf dB"
 words=
@@ -223,11 +224,11 @@ while [ $i -lt 48 ]; do
 done
 # shellcheck disable=SC2086 # 48 words
 numbers $words | tensor "$out/video.safetensors" frames F32 1,4,4,3
-check "no SSIM to pass" 1 "$tool" compare --min-ssim 0.1 \
+check "only NaN does not reach an SSIM" 1 "$tool" compare --min-ssim 0.1 \
     "$out/video.safetensors" "$out/video.safetensors"
 says "PAST THE BOUND"
 
-echo "# bytes beside the network's numbers"
+echo "# frames in bytes and in floats"
 words=
 i=0
 while [ $i -lt 48 ]; do
@@ -247,10 +248,10 @@ for peak in 2 1; do
         "$out/black.safetensors" "$out/ones.safetensors"
     says "video_u8 and frames 1x4x4x3 max $peak " "PSNR 0.00 dB (peak $peak"
 done
-check "the same peak where none is given" 0 "$tool" compare \
+check "the peak without --peak" 0 "$tool" compare \
     "$out/black.safetensors" "$out/ones.safetensors"
 says "max 2 " "PSNR 0.00 dB (peak 2, clamped to -1..1"
-check "a bound past" 1 "$tool" compare --max-abs 1.9 \
+check "a bound is exceeded" 1 "$tool" compare --max-abs 1.9 \
     "$out/black.safetensors" "$out/ones.safetensors"
 check "bytes with bytes" 0 "$tool" compare \
     "$out/black.safetensors" "$out/white.safetensors"
@@ -289,11 +290,11 @@ for file in black white; do
         tensor "$out/frames-$file.safetensors" frames U8 1,4,4,3 \
             "{\"vae.pixel_range\":\"0 1$value\"}"
 done
-check "frames in bytes, of whatever range" 0 "$tool" compare \
+check "frames in bytes ignore a stated range" 0 "$tool" compare \
     "$out/frames-black.safetensors" "$out/frames-white.safetensors"
 says "max 255 " "PSNR 0.00 dB (peak 255)"
 
-echo "# the nameless tensor of an npy file"
+echo "# npy files, whose tensor has no name"
 # npy FILE SHAPE: writes the float32 numbers of standard input.
 npy() {
     header="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
@@ -306,7 +307,7 @@ numbers one two two one | npy "$out/other.npy" "1, 2, 1, 2"
 check "npy and a named tensor" 0 "$tool" compare \
     "$out/bare.npy" "$out/named.safetensors"
 says "npy and latents 1x2x1x2 max 1 at [0,0,0,1]"
-check "in the other order" 0 "$tool" compare \
+check "the two files in the other order" 0 "$tool" compare \
     "$out/named.safetensors" "$out/bare.npy"
 says "latents and npy 1x2x1x2 max 1 at [0,0,0,1]"
 # shellcheck disable=SC2046 # words
@@ -314,7 +315,7 @@ numbers $(yes 'one two' | head -16) | npy "$out/batch.npy" "1, 16, 1, 1, 2"
 # shellcheck disable=SC2046 # words
 numbers $(yes 'one one' | head -16) |
     tensor "$out/clip.safetensors" latents F32 16,1,1,2
-check "a batch of one, and none" 0 "$tool" compare \
+check "a batch of one, and no batch" 0 "$tool" compare \
     "$out/batch.npy" "$out/clip.safetensors"
 says "npy and latents 16x1x1x2 max 1 at [0,0,0,1]"
 check "two npy files" 0 "$tool" compare --max-abs 1 \
@@ -338,33 +339,38 @@ ppm() {
     tensor "$out/a.safetensors" video_u8 U8 3,3,5,3
 { head -c 45 /dev/zero | tr '\0' '\104'; head -c 90 /dev/zero; } |
     tensor "$out/b.safetensors" video_u8 U8 3,3,5,3
-check "a tensor of it" 0 "$tool" compare --min-ssim 0 \
+check "the pictures as a tensor" 0 "$tool" compare --min-ssim 0 \
     "$out/a.safetensors" "$out/b.safetensors"
 psnr=$(sed -n 's/.* PSNR \([0-9.]*\) dB.*/\1/p' "$out/log")
 ssim=$(sed -n 's/.* SSIM \([0-9.]*\).*/\1/p' "$out/log")
-check "a stream of it" 0 "$tool" compare --stream "$out/a.ppm" "$out/b.ppm"
+check "the pictures as a stream" 0 \
+    "$tool" compare --stream "$out/a.ppm" "$out/b.ppm"
 says "frame 0 PSNR 36.09 dB" "frame 2 PSNR inf dB SSIM 1.000000" \
     "3 frames: PSNR $psnr dB, 12.01 dB at least; SSIM $ssim on average"
 mkfifo "$out/a.fifo" "$out/b.fifo"
 cat "$out/a.ppm" >"$out/a.fifo" &
 cat "$out/b.ppm" >"$out/b.fifo" &
-check "of named pipes" 0 "$tool" compare --stream "$out/a.fifo" "$out/b.fifo"
+check "the pictures from named pipes" 0 \
+    "$tool" compare --stream "$out/a.fifo" "$out/b.fifo"
 says "3 frames: PSNR $psnr dB"
 wait
-check "past a bound" 1 "$tool" compare --stream --min-psnr 40 \
+check "a bound is exceeded" 1 "$tool" compare --stream --min-psnr 40 \
     "$out/a.ppm" "$out/b.ppm"
 says "PAST THE BOUND"
-check "within it" 0 "$tool" compare --stream --min-ssim 0.9 \
+check "a bound is met" 0 "$tool" compare --stream --min-ssim 0.9 \
     "$out/a.ppm" "$out/a.ppm"
 says "3 frames: PSNR inf dB"
 ppm 2 1 >"$out/short.ppm"
-check "one ends" 3 "$tool" compare --stream "$out/a.ppm" "$out/short.ppm"
+check "one stream is shorter" 3 \
+    "$tool" compare --stream "$out/a.ppm" "$out/short.ppm"
 says "short.ppm ends after 2 pictures" "a.ppm goes on"
 head -c 100 "$out/a.ppm" >"$out/cut.ppm"
-check "cut short" 3 "$tool" compare --stream "$out/a.ppm" "$out/cut.ppm"
+check "a picture is incomplete" 3 \
+    "$tool" compare --stream "$out/a.ppm" "$out/cut.ppm"
 says "cut.ppm: picture 1 is cut short"
 printf 'P6 3 5 255\n%45s' x >"$out/turned.ppm"
-check "another size" 3 "$tool" compare --stream "$out/a.ppm" "$out/turned.ppm"
+check "pictures of another size" 3 \
+    "$tool" compare --stream "$out/a.ppm" "$out/turned.ppm"
 says "picture 0 is 5x3 in" "3x5 in"
 for header in 'P5 5 3 255' 'P6 5 3 65535' 'P6 0 3 255' 'P6 5 70000 255' \
     'P6 5 -3 255' 'P6 5'; do
@@ -373,15 +379,15 @@ for header in 'P5 5 3 255' 'P6 5 3 65535' 'P6 0 3 255' 'P6 5 70000 255' \
     says "other.ppm: picture 0 " "expected a binary PPM (P6) of 8 bits"
 done
 : >"$out/empty.ppm"
-check "nothing" 3 "$tool" compare --stream "$out/empty.ppm" "$out/empty.ppm"
+check "empty streams" 3 "$tool" compare --stream "$out/empty.ppm" "$out/empty.ppm"
 says "hold no pictures"
 check "no such stream" 3 "$tool" compare --stream "$out/none" "$out/a.ppm"
 says "none: cannot open"
-check "what is for tensors" 2 "$tool" compare --stream --max-abs 1 \
+check "an option for tensors" 2 "$tool" compare --stream --max-abs 1 \
     "$out/a.ppm" "$out/a.ppm"
 says "--min-psnr and --min-ssim only"
 
-echo "# black and white of two networks"
+echo "# networks with different pixel ranges"
 tae=$data/taehv/taew2_1/weights.safetensors
 for net in wan tae; do
     weights=$wan
@@ -389,19 +395,20 @@ for net in wan tae; do
     check "decode by $net" 0 "$tool" decode $ref --model "$weights" \
         "$latents" "$out/$net-frames.safetensors"
 done
-check "what frames run over" 0 "$tool" info "$out/wan-frames.safetensors"
+check "info states the range of frames" 0 \
+    "$tool" info "$out/wan-frames.safetensors"
 says "vae.pixel_range = -1 1" "pixels -1..1"
-check "0..1" 0 "$tool" info "$out/tae-frames.safetensors"
+check "info of frames in 0..1" 0 "$tool" info "$out/tae-frames.safetensors"
 says "vae.pixel_range = 0 1" "pixels 0..1"
 check "in JSON" 0 "$tool" info --json "$out/tae-frames.safetensors"
 says '"pixel_range": ['
-check "compare, 0..1" 0 "$tool" compare --min-ssim 1 \
+check "compare frames in 0..1" 0 "$tool" compare --min-ssim 1 \
     "$out/tae-frames.safetensors" "$out/tae-frames.safetensors"
 says "(peak 1, clamped to 0..1)" "SSIM 1.0"
-check "compare, -1..1" 0 "$tool" compare "$out/wan-frames.safetensors" \
+check "compare frames in -1..1" 0 "$tool" compare "$out/wan-frames.safetensors" \
     "$out/wan-frames.safetensors"
 says "(peak 2, clamped to -1..1)"
-check "where one file says it" 0 "$tool" compare "$latents" \
+check "only one file states the range" 0 "$tool" compare "$latents" \
     "$out/wan-frames.safetensors"
 says "frames 5x48x80x3" "(peak 2, clamped to -1..1)"
 head -c $((5 * 48 * 80 * 3)) /dev/zero |
@@ -411,7 +418,7 @@ for pair in "dark tae-frames" "tae-frames dark"; do
         "$out/${pair% *}.safetensors" "$out/${pair#* }.safetensors"
     says "(peak 1, clamped to 0..1)"
 done
-check "they differ" 1 "$tool" compare "$out/wan-frames.safetensors" \
+check "the ranges differ" 1 "$tool" compare "$out/wan-frames.safetensors" \
     "$out/tae-frames.safetensors"
 says "frames DIFFERENT RANGES: black and white are -1 and 1 in" \
     "wan-frames.safetensors, 0 and 1 in" "--peak 2 compares the numbers" \
@@ -432,20 +439,22 @@ head -c $((16 * 6 * 10 * 4)) /dev/zero |
 check "latents for frames" 3 "$tool" encode $ref --model "$wan" \
     "$out/only-latents.safetensors" "$out/x.safetensors"
 says "no tensor \"video_u8\" or \"frames\" (looks like latents)"
-check "--peak wins" 0 "$tool" compare --peak 2 "$out/wan-frames.safetensors" \
+check "--peak overrides different ranges" 0 \
+    "$tool" compare --peak 2 "$out/wan-frames.safetensors" \
     "$out/tae-frames.safetensors"
 says "(peak 2, clamped to -1..1)"
-check "also over what the files say" 0 "$tool" compare --peak 2 \
+check "--peak overrides equal ranges" 0 "$tool" compare --peak 2 \
     "$out/tae-frames.safetensors" "$out/tae-frames.safetensors"
 says "(peak 2, clamped to -1..1)"
 for range in 'nan nan' '1 0' '0 1 ' hello '0 1e-45' '-3e38 3e38' ''; do
     head -c $((48 * 80 * 3 * 4)) /dev/zero |
         tensor "$out/said.safetensors" frames F32 1,48,80,3 \
             "{\"vae.pixel_range\":\"$range\"}"
-    check "compare, said are '$range'" 3 "$tool" compare \
+    check "compare, the stated range is '$range'" 3 "$tool" compare \
         "$out/wan-frames.safetensors" "$out/said.safetensors"
     says "said.safetensors: vae.pixel_range is \"$range\", expected the values"
-    check "encode, said are '$range'" 3 "$tool" encode $ref --model "$wan" \
+    check "encode, the stated range is '$range'" 3 \
+        "$tool" encode $ref --model "$wan" \
         "$out/said.safetensors" "$out/said-latents.safetensors"
     says "said.safetensors: vae.pixel_range is \"$range\", expected the values"
 done
@@ -459,7 +468,7 @@ for file in black0 black8; do
     check "encode $file" 0 "$tool" encode $ref --model "$wan" \
         "$out/$file.safetensors" "$out/$file-latents.safetensors"
 done
-check "frames of another range are brought to the network's" 0 "$tool" \
+check "frames are converted to the range of the network" 0 "$tool" \
     compare --max-abs 1e-5 --tensor latent \
     "$out/black0-latents.safetensors" "$out/black8-latents.safetensors"
 

@@ -23,7 +23,7 @@ if ! "$tool" plan --backend cpu --arch taew2_1 --size 16x16 >"$out/log" 2>&1; th
 fi
 
 wan=$data/wan21/weights.safetensors
-check "a picture past the limit" 3 limited 1000000 "$tool" plan \
+check "a picture that exceeds the limit" 3 limited 1000000 "$tool" plan \
     --model "$wan" --size 1920x1088 --threads 2
 says "vaetool: decode of 1920x1088 in " "needs more than" "activations" "weights and others not counted" \
     "free within this process's limits (ulimit -v, -d)" \
@@ -44,7 +44,7 @@ said() {
 less() { # A B: A <= B
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a + 0 <= b + 0) }'
 }
-check "slices past the limit" 3 limited 960000 "$tool" plan --backend cpu \
+check "slices that exceed the limit" 3 limited 960000 "$tool" plan --backend cpu \
     --arch taew2_1 --size 416x240 --threads 2 --precision fp32 --slice 4
 says "decode of 416x240 in fp32 with 4 latent steps per slice needs " \
     "settings that would fit: slice size " " MiB), or " "; or raise the limit"
@@ -84,7 +84,8 @@ if "$tool" plan --arch taew2_1 --size 16x16 --backend cpu \
         END { tenths = least * 10 / 1048576
             whole = int(tenths)
             printf "%.1f", (whole + (tenths > whole)) / 10 }' "$out/log")
-    check "less than its least rung" 3 "$tool" plan --backend cpu --model "$demo" \
+    check "less memory than any rung needs" 3 \
+        "$tool" plan --backend cpu --model "$demo" \
         --size 208x120 --precision bf16 --threads 2 --memory-limit 20M
     says "needs $least MiB (weights"
     for arch in ltx2.0 ltx2.3; do
@@ -102,15 +103,16 @@ check "a decode in tiles" 0 "$tool" decode --model "$wan" --tiles blend \
     --tile-size 32 --tile-overlap 8 "$latents" "$out/tiles.safetensors"
 says "vaetool: warning: the picture is not exact: 80x48 pixels are computed in " \
     "tiles of 32x32, which overlap by 8 pixels"
-check "the same without a size, where it fits" 0 "$tool" decode --model "$wan" \
+check "without a tile size, a picture that fits has no tiles" 0 \
+    "$tool" decode --model "$wan" \
     --tiles blend "$latents" "$out/whole.safetensors"
 says_not "warning"
-check "these differ" 1 "$tool" compare "$out/tiles.safetensors" \
+check "tiles give another picture" 1 "$tool" compare "$out/tiles.safetensors" \
     "$out/whole.safetensors" --max-abs 1e-3
-check "no overlap, as -1 of the property" 0 "$tool" plan --arch taew2_1 \
+check "--tile-overlap -1: no overlap" 0 "$tool" plan --arch taew2_1 \
     --size 416x240 --tiles blend --tile-size 128x96 --tile-overlap -1
 says ", 12 tiles of 128x96 (not exact)"
-check "an overlap of 0 is the default" 0 "$tool" plan --arch taew2_1 \
+check "--tile-overlap 0: the default overlap" 0 "$tool" plan --arch taew2_1 \
     --size 416x240 --tiles blend --tile-size 128x96 --tile-overlap 0
 says ", 16 tiles of 128x96 (not exact)"
 check "a size of tiles without tiles" 2 "$tool" plan --arch taew2_1 \
@@ -121,7 +123,8 @@ check "an overlap without tiles" 2 "$tool" plan --arch taew2_1 \
 says "vaetool plan: --tile-overlap needs --tiles blend"
 check "a wrong size of tiles" 2 "$tool" decode --model "$wan" --tiles blend \
     --tile-size 32xx "$latents" "$out/tiles.safetensors"
-check "a size between latent pixels" 3 "$tool" decode --model "$wan" \
+check "a tile size that is no multiple of a latent pixel" 3 \
+    "$tool" decode --model "$wan" \
     --tiles blend --tile-size 30 "$latents" "$out/tiles.safetensors"
 says "a tile width of 30 pixels, expected a multiple of 8"
 
@@ -129,7 +132,7 @@ echo "# with little memory left, the suggestion and the encoder are planned, too
 # The free part of a limit depends on how much this system's libraries map.
 limit=500000
 while [ $limit -le 900000 ]; do
-    check "a picture past $limit KiB" 3 limited $limit "$tool" plan \
+    check "a picture that exceeds $limit KiB" 3 limited $limit "$tool" plan \
         --model "$demo" --size 416x240 --precision fp32 --threads 2 --backend cpu
     ! grep -q 'settings that would fit: 3[0-9]*x' "$out/log" || break
     limit=$((limit + 20000))
@@ -140,7 +143,7 @@ check "both directions" 0 limited $limit "$tool" plan --model "$demo" \
 
 check "a smaller picture" 0 limited 1000000 "$tool" plan --model "$wan" \
     --size 192x128 --threads 2
-check "no room for threads" 3 limited 200000 "$tool" plan --model "$wan" \
+check "no memory for threads" 3 limited 200000 "$tool" plan --model "$wan" \
     --size 192x128 --threads 2 --backend cpu
 says "leave no memory for 2 threads"
 

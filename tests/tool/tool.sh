@@ -128,11 +128,12 @@ late="decode $ref --model $ltx/weights.safetensors $ltx/decode_t2_1x3.safetensor
 check "decode with a delay" 0 "$tool" $late "$out/late.safetensors"
 check "decoded as by the official network" 0 "$tool" compare --max-abs 1e-4 \
     "$out/late.safetensors" "$ltx/decode_t2_1x3.safetensors"
-check "in segments" 0 "$tool" $late --devices ref,ref "$out/again.safetensors"
+check "decode in segments" 0 \
+    "$tool" $late --devices ref,ref "$out/again.safetensors"
 true_that "the same file" cmp "$out/late.safetensors" "$out/again.safetensors"
-check "with less look-ahead" 0 "$tool" $late --look-ahead 0 \
+check "decode with less look-ahead" 0 "$tool" $late --look-ahead 0 \
     "$out/again.safetensors"
-check "which is not exact" 1 "$tool" compare --max-abs 1e-2 \
+check "less look-ahead is not exact" 1 "$tool" compare --max-abs 1e-2 \
     "$out/late.safetensors" "$out/again.safetensors"
 check "too short for segments" 0 "$tool" decode --devices ref,ref \
     --model "$wan" "$latents" "$out/again.safetensors"
@@ -140,27 +141,28 @@ says "2 latents are cut into 1 segment, so that only 1 of the 2 streams works"
 check "encode" 0 "$tool" encode $ref --spill host --model "$wan" "$video" \
     "$out/latent.safetensors"
 says "vaetool: warning: spill host has no effect with the backend ref"
-check "it states its frames per latent" 0 "$tool" info "$out/latent.safetensors"
+check "latents state their frames per latent" 0 \
+    "$tool" info "$out/latent.safetensors"
 says "vae.temporal_factor = 4"
-check "encoded as the official network" 0 "$tool" compare --max-abs 1e-4 \
+check "encoded as by the official network" 0 "$tool" compare --max-abs 1e-4 \
     "$out/latent.safetensors" "$video"
 says "latent 16x5x6x10" "mean 16x5x6x10" "logvar 16x5x6x10"
 check "encode SeedVR2" 0 "$tool" encode $ref --model "$seed" \
     "$data/seedvr2/encode_f17_48x80.safetensors" "$out/latent2.safetensors"
-check "encoded as the official network" 0 "$tool" compare --max-abs 2e-4 \
+check "encoded as by the official network" 0 "$tool" compare --max-abs 2e-4 \
     "$out/latent2.safetensors" "$data/seedvr2/encode_f17_48x80.safetensors"
 tae=$data/taehv/taew2_1/weights.safetensors
 check "sample" 0 "$tool" encode $ref --posterior sample \
     --seed 18446744073709551615 --model "$wan" "$video" \
     "$out/sample.safetensors"
-check "sample again, otherwise sliced" 0 "$tool" encode $ref --slice 1 \
+check "sample again in other slices" 0 "$tool" encode $ref --slice 1 \
     --posterior sample --seed 18446744073709551615 --model "$wan" "$video" \
     "$out/sample2.safetensors"
 true_that "the same file" cmp "$out/sample.safetensors" \
     "$out/sample2.safetensors"
 check "mean and logvar are the same" 0 "$tool" compare --max-abs 0 \
     --tensor mean "$out/sample.safetensors" "$out/latent.safetensors"
-check "the latents are not" 1 "$tool" compare --max-abs 0.1 \
+check "the latents differ" 1 "$tool" compare --max-abs 0.1 \
     --tensor latent "$out/sample.safetensors" "$out/latent.safetensors"
 check "another seed" 0 "$tool" encode $ref --posterior sample \
     --model "$wan" "$video" "$out/sample2.safetensors"
@@ -172,28 +174,29 @@ says "taew2_1 has no posterior"
 check "encode raw" 0 "$tool" encode $ref --normalization raw \
     --model "$seed" "$data/seedvr2/encode_f1_48x80.safetensors" \
     "$out/raw.safetensors"
-check "raw latents in a file that says so" 0 "$tool" decode $ref \
+check "decode raw latents of a file that says so" 0 "$tool" decode $ref \
     --model "$seed" "$out/raw.safetensors" "$out/raw-frames.safetensors"
-check "normalized ones" 0 "$tool" encode $ref --model "$seed" \
+check "encode normalized" 0 "$tool" encode $ref --model "$seed" \
     "$data/seedvr2/encode_f1_48x80.safetensors" "$out/norm.safetensors"
-check "decoded" 0 "$tool" decode $ref --model "$seed" \
+check "decode normalized latents" 0 "$tool" decode $ref --model "$seed" \
     "$out/norm.safetensors" "$out/norm-frames.safetensors"
-check "give the same picture" 0 "$tool" compare --max-abs 1e-4 \
+check "raw and normalized latents give the same picture" 0 \
+    "$tool" compare --max-abs 1e-4 \
     "$out/raw-frames.safetensors" "$out/norm-frames.safetensors"
-check "raw latents taken for normalized ones do not" 0 "$tool" decode $ref \
+check "decode raw latents as normalized ones" 0 "$tool" decode $ref \
     --normalization normalized --model "$seed" "$out/raw.safetensors" \
     "$out/wrong-frames.safetensors"
-check "and compare finds the difference" 1 "$tool" compare --max-abs 1e-4 \
+check "they give another picture" 1 "$tool" compare --max-abs 1e-4 \
     "$out/wrong-frames.safetensors" "$out/norm-frames.safetensors"
 
 echo "# a tiny network that takes raw latents"
 tiny=$data/taehv/taew2_1
 check "taew2_1 takes normalized latents" 0 "$tool" decode $ref --model "$tae" \
     --variant taew2_1 "$tiny/decode_t1_6x10.safetensors" "$out/a.safetensors"
-check "lighttaew2_1 the raw ones" 0 "$tool" decode $ref --model "$tae" \
+check "lighttaew2_1 takes raw latents" 0 "$tool" decode $ref --model "$tae" \
     --variant lighttaew2_1 --normalization raw \
     "$tiny/decode_t1_6x10.safetensors" "$out/b.safetensors"
-true_that "the same numbers into the network" cmp "$out/a.safetensors" \
+true_that "the network gets the same numbers" cmp "$out/a.safetensors" \
     "$out/b.safetensors"
 check "normalized latents become raw" 0 "$tool" decode $ref --model "$tae" \
     --variant lighttaew2_1 "$tiny/decode_t1_6x10.safetensors" \
@@ -211,17 +214,17 @@ check "encode" 0 "$tool" encode $ref --model "$h3/weights.safetensors" \
     "$h3/encode_f22_16x32.safetensors" "$out/h3.safetensors"
 check "as the original network" 0 "$tool" compare --max-abs 1e-4 \
     "$out/h3.safetensors" "$h3/encode_f22_16x32.safetensors"
-check "their frames" 0 "$tool" info "$h3/weights.safetensors"
+check "info has the frames of taeh3" 0 "$tool" info "$h3/weights.safetensors"
 says "n latents are 1 + 4 (n - 1) - 3 floor((n - 1) / 5) frames"
-check "their latents" 0 "$tool" bench --model "$h3/weights.safetensors" \
+check "bench with taeh3" 0 "$tool" bench --model "$h3/weights.safetensors" \
     $ref --size 16x16 --frames 35
 says "later: 34 frames in"
-check "again, in segments" 0 "$tool" decode --devices ref,ref \
+check "decode taeh3 in segments" 0 "$tool" decode --devices ref,ref \
     --model "$h3/weights.safetensors" "$h3/decode_t7_1x1.safetensors" \
     "$out/h3.safetensors"
 check "as the original network" 0 "$tool" compare --max-abs 1e-4 \
     "$out/h3.safetensors" "$h3/decode_t7_1x1.safetensors"
-check "begun at the start again" 0 "$tool" decode $ref --resume \
+check "decode taeh3 with --resume" 0 "$tool" decode $ref --resume \
     --model "$h3/weights.safetensors" "$h3/decode_t7_1x1.safetensors" \
     "$out/h3.safetensors"
 
@@ -243,9 +246,9 @@ for n in 6,40 4,60 3,80; do
     reshape $n
     check "encode $n" 0 "$tool" encode $ref --model "$wan" \
         "$out/other.safetensors" "$out/tail.safetensors"
-    check "decode it" 0 "$tool" decode $ref --model "$wan" \
+    check "decode the result" 0 "$tool" decode $ref --model "$wan" \
         "$out/tail.safetensors" "$out/back.safetensors"
-    check "the number of frames comes back" 0 "$tool" info \
+    check "the number of frames is the same" 0 "$tool" info \
         "$out/back.safetensors"
     says "video:" "${n%,*} frames of 80x${n#*,}"
     check "encode $n, drop" 0 "$tool" encode $ref --tail drop \
@@ -274,12 +277,12 @@ check "the tail is the last frame" 0 "$tool" compare --max-abs 0 \
 
 echo "# compare"
 check "equal files" 0 "$tool" compare --max-abs 0 "$wan" "$wan"
-check "a bound passed" 1 "$tool" compare --max-abs 1e-7 \
+check "a bound is exceeded" 1 "$tool" compare --max-abs 1e-7 \
     "$out/frames.safetensors" "$latents"
 says "PAST THE BOUND" "at ["
-check "PSNR below" 1 "$tool" compare --min-psnr 300 \
+check "the PSNR is below the bound" 1 "$tool" compare --min-psnr 300 \
     "$out/frames.safetensors" "$latents"
-check "SSIM below" 1 "$tool" compare --min-ssim 1.1 \
+check "the SSIM is below the bound" 1 "$tool" compare --min-ssim 1.1 \
     "$out/frames.safetensors" "$latents"
 check "different shapes" 1 "$tool" compare "$out/frames.safetensors" \
     "$data/wan21/decode_t1_6x10.safetensors"
@@ -381,12 +384,12 @@ says "5 frames of 73x41"
 check "no such tensor" 3 "$tool" decode $ref --model "$wan" --tensor nix \
     "$latents" "$out/x"
 says "nix" "latent"
-check "no video in it" 3 "$tool" encode $ref --model "$wan" "$wan" "$out/x"
+check "a file without video" 3 "$tool" encode $ref --model "$wan" "$wan" "$out/x"
 says "video_u8" "frames"
-check "no backend for it" 3 "$tool" decode --precision fp16 --model "$wan" \
+check "no backend has fp16" 3 "$tool" decode --precision fp16 --model "$wan" \
     "$latents" "$out/x"
 says "cpu: " "; ref: it computes in fp32 only, not in fp16"
-check "no such backend here" 3 "$tool" decode --backend ref \
+check "ref has no fp16" 3 "$tool" decode --backend ref \
     --precision fp16 --model "$wan" "$latents" "$out/x"
 says "fp16"
 
@@ -400,11 +403,13 @@ tail -c $bytes "$latents" | tensor "$out/one.safetensors" latent F32 16,2,6,10
 check "decode of a batch" 3 "$tool" decode $ref --model "$wan" \
     "$out/batch.safetensors" "$out/x"
 says "batch of 2 clips" "batch-index"
-check "its second clip" 0 "$tool" decode $ref --model "$wan" --batch-index 1 \
+check "decode the second clip of a batch" 0 \
+    "$tool" decode $ref --model "$wan" --batch-index 1 \
     "$out/batch.safetensors" "$out/second.safetensors"
-check "its only clip" 0 "$tool" decode $ref --model "$wan" --batch-index 0 \
+check "decode a file of one clip" 0 \
+    "$tool" decode $ref --model "$wan" --batch-index 0 \
     "$out/one.safetensors" "$out/only.safetensors"
-true_that "are the same" cmp "$out/second.safetensors" "$out/only.safetensors"
+true_that "both clips are the same" cmp "$out/second.safetensors" "$out/only.safetensors"
 check "info of a batch" 0 "$tool" info "$out/batch.safetensors"
 says "2 latents of 16 channels, 10x6" "a batch of 2 clips"
 
@@ -413,15 +418,15 @@ true_that "no output of a failed run" test ! -e "$out/x"
 check "no such folder" 3 "$tool" decode $ref --model "$wan" "$latents" \
     "$out/none/x"
 says "$out/none/x"
-check "before anything is opened, decode" 3 "$tool" decode \
+check "decode tests the output before it opens the model" 3 "$tool" decode \
     --model "$out/none/model" "$latents" "$out/none/x"
 says "vaetool: $out/none/x: cannot create: No such file or directory"
-check "before anything is opened, encode" 3 "$tool" encode \
+check "encode tests the output before it opens the model" 3 "$tool" encode \
     --model "$out/none/model" "$video" "$wan/x"
 says "vaetool: $wan/x: cannot create: Not a directory"
 if [ "$(id -u)" -ne 0 ]; then
     mkdir "$out/closed" && chmod a-w "$out/closed"
-    check "a folder that may not be written" 3 "$tool" decode \
+    check "a folder without write permission" 3 "$tool" decode \
         --model "$out/none/model" "$latents" "$out/closed/x"
     says "closed/x: cannot create: Permission denied"
 fi
@@ -436,7 +441,7 @@ cp "$latents" "$out/old.safetensors"
 check "a limit on file sizes" 3 sh -c 'ulimit -f 20; exec "$@"' - "$tool" \
     decode $ref --model "$wan" "$latents" "$out/old.safetensors"
 says "old.safetensors"
-true_that "the old file is whole" cmp "$latents" "$out/old.safetensors"
+true_that "the old file is unchanged" cmp "$latents" "$out/old.safetensors"
 if [ -c /dev/full ]; then
     check "disk full, decode" 3 "$tool" decode $ref --model "$wan" \
         "$latents" /dev/full
@@ -453,10 +458,11 @@ check "unknown architecture" 3 "$tool" make-weights wan9 "$out/x"
 says "wan9" "wan2.1"
 check "full-size weights" 0 "$tool" make-weights wan2.1 \
     "$out/full.safetensors" --dtype bf16
-check "are recognised" 0 "$tool" info "$out/full.safetensors"
+check "full-size weights are recognised" 0 "$tool" info "$out/full.safetensors"
 says "model: wan2.1" "bfloat16" "194 tensors"
 "$tool" plan $ref --arch wan2.1 --size 64x64 >"$out/outline"
-check "are planned" 0 "$tool" plan $ref --model "$out/full.safetensors" \
+check "plan with full-size weights" 0 \
+    "$tool" plan $ref --model "$out/full.safetensors" \
     --size 64x64
 true_that "the plan is the same as without weights" cmp "$out/outline" "$out/log"
 
