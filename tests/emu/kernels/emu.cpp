@@ -208,8 +208,7 @@ fiber_begin(Fiber *f)
     f->context.size = STACK;
     f->context.fake = nullptr;
 #if EMU_ASAN
-    /* Of all frames, only that of fiber_main() did not return and is still
-     * poisoned. */
+    /* Only the frame of fiber_main() did not return, and is still poisoned. */
     ASAN_UNPOISON_MEMORY_REGION(f->stack + STACK - BASE, BASE);
 #endif
 #if EMU_TSAN

@@ -94,7 +94,7 @@ TEST(presets)
     check_element("vaeencode", "GstVaeEncode");
 }
 
-/* As gst-launch-1.0 writes it. */
+/* A preset as in a line of gst-launch-1.0. */
 TEST(launch)
 {
     GError *error = NULL;

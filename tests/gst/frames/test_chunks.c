@@ -52,7 +52,7 @@ TEST(slices)
     }
 }
 
-/* A buffer of several latents, whose parts have no times of their own. */
+/* A buffer has several latents, which have no separate times. */
 TEST(many)
 {
     SCOPED GstHarness *h = decoder(",layout=tchw,frames=7");

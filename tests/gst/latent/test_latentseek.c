@@ -335,7 +335,7 @@ TEST(decodebin)
     }
 }
 
-/* As gst-launch-1.0 -e does: an EOS event to the pipeline ends the stream. */
+/* An EOS event to the pipeline ends the stream, as with gst-launch-1.0 -e. */
 TEST(told_to_end)
 {
     const Clip clip = {VAE_TYPE_F32, 6, 16, 8, 8};
