@@ -176,6 +176,10 @@ class Machine:
             (name for name, _ in kernel.parameters), launch.arguments))
         self.state = np.full(n, RUNS, np.int8)
         self.pc = np.zeros(n, np.int64)
+        # Threads that run alone, without those that are further on in the text:
+        # their next instruction, and the one where they meet the others. Then
+        # `pc` is set only there and at a jump.
+        self.next, self.meets = None, 0
         self.copies = warp.Copies(n)
         self.multiplications = wgmma.Multiplications(self)
         self.sums = wgmma.registers(kernel)  # all registers that wgmma uses
@@ -348,12 +352,18 @@ class Machine:
     # Control.
 
     def run(self):
+        with np.errstate(all="ignore"):
+            self._run()
+
+    def _run(self):
         code = self.kernel.code
         everyone = np.ones(self.n, np.bool_)
         together = 0  # the next instruction of all threads, or None
         for _ in range(MOST_STEPS):
             if together is not None:
                 pc, at, on = together, None, everyone
+            elif self.next is not None:
+                pc, at = self.next, on
             else:
                 live = self.state == RUNS
                 if not live.any():
@@ -362,6 +372,8 @@ class Machine:
                     continue
                 pc = self.pc[live].min()
                 at = on = live & (self.pc == pc)
+                others = self.pc[live & ~on]
+                self.meets = others.min() if others.size else len(code)
             instruction = code[pc]
             mask = at
             if instruction.predicate:
@@ -392,12 +404,13 @@ class Machine:
         if name in ("bra", "ret", "exit") or (
                 name == "bar" and instruction.parts[1] == "sync"):
             return self._jump(instruction, pc, on, active, mask, together)
-        if active.any():
-            with np.errstate(all="ignore"):
-                self._do(instruction, active, mask)
+        if not instruction.predicate or active.any():
+            self._do(instruction, active, mask)
         if together is not None:
             return together + 1
-        self.pc[on] = pc + 1
+        self.next = pc + 1 if pc + 1 < self.meets else None
+        if self.next is None:
+            self.pc[on] = pc + 1
         return None
 
     def _jump(self, instruction, pc, on, active, mask, together):
@@ -407,6 +420,7 @@ class Machine:
                 return self.kernel.labels[instruction.operands[0]]
             if not active.any():
                 return together + 1
+        self.next = None
         self.pc[on] = pc + 1
         if name == "bra":
             self.pc[active] = self.kernel.labels[instruction.operands[0]]
