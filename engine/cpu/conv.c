@@ -63,6 +63,22 @@ adds_in_place(const VaeOp *op)
 }
 
 /*
+ * True if the residual is copied to scratch memory first, and added from there.
+ * oneDNN's convolutions for AVX2 begin the sum of an element with the value in
+ * y, if they add in place. Thousands of products are then added to a large
+ * number, one by one, and each addition rounds to its last bit. That cost a
+ * full-size SeedVR2 5 dB.
+ */
+static bool
+adds_aside(const VaeOp *op)
+{
+    enum { LONG = 4096 }; /* products of a sum */
+    const int taps = op->conv.kt * op->conv.k * op->conv.k;
+    return adds_in_place(op) && op->x->type == VAE_TYPE_F32 &&
+           taps * op->x->shape.c >= LONG;
+}
+
+/*
  * The implementation to avoid, or NULL. In some processes, oneDNN 2.6's brgconv
  * for bf16 gives wrong sums for kernels of 3x3x3 with a stride in space. This
  * concerns two layers of SeedVR2's encoder.
@@ -99,8 +115,8 @@ runs_alone(const VaeDnnlPrimitive *made)
 
 /*
  * True if the implementation adds wrong elements of VAE_DNNL_ADD, as the matrix
- * product of oneDNN 2.6 does (on Arm, and on x86 without AVX2). The residual is
- * then copied to y first.
+ * product of oneDNN 2.6 does (on Arm, and on x86 without AVX2). The residual
+ * must then be in y first.
  */
 static bool
 adds_wrongly(const VaeDnnlConv *conv, const VaeDnnlPrimitive *made)
@@ -134,8 +150,9 @@ describe(const VaeOp *op, Window w)
                         .begin = {0, 0, w.left},
                         .end = {0, 0, w.right},
                         .bias = op->bias != NULL,
-                        .add_dst = adds_in_place(op),
-                        .add_slot = op->add && !adds_in_place(op),
+                        .add_dst = adds_in_place(op) && !adds_aside(op),
+                        .add_slot =
+                            op->add && (!adds_in_place(op) || adds_aside(op)),
                         .add_type = op->add ? op->add->type : 0,
                         .relu = op->conv.relu,
                         .avoid = avoid(op)};
@@ -174,6 +191,7 @@ static VaeDnnlStatus
 make_primitive(VaeCpuConv *c, bool plan)
 {
     VaeDnnlConv conv = describe(c->op, window(c, false));
+    c->aside = adds_aside(c->op);
     VaeDnnlStatus status =
         c->op->strip ? make_strip(c, &conv, plan)
                      : vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
@@ -182,7 +200,8 @@ make_primitive(VaeCpuConv *c, bool plan)
     vae_dnnl_free(&c->primitive);
     conv.add_slot = false;
     conv.add_dst = true;
-    c->copies = true;
+    c->aside = false;
+    c->copies = !adds_in_place(c->op);
     return c->op->strip
                ? make_strip(c, &conv, plan)
                : vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
@@ -220,8 +239,11 @@ vae_cpu_conv_make(VaeCpuConv *c, VaeWeightCache *cache, VaeError *error)
     assert(!adds_in_place(op) || op->add->offset == op->y->offset);
     VaeStatus status = vae_cpu_status(make_for_threads(c, !cache), op,
                                       "make the convolution", error);
-    if (status == VAE_OK && c->primitive.scratch > exec->scratch)
-        exec->scratch = c->primitive.scratch;
+    c->aside_at = (c->primitive.scratch + 63) / 64 * 64;
+    const size_t scratch =
+        c->aside ? c->aside_at + vae_frame_bytes(op->y) : c->primitive.scratch;
+    if (status == VAE_OK && scratch > exec->scratch)
+        exec->scratch = scratch;
     if (status == VAE_OK)
         status =
             vae_cpu_conv_weight(c, cache, op->weight, VAE_DNNL_WEIGHTS, error);
@@ -252,6 +274,14 @@ vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y, const void *add)
 
 /* ------------------------------------------------------------------ */
 
+/* Copies a frame of the residual to scratch memory. */
+static const void *
+set_aside(const VaeCpuConv *c, const uint8_t *add)
+{
+    uint8_t *copy = (uint8_t *) c->exec->memory.scratch + c->aside_at;
+    return memcpy(copy, add, vae_frame_bytes(c->op->y));
+}
+
 static VaeStatus
 conv_run(void *own, const VaeOp *op, VaeError *error)
 {
@@ -268,7 +298,7 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
             assert(dst && add); /* copies implies a residual */
             memcpy(dst, add, vae_frame_bytes(y));
         }
-        s = vae_cpu_conv_frame(c, src, dst, add);
+        s = vae_cpu_conv_frame(c, src, dst, c->aside ? set_aside(c, add) : add);
         src += x_frame * (size_t) op->conv.st;
         dst += y_frame;
         if (add)

@@ -16,7 +16,9 @@ typedef struct VaeCpuConv {
         *phase; /* NULL: computes all pixels, with the op's own kernel */
     VaeDnnlPrimitive primitive;
     bool copies; /* copies the residual to y before each frame */
-    bool alone;  /* made and run by one thread */
+    bool aside;  /* copies it to aside_at in the scratch memory instead */
+    size_t aside_at;
+    bool alone; /* made and run by one thread */
 } VaeCpuConv;
 
 /*
