@@ -101,14 +101,12 @@ print_usage(FILE *to)
 static void
 print_backends(void)
 {
-    static const VaeBackendKind kinds[] = {VAE_BACKEND_CUDA, VAE_BACKEND_CPU,
-                                           VAE_BACKEND_REF};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    for (VaeBackendKind b = VAE_BACKEND_CUDA; b <= VAE_BACKEND_REF; b++) {
         char why[512];
-        if (vae_backend_available(kinds[i], why, sizeof why))
-            printf("%s: yes\n", vae_backend_name(kinds[i]));
+        if (vae_backend_available(b, why, sizeof why))
+            printf("%s: yes\n", vae_backend_name(b));
         else
-            printf("%s: no: %s\n", vae_backend_name(kinds[i]), why);
+            printf("%s: no: %s\n", vae_backend_name(b), why);
     }
 }
 
