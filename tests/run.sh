@@ -314,12 +314,15 @@ full_options() {
 # the emulation of CUDA, its timed choices, and refusals in fp32 beside those in
 # bf16. The checks run their kernels, the trace runs their ops.
 # Three networks are enough: two with attention, and one of the TAEHV family.
+# Wan2.1's slices and refused allocations run the code of SeedVR2's, which takes
+# twice the time.
 sanitized() {
     names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
         -e '^bench-' -e '^installed$' -e '-ref-fp32$' -e '-cuda-' \
         -e '^cuda-faults-' -e '^cuda-backend-' -e '^gpu-table-' \
         -e '^faults-\(wan21\|seedvr2\)-ref$' -e '^slices-.*-full-cpu-' \
         -e '^cuda-tune$' -e '^refused-fp32$' \
+        -e '^slices-seedvr2-cpu-fp32$' -e '^faults-seedvr2-cpu$' \
         -e '-\(wan22\|taew2_2\|taew2_2_super\)-'
 }
 
