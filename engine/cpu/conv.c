@@ -274,14 +274,6 @@ vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y, const void *add)
 
 /* ------------------------------------------------------------------ */
 
-/* Copies a frame of the residual to scratch memory. */
-static const void *
-set_aside(const VaeCpuConv *c, const uint8_t *add)
-{
-    uint8_t *copy = (uint8_t *) c->exec->memory.scratch + c->aside_at;
-    return memcpy(copy, add, vae_frame_bytes(c->op->y));
-}
-
 static VaeStatus
 conv_run(void *own, const VaeOp *op, VaeError *error)
 {
@@ -294,11 +286,13 @@ conv_run(void *own, const VaeOp *op, VaeError *error)
     const uint8_t *add = op->add ? vae_exec_body(e, op->add) : NULL;
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int f = 0; f < y->shape.t && s == VAE_DNNL_OK; f++) {
-        if (c->copies) {
-            assert(dst && add); /* copies implies a residual */
-            memcpy(dst, add, vae_frame_bytes(y));
+        const uint8_t *from = add;
+        if (c->copies || c->aside) {
+            uint8_t *aside = (uint8_t *) e->memory.scratch + c->aside_at;
+            assert(dst && add); /* both imply a residual */
+            from = memcpy(c->aside ? aside : dst, add, vae_frame_bytes(y));
         }
-        s = vae_cpu_conv_frame(c, src, dst, c->aside ? set_aside(c, add) : add);
+        s = vae_cpu_conv_frame(c, src, dst, from);
         src += x_frame * (size_t) op->conv.st;
         dst += y_frame;
         if (add)

@@ -29,7 +29,7 @@ typedef struct VaeCpuConv {
 VaeStatus vae_cpu_conv_make(VaeCpuConv *c, VaeWeightCache *cache,
                             VaeError *error);
 /* Computes one frame. add: the frame of the residual; not read if the op has no
- * residual or adds in place. */
+ * residual or the primitive adds in place. */
 VaeDnnlStatus vae_cpu_conv_frame(VaeCpuConv *c, const void *x, void *y,
                                  const void *add);
 

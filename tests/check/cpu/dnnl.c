@@ -104,6 +104,45 @@ check_conv_bf16(VaeCheck *t)
     check_convs(t, VAE_PRECISION_BF16);
 }
 
+/* A long sum and a large residual, in place of the result: the products are
+ * summed before the residual is added, so that they do not round to its last
+ * bit. Other processors add in place. */
+static void
+check_large_residual(VaeCheck *t)
+{
+    enum { H = 5, W = 6, X = 160, Y = 8, LARGE = 1024 };
+    VaeOneOp op = {.kind = VAE_OP_CONV,
+                   .x = {VAE_FRAMES + 2, H, W, X},
+                   .y = {VAE_FRAMES, H, W, Y},
+                   .k = 3,
+                   .kt = 3,
+                   .s = 1,
+                   .st = 1,
+                   .pad = 1};
+    const size_t n = vae_frame_size(op.y) * VAE_FRAMES;
+    VaeBackends b;
+    if (!vae_check_begin(t, "large_residual") ||
+        !vae_backends_open(t, VAE_PRECISION_FP32, &b))
+        return;
+    op.weight = vae_check_random(t, (size_t) Y * X * 27, 1.0 / 16);
+    const float *x =
+        vae_check_random(t, vae_frame_size(op.x) * (size_t) op.x.t, 1);
+    float *want = vae_backends_ref(t, &b, op, x, NULL);
+    float *add = vae_absolutes(t, want, n), *bounds = vae_absolutes(t, want, n);
+    for (size_t i = 0; i < n; i++) {
+        add[i] = LARGE;
+        want[i] += LARGE;
+        bounds[i] = 4 * LARGE * 0x1p-24f;
+    }
+    op.add = true;
+    VaeRig *rig = vae_rig_new(t, &vae_backend_cpu, b.cpu[0], NULL, &op);
+    const char *impl = rig ? vae_rig_impl(rig) : "";
+    if (strstr(impl, "avx2") || strstr(impl, "avx512"))
+        vae_backends_compare(t, &b, &op, (VaeOneInput){x, add}, want, bounds);
+    vae_rig_free(&rig);
+    vae_backends_close(&b);
+}
+
 /* ------------------------------------------------------------------ */
 
 /* Copies frames and doubles each pixel in both directions. */
@@ -393,4 +432,5 @@ check_precision(VaeCheck *t)
 }
 
 VAE_CHECK_MAIN(check_precision, check_plan, check_planned, check_conv_fp32,
-               check_conv_bf16, check_up_fp32, check_up_bf16)
+               check_conv_bf16, check_large_residual, check_up_fp32,
+               check_up_bf16)
