@@ -304,6 +304,7 @@ class Host:
 
     def serve(self, link):
         """Forwards packets to the pipeline until the stream ends or moves on."""
+        asked = False  # carries have come
         try:
             while not self.failed and (found := packet(link)):
                 kind, data = found
@@ -311,7 +312,7 @@ class Host:
                     with open(self.path, "wb") as file:
                         file.write(data[HEADER:])
                     self.decode.emit("load-checkpoint", self.path)
-                    self.loading = link
+                    self.loading, asked = link, True
                 elif kind == SAVE:
                     self.hand_over(link)
                 else:
@@ -324,7 +325,9 @@ class Host:
         self.done.wait()
         self.pipeline.set_state(self.gst.State.NULL)
         if self.failed:
-            # It may have failed before the carries came.
+            # It may have failed before the carries came, while nothing was loading.
+            if not asked:
+                self.loading = link
             self.answer(SAVE, self.failed.encode())
             raise ValueError(self.failed)
         self.answer(LOAD)  # there was no frame
