@@ -65,7 +65,7 @@ typedef struct VaeRun {
     int channels;         /* latent channels */
     float low, high;
     uint64_t *bad; /* receives the number of non-finite values of the result, by
-                      run() or counted(); 0 before the run. Or NULL */
+                      run() or VAE_FINISH_COUNT; 0 before the run. Or NULL */
     VaeStreamStats *stats; /* run(), or finish() for runs in flight, adds
                               nonfinite and the three times */
     atomic_bool *cancel;
@@ -123,6 +123,24 @@ vae_act_type(VaePrecision precision)
                                              : VAE_TYPE_F32;
 }
 
+/* How finish() ends runs in flight. */
+typedef enum VaeFinish {
+    VAE_FINISH_KEEP,    /* blocks until at most `left` runs are in flight */
+    VAE_FINISH_DISCARD, /* the same, and discards their results */
+    VAE_FINISH_COUNT    /* blocks until the last run is computed and its
+                           VaeRun.bad is set. Its results may still be in
+                           flight; `left` is ignored */
+} VaeFinish;
+
+/* Memory of the caller that pin() has pinned. */
+struct VaePin {
+    void *data;
+    size_t bytes;
+    int device;                 /* set by pin(), for unpin() */
+    void (*unpin)(VaePin *pin); /* set by pin(). Any thread may call it, also
+                                   after the backend is closed */
+};
+
 /* The processor or GPU of an open backend. */
 typedef struct VaeDevice {
     char name[256];
@@ -158,54 +176,44 @@ typedef struct VaeBackendClass {
                        void **out, VaeError *error);
     void (*free)(VaeBackend *backend, VaePlace place, void *block);
 
-    /* Does the timed runs that prepare() would do. If it is called before
-     * memory_left(), the code that these runs load is already subtracted. NULL:
-     * prepare() does no runs. */
-    void (*tune)(VaeBackend *backend, const VaeProgram *program);
     /*
      * Prepares each op: makes primitives, and weights in the library's layout
      * (through vae_weight_cache_get(), once per model). Reads the plan's
      * offsets. The program must outlive the exec. If cache is NULL, only sizes
      * are set; no weight is read or converted.
+     *
+     * If out is NULL, it only does the timed runs that it would do, and the
+     * code that they load is subtracted from memory_left() afterwards. Only
+     * backends with memory_left() are called in this way.
      */
     VaeStatus (*prepare)(VaeBackend *backend, VaeWeightCache *cache,
                          const VaeProgram *program, VaeExec **out,
                          VaeError *error);
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
-    /* VaeStrips.can for this backend; NULL: it can always. */
-    bool (*can_strip)(void *backend, const VaeOp *conv);
-    /* Called before the first run, and after offload(), whose memory it
-     * allocates again. Addresses stay fixed from then on. */
+    /*
+     * Called before the first run. Addresses stay fixed from then on. If memory
+     * is NULL, it frees the memory of alloc() that the exec owns, except the
+     * blocks that it is bound to, so that other programs can use it; this also
+     * undoes a bind() that failed. The next bind() allocates this memory again.
+     * No run may be in flight. After an error some memory is not freed. Only
+     * backends with memory_left() get NULL.
+     */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);
 
     VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
                      VaeError *error);
-    /* Blocks until at most `left` runs are in flight. Runs finish in order.
-     * keep false: discards their results. NULL: runs are never in flight. */
-    VaeStatus (*finish)(VaeBackend *backend, int left, bool keep,
+    /* Runs finish in order. NULL: runs are never in flight. */
+    VaeStatus (*finish)(VaeBackend *backend, int left, VaeFinish how,
                         VaeError *error);
-    /* Blocks until the last run is computed and its VaeRun.bad is set. Its
-     * results may still be in flight. NULL: runs are never in flight. */
-    VaeStatus (*counted)(VaeBackend *backend, VaeError *error);
     /* Times the largest convolutions of a model's fp32 and bf16 programs, in
      * seconds of the processor. False: usable() has already resolved AUTO to
      * the faster one. No run may be in flight. NULL: not needed. */
     bool (*compare)(VaeBackend *backend, const VaeProgram *const programs[2],
                     double seconds[2]);
 
-    /*
-     * Frees the memory of alloc() that the exec owns, except the blocks that it
-     * is bound to, so that other programs can use it. Also undoes a bind() that
-     * failed. No run may be in flight. After an error some memory is not freed.
-     * NULL: there is no such memory.
-     */
-    VaeStatus (*offload)(VaeBackend *backend, VaeExec *exec, VaeError *error);
-    /* pin() pins memory of the caller and sets *device, which unpin() needs.
-     * unpin() may run on any thread, also after the backend is closed. Both
-     * NULL: pinning has no use. */
-    bool (*pin)(VaeBackend *backend, void *data, size_t bytes, int *device);
-    void (*unpin)(int device, void *data);
+    /* Pins pin->data. NULL: pinning has no use. */
+    bool (*pin)(VaeBackend *backend, VaePin *pin);
     /* Copies between a block of alloc() and host memory, and waits for the
      * copy. NULL: blocks are host memory. */
     VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,

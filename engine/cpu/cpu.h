@@ -63,7 +63,7 @@ VaeStatus vae_cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache,
                           const VaeProgram *program, VaeExec **out,
                           VaeError *error);
 
-/* The class's can_strip(). */
+/* VaeFusions.can_strip of the class. */
 bool vae_cpu_can_strip(void *cpu, const VaeOp *conv);
 
 /* The class's compare(). */

@@ -134,29 +134,21 @@ cuda_free(VaeBackend *cuda, VaePlace place, void *block)
     vae_rt_leave(&caller);
 }
 
-static void
-cuda_tune(VaeBackend *cuda, const VaeProgram *program)
-{
-    VaeRtCaller caller;
-    VaeError ignored;
-    if (enter(cuda, &caller, &ignored) != VAE_OK)
-        return;
-    vae_cuda_tune(cuda, program);
-    vae_rt_leave(&caller);
-}
-
 static VaeStatus
 cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache, const VaeProgram *program,
              VaeExec **out, VaeError *error)
 {
     VaeRtCaller caller;
-    *out = NULL;
-    const VaeStatus status = enter(cuda, &caller, error);
-    return status == VAE_OK
-               ? leave(cuda, &caller,
-                       vae_cuda_prepare(cuda, cache, program, out, error),
-                       error)
-               : status;
+    if (out)
+        *out = NULL;
+    VaeStatus status = enter(cuda, &caller, error);
+    if (status != VAE_OK)
+        return status;
+    if (out)
+        status = vae_cuda_prepare(cuda, cache, program, out, error);
+    else
+        vae_cuda_tune(cuda, program);
+    return leave(cuda, &caller, status, error);
 }
 
 static void
@@ -173,6 +165,10 @@ cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
           VaeError *error)
 {
     VaeRtCaller caller;
+    if (!memory) {
+        enter_anyway(cuda, &caller);
+        return leave(cuda, &caller, vae_cuda_offload(cuda, exec, error), error);
+    }
     const VaeStatus status = enter(cuda, &caller, error);
     return status == VAE_OK
                ? leave(cuda, &caller, vae_cuda_bind(cuda, exec, memory, error),
@@ -191,50 +187,35 @@ cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run, VaeError *error)
 }
 
 static VaeStatus
-cuda_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
+cuda_finish(VaeBackend *cuda, int left, VaeFinish how, VaeError *error)
 {
     VaeRtCaller caller;
     enter_anyway(cuda, &caller);
-    return leave(cuda, &caller, vae_cuda_stage_finish(cuda, left, keep, error),
+    return leave(cuda, &caller, vae_cuda_stage_finish(cuda, left, how, error),
                  error);
 }
 
-static VaeStatus
-cuda_counted(VaeBackend *cuda, VaeError *error)
+static void
+cuda_unpin(VaePin *pin)
 {
     VaeRtCaller caller;
-    enter_anyway(cuda, &caller);
-    return leave(cuda, &caller, vae_cuda_stage_counted(cuda, error), error);
-}
-
-static VaeStatus
-cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error)
-{
-    VaeRtCaller caller;
-    enter_anyway(cuda, &caller);
-    return leave(cuda, &caller, vae_cuda_offload(cuda, exec, error), error);
+    vae_rt_enter(pin->device, &caller);
+    vae_rt_unpin(pin->data);
+    vae_rt_leave(&caller);
 }
 
 static bool
-cuda_pin(VaeBackend *cuda, void *data, size_t bytes, int *device)
+cuda_pin(VaeBackend *cuda, VaePin *pin)
 {
     VaeRtCaller caller;
     VaeError ignored;
     if (enter(cuda, &caller, &ignored) != VAE_OK)
         return false;
-    const int code = vae_rt_pin(data, bytes);
+    const int code = vae_rt_pin(pin->data, pin->bytes);
     vae_rt_leave(&caller);
-    *device = cuda->number;
+    pin->device = cuda->number;
+    pin->unpin = cuda_unpin;
     return code == 0;
-}
-
-static void
-cuda_unpin(int device, void *data)
-{
-    VaeRtCaller caller;
-    vae_rt_enter(device, &caller);
-    vae_rt_unpin(data);
-    vae_rt_leave(&caller);
 }
 
 static VaeStatus
@@ -265,15 +246,11 @@ const VaeBackendClass vae_backend_cuda = {
     .memory_left = cuda_memory_left,
     .alloc = cuda_alloc,
     .free = cuda_free,
-    .tune = cuda_tune,
     .prepare = cuda_prepare,
     .exec_free = cuda_exec_free,
     .bind = cuda_bind,
     .run = cuda_run,
     .finish = cuda_finish,
-    .counted = cuda_counted,
-    .offload = cuda_offload,
     .pin = cuda_pin,
-    .unpin = cuda_unpin,
     .copy = cuda_copy,
 };

@@ -276,7 +276,8 @@ bool vae_cuda_reads_carry(void *backend, const VaeOp *conv);
 bool vae_cuda_norms(void *backend, const VaeOp *conv);
 /* VaeFusions.heads: the same, and the kernel is that of three channels. */
 bool vae_cuda_heads(void *backend, const VaeOp *conv);
-/* The class's tune(). */
+/* Only the timed runs of vae_cuda_prepare(), from which the code of a device is
+ * known. */
 void vae_cuda_tune(VaeBackend *cuda, const VaeProgram *program);
 /* Saves the timed choices. Called once for a program. */
 void vae_cuda_layers_keep(VaeBackend *cuda);
@@ -315,10 +316,8 @@ VaeStatus vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec,
 VaeStatus vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *slot,
                              VaeError *error);
 /* The class's finish(): delivers results, oldest first. */
-VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep,
+VaeStatus vae_cuda_stage_finish(VaeBackend *cuda, int left, VaeFinish how,
                                 VaeError *error);
-/* The class's counted(). */
-VaeStatus vae_cuda_stage_counted(VaeBackend *cuda, VaeError *error);
 
 /* cuda/memory/offload.c. */
 VaeStatus vae_cuda_offload(VaeBackend *cuda, VaeExec *exec, VaeError *error);

@@ -64,7 +64,7 @@ vae_stream_guard_take(VaeStream *s, VaeError *error)
 {
     VaeGuard *g = &s->guard;
     const size_t had_latents = g->room_latents, had_pictures = g->room_pictures;
-    if (s->params.nan_policy == VAE_NAN_PASS || !s->class->counted ||
+    if (s->params.nan_policy == VAE_NAN_PASS || !s->class->finish ||
         vae_stream_has_delay(s) || vae_stream_has_tiles(s))
         return VAE_OK;
     set_rooms(s);

@@ -160,7 +160,9 @@ narrow(VaeStream *s, VaeError *error)
 static VaeStatus
 count_bad(VaeStream *s, VaeError *error)
 {
-    return s->class->counted ? s->class->counted(s->backend, error) : VAE_OK;
+    return s->class->finish
+               ? s->class->finish(s->backend, 0, VAE_FINISH_COUNT, error)
+               : VAE_OK;
 }
 
 static VaeStatus
@@ -177,7 +179,8 @@ run_fallback(VaeStream *s, int which, const VaeUnits *units, bool *finite,
     if (status == VAE_OK)
         status = count_bad(fallback, error);
     if (status == VAE_OK && fallback->class->finish)
-        status = fallback->class->finish(fallback->backend, 0, true, error);
+        status = fallback->class->finish(fallback->backend, 0, VAE_FINISH_KEEP,
+                                         error);
     *finite = fallback->guard.bad == 0;
     return status;
 }
@@ -356,10 +359,10 @@ settle(VaeStream *s, const VaeUnits *units, VaeError *error)
     /* deliver earlier runs first, because stats.nonfinite is saved before this
      * run adds to it */
     if (s->class->finish)
-        status = s->class->finish(s->backend, 1, true, error);
+        status = s->class->finish(s->backend, 1, VAE_FINISH_KEEP, error);
     if (s->class->finish && status == VAE_OK) {
         s->guard.nonfinite = s->stats.nonfinite;
-        status = s->class->finish(s->backend, 0, true, error);
+        status = s->class->finish(s->backend, 0, VAE_FINISH_KEEP, error);
     }
     return status == VAE_OK ? apply_policy(s, units, error) : status;
 }

@@ -19,13 +19,14 @@ finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
         vae_stream_forget_guarded(s);
     if (!s->class->finish)
         return status;
-    const VaeStatus end = s->class->finish(s->backend, keep ? pending : 0, keep,
-                                           keep ? error : NULL);
+    const VaeStatus end = s->class->finish(
+        s->backend, keep ? pending : 0,
+        keep ? VAE_FINISH_KEEP : VAE_FINISH_DISCARD, keep ? error : NULL);
     s->broken = s->broken || end != VAE_OK;
     if (keep && end != VAE_OK) /* and the runs after it */
-        s->class->finish(s->backend, 0, false, NULL);
+        s->class->finish(s->backend, 0, VAE_FINISH_DISCARD, NULL);
     if (!keep && s->fallback)
-        s->class->finish(s->fallback->backend, 0, false, NULL);
+        s->class->finish(s->fallback->backend, 0, VAE_FINISH_DISCARD, NULL);
     return keep ? end : status;
 }
 
@@ -271,24 +272,17 @@ vae_stream_overlaps(const VaeStream *stream)
            (stream->params.nan_policy == VAE_NAN_PASS || stream->guard.in);
 }
 
-struct VaePin {
-    const VaeBackendClass *class;
-    int device;
-    void *data;
-};
-
 VaePin *
 vae_stream_pin(VaeStream *s, void *data, size_t bytes)
 {
     VaePin *pin = s->class->pin ? vae_mem_alloc(sizeof *pin) : NULL;
     if (!pin)
         return NULL;
-    *pin = (VaePin){.class = s->class, .data = data};
-    if (!s->class->pin(s->backend, data, bytes, &pin->device)) {
-        vae_mem_free(pin);
-        return NULL;
-    }
-    return pin;
+    *pin = (VaePin){.data = data, .bytes = bytes};
+    if (s->class->pin(s->backend, pin))
+        return pin;
+    vae_mem_free(pin);
+    return NULL;
 }
 
 void
@@ -297,7 +291,7 @@ vae_pin_free(VaePin **pin)
     VaePin *p = *pin;
     *pin = NULL;
     if (p)
-        p->class->unpin(p->device, p->data);
+        p->unpin(p);
     vae_mem_free(p);
 }
 

@@ -212,7 +212,7 @@ vae_stream_free(VaeStream **stream)
         return;
     assert(s->class || !s->backend);
     if (s->backend && s->class->finish)
-        s->class->finish(s->backend, 0, false, NULL);
+        s->class->finish(s->backend, 0, VAE_FINISH_DISCARD, NULL);
     vae_stream_free(&s->fallback);
     vae_stream_drop_programs(s);
     if (s->backend) {

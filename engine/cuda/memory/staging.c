@@ -182,11 +182,29 @@ deliver(VaeBackend *cuda, VaeCudaSlot *s, bool keep, VaeError *error)
     return VAE_OK;
 }
 
+/* VAE_FINISH_COUNT. */
+static VaeStatus
+count(VaeBackend *cuda, VaeError *error)
+{
+    VaeCudaSlot *s =
+        &cuda->slots[(cuda->next + VAE_CUDA_SLOTS - 1) % VAE_CUDA_SLOTS];
+    const int code = s->busy ? vae_rt_event_sync(s->computed) : 0;
+    if (code)
+        return vae_cuda_status(cuda, code, "finish a slice", error);
+    if (s->busy && s->bad)
+        memcpy(s->bad, s->host_out + sizeof(uint64_t), sizeof *s->bad);
+    return VAE_OK;
+}
+
 VaeStatus
-vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
+vae_cuda_stage_finish(VaeBackend *cuda, int left, VaeFinish how,
+                      VaeError *error)
 {
     VaeStatus status = VAE_OK;
     int code = 0, busy = 0;
+    const bool keep = how == VAE_FINISH_KEEP;
+    if (how == VAE_FINISH_COUNT)
+        return count(cuda, error);
     for (int i = 0; i < VAE_CUDA_SLOTS; i++)
         busy += cuda->slots[i].busy;
     for (int i = 0; i < VAE_CUDA_SLOTS && busy > left; i++) {
@@ -207,19 +225,6 @@ vae_cuda_stage_finish(VaeBackend *cuda, int left, bool keep, VaeError *error)
     return status != VAE_OK
                ? status
                : vae_cuda_status(cuda, code, "finish a slice", error);
-}
-
-VaeStatus
-vae_cuda_stage_counted(VaeBackend *cuda, VaeError *error)
-{
-    VaeCudaSlot *s =
-        &cuda->slots[(cuda->next + VAE_CUDA_SLOTS - 1) % VAE_CUDA_SLOTS];
-    const int code = s->busy ? vae_rt_event_sync(s->computed) : 0;
-    if (code)
-        return vae_cuda_status(cuda, code, "finish a slice", error);
-    if (s->busy && s->bad)
-        memcpy(s->bad, s->host_out + sizeof(uint64_t), sizeof *s->bad);
-    return VAE_OK;
 }
 
 /* ------------------------------------------------------------------ */
@@ -366,7 +371,7 @@ grow(VaeBackend *cuda, const VaeExec *exec, size_t in, size_t out,
      VaeError *error)
 {
     VaeCudaExec larger = *(const VaeCudaExec *) exec;
-    VaeStatus status = vae_cuda_stage_finish(cuda, 0, true, error);
+    VaeStatus status = vae_cuda_stage_finish(cuda, 0, VAE_FINISH_KEEP, error);
     vae_log(&cuda->params.log,
             "pictures that come through the host, or are wider than planned, "
             "take %.1f MiB more",
@@ -467,7 +472,8 @@ VaeStatus
 vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
 {
     int code = 0;
-    /* counted() waits for counters, which must not wait for earlier pictures */
+    /* VAE_FINISH_COUNT waits for counters, which must not wait for earlier
+     * pictures */
     if (s->bad)
         code =
             vae_rt_copy(s->host_out, s->device_out, OUT_HEADER, cuda->compute);

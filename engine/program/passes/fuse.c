@@ -5,6 +5,7 @@
 
 #include "fuse.h"
 #include "split.h"
+#include "strips.h"
 
 /* Marks an op that another one computes. It is removed at the end. */
 #define FUSED VAE_OP_KINDS
@@ -266,6 +267,7 @@ bool
 vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
                  VaeCuts cuts)
 {
+    const VaeStrips strips = {cuts.strips, fusions.can_strip, fusions.user};
     for (int i = 0; i < p->n_ops; i++) {
         if (fusions.upsample)
             fuse_upsample(p, &p->ops[i]);
@@ -276,8 +278,7 @@ vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
     }
     remove_fused(p);
     /* split first, because each group of frames has its own context */
-    if (!vae_program_split(p, cuts.group) ||
-        !vae_program_strips(p, &cuts.strips))
+    if (!vae_program_split(p, cuts.group) || !vae_program_strips(p, &strips))
         return false;
     for (int i = 0; i < p->n_ops; i++)
         fuse_head(p, i, &fusions);

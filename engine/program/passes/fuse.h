@@ -8,7 +8,7 @@
 #ifndef VAE_FUSE_H
 #define VAE_FUSE_H
 
-#include "strips.h"
+#include "program.h"
 
 /* The fusions that a backend's kernels can compute. */
 typedef struct VaeFusions {
@@ -39,13 +39,17 @@ typedef struct VaeFusions {
      * norm comes behind it and writes only the carry (norm.late). NULL: none
      * can. */
     bool (*heads)(void *user, const VaeOp *conv);
+    /* True if the backend computes a convolution of one strip of rows with the
+     * bytes of the whole picture. Otherwise that slab stays whole (strips.h).
+     * NULL: always true. */
+    bool (*can_strip)(void *user, const VaeOp *conv);
     void *user; /* the backend of the program */
 } VaeFusions;
 
 /* How many frames and rows a program computes at once. */
 typedef struct VaeCuts {
-    int group; /* frames, see split.h; 0: all */
-    VaeStrips strips;
+    int group;  /* frames, see split.h; 0: all */
+    int strips; /* of rows, see strips.h; 0 and 1: none */
 } VaeCuts;
 
 /* Fuses p. next: the program of later steps, which may be p. It decides for all

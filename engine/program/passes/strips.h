@@ -19,10 +19,8 @@
 #include "program.h"
 
 typedef struct VaeStrips {
-    int most; /* strips; 0 and 1: none */
-    /* True if the backend computes a convolution of one strip with the bytes of
-     * the whole picture. Otherwise that slab stays whole. NULL: always true. */
-    bool (*can)(void *user, const VaeOp *conv);
+    int most;                                   /* strips; 0 and 1: none */
+    bool (*can)(void *user, const VaeOp *conv); /* VaeFusions.can_strip */
     void *user;
 } VaeStrips;
 

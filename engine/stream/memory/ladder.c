@@ -245,14 +245,16 @@ try_rungs(VaeStream *s, const VaeRung *rungs, int n, const Limit *limit,
 }
 
 /* Does the timed runs of all programs, which load code. True: less memory may
- * be free than before. */
+ * be free than before. A run that fails is reported when its program is
+ * prepared. */
 static bool
 tune(const VaeStream *s)
 {
-    for (int i = 0; i < PROGRAMS && s->class->tune; i++)
+    const bool own_memory = s->class->memory_left != NULL;
+    for (int i = 0; i < PROGRAMS && own_memory; i++)
         if (s->programs[i])
-            s->class->tune(s->backend, s->programs[i]);
-    return s->class->tune != NULL;
+            s->class->prepare(s->backend, NULL, s->programs[i], NULL, NULL);
+    return own_memory;
 }
 
 /* *fits false: even the last rung, with all carries spilled, does not fit. */

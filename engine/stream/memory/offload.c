@@ -18,8 +18,8 @@ offload_all(VaeStream *s, VaeError *error)
     for (int i = 0; i < PROGRAMS; i++) {
         if (!s->execs[i])
             continue;
-        const VaeStatus one = s->class->offload(
-            s->backend, s->execs[i], status == VAE_OK ? error : NULL);
+        const VaeStatus one = s->class->bind(s->backend, s->execs[i], NULL,
+                                             status == VAE_OK ? error : NULL);
         status = status == VAE_OK ? one : status;
     }
     vae_stream_free_memory(s);
@@ -30,7 +30,7 @@ VaeStatus
 vae_stream_offload(VaeStream *s, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    if (s->released || !s->class->offload)
+    if (s->released || !s->class->memory_left)
         return VAE_OK;
     /* A new or broken sequence has no carries to keep. The carries of tiles are
      * already in host memory. */

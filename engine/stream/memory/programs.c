@@ -253,15 +253,14 @@ VaeStatus
 vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    const bool asks = s->class->can_strip && rung.strips > 1;
-    const bool rough = how == VAE_BUILD_ROUGH;
-    const VaeCuts cuts = {.group = rung.group,
-                          .strips = {rung.strips,
-                                     rough ? NULL : s->class->can_strip,
-                                     s->backend}};
-    const VaeOpeningMark begin = vae_opening_begin(&s->opening);
     VaeFusions fusions = s->class->fusions;
+    const VaeCuts cuts = {.group = rung.group, .strips = rung.strips};
+    const bool asks = fusions.can_strip && rung.strips > 1;
+    const bool rough = how == VAE_BUILD_ROUGH;
+    const VaeOpeningMark begin = vae_opening_begin(&s->opening);
     fusions.user = s->backend;
+    if (rough)
+        fusions.can_strip = NULL;
     vae_stream_drop_programs(s);
     s->rung = rung;
     s->rough = rough && (asks || vae_stream_has_tiles(s));

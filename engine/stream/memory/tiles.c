@@ -464,7 +464,7 @@ run_tile(VaeStream *s, int which, int shape, const VaeRun *run,
         status = s->class->run(s->backend, s->execs[shape * KINDS + which],
                                &own, error);
     if (status == VAE_OK && s->class->finish)
-        status = s->class->finish(s->backend, 0, true, error);
+        status = s->class->finish(s->backend, 0, VAE_FINISH_KEEP, error);
     if (status == VAE_OK)
         status = vae_carries_read(&store, carries, error);
     return status;
