@@ -88,7 +88,7 @@ class Relay:
         self.headers = {}  # the newest packet of each kind but buffers, in order
         self.latents = 0
         self.link = connect(where)
-        self.old = None  # (link, where), until the new host has a frame
+        self.old = None  # (link, where, latents), until the new host has a frame
         self.held = []   # packets that the new host has and the old one would need
 
     def run(self):
@@ -151,12 +151,14 @@ class Relay:
             why = text[HEADER:].decode(errors="replace") or "it closed the connection"
         except OSError as error:
             answer, why = None, str(error)
+        link, where, latents = self.old
         if answer == LOAD:
-            self.old[0].close()
+            say(f"moved after latent {latents} from {where} to {self.where}")
+            link.close()
         else:
-            say(f"moved back to {self.old[1]}: {self.where} refused the carries: {why}")
+            say(f"not moved: {self.where} refused the carries: {why}")
             self.link.close()
-            self.link, self.where = self.old
+            self.link, self.where = link, where
             self.send(b"".join(self.held))
         self.old, self.held = None, []
 
@@ -186,15 +188,15 @@ class Relay:
             link.close()
             return
         saved = time.monotonic()
+        self.old = self.link, self.where, self.latents
+        self.link, self.where = link, where
         try:
             link.sendall(data)
         except OSError:
-            pass  # the new host has failed; read_answer() gets the reason
-        say(f"moved after latent {self.latents} from {self.where} to {where}: saved in "
-            f"{saved - begin:.3f} s, sent {len(data)} bytes in "
-            f"{time.monotonic() - saved:.3f} s")
-        self.old = self.link, self.where
-        self.link, self.where = link, where
+            self.read_answer()  # the new host has failed, and says why
+            return
+        say(f"carries for {where}: saved in {saved - begin:.3f} s, sent {len(data)} "
+            f"bytes in {time.monotonic() - saved:.3f} s")
 
 
 class Host:
@@ -304,7 +306,7 @@ class Host:
 
     def serve(self, link):
         """Forwards packets to the pipeline until the stream ends or moves on."""
-        asked = False  # carries have come
+        carries_came = False
         try:
             while not self.failed and (found := packet(link)):
                 kind, data = found
@@ -312,7 +314,7 @@ class Host:
                     with open(self.path, "wb") as file:
                         file.write(data[HEADER:])
                     self.decode.emit("load-checkpoint", self.path)
-                    self.loading, asked = link, True
+                    self.loading, carries_came = link, True
                 elif kind == SAVE:
                     self.hand_over(link)
                 else:
@@ -326,7 +328,7 @@ class Host:
         self.pipeline.set_state(self.gst.State.NULL)
         if self.failed:
             # It may have failed before the carries came, while nothing was loading.
-            if not asked:
+            if not carries_came:
                 self.loading = link
             self.answer(SAVE, self.failed.encode())
             raise ValueError(self.failed)

@@ -2,10 +2,12 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import unittest.mock
 
 import clips
 from clips import CLUSTER, DEMO, SOURCE, TINY
@@ -15,6 +17,7 @@ import streams
 
 streams.need_python("import gi\ngi.require_version('Gst', '1.0')")
 
+import move
 import vaesend
 import vaesend_file
 
@@ -123,7 +126,7 @@ class Move(clips.Clips):
             def now():
                 self.wait_for_frames(hosts[to - 1], old, frames)
                 relay.tell(f"127.0.0.1:{hosts[to].port}")
-                relay.wait_for("moved", to)
+                relay.wait_for("carries for", to)
                 self.assertNotIn("not moved", "".join(relay.said))
             return now
 
@@ -178,7 +181,8 @@ class Move(clips.Clips):
         self.assertEqual(codes, [0] * 3, a.said + b.said + relay.said)
         self.assertTrue(self.frames("a", "b") == self.one_host(), "frames differ")
         self.assertGreater(len(self.frames("b")), 0)
-        said = relay.wait_for("moved after")
+        self.assertIn(f"from 127.0.0.1:{a.port} to", relay.wait_for("moved after latent"))
+        said = relay.wait_for("carries for")
         sent = float(re.search(r"bytes in ([\d.]+) s", said)[1])
         gap = seen["b"][1] - seen["a"][1] - sent
         print(f"{said.strip()}; gap of {gap:.3f} s without that")
@@ -203,20 +207,21 @@ class Move(clips.Clips):
         a, c = self.host("a"), self.host("c")
         relay = self.relay(a)
 
-        def move(to, times, frames):
+        def move(to, frames):
             def now():
                 self.wait_for_frames(a, "a", frames)
                 relay.tell(f"127.0.0.1:{to.port}")
-                relay.wait_for("moved after", times)
+                relay.wait_for(f"127.0.0.1:{to.port}")
             return now
 
-        self.send(relay, {5: move(b, 1, 17), 15: move(c, 2, 57)})
+        self.send(relay, {5: move(b, 17), 15: move(c, 57)})
         self.assertEqual((a.ended(), c.ended(), relay.ended()), (0, 0, 0),
                          a.said + c.said + relay.said)
-        said = relay.wait_for("moved back")
-        self.assertIn(f"moved back to 127.0.0.1:{a.port}: 127.0.0.1:{b.port} refused",
-                      said)
-        self.assertIn(reason, said)
+        self.assertIn(reason, relay.wait_for(
+            f"not moved: 127.0.0.1:{b.port} refused the carries: "))
+        moved = [line for line in relay.said if line and "moved after" in line]
+        self.assertEqual(moved, [f"move: moved after latent 15 from 127.0.0.1:{a.port} "
+                                 f"to 127.0.0.1:{c.port}\n"])
         self.assertEqual(b.ended(), 3)
         self.assertTrue(self.frames("a", "c") == self.one_host(), "frames differ")
         self.assertEqual(len(self.frames("c")), 36 * FRAME)
@@ -230,6 +235,43 @@ class Move(clips.Clips):
 
     def test_another_model(self):
         self.check_moves_back(self.host("b", model=TINY), "")
+
+    def test_failed_before_it_reads(self):
+        """The old host has saved its carries only when the new one has failed, answered
+        and closed the connection."""
+        host = move.Host("vaedecode name=decode model=/none ! fakesink")
+        with host.change:
+            host.change.wait_for(lambda: host.failed)
+        servers = [socket.create_server(("127.0.0.1", 0)) for _ in "ab"]
+        old, new = (f"127.0.0.1:{s.getsockname()[1]}" for s in servers)
+        errors = []
+
+        def serve():
+            with servers[0].accept()[0] as a:
+                kind, _ = move.packet(a)
+                with servers[1].accept()[0] as b:
+                    try:
+                        host.serve(b)
+                    except ValueError as error:
+                        errors.extend((kind, str(error)))
+                # More than the buffers of a connection that nobody reads.
+                a.sendall(move.own(move.LOAD, bytes(1 << 25)))
+                errors.append(a.recv(1))
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        relay = move.Relay(None, old)
+        relay.latents = 1
+        with unittest.mock.patch.object(move, "say") as say:
+            relay.move(new)
+        said = [call.args[0] for call in say.call_args_list]
+        self.assertEqual(relay.where, old)
+        relay.link.close()
+        server.join()
+        self.assertEqual(errors, [move.SAVE, host.failed, b""])
+        self.assertEqual(said, [f"not moved: {new} refused the carries: {host.failed}"])
+        for server in servers:
+            server.close()
 
     def test_refuses(self):
         bad = subprocess.run([sys.executable, MOVE, "host", "--listen", "0", "fakesink"],
