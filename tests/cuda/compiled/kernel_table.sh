@@ -1,8 +1,9 @@
 # Functions for scripts that compare facts about the CUDA kernels with the committed
 # table of this release of nvcc. Such a script is called `SCRIPT TABLE FILE...` or,
-# to print the lines of a table, `SCRIPT --print FILE...`. A line begins with the
-# device and the family; pairs that the table lacks are not compared. Exit status
-# 77: there is nothing to compare.
+# to print its columns of a table, `SCRIPT --print FILE...`. A line of a table has the
+# device, the family, the kernel with its template arguments, two numbers of
+# registers.sh and five of sass.sh. Pairs of device and family that the table lacks
+# are not compared. Exit status 77: there is nothing to compare.
 # shellcheck shell=sh
 
 print=no
@@ -44,13 +45,14 @@ $device $family
     done
 }
 
-# Prints $found or compares it, and ends the script.
+# finish COLUMNS: prints $found, or compares it with the lines that sed's command
+# COLUMNS makes of the table, and ends the script.
 finish() {
     if [ $print = yes ]; then
         cat "$found"
         exit $failed
     fi
-    keep "$(cat "$found")" <"$table" >"$found.want"
+    keep "$(cat "$found")" <"$table" | sed "$1" >"$found.want"
     if [ ! -s "$found.want" ]; then
         echo "the table has none of these devices and families"
         exit 77
