@@ -101,28 +101,35 @@ open_stream(const Bed *bed, VaeDirection direction, VaePixels pixels)
                                              .deterministic = true});
 }
 
+/* Begins step i of the clip, whose frames begin at `pictures`. Returns their
+ * number. */
+static int
+begin(const Bed *bed, VaeStream *stream, VaeDirection direction,
+      const VaePicture *pictures, const TestClip *clip, int i)
+{
+    float *at =
+        clip->latents + (size_t) i * clip_latent_count(bed, clip) / LATENTS;
+    const VaeLatentIn in = {.type = VAE_TYPE_F32, .data = at};
+    const VaeLatentOut out = {.type = VAE_TYPE_F32, .data = at};
+    int n_in, n_out;
+    VaeError error;
+    vae_stream_count(stream, 1, &n_in, &n_out);
+    must(direction == VAE_DECODE
+             ? vae_stream_decode_begin(stream, &in, 1, pictures, n_out, &error)
+             : vae_stream_encode_begin(stream, pictures, n_in, &out, 1, &error),
+         &error);
+    return direction == VAE_DECODE ? n_out : n_in;
+}
+
 /* Runs the whole clip, one step per call. */
 static void
 run(const Bed *bed, VaeStream *stream, VaeDirection direction,
     const VaePicture *pictures, const TestClip *clip)
 {
-    const size_t latent = clip_latent_count(bed, clip) / LATENTS;
-    int frame = 0, n_in, n_out;
     VaeError error;
     for (int i = 0; i < LATENTS; i++) {
-        float *at = clip->latents + (size_t) i * latent;
-        const VaeLatentIn in = {.type = VAE_TYPE_F32, .data = at};
-        const VaeLatentOut out = {.type = VAE_TYPE_F32, .data = at};
-        vae_stream_count(stream, 1, &n_in, &n_out);
-        const int n = direction == VAE_DECODE ? n_out : n_in;
-        must(direction == VAE_DECODE
-                 ? vae_stream_decode_begin(stream, &in, 1, pictures + frame, n,
-                                           &error)
-                 : vae_stream_encode_begin(stream, pictures + frame, n, &out, 1,
-                                           &error),
-             &error);
+        pictures += begin(bed, stream, direction, pictures, clip, i);
         must(vae_stream_wait(stream, 1, &error), &error);
-        frame += n;
     }
     must(vae_stream_wait(stream, 0, &error), &error);
 }
@@ -209,6 +216,44 @@ encode_same(const Bed *bed, VaePixels pixels, unsigned eager)
     frames_free(&device);
 }
 
+/* A copy of frames to the device, or from it, by another CUDA stream. */
+typedef struct Copy {
+    VaeRtStream stream;
+    VaeRtEvent done;
+    void *host;
+} Copy;
+
+/* Starts the copy. `to`: bytes for the device; NULL: the copy is from it. With
+ * `passed`, the frames get the event of its end. */
+static Copy
+start_copy(Frames *device, const uint8_t *to, bool passed)
+{
+    Copy c;
+    if (vae_rt_stream_new(&c.stream) || vae_rt_event_new(&c.done) ||
+        vae_rt_alloc_host(&c.host, device->bytes))
+        abort();
+    memset(c.host, POISON, device->bytes);
+    if (to) {
+        move(device->data, c.host, device->bytes);
+        memcpy(c.host, to, device->bytes);
+    }
+    if (vae_rt_copy(to ? device->data : c.host, to ? c.host : device->data,
+                    device->bytes, c.stream) ||
+        vae_rt_event_record(c.done, c.stream))
+        abort();
+    for (int i = 0; i < FRAMES && passed; i++)
+        device->pictures[i].ready = c.done;
+    return c;
+}
+
+static void
+free_copy(Copy *c)
+{
+    vae_rt_event_free(c->done);
+    vae_rt_stream_free(c->stream);
+    vae_rt_free_host(c->host);
+}
+
 /* Another CUDA stream copies pictures to the device at the same time. With
  * `passed`, the stream gets their event and must wait for it. Without it, the
  * result must be wrong: this shows that the wait is necessary. */
@@ -219,43 +264,77 @@ ready_is_waited_for(const Bed *bed, bool passed)
     SCOPED_CLIP TestClip b = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 1);
     Frames host = frames_new(VAE_PIXELS_NV12, FRAMES, false);
     Frames device = frames_new(VAE_PIXELS_NV12, FRAMES, true);
-    VaeStream *stream;
-    VaeRtStream other;
-    VaeRtEvent ready;
-    void *bytes;
     emu_set_eager(0);
-    stream = open_stream(bed, VAE_ENCODE, VAE_PIXELS_NV12);
+    VaeStream *stream = open_stream(bed, VAE_ENCODE, VAE_PIXELS_NV12);
     fill(&host);
     run(bed, stream, VAE_ENCODE, host.pictures, &a);
     vae_stream_reset(stream);
-    if (vae_rt_stream_new(&other) || vae_rt_event_new(&ready) ||
-        vae_rt_alloc_host(&bytes, host.bytes))
-        abort();
-    memset(bytes, POISON, host.bytes);
-    move(device.data, bytes, host.bytes);
-    memcpy(bytes, host.data, host.bytes);
-    if (vae_rt_copy(device.data, bytes, host.bytes, other) ||
-        vae_rt_event_record(ready, other))
-        abort();
-    for (int i = 0; i < FRAMES && passed; i++)
-        device.pictures[i].ready = ready;
+    Copy copy = start_copy(&device, host.data, passed);
     run(bed, stream, VAE_ENCODE, device.pictures, &b);
     expect((memcmp(a.latents, b.latents,
                    clip_latent_count(bed, &a) * sizeof *a.latents) == 0) ==
                passed,
            "pictures that are being copied, the event %spassed: latents",
            passed ? "" : "not ");
-    if (vae_rt_stream_sync(other))
+    if (vae_rt_stream_sync(copy.stream))
         abort();
-    vae_rt_event_free(ready);
-    vae_rt_stream_free(other);
-    vae_rt_free_host(bytes);
+    free_copy(&copy);
+    vae_stream_free(&stream);
+    frames_free(&host);
+    frames_free(&device);
+}
+
+/* The same for pictures that another CUDA stream still reads, and that a
+ * decoder overwrites. */
+static void
+readers_are_waited_for(const Bed *bed, bool passed)
+{
+    SCOPED_CLIP TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    Frames host = frames_new(VAE_PIXELS_NV12, FRAMES, false);
+    Frames device = frames_new(VAE_PIXELS_NV12, FRAMES, true);
+    emu_set_eager(0);
+    VaeStream *stream = open_stream(bed, VAE_DECODE, VAE_PIXELS_NV12);
+    fill(&host);
+    move(device.data, host.data, host.bytes);
+    Copy copy = start_copy(&device, NULL, passed);
+    run(bed, stream, VAE_DECODE, device.pictures, &clip);
+    if (vae_rt_stream_sync(copy.stream))
+        abort();
+    expect((memcmp(copy.host, host.data, host.bytes) == 0) == passed,
+           "pictures that are being read, the event %spassed",
+           passed ? "" : "not ");
+    free_copy(&copy);
     vae_stream_free(&stream);
     frames_free(&host);
     frames_free(&device);
 }
 
 #ifndef VAE_TEST_GPU
+/* The device waits for the copy of another CUDA stream; the host does not. */
+static void
+host_goes_on(const Bed *bed, VaeDirection direction)
+{
+    SCOPED_CLIP TestClip clip = bed_clip(bed, LATENTS, WIDTH, HEIGHT, 0);
+    Frames device = frames_new(VAE_PIXELS_NV12, FRAMES, true);
+    SCOPED_BLOCK uint8_t *zeros = test_alloc(device.bytes);
+    const bool decode = direction == VAE_DECODE;
+    VaeError error;
+    memset(zeros, 0, device.bytes);
+    emu_set_eager(0);
+    VaeStream *stream = open_stream(bed, direction, VAE_PIXELS_NV12);
+    move(device.data, zeros, device.bytes);
+    Copy copy = start_copy(&device, decode ? NULL : zeros, true);
+    const uint8_t *to = decode ? copy.host : device.data;
+    begin(bed, stream, direction, device.pictures, &clip, 0);
+    const bool waited = *to != POISON;
+    must(vae_stream_wait(stream, 0, &error), &error);
+    expect(!waited && *to == 0, "%s: the host %s for another stream",
+           decode ? "decode" : "encode", waited ? "waits" : "does not wait");
+    free_copy(&copy);
+    vae_stream_free(&stream);
+    frames_free(&device);
+}
+
 /* The host waits for the frames that the device writes. Without this wait they
  * are not complete. */
 static void
@@ -349,8 +428,12 @@ main(int argc, char **argv)
         encode_same(&bed, kinds[i], 7u - (unsigned) i);
     }
     ready_is_waited_for(&bed, true);
+    readers_are_waited_for(&bed, true);
 #ifndef VAE_TEST_GPU
     ready_is_waited_for(&bed, false);
+    readers_are_waited_for(&bed, false);
+    host_goes_on(&bed, VAE_DECODE);
+    host_goes_on(&bed, VAE_ENCODE);
     is_waited_for(&bed);
 #endif
     other_backends_refuse(&bed);
