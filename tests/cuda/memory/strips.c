@@ -10,7 +10,7 @@
 
 #include "../clips.h"
 #include "emu_rt.h"
-#include "layers.h"
+#include "gpu.h"
 
 typedef struct Rung {
     int slice, frames, strips;
@@ -297,6 +297,52 @@ bands(const Bed *bed, VaeDirection direction, int stride)
     close_clips(&c);
 }
 
+/* The first band reads fewer rows than the others, because zeros are above it.
+ * So another band needs the most workspace, and this is planned. */
+static void
+workspace_of_bands(void)
+{
+    const VaeCudaConvShape s = {.t = 1,
+                                .h = 12,
+                                .w = 12,
+                                .c_in = 8,
+                                .ho = 12,
+                                .wo = 12,
+                                .c_out = 8,
+                                .k = 3,
+                                .kt = 3,
+                                .s = 1,
+                                .st = 1,
+                                .pad_y = 1,
+                                .pad_x = 1};
+    const VaeBackendParams params = {.precision = VAE_PRECISION_FP32,
+                                     .device = -1};
+    const VaeCudaRows rows = {s.h, s.ho, s.pad_y, false};
+    VaeBackend *backend;
+    VaeDevice device;
+    VaeCudaParts parts;
+    VaeError error;
+    size_t most = 0;
+    must(vae_backend_cuda.open(&params, &backend, &device, &error), &error);
+    set_bands(true);
+    must(vae_cuda_parts_new(backend->convs, &s, &rows, &(VaeCudaChoice){"1 3"},
+                            &parts, &error),
+         &error);
+    set_bands(false);
+    for (int i = 0; i < parts.bands; i++) {
+        const size_t bytes = vae_cuda_conv_workspace(parts.conv[i]);
+        most = bytes > most ? bytes : most;
+    }
+    const size_t first = vae_cuda_conv_workspace(parts.conv[0]);
+    const size_t planned = vae_cuda_parts_workspace(&parts);
+    expect(parts.bands > 2 && most >= first + 256 && planned >= most &&
+               planned < most + 256,
+           "%d bands need %zu bytes of workspace, the first %zu; %zu planned",
+           parts.bands, most, first, planned);
+    vae_cuda_parts_free(&parts);
+    vae_backend_cuda.close(&backend);
+}
+
 static void
 all_strips(const Bed *bed, VaeDirection direction)
 {
@@ -320,6 +366,8 @@ main(int argc, char **argv)
             bands(&bed, i ? VAE_ENCODE : VAE_DECODE, stride);
         else
             all_strips(&bed, i ? VAE_ENCODE : VAE_DECODE);
+    if (only_bands)
+        workspace_of_bands();
     if (!only_bands)
         missing_copies(&bed, "strips", (Rung){2, ALL, 4, VAE_SPILL_OFF},
                        stride);

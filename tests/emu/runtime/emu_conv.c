@@ -332,10 +332,11 @@ get_plan(VaeCudaLibrary *convs, const VaeCudaConvShape *shape,
     p->choice = index;
     p->ms = times[index - 1];
     /* The third choice needs no workspace. All layers of a program need
-     * workspaces of different sizes. */
-    p->workspace =
-        index == 3 ? 0
-                   : 4 * (size_t) (100 * index + 37 * shape->t + shape->c_out);
+     * workspaces of different sizes, and so do bands that read different
+     * numbers of rows. */
+    p->workspace = index == 3 ? 0
+                              : 4 * (size_t) (100 * index + 37 * shape->t +
+                                              64 * shape->h + shape->c_out);
     plans_made++;
     vae_cuda_plan_add(&convs->plans, &p->shared, shape, choice);
     return p;
