@@ -422,7 +422,8 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
             "%s: tensor \"%.*s\" (%s) has elements of type %s, "
             "expected float32, float16 or bfloat16",
             file->label, VAE_NAME_SHOWN, info->name, text, info->type_name);
-    VaeLatentClip clip = {.type = info->type, .tensor = info->name};
+    VaeLatentClip clip = {
+        .type = info->type, .tensor = info->name, .file = file->label};
     VaeLatentLayout layout;
     int64_t batch;
     status = choose_layout(file, info, o->layout, &layout, error);

@@ -213,6 +213,7 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
         s->device = s->borrowed->device;
     }
     s->plan.threads = s->device.threads;
+    s->plan.device = s->device.name;
     memcpy(s->why, choice.why, sizeof s->why);
     settle_precision(s);
     return VAE_OK;

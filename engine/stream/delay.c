@@ -128,22 +128,15 @@ vae_stream_is_early(const VaeStream *s, const VaeProgram *p, VaeClock clock)
 /* The end.                                                            */
 
 int
-vae_stream_drain_steps(const VaeStream *s)
-{
-    const int64_t n = latents_of(s);
-    if (!vae_stream_has_delay(s) || n < 1)
-        return 0;
-    const int all = s->model->info.look_ahead;
-    const bool due = next_frame(s, n, s->drained) < next_frame(s, n, all);
-    return due ? all - s->drained : 0;
-}
-
-void
 vae_stream_drain_count(const VaeStream *s, int steps, int *n_out)
 {
     const int64_t n = latents_of(s);
-    *n_out = vae_stream_has_delay(s)
-                 ? (int) (next_frame(s, n, s->drained + steps) -
-                          next_frame(s, n, s->drained))
-                 : 0;
+    const int all = s->model->info.look_ahead;
+    const bool drains = vae_stream_has_delay(s);
+    const int64_t first = drains ? next_frame(s, n, s->drained) : 0;
+    if (n_out)
+        *n_out =
+            drains ? (int) (next_frame(s, n, s->drained + steps) - first) : 0;
+    return drains && n > 0 && first < next_frame(s, n, all) ? all - s->drained
+                                                            : 0;
 }

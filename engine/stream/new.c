@@ -35,7 +35,9 @@ vae_stream_plan_ladder(VaeModel *model, const VaeStreamParams *params,
     if (status == VAE_OK)
         status = open_stream(model, params, false, &s, error);
     if (status == VAE_OK) {
-        vae_sized_write(out, &s->plan, sizeof s->plan);
+        VaePlan plan = s->plan;
+        plan.device = NULL; /* the stream owns it */
+        vae_sized_write(out, &plan, sizeof plan);
         vae_stream_tell(s);
     }
     *n_rungs = rungs && s && (status == VAE_OK || s->too_large)

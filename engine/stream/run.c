@@ -66,12 +66,6 @@ vae_stream_get_plan(const VaeStream *stream)
     return &stream->plan;
 }
 
-const char *
-vae_stream_get_device(const VaeStream *stream)
-{
-    return stream->device.name;
-}
-
 bool
 vae_stream_at_start(const VaeStream *stream)
 {
@@ -375,7 +369,7 @@ vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
         status = vae_stream_check_waiting(stream, error);
     if (status != VAE_OK)
         return status;
-    const int left = vae_stream_drain_steps(stream);
+    const int left = vae_stream_drain_count(stream, 0, NULL);
     int expected;
     vae_stream_drain_count(stream, steps < left ? steps : left, &expected);
     if (steps < 0 || steps > left || n_frames != expected)

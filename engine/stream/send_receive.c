@@ -10,6 +10,7 @@
 
 #include "arguments.h"
 #include "pixels.h"
+#include "sized.h"
 #include "waiting.h"
 
 /* ------------------------------------------------------------------ */
@@ -145,7 +146,7 @@ clear(VaeWaiting *w, uint64_t sequence)
 {
     w->sequence = sequence;
     w->sent = w->made = w->given = 0;
-    w->units = w->results = 0;
+    w->units = w->results = w->received = w->most = 0;
     w->ended = w->whole = w->in.known = w->out.known = false;
 }
 
@@ -232,15 +233,12 @@ next_steps(const VaeStream *s)
     return s->at_start || s->without_context ? 1 : s->plan.slice_size;
 }
 
+/* Sets *to to the place of the next unit, which the caller writes. */
 static VaeStatus
-send_unit(VaeStream *s, const Unit *unit, VaeError *error)
+add_unit(VaeStream *s, const Unit *unit, Unit *to, VaeError *error)
 {
     VaeWaiting *w = s->waiting;
     int n_in, n_out;
-    if (!unit) {
-        w->ended = true;
-        return VAE_OK;
-    }
     if (w->ended)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
@@ -252,12 +250,26 @@ send_unit(VaeStream *s, const Unit *unit, VaeError *error)
     vae_stream_count(s, next_steps(s), &n_in, &n_out);
     if (w->sent >= n_in)
         return VAE_AGAIN;
-    const Unit to = copy_at(s, &w->in, w->sent);
+    *to = copy_at(s, &w->in, w->sent);
     w->whole = w->units ? w->whole : s->at_start;
     w->last = w->sent++;
     w->units++;
-    copy(s, &to, unit);
     return VAE_OK;
+}
+
+/* unit NULL: ends the sequence. */
+static VaeStatus
+send_unit(VaeStream *s, const Unit *unit, VaeError *error)
+{
+    Unit to;
+    if (!unit) {
+        s->waiting->ended = true;
+        return VAE_OK;
+    }
+    const VaeStatus status = add_unit(s, unit, &to, error);
+    if (status == VAE_OK)
+        copy(s, &to, unit);
+    return status;
 }
 
 /* Sets the addresses of n results: the first one is the receiver's, the others
@@ -319,7 +331,7 @@ static VaeStatus
 drain_slice(VaeStream *s, const Unit *first, VaeError *error)
 {
     VaeWaiting *w = s->waiting;
-    int steps = vae_stream_drain_steps(s), n_out;
+    int steps = vae_stream_drain_count(s, 0, NULL), n_out;
     if (steps == 0)
         return VAE_END;
     if (steps > s->plan.slice_size)
@@ -366,17 +378,22 @@ receive_unit(VaeStream *s, const Unit *unit, VaeError *error)
     VaeStatus status = settle(s, &w->out, unit, most_out(s) - 1, error);
     if (status != VAE_OK)
         return status;
+    if (w->most && w->received == w->most)
+        return VAE_END;
     if (w->given < w->made) {
         const Unit from = copy_at(s, &w->out, w->given++ - 1);
         copy(s, unit, &from);
+        w->received++;
         return VAE_OK;
     }
     /* with a delay, the first slices have no results */
     do
         status = compute(s, unit, error);
     while (status == VAE_OK && w->made == 0);
-    if (status == VAE_OK)
+    if (status == VAE_OK) {
         w->given = 1;
+        w->received++;
+    }
     return status;
 }
 
@@ -391,6 +408,65 @@ vae_stream_send_latent(VaeStream *stream, const VaeLatentIn *latent,
             (VaeLatentOut){.type = latent->type, .data = (void *) latent->data};
     return status == VAE_OK ? send_unit(stream, latent ? &unit : NULL, error)
                             : status;
+}
+
+static VaeStatus
+check_clip(const VaeStream *s, const VaeLatentClip *clip, int k,
+           VaeError *error)
+{
+    const VaeNormalization expected = s->params.normalization;
+    char found[16];
+    snprintf(found, sizeof found, "%d", k);
+    if (k < 0)
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){NULL, found, "0 or more"},
+                              "latent %d of a clip, expected 0 or more", k);
+    if (!clip->data)
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, "the header", "the whole file"},
+            "%s: only the header is in memory, expected the whole file",
+            clip->file);
+    if (clip->normalization_stated && clip->normalization != expected)
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){clip->tensor,
+                            vae_normalization_name(clip->normalization),
+                            vae_normalization_name(expected)},
+            "%s: the latents are %s, the stream expects %s ones", clip->file,
+            vae_normalization_name(clip->normalization),
+            vae_normalization_name(expected));
+    return vae_model_check_clip(&s->model->info, clip, s->params.width,
+                                s->params.height, error);
+}
+
+VaeStatus
+vae_stream_send_clip(VaeStream *stream, const VaeLatentClip *clip, int k,
+                     VaeError *error)
+{
+    Unit to;
+    VaeLatentClip c;
+    VaeStatus status = check_stream(stream, VAE_DECODE, error);
+    if (status == VAE_OK)
+        status = vae_check_pointers(error, "clip", clip);
+    if (status == VAE_OK)
+        status = vae_sized_read(&c, sizeof c, clip,
+                                VAE_SIZE_UP_TO(VaeLatentClip, tensor),
+                                "VaeLatentClip", error);
+    if (status == VAE_OK && !c.file) /* of a program with older headers */
+        c.file = "the clip";
+    if (status == VAE_OK)
+        status = check_clip(stream, &c, k, error);
+    if (status != VAE_OK)
+        return status;
+    stream->waiting->most = c.frames;
+    if (k >= c.t)
+        return send_unit(stream, NULL, error);
+    const VaeLatentOut any = {.type = c.type, .data = (void *) c.data};
+    status = add_unit(stream, &(Unit){.latent = any}, &to, error);
+    if (status == VAE_OK)
+        vae_latent_clip_read(&c, k, to.latent.data);
+    return status;
 }
 
 VaeStatus

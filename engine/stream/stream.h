@@ -101,7 +101,6 @@ struct VaeStream {
     VaeTileGrid grid;                   /* of tiles, or columns 0 */
     VaeTileMemory tiles;
     VaeMemory memory;
-    bool released; /* memory is freed, the execs are offloaded */
 
     bool at_start, without_context, broken;
     uint64_t runs;                   /* begun */

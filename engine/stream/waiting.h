@@ -32,6 +32,7 @@ struct VaeWaiting {
     bool ended,
         whole; /* whole: the whole sequence was sent, from its first unit on */
     int64_t units, results; /* of the sequence: units sent, results computed */
+    int64_t received, most; /* results received, and at most; 0: all */
     /* Arguments of a call, for one slice. */
     size_t room;
     VaeLatentIn *latents_in;

@@ -12,7 +12,7 @@ gst_vae_release(GstElement *element, VaeStream *stream, gboolean idle)
     if (stream && vae_stream_release(stream, &error) != VAE_OK)
         GST_ELEMENT_WARNING(element, RESOURCE, FAILED, ("%s", error.message),
                             ("the memory of the device was not freed"));
-    released = stream && vae_stream_is_released(stream);
+    released = stream && vae_stream_stats(stream)->released;
     gst_element_post_message(
         element,
         gst_message_new_element(

@@ -51,7 +51,7 @@ gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream,
     g_strlcpy(stats->counters.model, model, sizeof stats->counters.model);
     stats->counters.look_ahead = look_ahead;
     stats->counters.plan = *vae_stream_get_plan(stream);
-    g_strlcpy(stats->counters.device, vae_stream_get_device(stream),
+    g_strlcpy(stats->counters.device, vae_stream_get_plan(stream)->device,
               sizeof stats->counters.device);
     g_mutex_unlock(&stats->lock);
 }

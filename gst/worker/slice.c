@@ -152,7 +152,7 @@ gst_vae_engine_release(GstVaeEngine *engine, gboolean idle)
 static VaeStatus
 reload(GstVaeEngine *engine, VaeError *error)
 {
-    const gboolean released = vae_stream_is_released(engine->stream);
+    const gboolean released = vae_stream_stats(engine->stream)->released;
     const gint64 began = g_get_monotonic_time();
     VaeStatus status = vae_stream_resume(engine->stream, error);
 
@@ -360,7 +360,7 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
 static VaeStatus
 drain(GstVaeEngine *engine, const GstVaeCall *call, VaeError *error)
 {
-    const int left = vae_stream_drain_steps(engine->stream);
+    const int left = vae_stream_drain_count(engine->stream, 0, NULL);
     const int expected = (int) call->n_pictures;
     int steps = 0, frames = 0;
 

@@ -80,7 +80,8 @@ class LatentClip(Sized):
         ("t_stride", c_uint64), ("c_stride", c_uint64), ("data", c_void_p),
         ("tensor", c_char_p), ("space", c_char_p), ("normalization", c_int),
         ("normalization_stated", c_bool), ("fps_n", c_int), ("fps_d", c_int),
-        ("width_px", c_int), ("height_px", c_int), ("frames", c_int64)]
+        ("width_px", c_int), ("height_px", c_int), ("frames", c_int64),
+        ("file", c_char_p)]
 
 
 class Params(Sized):
@@ -102,7 +103,11 @@ class Plan(Sized):
         "library", "total", "loading", "peak")] + [
         ("flop_first", c_double), ("flop_step", c_double), ("slice_size", c_int),
         ("frames_at_once", c_int), ("backend", c_int), ("precision", c_int),
-        ("threads", c_int), ("padded_width", c_int), ("padded_height", c_int)]
+        ("threads", c_int), ("padded_width", c_int), ("padded_height", c_int),
+        ("delay", c_int), ("copied_step", c_uint64), ("bus_step", c_uint64),
+        ("strips", c_int), ("tiles", c_int), ("tile_width", c_int),
+        ("tile_height", c_int), ("tile_overlap", c_int), ("tiled", c_uint64),
+        ("device", c_char_p)]
 
 
 class LatentIn(ctypes.Structure):
@@ -149,14 +154,12 @@ def candidates():
 def declare(lib):
     """The types of the functions; all others return a VaeStatus."""
     lib.vae_version.restype = c_char_p
-    lib.vae_stream_get_device.restype = c_char_p
     lib.vae_model_info.restype = POINTER(ModelInfo)
     lib.vae_stream_get_plan.restype = POINTER(Plan)
     for name in ("vae_model_frames_of", "vae_model_latents_of"):
         getattr(lib, name).restype = c_int64
         getattr(lib, name).argtypes = [c_void_p, c_int64]
-    for name in ("vae_model_info", "vae_stream_get_plan", "vae_stream_get_device",
-                 "vae_stream_reset"):
+    for name in ("vae_model_info", "vae_stream_get_plan", "vae_stream_reset"):
         getattr(lib, name).argtypes = [c_void_p]
     lib.vae_stream_restart.argtypes = [c_void_p, c_uint64, c_void_p]
     lib.vae_stream_warm_up.argtypes = [c_void_p, c_int]
@@ -284,7 +287,7 @@ class Stream:
         self.handle, self.frames = c_void_p(), b""
         call("vae_stream_new", model.handle, byref(self.params), byref(self.handle))
         self.plan = load().vae_stream_get_plan(self.handle).contents
-        self.device = load().vae_stream_get_device(self.handle).decode()
+        self.device = self.plan.device.decode()
 
     def __del__(self):
         if self.handle:

@@ -18,6 +18,7 @@ main(int argc, char **argv)
 {
     VaeError e = {.message = "usage: minimal MODEL LATENTS"};
     VaeLatentClip clip = VAE_INIT(VaeLatentClip);
+    VaeStreamParams params = VAE_INIT(VaeStreamParams);
     VaeModel *model;
     VaeTensorFile *file;
     VaeStream *s;
@@ -25,35 +26,18 @@ main(int argc, char **argv)
         vae_tensor_file_open(argv[2], &file, &e) ||
         vae_latent_clip_find(file, NULL, &clip, &e))
         errx(1, "%s", e.message);
-    const int w = clip.width_px, h = clip.height_px;
-    VaeStreamParams params = VAE_INIT(VaeStreamParams);
-    params.width = w, params.height = h;
+    const int w = params.width = clip.width_px;
+    const int h = params.height = clip.height_px;
     params.normalization = clip.normalization;
     if (vae_stream_new(model, &params, &s, &e))
         errx(1, "%s", e.message);
-    const VaeModelInfo *m = vae_model_info(model);
-    const VaePlan *plan = vae_stream_get_plan(s);
-    if (clip.channels != m->latent_channels ||
-        clip.height * m->spatial != plan->padded_height ||
-        clip.width * m->spatial != plan->padded_width)
-        errx(1, "%s: the latents do not fit the model and size", argv[2]);
-    void *latent = calloc(clip.channels, 4 * clip.height * clip.width);
-    uint8_t *rgb = (uint8_t *) calloc(w, 3 * h);
     VaePicture p = {.pixels = VAE_PIXELS_RGB, .width = w, .height = h};
-    p.data[0] = rgb, p.stride[0] = 3 * w;
-    int64_t left = clip.frames ? clip.frames : INT64_MAX;
+    p.data[0] = (uint8_t *) malloc((size_t) w * h * 3), p.stride[0] = 3 * w;
     for (int k = 0, r; (r = vae_stream_receive_picture(s, &p, &e)) != VAE_END;)
-        if (r == VAE_OK && left-- > 0) {
-            fwrite(rgb, 3, (size_t) w * h, stdout);
-        } else if (r == VAE_AGAIN) {
-            VaeLatentIn in = {clip.type, latent}, *next = NULL;
-            if (k < clip.t)
-                vae_latent_clip_read(&clip, k++, latent), next = &in;
-            if (vae_stream_send_latent(s, next, &e))
-                errx(1, "%s", e.message);
-        } else if (r != VAE_OK) {
+        if (r == VAE_OK)
+            fwrite(p.data[0], 3, (size_t) w * h, stdout);
+        else if (r != VAE_AGAIN || vae_stream_send_clip(s, &clip, k++, &e))
             errx(1, "%s", e.message);
-        }
-    free(latent), free(rgb), vae_stream_free(&s);
+    free(p.data[0]), vae_stream_free(&s);
     vae_tensor_file_free(&file), vae_model_free(&model);
 }

@@ -207,7 +207,8 @@ drain(VaeStream *stream, const TestClip *clip, const int *plan, int *out,
         test_alloc((size_t) clip->frames * sizeof *pictures);
     VaeStatus status = VAE_OK;
     int left, n = 0;
-    while (status == VAE_OK && (left = vae_stream_drain_steps(stream)) > 0) {
+    while (status == VAE_OK &&
+           (left = vae_stream_drain_count(stream, 0, NULL)) > 0) {
         const int steps = *plan < left ? *plan : left;
         vae_stream_drain_count(stream, steps, &n);
         if (n > clip->frames - *out) {

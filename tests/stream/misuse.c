@@ -69,6 +69,7 @@ null_streams(VaeModel *model)
     REFUSED(vae_stream_new(model, &params, NULL, &error));
     REFUSED(vae_stream_restart(NULL, 0, &error));
     REFUSED(vae_stream_send_latent(NULL, NULL, &error));
+    REFUSED(vae_stream_send_clip(NULL, NULL, 0, &error));
     REFUSED(vae_stream_send_picture(NULL, NULL, &error));
     REFUSED(vae_stream_receive_picture(NULL, NULL, &error));
     REFUSED(vae_stream_receive_latent(NULL, NULL, &error));

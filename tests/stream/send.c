@@ -248,6 +248,118 @@ bad_calls(const Bed *bed)
     vae_stream_free(&r.stream);
 }
 
+/* ------------------------------------------------------------------ */
+/* Latents of a VaeLatentClip.                                         */
+
+/* A clip [C, T, h, w] of the same latents, in memory that the caller frees. */
+static VaeLatentClip
+stored(const Run *r, float **memory)
+{
+    const VaeModelInfo *info = vae_model_info(r->bed->model);
+    const int h = (H - 1) / info->spatial + 1, w = (W - 1) / info->spatial + 1;
+    const size_t plane = (size_t) h * w, n = plane * sizeof(float);
+    *memory = calloc((size_t) T * info->latent_channels, n);
+    for (int k = 0; k < T; k++)
+        for (int c = 0; c < info->latent_channels; c++)
+            memcpy(*memory + ((size_t) c * T + k) * plane,
+                   latent(r, k) + c * plane, n);
+    return (VaeLatentClip){.struct_size = sizeof(VaeLatentClip),
+                           .type = VAE_TYPE_F32,
+                           .t = T,
+                           .channels = info->latent_channels,
+                           .height = h,
+                           .width = w,
+                           .t_stride = n,
+                           .c_stride = T * n,
+                           .data = (const uint8_t *) *memory,
+                           .tensor = "latent",
+                           .normalization_stated = true,
+                           .file = "a file"};
+}
+
+/* Decodes a clip until receive returns the end. Returns the number of frames.
+ */
+static int
+run_stored(Run *r, const VaeLatentClip *stored)
+{
+    VaeStatus status;
+    int k = 0;
+    r->received = 0;
+    while ((status = receive_next(r)) != VAE_END) {
+        if (status == VAE_AGAIN)
+            status = vae_stream_send_clip(r->stream, stored, k++, &r->error);
+        must(status, &r->error);
+    }
+    return r->received;
+}
+
+static void
+refuse_clip(const Run *r, VaeLatentClip clip, VaeStatus status,
+            const char *word)
+{
+    VaeError error = {0};
+    expect_misuse(vae_stream_send_clip(r->stream, &clip, 0, &error), status,
+                  &error, word);
+    expect(strstr(error.message, word) != NULL, "the error names %s: %s", word,
+           error.message);
+}
+
+/* Refused clips change nothing. */
+static void
+bad_clips(const Run *r, VaeLatentClip good)
+{
+    VaeError error = {0};
+    VaeLatentClip bad = good;
+    bad.channels++;
+    refuse_clip(r, bad, VAE_ERR_SIZE, "a file: tensor \"latent\" has");
+    bad = good;
+    bad.width++;
+    refuse_clip(r, bad, VAE_ERR_SIZE, "a file: the latents have a grid of");
+    bad = good;
+    bad.space = "another";
+    refuse_clip(r, bad, VAE_ERR_MODEL, "a file: states the latent space");
+    bad = good;
+    bad.normalization = VAE_RAW;
+    refuse_clip(r, bad, VAE_ERR_ARGUMENT, "a file: the latents are raw");
+    bad = good;
+    bad.data = NULL;
+    refuse_clip(r, bad, VAE_ERR_ARGUMENT, "a file: only the header");
+    bad = good;
+    bad.struct_size = 8;
+    expect(vae_stream_send_clip(r->stream, &bad, 0, &error) == VAE_ERR_ARGUMENT,
+           "a wrong struct_size");
+    expect_misuse(vae_stream_send_clip(r->stream, &good, -1, &error),
+                  VAE_ERR_ARGUMENT, &error, "a negative index");
+    expect_misuse(vae_stream_send_clip(r->stream, NULL, 0, &error),
+                  VAE_ERR_ARGUMENT, &error, "no clip");
+}
+
+static void
+clips(const Bed *bed)
+{
+    static const int plan[] = {1, 0};
+    SCOPED_CLIP TestClip want = bed_clip(bed, T, W, H, 0),
+                         clip = bed_clip(bed, T, W, H, 0);
+    Run r = begin(bed, VAE_DECODE, 2, &clip);
+    float *memory;
+    VaeLatentClip given = stored(&r, &memory);
+    run_clip(bed, r.stream, VAE_DECODE, &want, plan);
+    vae_stream_reset(r.stream);
+    bad_clips(&r, given);
+    clip_poison(bed, &clip, VAE_DECODE);
+    int frames = run_stored(&r, &given);
+    expect(frames == want.frames, "%d frames of a clip", frames);
+    same_result(bed, &clip, &want, VAE_DECODE, "a clip");
+    for (given.frames = 1; given.frames <= want.frames; given.frames += 2) {
+        vae_stream_reset(r.stream);
+        frames = run_stored(&r, &given);
+        expect(frames == given.frames, "%d frames of a clip that states %d",
+               frames, (int) given.frames);
+    }
+    free(memory);
+    vae_stream_free(&r.stream);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -256,5 +368,6 @@ main(int argc, char **argv)
     both_ways(&bed, VAE_DECODE);
     both_ways(&bed, VAE_ENCODE);
     bad_calls(&bed);
+    clips(&bed);
     return bed_close(&bed);
 }

@@ -344,8 +344,9 @@ times(const Bed *bed)
            "%llu + %llu + %llu of %llu ns on %s",
            (unsigned long long) s.upload_ns, (unsigned long long) s.compute_ns,
            (unsigned long long) s.download_ns, (unsigned long long) s.busy_ns,
-           vae_stream_get_device(stream));
-    expect(strlen(vae_stream_get_device(stream)) > 0, "the device has a name");
+           vae_stream_get_plan(stream)->device);
+    expect(strlen(vae_stream_get_plan(stream)->device) > 0,
+           "the device has a name");
 }
 
 /* ------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 #define VAE_PRIVATE_MODEL_H
 
 #include "vae-private/tensors.h"
+#include "vae/latents.h"
 #include "vae/model.h"
 
 #ifdef __cplusplus
@@ -33,6 +34,9 @@ VAE_API VaeStatus vae_model_generate(const char *arch, VaeModel **out,
 VAE_API VaeStatus vae_model_outline(const char *arch, VaeModel **out,
                                     VaeError *error);
 
+/* Adds a reference and returns model. Thread-safe. */
+VAE_API VaeModel *vae_model_ref(VaeModel *model);
+
 /* NULL-terminated names that vae_model_generate() knows. */
 VAE_API const char *const *vae_model_archs(void);
 
@@ -50,6 +54,12 @@ VAE_API VaeStatus vae_model_write(const VaeModel *model, const char *path,
 /* Tensor i < tensor_count of the file, in canonical (official) order. Its data
  * are valid until a stream of the model is opened. */
 VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
+
+/* Checks that a decoder of the model can decode the clip to pictures of this
+ * size. The error names both files. */
+VAE_API VaeStatus vae_model_check_clip(const VaeModelInfo *info,
+                                       const VaeLatentClip *clip, int width,
+                                       int height, VaeError *error);
 
 /* Writes the SHA-256 of the weights, as 64 hexadecimal digits and a NUL. It is
  * computed over the tensors in canonical order: for each "NAME TYPE DIMS

@@ -15,6 +15,11 @@ extern "C" {
 /* True when the next step is the first of a sequence. */
 VAE_API bool vae_stream_at_start(const VaeStream *stream);
 
+/* Returns the number of ordinary steps that take as many operations as a
+ * warm-up of `steps` steps, rounded up. If a warm-up has no effect, this is
+ * `steps`. */
+VAE_API int vae_stream_warm_up_cost(const VaeStream *stream, int steps);
+
 /* True if vae_stream_decode_begin() may return before the work is done. On a
  * processor it is false. */
 VAE_API bool vae_stream_overlaps(const VaeStream *stream);

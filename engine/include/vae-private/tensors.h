@@ -29,6 +29,8 @@ VAE_API VaeStatus vae_tensor_header_size(const void *bytes, size_t size,
                                          uint64_t total, const char *name,
                                          uint64_t *need, VaeError *error);
 
+VAE_API size_t vae_tensor_file_count(const VaeTensorFile *file);
+
 /* " (looks like model weights)", "frames" or "latents", by the names and shapes
  * of the tensors, for messages; otherwise "". */
 VAE_API const char *vae_tensor_file_looks_like(const VaeTensorFile *file);

@@ -53,6 +53,7 @@ typedef struct VaeLatentClip {
     int width_px, height_px;        /* vae.width, vae.height: visible pixels */
     int64_t frames;                 /* vae.frames: frames to show. The latents
                                        may decode to more: discard the rest */
+    const char *file;               /* name of the file, for messages */
 } VaeLatentClip;
 
 /*

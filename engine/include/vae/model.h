@@ -92,10 +92,8 @@ VAE_API VaeStatus vae_model_open(const char *path,
                                  const VaeModelOptions *options, VaeModel **out,
                                  VaeError *error);
 
-/* Adds a reference and returns model. Thread-safe. */
-VAE_API VaeModel *vae_model_ref(VaeModel *model);
-/* Drops one reference; the last one frees the model. Thread-safe. Sets *model
- * to NULL. *model may be NULL. */
+/* Drops the caller's reference. Each stream holds one, too; the last one frees
+ * the model. Thread-safe. Sets *model to NULL. *model may be NULL. */
 VAE_API void vae_model_free(VaeModel **model);
 
 /* Returns the description of the model, which the model owns. */

@@ -26,6 +26,7 @@
 #define VAE_STREAM_H
 
 #include "vae/frames.h"
+#include "vae/latents.h"
 #include "vae/model.h"
 
 #ifdef __cplusplus
@@ -216,6 +217,8 @@ typedef struct VaePlan {
     int tiles, tile_width, tile_height, tile_overlap;
     uint64_t tiled; /* carries and results of all tiles, in host memory; part of
                        total only if there is no device */
+    const char *device; /* the maker's name of the GPU or the processor, which
+                           the stream owns. vae_stream_plan() sets NULL */
 } VaePlan;
 
 /* Plans a stream without allocating its memory. *out begins as
@@ -269,17 +272,10 @@ VAE_API VaeStatus vae_stream_restart(VaeStream *stream, uint64_t latents,
  * results.
  */
 VAE_API void vae_stream_warm_up(VaeStream *stream, int steps);
-/* Returns the number of ordinary steps that take as many operations as a
- * warm-up of `steps` steps, rounded up. If a warm-up has no effect, this is
- * `steps`. */
-VAE_API int vae_stream_warm_up_cost(const VaeStream *stream, int steps);
 
 /* Returns the plan of the stream. The stream owns it. vae_stream_reset() and
  * vae_stream_resume() may change it. */
 VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
-
-/* Returns the maker's name of the GPU or the processor. The stream owns it. */
-VAE_API const char *vae_stream_get_device(const VaeStream *stream);
 
 /*
  * Writes the numbers of units that the next call takes (*n_in) and gives
@@ -371,6 +367,21 @@ VAE_API VaeStatus vae_stream_receive_latent(VaeStream *stream,
                                             VaeError *error);
 
 /*
+ * Sends latent k of a clip that vae_latent_clip_find() has found, or the end of
+ * the sequence if the clip has no latent k. Use it instead of
+ * vae_stream_send_latent(), for k = 0, 1, 2, ... If the clip states its number
+ * of frames (VaeLatentClip.frames), receive returns VAE_END after so many.
+ *
+ * Errors: those of vae_stream_send_latent(); VAE_ERR_ARGUMENT (only the header
+ * of the file is in memory; the clip states another normalization than that of
+ * the stream); VAE_ERR_SIZE and VAE_ERR_MODEL (the model and size of the stream
+ * do not fit the clip). Nothing ran, and the call may be repeated.
+ */
+VAE_API VaeStatus vae_stream_send_clip(VaeStream *stream,
+                                       const VaeLatentClip *clip, int k,
+                                       VaeError *error);
+
+/*
  * Decodes n_latents latents into n_frames pictures. Both numbers are those that
  * vae_stream_count() gives for one step or more. A picture whose data[0] is
  * NULL is computed but not written. Pictures have the visible size of the
@@ -397,20 +408,19 @@ VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
 
 /*
  * Ends the sequence of a decoder with VaePlan.delay: gives the remaining
- * frames, without latents. This takes vae_stream_drain_steps() steps, in one
- * call or several. vae_stream_drain_count() writes the number of frames of the
- * next `steps` steps, which may be 0. After the first vae_stream_drain() the
- * sequence takes no more latents and cannot be saved. Reset or restart the
- * stream after the last step.
+ * frames, without latents. After the first vae_stream_drain() the sequence
+ * takes no more latents and cannot be saved. Reset or restart the stream after
+ * the last step.
  *
- * vae_stream_drain_steps() returns the number of steps that remain. It is 0
- * before the first latent, and for a decoder without a delay.
+ * vae_stream_drain_count() returns the number of steps that remain, for one
+ * call or several. It is 0 before the first latent, and for a decoder without a
+ * delay. It writes to *n_out the number of frames of the next `steps` steps,
+ * which may be 0. n_out may be NULL.
  *
  * Errors: those of vae_stream_decode(); VAE_ERR_ARGUMENT if fewer steps remain.
  */
-VAE_API int vae_stream_drain_steps(const VaeStream *stream);
-VAE_API void vae_stream_drain_count(const VaeStream *stream, int steps,
-                                    int *n_out);
+VAE_API int vae_stream_drain_count(const VaeStream *stream, int steps,
+                                   int *n_out);
 VAE_API VaeStatus vae_stream_drain(VaeStream *stream, int steps,
                                    const VaePicture *frames, int n_frames,
                                    VaeError *error);
@@ -459,7 +469,7 @@ VAE_API void vae_stream_cancel(VaeStream *stream);
  * with the same bytes. A stream on the host keeps its memory.
  *
  * Errors: VAE_ERR_MEMORY (no host memory for the copies), VAE_ERR_BACKEND (also
- * that of an earlier call). After an error, vae_stream_is_released() tells the
+ * that of an earlier call). After an error, VaeStreamStats.released tells the
  * state. True: all memory was freed except some weights. False: none was freed.
  */
 VAE_API VaeStatus vae_stream_release(VaeStream *stream, VaeError *error);
@@ -476,10 +486,6 @@ VAE_API VaeStatus vae_stream_release(VaeStream *stream, VaeError *error);
  * errors.
  */
 VAE_API VaeStatus vae_stream_resume(VaeStream *stream, VaeError *error);
-/* Returns true after vae_stream_release(), until the memory is allocated
- * again. */
-VAE_API bool vae_stream_is_released(const VaeStream *stream);
-
 typedef struct VaeStreamStats {
     /* Runs of the network. */
     uint64_t runs_first;           /* of the first step of a sequence */
@@ -496,9 +502,11 @@ typedef struct VaeStreamStats {
      * download of the output. A device overlaps them, so their sum may exceed
      * busy_ns. */
     uint64_t upload_ns, compute_ns, download_ns;
+    bool released; /* by vae_stream_release(), until the memory is allocated
+                      again */
 } VaeStreamStats;
-/* Returns counts since the stream was created. The stream owns them and updates
- * them in its calls. */
+/* Returns counts since the stream was created, and its state. The stream owns
+ * them and updates them in its calls. */
 VAE_API const VaeStreamStats *vae_stream_stats(const VaeStream *stream);
 
 /* Returns true if this build and machine have the backend. Otherwise returns

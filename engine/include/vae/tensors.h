@@ -86,9 +86,8 @@ VAE_API VaeStatus vae_tensor_file_open_memory(const void *bytes, size_t size,
 /* Sets *file to NULL. *file may be NULL. */
 VAE_API void vae_tensor_file_free(VaeTensorFile **file);
 
-VAE_API size_t vae_tensor_file_count(const VaeTensorFile *file);
-/* Returns tensor i, in the order of the header, or NULL if there are not so
- * many. The file owns it. */
+/* Returns tensor i, from 0 on, in the order of the header, or NULL if there are
+ * not so many. The file owns it. */
 VAE_API const VaeTensorInfo *vae_tensor_file_at(const VaeTensorFile *file,
                                                 size_t i);
 /* Finds a tensor by its exact name, in O(log n). Returns NULL if there is none.

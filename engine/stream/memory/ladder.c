@@ -489,7 +489,7 @@ vae_stream_step_up(VaeStream *s)
         limit.preferred < s->refused)
         return;
     s->refused = 0;
-    s->released = true; /* the next call allocates the memory */
+    s->stats.released = true; /* the next call allocates the memory */
     vae_stream_free_memory(s);
     vae_stream_free_tiles(s); /* the next rung may have other tiles */
     vae_stream_drop_programs(s);

@@ -30,7 +30,7 @@ VaeStatus
 vae_stream_offload(VaeStream *s, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    if (s->released || !s->class->memory_left)
+    if (s->stats.released || !s->class->memory_left)
         return VAE_OK;
     /* A new or broken sequence has no carries to keep. The carries of tiles are
      * already in host memory. */
@@ -38,7 +38,7 @@ vae_stream_offload(VaeStream *s, VaeError *error)
         status = vae_carries_offload(&s->carries, error);
     if (status != VAE_OK)
         return status;
-    s->released = true;
+    s->stats.released = true;
     return offload_all(s, error);
 }
 
@@ -115,7 +115,7 @@ vae_stream_resume(VaeStream *s, VaeError *error)
     VaeError why = {0};
     Patience patience = {0};
     VaeStatus status = vae_check_pointers(error, "stream", s);
-    if (status != VAE_OK || !s->released)
+    if (status != VAE_OK || !s->stats.released)
         return status;
     const int tiles = s->plan.tiles;
     do
@@ -128,14 +128,8 @@ vae_stream_resume(VaeStream *s, VaeError *error)
     }
     if (status != VAE_OK)
         return not_resumed(s, status, &patience, &why, error);
-    s->released = false;
+    s->stats.released = false;
     if (s->plan.tiles > tiles)
         vae_stream_warn_of_setting(s);
     return VAE_OK;
-}
-
-bool
-vae_stream_is_released(const VaeStream *stream)
-{
-    return stream->released;
 }

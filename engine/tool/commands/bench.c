@@ -116,7 +116,8 @@ drain(Bench *b, VaeError *error)
 {
     VaeStatus status = VAE_OK;
     int left, frames;
-    while (status == VAE_OK && (left = vae_stream_drain_steps(b->stream)) > 0) {
+    while (status == VAE_OK &&
+           (left = vae_stream_drain_count(b->stream, 0, NULL)) > 0) {
         const int slice = b->plan->slice_size;
         const int steps = left < slice ? left : slice;
         vae_stream_drain_count(b->stream, steps, &frames);

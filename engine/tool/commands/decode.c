@@ -7,48 +7,16 @@
 
 #include "decode.h"
 
-/* Finds the visible size: as the file states, else the whole grid. */
+/* Finds the visible size, as the file states, else the whole grid, and checks
+ * that the clip fits the model. */
 static VaeStatus
-find_size(Decode *d, VaeError *error)
+check_clip(Decode *d, VaeError *error)
 {
     const VaeLatentClip *c = &d->clip;
     const int s = d->info->spatial;
     d->width = c->width_px > 0 ? c->width_px : c->width * s;
     d->height = c->height_px > 0 ? c->height_px : c->height * s;
-    const int width = (d->width - 1) / s + 1;
-    const int height = (d->height - 1) / s + 1;
-    if (width == c->width && height == c->height)
-        return VAE_OK;
-    return vae_fail(error, VAE_ERR_SIZE,
-                    "%s: the latents have a grid of %dx%d for %dx%d pixels, "
-                    "the model %s expects %dx%d",
-                    vae_tensor_file_name(d->file), c->width, c->height,
-                    d->width, d->height, d->info->path, width, height);
-}
-
-/* Checks that the clip fits the model. Its metadata may crop and trim it. */
-static VaeStatus
-check_clip(Decode *d, VaeError *error)
-{
-    const VaeLatentClip *c = &d->clip;
-    const VaeModelInfo *info = d->info;
-    if (!info->has_decoder)
-        return vae_fail(error, VAE_ERR_MODEL,
-                        "%s: has no decoder (recognised by %s)", info->path,
-                        info->reason);
-    if (c->channels != info->latent_channels)
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "%s: tensor \"%s\" has %d channels, the model %s "
-                        "(%s) expects %d",
-                        vae_tensor_file_name(d->file), c->tensor, c->channels,
-                        info->path, info->arch, info->latent_channels);
-    if (c->space && info->space && strcmp(c->space, info->space) != 0)
-        return vae_fail(error, VAE_ERR_MODEL,
-                        "%s: states the latent space %s, the model %s expects "
-                        "%s",
-                        vae_tensor_file_name(d->file), c->space, info->path,
-                        info->space);
-    return find_size(d, error);
+    return vae_model_check_clip(d->info, c, d->width, d->height, error);
 }
 
 /* Makes sequence i the one that is decoded. */

@@ -109,7 +109,7 @@ run_end(Run *r, VaeError *error)
     VaeStatus status = VAE_OK;
     int left;
     while (status == VAE_OK && r->done == r->d->clip.t &&
-           (left = vae_stream_drain_steps(r->stream)) > 0) {
+           (left = vae_stream_drain_count(r->stream, 0, NULL)) > 0) {
         status = decode_slice(r, left < slice ? left : slice, error);
         if (status == VAE_OK && (interrupted() || atomic_load(&r->d->stopped)))
             status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");

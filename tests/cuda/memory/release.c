@@ -28,11 +28,11 @@ between_calls(const Bed *bed, VaeDirection direction, unsigned eager)
     const uint64_t full = memory_left();
     for (int i = 0; i <= CALLS; i++) {
         must(vae_stream_release(stream, &error), &error);
-        kept += !vae_stream_is_released(stream) || memory_left() != empty;
+        kept += !vae_stream_stats(stream)->released || memory_left() != empty;
         must(vae_stream_release(stream, &error), &error);
         if (i % 2) {
             must(vae_stream_resume(stream, &error), &error);
-            lost += vae_stream_is_released(stream) || memory_left() != full;
+            lost += vae_stream_stats(stream)->released || memory_left() != full;
         }
         if (i < CALLS)
             must(call(bed, stream, &at, steps[i], &error), &error);
@@ -158,8 +158,8 @@ refused_back(const Bed *bed, VaeDirection direction, int stride)
         tried += !all;
         wrong += status != (all ? VAE_OK : VAE_ERR_MEMORY) ||
                  (!all && !strstr(error.message, "cannot be taken again"));
-        kept +=
-            !all && (memory_left() != empty || !vae_stream_is_released(stream));
+        kept += !all &&
+                (memory_left() != empty || !vae_stream_stats(stream)->released);
         if (!all && tried % 3 == 0)
             must(vae_stream_resume(stream, &error), &error);
     }
@@ -197,7 +197,7 @@ less_memory(const Bed *bed, VaeDirection direction)
     expect(vae_stream_resume(stream, &error) == VAE_ERR_MEMORY &&
                strstr(error.message, "cannot be taken again"),
            "%s: no smaller slice fits: %s", name_of(direction), error.message);
-    expect(vae_stream_is_released(stream) && memory_left() < taken,
+    expect(vae_stream_stats(stream)->released && memory_left() < taken,
            "%s: and no memory of the device is kept", name_of(direction));
     emu_set_memory(all - empty + taken - gain / 2);
     must(call(bed, stream, &at, 1, &error), &error);
@@ -224,7 +224,7 @@ refused_out(const Bed *bed, int stride)
     vae_mem_fail_at(vae_allocation_count() + 1);
     const VaeStatus status = vae_stream_release(stream, &error);
     vae_mem_fail_at(0);
-    expect(status == VAE_ERR_MEMORY && !vae_stream_is_released(stream),
+    expect(status == VAE_ERR_MEMORY && !vae_stream_stats(stream)->released,
            "no memory for the carries: %s", error.message);
     must(call(bed, stream, &at, steps[1], &error), &error);
     for (uint64_t n = 2; !all; n += (uint64_t) stride) {
@@ -235,7 +235,7 @@ refused_out(const Bed *bed, int stride)
         all = vae_allocation_count() - before < n;
         tried += !all;
         wrong += one != (all ? VAE_OK : VAE_ERR_MEMORY) ||
-                 !vae_stream_is_released(stream);
+                 !vae_stream_stats(stream)->released;
         must(vae_stream_resume(stream, &error), &error);
     }
     expect(tried * stride > 5 && wrong == 0,
@@ -258,7 +258,7 @@ failing_device(const Bed *bed)
     emu_fail_work(3);
     const VaeStatus status = call(bed, stream, &at, steps[1], &error);
     emu_fail_work(0);
-    expect(status == VAE_ERR_BACKEND && vae_stream_is_released(stream),
+    expect(status == VAE_ERR_BACKEND && vae_stream_stats(stream)->released,
            "the device fails: %s", error.message);
     run_steps(bed, stream, &at, 1, CALLS - 1);
     same_result(bed, &c.got, &c.want, VAE_DECODE, "after the failure");
@@ -341,7 +341,7 @@ on_the_host(const Bed *bed)
     params.backend = VAE_BACKEND_REF;
     SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     must(vae_stream_release(stream, &error), &error);
-    expect(!vae_stream_is_released(stream),
+    expect(!vae_stream_stats(stream)->released,
            "a stream on the host keeps its memory");
     must(vae_stream_resume(stream, &error), &error);
 }

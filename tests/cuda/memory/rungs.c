@@ -196,7 +196,7 @@ down_and_up(const Bed *bed, VaeDirection direction)
            name_of(direction));
     emu_set_memory(MEMORY - memory_left());
     vae_stream_reset(stream);
-    expect(plan->total == low && !vae_stream_is_released(stream),
+    expect(plan->total == low && !vae_stream_stats(stream)->released,
            "%s: nor without free memory", name_of(direction));
     emu_set_memory(MEMORY);
     vae_stream_reset(stream);

@@ -161,7 +161,7 @@ TEST(plan)
     CHECK_INT(vae_test_stat(h, "strips"), plan.strips);
     text = text_of(h, "device");
     CHECK(strlen(text) > 2);
-    CHECK(strcmp(text, vae_stream_get_device(stream)) == 0);
+    CHECK(strcmp(text, vae_stream_get_plan(stream)->device) == 0);
     g_free(text);
     text = text_of(h, "backend");
     CHECK(strcmp(text, "ref") == 0);

@@ -108,7 +108,7 @@ counts(const Case *c)
     SCOPED_STREAM VaeStream *stream = open_stream(c, 2, EXACT);
     VaeError error;
     int n_in, n_out, given = 0, steps, total = 0;
-    bool good = vae_stream_drain_steps(stream) == 0;
+    bool good = vae_stream_drain_count(stream, 0, NULL) == 0;
     TestClip clip = part(c, 0, MOST, frames_of(c, MOST));
     VaePicture none[8] = {{0}};
     vae_stream_count(stream, 3 << 27, &n_in, &n_out);
@@ -128,7 +128,7 @@ counts(const Case *c)
     expect(good,
            "each of %d latents gives its frames after the delay of %d frames",
            MOST, c->delay);
-    steps = vae_stream_drain_steps(stream);
+    steps = vae_stream_drain_count(stream, 0, NULL);
     vae_stream_drain_count(stream, steps, &total);
     expect(steps == c->ahead && given + total == clip.frames,
            "%d steps at the end give %d frames", steps, total);
@@ -142,7 +142,7 @@ counts(const Case *c)
         vae_stream_drain_count(stream, 1, &n_out);
         must(vae_stream_drain(stream, 1, none, n_out, &error), &error);
         given += n_out;
-        good = good && vae_stream_drain_steps(stream) == left - 1;
+        good = good && vae_stream_drain_count(stream, 0, NULL) == left - 1;
     }
     expect(good && given == clip.frames &&
                stats->units_out == (uint64_t) clip.frames &&
@@ -414,7 +414,7 @@ allocations(const Case *c, int look_ahead)
             must(vae_stream_decode(stream, latents, n_in, none, n_out, &error),
                  &error);
         }
-        const int steps = vae_stream_drain_steps(stream);
+        const int steps = vae_stream_drain_count(stream, 0, NULL);
         vae_stream_drain_count(stream, steps, &n_out);
         must(vae_stream_drain(stream, steps, none, n_out, &error), &error);
         vae_stream_reset(stream);

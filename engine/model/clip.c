@@ -1,0 +1,60 @@
+/*
+ * clip.c: checks that a decoder of a model can decode a clip.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "vae-private/model.h"
+
+static VaeStatus
+check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
+               VaeError *error)
+{
+    char found[24], expected[24];
+    if (clip->channels == info->latent_channels)
+        return VAE_OK;
+    snprintf(found, sizeof found, "%d", clip->channels);
+    snprintf(expected, sizeof expected, "%d", info->latent_channels);
+    return vae_fail_parts(
+        error, VAE_ERR_SIZE, (VaeErrorParts){clip->tensor, found, expected},
+        "%s: tensor \"%s\" has %s channels, the model %s (%s) expects %s",
+        clip->file, clip->tensor, found, info->path, info->arch, expected);
+}
+
+static VaeStatus
+check_size(const VaeModelInfo *info, const VaeLatentClip *clip, int width,
+           int height, VaeError *error)
+{
+    char found[32], expected[32];
+    const int w = (width - 1) / info->spatial + 1;
+    const int h = (height - 1) / info->spatial + 1;
+    if (w == clip->width && h == clip->height)
+        return VAE_OK;
+    snprintf(found, sizeof found, "%dx%d", clip->width, clip->height);
+    snprintf(expected, sizeof expected, "%dx%d", w, h);
+    return vae_fail_parts(
+        error, VAE_ERR_SIZE, (VaeErrorParts){clip->tensor, found, expected},
+        "%s: the latents have a grid of %s for %dx%d pixels, the model %s "
+        "expects %s",
+        clip->file, found, width, height, info->path, expected);
+}
+
+VaeStatus
+vae_model_check_clip(const VaeModelInfo *info, const VaeLatentClip *clip,
+                     int width, int height, VaeError *error)
+{
+    if (!info->has_decoder)
+        return vae_fail(error, VAE_ERR_MODEL,
+                        "%s: has no decoder (recognised by %s)", info->path,
+                        info->reason);
+    const VaeStatus status = check_channels(info, clip, error);
+    if (status != VAE_OK)
+        return status;
+    if (clip->space && info->space && strcmp(clip->space, info->space) != 0)
+        return vae_fail_parts(
+            error, VAE_ERR_MODEL,
+            (VaeErrorParts){clip->tensor, clip->space, info->space},
+            "%s: states the latent space %s, the model %s expects %s",
+            clip->file, clip->space, info->path, info->space);
+    return check_size(info, clip, width, height, error);
+}
