@@ -1,12 +1,15 @@
 # shellcheck shell=sh
 # Functions that the scripts of this folder share. A script runs ". checks.sh" after
-# "set -u", with the arguments VAETOOL FOLDER. FOLDER is created, and removed at the
-# end. If VAE_TEST_VECTORS does not name the golden vectors, the script is skipped.
+# "set -u", with the arguments VAETOOL FOLDER. FOLDER is created, is the current folder
+# of the script, and is removed at the end. If VAE_TEST_VECTORS does not name the golden
+# vectors, the script is skipped.
 # shellcheck disable=SC2034 # the script uses it
-tool=$1
-out=$2
-data=${VAE_TEST_VECTORS:-}
-if [ ! -r "$data/wan21/weights.safetensors" ]; then
+tool=$(realpath "$1")
+out=$(realpath -m "$2")
+here=$(cd "$(dirname "$0")" && pwd)
+data=$(realpath "${VAE_TEST_VECTORS:-/}")
+wan=$data/wan21/weights.safetensors
+if [ ! -r "$wan" ]; then
     echo "skipped: VAE_TEST_VECTORS does not name the golden vectors"
     exit 77
 fi
@@ -15,7 +18,7 @@ if [ -e "$out" ] && [ ! -e "$out/checks" ]; then
     echo "$out exists, and these checks did not create it" >&2
     exit 1
 fi
-rm -rf "$out" && mkdir -p "$out" && : >"$out/checks" || exit 1
+rm -rf "$out" && mkdir -p "$out" && cd "$out" && : >checks || exit 1
 trap 'rm -rf "$out"' EXIT
 export LC_ALL=C
 failed=0
@@ -78,6 +81,20 @@ true_that() {
         failed=$((failed + 1))
     fi
 }
+
+# The commands of vaetool. by MODEL COMMAND...: runs one with a model, by ref;
+# decode and encode run with Wan 2.1.
+info() { "$tool" info "$@"; }
+compare() { "$tool" compare "$@"; }
+plan() { "$tool" plan "$@"; }
+by() {
+    model=$1
+    command=$2
+    shift 2
+    "$tool" "$command" --backend ref --model "$model" "$@"
+}
+decode() { by "$wan" decode "$@"; }
+encode() { by "$wan" encode "$@"; }
 
 no_rest() {
     [ -z "$(find "$out" -name '*.part*' -o -name '*.tmp')" ]

@@ -6,7 +6,7 @@ set -u
 # shellcheck source=tests/tool/checks.sh
 . "$(dirname "$0")/checks.sh"
 
-demo=$(dirname "$0")/../../pipelines/demo
+demo=$here/../../pipelines/demo
 # run COMMAND PRECISION FILE...
 run() {
     command=$1

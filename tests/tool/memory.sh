@@ -12,17 +12,16 @@ limited() {
     (ulimit -v "$1" && shift && exec "$@")
 }
 
-if ! limited 4000000 "$tool" --version >"$out/log" 2>&1; then
-    echo "skipped: no limit on address space can be set: $(cat "$out/log")"
+if ! limited 4000000 "$tool" --version >log 2>&1; then
+    echo "skipped: no limit on address space can be set: $(cat log)"
     exit 77
 fi
 # Plain C takes minutes for these decodes.
-if ! "$tool" plan --backend cpu --arch taew2_1 --size 16x16 >"$out/log" 2>&1; then
-    echo "skipped: $(cat "$out/log")"
+if ! "$tool" plan --backend cpu --arch taew2_1 --size 16x16 >log 2>&1; then
+    echo "skipped: $(cat log)"
     exit 77
 fi
 
-wan=$data/wan21/weights.safetensors
 check "a picture that exceeds the limit" 3 limited 1000000 "$tool" plan \
     --model "$wan" --size 1920x1088 --threads 2
 says "vaetool: decode of 1920x1088 in " "needs more than" "activations" "weights and others not counted" \
@@ -30,7 +29,7 @@ says "vaetool: decode of 1920x1088 in " "needs more than" "activations" "weights
     "settings that would fit: " "; or raise the limit"
 
 echo "# the suggested settings fit"
-demo=$(dirname "$0")/../../pipelines/demo/demo.safetensors
+demo=$here/../../pipelines/demo/demo.safetensors
 # peak OPTION...: prints the MiB that the decoder needs, without a limit.
 peak() {
     "$tool" plan --backend cpu --arch taew2_1 --threads 2 "$@" | awk '
@@ -39,7 +38,7 @@ peak() {
 }
 # said PATTERN: prints the part of the refusal that \(\) in PATTERN matches.
 said() {
-    sed -n "s/.*$1.*/\1/p" "$out/refused"
+    sed -n "s/.*$1.*/\1/p" refused
 }
 less() { # A B: A <= B
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a + 0 <= b + 0) }'
@@ -49,7 +48,7 @@ check "slices that exceed the limit" 3 limited 960000 "$tool" plan --backend cpu
 says "decode of 416x240 in fp32 with 4 latent steps per slice needs " \
     "settings that would fit: slice size " " MiB), or " "; or raise the limit"
 says_not "backend cpu"
-mv "$out/log" "$out/refused"
+mv log refused
 free=$(said ' and \([0-9.]*\) MiB are free')
 steps=$(said 'slice size \([0-9]*\) ([0-9.]* MiB)')
 slice=$(said 'slice size [0-9]* (\([0-9.]*\) MiB)')
@@ -68,13 +67,13 @@ units=$((${size%x*} / 8 + 1))
 larger=$((units * 8))x$((30 * units / 52 * 8))
 true_that "the largest, since $larger does not fit" less "$free" \
     "$(peak --size $larger --precision fp32 --slice 4)"
-if "$tool" plan --arch taew2_1 --size 16x16 --backend cpu \
-    --precision bf16 >"$out/log" 2>&1; then
+if "$tool" plan --arch taew2_1 --size 16x16 --backend cpu --precision bf16 \
+    >log 2>&1; then
     true_that "of bf16 $narrow MiB" less "$narrow" "$free"
     true_that "as planned" test "$narrow" = \
         "$(peak --size 416x240 --precision bf16 --slice 4)"
-    check "a ladder" 0 "$tool" plan --backend cpu --model "$demo" \
-        --size 208x120 --precision bf16 --threads 2
+    check "a ladder" 0 plan --backend cpu --model "$demo" --size 208x120 \
+        --precision bf16 --threads 2
     least=$(awk '/^encode/ { exit }
         $1 == "slices" && match($0, /peak [0-9]+/) {
             bytes = 0 + substr($0, RSTART + 5, RLENGTH - 5)
@@ -83,49 +82,46 @@ if "$tool" plan --arch taew2_1 --size 16x16 --backend cpu \
         }
         END { tenths = least * 10 / 1048576
             whole = int(tenths)
-            printf "%.1f", (whole + (tenths > whole)) / 10 }' "$out/log")
-    check "less memory than any rung needs" 3 \
-        "$tool" plan --backend cpu --model "$demo" \
-        --size 208x120 --precision bf16 --threads 2 --memory-limit 20M
+            printf "%.1f", (whole + (tenths > whole)) / 10 }' log)
+    check "less memory than any rung needs" 3 plan --backend cpu --model \
+        "$demo" --size 208x120 --precision bf16 --threads 2 --memory-limit 20M
     says "needs $least MiB (weights"
     for arch in ltx2.0 ltx2.3; do
-        check "$arch decodes 1920x1080 in 5 GiB" 0 "$tool" plan --arch $arch \
-            --backend cpu --precision bf16 --memory-limit 5G --size 1920x1080
+        check "$arch decodes 1920x1080 in 5 GiB" 0 plan --arch $arch --backend \
+            cpu --precision bf16 --memory-limit 5G --size 1920x1080
     done
 fi
 
 echo "# tiles, which are not exact"
 latents=$data/wan21/decode_t1_6x10.safetensors
-check "a plan in tiles" 0 "$tool" plan --arch taew2_1 --size 416x240 \
-    --tiles blend --tile-size 128x96 --tile-overlap 32
+check "a plan in tiles" 0 plan --arch taew2_1 --size 416x240 --tiles blend \
+    --tile-size 128x96 --tile-overlap 32
 says "tiles of 128x96 (not exact)" "tiles on host"
 check "a decode in tiles" 0 "$tool" decode --model "$wan" --tiles blend \
-    --tile-size 32 --tile-overlap 8 "$latents" "$out/tiles.safetensors"
+    --tile-size 32 --tile-overlap 8 "$latents" tiles.safetensors
 says "vaetool: warning: the picture is not exact: 80x48 pixels are computed in " \
     "tiles of 32x32, which overlap by 8 pixels"
-check "without a tile size, a picture that fits has no tiles" 0 \
-    "$tool" decode --model "$wan" \
-    --tiles blend "$latents" "$out/whole.safetensors"
+check "without a tile size, a picture that fits has no tiles" 0 "$tool" decode \
+    --model "$wan" --tiles blend "$latents" whole.safetensors
 says_not "warning"
-check "tiles give another picture" 1 "$tool" compare "$out/tiles.safetensors" \
-    "$out/whole.safetensors" --max-abs 1e-3
-check "--tile-overlap -1: no overlap" 0 "$tool" plan --arch taew2_1 \
-    --size 416x240 --tiles blend --tile-size 128x96 --tile-overlap -1
+check "tiles give another picture" 1 compare tiles.safetensors \
+    whole.safetensors --max-abs 1e-3
+check "--tile-overlap -1: no overlap" 0 plan --arch taew2_1 --size 416x240 \
+    --tiles blend --tile-size 128x96 --tile-overlap -1
 says ", 12 tiles of 128x96 (not exact)"
-check "--tile-overlap 0: the default overlap" 0 "$tool" plan --arch taew2_1 \
-    --size 416x240 --tiles blend --tile-size 128x96 --tile-overlap 0
+check "--tile-overlap 0: the default overlap" 0 plan --arch taew2_1 --size \
+    416x240 --tiles blend --tile-size 128x96 --tile-overlap 0
 says ", 16 tiles of 128x96 (not exact)"
-check "a size of tiles without tiles" 2 "$tool" plan --arch taew2_1 \
-    --size 416x240 --tile-size 128
+check "a size of tiles without tiles" 2 plan --arch taew2_1 --size 416x240 \
+    --tile-size 128
 says "vaetool plan: --tile-size needs --tiles blend"
-check "an overlap without tiles" 2 "$tool" plan --arch taew2_1 \
-    --size 416x240 --tile-overlap -1
+check "an overlap without tiles" 2 plan --arch taew2_1 --size 416x240 \
+    --tile-overlap -1
 says "vaetool plan: --tile-overlap needs --tiles blend"
 check "a wrong size of tiles" 2 "$tool" decode --model "$wan" --tiles blend \
-    --tile-size 32xx "$latents" "$out/tiles.safetensors"
-check "a tile size that is no multiple of a latent pixel" 3 \
-    "$tool" decode --model "$wan" \
-    --tiles blend --tile-size 30 "$latents" "$out/tiles.safetensors"
+    --tile-size 32xx "$latents" tiles.safetensors
+check "a tile size that is no multiple of a latent pixel" 3 "$tool" decode \
+    --model "$wan" --tiles blend --tile-size 30 "$latents" tiles.safetensors
 says "a tile width of 30 pixels, expected a multiple of 8"
 
 echo "# with little memory left, the suggestion and the encoder are planned, too"
@@ -136,7 +132,7 @@ limit=340000
 while [ $limit -le 900000 ]; do
     check "a picture that exceeds $limit KiB" 3 limited $limit "$tool" plan \
         --model "$demo" --size 416x240 --precision fp32 --threads 2 --backend cpu
-    ! grep -q 'settings that would fit: 3[0-9]*x' "$out/log" || break
+    ! grep -q 'settings that would fit: 3[0-9]*x' log || break
     limit=$((limit + 20000))
 done
 says "settings that would fit: 3"
@@ -152,22 +148,22 @@ says "leave no memory for 2 threads"
 
 # Decodes one latent of 52x30 by a full-size network. The libraries need memory of
 # their own.
-check "weights" 0 "$tool" make-weights taew2_1 "$out/tae.safetensors"
-head -c $((16 * 30 * 52 * 4)) /dev/zero | tensor "$out/latent.safetensors" \
-    latent F32 16,1,30,52
+check "weights" 0 "$tool" make-weights taew2_1 tae.safetensors
+head -c $((16 * 30 * 52 * 4)) /dev/zero | tensor latent.safetensors latent F32 \
+    16,1,30,52
 limit=150000
 while [ $limit -le 1050000 ]; do
-    limited $limit "$tool" decode --model "$out/tae.safetensors" --threads 2 \
-        "$out/latent.safetensors" "$out/frames.safetensors" >"$out/log" 2>&1
+    limited $limit "$tool" decode --model tae.safetensors --threads 2 \
+        latent.safetensors frames.safetensors >log 2>&1
     code=$?
     case $code in
     0) ;;
     3)
-        true_that "  with an error of vaetool" grep -q '^vaetool: ..' "$out/log"
-        true_that "  the error names no limit that was not set" \
-            test "$(grep -c 'the memory limit is' "$out/log")" = 0
+        true_that "  with an error of vaetool" grep -q '^vaetool: ..' log
+        true_that "  the error names no limit that was not set" test \
+            "$(grep -c 'the memory limit is' log)" = 0
         ;;
-    *) sed 's/^/     | /;40q' "$out/log" ;;
+    *) sed 's/^/     | /;40q' log ;;
     esac
     true_that "$limit KiB end with $code" [ $code -eq 0 -o $code -eq 3 ]
     limit=$((limit + 50000))
