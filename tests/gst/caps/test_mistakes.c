@@ -44,12 +44,11 @@ push_plain(GstHarness *h)
 TEST(flags)
 {
     SCOPED GstHarness *h = decoder(NULL);
-    GstBus *bus = vae_test_bus(h);
     push_plain(h);
     vae_test_push_eos(h);
     CHECK_INT(gst_harness_buffers_received(h), LATENTS);
-    vae_test_one_warning(bus, "DELTA_UNIT on every latent but the first, or "
-                              "sequence=continuous");
+    vae_test_one_warning(h, "DELTA_UNIT on every latent but the first, or "
+                            "sequence=continuous");
 }
 
 /* The same for latents that all have several frames, and for several latents in
@@ -58,7 +57,6 @@ TEST(groups)
 {
     for (guint n = 1; n <= 2; n++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
-        GstBus *bus = vae_test_bus(h);
         vae_test_set_latents(h, LW, LH,
                              n == 2 ? ",layout=tchw,frames=2" : NULL);
         for (guint k = 0; k < 3; k++) {
@@ -70,7 +68,7 @@ TEST(groups)
             CHECK_INT(gst_harness_push(h, latent), GST_FLOW_OK);
         }
         vae_test_push_eos(h);
-        vae_test_one_warning(bus, "sequence=continuous");
+        vae_test_one_warning(h, "sequence=continuous");
     }
 }
 
@@ -101,10 +99,9 @@ TEST(without_durations)
         {7, 13}};
     for (guint i = 0; i < G_N_ELEMENTS(times); i++) {
         SCOPED GstHarness *h = decoder(NULL);
-        GstBus *bus = vae_test_bus(h);
         push_without_durations(h, times[i][0], times[i][1]);
         vae_test_push_eos(h);
-        vae_test_one_warning(bus, "sequence=continuous");
+        vae_test_one_warning(h, "sequence=continuous");
     }
 }
 
@@ -114,7 +111,6 @@ TEST(without_durations)
 TEST(no_mistake)
 {
     SCOPED GstHarness *h = decoder(NULL);
-    GstBus *bus = vae_test_bus(h);
     push_without_durations(h, 1, 2);
     for (guint k = 0; k < LATENTS; k++) {
         GstBuffer *latent = plain(0);
@@ -125,15 +121,14 @@ TEST(no_mistake)
     for (guint k = 10; k < 40; k += 10)
         CHECK_INT(gst_harness_push(h, plain(k)), GST_FLOW_OK);
     vae_test_push_eos(h);
-    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    vae_test_none(h, GST_MESSAGE_WARNING);
 }
 
 /* Pushes latents with flags. Each latent from `first` to `last` begins a second
  * after the end of the previous one. */
-static GstBus *
+static void
 push_with_jumps(GstHarness *h, guint first, guint last)
 {
-    GstBus *bus = vae_test_bus(h);
     GstClockTime later = 0;
     for (guint k = 0; k < LATENTS; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
@@ -144,7 +139,6 @@ push_with_jumps(GstHarness *h, guint first, guint last)
     }
     vae_test_push_eos(h);
     CHECK_INT(gst_harness_buffers_received(h), FRAMES);
-    return bus;
 }
 
 /* Latents whose times do not follow the rate, and that have lost their meta
@@ -152,11 +146,12 @@ push_with_jumps(GstHarness *h, guint first, guint last)
 TEST(times)
 {
     SCOPED GstHarness *h = decoder(NULL);
-    vae_test_one_warning(push_with_jumps(h, 1, 5), "videorate");
+    push_with_jumps(h, 1, 5);
+    vae_test_one_warning(h, "videorate");
     vae_test_teardown(h);
     h = decoder(NULL);
-    CHECK(gst_bus_pop_filtered(push_with_jumps(h, 3, 3), GST_MESSAGE_WARNING) ==
-          NULL);
+    push_with_jumps(h, 3, 3);
+    vae_test_none(h, GST_MESSAGE_WARNING);
 }
 
 /* sequence=continuous gives the frames of latents with flags ... */
@@ -169,12 +164,11 @@ TEST(continuous)
     vae_test_teardown(h);
 
     h = decoder("continuous");
-    GstBus *bus = vae_test_bus(h);
     push_plain(h);
     vae_test_push_eos(h);
     g_autofree gchar *found = vae_test_pull_frames(h, 0, FRAMES);
     CHECK(g_strcmp0(found, expected) == 0);
-    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    vae_test_none(h, GST_MESSAGE_WARNING);
 }
 
 /* ... until a discontinuity. */
@@ -195,10 +189,9 @@ TEST(discontinuity)
 /* Video that the encoder refuses, or of which it loses a part. */
 
 static GstHarness *
-encoder(const char *video, GstBus **bus)
+encoder(const char *video)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
-    *bus = vae_test_bus(h);
     vae_test_start(h, video);
     return h;
 }
@@ -214,30 +207,27 @@ TEST(interlaced)
         "field-order=top-field-first," SMALL};
     static const char *const words[] = {"interleaved", "mixed", "alternate"};
     for (guint i = 0; i < G_N_ELEMENTS(caps); i++) {
-        GstBus *bus;
-        SCOPED GstHarness *h = encoder(caps[i], &bus);
-        vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+        SCOPED GstHarness *h = encoder(caps[i]);
+        vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               words[i], "put deinterlace before vaeencode");
     }
 }
 
 TEST(format)
 {
-    GstBus *bus;
-    SCOPED GstHarness *h = encoder("video/x-raw,format=GRAY8," SMALL, &bus);
-    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                          "GRAY8", "put videoconvert before vaeencode");
+    SCOPED GstHarness *h = encoder("video/x-raw,format=GRAY8," SMALL);
+    vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, "GRAY8",
+                          "put videoconvert before vaeencode");
 }
 
 TEST(short_frame)
 {
-    GstBus *bus;
-    SCOPED GstHarness *h = encoder("video/x-raw,format=I420," SMALL, &bus);
+    SCOPED GstHarness *h = encoder("video/x-raw,format=I420," SMALL);
     GstBuffer *frame = gst_buffer_new_allocate(NULL, 10, NULL);
     vae_test_push_segment(h);
     GST_BUFFER_PTS(frame) = 0;
     gst_harness_push(h, frame);
-    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+    vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                           "10 bytes", "expected 2304");
 }
 
@@ -267,7 +257,6 @@ check_alpha(const char *format, guint8 alpha, gboolean warns)
     g_autofree gchar *text =
         g_strdup_printf("video/x-raw,format=%s," SMALL, format);
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GstBus *bus = vae_test_bus(h);
     gst_harness_set_src_caps_str(h, text);
     for (guint n = 0; n < 5; n++) {
         GstBuffer *frame = gst_buffer_new_allocate(NULL, 48 * 32 * 4, NULL);
@@ -278,12 +267,12 @@ check_alpha(const char *format, guint8 alpha, gboolean warns)
         CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
         /* The WARNING comes before the frame is encoded. */
         if (n == 0 || !warns)
-            CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+            vae_test_none(h, GST_MESSAGE_WARNING);
         else if (n == 1)
-            vae_test_one_warning(bus, "alpha");
+            vae_test_one_warning(h, "alpha");
     }
     vae_test_push_eos(h);
-    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    vae_test_none(h, GST_MESSAGE_WARNING);
 }
 
 TEST(alpha)
@@ -298,12 +287,11 @@ TEST(alpha)
 /* Downstream that does not accept the latents. */
 
 static GstHarness *
-refused_encoder(GstBus **bus, GstVideoInfo *info)
+refused_encoder(GstVideoInfo *info)
 {
     GstHarness *h = vae_test_harness("vaeencode", NULL);
     gst_harness_set_sink_caps_str(
         h, "video/x-vae-latent,pixel-aspect-ratio=1/1,type=float32");
-    *bus = vae_test_bus(h);
     gst_video_info_set_format(info, GST_VIDEO_FORMAT_I420, 48, 32);
     info->fps_n = VAE_TEST_FPS;
     info->par_n = 16;
@@ -318,9 +306,8 @@ refused_encoder(GstBus **bus, GstVideoInfo *info)
 TEST(pixel_aspect_ratio)
 {
     GstVideoInfo info;
-    GstBus *bus;
-    SCOPED GstHarness *h = refused_encoder(&bus, &info);
-    vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+    SCOPED GstHarness *h = refused_encoder(&info);
+    vae_test_expect_error(h, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "16/11",
                           "put \"videoscale ! "
                           "video/x-raw,pixel-aspect-ratio=1/1\" before "
@@ -347,10 +334,9 @@ TEST(decoder_refused)
             vae_test_latent_caps(LW, LH, ",pixel-aspect-ratio=16/11");
         g_autofree gchar *takes =
             g_strdup_printf("video/x-raw,%s", cases[i].takes);
-        GstBus *bus = vae_test_bus(h);
         gst_harness_set_sink_caps_str(h, takes);
         vae_test_start(h, caps);
-        vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+        vae_test_expect_error(h, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                               "Downstream does not take", cases[i].says);
     }
 }
@@ -359,14 +345,13 @@ TEST(decoder_refused)
 TEST(refused_once)
 {
     GstVideoInfo info;
-    GstBus *bus;
-    SCOPED GstHarness *h = refused_encoder(&bus, &info);
+    SCOPED GstHarness *h = refused_encoder(&info);
     for (guint n = 0; n < 3; n++)
         CHECK_INT(gst_harness_push(h, vae_test_frame(&info, n)),
                   GST_FLOW_NOT_NEGOTIATED);
-    vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+    vae_test_expect_error(h, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "16/11", "1/1");
-    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
+    vae_test_none(h, GST_MESSAGE_ERROR);
 }
 
 /* ------------------------------------------------------------------ */
@@ -376,7 +361,6 @@ TEST(refused_once)
 TEST(huge_time)
 {
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
     vae_test_set_video(h, &info, 48, 32);
     for (guint n = 0; n < 5; n++) {
@@ -390,11 +374,10 @@ TEST(huge_time)
     vae_test_push_eos(h);
     gst_buffer_unref(vae_test_pull_latent(h, 0, 0, 1));
     gst_buffer_unref(vae_test_pull_latent(h, 1, 1, 5));
-    vae_test_one_warning(bus, "negative");
+    vae_test_one_warning(h, "negative");
     vae_test_teardown(h);
 
     h = decoder(NULL);
-    bus = vae_test_bus(h);
     for (guint k = 0; k < 2; k++) {
         GstBuffer *latent = vae_test_latent(LW, LH, k);
         GST_BUFFER_PTS(latent) = -((GstClockTime) k + 1) * GST_SECOND;
@@ -402,5 +385,5 @@ TEST(huge_time)
     }
     vae_test_push_eos(h);
     g_free(vae_test_pull_frames(h, 0, 5));
-    vae_test_one_warning(bus, "negative");
+    vae_test_one_warning(h, "negative");
 }

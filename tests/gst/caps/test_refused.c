@@ -13,9 +13,8 @@ check_refused(const char *caps, GQuark domain, gint code, const char *word,
               const char *other)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
-    GstBus *bus = vae_test_bus(h);
     vae_test_start(h, caps);
-    vae_test_expect_error(bus, domain, code, word, other);
+    vae_test_expect_error(h, domain, code, word, other);
 }
 
 static void
@@ -31,10 +30,9 @@ check_limit_refused(const char *limit, GQuark domain, gint code,
 {
     SCOPED GstHarness *h =
         vae_test_harness("vaedecode", "memory-limit", limit, NULL);
-    GstBus *bus = vae_test_bus(h);
     g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     vae_test_start(h, caps);
-    vae_test_expect_error(bus, domain, code, word, other);
+    vae_test_expect_error(h, domain, code, word, other);
 }
 
 TEST(memory_limit)
@@ -96,10 +94,9 @@ TEST(rates_refused)
             "%s,framerate=%d/%d", latents, cases[i].n, cases[i].d);
         g_autofree gchar *text =
             g_strdup_printf("video/x-vae-latent,%s", latents);
-        GstBus *bus = vae_test_bus(h);
         check_format_refused(stated, cases[i].words, "1/3600 to 100000/1");
         vae_test_start(h, text);
-        vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+        vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                               cases[i].words, "1/3600 to 100000/1");
     }
 }
@@ -107,26 +104,24 @@ TEST(rates_refused)
 TEST(wrong_buffer)
 {
     SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
-    GstBus *bus = vae_test_bus(h);
     /* The frames before the wrong buffer leave first. */
     vae_test_push_latents(h, LW, LH, 0, 6);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH + 1, 0)),
               GST_FLOW_ERROR);
     CHECK_INT(gst_harness_buffers_received(h), 21);
-    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                          "1920", "1536");
+    vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, "1920",
+                          "1536");
 }
 
 TEST(wrong_caps_later)
 {
     SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
-    GstBus *bus = vae_test_bus(h);
     g_autofree gchar *text =
         vae_test_latent_caps(LW, LH, ",latent-space=wan2.2");
     g_autoptr(GstCaps) caps = gst_caps_from_string(text);
     vae_test_push_latents(h, LW, LH, 0, 6);
     gst_harness_push_event(h, gst_event_new_caps(caps));
-    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+    vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                           "wan2.2", "wan2.1");
     CHECK_INT(gst_harness_buffers_received(h), 21);
 }
@@ -290,7 +285,7 @@ TEST(engine_details)
 /* A network without an encoder or a decoder. */
 TEST(side_details)
 {
-    g_autofree gchar *path = vae_test_network("ltx2_0_timestep");
+    const gchar *path = vae_test_network("ltx2_0_timestep");
     SCOPED GstHarness *h = vae_test_harness("vaeencode", "model", path, NULL);
     GstBus *bus = vae_test_bus(h);
     vae_test_start(h, "video/x-raw,format=RGB,width=64,height=64");
@@ -360,16 +355,15 @@ static void
 check_no_model(const char *more, const char *word, const char *other)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
-    GstBus *bus = vae_test_bus(h);
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, more);
     g_autoptr(GstCaps) caps = gst_caps_from_string(text);
     gst_harness_push_event(h, gst_event_new_stream_start("none"));
     CHECK(gst_harness_push_event(h, gst_event_new_caps(caps)));
     vae_test_push_segment(h);
-    CHECK(!gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR));
+    vae_test_none(h, GST_MESSAGE_ERROR);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, 0)),
               GST_FLOW_NOT_NEGOTIATED);
-    vae_test_expect_error(bus, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
+    vae_test_expect_error(h, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
                           word, other);
 }
 
@@ -391,7 +385,7 @@ check_bad_file(const char *path, gint code, const char *word)
               GST_STATE_CHANGE_SUCCESS);
     CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
               GST_STATE_CHANGE_FAILURE);
-    vae_test_expect_error(bus, GST_RESOURCE_ERROR, code, word, "");
+    vae_test_bus_error(bus, GST_RESOURCE_ERROR, code, word, "");
     CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
               GST_STATE_CHANGE_SUCCESS);
     gst_element_set_bus(element, NULL);

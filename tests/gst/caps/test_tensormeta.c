@@ -311,7 +311,6 @@ static void
 check_refused(const Bad *bad)
 {
     SCOPED GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
-    GstBus *bus = vae_test_bus(h);
     GstBuffer *latent = vae_test_latent(LW, LH, 0);
     GstTensor *tensor = gst_tensor_alloc(bad->n_dims);
     GstTensor **tensors = g_new(GstTensor *, 1);
@@ -324,7 +323,7 @@ check_refused(const Bad *bad)
     tensors[0] = tensor;
     gst_tensor_meta_set(gst_buffer_add_tensor_meta(latent), 1, tensors);
     CHECK_INT(gst_harness_push(h, latent), GST_FLOW_ERROR);
-    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+    vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
                           bad->found,
                           "expected float32 [16, 4, 6], row-major, contiguous, "
                           "1536 bytes");
@@ -429,13 +428,12 @@ TEST(caps_refused)
     if (is_traced())
         return;
     SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
-    GstBus *bus = vae_test_bus(h);
     g_autoptr(GstCaps) caps = gst_caps_from_string(
         "video/x-raw,format=RGB,width=48,height=32,framerate=16/1");
     gst_harness_set_sink_caps_str(h, TENSORS("float64"));
     gst_harness_push_event(h, gst_event_new_stream_start("s"));
     gst_harness_push_event(h, gst_event_new_caps(caps));
-    vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+    vae_test_expect_error(h, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
                           "it takes", "float64");
 }
 

@@ -116,9 +116,8 @@ open_model(const char *path)
 TEST(shared)
 {
     const struct utimbuf past = {1000, 1000};
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    g_autofree gchar *path = g_build_filename(folder, "w.safetensors", NULL),
-                     *bytes = NULL;
+    const gchar *path = vae_test_path("w.safetensors");
+    g_autofree gchar *bytes = NULL;
     gsize size;
     CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
@@ -133,8 +132,6 @@ TEST(shared)
     CHECK(gst_vae_model_get(b) != NULL);
     gst_vae_model_unref(b);
     gst_vae_model_unref(c);
-    CHECK(remove(path) == 0);
-    CHECK(remove(folder) == 0);
 }
 
 static gpointer

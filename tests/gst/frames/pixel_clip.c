@@ -48,8 +48,7 @@ void
 pixel_checkpoint(const PixelClip *c, GstHarness *a, GstHarness *b,
                  PixelCheckpoint p)
 {
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *file = g_build_filename(folder, "c.safetensors", NULL);
+    const gchar *file = vae_test_path("c.safetensors");
     const guint end = p.saved + 8, rest = pixel_frames(c, end) - p.had;
     g_object_set(a->element, "checkpoint-location", file, "checkpoint-interval",
                  p.saved, "checkpoint-carries", p.carries, NULL);
@@ -61,16 +60,14 @@ pixel_checkpoint(const PixelClip *c, GstHarness *a, GstHarness *b,
     g_signal_emit_by_name(b->element, "load-checkpoint", file);
     pixel_push(c, b, p.k0, end);
     vae_test_same(vae_test_last_frames(b, p.had, rest), expected);
-    vae_play_remove(file);
 }
 
 /* ------------------------------------------------------------------ */
 
-gchar *
+const gchar *
 pixel_write(const PixelClip *c, guint n)
 {
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
+    const gchar *path = vae_test_path("clip.safetensors");
     g_autofree gfloat *values = g_new(gfloat, n * c->channels);
     const VaeTensorOut tensor = {.name = "latent",
                                  .type = VAE_TYPE_F32,

@@ -36,9 +36,8 @@ typedef struct PixelCheckpoint {
 void pixel_checkpoint(const PixelClip *c, GstHarness *a, GstHarness *b,
                       PixelCheckpoint p);
 
-/* Writes n latents to a file in a new folder. Remove both with
- * vae_play_remove(). */
-gchar *pixel_write(const PixelClip *c, guint n);
+/* Writes n latents to a file of vae_test_path(). */
+const gchar *pixel_write(const PixelClip *c, guint n);
 VaePlay *pixel_play(const PixelClip *c, const gchar *path);
 /* The same, from a seek to frames first .. last to the end. */
 VaePlay *pixel_play_at(const PixelClip *c, const gchar *path, gdouble rate,

@@ -19,7 +19,7 @@ enum {
 static const char *
 weights(void)
 {
-    static gchar *path;
+    static const gchar *path;
     VaeModel *model = NULL;
     if (path)
         return path;
@@ -116,13 +116,8 @@ static void
 check_latency(gint look_ahead, guint delay)
 {
     SCOPED GstHarness *h = decoder(weights(), look_ahead);
-    GstQuery *query = gst_query_new_latency();
-    GstClockTime min;
     gst_harness_set_upstream_latency(h, 0);
-    CHECK(gst_pad_peer_query(h->sinkpad, query));
-    gst_query_parse_latency(query, NULL, &min, NULL);
-    gst_query_unref(query);
-    CHECK_INT(min, delay * (GST_SECOND / VAE_TEST_FPS));
+    CHECK_INT(vae_test_latency(h), delay * (GST_SECOND / VAE_TEST_FPS));
 }
 
 TEST(latency)
@@ -193,8 +188,7 @@ TEST(flush)
 TEST(switch)
 {
     SCOPED GstHarness *h = decoder(weights(), -1);
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *copy = g_build_filename(folder, "w.safetensors", NULL);
+    const gchar *copy = vae_test_path("w.safetensors");
     gchar *expected = run(-1, 1, 16), *found;
     CHECK(symlink(weights(), copy) == 0);
     pixel_push(&clip, h, 0, 16);
@@ -207,7 +201,6 @@ TEST(switch)
     g_free(vae_test_pull_frames(h, frames_of(16), 2 * GROUP));
     vae_test_wait_eos(h);
     vae_test_no_more(h);
-    vae_play_remove(copy);
 }
 
 /* The frames that had not left when the checkpoint was written leave after it
@@ -260,7 +253,7 @@ check_trick_mode(const gchar *path, gdouble rate, guint pictures)
 
 TEST(segments)
 {
-    gchar *path = pixel_write(&clip, LATENTS);
+    const gchar *path = pixel_write(&clip, LATENTS);
     VaePlay *whole = pixel_play(&clip, path);
     vae_play_to_end(whole);
     CHECK_INT(whole->shown->len, frames_of(LATENTS));
@@ -273,5 +266,4 @@ TEST(segments)
     check_trick_mode(path, 4, 4);
     check_trick_mode(path, -4, 5);
     vae_play_free(whole);
-    vae_play_remove(path);
 }

@@ -103,7 +103,7 @@ check_round(const char *model, guint n)
 
 TEST(round)
 {
-    g_autofree gchar *tae = vae_test_network("taehv/taew2_1");
+    const gchar *tae = vae_test_network("taehv/taew2_1");
     check_round(vae_test_weights(), 9);
     check_round(vae_test_weights(), 7); /* the last group is incomplete */
     check_round(tae, 9); /* the encoder begins with a whole group */

@@ -11,13 +11,12 @@
 #define LATENTS 6
 #define FRAMES 14
 
-static gchar *
+static const gchar *
 write_file(void)
 {
     static const gint64 table[3][2] = {{0, 9}, {3, 1}, {4, 4}};
     const gsize step = (gsize) 16 * LW * LH * 4;
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
+    const gchar *path = vae_test_path("clip.safetensors");
     g_autofree guint8 *data = g_malloc(LATENTS * step);
     const VaeTensorOut tensors[] = {{.name = "latent",
                                      .type = VAE_TYPE_F32,
@@ -53,7 +52,7 @@ player(const gchar *path)
 
 TEST(offsets)
 {
-    gchar *path = write_file();
+    const gchar *path = write_file();
     VaePlay *whole = player(path), *play = player(path);
     vae_play_to_end(whole);
     CHECK_INT(whole->shown->len, FRAMES);
@@ -73,5 +72,4 @@ TEST(offsets)
     }
     vae_play_free(play);
     vae_play_free(whole);
-    vae_play_remove(path);
 }

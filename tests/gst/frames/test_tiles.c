@@ -24,7 +24,6 @@ static gchar *
 decode(const char *tiles, guint n, const char *warning)
 {
     SCOPED GstHarness *h = element("vaedecode", tiles);
-    GstBus *bus = vae_test_bus(h);
     vae_test_set_latents(h, LW, LH, NULL);
     vae_test_push_latents(h, LW, LH, 0, 1);
     gst_buffer_unref(vae_test_pull(h));
@@ -33,7 +32,7 @@ decode(const char *tiles, guint n, const char *warning)
     gchar *md5 = vae_test_pull_frames(h, 0, 5);
     CHECK_INT(vae_test_stat(h, "tiles"), n);
     CHECK((vae_test_stat(h, "bytes-tiled") > 0) == (n > 0));
-    vae_test_one_warning(bus, warning);
+    vae_test_one_warning(h, warning);
     return md5;
 }
 
@@ -49,22 +48,20 @@ TEST(decode)
 TEST(encode)
 {
     SCOPED GstHarness *h = element("vaeencode", "blend");
-    GstBus *bus = vae_test_bus(h);
     GstVideoInfo info;
     vae_test_set_video(h, &info, 8 * LW, 8 * LH);
     vae_test_push_frames(h, &info, 0, 5);
     gst_buffer_unref(vae_test_pull_latent(h, 0, 0, 1));
     gst_buffer_unref(vae_test_pull_latent(h, 1, 1, 5));
-    vae_test_one_warning(bus, "the latents are not exact");
+    vae_test_one_warning(h, "the latents are not exact");
 }
 
 TEST(refused)
 {
     SCOPED GstHarness *h = element("vaedecode", "blend");
-    GstBus *bus = vae_test_bus(h);
     g_object_set(h->element, "tile-width", 33, NULL);
     vae_test_set_latents(h, LW, LH, NULL);
     gst_harness_push(h, vae_test_latent(LW, LH, 0));
-    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+    vae_test_expect_error(h, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
                           "a tile width of 33", "multiple of 8");
 }

@@ -15,12 +15,6 @@ frames_of(guint latents)
     return latents ? GROUP * latents - GROUP + 1 : 0;
 }
 
-static gchar *
-vectors(const gchar *network)
-{
-    return vae_test_network(network);
-}
-
 /* Returns the values of a tensor of the small decoder for as many latent
  * channels as taeltx has. The additional weights are 0. Sets out->dims. */
 static gfloat *
@@ -52,7 +46,7 @@ write_wide(const gchar *path)
 {
     VaeTensorFile *file = NULL;
     VaeError error;
-    g_autofree gchar *small = vectors("ltx2_3");
+    const gchar *small = vae_test_network("ltx2_3");
 
     CHECK(vae_tensor_file_open(small, &file, &error) == VAE_OK);
     const gsize n = vae_tensor_file_count(file);
@@ -92,9 +86,8 @@ push(GstHarness *h, guint k0, guint k1)
  * no frame is missing, and times continue. */
 TEST(tiny)
 {
-    g_autofree gchar *tiny = vectors("taehv/taeltx2_3");
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    g_autofree gchar *full = g_build_filename(folder, "w.safetensors", NULL);
+    const gchar *tiny = vae_test_network("taehv/taeltx2_3");
+    const gchar *full = vae_test_path("w.safetensors");
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", tiny, NULL);
     write_wide(full);
     vae_test_set_grid(h, 128, 1, 1, ",framerate=16/1");
@@ -107,5 +100,4 @@ TEST(tiny)
     g_signal_emit_by_name(h->element, "restart");
     push(h, 6, 8);
     g_free(vae_test_last_frames(h, frames_of(3), 5 * GROUP));
-    CHECK(remove(full) == 0 && rmdir(folder) == 0);
 }

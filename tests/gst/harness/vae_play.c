@@ -4,14 +4,10 @@
 
 #include "vae-private/tensors.h"
 
-/* Timeout that is long enough for a busy machine. Without an error no test
- * waits for it. */
-
-gchar *
+const gchar *
 vae_play_write(guint n, int width, int height, const char *rate)
 {
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    gchar *path = g_build_filename(folder, "clip.safetensors", NULL);
+    const gchar *path = vae_test_path("clip.safetensors");
     const gsize step = (gsize) 16 * width * height * 4;
     g_autofree guint8 *data = g_malloc(n * step);
     const VaeTensorOut tensor = {.name = "latent",
@@ -30,15 +26,6 @@ vae_play_write(guint n, int width, int height, const char *rate)
     CHECK(vae_tensor_file_write(path, &tensor, 1, metadata,
                                 G_N_ELEMENTS(metadata), &error) == VAE_OK);
     return path;
-}
-
-void
-vae_play_remove(gchar *path)
-{
-    g_autofree gchar *folder = g_path_get_dirname(path);
-    CHECK(remove(path) == 0);
-    CHECK(rmdir(folder) == 0);
-    g_free(path);
 }
 
 static void

@@ -6,11 +6,9 @@
 
 #include "vae_test.h"
 
-/* Writes n latents of vae_test_latent() to a file in a new folder. rate: of the
- * video, as a fraction. Returns the path for vae_play_remove(). */
-gchar *vae_play_write(guint n, int width, int height, const char *rate);
-/* Removes the file and its folder, and frees path. */
-void vae_play_remove(gchar *path);
+/* Writes n latents of vae_test_latent() to a file of vae_test_path(). rate: of
+ * the video, as a fraction. */
+const gchar *vae_play_write(guint n, int width, int height, const char *rate);
 
 typedef struct VaeShown {
     GstBuffer *buffer;

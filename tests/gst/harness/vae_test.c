@@ -1,5 +1,7 @@
 #include "vae_test.h"
 
+#include <glib/gstdio.h>
+
 static const char *running = "";
 
 void
@@ -112,6 +114,27 @@ vae_test_add(VaeTest *test)
     *place = test;
 }
 
+static gchar *test_folder;
+
+const gchar *
+vae_test_path(const gchar *name)
+{
+    if (!test_folder)
+        test_folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
+    g_autofree gchar *path = g_build_filename(test_folder, name, NULL);
+    return g_intern_string(path);
+}
+
+static void
+empty_folder(void)
+{
+    g_autoptr(GDir) folder =
+        test_folder ? g_dir_open(test_folder, 0, NULL) : NULL;
+    const gchar *name;
+    while (folder && (name = g_dir_read_name(folder)))
+        CHECK_INT(g_remove(vae_test_path(name)), 0);
+}
+
 int
 vae_test_main(int argc, char **argv)
 {
@@ -129,8 +152,12 @@ vae_test_main(int argc, char **argv)
         test->run();
         if (vae_test_after)
             vae_test_after();
+        empty_folder();
         g_print("ok %s\n", running);
     }
+    if (test_folder)
+        CHECK_INT(g_rmdir(test_folder), 0);
+    g_clear_pointer(&test_folder, g_free);
     return leaks(before) ? 1 : 0;
 }
 
@@ -148,11 +175,12 @@ vae_test_weights(void)
     return path;
 }
 
-gchar *
+const gchar *
 vae_test_network(const char *folder)
 {
-    return g_build_filename(g_getenv("VAE_TEST_VECTORS"), folder,
-                            "weights.safetensors", NULL);
+    g_autofree gchar *path = g_build_filename(
+        g_getenv("VAE_TEST_VECTORS"), folder, "weights.safetensors", NULL);
+    return g_intern_string(path);
 }
 
 gchar *
@@ -188,6 +216,7 @@ vae_test_harness(const char *name, const char *property, ...)
     g_object_set_valist(G_OBJECT(element), property, args);
     va_end(args);
     GstHarness *h = gst_harness_new_with_element(element, "sink", "src");
+    vae_test_bus(h);
     return h;
 }
 
@@ -414,6 +443,30 @@ vae_test_event(GstHarness *h, GstEventType type)
     return NULL;
 }
 
+GstGapFlags
+vae_test_expect_gap(GstHarness *h, guint first, guint frames)
+{
+    g_autoptr(GstEvent) event = vae_test_event(h, GST_EVENT_GAP);
+    GstClockTime pts, duration;
+    GstGapFlags flags = 0;
+    CHECK(event != NULL);
+    gst_event_parse_gap(event, &pts, &duration);
+    gst_event_parse_gap_flags(event, &flags);
+    CHECK_INT(pts, vae_test_time(first));
+    CHECK_INT(duration, vae_test_time(frames));
+    return flags;
+}
+
+GstClockTime
+vae_test_latency(GstHarness *h)
+{
+    g_autoptr(GstQuery) query = gst_query_new_latency();
+    GstClockTime min;
+    CHECK(gst_pad_peer_query(h->sinkpad, query));
+    gst_query_parse_latency(query, NULL, &min, NULL);
+    return min;
+}
+
 GstBuffer *
 vae_test_pull(GstHarness *h)
 {
@@ -479,6 +532,19 @@ vae_test_play(GstElement *pipeline)
 }
 
 void
+vae_test_run(const gchar *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    g_autofree gchar *text = g_strdup_vprintf(format, args);
+    va_end(args);
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
+    CHECK(pipeline != NULL);
+    vae_test_play(pipeline);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+}
+
+void
 vae_test_same(gchar *found, gchar *expected)
 {
     CHECK(strcmp(found, expected) == 0);
@@ -511,8 +577,15 @@ vae_test_check_expected(GstMessage *message)
 }
 
 void
-vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
+vae_test_expect_error(GstHarness *h, GQuark domain, gint code, const char *word,
                       const char *other)
+{
+    vae_test_bus_error(GST_ELEMENT_BUS(h->element), domain, code, word, other);
+}
+
+void
+vae_test_bus_error(GstBus *bus, GQuark domain, gint code, const char *word,
+                   const char *other)
 {
     g_autoptr(GstMessage) message =
         gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_ERROR);
@@ -531,16 +604,23 @@ vae_test_expect_error(GstBus *bus, GQuark domain, gint code, const char *word,
 }
 
 void
-vae_test_one_warning(GstBus *bus, const char *words)
+vae_test_none(GstHarness *h, GstMessageType types)
 {
-    GstMessage *message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+    CHECK(gst_bus_pop_filtered(GST_ELEMENT_BUS(h->element), types) == NULL);
+}
+
+void
+vae_test_one_warning(GstHarness *h, const char *words)
+{
+    GstMessage *message =
+        gst_bus_pop_filtered(GST_ELEMENT_BUS(h->element), GST_MESSAGE_WARNING);
     GError *warning = NULL;
     CHECK(message != NULL);
     gst_message_parse_warning(message, &warning, NULL);
     CHECK(strstr(warning->message, words) != NULL);
     g_clear_error(&warning);
     gst_message_unref(message);
-    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+    vae_test_none(h, GST_MESSAGE_WARNING);
 }
 
 guint64

@@ -68,16 +68,20 @@ int vae_test_main(int argc, char **argv);
 /* Returns the small Wan 2.1 model: 16 channels, factor 8, 1 then 4 frames,
  * 16/1. Exits with 77 if it is missing. */
 const char *vae_test_weights(void);
-/* Returns the weights of another small network. (transfer full) */
-gchar *vae_test_network(const char *folder);
+/* Returns the weights of another small network. */
+const gchar *vae_test_network(const char *folder);
+
+/* Returns the path of a file in the folder of the program. The path stays
+ * valid; the file is removed after the test. */
+const gchar *vae_test_path(const gchar *name);
 
 /* Replaces the XDG data folders by an empty one, so that no installed model is
  * found. */
 gchar *vae_test_home_new(void);
 void vae_test_home_free(gchar *home);
 
-/* Returns an element in a harness, with the model, threads=1 and the named
- * properties. */
+/* Returns an element in a harness, with the model, threads=1, the named
+ * properties and a bus. */
 GstHarness *vae_test_harness(const char *element, const char *property, ...);
 /* Returns vaedecode with a model (NULL: the small one), and the caps of a
  * grid. */
@@ -149,6 +153,12 @@ void vae_test_no_more(GstHarness *h);
  * there is none. */
 GstEvent *vae_test_event(GstHarness *h, GstEventType type);
 
+/* Checks the next GAP event: the time of frame first, and the length in frames.
+ * Returns its flags. */
+GstGapFlags vae_test_expect_gap(GstHarness *h, guint first, guint frames);
+/* Returns the least latency that the element answers. */
+GstClockTime vae_test_latency(GstHarness *h);
+
 /* Waits for the next buffer. (transfer full) */
 GstBuffer *vae_test_pull(GstHarness *h);
 /* Waits for the EOS event and drops events before it. */
@@ -159,18 +169,24 @@ void vae_test_push_eos(GstHarness *h);
 void vae_test_end(GstHarness *h);
 /* Changes to PLAYING and waits for EOS. An error fails. */
 void vae_test_play(GstElement *pipeline);
+/* The same with a pipeline of this text, which ends in NULL. */
+void vae_test_run(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
 /* Checks that the texts are equal, and frees both. */
 void vae_test_same(gchar *found, gchar *expected);
 
-/* Returns a bus for an element in a harness. vae_test_teardown() frees it. */
+/* Gives an element in a harness a new bus, which vae_test_teardown() frees. */
 GstBus *vae_test_bus(GstHarness *h);
 /* Checks that the details of an error have the expected value of its text. */
 void vae_test_check_expected(GstMessage *message);
 /* Checks the next error: its domain and code, and that it has both words. */
-void vae_test_expect_error(GstBus *bus, GQuark domain, gint code,
+void vae_test_expect_error(GstHarness *h, GQuark domain, gint code,
                            const char *word, const char *other);
+void vae_test_bus_error(GstBus *bus, GQuark domain, gint code, const char *word,
+                        const char *other);
 /* Checks that the bus has one warning, with these words. */
-void vae_test_one_warning(GstBus *bus, const char *words);
+void vae_test_one_warning(GstHarness *h, const char *words);
+/* Checks that the bus has no message of these types. */
+void vae_test_none(GstHarness *h, GstMessageType types);
 
 /* Returns a number of the property stats. */
 guint64 vae_test_stat(GstHarness *h, const char *field);

@@ -2,18 +2,9 @@
 
 #include <string.h>
 
-#include <glib/gstdio.h>
 #include <gst/base/gsttypefindhelper.h>
 
-gchar *test_folder;
 static Run *current;
-
-const gchar *
-test_path(const gchar *name)
-{
-    g_autofree gchar *path = g_build_filename(test_folder, name, NULL);
-    return g_intern_string(path);
-}
 
 /* Files ----------------------------------------------------------------- */
 
@@ -53,7 +44,7 @@ const gchar *
 write_clip(const gchar *file, const gchar *name, const Clip *clip, Order order,
            const VaeMetadata *metadata, gsize n)
 {
-    const gchar *path = test_path(file);
+    const gchar *path = vae_test_path(file);
     g_autofree guint8 *data = clip_data(clip, order);
     VaeTensorOut out = {.name = name, .type = clip->type, .data = data};
     VaeError error = {0};
@@ -84,7 +75,7 @@ plain_clip(const Clip *clip)
 const gchar *
 write_bytes(const gchar *file, gconstpointer data, gsize size)
 {
-    const gchar *path = test_path(file);
+    const gchar *path = vae_test_path(file);
     CHECK(g_file_set_contents(path, data, size, NULL));
     return path;
 }
@@ -313,16 +304,6 @@ assert_error(const Run *run, GQuark domain, gint code, const gchar *words)
 
 /* Fixture --------------------------------------------------------------- */
 
-static void
-after_test(void)
-{
-    const gchar *name;
-    g_autoptr(GDir) folder = g_dir_open(test_folder, 0, NULL);
-    end_run();
-    while ((name = g_dir_read_name(folder)))
-        g_remove(test_path(name));
-}
-
 /* Objects that a plugin registers stay alive, so the test loads its plugins
  * before it counts objects. Random bytes run every typefinder. */
 static void
@@ -344,10 +325,6 @@ main(int argc, char **argv)
 {
     gst_init(NULL, NULL);
     load_plugins();
-    test_folder = g_dir_make_tmp("latent-test-XXXXXX", NULL);
-    vae_test_after = after_test;
-    const int status = vae_test_main(argc, argv);
-    g_rmdir(test_folder);
-    g_clear_pointer(&test_folder, g_free);
-    return status;
+    vae_test_after = end_run;
+    return vae_test_main(argc, argv);
 }

@@ -16,11 +16,6 @@ typedef struct Clip {
 
 typedef enum { BCTHW, CTHW, TCHW } Order;
 
-/* Returns the folder of the program, and the path of a file in it, which stays
- * valid. Files are removed after each test. */
-extern gchar *test_folder;
-const gchar *test_path(const gchar *name);
-
 /* Returns latent k as [C, h, w], of step_bytes() bytes. (transfer full) */
 guint8 *step_data(const Clip *clip, gint k);
 gsize step_bytes(const Clip *clip);

@@ -10,7 +10,7 @@
 extern const Clip small;
 extern const gchar *const small_caps;
 
-#define OUT test_path("out")
+#define OUT vae_test_path("out")
 #define PLAY_FILE "filesrc location=%s ! latentdemux ! fakesink name=sink"
 
 extern GstHarness *mux;

@@ -120,7 +120,7 @@ TEST(batch)
     g_autofree guint8 *data = clip_data(&both, CTHW);
     const VaeTensorOut out = {
         "latent", VAE_TYPE_F32, 5, {2, 16, 3, 2, 2}, data};
-    const gchar *path = test_path("a");
+    const gchar *path = vae_test_path("a");
     CHECK(vae_tensor_file_write(path, &out, 1, NULL, 0, NULL) == VAE_OK);
     Run *run = demux(PULL, path, "");
     assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_DEMUX, "batch of 2");
@@ -144,7 +144,7 @@ TEST(tensor)
     const VaeTensorOut out[] = {
         {"first", VAE_TYPE_F32, 4, {16, 4, 3, 5}, zeros},
         {"second", VAE_TYPE_F32, 4, {16, 4, 3, 5}, a}};
-    const gchar *path = test_path("a");
+    const gchar *path = vae_test_path("a");
     CHECK(vae_tensor_file_write(path, out, 2, NULL, 0, NULL) == VAE_OK);
     Run *run = demux(PULL, path, "tensor=second");
     assert_clip(run, &clip, 0);
@@ -357,7 +357,7 @@ TEST(comfyui)
     const VaeTensorOut out[] = {
         {"latent_format_version_0", VAE_TYPE_F32, 1, {0}, data},
         {"latent_tensor", VAE_TYPE_F32, 5, {1, 16, 4, 3, 5}, data}};
-    const gchar *path = test_path("a.latent");
+    const gchar *path = vae_test_path("a.latent");
     CHECK(vae_tensor_file_write(path, out, 2, NULL, 0, NULL) == VAE_OK);
     Run *run = run_preroll(path, "", "");
     assert_field(run, "normalization", "raw");

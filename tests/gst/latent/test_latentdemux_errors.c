@@ -70,7 +70,7 @@ TEST(wrong_tensors)
     const VaeTensorOut bytes = {"latent", VAE_TYPE_U8, 4, {1, 1, 2, 2}, "abcd"};
     const VaeTensorOut flat = {"latent", VAE_TYPE_F32, 1, {1}, "abcd"};
     const VaeTensorOut none = {"latent", VAE_TYPE_F32, 4, {16, 0, 2, 2}, ""};
-    const gchar *path = test_path("a");
+    const gchar *path = vae_test_path("a");
     vae_tensor_file_write(path, weights, 2, NULL, 0, NULL);
     check_refused(path, "", GST_STREAM_ERROR_WRONG_TYPE, "no latent tensor");
     check_refused(path, "", GST_STREAM_ERROR_WRONG_TYPE,

@@ -106,7 +106,8 @@ TEST(round_trip)
         const gchar *source =
             write_clip("source", "samples", &small, BCTHW, metadata,
                        stated ? G_N_ELEMENTS(metadata) : 0);
-        const gchar *once = test_path("once"), *twice = test_path("twice");
+        const gchar *once = vae_test_path("once"),
+                    *twice = vae_test_path("twice");
         transcode(source, once);
         transcode(once, twice);
         assert_file(once, &small, 4, stated ? 10 : 13);
@@ -217,7 +218,7 @@ check_seek(GstSeekFlags flags, gint ms, gint k)
 /* Times that do not follow the frame rate are restored. */
 TEST(times)
 {
-    const gchar *twice = test_path("twice");
+    const gchar *twice = vae_test_path("twice");
     mux_open(small_caps);
     for (gint k = 0; k < 4; k++) {
         CHECK(push_timed(&small, k, GST_SECOND + uneven(k), GST_CLOCK_TIME_NONE,

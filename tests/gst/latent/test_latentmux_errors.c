@@ -84,7 +84,7 @@ TEST(no_latents)
  * latents. */
 TEST(aborted)
 {
-    const gchar *cut = test_path("cut");
+    const gchar *cut = vae_test_path("cut");
     mux_open(small_caps);
     const gsize step = step_bytes(&small);
     VaeTensorFile *file;
@@ -177,7 +177,7 @@ TEST(unwritable)
 {
     const gchar *source = plain_clip(&small);
     Run *run = run_all("filesrc location=%s ! latentdemux ! latentmux ! "
-                       "filesink location=%s/no/such/folder",
-                       source, test_folder);
+                       "filesink location=%s",
+                       source, vae_test_path("no/such/folder"));
     assert_error(run, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_WRITE, "");
 }

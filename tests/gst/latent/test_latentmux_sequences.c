@@ -107,7 +107,7 @@ static Run *
 play_with_table(const VaeTensorOut *table)
 {
     g_autofree guint8 *data = clip_data(&small, TCHW);
-    const gchar *path = test_path("bad");
+    const gchar *path = vae_test_path("bad");
     const VaeTensorOut out[] = {{.name = "latent",
                                  .type = small.type,
                                  .data = data,

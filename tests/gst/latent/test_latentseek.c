@@ -59,7 +59,7 @@ TEST(seek_refused)
                             GST_SEEK_TYPE_NONE, -1));
     run = run_new("filesrc location=%s ! queue ! latentdemux ! "
                   "fakesink name=sink",
-                  test_path("a"));
+                  vae_test_path("a"));
     gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
     wait_preroll(run);
     query = gst_query_new_seeking(GST_FORMAT_TIME);

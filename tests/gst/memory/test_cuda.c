@@ -265,9 +265,8 @@ check_none(const gchar *backend, const char *word)
 {
     g_autofree gchar *caps = vae_test_latent_caps(LW, LH, NULL);
     SCOPED GstHarness *h = decoder(backend, CUDA);
-    GstBus *bus = vae_test_bus(h);
     vae_test_start(h, caps);
-    vae_test_expect_error(bus, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,
+    vae_test_expect_error(h, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, word,
                           "memory:CUDAMemory");
 }
 

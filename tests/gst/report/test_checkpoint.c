@@ -4,8 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <glib/gstdio.h>
-
 #define LW 3
 #define LH 2
 /* More than the 38 latents that the network looks back. */
@@ -14,7 +12,7 @@
 #define FRAMES_AT (1 + 4 * (AT - 1))
 #define FRAMES (1 + 4 * (LATENTS - 1))
 
-static gchar *folder, *file;
+static const gchar *file;
 
 static GstHarness *
 decoder(const gchar *precision)
@@ -25,12 +23,6 @@ decoder(const gchar *precision)
     return h;
 }
 
-static void
-finish(GstHarness *h)
-{
-    vae_test_end(h);
-}
-
 /* Returns the frames after latent AT of an uninterrupted run. */
 static gchar *
 undisturbed(void)
@@ -39,7 +31,7 @@ undisturbed(void)
     vae_test_push_latents(h, LW, LH, 0, LATENTS);
     g_free(vae_test_pull_frames(h, 0, FRAMES_AT));
     gchar *sum = vae_test_pull_frames(h, FRAMES_AT, FRAMES - FRAMES_AT);
-    finish(h);
+    vae_test_end(h);
     return sum;
 }
 
@@ -102,7 +94,7 @@ goes_on(guint from, const gchar *want)
     CHECK_INT(GST_BUFFER_PTS(first), vae_test_time(FRAMES_AT));
     gst_buffer_unref(first);
     g_free(vae_test_pull_frames(h, FRAMES_AT + 1, FRAMES - FRAMES_AT - 1));
-    finish(h);
+    vae_test_end(h);
 
     h = decoder("fp32");
     g_signal_emit_by_name(h->element, "load-checkpoint", file);
@@ -110,7 +102,7 @@ goes_on(guint from, const gchar *want)
     g_autofree gchar *sum =
         vae_test_pull_frames(h, FRAMES_AT, FRAMES - FRAMES_AT);
     CHECK(g_strcmp0(sum, want) == 0);
-    finish(h);
+    vae_test_end(h);
 }
 
 TEST(without_carries)
@@ -172,14 +164,14 @@ clip_goes_on(guint at, guint from, gboolean carries, gboolean numbered)
     CHECK_INT(wait_saved(bus), n);
     push_clip(h, at, CLIP_LATENTS, numbered);
     g_autofree gchar *want = vae_test_pull_frames(h, n, CLIP_FRAMES - n);
-    finish(h);
+    vae_test_end(h);
 
     h = decoder("fp32");
     g_signal_emit_by_name(h->element, "load-checkpoint", file);
     push_clip(h, from, CLIP_LATENTS, numbered);
     g_autofree gchar *got = vae_test_pull_frames(h, n, CLIP_FRAMES - n);
     CHECK(g_strcmp0(got, want) == 0);
-    finish(h);
+    vae_test_end(h);
 }
 
 TEST(sequences)
@@ -201,11 +193,10 @@ refused(const gchar *precision, guint from, GQuark domain, gint code,
         const gchar *word, const gchar *other)
 {
     SCOPED GstHarness *h = decoder(precision);
-    GstBus *bus = vae_test_bus(h);
     g_signal_emit_by_name(h->element, "load-checkpoint", file);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, from)),
               GST_FLOW_ERROR);
-    vae_test_expect_error(bus, domain, code, word, other);
+    vae_test_expect_error(h, domain, code, word, other);
 }
 
 TEST(refused)
@@ -239,7 +230,7 @@ TEST(unwritable)
     gst_message_unref(message);
     vae_test_push_latents(h, LW, LH, 2, 4);
     g_free(vae_test_pull_frames(h, 5, 8));
-    finish(h);
+    vae_test_end(h);
 }
 
 static GstBusSyncReply
@@ -278,7 +269,7 @@ TEST(foreign)
     CHECK(g_file_set_contents(file, "", 0, NULL));
     refused("fp32", 0, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, file,
             "empty");
-    g_unlink(file);
+    CHECK(remove(file) == 0);
     refused("fp32", 0, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, file,
             "cannot open");
 }
@@ -286,12 +277,6 @@ TEST(foreign)
 int
 main(int argc, char **argv)
 {
-    folder = g_dir_make_tmp("vae-checkpoint-XXXXXX", NULL);
-    file = g_build_filename(folder, "a.safetensors", NULL);
-    int ret = vae_test_main(argc, argv);
-    g_unlink(file);
-    g_rmdir(folder);
-    g_free(file);
-    g_free(folder);
-    return ret;
+    file = vae_test_path("a.safetensors");
+    return vae_test_main(argc, argv);
 }

@@ -4,7 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <glib/gstdio.h>
 #include "vae-private/stream.h"
 
 /* Pushes caps. They must be refused with an error that has both words. The
@@ -15,10 +14,9 @@ check_refused(const char *element, const char *caps, GQuark domain, gint code,
               const char *word, const char *other)
 {
     SCOPED GstHarness *h = vae_test_harness(element, NULL);
-    GstBus *bus = vae_test_bus(h);
     gst_util_set_object_arg(G_OBJECT(h->element), "backend", "ref");
     vae_test_start(h, caps);
-    vae_test_expect_error(bus, domain, code, word, other);
+    vae_test_expect_error(h, domain, code, word, other);
 }
 
 TEST(sizes)
@@ -45,32 +43,23 @@ TEST(sizes)
                   GST_RESOURCE_ERROR_NO_SPACE_LEFT, "32000x32000", "MiB");
 }
 
-/* Returns a pipeline in PLAYING, or on its way there, and its bus. */
-static GstElement *
-start(GstBus **bus, const char *format, va_list args)
-{
-    GError *error = NULL;
-    g_autofree gchar *text = g_strdup_vprintf(format, args);
-    GstElement *pipeline = gst_parse_launch(text, &error);
-    CHECK(pipeline != NULL && error == NULL);
-    *bus = gst_element_get_bus(pipeline);
-    gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    return pipeline;
-}
-
 /* Checks a pipeline that fails: element "e" posts one error, which comes first
  * and has both words. */
 static void
 check_error(const char *word, const char *other, const char *format, ...)
 {
     GstMessage *message;
+    GError *problem = NULL;
     va_list args;
-    g_autoptr(GstBus) bus = NULL;
     va_start(args, format);
-    g_autoptr(GstElement) pipeline = start(&bus, format, args);
+    g_autofree gchar *text = g_strdup_vprintf(format, args);
     va_end(args);
-    vae_test_expect_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
-                          word, other);
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, &problem);
+    CHECK(pipeline != NULL && problem == NULL);
+    g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    vae_test_bus_error(bus, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE, word,
+                       other);
     gst_element_set_state(pipeline, GST_STATE_READY);
     while ((message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR))) {
         CHECK(strcmp(GST_MESSAGE_SRC_NAME(message), "e") != 0);
@@ -135,9 +124,8 @@ TEST(asked)
     g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "sink");
     g_autoptr(GstCaps) caps =
         gst_caps_new_empty_simple("application/x-safetensors");
-    GstBus *bus = vae_test_bus(h);
     CHECK(!gst_pad_query_accept_caps(pad, caps));
-    CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR) == NULL);
+    vae_test_none(h, GST_MESSAGE_ERROR);
 }
 
 /* Returns the next progress message of a kind. (transfer full) */
@@ -238,14 +226,13 @@ TEST(device)
     for (guint i = 0; i < G_N_ELEMENTS(ids); i++) {
         SCOPED GstHarness *h =
             vae_test_harness("vaedecode", "cuda-device-id", ids[i], NULL);
-        GstBus *bus = vae_test_bus(h);
         gst_util_set_object_arg(G_OBJECT(h->element), "backend", "auto");
         vae_test_set_latents(h, 6, 4, NULL);
         vae_test_push_latents(h, 6, 4, 0, 1);
         g_free(vae_test_pull_frames(h, 0, 1));
         if (i == 0)
-            vae_test_one_warning(bus, "device 2147483647 was asked for, and");
-        CHECK(gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING) == NULL);
+            vae_test_one_warning(h, "device 2147483647 was asked for, and");
+        vae_test_none(h, GST_MESSAGE_WARNING);
     }
 }
 
@@ -386,18 +373,6 @@ look_for_lines(GstDebugCategory *category, GstDebugLevel level,
             g_atomic_int_set(&line->found, 1);
 }
 
-static void
-play(const char *format, ...)
-{
-    va_list args;
-    g_autoptr(GstBus) bus = NULL;
-    va_start(args, format);
-    g_autoptr(GstElement) pipeline = start(&bus, format, args);
-    va_end(args);
-    vae_test_play(pipeline);
-    gst_element_set_state(pipeline, GST_STATE_NULL);
-}
-
 /* Each debug category has its messages. */
 TEST(categories)
 {
@@ -412,17 +387,16 @@ TEST(categories)
                     {"latentdemux", GST_LEVEL_LOG, "latent 1:", 0},
                     {"latentdemux", GST_LEVEL_DEBUG, "READY->PAUSED", 0},
                     {NULL, 0, NULL, 0}};
-    g_autofree gchar *folder = g_dir_make_tmp("vae-test-XXXXXX", NULL);
-    g_autofree gchar *file = g_build_filename(folder, "clip.safetensors", NULL);
+    const gchar *file = vae_test_path("clip.safetensors");
     gst_debug_add_log_function(look_for_lines, lines, NULL);
     gst_debug_set_threshold_from_string("vae*:6,latent*:6", FALSE);
-    play("videotestsrc num-buffers=5 ! video/x-raw,width=48,height=32 ! "
-         "vaeencode backend=ref threads=1 model=%s ! latentmux ! "
-         "filesink location=%s",
-         vae_test_weights(), file);
-    play("filesrc location=%s ! latentdemux ! "
-         "vaedecode backend=ref threads=1 model=%s ! fakesink",
-         file, vae_test_weights());
+    vae_test_run("videotestsrc num-buffers=5 ! video/x-raw,width=48,height=32 "
+                 "! vaeencode backend=ref threads=1 model=%s ! latentmux ! "
+                 "filesink location=%s",
+                 vae_test_weights(), file);
+    vae_test_run("filesrc location=%s ! latentdemux ! "
+                 "vaedecode backend=ref threads=1 model=%s ! fakesink",
+                 file, vae_test_weights());
     gst_debug_remove_log_function_by_data(lines);
     gst_debug_set_threshold_from_string("", TRUE);
     for (const Line *line = lines; line->category; line++) {
@@ -430,8 +404,6 @@ TEST(categories)
             g_printerr("%s does not say \"%s\"\n", line->category, line->words);
         CHECK(line->found);
     }
-    CHECK_INT(g_unlink(file), 0);
-    CHECK_INT(g_rmdir(folder), 0);
 }
 
 /* All elements have the same author and package, and no address on a network,

@@ -3,7 +3,6 @@
  */
 #include "vae_test.h"
 
-#include <glib/gstdio.h>
 #include "vae-private/stream.h"
 
 #include "../../golden/overflow.h"
@@ -49,38 +48,27 @@ push_clip(GstHarness *h)
     return push_clip_of(h, OVERFLOW_Z);
 }
 
-static gchar *
-write_model(gchar **folder)
+static const gchar *
+write_model(void)
 {
     VaeError error;
-    *folder = g_dir_make_tmp("vae-nan-XXXXXX", NULL);
-    CHECK(*folder != NULL);
-    gchar *path = g_build_filename(*folder, "w.safetensors", NULL);
+    const gchar *path = vae_test_path("w.safetensors");
     CHECK_INT(overflow_write(vae_test_weights(), path, &error), VAE_OK);
     return path;
 }
 
-static void
-remove_model(gchar *path, gchar *folder)
-{
-    g_unlink(path);
-    g_rmdir(folder);
-    g_free(path);
-    g_free(folder);
-}
-
 TEST(fallback)
 {
-    gchar *folder, *model = write_model(&folder), *pass, *recovered;
+    const gchar *model = write_model();
+    gchar *pass, *recovered;
     GstHarness *h = decoder("fallback", model);
-    GstBus *bus = vae_test_bus(h);
     CHECK_INT(push_clip(h), GST_FLOW_OK);
     recovered = vae_test_last_frames(h, 0, FRAMES);
     CHECK_INT(vae_test_stat(h, "nan-steps"), 3);
     CHECK_INT(vae_test_stat(h, "recovered-steps"), 3);
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
     CHECK(vae_test_stat(h, "bytes-fallback") > 0);
-    vae_test_one_warning(bus, "overflowed in bf16");
+    vae_test_one_warning(h, "overflowed in bf16");
     vae_test_teardown(h);
 
     h = decoder("pass", model);
@@ -91,22 +79,18 @@ TEST(fallback)
     vae_test_teardown(h);
     g_free(pass);
     g_free(recovered);
-    remove_model(model, folder);
 }
 
 /* A step that also overflows in fp32 gives one message. */
 TEST(hopeless)
 {
-    gchar *folder, *model = write_model(&folder);
-    GstHarness *h = decoder("fallback", model);
-    GstBus *bus = vae_test_bus(h);
+    GstHarness *h = decoder("fallback", write_model());
     CHECK_INT(push_clip_of(h, 3e38f), GST_FLOW_OK);
     vae_test_push_eos(h);
     CHECK(vae_test_stat(h, "nan-steps") > vae_test_stat(h, "recovered-steps"));
     CHECK_INT(vae_test_stat(h, "nonfinite"), 0);
-    vae_test_one_warning(bus, "in fp32, too");
+    vae_test_one_warning(h, "in fp32, too");
     vae_test_teardown(h);
-    remove_model(model, folder);
 }
 
 /* Returns the number of frames that had left when the error was posted. */
@@ -131,8 +115,7 @@ count_frame(GstPad *pad, GstPadProbeInfo *info, gpointer data)
  * slice size. */
 TEST(error_frames)
 {
-    gchar *folder, *model = write_model(&folder);
-    GstHarness *h = decoder("error", model);
+    GstHarness *h = decoder("error", write_model());
     GstBus *bus = vae_test_bus(h);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
     gint frames[2] = {0, -1};
@@ -144,25 +127,21 @@ TEST(error_frames)
     vae_test_push_eos(h);
     CHECK_INT(frames[1], 1 + 4 * (BAD - 1));
     CHECK_INT(gst_harness_buffers_received(h), 1 + 4 * (BAD - 1));
-    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
+    vae_test_expect_error(h, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
                           "not finite", "latent 3");
     gst_object_unref(pad);
     vae_test_teardown(h);
-    remove_model(model, folder);
 }
 
 /* After an error, a flush makes the element work again. */
 TEST(error)
 {
-    gchar *folder, *model = write_model(&folder);
-    GstHarness *h = decoder("error", model);
-    GstBus *bus = vae_test_bus(h);
+    GstHarness *h = decoder("error", write_model());
     while (push_clip(h) == GST_FLOW_OK)
         ;
-    vae_test_expect_error(bus, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
+    vae_test_expect_error(h, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED,
                           "not finite", "latent 3");
     vae_test_teardown(h);
-    remove_model(model, folder);
 }
 
 /* Returns FALSE if the processor has no bf16. */

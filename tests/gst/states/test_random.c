@@ -183,12 +183,6 @@ read_bus(Run *r)
     }
 }
 
-static gchar *
-model(const char *name)
-{
-    return vae_test_network(name);
-}
-
 static void
 set_format(Run *r, guint i)
 {
@@ -454,7 +448,7 @@ static void
 refuse_model(Run *r)
 {
     static const char *const names[] = {"seedvr2", "no-such"};
-    g_autofree gchar *path = model(names[pick(r, G_N_ELEMENTS(names))]);
+    const gchar *path = vae_test_network(names[pick(r, G_N_ELEMENTS(names))]);
     to_start(r);
     g_object_set(either(r), "model", path, NULL);
     to_start(r);
@@ -465,7 +459,7 @@ static void
 change_model(Run *r)
 {
     static const char *const names[] = {"wan21", "taehv/taew2_1"};
-    g_autofree gchar *path = model(names[pick(r, G_N_ELEMENTS(names))]);
+    const gchar *path = vae_test_network(names[pick(r, G_N_ELEMENTS(names))]);
     if (r->state == GST_STATE_PLAYING && pick(r, 3) == 0)
         refuse_model(r);
     else

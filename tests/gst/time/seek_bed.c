@@ -1,7 +1,7 @@
 #include "seek_bed.h"
 
 VaePlay *play;
-static gchar *path;
+static const gchar *path;
 static gint rate_n, rate_d;
 static VaePlay *whole;
 
@@ -29,7 +29,6 @@ bed_close(void)
 {
     g_clear_pointer(&play, vae_play_free);
     g_clear_pointer(&whole, vae_play_free);
-    g_clear_pointer(&path, vae_play_remove);
 }
 
 void

@@ -108,7 +108,7 @@ TEST(from_upstream)
 /* A family whose encoder begins with a whole group: no frame is lost. */
 TEST(tae)
 {
-    g_autofree gchar *path = vae_test_network("taehv/taew2_1");
+    const gchar *path = vae_test_network("taehv/taew2_1");
     GstVideoInfo info;
     SCOPED GstHarness *h = encoder_of(path, &info);
     request(h, vae_test_time(7), 1);

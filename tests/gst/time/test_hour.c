@@ -148,13 +148,7 @@ play(gchar *text, const Clip *clip, GstPadProbeCallback probe)
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, probe, &counted, NULL);
     gst_object_unref(pad);
     gst_object_unref(element);
-    GstBus *bus = gst_element_get_bus(pipeline);
-    gst_element_set_state(pipeline, GST_STATE_PLAYING);
-    GstMessage *message = gst_bus_timed_pop_filtered(
-        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
-    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_EOS);
-    gst_message_unref(message);
-    gst_object_unref(bus);
+    vae_test_play(pipeline);
     gst_element_set_state(pipeline, GST_STATE_NULL);
     gst_object_unref(pipeline);
     g_free(text);
@@ -163,8 +157,7 @@ play(gchar *text, const Clip *clip, GstPadProbeCallback probe)
 
 TEST(file)
 {
-    g_autofree gchar *path = g_strdup_printf("%s/vae-hour-%d.safetensors",
-                                             g_get_tmp_dir(), (int) getpid());
+    const gchar *path = vae_test_path("hour.safetensors");
     for (guint i = 0; i < G_N_ELEMENTS(clips); i++) {
         const Clip *clip = &clips[i];
         const guint64 n = gst_util_uint64_scale(HOUR / GST_SECOND, clip->true_n,
@@ -185,7 +178,6 @@ TEST(file)
                        clip, compare),
                   n);
     }
-    CHECK(remove(path) == 0);
 }
 
 int

@@ -16,7 +16,7 @@
 
 /* A clip, a sound of the same length, and the frames of the clip. */
 typedef struct Bed {
-    gchar *latents, *sound;
+    const gchar *latents, *sound;
     VaePlay *whole;
 } Bed;
 
@@ -63,7 +63,7 @@ bed_open(Bed *bed)
 {
     g_autofree gchar *rate = g_strdup_printf("%d/1", FPS);
     bed->latents = vae_play_write(LATENTS, 6, 4, rate);
-    bed->sound = g_strconcat(bed->latents, ".wav", NULL);
+    bed->sound = vae_test_path("sound.wav");
     write_sound(bed->sound);
     bed->whole = vae_play_new(
         "filesrc location=%s ! latentdemux ! vaedecode model=\"%s\" "
@@ -78,9 +78,6 @@ static void
 bed_close(Bed *bed)
 {
     vae_play_free(bed->whole);
-    CHECK(remove(bed->sound) == 0);
-    g_free(bed->sound);
-    vae_play_remove(bed->latents);
 }
 
 /* ------------------------------------------------------------------ */
@@ -249,18 +246,12 @@ check_container(const char *mux, const char *demux)
     Bed bed;
     Both both;
     bed_open(&bed);
-    g_autofree gchar *path = g_strconcat(bed.latents, ".muxed", NULL);
-    g_autofree gchar *text = g_strdup_printf(
+    const gchar *path = vae_test_path("muxed");
+    vae_test_run(
         "%s name=m ! filesink location=%s filesrc location=%s ! latentdemux ! "
         "vaedecode model=\"%s\" threads=1 ! video/x-raw,format=I420 ! queue ! "
         "m. filesrc location=%s ! wavparse ! queue ! m.",
         mux, path, bed.latents, vae_test_weights(), bed.sound);
-    GstElement *pipeline = gst_parse_launch(text, NULL);
-    CHECK(pipeline != NULL);
-    vae_test_play(pipeline);
-    gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(pipeline);
-
     both_open(&both,
               vae_play_new("filesrc location=%s ! %s name=m m.video_0 ! queue "
                            "! fakesink name=s sync=false signal-handoffs=true "
@@ -269,7 +260,6 @@ check_container(const char *mux, const char *demux)
                            path, demux));
     check_seeks(&bed, &both);
     both_close(&both);
-    CHECK(remove(path) == 0);
     bed_close(&bed);
 }
 
