@@ -8,6 +8,7 @@
 #include "../../stream/streams.h"
 #include "emu_rt.h"
 #include "gpu.h"
+#include "stream.h"
 
 static const VaeCudaConvShape residual = {.t = 4,
                                           .h = 4,
@@ -321,8 +322,28 @@ test_one_phase(void)
 
 enum { SIDE = 16, T = 5, SOME = 3 };
 
-/* Decodes or encodes the clip. Returns the bytes of the activations. */
-static uint64_t
+/* The bytes of a stream's activations, and how many of its convolutions compute
+ * a norm: of their result, or of their input. */
+typedef struct Fused {
+    uint64_t arena;
+    int behind, in_front;
+} Fused;
+
+static Fused
+fused(const VaeStream *stream)
+{
+    Fused f = {.arena = vae_stream_get_plan(stream)->arena};
+    for (int i = 0; i < PROGRAMS; i++)
+        for (int k = 0; stream->programs[i] && k < stream->programs[i]->n_ops;
+             k++) {
+            f.behind += vae_norm_behind(stream->programs[i], k) >= 0;
+            f.in_front += vae_norm_in_front(stream->programs[i], k) >= 0;
+        }
+    return f;
+}
+
+/* Decodes or encodes the clip. */
+static Fused
 run(const Bed *bed, VaeDirection direction, int slice, int strips,
     const TestClip *clip)
 {
@@ -335,10 +356,9 @@ run(const Bed *bed, VaeDirection direction, int slice, int strips,
                                           .frames_at_once = 1000, /* all */
                                           .strips = strips,
                                           .spill = VAE_SPILL_OFF});
-    const uint64_t arena = vae_stream_get_plan(stream)->arena;
     clip_poison(bed, (TestClip *) clip, direction);
     run_clip(bed, stream, direction, clip, steps);
-    return arena;
+    return fused(stream);
 }
 
 /* In slices of one latent, layers of one frame copy the carry in front of it.
@@ -351,20 +371,26 @@ test_context(const Bed *bed, VaeDirection direction, const char *kernel)
     SCOPED_CLIP TestClip want = bed_clip(bed, T, SIDE, SIDE, 0);
     SCOPED_CLIP TestClip got = bed_clip(bed, T, SIDE, SIDE, 0);
     setenv("VAE_CUDA_CONV", "cudnn", 1);
-    const uint64_t copied = run(bed, direction, SOME, 1, &got);
+    const Fused none = run(bed, direction, SOME, 1, &got);
     setenv("VAE_CUDA_CONV", kernel, 1);
     run(bed, direction, 1, 1, &want);
-    const uint64_t arena = run(bed, direction, SOME, 1, &got);
+    const Fused some = run(bed, direction, SOME, 1, &got);
     /* The slab of the last layer is not the largest one. */
-    expect(strcmp(kernel, "own") == 0 ? arena < copied : arena == copied,
+    expect(strcmp(kernel, "own") == 0 ? some.arena < none.arena
+                                      : some.arena == none.arena,
            "%" PRIu64 " bytes without context in slabs, %" PRIu64 " with it",
-           arena, copied);
+           some.arena, none.arena);
+    expect((some.behind > 0) == (strcmp(kernel, "own") == 0) &&
+               (some.in_front > 0) == (strcmp(kernel, "head") == 0) &&
+               none.behind + none.in_front == 0,
+           "%s: convolutions compute %d norms of results and %d of inputs",
+           kernel, some.behind, some.in_front);
     same_result(bed, &got, &want, direction, "slices of three and of one");
     run(bed, direction, SOME, 2, &got); /* strips have separate norms */
     same_result(bed, &got, &want, direction, "strips");
     for (int bands = 0; bands < 2; bands++) {
-        vae_cuda_part_limits.bytes = vae_cuda_part_limits.band = 4000;
-        vae_cuda_part_limits.numbers = bands ? 3000 : usual.numbers;
+        vae_cuda_part_limits.bytes = vae_cuda_part_limits.band = 1000;
+        vae_cuda_part_limits.numbers = bands ? 300 : usual.numbers;
         run(bed, direction, SOME, 1, &got);
         same_result(bed, &got, &want, direction, bands ? "bands" : "parts");
         vae_cuda_part_limits = usual;
