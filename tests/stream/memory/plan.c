@@ -134,11 +134,13 @@ same(const char *label, const char *purpose, uint64_t planned, uint64_t taken)
                   (unsigned long long) taken);
 }
 
-/* LTX-2.0 reflects pictures at their edges, which takes two rows of latents. */
+/* Two rows of latents, which networks need that reflect pictures at their
+ * edges.
+ */
 static int
 height_of(const Bed *bed)
 {
-    return strcmp(bed->info->arch, "ltx2.0") == 0 ? 64 : 32;
+    return bed->info->spatial > 16 ? 2 * bed->info->spatial : 32;
 }
 
 static size_t
