@@ -74,7 +74,7 @@ vae_cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes, void **out,
         vae_cuda_free(place, *out);
         *out = NULL;
     }
-    return vae_cuda_status(cuda, code, "take memory", error);
+    return vae_cuda_status(cuda, code, "allocate memory", error);
 }
 
 void

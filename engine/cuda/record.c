@@ -130,9 +130,9 @@ capture(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
     VaeStatus status = VAE_ERR_BACKEND;
     for (int i = 0; i < TRIES; i++) {
         pthread_mutex_lock(&vae_cuda_recording);
-        vae_cuda_convs_hold(cuda->convs);
+        vae_cuda_convs_lock(cuda->convs);
         status = capture_once(cuda, e, error);
-        vae_cuda_convs_let_go(cuda->convs);
+        vae_cuda_convs_unlock(cuda->convs);
         pthread_mutex_unlock(&vae_cuda_recording);
         if (status == VAE_OK)
             return VAE_OK;

@@ -250,7 +250,7 @@ run_conv(Test *t, const VaeCudaConvShape *s, Numbers *n, VaeCudaConv *conv,
             t->blocks[t->n_blocks++] = args.workspace;
     }
     if (code)
-        return status_of(t, code, "take memory for its test", error);
+        return status_of(t, code, "allocate memory for its test", error);
     args.x = x;
     args.weight = weight;
     args.bias = bias;
@@ -402,7 +402,7 @@ run_norm(Test *t, const VaeNormArgs *host, VaeError *error)
             t->blocks[t->n_blocks++] = sums;
     }
     if (code)
-        return status_of(t, code, "take memory for its test", error);
+        return status_of(t, code, "allocate memory for its test", error);
     a.x = x_block;
     a.y = y_block;
     a.gain = gain_block;
@@ -502,7 +502,7 @@ run_attention(Test *t, const float *qkv, int c, float *y, VaeError *error)
     if (!code)
         code = give(t, NULL, t->type, n, &y_block);
     if (code)
-        return status_of(t, code, "take memory for its test", error);
+        return status_of(t, code, "allocate memory for its test", error);
     vae_rt_kernels()->attention(
         &(VaeQueue){.threads = 1, .stream = t->cuda->compute},
         &(VaeAttentionArgs){.y = y_block,

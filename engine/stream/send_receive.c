@@ -318,7 +318,7 @@ run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
 /* The number of latents that an encoder must still compute so that they decode
  * to all frames that were sent. */
 static int64_t
-results_lacking(const VaeStream *s)
+results_missing(const VaeStream *s)
 {
     const VaeWaiting *w = s->waiting;
     if (!w->ended || !w->whole || s->params.direction == VAE_DECODE)
@@ -353,13 +353,13 @@ compute(VaeStream *s, const Unit *unit, VaeError *error)
     vae_stream_count(s, steps, &n_in, &n_out);
     if (w->sent < n_in && !w->ended)
         return VAE_AGAIN;
-    const int64_t lacking = results_lacking(s);
-    if (w->sent == 0 && lacking <= 0)
+    const int64_t missing = results_missing(s);
+    if (w->sent == 0 && missing <= 0)
         return drain_slice(s, unit, error);
     /* use the smallest number of steps that takes all units */
     for (int fewer = steps - 1; fewer > 0; fewer--) {
         vae_stream_count(s, fewer, &n_in, &n_out);
-        if (n_in < w->sent || n_out < lacking)
+        if (n_in < w->sent || n_out < missing)
             break;
         steps = fewer;
     }

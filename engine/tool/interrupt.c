@@ -14,7 +14,7 @@
 #include "tool.h"
 
 static volatile sig_atomic_t caught;
-static sem_t wake;
+static sem_t event; /* a signal, or the end of the run */
 static atomic_bool done;
 static pthread_t thread;
 static VaeStream *const *running;
@@ -25,14 +25,14 @@ static void
 on_signal(int number)
 {
     caught = number;
-    sem_post(&wake);
+    sem_post(&event);
 }
 
 static void *
 cancel_loop(void *data)
 {
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
-    while (sem_wait(&wake) != 0)
+    while (sem_wait(&event) != 0)
         continue;
     while (!atomic_load(&done)) {
         for (int i = 0; i < n_running; i++)
@@ -51,7 +51,7 @@ interrupt_arm(VaeStream *const *streams, int n, VaeError *error)
     running = streams;
     n_running = n;
     atomic_store(&done, false);
-    sem_init(&wake, 0, 0);
+    sem_init(&event, 0, 0);
     if (pthread_create(&thread, NULL, cancel_loop, NULL) != 0) {
         vae_fail(error, VAE_ERR_MEMORY, "cannot start a thread");
         return false;
@@ -72,9 +72,9 @@ interrupt_disarm(void)
     sigaction(SIGTERM, &old_term, NULL);
     sigaction(SIGHUP, &old_hup, NULL);
     atomic_store(&done, true);
-    sem_post(&wake);
+    sem_post(&event);
     pthread_join(thread, NULL);
-    sem_destroy(&wake);
+    sem_destroy(&event);
 }
 
 bool

@@ -183,23 +183,23 @@ another_records(void)
     VaeRtEvent event;
     VaeRtCaller caller;
     enum { KINDS = 7 };
-    int refused = 0, spoiled = 0, allowed = 0, kept = 0;
+    int refused = 0, invalid = 0, allowed = 0, kept = 0;
     if (vae_rt_stream_new(&work) || vae_rt_event_new(&event))
         return;
     for (int kind = 0; kind < KINDS; kind++) {
         emu_begin_foreign();
         refused += call_of(kind, work, event) == EMU_UNSAFE;
-        spoiled += !emu_end_foreign();
+        invalid += !emu_end_foreign();
         emu_begin_foreign();
         allowed +=
             vae_rt_enter(0, &caller) == 0 && call_of(kind, work, event) == 0;
         vae_rt_leave(&caller);
         kept += emu_end_foreign();
     }
-    expect(refused == KINDS && spoiled == KINDS,
+    expect(refused == KINDS && invalid == KINDS,
            "%d of %d calls fail while another thread records, %d invalidate "
            "its recording",
-           refused, KINDS, spoiled);
+           refused, KINDS, invalid);
     expect(allowed == KINDS && kept == KINDS,
            "in relaxed mode %d calls succeed, %d keep the recording valid",
            allowed, kept);

@@ -169,7 +169,7 @@ check_header(void)
     check(strcmp(error.expected, "at most 100") == 0 &&
               strstr(error.found, " bytes") != NULL,
           "parts: \"%s\", \"%s\"", error.found, error.expected);
-    check(padded == NULL && padded_size == 0, "nothing given back");
+    check(padded == NULL && padded_size == 0, "nothing is returned");
 }
 
 static void

@@ -154,7 +154,7 @@ def several(live):
     check(True, "and the others")
 
 
-def crowd(live):
+def half_requests(live):
     """Clients that send half a request, a byte at a time."""
     held = os.path.join("/proc", str(live.process.pid), "fd")
     before = len(os.listdir(held))
@@ -298,7 +298,8 @@ def main():
         make_latents(latents)
         live = Live("--model", MODELS[0], "--model", MODELS[1], latents)
         try:
-            for test in (page, pictures, events, numbers, several, crowd, gap, controls):
+            for test in (page, pictures, events, numbers, several, half_requests,
+                         gap, controls):
                 test(live)
             errors(live, folder)
             end(live)

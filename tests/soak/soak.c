@@ -42,7 +42,7 @@ typedef struct Soak {
     /* Written by the streaming thread, guarded by the lock. */
     GMutex lock;
     GCond more;
-    gboolean learning;
+    gboolean recording;
     guint64 known[KNOWN];
     gint64 next;    /* frame expected */
     gint64 entered; /* last frame that the source sent */
@@ -139,7 +139,7 @@ known(const Soak *s, gint64 k)
 static void
 take(Soak *s, gint64 k, guint64 found)
 {
-    if (s->learning) {
+    if (s->recording) {
         if (k < KNOWN)
             s->known[k] = found;
     } else if (k != s->next || found != known(s, k)) {
@@ -150,7 +150,7 @@ take(Soak *s, gint64 k, guint64 found)
     }
     s->next = k + 1;
     s->frames++;
-    if (!s->learning && k == SAMPLE_AT && s->n < MAX_SAMPLES) {
+    if (!s->recording && k == SAMPLE_AT && s->n < MAX_SAMPLES) {
         const double cpu = cpu_seconds();
 #ifdef HAVE_MALLINFO2
         malloc_trim(0); /* free pages that malloc() keeps vary by chance */
@@ -397,13 +397,13 @@ report(Soak *s)
 
 /* Makes the frames with which all runs are compared. */
 static void
-learn(Soak *s)
+record_known(Soak *s)
 {
-    s->learning = TRUE;
+    s->recording = TRUE;
     set_state(s, GST_STATE_PLAYING);
     wait_frames(s, KNOWN);
     set_state(s, GST_STATE_NULL);
-    s->learning = FALSE;
+    s->recording = FALSE;
     for (int k = 1; k <= PERIOD; k++)
         if (s->known[KNOWN - k] != s->known[KNOWN - k - PERIOD]) {
             printf("FAIL the frames do not repeat\n");
@@ -463,7 +463,7 @@ main(int argc, char **argv)
     GRand *rand = g_rand_new_with_seed((guint32) strtoul(argv[2], NULL, 10));
     Soak *s = soak_new(argv[3]);
     printf("%s seconds, seed %s\n", argv[1], argv[2]);
-    learn(s);
+    record_known(s);
     const gint64 end =
         g_get_monotonic_time() + atoi(argv[1]) * G_TIME_SPAN_SECOND;
     set_state(s, GST_STATE_PLAYING);

@@ -182,15 +182,15 @@ vae_cuda_convs_free(VaeCudaConvs **convs)
 }
 
 void
-vae_cuda_convs_hold(VaeCudaConvs *convs)
+vae_cuda_convs_lock(VaeCudaConvs *convs)
 {
-    vae_cuda_library_hold(convs->library);
+    vae_cuda_library_lock(convs->library);
 }
 
 void
-vae_cuda_convs_let_go(VaeCudaConvs *convs)
+vae_cuda_convs_unlock(VaeCudaConvs *convs)
 {
-    vae_cuda_library_let_go(convs->library);
+    vae_cuda_library_unlock(convs->library);
 }
 
 void

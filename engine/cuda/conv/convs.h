@@ -98,10 +98,10 @@ void vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
  * all phases at once. For tests; such choices are not stored. */
 bool vae_cuda_conv_is_forced(void);
 
-/* Between hold and let_go only this thread uses convs. A thread that records a
+/* Between lock and unlock only this thread uses convs. A thread that records a
  * stream needs this. */
-void vae_cuda_convs_hold(VaeCudaConvs *convs);
-void vae_cuda_convs_let_go(VaeCudaConvs *convs);
+void vae_cuda_convs_lock(VaeCudaConvs *convs);
+void vae_cuda_convs_unlock(VaeCudaConvs *convs);
 /* Forgets the stream. Call it before the stream is freed. */
 void vae_cuda_convs_forget(VaeCudaConvs *convs, void *stream);
 /* Plans made since convs was opened. */

@@ -15,8 +15,8 @@ VaeStatus vae_cuda_library_check(VaeError *error);
 VaeStatus vae_cuda_library_new(const char *properties, VaeCudaLibrary **out,
                                VaeError *error);
 void vae_cuda_library_free(VaeCudaLibrary **library);
-void vae_cuda_library_hold(VaeCudaLibrary *library);
-void vae_cuda_library_let_go(VaeCudaLibrary *library);
+void vae_cuda_library_lock(VaeCudaLibrary *library);
+void vae_cuda_library_unlock(VaeCudaLibrary *library);
 void vae_cuda_library_forget(VaeCudaLibrary *library, void *stream);
 int vae_cuda_library_plans(const VaeCudaLibrary *library);
 const char *vae_cuda_library_name(const VaeCudaLibrary *library);

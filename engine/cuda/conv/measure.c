@@ -65,11 +65,11 @@ elements(const VaeCudaConvShape *s, char which)
 static int
 fill(Bench *b, void *dst, VaeType type, size_t n, uint32_t seed)
 {
-    enum { PIECE = 1 << 16 };
+    enum { PART = 1 << 16 };
     const size_t size = vae_type_size(type);
-    const size_t first = n < PIECE ? n : PIECE;
-    float *wide = malloc(PIECE * sizeof *wide);
-    uint8_t *narrow = malloc((size_t) 4 * PIECE);
+    const size_t first = n < PART ? n : PART;
+    float *wide = malloc(PART * sizeof *wide);
+    uint8_t *narrow = malloc((size_t) 4 * PART);
     uint32_t state = seed;
     int code = wide && narrow ? 0 : -1;
     for (size_t i = 0; !code && i < first; i++) {
@@ -147,14 +147,14 @@ record_many(const Bench *b, VaeCudaConv *conv)
     VaeRtGraph many = NULL;
     VaeError error;
     pthread_mutex_lock(&vae_cuda_recording);
-    vae_cuda_convs_hold(b->cuda->convs);
+    vae_cuda_convs_lock(b->cuda->convs);
     bool good = vae_rt_capture_begin(b->cuda->compute) == 0;
     if (good) {
         for (int i = 0; i < MANY && good; i++)
             good = vae_cuda_conv_run(conv, b->cuda->compute, &error) == VAE_OK;
         good = vae_rt_capture_end(b->cuda->compute, &many) == 0 && good;
     }
-    vae_cuda_convs_let_go(b->cuda->convs);
+    vae_cuda_convs_unlock(b->cuda->convs);
     pthread_mutex_unlock(&vae_cuda_recording);
     if (good)
         return many;

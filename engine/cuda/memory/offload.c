@@ -12,7 +12,7 @@ vae_cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
               VaeError *error)
 {
     return vae_cuda_status(cuda, vae_cuda_copy_now(cuda, dst, src, bytes),
-                           "move what is kept", error);
+                           "copy weights or carries", error);
 }
 
 /* Copies a weight to pageable host memory. Pinning takes longer than it saves

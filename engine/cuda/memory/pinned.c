@@ -17,7 +17,7 @@ enum { MOST_THREADS = 8 };
 /* The size and the alignment of a large page. */
 #define LARGE_PAGE ((size_t) 2 << 20)
 /* The bytes that a thread writes between two questions whether to go on. */
-#define PIECE ((size_t) 16 << 20)
+#define PART ((size_t) 16 << 20)
 
 /* At that rate the run time allocates a smaller block in less than 33 ms, which
  * does not justify threads. */
@@ -88,24 +88,24 @@ map(Mapped *m, size_t bytes)
 typedef struct Pages {
     uint8_t *block;
     size_t bytes;
-    atomic_size_t next; /* offset of the next piece; bytes or more: none */
+    atomic_size_t next; /* offset of the next part; bytes or more: none */
 } Pages;
 
-/* Writes a zero to each page of the next piece. False: there is none. */
+/* Writes a zero to each page of the next part. False: there is none. */
 static bool
-write_piece(Pages *p)
+write_part(Pages *p)
 {
     const size_t page = (size_t) sysconf(_SC_PAGESIZE);
-    const size_t begin = atomic_fetch_add(&p->next, PIECE);
-    for (size_t i = begin; i < p->bytes && i < begin + PIECE; i += page)
+    const size_t begin = atomic_fetch_add(&p->next, PART);
+    for (size_t i = begin; i < p->bytes && i < begin + PART; i += page)
         ((volatile uint8_t *) p->block)[i] = 0;
     return begin < p->bytes;
 }
 
 static void *
-write_pieces(void *pages)
+write_parts(void *pages)
 {
-    while (write_piece(pages))
+    while (write_part(pages))
         continue;
     return NULL;
 }
@@ -121,11 +121,11 @@ write_all(const VaeBackend *cuda, const Mapped *m, VaeError *error)
     VaeStatus status;
     int n = 0;
     while (n < wanted &&
-           pthread_create(&threads[n], NULL, write_pieces, &p) == 0)
+           pthread_create(&threads[n], NULL, write_parts, &p) == 0)
         n++;
     do
         status = vae_backend_goes_on(&cuda->params, error);
-    while (status == VAE_OK && write_piece(&p));
+    while (status == VAE_OK && write_part(&p));
     atomic_store(&p.next, m->bytes); /* the threads end, also if cancelled */
     for (int i = 0; i < n; i++)
         pthread_join(threads[i], NULL);

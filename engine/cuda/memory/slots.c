@@ -47,8 +47,8 @@ vae_cuda_stage_free(VaeBackend *cuda)
 static VaeStatus
 taken(const VaeBackend *cuda, int code, VaeError *error)
 {
-    return vae_cuda_status(cuda, code, "take memory for pictures and latents",
-                           error);
+    return vae_cuda_status(cuda, code,
+                           "allocate memory for pictures and latents", error);
 }
 
 /* Makes the stream events and the host memory of a slot. */

@@ -428,7 +428,7 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
         code = vae_rt_event_record(s->started, cuda->compute);
     if (!code)
         code = vae_rt_zero(s->device_out, OUT_HEADER, cuda->compute);
-    return vae_cuda_status(cuda, code, "take in a slice", error);
+    return vae_cuda_status(cuda, code, "copy in a slice", error);
 }
 
 /* Copies a picture to the caller's memory. Planes without gaps between them,
@@ -486,5 +486,5 @@ vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *s, VaeError *error)
     if (!code)
         code = vae_rt_event_record(s->downloaded, cuda->down);
     s->busy = !code;
-    return vae_cuda_status(cuda, code, "give out a slice", error);
+    return vae_cuda_status(cuda, code, "copy out a slice", error);
 }

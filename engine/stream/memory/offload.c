@@ -45,7 +45,7 @@ vae_stream_offload(VaeStream *s, VaeError *error)
 /* Allocates the memory again and copies weights and carries back. After an
  * error everything is offloaded. */
 static VaeStatus
-take_again(VaeStream *s, VaeError *error)
+allocate_again(VaeStream *s, VaeError *error)
 {
     VaeStatus status;
     if (!s->programs[FIRST]) { /* the programs were dropped for a smaller slice
@@ -104,7 +104,7 @@ not_resumed(VaeStream *s, VaeStatus status, const Patience *p,
                  (double) left / 1048576);
     return vae_fail(error, status,
                     "the device's memory (%.1f MiB) was freed and cannot be "
-                    "taken again%s: %s%s",
+                    "allocated again%s: %s%s",
                     (double) s->plan.total / 1048576, waited, why->message,
                     is_free);
 }
@@ -119,7 +119,7 @@ vae_stream_resume(VaeStream *s, VaeError *error)
         return status;
     const int tiles = s->plan.tiles;
     do
-        status = take_again(s, &why);
+        status = allocate_again(s, &why);
     while (status == VAE_ERR_MEMORY && (vae_stream_step_down(s, &why) ||
                                         wait_for_others(s, &patience, &why)));
     if (status == VAE_ERR_MEMORY && patience.ns && atomic_load(&s->cancel)) {

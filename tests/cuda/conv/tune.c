@@ -566,9 +566,10 @@ slices_of_another(void)
 static void
 same_slices(void)
 {
-    const int cold = slices_of_another(), warm = slices_of_another();
-    expect(cold > 0 && cold < 4 && warm == cold,
-           "slices of %d with timed layers, %d with stored times", cold, warm);
+    const int timed = slices_of_another(), stored = slices_of_another();
+    expect(timed > 0 && timed < 4 && stored == timed,
+           "slices of %d with timed layers, %d with stored times", timed,
+           stored);
 }
 
 /* A deterministic stream always uses the first suggestion that runs, whatever

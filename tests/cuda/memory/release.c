@@ -157,7 +157,7 @@ refused_back(const Bed *bed, VaeDirection direction, int stride)
         all = emu_fail_alloc(0) < n;
         tried += !all;
         wrong += status != (all ? VAE_OK : VAE_ERR_MEMORY) ||
-                 (!all && !strstr(error.message, "cannot be taken again"));
+                 (!all && !strstr(error.message, "cannot be allocated again"));
         kept += !all &&
                 (memory_left() != empty || !vae_stream_stats(stream)->released);
         if (!all && tried % 3 == 0)
@@ -195,7 +195,7 @@ less_memory(const Bed *bed, VaeDirection direction)
     must(vae_stream_release(stream, &error), &error);
     emu_set_memory(all - empty + taken - gain - 4096);
     expect(vae_stream_resume(stream, &error) == VAE_ERR_MEMORY &&
-               strstr(error.message, "cannot be taken again"),
+               strstr(error.message, "cannot be allocated again"),
            "%s: no smaller slice fits: %s", name_of(direction), error.message);
     expect(vae_stream_stats(stream)->released && memory_left() < taken,
            "%s: and no memory of the device is kept", name_of(direction));

@@ -391,10 +391,11 @@ in_vain(const Bed *bed)
     emu_take_memory(1, (uint64_t) 300 << 20);
     const VaeStatus status = call(bed, stream, &at, 3, &error);
     emu_take_memory(0, 0);
-    expect(status == VAE_ERR_MEMORY &&
-               strstr(error.message, "cannot be taken again within 0.0 s") &&
-               strstr(error.message, " MiB are free)"),
-           "the error has numbers: %s", error.message);
+    expect(
+        status == VAE_ERR_MEMORY &&
+            strstr(error.message, "cannot be allocated again within 0.0 s") &&
+            strstr(error.message, " MiB are free)"),
+        "the error has numbers: %s", error.message);
     emu_set_memory(MEMORY);
     must(call(bed, stream, &at, 3, &error), &error);
     same_result(bed, &c.got, &c.want, VAE_DECODE, "a later attempt");

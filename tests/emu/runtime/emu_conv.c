@@ -258,14 +258,14 @@ vae_cuda_library_free(VaeCudaLibrary **convs)
 }
 
 void
-vae_cuda_library_hold(VaeCudaLibrary *convs)
+vae_cuda_library_lock(VaeCudaLibrary *convs)
 {
     pthread_mutex_lock(&convs->lock);
     convs->holds++;
 }
 
 void
-vae_cuda_library_let_go(VaeCudaLibrary *convs)
+vae_cuda_library_unlock(VaeCudaLibrary *convs)
 {
     convs->holds--;
     pthread_mutex_unlock(&convs->lock);
@@ -470,7 +470,7 @@ typedef struct Run {
 
 /* Makes the result wrong as a test requests. */
 static void
-spoil(const Run *c, float *y, size_t n_y)
+make_wrong(const Run *c, float *y, size_t n_y)
 {
     const VaeCudaConvShape *s = &c->plan.shared.shape;
     if (wrong == EMU_WRONG_SMALL && s->kt == 1)
@@ -540,7 +540,7 @@ run(const void *args)
         v += bias[i % (size_t) s->c_out];
         y[i] = s->relu && v < 0 ? 0 : v;
     }
-    spoil(c, y, n_y);
+    make_wrong(c, y, n_y);
     vae_type_from_float(c->args.y, s->y_type, y, n_y);
     emu_take_time(runs_done++ % 2 ? jitter * c->plan.ms : c->plan.ms);
     free(x);
@@ -584,7 +584,7 @@ vae_cuda_library_conv_run(VaeCudaLibraryConv *conv, void *stream,
 {
     VaeCudaLibrary *convs = conv->convs;
     Plan *p = conv->plan;
-    vae_cuda_library_hold(convs);
+    vae_cuda_library_lock(convs);
     check_hold(convs);
     EMU_LOCKED;
     VaeStatus status =
@@ -605,6 +605,6 @@ vae_cuda_library_conv_run(VaeCudaLibraryConv *conv, void *stream,
         emu_submit(stream, run, &r, sizeof r);
         status = emu_broken() ? refused(error) : VAE_OK;
     }
-    vae_cuda_library_let_go(convs);
+    vae_cuda_library_unlock(convs);
     return status;
 }

@@ -120,7 +120,7 @@ look(const void *entry, const char *name)
 
 /* Makes one number of a result wrong, if a test requests it for this kind. */
 static void
-spoil(EmuWrong kind, void *y, VaeType type)
+make_wrong(EmuWrong kind, void *y, VaeType type)
 {
     const size_t size = vae_type_size(type);
     if (emu_wrong() == kind)
@@ -136,7 +136,7 @@ run_norm(const void *args)
         a->kind == VAE_NORM_RMS ? EMU_WRONG_RMS : EMU_WRONG_GROUP;
     emu_take_time(0.1f);
     vae_kernels_cuda.norm(&q, a);
-    spoil(kind, a->y, a->y_type);
+    make_wrong(kind, a->y, a->y_type);
 }
 
 static void
@@ -154,10 +154,10 @@ run_attention(const void *args)
     const VaeAttentionArgs *a = args;
     emu_take_time(0.1f);
     vae_kernels_cuda.attention(&q, a);
-    spoil(a->c <= 384   ? EMU_WRONG_NARROW
-          : a->c <= 640 ? EMU_WRONG_MIDDLE
-                        : EMU_WRONG_WIDE,
-          a->y, a->y_type);
+    make_wrong(a->c <= 384   ? EMU_WRONG_NARROW
+               : a->c <= 640 ? EMU_WRONG_MIDDLE
+                             : EMU_WRONG_WIDE,
+               a->y, a->y_type);
 }
 
 static void

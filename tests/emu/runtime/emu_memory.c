@@ -83,7 +83,7 @@ take(void **out, size_t bytes, bool device)
 
 /* Waits for all work, as cudaFree() does. */
 static void
-give_back(void *data)
+free_block(void *data)
 {
     EMU_LOCKED;
     if (!data)
@@ -111,7 +111,7 @@ vae_rt_alloc(void **out, size_t bytes)
 void
 vae_rt_free(void *block)
 {
-    give_back(block);
+    free_block(block);
 }
 
 int
@@ -123,7 +123,7 @@ vae_rt_alloc_host(void **out, size_t bytes)
 void
 vae_rt_free_host(void *block)
 {
-    give_back(block);
+    free_block(block);
 }
 
 /* Pinned memory of other allocators. */
@@ -243,15 +243,15 @@ beside(const Block *b, const void *p, size_t bytes)
 }
 
 /* A copy with a fault. wrong.to NULL: the copy is omitted. */
-typedef struct Spoiled {
+typedef struct FaultyCopy {
     Copy right, wrong;
-} Spoiled;
+} FaultyCopy;
 
 static void
-run_spoiled(const void *args)
+run_faulty(const void *args)
 {
-    const Copy *right = &((const Spoiled *) args)->right;
-    const Copy *wrong = &((const Spoiled *) args)->wrong;
+    const Copy *right = &((const FaultyCopy *) args)->right;
+    const Copy *wrong = &((const FaultyCopy *) args)->wrong;
     /* The bytes that the target gets or keeps instead of the right ones. If
      * they are equal, the fault has no effect here. Bytes that a misplaced copy
      * overwrites do not count, because nothing may read them. */
@@ -265,14 +265,15 @@ run_spoiled(const void *args)
 /* Submits the copy with a fault, if a test requests one for this copy.
  * Otherwise returns false. */
 static bool
-spoil(const Copy *c, const Block *from, const Block *to, VaeRtStream stream)
+submit_faulty(const Copy *c, const Block *from, const Block *to,
+              VaeRtStream stream)
 {
-    Spoiled s = {*c, *c};
+    FaultyCopy s = {*c, *c};
     if (!from || !from->device) {
         if (!to || !to->device || !emu_strikes(EMU_FAULT_UPLOAD))
             return false;
         s.wrong.to = NULL;
-        emu_submit(stream, run_spoiled, &s, sizeof s);
+        emu_submit(stream, run_faulty, &s, sizeof s);
         return true;
     }
     if (!to || !to->device) {
@@ -288,7 +289,7 @@ spoil(const Copy *c, const Block *from, const Block *to, VaeRtStream stream)
         s.wrong.from = beside(from, c->from, c->bytes);
     else
         s.wrong.to = fault == EMU_FAULT_TO ? to->data : NULL;
-    emu_submit(stream, run_spoiled, &s, sizeof s);
+    emu_submit(stream, run_faulty, &s, sizeof s);
     return true;
 }
 
@@ -334,7 +335,7 @@ vae_rt_copy(void *dst, const void *src, size_t bytes, VaeRtStream stream)
         c.ms = (float) bytes * MS_PER_BYTE;
     if (emu_skips() && (!to || !to->device))
         memset(dst, 0, bytes);
-    if (!spoil(&c, from, to, stream))
+    if (!submit_faulty(&c, from, to, stream))
         emu_submit(stream, run_copy, &c, sizeof c);
     return emu_broken();
 }

@@ -425,8 +425,9 @@ copy_seconds(void *to, const void *from, size_t bytes)
     return seconds() - start;
 }
 
-/* The device's memory given back and taken again, beside copies of what has to
- * be kept into memory of the host that was just taken, and out of it. */
+/* The time to free the device's memory and to allocate it again. Also the time
+ * to copy weights and carries into host memory that was just allocated, and
+ * back. */
 static void
 tell_release(const Run *r)
 {

@@ -260,9 +260,9 @@ TEST(refused)
     expect_release(bus, FALSE);
     set_memory(1 << 20);
     gst_harness_push(h, vae_test_latent(LW, LH, 2));
-    vae_test_expect_error(h, GST_RESOURCE_ERROR,
-                          GST_RESOURCE_ERROR_NO_SPACE_LEFT,
-                          "cannot be taken again within 0.0 s", "MiB are free");
+    vae_test_expect_error(
+        h, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+        "cannot be allocated again within 0.0 s", "MiB are free");
     set_memory((guint64) 4 << 30);
     CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
     end_flush(h);

@@ -99,7 +99,7 @@ wait_reached(void)
 }
 
 static void
-let_go(void)
+release_thread(void)
 {
     g_mutex_lock(&lock);
     armed = FALSE;
@@ -304,7 +304,7 @@ flush(Bed *b)
     CHECK(gst_harness_push_event(b->h, gst_event_new_flush_start()));
     gint before = g_atomic_int_get(&ops);
     join(b);
-    let_go();
+    release_thread();
     unshut(b);
     CHECK(gst_harness_push_event(b->h, gst_event_new_flush_stop(TRUE)));
     drop_all(b);
@@ -359,10 +359,10 @@ TEST(flush_encode)
 }
 
 static gpointer
-let_go_later(gpointer data)
+release_later(gpointer data)
 {
     g_usleep(20000);
-    let_go();
+    release_thread();
     return NULL;
 }
 
@@ -377,7 +377,7 @@ check_states(const char *element)
             g_print("%s: to NULL at: %s\n", element, moments[moment]);
             go_to(&b, moment);
             if (moment == MAP)
-                later = g_thread_new("later", let_go_later, NULL);
+                later = g_thread_new("later", release_later, NULL);
             gst_element_set_state(b.h->element, GST_STATE_NULL);
             join(&b);
             if (later)
@@ -428,7 +428,7 @@ TEST(drain)
         if (flushed) {
             flush(&b);
         } else {
-            let_go();
+            release_thread();
             unshut(&b);
         }
         g_thread_join(thread);
@@ -478,7 +478,7 @@ TEST(first_shown)
         if (k == 0)
             wait_reached();
     }
-    let_go();
+    release_thread();
     vae_test_push_eos(h);
     CHECK_INT(gst_harness_buffers_in_queue(h), 5 * 4);
     CHECK_INT(runs->len, G_N_ELEMENTS(expected));

@@ -69,7 +69,7 @@ pull_running(GstHarness *h, guint first, guint last, guint running)
 }
 
 /* Two parts of a clip, one after the other. */
-TEST(pieces)
+TEST(parts)
 {
     SCOPED GstHarness *h = decoder();
     push_segment(h, 3, 8, 0);

@@ -128,7 +128,7 @@ relative(const TestClip *a, const TestClip *b)
 }
 
 static void
-fallback(const Bed *bed, unsigned bad, int spoilt)
+fallback(const Bed *bed, unsigned bad, int nonfinite)
 {
     Bed wide = *bed;
     wide.precision = VAE_PRECISION_FP32;
@@ -138,7 +138,7 @@ fallback(const Bed *bed, unsigned bad, int spoilt)
     expect(not_finite(&want, 0, T) == 0 && s.nonfinite_steps == 0,
            "in fp32 all frames are finite");
     s = run(bed, &one, VAE_NAN_FALLBACK, 1);
-    expect(s.nonfinite_steps == (uint64_t) spoilt &&
+    expect(s.nonfinite_steps == (uint64_t) nonfinite &&
                s.recovered_steps == s.nonfinite_steps && s.nonfinite == 0,
            "latents %#x: %llu steps overflowed, %llu recovered", bad,
            (unsigned long long) s.nonfinite_steps,
@@ -252,9 +252,9 @@ plans(const Bed *bed)
     VaePlan plan = plan_of(bed->model, &p);
     p.precision = VAE_PRECISION_FP32;
     p.slice_size = 1;
-    VaePlan twin = plan_of(bed->model, &p);
-    expect(none.fallback == 0 && twin.fallback == 0 &&
-               plan.fallback == twin.total + plan.carries &&
+    VaePlan wide = plan_of(bed->model, &p);
+    expect(none.fallback == 0 && wide.fallback == 0 &&
+               plan.fallback == wide.total + plan.carries &&
                plan.total == none.total + plan.fallback,
            "planned: %llu bytes, and %llu for the fallback",
            (unsigned long long) none.total, (unsigned long long) plan.fallback);

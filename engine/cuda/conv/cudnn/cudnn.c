@@ -166,13 +166,13 @@ vae_cuda_library_free(VaeCudaLibrary **convs)
 }
 
 void
-vae_cuda_library_hold(VaeCudaLibrary *convs)
+vae_cuda_library_lock(VaeCudaLibrary *convs)
 {
     pthread_mutex_lock(&convs->lock);
 }
 
 void
-vae_cuda_library_let_go(VaeCudaLibrary *convs)
+vae_cuda_library_unlock(VaeCudaLibrary *convs)
 {
     pthread_mutex_unlock(&convs->lock);
 }
