@@ -28,7 +28,7 @@ check_ranges(const VaeStreamParams *p, VaeError *error)
         {"posterior", (int) p->posterior, 0, VAE_POSTERIOR_SAMPLE},
         {"spill", (int) p->spill, 0, VAE_SPILL_HOST},
         {"nan_policy", (int) p->nan_policy, 0, VAE_NAN_ERROR},
-        {"pixels", (int) p->pixels, 0, VAE_PIXELS_P010},
+        {"pixels", (int) p->pixels, 0, VAE_PIXELS_KINDS - 1},
         {"slice size", p->slice_size, 0, MAX_SLICE},
         {"pictures_on_device", p->pictures_on_device, 0, 1},
         {"frames at once", p->frames_at_once, 0, INT64_MAX},
