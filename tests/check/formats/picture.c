@@ -39,6 +39,22 @@ frame_new(VaeCheck *t, VaePicture like, int extra, int fill)
     return f;
 }
 
+/* The arguments for a picture, and h x w pixels from low to 1 of the network.
+ */
+static VaePictureOutArgs
+out_args(const VaePicture *p, const float *x, int h, int w, float low)
+{
+    return (VaePictureOutArgs){
+        .picture = p, .x = x, .h = h, .w = w, .low = low, .high = 1};
+}
+
+static VaePictureInArgs
+in_args(const VaePicture *p, float *y, int h, int w, float low)
+{
+    return (VaePictureInArgs){
+        .picture = p, .y = y, .h = h, .w = w, .low = low, .high = 1};
+}
+
 static int
 within(int i, int n)
 {
@@ -359,14 +375,7 @@ case_out(VaeCheck *t, const Case *c)
         x[i] += c->low < 0 ? 0 : 0.5f;
     for (size_t i = 0; i < VAE_COUNT(special); i++)
         x[vae_check_bits(t) % n] = special[i];
-    run_out(t,
-            (VaePictureOutArgs){.picture = &c->like,
-                                .x = x,
-                                .h = h,
-                                .w = w,
-                                .low = c->low,
-                                .high = 1},
-            c->extra);
+    run_out(t, out_args(&c->like, x, h, w, c->low), c->extra);
 }
 
 static void
@@ -381,11 +390,8 @@ case_in(VaeCheck *t, const Case *c)
     if (c->like.pixels == VAE_PIXELS_RGB_F32)
         for (size_t i = 0; i < f.bytes[0] / 4; i++)
             ((float *) f.p.data[0])[i] = (float) vae_check_range(t, -99, 99);
-    run_in(t, (VaePictureInArgs){.picture = &f.p,
-                                 .h = c->like.height + c->pad_h,
-                                 .w = c->like.width + c->pad_w,
-                                 .low = c->low,
-                                 .high = 1});
+    run_in(t, in_args(&f.p, NULL, c->like.height + c->pad_h,
+                      c->like.width + c->pad_w, c->low));
 }
 
 /* Runs every setting that this format has; for large pictures only some of
@@ -444,13 +450,11 @@ case_many(VaeCheck *t, VaePixels pixels, int n)
     float *x = vae_check_random(t, (size_t) n * FRAME, 0.5f);
     float *y = vae_check_buffer(t, (size_t) n * FRAME * 4, 4);
     float *alone = vae_check_buffer(t, FRAME * 4, 4);
-    VaePictureOutArgs out = {
-        .x = x, .next = sizeof(Frame), .h = HIGH, .w = W, .low = -1, .high = 1};
-    VaePictureInArgs in = {
-        .y = y, .next = sizeof(Frame), .h = HIGH, .w = W, .low = -1, .high = 1};
+    VaePictureOutArgs out = out_args(&many[0].p, x, HIGH, W, -1);
+    VaePictureInArgs in = in_args(&many[0].p, y, HIGH, W, -1);
     for (int i = 0; i < n; i++)
         many[i] = frame_new(t, like, 3, 0x33);
-    in.picture = out.picture = &many[0].p;
+    in.next = out.next = sizeof(Frame);
     in.n = out.n = n;
     t->dut->picture_out(&t->queue, &out);
     t->dut->picture_in(&t->queue, &in);
@@ -502,14 +506,7 @@ case_corners(VaeCheck *t, const Case *c)
     for (int corner = 0; corner < 8; corner++) {
         for (int i = 0; i < 45; i++)
             x[i] = corner >> i % 3 & 1 ? 1 : c->low;
-        run_out(t,
-                (VaePictureOutArgs){.picture = &c->like,
-                                    .x = x,
-                                    .h = 3,
-                                    .w = 5,
-                                    .low = c->low,
-                                    .high = 1},
-                0);
+        run_out(t, out_args(&c->like, x, 3, 5, c->low), 0);
     }
 }
 
@@ -532,18 +529,10 @@ case_round_trip_rgb(VaeCheck *t, const Case *c)
         memcpy(vae_kind_sample(&in.p, i % 3, i / 3, 0), &code,
                (size_t) vae_kind_bytes(pixels));
     }
-    t->ref->picture_in(&t->queue, &(VaePictureInArgs){.y = x,
-                                                      .picture = &in.p,
-                                                      .h = 1,
-                                                      .w = n,
-                                                      .low = c->low,
-                                                      .high = 1});
-    t->ref->picture_out(&t->queue, &(VaePictureOutArgs){.picture = &out.p,
-                                                        .x = x,
-                                                        .h = 1,
-                                                        .w = n,
-                                                        .low = c->low,
-                                                        .high = 1});
+    const VaePictureInArgs there = in_args(&in.p, x, 1, n, c->low);
+    const VaePictureOutArgs back = out_args(&out.p, x, 1, n, c->low);
+    t->ref->picture_in(&t->queue, &there);
+    t->ref->picture_out(&t->queue, &back);
     for (int i = 0; i < 3 * n; i++)
         vae_check_that(t,
                        vae_kind_code(&in.p, i % 3, i / 3, 0) ==
@@ -563,6 +552,8 @@ case_round_trip_yuv(VaeCheck *t, const Case *c)
     const int size = vae_kind_bytes(like.pixels);
     Frame in = frame_new(t, like, 0, 0), out = frame_new(t, like, 0, 0);
     float *x = vae_check_buffer(t, 45 * 4, 4);
+    const VaePictureInArgs there = in_args(&in.p, x, 3, 5, c->low);
+    const VaePictureOutArgs back = out_args(&out.p, x, 3, 5, c->low);
     for (int n = 0; n < 100; n++) {
         double rgb[3], yuv[3];
         for (int i = 0; i < 3; i++)
@@ -578,18 +569,8 @@ case_round_trip_yuv(VaeCheck *t, const Case *c)
                                        j / vae_kind_columns(&like, i)),
                        &v, (size_t) size);
             }
-        t->ref->picture_in(&t->queue, &(VaePictureInArgs){.y = x,
-                                                          .picture = &in.p,
-                                                          .h = 3,
-                                                          .w = 5,
-                                                          .low = c->low,
-                                                          .high = 1});
-        t->ref->picture_out(&t->queue, &(VaePictureOutArgs){.picture = &out.p,
-                                                            .x = x,
-                                                            .h = 3,
-                                                            .w = 5,
-                                                            .low = c->low,
-                                                            .high = 1});
+        t->ref->picture_in(&t->queue, &there);
+        t->ref->picture_out(&t->queue, &back);
         for (int i = 0; i < 3; i++)
             vae_check_equal(t, "codes", out.p.data[i], in.p.data[i],
                             in.bytes[i]);
@@ -610,10 +591,8 @@ case_greys(VaeCheck *t, const Case *c)
     float *x = vae_check_buffer(t, 3003 * 4, 4);
     for (int i = 0; i < 3003; i++)
         x[i] = (float) (i / 3) / 1000;
-    t->ref->picture_out(
-        &t->queue,
-        &(VaePictureOutArgs){
-            .picture = &f.p, .x = x, .h = 1, .w = 1001, .low = 0, .high = 1});
+    const VaePictureOutArgs a = out_args(&f.p, x, 1, 1001, 0);
+    t->ref->picture_out(&t->queue, &a);
     vae_check_that(t, vae_kind_code(&f.p, 0, 0, 0) == k.black, "black");
     vae_check_that(t, vae_kind_code(&f.p, 0, 1000, 0) == k.black + k.luma,
                    "white");
@@ -653,18 +632,8 @@ check_speed(VaeCheck *t)
             Frame f = frame_new(t, like, 0, 0);
             const size_t n = (size_t) 1920 * 1080 * 3;
             float *x = vae_check_random(t, n, 0.5f);
-            const VaePictureInArgs a = {.y = x,
-                                        .picture = &f.p,
-                                        .h = 1080,
-                                        .w = 1920,
-                                        .low = -1,
-                                        .high = 1};
-            const VaePictureOutArgs b = {.picture = &f.p,
-                                         .x = x,
-                                         .h = 1080,
-                                         .w = 1920,
-                                         .low = -1,
-                                         .high = 1};
+            const VaePictureInArgs a = in_args(&f.p, x, 1080, 1920, -1);
+            const VaePictureOutArgs b = out_args(&f.p, x, 1080, 1920, -1);
             const double bytes =
                 (double) (n * 4 + f.bytes[0] + f.bytes[1] + f.bytes[2]);
             while (vae_check_bench(t, bytes, 0))

@@ -383,53 +383,33 @@ copy_pictures(const VaePicture *first, int n, size_t next)
     return p;
 }
 
-typedef struct PictureOut {
-    VaePictureOutArgs args;
-    Pictures pictures;
-} PictureOut;
+/* Defines a kernel that converts pictures. */
+#define PICTURE_KERNEL(kernel, Args)                                           \
+    struct kernel {                                                            \
+        Args args;                                                             \
+        Pictures pictures;                                                     \
+    };                                                                         \
+                                                                               \
+    static void run_##kernel(const void *args)                                 \
+    {                                                                          \
+        const VaeQueue q = {.threads = 1};                                     \
+        const struct kernel *p = args;                                         \
+        Args a = p->args;                                                      \
+        a.picture = p->pictures.picture;                                       \
+        a.next = sizeof(VaePicture);                                           \
+        vae_kernels_cuda.kernel(&q, &a);                                       \
+    }                                                                          \
+                                                                               \
+    static void kernel(const VaeQueue *q, const Args *a)                       \
+    {                                                                          \
+        const struct kernel p = {*a,                                           \
+                                 copy_pictures(a->picture, a->n, a->next)};    \
+        LOOK(kernel, q, a, 0);                                                 \
+        emu_submit(q->stream, run_##kernel, &p, sizeof p);                     \
+    }
 
-static void
-run_picture_out(const void *args)
-{
-    const VaeQueue q = {.threads = 1};
-    const PictureOut *p = args;
-    VaePictureOutArgs a = p->args;
-    a.picture = p->pictures.picture;
-    a.next = sizeof(VaePicture);
-    vae_kernels_cuda.picture_out(&q, &a);
-}
-
-static void
-picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
-{
-    const PictureOut p = {*a, copy_pictures(a->picture, a->n, a->next)};
-    LOOK(picture_out, q, a, 0);
-    emu_submit(q->stream, run_picture_out, &p, sizeof p);
-}
-
-typedef struct PictureIn {
-    VaePictureInArgs args;
-    Pictures pictures;
-} PictureIn;
-
-static void
-run_picture_in(const void *args)
-{
-    const VaeQueue q = {.threads = 1};
-    const PictureIn *p = args;
-    VaePictureInArgs a = p->args;
-    a.picture = p->pictures.picture;
-    a.next = sizeof(VaePicture);
-    vae_kernels_cuda.picture_in(&q, &a);
-}
-
-static void
-picture_in(const VaeQueue *q, const VaePictureInArgs *a)
-{
-    const PictureIn p = {*a, copy_pictures(a->picture, a->n, a->next)};
-    LOOK(picture_in, q, a, 0);
-    emu_submit(q->stream, run_picture_in, &p, sizeof p);
-}
+PICTURE_KERNEL(picture_out, VaePictureOutArgs)
+PICTURE_KERNEL(picture_in, VaePictureInArgs)
 
 static const VaeKernels table = {.name = "emulated",
                                  .pictures = VAE_PICTURES_CUDA,
