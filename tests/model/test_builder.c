@@ -177,6 +177,14 @@ carry_frames(VaeBuilder *b, const VaeTensor *x)
     return wide(b, "out", x, 3);
 }
 
+static const VaeTensor *
+third_of_channels(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeTensor *a = wide(b, "a", x, 4);
+    return vae_rearrange(b, "time", a,
+                         (VaeMove){.kind = VAE_UNFOLD_NEAREST, .ft = 3});
+}
+
 /* The convolution delays its output by one frame, but the addend does not. */
 static const VaeTensor *
 sum_delay(VaeBuilder *b, const VaeTensor *x)
@@ -376,6 +384,7 @@ main(void)
         {shortcut_type, "cut: y is 2x2x2x4 bfloat16, expected 2x2x2x4 float32"},
         {carry_frames, "time: the carry has 1 frames of 2x2x4, but another "
                        "step keeps 2 of 2x2x4"},
+        {third_of_channels, "time: a has 4 channels, expected a multiple of 3"},
         {sum_delay, "sum: the sum is of frames with a delay of 1 and 0 "
                     "frames"}};
     int failed =

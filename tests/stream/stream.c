@@ -230,7 +230,7 @@ cancel(const Bed *bed, VaeDirection direction)
 {
     SCOPED_CLIP TestClip clip = bed_clip(bed, T, W, H, 0);
     SCOPED_CLIP TestClip want = alone(bed, direction, T, W, H, 0);
-    Canceller k = {.at = 60};
+    Canceller k = {.at = 20};
     VaeError error;
     SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, (VaeStreamParams){.direction = direction,

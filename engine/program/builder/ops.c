@@ -202,7 +202,17 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
         return NULL;
     const int ft = move.ft ? move.ft : 1, fs = move.fs ? move.fs : 1;
     const int block = ft * fs * fs;
+    const int parts = move.kind == VAE_UNFOLD_NEAREST ? ft : block;
+    const bool unfolds = move.kind == VAE_UNFOLD_NEAREST ||
+                         move.kind == VAE_UNFOLD_CQR ||
+                         move.kind == VAE_UNFOLD_CRQ;
     const VaeShape in = x->shape;
+    if (unfolds && in.c % parts) {
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: %s has %d channels, expected a multiple of %d",
+                         name, x->name, in.c, parts);
+        return NULL;
+    }
     VaeShape out = {.t = in.t * ft - move.drop,
                     .h = in.h * fs,
                     .w = in.w * fs,
