@@ -269,7 +269,8 @@ static const Option options[] = {
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
     {"--slice", "N", RUNS, set_whole,
-     "steps that are computed together; 0 (default): the largest of 4, 2 and 1 "
+     "latents that are computed together; 0 (default): the largest of 4, 2 and "
+     "1 "
      "that fits, and 1 from 1280x720 up",
      AT(slice), 0, INT_MAX},
     {"--memory-limit", "M", RUNS, set_memory_limit,
@@ -284,9 +285,9 @@ static const Option options[] = {
      "1: whole pictures; 0 (default): strips only if whole pictures do not fit",
      AT(strips), 0, 1000},
     {"--spill", "S", RUNS, set_spill,
-     "for --backend cuda: carries, the state between steps, in the host's "
-     "memory: auto (default), those that do not fit on the GPU; off, none; "
-     "host, all"},
+     "for --backend cuda: carries (the state between two latents) to keep in "
+     "the host's memory; auto (default): those that do not fit on the GPU; "
+     "off: none; host: all"},
     {"--tiles", "T", RUNS, set_tiles,
      "off (default), or blend: if nothing else fits, compute the picture in "
      "tiles that overlap and are blended, which is not exact"},

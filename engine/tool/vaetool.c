@@ -60,17 +60,19 @@ static const Entry entries[] = {
      "once. The bounds apply to PSNR and SSIM over all pairs.\n"},
     {COMMAND_PLAN, "plan", "(--model WEIGHTS | --arch ARCH) --size WxH",
      "print the memory and work of a stream", 0, command_plan,
-     "Prints the memory that a stream takes, in bytes by purpose, and the\n"
-     "floating-point operations of its first and later steps. Allocates\n"
-     "none of this memory. `loading` is the memory to load one weight at\n"
+     "Prints for a decoder and an encoder the memory that a stream takes,\n"
+     "in bytes by purpose, and the floating-point operations of its first\n"
+     "and later steps. A step is a latent and its frames. Allocates none\n"
+     "of this memory. `loading` is the memory to load one weight at\n"
      "a time; it is freed before anything except weights is allocated.\n"
      "`library` is a margin for the code and tables of the computing\n"
      "library; all other numbers are exact. With --arch, weights are\n"
      "float32.\n"},
     {COMMAND_WEIGHTS, "make-weights", "ARCH OUT",
      "make a full-size model with generated weights", 2, command_weights,
-     "The weights come from a hash of each tensor's name. They are the\n"
-     "same on every machine, and their frames are only noise.\n"},
+     "Writes a full-size model with generated weights to the safetensors\n"
+     "file OUT. The weights come from a hash of each tensor's name. They\n"
+     "are the same on every machine, and their frames are only noise.\n"},
     {COMMAND_BENCH, "bench",
      "(--model WEIGHTS | --arch ARCH) --size WxH --frames N",
      "measure the time of one direction and of each op", 0, command_bench,

@@ -72,9 +72,8 @@ install_latents(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_SEQUENCE,
         g_param_spec_enum("sequence", "Sequence",
-                          "Buffers that begin a sequence: those without the "
-                          "flag DELTA_UNIT, or only those after a "
-                          "discontinuity",
+                          "Buffers that begin a sequence, which is decoded "
+                          "without the latents before it",
                           GST_TYPE_VAE_SEQUENCE, GST_VAE_SEQUENCE_FLAGS,
                           ready));
 }
@@ -118,11 +117,12 @@ install_checkpoints(GObjectClass *klass)
      */
     g_object_class_install_property(
         klass, PROP_LOCATION,
-        g_param_spec_string("checkpoint-location", "Checkpoint Location",
-                            "Location of the file to which checkpoint-interval "
-                            "writes; each checkpoint is written over the one "
-                            "before",
-                            NULL, playing));
+        g_param_spec_string(
+            "checkpoint-location", "Checkpoint Location",
+            "Location of the file to which checkpoint-interval "
+            "writes (NULL = none is written). Each checkpoint replaces "
+            "the one before",
+            NULL, playing));
     /**
      * GstVaeDecode:checkpoint-interval:
      *
@@ -148,9 +148,10 @@ install_checkpoints(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_CARRIES,
         g_param_spec_boolean("checkpoint-carries", "Checkpoint Carries",
-                             "Store the carries in checkpoints. A stream then "
-                             "continues without earlier latents, but the files "
-                             "are large",
+                             "Store the carries (the state of the network "
+                             "between two latents) in checkpoints. A stream "
+                             "then continues without earlier latents, but the "
+                             "files are large",
                              FALSE, playing));
 }
 

@@ -30,8 +30,8 @@ normalization_type(void)
          "Raw in ComfyUI .latent files, else normalized", "auto"},
         {GST_LATENT_NORMALIZATION_NORMALIZED,
          "As the diffusion model emits them", "normalized"},
-        {GST_LATENT_NORMALIZATION_RAW, "As the network itself takes them",
-         "raw"},
+        {GST_LATENT_NORMALIZATION_RAW,
+         "normalized * deviation + mean of each channel", "raw"},
         {0}};
     if (g_once_init_enter(&type))
         g_once_init_leave(&type, g_enum_register_static(

@@ -27,7 +27,7 @@ gst_vae_backend_get_type(void)
          "cuda"},
         {VAE_BACKEND_CPU, "CPU; needs a build with oneDNN", "cpu"},
         {VAE_BACKEND_REF,
-         "CPU in plain C: slow, always available, the reference", "ref"},
+         "CPU in plain C, the reference; always available, but slow", "ref"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeBackend", values);
@@ -61,7 +61,8 @@ gst_vae_normalization_get_type(void)
          "As the caps state, or normalized if they state none", "auto"},
         {GST_VAE_NORMALIZATION_NORMALIZED, "As the diffusion model emits them",
          "normalized"},
-        {GST_VAE_NORMALIZATION_RAW, "As the network itself takes them", "raw"},
+        {GST_VAE_NORMALIZATION_RAW,
+         "normalized * deviation + mean of each channel", "raw"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeNormalization", values);
@@ -86,9 +87,9 @@ gst_vae_tail_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {GST_VAE_TAIL_REPEAT, "Repeat the last frame until the group is full",
+        {GST_VAE_TAIL_REPEAT, "Repeat the last frame until the latent is full",
          "repeat"},
-        {GST_VAE_TAIL_DROP, "Drop frames that do not fill a group", "drop"},
+        {GST_VAE_TAIL_DROP, "Drop these frames", "drop"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeTail", values);
@@ -116,8 +117,8 @@ gst_vae_nan_policy_get_type(void)
     static const GEnumValue values[] = {
         {VAE_NAN_PASS, "Do not check the results", "pass"},
         {VAE_NAN_FALLBACK,
-         "Compute a step that overflowed in 16 bits again in fp32; needs more "
-         "than twice the memory",
+         "Compute a latent whose numbers overflowed in 16 bits again in fp32; "
+         "needs more than twice the memory",
          "fallback"},
         {VAE_NAN_ERROR, "Stop the stream with an error", "error"},
         {0, NULL, NULL}};

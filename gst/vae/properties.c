@@ -185,9 +185,7 @@ install_numbers(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_PRECISION,
         g_param_spec_enum("precision", "Precision",
-                          "Type of the numbers inside the network. auto "
-                          "decodes in bf16 where it is faster, else in fp32; "
-                          "it encodes in tf32 on cuda, else in fp32",
+                          "Type of the numbers inside the network",
                           GST_TYPE_VAE_PRECISION, VAE_PRECISION_AUTO, READY));
     /**
      * GstVaeBase:nan-policy:
@@ -258,12 +256,13 @@ install_memory(GObjectClass *klass)
      */
     g_object_class_install_property(
         klass, PROP_MEMORY_LIMIT,
-        g_param_spec_string("memory-limit", "Memory Limit",
-                            "Maximum memory for the network: auto (nearly all "
-                            "that is free), a size such as 12G, or a part of "
-                            "the free memory such as 75%. The output is the "
-                            "same with less memory",
-                            DEFAULT_MEMORY_LIMIT, READY));
+        g_param_spec_string(
+            "memory-limit", "Memory Limit",
+            "Maximum memory for the network: auto (at most 90% "
+            "of the free memory), a size such as 12G, or a part of "
+            "the free memory such as 75%. The output is the "
+            "same with less memory",
+            DEFAULT_MEMORY_LIMIT, READY));
     /**
      * GstVaeBase:spill:
      *
@@ -276,9 +275,9 @@ install_memory(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_SPILL,
         g_param_spec_enum("spill", "Spill",
-                          "Carries (the state between two steps) to keep in "
-                          "host memory; this frees memory of the GPU and takes "
-                          "time",
+                          "Carries (the state of the network between two "
+                          "latents) to keep in host memory. This frees memory "
+                          "of the GPU and takes time",
                           GST_TYPE_VAE_SPILL, VAE_SPILL_AUTO, READY));
 }
 
@@ -293,8 +292,8 @@ install_flow(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_QUEUE_DEPTH,
         g_param_spec_uint("queue-depth", "Queue Depth",
-                          "Maximum number of slices in the element before "
-                          "upstream has to wait",
+                          "Maximum number of slices (up to slice-size latents "
+                          "each) in the element before upstream has to wait",
                           1, MAX_QUEUE_DEPTH, DEFAULT_QUEUE_DEPTH, PLAYING));
     /**
      * GstVaeBase:qos:

@@ -112,8 +112,8 @@ install_release(GObjectClass *klass)
         klass, PROP_IDLE_RELEASE,
         g_param_spec_uint64("idle-release", "Idle Release",
                             "Time without work, in nanoseconds, after which "
-                            "the memory of the device is freed until the next "
-                            "slice (0 = never)",
+                            "the memory of the device is freed until more data "
+                            "arrives (0 = never)",
                             0, G_MAXINT64 / 4, 0, PLAYING));
     /**
      * GstVaeBase:resume-timeout:
@@ -129,8 +129,8 @@ install_release(GObjectClass *klass)
         klass, PROP_RESUME_TIMEOUT,
         g_param_spec_uint64("resume-timeout", "Resume Timeout",
                             "Maximum time, in nanoseconds, to wait for device "
-                            "memory when a slice arrives after release or "
-                            "idle-release freed it",
+                            "memory when data arrives after the signal release "
+                            "or idle-release freed it",
                             0, MAX_RESUME_TIMEOUT, DEFAULT_RESUME_TIMEOUT,
                             PLAYING));
     /**

@@ -458,7 +458,8 @@ install_properties(GObjectClass *klass)
         g_param_spec_int("key-unit-warm-up", "Key Unit Warm Up",
                          "Number of latents to decode, but not show, before "
                          "the position of a KEY_UNIT seek, and before each "
-                         "picture of TRICKMODE_KEY_UNITS; at most warm-up",
+                         "picture of TRICKMODE_KEY_UNITS (warm-up, if that is "
+                         "smaller)",
                          0, G_MAXINT, GST_LATENT_KEY_UNIT_WARM_UP,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));
@@ -477,8 +478,8 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
         element_class, "Latent file demuxer", "Codec/Demuxer/Video",
-        "Reads video latents from files: safetensors, npy, .latent of ComfyUI "
-        "and, linked straight to the source of the file, .pt of PyTorch",
+        "Reads video latents from files: safetensors, npy, .latent of ComfyUI, "
+        "and .pt of PyTorch (only directly behind a source such as filesrc)",
         GST_VAE_AUTHOR);
     gst_vae_set_page(element_class, "using.md");
 }

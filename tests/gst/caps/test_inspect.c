@@ -62,7 +62,20 @@ check_element(const char *name, const char *klass, guint rank,
     g_free(specs);
 }
 
-/* Words that a blurb must have, and words that would mislead. */
+/* The texts that gst-inspect-1.0 prints for a property. */
+static gchar *
+texts_of(GParamSpec *spec)
+{
+    GString *texts = g_string_new(g_param_spec_get_blurb(spec));
+    if (G_IS_PARAM_SPEC_ENUM(spec)) {
+        const GEnumClass *values = G_PARAM_SPEC_ENUM(spec)->enum_class;
+        for (guint i = 0; i < values->n_values; i++)
+            g_string_append_printf(texts, "; %s", values->values[i].value_name);
+    }
+    return g_string_free(texts, FALSE);
+}
+
+/* Words that the texts must have, and words that would mislead. */
 TEST(words)
 {
     static const struct {
@@ -78,11 +91,15 @@ TEST(words)
         {"vaedecode", "idle-release", "in nanoseconds", NULL},
         {"vaedecode", "resume-timeout", "in nanoseconds", NULL},
         {"vaedecode", "stats-interval", "in nanoseconds", NULL},
-        {"vaedecode", "checkpoint-location", "written over", NULL},
+        {"vaedecode", "checkpoint-location", "replaces", NULL},
         {"vaedecode", "qos", "drops frames", "vaeencode"},
         {"vaeencode", "qos", "upstream", "vaedecode"},
         {"vaedecode", "nan-policy", "overflow", NULL},
-        {"vaeencode", "tail", "do not fill a latent", NULL},
+        {"vaeencode", "tail", "do not fill a latent", "group"},
+        {"vaedecode", "spill", "between two latents", "step"},
+        {"vaedecode", "checkpoint-carries", "between two latents", NULL},
+        {"vaedecode", "normalization", "deviation + mean", NULL},
+        {"latentdemux", "normalization", "deviation + mean", NULL},
         {"latentdemux", "max-push-size", "in bytes", NULL},
         {"latentdemux", "warm-up", "8 for the TAEHV family", NULL},
     };
@@ -91,10 +108,10 @@ TEST(words)
             gst_element_factory_make(expected[i].element, NULL);
         GParamSpec *spec = g_object_class_find_property(
             G_OBJECT_GET_CLASS(element), expected[i].property);
-        const char *blurb = g_param_spec_get_blurb(spec);
-        g_print("%s %s: %s\n", expected[i].element, spec->name, blurb);
-        CHECK(strstr(blurb, expected[i].has));
-        CHECK(!expected[i].has_not || !strstr(blurb, expected[i].has_not));
+        g_autofree gchar *texts = texts_of(spec);
+        g_print("%s %s: %s\n", expected[i].element, spec->name, texts);
+        CHECK(strstr(texts, expected[i].has));
+        CHECK(!expected[i].has_not || !strstr(texts, expected[i].has_not));
     }
 }
 
@@ -103,7 +120,7 @@ TEST(inspect)
     static const char *const decode[] = {"latents", "raw video", NULL};
     static const char *const files[] = {
         "safetensors", "npy", ".latent",
-        "linked straight to the source of the file, .pt", NULL};
+        ".pt of PyTorch (only directly behind a source", NULL};
     static const char *const file[] = {"latents", "safetensors", NULL};
     check_element("vaedecode", "Codec/Decoder/Video", GST_RANK_MARGINAL,
                   decode);
