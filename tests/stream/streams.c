@@ -198,6 +198,17 @@ new_stream(VaeModel *model, const VaeStreamParams *params)
     return stream;
 }
 
+int
+convs_by(const VaeStream *stream, const char *way)
+{
+    VaeProfileRow row;
+    int n = 0;
+    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
+        n +=
+            strcmp(row.op, "conv") == 0 && (!way || strcmp(row.impl, way) == 0);
+    return n;
+}
+
 VaePlan
 plan_of(VaeModel *model, const VaeStreamParams *params)
 {

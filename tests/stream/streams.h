@@ -53,6 +53,8 @@ bool bed_has_relu(const Bed *bed, VaeDirection direction);
 /* True if the network adds a tensor after a convolution has read context in it.
  * Such a network computes all frames of a slice at once. */
 bool bed_adds_context(const Bed *bed, VaeDirection direction);
+/* Returns the number of convolutions that `way` computes, or of all (NULL). */
+int convs_by(const VaeStream *stream, const char *way);
 
 /* Makes t latents and their frames at width x height; seed chooses the numbers.
  */

@@ -11,19 +11,10 @@
 static VaeStream *
 open_one(const Bed *bed, bool deterministic)
 {
-    VaeStream *stream;
-    VaeError error = {0};
-    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
-                                    .direction = VAE_DECODE,
-                                    .backend = VAE_BACKEND_CUDA,
-                                    .precision = VAE_PRECISION_FP32,
-                                    .width = 16,
-                                    .height = 16,
-                                    .slice_size = 2,
-                                    .device = -1,
-                                    .deterministic = deterministic};
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
-    return stream;
+    return bed_stream(bed, (VaeStreamParams){.width = 16,
+                                             .height = 16,
+                                             .slice_size = 2,
+                                             .deterministic = deterministic});
 }
 
 static void *
@@ -37,11 +28,7 @@ open_stream(void *user)
 static int
 others(const VaeStream *stream, const char *way)
 {
-    VaeProfileRow row;
-    int n = 0;
-    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
-        n += strcmp(row.op, "conv") == 0 && strcmp(row.impl, way) != 0;
-    return n;
+    return convs_by(stream, NULL) - convs_by(stream, way);
 }
 
 /* The second stream uses the choices of the first, even if the times varied too

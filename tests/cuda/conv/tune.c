@@ -53,6 +53,15 @@ try_start(const Bed *bed, Start s, VaeStream **out, VaeError *error)
     return vae_stream_new(bed->model, &params, out, error);
 }
 
+static VaeStream *
+started(const Bed *bed, Start s)
+{
+    VaeStream *stream;
+    VaeError error;
+    must(try_start(bed, s, &stream, &error), &error);
+    return stream;
+}
+
 /* ------------------------------------------------------------------ */
 /* The test of the device.                                             */
 
@@ -210,18 +219,10 @@ static void
 expect_start(const Bed *bed, Start start, const char *way, bool timed,
              const char *what)
 {
-    VaeStream *stream;
-    VaeProfileRow row;
-    VaeError error;
-    int n = 0, others = 0;
-    must(try_start(bed, start, &stream, &error), &error);
+    VaeStream *stream = started(bed, start);
     const int searches = emu_conv_searches(), runs = emu_conv_runs();
     const int loading = loading_runs(stream, VAE_PHASES);
-    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
-        if (strcmp(row.op, "conv") == 0) {
-            n++;
-            others += strcmp(row.impl, way) != 0;
-        }
+    const int n = convs_by(stream, NULL), others = n - convs_by(stream, way);
     vae_stream_free(&stream);
     expect(n > 0 && others == 0 && (searches > 0) == timed &&
                (timed ? runs > 2 * loading : runs == loading),
@@ -298,16 +299,11 @@ choices(const Bed *bed)
 static void
 expect_runs(const Bed *bed, int capability, int expected, const char *way)
 {
-    VaeStream *stream;
-    VaeProfileRow row;
-    VaeError error;
-    int others = 0;
     emu_set_devices(1, capability);
-    must(try_start(bed, fp32, &stream, &error), &error);
+    VaeStream *stream = started(bed, fp32);
     /* one search for the plan, one for the times */
     const int layers = emu_conv_searches() / 2, runs = emu_conv_runs();
-    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
-        others += strcmp(row.op, "conv") == 0 && strcmp(row.impl, way);
+    const int others = convs_by(stream, NULL) - convs_by(stream, way);
     vae_stream_free(&stream);
     expect(layers > 0 && runs == expected * layers && others == 0,
            "%d runs of %d layers, %d convolutions not by %s", runs, layers,
@@ -420,15 +416,9 @@ wrong_choices(const Bed *bed)
                 true);
     emu_set_devices(1, 91);
     emu_set_conv_flaw(2, EMU_FLAW_IN_PLACE);
-    VaeStream *stream;
-    VaeProfileRow row;
-    VaeError error;
-    int second = 0, third = 0;
-    must(try_start(bed, fp32, &stream, &error), &error);
-    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++) {
-        second += strcmp(row.op, "conv") == 0 && !strcmp(row.impl, "cudnn:2 1");
-        third += strcmp(row.op, "conv") == 0 && !strcmp(row.impl, "cudnn:3 2");
-    }
+    VaeStream *stream = started(bed, fp32);
+    const int second = convs_by(stream, "cudnn:2 1"),
+              third = convs_by(stream, "cudnn:3 2");
     vae_stream_free(&stream);
     emu_set_conv_flaw(0, EMU_FLAW_RESULT);
     expect(second > 0 && third > 0,
@@ -441,9 +431,7 @@ wrong_choices(const Bed *bed)
 static void
 refused_layers(const Bed *bed, bool deterministic)
 {
-    VaeError error;
     VaeProfileRow row;
-    VaeStream *stream;
     const Start start = {VAE_PRECISION_FP16, 1, deterministic};
     const int choice = deterministic ? 1 : 2;
     char text[8];
@@ -452,7 +440,7 @@ refused_layers(const Bed *bed, bool deterministic)
     emu_set_devices(1, 89);
     emu_set_conv_times(3, 1, 2);
     emu_set_conv_flaw(choice, EMU_FLAW_REFUSES);
-    must(try_start(bed, start, &stream, &error), &error);
+    VaeStream *stream = started(bed, start);
     for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
         if (strcmp(row.op, "conv") == 0) {
             const bool same = strncmp(row.impl, text, strlen(text)) == 0;
@@ -492,17 +480,10 @@ deadly_choices(const Bed *bed)
            "a choice ended the process");
     emu_set_devices(1, 92);
     emu_set_conv_times(3, 1, 2);
-    VaeStream *stream;
-    VaeProfileRow row;
-    VaeError error;
-    int deadly = 0, first = 0;
-    must(try_start(bed, fp32, &stream, &error), &error);
+    VaeStream *stream = started(bed, fp32);
     expect_said("2 1 is left out from now on", true);
-    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
-        if (strcmp(row.op, "conv") == 0) {
-            deadly += strcmp(row.impl, "cudnn:2 1") != 0;
-            first += strcmp(row.impl, "cudnn:3 2") == 0;
-        }
+    const int deadly = convs_by(stream, NULL) - convs_by(stream, "cudnn:2 1"),
+              first = convs_by(stream, "cudnn:3 2");
     vae_stream_free(&stream);
     expect(deadly > 0 && first == deadly,
            "%d convolutions by that choice, %d by the next", deadly, first);
@@ -516,9 +497,6 @@ static int
 take_slices(const Bed *bed)
 {
     enum { WIDE = 512, LAYERS = 20, CHOICES = 3, CODE = 8 << 20 };
-    SCOPED_STREAM VaeStream *stream = NULL;
-    VaeError error;
-    VaePlan most = VAE_INIT(VaePlan), least = VAE_INIT(VaePlan);
     uint64_t left;
     VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
                               .direction = VAE_DECODE,
@@ -530,13 +508,13 @@ take_slices(const Bed *bed)
                               .slice_size = 1,
                               .device = -1};
     emu_set_devices(1, 93);
-    must(try_start(bed, (Start){VAE_PRECISION_FP32, 1, true}, &stream, &error),
-         &error); /* the test of the device */
+    SCOPED_STREAM VaeStream *stream = /* the test of the device */
+        started(bed, (Start){VAE_PRECISION_FP32, 1, true});
     vae_stream_free(&stream);
     emu_skip_work(true);
-    must(vae_stream_plan(bed->model, &params, &least, &error), &error);
+    const VaePlan least = plan_of(bed->model, &params);
     params.slice_size = 4;
-    must(vae_stream_plan(bed->model, &params, &most, &error), &error);
+    const VaePlan most = plan_of(bed->model, &params);
     params.slice_size = 0;
     emu_set_conv_code(CODE);
     vae_rt_memory_left(&left);
@@ -544,9 +522,8 @@ take_slices(const Bed *bed)
     emu_set_others(left - ((uint64_t) 128 << 20) -
                    (uint64_t) LAYERS * CHOICES * CODE -
                    (least.peak + most.peak) / 2 * 10 / 9);
-    must(vae_stream_new(bed->model, &params, &stream, &error), &error);
-    const int slice = vae_stream_get_plan(stream)->slice_size;
-    return slice;
+    stream = new_stream(bed->model, &params);
+    return vae_stream_get_plan(stream)->slice_size;
 }
 
 static int
@@ -578,13 +555,8 @@ static void
 deterministic(const Bed *bed)
 {
     const Start start = {VAE_PRECISION_FP32, 2, true};
-    SCOPED_STREAM VaeStream *stream = NULL;
-    VaeProfileRow row;
-    VaeError error;
-    int others = 0;
-    must(try_start(bed, start, &stream, &error), &error);
-    for (size_t i = 0; vae_stream_profile_row(stream, i, &row); i++)
-        others += strcmp(row.op, "conv") == 0 && strcmp(row.impl, "cudnn:1 3");
+    SCOPED_STREAM VaeStream *stream = started(bed, start);
+    const int others = convs_by(stream, NULL) - convs_by(stream, "cudnn:1 3");
     const int runs = emu_conv_runs(), layers = loading_runs(stream, 1);
     expect(others == 0 && runs == layers && !*said,
            "deterministic: %d not the first choice, %d runs of %d layers%s",
