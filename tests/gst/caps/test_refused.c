@@ -188,39 +188,51 @@ TEST(details)
 }
 
 /* Returns the path of a copy of the test's weights, with `from` in the header
- * replaced by `to` of the same length. g_remove() and g_free() it. */
-static gchar *
+ * replaced by `to` of the same length. */
+static const gchar *
 damaged_weights(const char *from, const char *to)
 {
-    gchar *bytes;
+    const gchar *path = vae_test_path("damaged.safetensors");
+    g_autofree gchar *bytes = NULL;
     gsize size;
     CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
     gchar *at = memmem(bytes, size, from, strlen(from));
     CHECK(at && strlen(to) == strlen(from));
     memcpy(at, to, strlen(to));
-    gchar *path =
-        g_build_filename(g_get_user_data_dir(), "damaged.safetensors", NULL);
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
-    g_free(bytes);
     return path;
+}
+
+/* Returns a bus with the error of an element that cannot pause with this model
+ * and property. */
+static GstBus *
+refused_bus(const char *name, const char *model, const char *property,
+            const char *value)
+{
+    g_autoptr(GstElement) element = gst_element_factory_make(name, NULL);
+    GstBus *bus = gst_bus_new();
+    g_object_set(element, "model", model, property, value, NULL);
+    gst_element_set_bus(element, bus);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
+              GST_STATE_CHANGE_SUCCESS);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
+              GST_STATE_CHANGE_FAILURE);
+    CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
+              GST_STATE_CHANGE_SUCCESS);
+    gst_element_set_bus(element, NULL);
+    return bus;
 }
 
 static void
 check_property(const gchar *element, const gchar *property, const gchar *value,
                const gchar *found, const gchar *expected)
 {
-    g_autoptr(GstElement) e = gst_element_factory_make(element, NULL);
-    g_autoptr(GstBus) bus = gst_bus_new();
-    g_object_set(e, "model", vae_test_weights(), property, value, NULL);
-    gst_element_set_bus(e, bus);
-    CHECK_INT(gst_element_set_state(e, GST_STATE_PAUSED),
-              GST_STATE_CHANGE_FAILURE);
+    g_autoptr(GstBus) bus =
+        refused_bus(element, vae_test_weights(), property, value);
     g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "model", vae_test_weights());
     check_detail(details, "found", found);
     check_detail(details, "expected", expected);
-    gst_element_set_state(e, GST_STATE_NULL);
-    gst_element_set_bus(e, NULL);
 }
 
 /* A wrong limit is found when the stream is opened: the element refuses a wrong
@@ -255,23 +267,13 @@ static void
 check_engine_details(const char *from, const char *to, const char *tensor,
                      const char *found, const char *expected)
 {
-    g_autofree gchar *path = damaged_weights(from, to);
-    GstElement *element = gst_element_factory_make("vaedecode", NULL);
-    GstBus *bus = gst_bus_new();
-    g_object_set(element, "model", path, NULL);
-    gst_element_set_bus(element, bus);
-    CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
-              GST_STATE_CHANGE_FAILURE);
+    const gchar *path = damaged_weights(from, to);
+    g_autoptr(GstBus) bus = refused_bus("vaedecode", path, NULL, NULL);
     g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "model", path);
     check_detail(details, "tensor", tensor);
     check_detail(details, "found", found);
     check_detail(details, "expected", expected);
-    gst_element_set_state(element, GST_STATE_NULL);
-    gst_element_set_bus(element, NULL);
-    gst_object_unref(bus);
-    gst_object_unref(element);
-    CHECK(remove(path) == 0);
 }
 
 TEST(engine_details)
@@ -300,21 +302,17 @@ static void
 check_file_details(const char *settings, const char *bytes, gsize size,
                    const char *found, const char *expected)
 {
-    g_autofree gchar *path =
-        g_build_filename(g_get_user_data_dir(), "bad.latents", NULL);
+    const gchar *path = vae_test_path("bad.latents");
     g_autofree gchar *text = g_strdup_printf(
         "filesrc location=%s ! latentdemux %s ! fakesink", path, settings);
-    GstElement *pipeline = gst_parse_launch(text, NULL);
-    GstBus *bus = gst_element_get_bus(pipeline);
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
+    g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
     CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
     gst_element_set_state(pipeline, GST_STATE_PAUSED);
     g_autoptr(GstStructure) details = details_of(bus);
     check_detail(details, "found", found);
     check_detail(details, "expected", expected);
     gst_element_set_state(pipeline, GST_STATE_NULL);
-    gst_object_unref(bus);
-    gst_object_unref(pipeline);
-    CHECK(remove(path) == 0);
 }
 
 #define NPY(version, header) "\x93NUMPY" version header
@@ -377,18 +375,8 @@ TEST(no_model)
 static void
 check_bad_file(const char *path, gint code, const char *word)
 {
-    g_autoptr(GstElement) element = gst_element_factory_make("vaedecode", NULL);
-    g_autoptr(GstBus) bus = gst_bus_new();
-    g_object_set(element, "model", path, NULL);
-    gst_element_set_bus(element, bus);
-    CHECK_INT(gst_element_set_state(element, GST_STATE_READY),
-              GST_STATE_CHANGE_SUCCESS);
-    CHECK_INT(gst_element_set_state(element, GST_STATE_PAUSED),
-              GST_STATE_CHANGE_FAILURE);
+    g_autoptr(GstBus) bus = refused_bus("vaedecode", path, NULL, NULL);
     vae_test_bus_error(bus, GST_RESOURCE_ERROR, code, word, "");
-    CHECK_INT(gst_element_set_state(element, GST_STATE_NULL),
-              GST_STATE_CHANGE_SUCCESS);
-    gst_element_set_bus(element, NULL);
 }
 
 TEST(bad_file)
