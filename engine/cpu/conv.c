@@ -114,15 +114,16 @@ runs_alone(const VaeDnnlPrimitive *made)
 }
 
 /*
- * True if the implementation adds wrong elements of VAE_DNNL_ADD, as the matrix
- * product of oneDNN 2.6 does (on Arm, and on x86 without AVX2). The residual
- * must then be in y first.
+ * True if the residual must be in y first, because the implementation is not
+ * fit for VAE_DNNL_ADD. The matrix product of oneDNN 2.6 (on Arm, and on x86
+ * without AVX2) adds wrong elements. On x86 without AVX2, oneDNN 3.7 has only
+ * its slow reference code for it.
  */
 static bool
-adds_wrongly(const VaeDnnlConv *conv, const VaeDnnlPrimitive *made)
+is_unfit_to_add(const VaeDnnlConv *conv, const VaeDnnlPrimitive *made)
 {
     return conv->add_slot && conv->add_type == conv->y_type &&
-           vae_cpu_is_product(made);
+           (vae_cpu_is_product(made) || strncmp(made->impl, "ref", 3) == 0);
 }
 
 static void
@@ -195,7 +196,7 @@ make_primitive(VaeCpuConv *c, bool plan)
     VaeDnnlStatus status =
         c->op->strip ? make_strip(c, &conv, plan)
                      : vae_dnnl_conv(&c->cpu->dnnl, &conv, plan, &c->primitive);
-    if (status != VAE_DNNL_OK || !adds_wrongly(&conv, &c->primitive))
+    if (status != VAE_DNNL_OK || !is_unfit_to_add(&conv, &c->primitive))
         return status;
     vae_dnnl_free(&c->primitive);
     conv.add_slot = false;
