@@ -34,9 +34,9 @@ check_size(const VaeModelInfo *info, const VaeLatentClip *clip, int width,
     snprintf(expected, sizeof expected, "%dx%d", w, h);
     return vae_fail_parts(
         error, VAE_ERR_SIZE, (VaeErrorParts){clip->tensor, found, expected},
-        "%s: the latents have a grid of %s for %dx%d pixels, the model %s "
-        "expects %s",
-        clip->file, found, width, height, info->path, expected);
+        "%s: the latents have a grid of %s, expected %s for pictures of %dx%d "
+        "by the model %s",
+        clip->file, found, expected, width, height, info->path);
 }
 
 VaeStatus

@@ -23,6 +23,7 @@ void
 vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
 {
     const VaeSteps *s = &stream->steps;
+    steps = steps < 0 ? 0 : steps > MAX_UNITS ? MAX_UNITS : steps;
     const bool first = stream->at_start && steps > 0;
     const int later = first ? steps - 1 : steps;
     if (stream->model->info.chunk) {

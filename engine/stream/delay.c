@@ -53,6 +53,15 @@ next_frame(const VaeStream *s, int64_t latents, int drained)
     return next > first ? next : first;
 }
 
+int64_t
+vae_stream_frames_so_far(const VaeStream *s)
+{
+    if (!vae_stream_has_delay(s))
+        return vae_model_frames_of(s->model, (int64_t) s->latents);
+    return vae_model_frames_of(s->model, (int64_t) s->began) +
+           next_frame(s, latents_of(s), s->drained) - next_frame(s, 0, 0);
+}
+
 int
 vae_stream_frames_after(const VaeStream *s, int steps)
 {
@@ -132,11 +141,14 @@ vae_stream_drain_count(const VaeStream *s, int steps, int *n_out)
 {
     const int64_t n = latents_of(s);
     const int all = s->model->info.look_ahead;
-    const bool drains = vae_stream_has_delay(s);
-    const int64_t first = drains ? next_frame(s, n, s->drained) : 0;
+    int left = 0;
+    if (vae_stream_has_delay(s) && n > 0 &&
+        next_frame(s, n, s->drained) < next_frame(s, n, all))
+        left = all - s->drained;
+    steps = steps < 0 ? 0 : steps > left ? left : steps;
     if (n_out)
-        *n_out =
-            drains ? (int) (next_frame(s, n, s->drained + steps) - first) : 0;
-    return drains && n > 0 && first < next_frame(s, n, all) ? all - s->drained
-                                                            : 0;
+        *n_out = steps ? (int) (next_frame(s, n, s->drained + steps) -
+                                next_frame(s, n, s->drained))
+                       : 0;
+    return left;
 }

@@ -115,8 +115,7 @@ fail_kind(const Unit *first, const Unit *unit, VaeError *error)
     describe(first, expected, sizeof expected);
     return vae_fail_parts(
         error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
-        "the %s is of another kind than the first of the "
-        "sequence: %s, not %s",
+        "the %s is not like the first of the sequence: found %s, expected %s",
         unit->is_picture ? "picture" : "latent", found, expected);
 }
 
@@ -146,7 +145,7 @@ clear(VaeWaiting *w, uint64_t sequence)
 {
     w->sequence = sequence;
     w->sent = w->made = w->given = 0;
-    w->units = w->results = w->received = w->most = 0;
+    w->units = w->results = w->most = 0;
     w->ended = w->whole = w->in.known = w->out.known = false;
 }
 
@@ -252,6 +251,7 @@ add_unit(VaeStream *s, const Unit *unit, Unit *to, VaeError *error)
         return VAE_AGAIN;
     *to = copy_at(s, &w->in, w->sent);
     w->whole = w->units ? w->whole : s->at_start;
+    w->place = w->units ? w->place : vae_stream_frames_so_far(s);
     w->last = w->sent++;
     w->units++;
     return VAE_OK;
@@ -378,12 +378,14 @@ receive_unit(VaeStream *s, const Unit *unit, VaeError *error)
     VaeStatus status = settle(s, &w->out, unit, most_out(s) - 1, error);
     if (status != VAE_OK)
         return status;
-    if (w->most && w->received == w->most)
+    if (w->most && w->units && w->place >= w->most) {
+        w->ended = true;
         return VAE_END;
+    }
     if (w->given < w->made) {
         const Unit from = copy_at(s, &w->out, w->given++ - 1);
         copy(s, unit, &from);
-        w->received++;
+        w->place++;
         return VAE_OK;
     }
     /* with a delay, the first slices have no results */
@@ -392,7 +394,7 @@ receive_unit(VaeStream *s, const Unit *unit, VaeError *error)
     while (status == VAE_OK && w->made == 0);
     if (status == VAE_OK) {
         w->given = 1;
-        w->received++;
+        w->place++;
     }
     return status;
 }
@@ -418,9 +420,9 @@ check_clip(const VaeStream *s, const VaeLatentClip *clip, int k,
     char found[16];
     snprintf(found, sizeof found, "%d", k);
     if (k < 0)
-        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){NULL, found, "0 or more"},
-                              "latent %d of a clip, expected 0 or more", k);
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, "0 or more"},
+            "%s: latent %d, expected 0 or more", clip->file, k);
     if (!clip->data)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
@@ -459,14 +461,15 @@ vae_stream_send_clip(VaeStream *stream, const VaeLatentClip *clip, int k,
         status = check_clip(stream, &c, k, error);
     if (status != VAE_OK)
         return status;
-    stream->waiting->most = c.frames;
     if (k >= c.t)
         return send_unit(stream, NULL, error);
     const VaeLatentOut any = {.type = c.type, .data = (void *) c.data};
     status = add_unit(stream, &(Unit){.latent = any}, &to, error);
-    if (status == VAE_OK)
-        vae_latent_clip_read(&c, k, to.latent.data);
-    return status;
+    if (status != VAE_OK)
+        return status;
+    stream->waiting->most = c.frames;
+    vae_latent_clip_read(&c, k, to.latent.data);
+    return VAE_OK;
 }
 
 VaeStatus

@@ -353,6 +353,8 @@ void vae_stream_count_run(VaeStream *stream, int which);
 VaeClock vae_stream_clock(const VaeStream *s);
 /* The number of frames that the next steps give. */
 int vae_stream_frames_after(const VaeStream *s, int steps);
+/* The number of frames of the sequence that are before the next one. */
+int64_t vae_stream_frames_so_far(const VaeStream *s);
 /* Sets units->from and until for the next steps, if there is a delay. */
 void vae_stream_set_frames(const VaeStream *s, VaeUnits *units, int steps);
 /* Sets the pictures and the clock of a run with delay lines. */

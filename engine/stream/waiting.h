@@ -32,7 +32,10 @@ struct VaeWaiting {
     bool ended,
         whole; /* whole: the whole sequence was sent, from its first unit on */
     int64_t units, results; /* of the sequence: units sent, results computed */
-    int64_t received, most; /* results received, and at most; 0: all */
+    int64_t place; /* of the next result to receive, in a decoder: the number
+                      of frames of the sequence before it */
+    int64_t most;  /* VaeLatentClip.frames, the number of frames in all. 0:
+                      not stated */
     /* Arguments of a call, for one slice. */
     size_t room;
     VaeLatentIn *latents_in;

@@ -107,6 +107,12 @@ wrong_steps(const Bed *bed, const TestClip *clip)
     VaePicture p = picture(clip, 0);
     VaeLatentIn in = {VAE_TYPE_F32, clip->latents};
     VaeLatentOut out = {.type = VAE_TYPE_U8, .data = clip->latents};
+    int units, most;
+    vae_stream_count(s, -1, &units, &most);
+    expect(units == 0 && most == 0, "no step takes and gives no unit");
+    vae_stream_count(s, INT32_MAX, &units, &most);
+    expect(units > 0 && most > 0, "many steps take %d and give %d units", units,
+           most);
     REFUSED(vae_stream_receive_picture(s, NULL, &error));
     REFUSED(vae_stream_decode(s, NULL, 1, &p, 1, &error));
     REFUSED(vae_stream_decode(s, &in, 1, NULL, 1, &error));

@@ -277,13 +277,12 @@ stored(const Run *r, float **memory)
                            .file = "a file"};
 }
 
-/* Decodes a clip until receive returns the end. Returns the number of frames.
- */
+/* Decodes a clip from latent k until receive returns the end. Returns the
+ * number of frames. */
 static int
-run_stored(Run *r, const VaeLatentClip *stored)
+run_stored(Run *r, const VaeLatentClip *stored, int k)
 {
     VaeStatus status;
-    int k = 0;
     r->received = 0;
     while ((status = receive_next(r)) != VAE_END) {
         if (status == VAE_AGAIN)
@@ -340,21 +339,37 @@ clips(const Bed *bed)
     static const int plan[] = {1, 0};
     SCOPED_CLIP TestClip want = bed_clip(bed, T, W, H, 0),
                          clip = bed_clip(bed, T, W, H, 0);
-    Run r = begin(bed, VAE_DECODE, 2, &clip);
+    const int64_t before = vae_model_frames_of(bed->model, 4);
+    Run r = {.bed = bed,
+             .stream =
+                 bed_stream(bed, (VaeStreamParams){.direction = VAE_DECODE,
+                                                   .width = W,
+                                                   .height = H,
+                                                   .slice_size = 2,
+                                                   .restarts = true}),
+             .direction = VAE_DECODE,
+             .clip = &clip};
     float *memory;
     VaeLatentClip given = stored(&r, &memory);
     run_clip(bed, r.stream, VAE_DECODE, &want, plan);
     vae_stream_reset(r.stream);
     bad_clips(&r, given);
     clip_poison(bed, &clip, VAE_DECODE);
-    int frames = run_stored(&r, &given);
+    int frames = run_stored(&r, &given, 0);
     expect(frames == want.frames, "%d frames of a clip", frames);
     same_result(bed, &clip, &want, VAE_DECODE, "a clip");
     for (given.frames = 1; given.frames <= want.frames; given.frames += 2) {
         vae_stream_reset(r.stream);
-        frames = run_stored(&r, &given);
+        frames = run_stored(&r, &given, 0);
         expect(frames == given.frames, "%d frames of a clip that states %d",
                frames, (int) given.frames);
+        expect_misuse(vae_stream_send_clip(r.stream, &given, 1, &r.error),
+                      VAE_ERR_ARGUMENT, &r.error, "a latent after the end");
+        must(vae_stream_restart(r.stream, 4, &r.error), &r.error);
+        frames = run_stored(&r, &given, 4);
+        expect(frames == (given.frames > before ? given.frames - before : 0),
+               "%d frames from latent 4 of a clip that states %d", frames,
+               (int) given.frames);
     }
     free(memory);
     vae_stream_free(&r.stream);

@@ -65,7 +65,7 @@ typedef struct VaeLatentClip {
  *    of channels (16, 24, 32, 48, 128) and dim 0 is not, otherwise [C,T,H,W]
  *
  * options may be NULL. The file then decides, and a batch of more than one clip
- * is an error.
+ * is an error. After an error all members of *out except struct_size are 0.
  *
  * A file may hold several sequences, which are decoded separately. It then has
  * the tensor "latent_sequences", U8 [n, 16]. Each row has two little-endian

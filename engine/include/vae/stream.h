@@ -279,7 +279,7 @@ VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 
 /*
  * Writes the numbers of units that the next call takes (*n_in) and gives
- * (*n_out) if it runs `steps` steps (0 or more), of which one may be the first
+ * (*n_out) if it runs `steps` steps (0 to 2^24), of which one may be the first
  * of a sequence. It does not count units that wait in the stream. A decoder
  * with VaePlan.delay gives no frames at first. Its first call with frames may
  * give fewer than later calls.
@@ -369,13 +369,21 @@ VAE_API VaeStatus vae_stream_receive_latent(VaeStream *stream,
 /*
  * Sends latent k of a clip that vae_latent_clip_find() has found, or the end of
  * the sequence if the clip has no latent k. Use it instead of
- * vae_stream_send_latent(), for k = 0, 1, 2, ... If the clip states its number
- * of frames (VaeLatentClip.frames), receive returns VAE_END after so many.
+ * vae_stream_send_latent(), for k = 0, 1, 2, ... or from another k on, after
+ * vae_stream_restart() or a checkpoint. The stream does not check the order of
+ * k: it takes each latent as the next one of the sequence.
  *
- * Errors: those of vae_stream_send_latent(); VAE_ERR_ARGUMENT (only the header
- * of the file is in memory; the clip states another normalization than that of
- * the stream); VAE_ERR_SIZE and VAE_ERR_MODEL (the model and size of the stream
- * do not fit the clip). Nothing ran, and the call may be repeated.
+ * If the clip that was sent last states its number of frames
+ * (VaeLatentClip.frames), the sequence ends after so many, counted from its
+ * first frame: receive returns VAE_END, and send takes no more latents. For one
+ * of several sequences of a file, set the members data, t and frames of the
+ * clip to those of the sequence.
+ *
+ * Errors: those of vae_stream_send_latent(); VAE_ERR_ARGUMENT (k is negative;
+ * only the header of the file is in memory; the clip states another
+ * normalization than that of the stream); VAE_ERR_SIZE and VAE_ERR_MODEL (the
+ * model and size of the stream do not fit the clip). Nothing ran, and the call
+ * may be repeated.
  */
 VAE_API VaeStatus vae_stream_send_clip(VaeStream *stream,
                                        const VaeLatentClip *clip, int k,
@@ -412,10 +420,11 @@ VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
  * takes no more latents and cannot be saved. Reset or restart the stream after
  * the last step.
  *
- * vae_stream_drain_count() returns the number of steps that remain, for one
+ * vae_stream_drain_count() returns the number of all steps that remain, for one
  * call or several. It is 0 before the first latent, and for a decoder without a
- * delay. It writes to *n_out the number of frames of the next `steps` steps,
- * which may be 0. n_out may be NULL.
+ * delay. It writes to *n_out the number of frames of the next `steps` of them,
+ * or of all if there are fewer. n_out may be NULL. Units that wait in the
+ * stream do not count.
  *
  * Errors: those of vae_stream_decode(); VAE_ERR_ARGUMENT if fewer steps remain.
  */
@@ -457,7 +466,8 @@ VAE_API VaeStatus vae_stream_wait(VaeStream *stream, int pending,
  * Send calls do not compute. The cancelled call returns VAE_ERR_CANCELLED
  * within one op, and the sequence is broken. Until a call is cancelled,
  * vae_stream_reset() and vae_stream_restart() withdraw the request. Any thread
- * may call this function before vae_stream_free().
+ * may call this function before vae_stream_free(), and so may a signal handler.
+ * It does not end vae_stream_new(): see VaeStreamParams.cancelled.
  */
 VAE_API void vae_stream_cancel(VaeStream *stream);
 

@@ -70,7 +70,7 @@ VAE_API VaeStatus vae_tensor_file_open(const char *path, VaeTensorFile **out,
  * total  length of the whole file. If size < total, every VaeTensorInfo.data is
  *        NULL. UINT64_MAX: the length is not known, so the reader does not
  *        check offsets against it
- * name   name of the file in error messages, or NULL
+ * name   name of the file in error messages; NULL selects "tensors"
  *
  * A PyTorch file needs all bytes and a known length. Only
  * vae_tensor_file_open() reads an index of shards.
