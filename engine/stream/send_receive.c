@@ -55,9 +55,9 @@ copy(const VaeStream *s, const Unit *to, const Unit *from)
         const size_t n = vae_stream_latent_elements(s);
         memcpy(to->latent.data, from->latent.data,
                n * vae_type_size(to->latent.type));
-        if (to->latent.mean)
+        if (to->latent.mean && from->latent.mean)
             memcpy(to->latent.mean, from->latent.mean, n * sizeof(float));
-        if (to->latent.logvar)
+        if (to->latent.logvar && from->latent.logvar)
             memcpy(to->latent.logvar, from->latent.logvar, n * sizeof(float));
         return;
     }
