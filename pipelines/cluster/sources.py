@@ -56,9 +56,9 @@ class Decoding:
         self.height = clip.height_px or clip.height * info.spatial
         grid = [-(-self.width // info.spatial), -(-self.height // info.spatial)]
         if grid != [clip.width, clip.height]:
-            raise Error(f"{path}: the latents have a grid of {clip.width}x{clip.height} "
-                        f"for {self.width}x{self.height} pixels, the model {model.path} "
-                        f"expects {grid[0]}x{grid[1]}")
+            raise Error(f"{path}: the latents have a grid of {clip.width}x{clip.height}"
+                        f", expected {grid[0]}x{grid[1]} for pictures of "
+                        f"{self.width}x{self.height} by the model {model.path}")
         self.frames = model.frames_of(self.latents)
         if clip.frames:
             self.frames = min(self.frames, clip.frames)

@@ -336,11 +336,11 @@ sized() {
 }
 sized 170 33
 check "a stated size that does not fit" 3 decode sized.safetensors x
-says "sized.safetensors: the latents have a grid of 10x6 for 170x33 pixels" \
-    "expects 22x5"
+says "sized.safetensors: the latents have a grid of 10x6, expected 22x5 " \
+    "for pictures of 170x33 by the model "
 sized 1048576 41
 check "an absurd size" 3 decode sized.safetensors x
-says "a grid of 10x6 for 1048576x41 pixels"
+says "a grid of 10x6, expected 131072x6 for pictures of 1048576x41"
 sized 73 41
 check "a size that crops the latents" 0 decode sized.safetensors \
     cropped.safetensors
