@@ -336,7 +336,7 @@ build_program(VaeModel *model, VaeDirection direction, bool first)
         abort();
     const VaeFusions all = {
         .upsample = true, .winograd = true, .norm_carry = true};
-    if (!vae_program_fuse(program, program, all, (VaeCuts){1, {.most = 3}}) ||
+    if (!vae_program_fuse(program, program, all, (VaeCuts){1, 3}) ||
         !vae_program_plan(program) || program->arena == 0)
         abort();
     vae_program_free(&program);
