@@ -152,13 +152,12 @@ check_detail(const GstStructure *details, const char *field,
 TEST(details)
 {
     GstHarness *h = vae_test_decoder(NULL, LW, LH, NULL);
-    g_autoptr(GstBus) bus = vae_test_bus(h);
     g_autofree gchar *text =
         g_strdup_printf("filesrc location=%s ! latentdemux tensor=no "
                         "! fakesink",
                         vae_test_weights());
     gst_harness_push(h, gst_buffer_new_allocate(NULL, 10, NULL));
-    GstStructure *details = details_of(bus);
+    GstStructure *details = details_of(GST_ELEMENT_BUS(h->element));
     check_detail(details, "field", "size");
     check_detail(details, "found", "10 bytes");
     check_detail(details, "expected", "1536 bytes");
@@ -169,7 +168,7 @@ TEST(details)
         gst_caps_from_string("video/x-vae-latent,type=float32,channels=48,"
                              "latent-width=2,latent-height=2");
     gst_harness_push_event(h, gst_event_new_caps(caps));
-    details = details_of(bus);
+    details = details_of(GST_ELEMENT_BUS(h->element));
     check_detail(details, "field", "channels");
     check_detail(details, "found", "48");
     check_detail(details, "expected", "16");
@@ -178,9 +177,8 @@ TEST(details)
     vae_test_teardown(h);
 
     g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
-    bus = gst_element_get_bus(pipeline);
     gst_element_set_state(pipeline, GST_STATE_PAUSED);
-    details = details_of(bus);
+    details = details_of(GST_ELEMENT_BUS(pipeline));
     check_detail(details, "file", vae_test_weights());
     check_detail(details, "tensor", "no");
     gst_structure_free(details);

@@ -555,10 +555,11 @@ vae_test_same(gchar *found, gchar *expected)
 GstBus *
 vae_test_bus(GstHarness *h)
 {
-    GstBus *bus = gst_bus_new();
-    gst_element_set_bus(h->element, bus);
-    gst_object_unref(bus);
-    return bus;
+    if (!GST_ELEMENT_BUS(h->element)) {
+        g_autoptr(GstBus) bus = gst_bus_new();
+        gst_element_set_bus(h->element, bus);
+    }
+    return GST_ELEMENT_BUS(h->element);
 }
 
 void

@@ -174,7 +174,8 @@ void vae_test_run(const gchar *format, ...) G_GNUC_PRINTF(1, 2);
 /* Checks that the texts are equal, and frees both. */
 void vae_test_same(gchar *found, gchar *expected);
 
-/* Gives an element in a harness a new bus, which vae_test_teardown() frees. */
+/* Returns the bus of an element in a harness, which vae_test_teardown() frees.
+ * Before the first call an element not made by vae_test_harness() has none. */
 GstBus *vae_test_bus(GstHarness *h);
 /* Checks that the details of an error have the expected value of its text. */
 void vae_test_check_expected(GstMessage *message);

@@ -152,7 +152,6 @@ TEST(stats_message)
         vae_test_harness("vaedecode", "post-stats", TRUE, NULL);
     GstPad *pad = gst_element_get_static_pad(h->element, "src");
     guint64 frames = 0;
-    vae_test_bus(h);
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
                       stats_before_eos, &frames, NULL);
     gst_object_unref(pad);
