@@ -1,8 +1,10 @@
 /*
  * backend.h: the interface of a backend, which computes programs.
  *
- * A backend has the memory of a device (alloc, free, copy), prepares the ops of
- * a program, and runs them. executor.h runs most ops for it.
+ * A backend is one VaeBackendClass. It opens a device, allocates memory on it,
+ * prepares the ops of a program, and runs them. ref.c is the smallest one.
+ * host.h has these functions for backends that compute in host memory, and
+ * executor.h runs the ops for all backends.
  */
 #ifndef VAE_BACKEND_H
 #define VAE_BACKEND_H
@@ -40,8 +42,8 @@ vae_backend_goes_on(const VaeBackendParams *p, VaeError *error)
 }
 
 /* The place of a block of memory. VAE_ON_HOST: pinned host memory, so that
- * copies run while the device computes. Backends without copy() have only one
- * kind of memory. */
+ * copies run while the device computes. A backend without copy() has only host
+ * memory, and ignores the place. */
 typedef enum VaePlace { VAE_ON_DEVICE, VAE_ON_HOST } VaePlace;
 
 /* Memory of one stream, zeroed when it is allocated. */
@@ -57,23 +59,28 @@ typedef struct VaeRun {
     const VaeLatentIn *latents_in;   /* of a decoder */
     const VaeLatentOut *latents_out; /* of an encoder */
     const VaePicture *pictures;
-    const float *scale, *shift; /* decode: raw = v * scale[c] + shift[c] */
-    const float *mean, *std;    /* encode */
-    bool normalise, sample;
-    uint64_t seed, index; /* of random samples; index: of the run's first latent
-                             in the sequence */
-    int channels;         /* latent channels */
-    float low, high;
+    /* One number for each latent channel. A decoder computes from
+     * v * scale[c] + shift[c]; an encoder writes (v - mean[c]) / std[c] if
+     * normalise is set. */
+    const float *scale, *shift;
+    const float *mean, *std;
+    bool normalise;
+    bool sample;          /* an encoder writes random samples, not the mean */
+    uint64_t seed, index; /* of the samples; index: of the run's first latent in
+                             the sequence */
+    int channels;         /* of latents */
+    float low, high;      /* the network's values of black and white */
     uint64_t *bad; /* receives the number of non-finite values of the result, by
                       run() or VAE_FINISH_COUNT; 0 before the run. Or NULL */
     VaeStreamStats *stats; /* run(), or finish() for runs in flight, adds
                               nonfinite and the three times */
-    atomic_bool *cancel;
-    VaeDumpFunc dump;
+    atomic_bool *cancel;   /* true: run() ends before its next op, with
+                              VAE_ERR_CANCELLED */
+    VaeDumpFunc dump;      /* receives the result of each op; or NULL */
     void *dump_user;
-    int step;
+    int step;  /* of the run, for dump */
     int ahead; /* steps until the next one whose results are needed; 0: this
-                  run's are. vae_host_run() leaves out ops that nothing needs */
+                  run's are */
     VaeClock clock; /* for a program with delay lines */
 } VaeRun;
 
@@ -90,9 +97,10 @@ typedef struct VaeLayOut {
 
 /* One op, prepared. */
 typedef struct VaeExecOp {
-    const char *impl; /* for profiles: "ref", "brgconv:avx512_core" ... */
+    const char *impl; /* for profiles: "ref", "brgconv:avx512_core" ... Valid
+                         as long as the exec */
     const void *weight, *bias; /* in the memory of the backend; NULL: none */
-    VaeLayOut laid_out[4];     /* behind an upsampling: of each phase */
+    VaeLayOut laid_out[4];     /* [0]; behind an upsampling: of each phase */
     /* Computes the op; NULL: a kernel of the table does. */
     VaeStatus (*run)(void *own, const VaeOp *op, VaeError *error);
     void *own;
@@ -102,8 +110,9 @@ typedef struct VaeExecOp {
 /* A program, prepared by a backend, which may append fields of its own. */
 typedef struct VaeExec {
     const VaeProgram *program;
-    VaeExecOp *ops; /* n_ops of the program */
-    VaeMemory memory;
+    VaeExecOp *ops;   /* n_ops of the program */
+    VaeMemory memory; /* set by bind() */
+    /* Set by prepare(). */
     size_t scratch;      /* bytes of one run */
     size_t weight_bytes; /* of all weights, as the cache has them */
     size_t loading;      /* most temporary bytes while a weight is made */
@@ -153,28 +162,48 @@ typedef struct VaeBackendClass {
     /* AUTO for an encoder, because diffusion models are sensitive to 16-bit
      * errors of latents. */
     VaePrecision encode_precision;
-    bool narrow_sums;   /* the residual stream has vae_act_type(); else F32 */
-    VaeFusions fusions; /* neighbouring ops that the backend computes as one */
+    /* Tensors between residual blocks have vae_act_type(), not F32. */
+    bool narrow_sums;
+    VaeFusions fusions; /* neighbouring ops that the backend computes as one;
+                           zeros: none */
+    /* What changes the bytes of results, so that a checkpoint keeps it. */
+    bool by_threads; /* the number of threads */
+    bool by_timing;  /* timed choices, unless VaeBackendParams.deterministic */
+    /* What run() does. */
+    bool pictures_on_device; /* takes pictures that are on_device */
+    bool leaves_out;         /* leaves out ops by VaeRun.ahead */
+
+    /* All functions are required whose comment does not say what NULL means. */
 
     /* Resolves AUTO, and writes the reason to why ("the processor has AMX") or
-     * leaves why unchanged. False, with a sentence in why: this machine or
-     * build does not have the backend or, if requested is not AUTO, not in that
-     * precision. Takes no noticeable time. */
+     * leaves why unchanged. Returns false, with a sentence in why, if this
+     * machine or build does not have the backend, or if it does not compute in
+     * the requested precision. Takes no noticeable time. */
     bool (*usable)(VaePrecision requested, VaePrecision *out, char *why,
                    size_t size);
 
+    /* Sets *out and *device. Copies params. One thread at a time calls the
+     * functions of one open backend. Errors: after VAE_ERR_BACKEND and
+     * VAE_ERR_UNSUPPORTED, AUTO tries the next backend. */
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeDevice *device, VaeError *error);
+    /* Frees the backend and sets *backend to NULL. Its execs and blocks are
+     * freed before. */
     void (*close)(VaeBackend **backend);
 
     /* The bytes that alloc() can still allocate. NULL: alloc() uses host
-     * memory. */
+     * memory. Only backends with memory_left() get bind() without memory and
+     * prepare() without out. */
     VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,
                              VaeError *error);
-    /* The block is zeroed and aligned to 64 bytes. */
+    /* The block is zeroed and aligned to 64 bytes. Errors: VAE_ERR_MEMORY. */
     VaeStatus (*alloc)(VaeBackend *backend, VaePlace place, size_t bytes,
                        void **out, VaeError *error);
     void (*free)(VaeBackend *backend, VaePlace place, void *block);
+    /* Copies between a block of alloc() and host memory, and waits for the
+     * copy. NULL: blocks are host memory. */
+    VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,
+                      size_t bytes, VaeError *error);
 
     /*
      * Prepares each op: makes primitives, and weights in the library's layout
@@ -183,8 +212,7 @@ typedef struct VaeBackendClass {
      * are set; no weight is read or converted.
      *
      * If out is NULL, it only does the timed runs that it would do, and the
-     * code that they load is subtracted from memory_left() afterwards. Only
-     * backends with memory_left() are called in this way.
+     * code that they load is subtracted from memory_left() afterwards.
      */
     VaeStatus (*prepare)(VaeBackend *backend, VaeWeightCache *cache,
                          const VaeProgram *program, VaeExec **out,
@@ -195,29 +223,28 @@ typedef struct VaeBackendClass {
      * is NULL, it frees the memory of alloc() that the exec owns, except the
      * blocks that it is bound to, so that other programs can use it; this also
      * undoes a bind() that failed. The next bind() allocates this memory again.
-     * No run may be in flight. After an error some memory is not freed. Only
-     * backends with memory_left() get NULL.
+     * No run may be in flight. After an error some memory is not freed.
      */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);
 
+    /* Computes the program. Without finish() the results are complete when it
+     * returns. Errors: VAE_ERR_CANCELLED, VAE_ERR_BACKEND; the carries are then
+     * undefined. */
     VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
                      VaeError *error);
     /* Runs finish in order. NULL: runs are never in flight. */
     VaeStatus (*finish)(VaeBackend *backend, int left, VaeFinish how,
                         VaeError *error);
-    /* Times the largest convolutions of a model's fp32 and bf16 programs, in
-     * seconds of the processor. False: usable() has already resolved AUTO to
-     * the faster one. No run may be in flight. NULL: not needed. */
+    /* Times the largest convolutions of a model's fp32 program [0] and bf16
+     * program [1], in seconds of processor time. Returns false if usable() has
+     * already resolved AUTO to the faster one. No run may be in flight. NULL:
+     * what usable() resolves is the faster one. */
     bool (*compare)(VaeBackend *backend, const VaeProgram *const programs[2],
                     double seconds[2]);
 
     /* Pins pin->data. NULL: pinning has no use. */
     bool (*pin)(VaeBackend *backend, VaePin *pin);
-    /* Copies between a block of alloc() and host memory, and waits for the
-     * copy. NULL: blocks are host memory. */
-    VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,
-                      size_t bytes, VaeError *error);
 } VaeBackendClass;
 
 /* The CUDA backend. NULL, with a sentence in why (size bytes): there is none.

@@ -220,6 +220,8 @@ const VaeBackendClass vae_backend_cpu = {
     .fusions = {.upsample = true,
                 .winograd = true,
                 .can_strip = vae_cpu_can_strip},
+    .by_threads = true,
+    .leaves_out = true,
     .open = cpu_open,
     .close = cpu_close,
     .alloc = vae_host_alloc,

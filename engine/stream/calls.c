@@ -79,7 +79,7 @@ check_place(const VaeStream *s, const VaePicture *p, int number,
 {
     if (!p->on_device)
         return VAE_OK;
-    if (s->class->kind != VAE_BACKEND_CUDA)
+    if (!s->class->pictures_on_device)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "device memory", "host memory"},

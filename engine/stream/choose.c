@@ -44,7 +44,7 @@ build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
                                           .carries = &carries},
                         out, NULL);
     if (status == VAE_OK)
-        vae_program_fuse(*out, *out, s->class->fusions, (VaeCuts){0});
+        vae_program_fuse(*out, *out, vae_stream_fusions(s), (VaeCuts){0});
     vae_carry_set_free(&carries);
     return status;
 }
@@ -219,14 +219,14 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
     return VAE_OK;
 }
 
-/* Warns if AUTO skips the CUDA backend although a device other than the
- * first was named. */
+/* Warns if AUTO chooses a backend without devices although a device other than
+ * the first was named. */
 static void
 warn_of_device(const VaeStream *s, const char *why)
 {
     char line[800];
     if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
-        s->params.device <= 0 || s->plan.backend == VAE_BACKEND_CUDA)
+        s->params.device <= 0 || s->class->memory_left)
         return;
     snprintf(line, sizeof line,
              "device %d was asked for, and the %s backend is taken: %s",

@@ -6,12 +6,12 @@
 #include "stream.h"
 
 /* True if the stream leaves out ops during a warm-up. A nan_policy needs all
- * results. CUDA runs recorded graphs. */
+ * results. */
 static bool
 leaves_out(const VaeStream *s)
 {
     return s->params.nan_policy == VAE_NAN_PASS && !s->fallback_of &&
-           s->plan.backend != VAE_BACKEND_CUDA && !vae_stream_has_tiles(s);
+           s->class->leaves_out && !vae_stream_has_tiles(s);
 }
 
 void

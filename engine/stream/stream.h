@@ -181,6 +181,15 @@ VaeStatus vae_stream_choose_backend(VaeStream *s, VaeError *error);
 /* Warns of a slow precision that the caller asked for. */
 void vae_stream_warn_of_precision(VaeStream *s);
 
+/* The fusions of the stream's backend. */
+static inline VaeFusions
+vae_stream_fusions(const VaeStream *s)
+{
+    VaeFusions fusions = s->class->fusions;
+    fusions.user = s->backend;
+    return fusions;
+}
+
 static inline const char *
 vae_stream_direction(const VaeStream *s)
 {

@@ -106,10 +106,10 @@ true_that "no output without a terminal" test ! -s log
 check "decode --verbose" 0 decode --verbose --slice 2 "$latents" \
     again.safetensors
 says "model opened in " "opened in " "s: backend " ", prepare " ", other " \
-    "decode: ref (" "), fp32, 80x48, slices of 2"
+    "decode: ref with 1 thread (" "), fp32, 80x48, slices of 2"
 check "plan --verbose" 0 plan --backend ref --verbose --model "$wan" --size \
     64x48
-says "decode: ref (" "encode: ref (" "), fp32, 64x48, slices of 4"
+says "decode: ref with 1 thread (" "encode: ref with 1 thread (" "), fp32, 64x48, slices of 4"
 check "decoded as by the official network" 0 compare --max-abs 1e-4 --min-psnr \
     100 --min-ssim 0.9999 frames.safetensors "$latents"
 says "frames 5x48x80x3" "peak 2" "SSIM"

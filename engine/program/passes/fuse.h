@@ -43,7 +43,7 @@ typedef struct VaeFusions {
      * bytes of the whole picture. Otherwise that slab stays whole (strips.h).
      * NULL: always true. */
     bool (*can_strip)(void *user, const VaeOp *conv);
-    void *user; /* the backend of the program */
+    void *user; /* the open backend, set by the stream */
 } VaeFusions;
 
 /* How many frames and rows a program computes at once. */

@@ -43,9 +43,9 @@ add_settings(VaeCheckpointFields *f, const VaeStream *s)
                  s->plan.tile_width, s->plan.tile_height, s->plan.tile_overlap);
     if (sample)
         snprintf(seed, sizeof seed, "%" PRIu64, p->seed);
-    if (s->class->kind == VAE_BACKEND_CPU)
+    if (s->class->by_threads)
         snprintf(threads, sizeof threads, "%d", s->plan.threads);
-    if (s->class->kind != VAE_BACKEND_CUDA)
+    if (!s->class->by_timing)
         deterministic = "";
     add(f, "vae.size", "the size", "%dx%d%s", p->width, p->height, tiles);
     add(f, "vae.normalization", "the normalization", "%s",

@@ -253,12 +253,11 @@ VaeStatus
 vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    VaeFusions fusions = s->class->fusions;
+    VaeFusions fusions = vae_stream_fusions(s);
     const VaeCuts cuts = {.group = rung.group, .strips = rung.strips};
     const bool asks = fusions.can_strip && rung.strips > 1;
     const bool rough = how == VAE_BUILD_ROUGH;
     const VaeOpeningMark begin = vae_opening_begin(&s->opening);
-    fusions.user = s->backend;
     if (rough)
         fusions.can_strip = NULL;
     vae_stream_drop_programs(s);

@@ -92,10 +92,10 @@ vae_stream_tell(const VaeStream *s)
     const VaeLog log = {s->params.log, s->params.log_user};
     const VaePlan *p = &s->plan;
     char how[64] = "", setting[160], spilled[64] = "";
-    if (p->backend == VAE_BACKEND_CUDA) /* -1 is the first device */
+    if (s->class->memory_left) /* -1 is the first device */
         snprintf(how, sizeof how, " device %d",
                  s->params.device < 0 ? 0 : s->params.device);
-    else if (p->backend == VAE_BACKEND_CPU)
+    else
         snprintf(how, sizeof how, " with %d thread%s", p->threads,
                  p->threads == 1 ? "" : "s");
     vae_plan_setting(p, setting, sizeof setting);
