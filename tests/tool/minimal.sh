@@ -92,11 +92,13 @@ clang -std=c11 -Wpedantic"
     # g++ accepts designated initializers in C++17 as an extension.
     ! command -v g++ >/dev/null || compilers="$compilers
 g++ -x c++ -std=c++17 -Wno-missing-field-initializers"
+    # Some frames are enough: then head ends, and the program with it.
+    head -c 200000 "$folder/fewer.rgb" >"$folder/some.rgb"
     echo "$compilers" | while read -r compiler; do
         # shellcheck disable=SC2086 # several options
         $compiler -Wall -Wextra -Werror "$demo/../examples/minimal.c" \
             -o "$folder/built" $flags
         "$folder/built" "$demo/demo-tiny.safetensors" \
-            "$folder/stating.safetensors" | cmp - "$folder/fewer.rgb"
+            "$folder/stating.safetensors" | head -c 200000 | cmp - "$folder/some.rgb"
     done
 fi
