@@ -39,28 +39,28 @@ find(Trace *trace, const char *name)
 }
 
 static void
-collect(void *user, int step, const char *name, int t, int h, int w, int c,
-        const float *values)
+collect(void *user, const VaeDump *dump)
 {
     Trace *trace = user;
-    Seen *s = find(trace, name);
-    const size_t frame = (size_t) h * (size_t) w * (size_t) c;
+    Seen *s = find(trace, dump->name);
+    const size_t t = (size_t) dump->t;
+    const size_t frame = (size_t) dump->h * (size_t) dump->w * (size_t) dump->c;
     if (!s && trace->n == MAX_NAMES) {
         fprintf(stderr, "more than %d names in a trace\n", MAX_NAMES);
         exit(1);
     }
     if (!s) {
         s = &trace->seen[trace->n++];
-        *s = (Seen){.h = h, .w = w, .c = c};
-        snprintf(s->name, sizeof s->name, "%s", name);
+        *s = (Seen){.h = dump->h, .w = dump->w, .c = dump->c};
+        snprintf(s->name, sizeof s->name, "%s", dump->name);
     }
     s->values =
-        realloc(s->values, (size_t) (s->t + t) * frame * sizeof *s->values);
+        realloc(s->values, ((size_t) s->t + t) * frame * sizeof *s->values);
     if (!s->values)
         exit(1);
-    memcpy(s->values + (size_t) s->t * frame, values,
-           (size_t) t * frame * sizeof *values);
-    s->t += t;
+    memcpy(s->values + (size_t) s->t * frame, dump->values,
+           t * frame * sizeof *dump->values);
+    s->t += dump->t;
 }
 
 /* Joins all frames of "dec.s0.x", "dec.s1.x" and so on as [t, h, w, c]. Returns

@@ -210,18 +210,17 @@ typedef struct Canceller {
 } Canceller;
 
 static void
-cancel_at(void *user, int step, const char *name, int t, int h, int w, int c,
-          const float *values)
+cancel_at(void *user, const VaeDump *dump)
 {
     Canceller *k = user;
     k->seen++;
-    if (k->cancelled && strcmp(k->op, name) != 0)
+    if (k->cancelled && strcmp(k->op, dump->name) != 0)
         k->ops_after++;
     if (k->seen != k->at)
         return;
     vae_stream_cancel(k->stream);
     k->cancelled = true;
-    snprintf(k->op, sizeof k->op, "%s", name);
+    snprintf(k->op, sizeof k->op, "%s", dump->name);
 }
 
 /* Cancels from inside an op, so that a call is running. */

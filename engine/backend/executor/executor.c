@@ -409,8 +409,13 @@ vae_exec_dump(const VaeRun *run, const VaeOp *op, const VaeTensor *y,
     for (int i = 0; i < 2; i++)
         if (names[i] &&
             (i == 0 || !names[0] || strcmp(names[0], names[1]) != 0))
-            run->dump(run->dump_user, run->step, names[i], y->shape.t,
-                      y->shape.h, y->shape.w, y->shape.c, wide);
+            run->dump(run->dump_user, &(VaeDump){.step = run->step,
+                                                 .name = names[i],
+                                                 .t = y->shape.t,
+                                                 .h = y->shape.h,
+                                                 .w = y->shape.w,
+                                                 .c = y->shape.c,
+                                                 .values = wide});
     vae_mem_free(wide);
     return VAE_OK;
 }

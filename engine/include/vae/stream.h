@@ -36,15 +36,22 @@ extern "C" {
 typedef struct VaeStream VaeStream;
 
 /*
- * Receives each named intermediate result directly after it is computed. A
- * thread of the library may call it.
+ * A named intermediate result.
  * step    number of runs since the sequence began. A run computes the first
  *         step, a slice or a single step
  * name    name of the block in the weights, "decoder.upsamples.3", or of the op
- * values  [t, h, w, c] floats, valid during the call
+ * values  [t, h, w, c] floats
  */
-typedef void (*VaeDumpFunc)(void *user, int step, const char *name, int t,
-                            int h, int w, int c, const float *values);
+typedef struct VaeDump {
+    int step;
+    const char *name;
+    int t, h, w, c;
+    const float *values;
+} VaeDump;
+
+/* Receives each intermediate result directly after it is computed. A thread of
+ * the library may call it. What dump points to is valid during the call. */
+typedef void (*VaeDumpFunc)(void *user, const VaeDump *dump);
 
 /* Receives sentences for a log, without a line break. A stream calls it while
  * it is planned or created, and when it allocates its memory again. A thread of

@@ -84,18 +84,19 @@ typedef struct Seen {
 } Seen;
 
 static void
-look(void *user, int step, const char *name, int t, int h, int w, int c,
-     const float *values)
+look(void *user, const VaeDump *dump)
 {
     Seen *s = user;
-    const size_t n = (size_t) t * (size_t) h * (size_t) w * (size_t) c;
+    const size_t n = (size_t) dump->t * (size_t) dump->h * (size_t) dump->w *
+                     (size_t) dump->c;
+    const float *values = dump->values;
     int i = 0;
-    while (i < s->n && strcmp(s->row[i].name, name) != 0)
+    while (i < s->n && strcmp(s->row[i].name, dump->name) != 0)
         i++;
     if (i == 400)
         return;
     if (i == s->n) {
-        snprintf(s->row[s->n].name, sizeof s->row[0].name, "%s", name);
+        snprintf(s->row[s->n].name, sizeof s->row[0].name, "%s", dump->name);
         s->row[s->n++].most = 0;
     }
     for (size_t k = 0; k < n; k++) {
