@@ -37,7 +37,8 @@ static inline VaeStatus
 vae_backend_goes_on(const VaeBackendParams *p, VaeError *error)
 {
     return p->cancelled && p->cancelled(p->log.user)
-               ? vae_fail(error, VAE_ERR_CANCELLED, "cancelled")
+               ? vae_fail(error, VAE_ERR_CANCELLED,
+                          "VaeStreamParams.cancelled ended the call")
                : VAE_OK;
 }
 

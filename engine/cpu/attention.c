@@ -169,7 +169,8 @@ attention_run(void *own, const VaeOp *op, VaeError *error)
     if (s == VAE_DNNL_OK)
         s = vae_dnnl_wait(&a->cpu->dnnl);
     if (s == VAE_DNNL_OK && vae_host_cancelled(a->exec))
-        return vae_fail(error, VAE_ERR_CANCELLED, "cancelled");
+        return vae_fail(error, VAE_ERR_CANCELLED,
+                        "the computation was cancelled");
     return vae_cpu_status(s, op, "run the attention", error);
 }
 

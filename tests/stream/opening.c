@@ -53,7 +53,8 @@ ends(const Bed *bed, int most, bool plan)
         plan ? vae_stream_plan(bed->model, &params, &planned, &error)
              : vae_stream_new(bed->model, &params, &stream, &error);
     const bool good =
-        status == VAE_ERR_CANCELLED && !stream && p.asked <= most + MORE;
+        status == VAE_ERR_CANCELLED && !stream && p.asked <= most + MORE &&
+        strcmp(error.message, "VaeStreamParams.cancelled ended the call") == 0;
     return good;
 }
 

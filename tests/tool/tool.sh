@@ -438,7 +438,7 @@ for signal in $signals; do
     wait $child
     code=$?
     true_that "$signal ends it with $code" test $code -eq 3
-    says "cancelled"
+    says "the computation was cancelled"
     true_that "it leaves no output" test ! -e x
     true_that "no incomplete files" no_rest
 done

@@ -362,7 +362,8 @@ vae_execute(VaeLaunch *l, int from, int to, VaeError *error)
     for (int i = from; i < to && status == VAE_OK; i++) {
         if (l->run &&
             atomic_load_explicit(l->run->cancel, memory_order_relaxed))
-            return vae_fail(error, VAE_ERR_CANCELLED, "cancelled");
+            return vae_fail(error, VAE_ERR_CANCELLED,
+                            "the computation was cancelled");
         const int range = l->exec->program->ops[i].range;
         if (range && l->ahead >= range)
             continue;

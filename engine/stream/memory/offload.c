@@ -124,7 +124,8 @@ vae_stream_resume(VaeStream *s, VaeError *error)
                                         wait_for_others(s, &patience, &why)));
     if (status == VAE_ERR_MEMORY && patience.ns && atomic_load(&s->cancel)) {
         s->broken = true;
-        return vae_fail(error, VAE_ERR_CANCELLED, "cancelled");
+        return vae_fail(error, VAE_ERR_CANCELLED,
+                        "the wait for memory of the device was cancelled");
     }
     if (status != VAE_OK)
         return not_resumed(s, status, &patience, &why, error);

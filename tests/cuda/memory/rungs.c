@@ -362,6 +362,8 @@ waiting(const Bed *bed, bool cancels)
            cancels ? "cancelled" : "another process frees memory",
            vae_status_name(status));
     if (cancels) {
+        expect(strstr(error.message, "the wait for memory"), "the error: %s",
+               error.message);
         vae_stream_reset(w.stream);
         run_clip(bed, w.stream, VAE_DECODE, &c.got, whole);
     } else {

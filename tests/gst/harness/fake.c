@@ -254,7 +254,8 @@ fake_run(VaeBackend *b, VaeExec *exec, const VaeRun *run, VaeError *error)
         else if (ns > 0)
             sleep_until(&start, ns * (uint64_t) (i + 1) / (uint64_t) p->n_ops);
         if (atomic_load(run->cancel))
-            return vae_fail(error, VAE_ERR_CANCELLED, "cancelled");
+            return vae_fail(error, VAE_ERR_CANCELLED,
+                            "the computation was cancelled");
         if (point_of(op) == FAKE_UPLOAD)
             read_units(b, e, op, run);
         else if (point_of(op) == FAKE_DOWNLOAD)
