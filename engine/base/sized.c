@@ -3,6 +3,7 @@
  */
 #include "sized.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MOST 65536 /* a larger struct_size was never initialized */
@@ -20,12 +21,30 @@ vae_sized_check(const void *sized, size_t least, const char *name,
                 VaeError *error)
 {
     const size_t size = size_of(sized);
-    if (size < least || size > MOST)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s.struct_size is %zu, expected sizeof(%s): begin "
-                        "with VAE_INIT(%s)",
-                        name, size, name, name);
-    return VAE_OK;
+    if (size >= least && size <= MOST)
+        return VAE_OK;
+    char found[24], expected[48];
+    snprintf(found, sizeof found, "%zu", size);
+    snprintf(expected, sizeof expected, "%zu to %d", least, MOST);
+    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                          (VaeErrorParts){NULL, found, expected},
+                          "%s.struct_size is %s, expected %s bytes: begin with "
+                          "VAE_INIT(%s)",
+                          name, found, expected, name);
+}
+
+/* Fails because byte `at`, which the library does not know, is set. */
+static VaeStatus
+newer(const char *name, size_t at, size_t theirs, size_t ours, VaeError *error)
+{
+    char found[24], expected[24];
+    snprintf(found, sizeof found, "%zu", theirs);
+    snprintf(expected, sizeof expected, "%zu", ours);
+    return vae_fail_parts(
+        error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
+        "%s has %s bytes and sets byte %zu, but this library knows "
+        "only %s bytes: it is older than the program's headers",
+        name, found, at, expected);
 }
 
 VaeStatus
@@ -39,10 +58,7 @@ vae_sized_read(void *to, size_t size, const void *from, size_t least,
     const unsigned char *bytes = from;
     for (size_t i = size; i < theirs; i++)
         if (bytes[i])
-            return vae_fail(error, VAE_ERR_ARGUMENT,
-                            "%s sets byte %zu of %zu; this library knows %zu "
-                            "bytes and is older than the program's headers",
-                            name, i, theirs, size);
+            return newer(name, i, theirs, size, error);
     memset(to, 0, size);
     memcpy(to, from, theirs < size ? theirs : size);
     memcpy(to, &size, sizeof size);

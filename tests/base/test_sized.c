@@ -3,6 +3,7 @@
  * compiled with another version of the headers. Also tests the version numbers.
  */
 #include "../files/test.h"
+#include "sized.h"
 #include "vae-private/stream.h"
 #include "vae/vae.h"
 
@@ -46,6 +47,18 @@ some(void)
                              .slice_size = 2};
 }
 
+/* Checks the parts of an error for a wrong number of bytes. */
+static void
+check_bytes(const VaeError *error, size_t found, size_t expected,
+            const char *after)
+{
+    char texts[2][48];
+    snprintf(texts[0], sizeof texts[0], "%zu", found);
+    snprintf(texts[1], sizeof texts[1], "%zu%s", expected, after);
+    check_error_parts("the error has both sizes", error, NULL, texts[0],
+                      texts[1]);
+}
+
 static void
 check_params(void)
 {
@@ -65,11 +78,14 @@ check_params(void)
     check(plan(&longer, &out, &error) == VAE_ERR_ARGUMENT &&
               strstr(error.message, "VaeStreamParams") != NULL,
           "a longer struct that asks for more: %s", error.message);
+    check_bytes(&error, sizeof longer, sizeof p, "");
     for (size_t size = 0; size <= SIZE_MAX / 2; size += SIZE_MAX / 2) {
         p.struct_size = size;
         check(plan(&p, &out, &error) == VAE_ERR_ARGUMENT &&
                   strstr(error.message, "VAE_INIT(VaeStreamParams)") != NULL,
               "no size: %s", error.message);
+        check_bytes(&error, size, VAE_SIZE_UP_TO(VaeStreamParams, height),
+                    " to 65536");
     }
 }
 
