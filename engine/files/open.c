@@ -3,6 +3,7 @@
  */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -48,6 +49,20 @@ compare_names(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+/* The bytes in memory are too few for a header, or more than the file has. */
+static VaeStatus
+wrong_size(const char *label, size_t size, const char *limit, uint64_t bytes,
+           VaeError *error)
+{
+    char found[32], expected[48];
+    snprintf(found, sizeof found, "%zu bytes", size);
+    snprintf(expected, sizeof expected, "%s %" PRIu64, limit, bytes);
+    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                          (VaeErrorParts){NULL, found, expected},
+                          "%s: %s of the file are in memory, expected %s",
+                          label, found, expected);
+}
+
 /* Parses the file in the format that its first bytes show. */
 static VaeStatus
 parse_format(VaeTensorFile *file, VaeError *error)
@@ -61,9 +76,7 @@ parse_format(VaeTensorFile *file, VaeError *error)
     if (status != VAE_OK)
         return status;
     if (need > file->size)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s: the header takes %" PRIu64 " bytes, %zu are given",
-                        file->label, need, file->size);
+        return wrong_size(file->label, file->size, "at least", need, error);
     status = vae_file_bytes(file, 0, need, error);
     if (status != VAE_OK)
         return status;
@@ -151,9 +164,7 @@ vae_tensor_file_open_memory(const void *bytes, size_t size, uint64_t total,
     if (name == NULL)
         name = "tensors";
     if (size > total)
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s: %zu bytes are given of a file of %" PRIu64,
-                        vae_file_label(name), size, total);
+        return wrong_size(vae_file_label(name), size, "at most", total, error);
     const VaeTensorFile given = {.bytes = bytes, .size = size, .total = total};
     return open_bytes(&given, name, parse, out, error);
 }

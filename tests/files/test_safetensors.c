@@ -367,6 +367,18 @@ check_many(void)
     free(json);
 }
 
+/* Checks the parts of the error for too few or too many bytes in memory. */
+static void
+check_numbers(const VaeError *error, size_t found, const char *limit,
+              size_t expected)
+{
+    char texts[2][48];
+    snprintf(texts[0], sizeof texts[0], "%zu bytes", found);
+    snprintf(texts[1], sizeof texts[1], "%s %zu", limit, expected);
+    check_error_parts("the error has both sizes", error, NULL, texts[0],
+                      texts[1]);
+}
+
 static void
 check_header_only(void)
 {
@@ -415,11 +427,15 @@ check_header_only(void)
     status =
         vae_tensor_file_open_memory(bytes, size - 1, total, "h", &file, &error);
     check_refused("half a header given", status, &error, VAE_ERR_ARGUMENT,
-                  "header takes");
+                  "bytes of the file are in memory");
+    check_numbers(&error, size - 1, "at least", size);
+    status = vae_tensor_file_open_memory(bytes, 3, total, "h", &file, &error);
+    check_numbers(&error, 3, "at least", 16);
     status =
         vae_tensor_file_open_memory(bytes, size, size - 1, "h", &file, &error);
     check_refused("more given than there is", status, &error, VAE_ERR_ARGUMENT,
-                  "are given of a file");
+                  "bytes of the file are in memory");
+    check_numbers(&error, size, "at most", size - 1);
 }
 
 int
