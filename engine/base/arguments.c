@@ -24,6 +24,18 @@ vae_check_list(VaeError *error, const char *names, const void *const *pointers)
 }
 
 VaeStatus
+vae_check_path(const char *name, const char *path, VaeError *error)
+{
+    const VaeStatus status = vae_check_pointers(error, name, path);
+    if (status != VAE_OK || path[0])
+        return status;
+    return vae_fail_parts(
+        error, VAE_ERR_ARGUMENT,
+        (VaeErrorParts){NULL, "an empty path", "the path of a file"},
+        "the path is empty, expected the path of a file");
+}
+
+VaeStatus
 vae_check_range(const char *what, int64_t value, int64_t least, int64_t most,
                 VaeError *error)
 {

@@ -235,7 +235,7 @@ vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
     if (status != VAE_OK)
         return status;
     *out = NULL;
-    status = vae_check_pointers(error, "path", path);
+    status = vae_check_path("path", path, error);
     if (status != VAE_OK)
         return status;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))

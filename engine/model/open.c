@@ -74,7 +74,7 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
     if (status != VAE_OK)
         return status;
     *out = NULL;
-    status = vae_check_pointers(error, "path", path);
+    status = vae_check_path("path", path, error);
     if (status == VAE_OK && options)
         status = vae_sized_read(&own, sizeof own, options,
                                 VAE_SIZE_UP_TO(VaeModelOptions, variant),

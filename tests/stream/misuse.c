@@ -40,6 +40,8 @@ null_files(const VaeModel *model)
     REFUSED(vae_model_open(NULL, NULL, &opened, &error));
     REFUSED(vae_tensor_file_open(NULL, &file, &error));
     expect(!opened && !file, "the result of a refused call is NULL");
+    REFUSED(vae_model_open("", NULL, &opened, &error));
+    REFUSED(vae_tensor_file_open("", &file, &error));
     REFUSED(vae_model_open("none", NULL, NULL, &error));
     REFUSED(vae_tensor_file_open("none", NULL, &error));
     REFUSED(vae_tensor_file_open_memory(NULL, 9, 9, NULL, &file, &error));
@@ -206,6 +208,8 @@ wrong_checkpoints(const Bed *bed, const TestClip *clip)
     REFUSED(vae_stream_save(s, NULL, &error));
     REFUSED(vae_stream_save(s, &at, &error));
     REFUSED(vae_stream_load(s, &at, NULL, &error));
+    at.path = "";
+    not_saved(s, at, "the path is empty");
     at.path = path;
     not_saved(s, at, "receive them first");
     while (vae_stream_receive_picture(s, &p, &error) == VAE_OK)

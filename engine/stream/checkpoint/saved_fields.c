@@ -73,7 +73,7 @@ vae_checkpoint_params(const VaeStream *s, const VaeCheckpointParams *params,
                                 VAE_SIZE_UP_TO(VaeCheckpointParams, n_own),
                                 "VaeCheckpointParams", error);
     if (status == VAE_OK)
-        status = vae_check_pointers(error, "params->path", own->path);
+        status = vae_check_path("params->path", own->path, error);
     if (status == VAE_OK)
         status = vae_check_range(
             "n_own", own->n_own < INT64_MAX ? (int64_t) own->n_own : INT64_MAX,
