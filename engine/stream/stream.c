@@ -72,12 +72,17 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         info->arch);
     if (p->width < 1 || p->height < 1 || p->width > MAX_SIDE ||
         p->height > MAX_SIDE) {
-        char found[32], expected[32];
+        char found[32], expected[32], hint[128] = "";
         snprintf(found, sizeof found, "%dx%d", p->width, p->height);
         snprintf(expected, sizeof expected, "1x1 to %dx%d", MAX_SIDE, MAX_SIDE);
+        if (decode && (p->width == 0 || p->height == 0))
+            snprintf(hint, sizeof hint,
+                     "; if the file of latents states no size, multiply that "
+                     "of its latents by VaeModelInfo.spatial (%d)",
+                     info->spatial);
         return vae_fail_parts(error, VAE_ERR_SIZE,
                               (VaeErrorParts){NULL, found, expected},
-                              "size %s, expected %s", found, expected);
+                              "size %s, expected %s%s", found, expected, hint);
     }
     return VAE_OK;
 }

@@ -3,8 +3,9 @@
  *
  *   minimal MODEL LATENTS >frames.rgb
  *
- * LATENTS states its size in pixels, as files of latentmux do. The frames are
- * packed RGB, one after another. docs/library.md explains each call.
+ * The frames are packed RGB, one after another. A file that states its size in
+ * pixels, as files of latentmux do, gives frames of this size. docs/library.md
+ * explains each call.
  *
  *   cc minimal.c $(pkg-config --cflags --libs libvae) -o minimal
  */
@@ -26,8 +27,10 @@ main(int argc, char **argv)
         vae_tensor_file_open(argv[2], &file, &e) ||
         vae_latent_clip_find(file, NULL, &clip, &e))
         errx(1, "%s", e.message);
-    const int w = params.width = clip.width_px;
-    const int h = params.height = clip.height_px;
+    const int scale = vae_model_info(model)->spatial;
+    const int w = clip.width_px ? clip.width_px : clip.width * scale;
+    const int h = clip.height_px ? clip.height_px : clip.height * scale;
+    params.width = w, params.height = h;
     params.normalization = clip.normalization;
     if (vae_stream_new(model, &params, &s, &e))
         errx(1, "%s", e.message);

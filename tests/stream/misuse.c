@@ -99,6 +99,12 @@ wrong_params(VaeModel *model)
     p = good;
     p.pictures_on_device = 2;
     REFUSED(vae_stream_new(model, &p, &s, &error));
+    p = good;
+    p.width = p.height = 0;
+    expect_misuse(vae_stream_new(model, &p, &s, &error), VAE_ERR_SIZE, &error,
+                  "no size");
+    expect(strstr(error.message, "the file of latents states no size"),
+           "the error says where the size comes from: %s", error.message);
 }
 
 /* Passes wrong arguments to the calls that run whole steps. */

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Tests pipelines/examples/minimal.c. It decodes a clip, and each byte must be the
 # code, of 256, that is nearest to the float that vaetool writes. Also tests clips
-# that state another size or fewer frames, and a build with pkg-config from the build
-# folder.
+# that state another size, no size or fewer frames, and a build with pkg-config from the
+# build folder.
 #
 #   sh minimal.sh VAETOOL MINIMAL DEMO FOLDER
 #
@@ -48,17 +48,21 @@ print(f"{frames} frames of {width}x{height}, at most {worst:.6f} of a code")
 assert worst <= 0.5 + 1e-4, worst
 END
 
-# stating KEY VALUE: writes a copy of the clip with this value in its metadata.
+# stating KEY VALUE...: writes a copy of the clip with these values in its metadata. An
+# empty value removes the key.
 stating() {
     python3 - "$demo/latents.safetensors" "$folder/stating.safetensors" "$@" <<'END'
 import json
 import sys
 
-source, out, key, value = sys.argv[1:]
+source, out, *pairs = sys.argv[1:]
 with open(source, "rb") as file:
     header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     data = file.read()
-header["__metadata__"][key] = value
+for key, value in zip(pairs[::2], pairs[1::2]):
+    header["__metadata__"][key] = value
+    if not value:
+        del header["__metadata__"][key]
 text = json.dumps(header).encode()
 with open(out, "wb") as file:
     file.write(len(text).to_bytes(8, "little") + text + data)
@@ -72,6 +76,16 @@ if "$minimal" "$demo/demo-tiny.safetensors" "$folder/stating.safetensors" \
     echo "FAILED: latents of another size: $(cat "$folder/said")" >&2
     exit 1
 fi
+
+# The visible size of this clip is that of its latents. Some frames are enough: then head
+# ends, and the program with it.
+stating vae.width '' vae.height ''
+head -c 200000 "$folder/frames.rgb" >"$folder/some.rgb"
+"$minimal" "$demo/demo-tiny.safetensors" "$folder/stating.safetensors" |
+    head -c 200000 | cmp - "$folder/some.rgb" || {
+    echo 'FAILED: a clip that states no size' >&2
+    exit 1
+}
 
 stating vae.frames 31
 "$minimal" "$demo/demo-tiny.safetensors" "$folder/stating.safetensors" \
@@ -92,8 +106,6 @@ clang -std=c11 -Wpedantic"
     # g++ accepts designated initializers in C++17 as an extension.
     ! command -v g++ >/dev/null || compilers="$compilers
 g++ -x c++ -std=c++17 -Wno-missing-field-initializers"
-    # Some frames are enough: then head ends, and the program with it.
-    head -c 200000 "$folder/fewer.rgb" >"$folder/some.rgb"
     echo "$compilers" | while read -r compiler; do
         # shellcheck disable=SC2086 # several options
         $compiler -Wall -Wextra -Werror "$demo/../examples/minimal.c" \

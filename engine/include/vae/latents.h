@@ -50,7 +50,9 @@ typedef struct VaeLatentClip {
     bool normalization_stated;      /* false: the file does not state it */
     int fps_n, fps_d;               /* vae.framerate, "16/1"; fps_n is also 0 if
                                        the rate varies */
-    int width_px, height_px;        /* vae.width, vae.height: visible pixels */
+    int width_px, height_px;        /* vae.width, vae.height: visible pixels. If
+                                       they are 0, multiply width and height by
+                                       VaeModelInfo.spatial */
     int64_t frames;                 /* vae.frames: frames to show. The latents
                                        may decode to more: discard the rest */
     const char *file;               /* name of the file, for messages */
