@@ -205,7 +205,7 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
         return vae_fail_parts(error, VAE_ERR_SIZE,
                               (VaeErrorParts){info->name, found, "1"},
                               "%s: tensor \"%.*s\" holds a batch of %s clips, "
-                              "expected 1 or a batch-index",
+                              "expected 1 or a batch index",
                               file->label, VAE_NAME_SHOWN, info->name, found);
     }
     if (*out >= n) {
@@ -214,7 +214,7 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
         return vae_fail_parts(
             error, VAE_ERR_SIZE, (VaeErrorParts){info->name, found, range},
             "%s: tensor \"%.*s\" holds a batch of %" PRId64
-            ", but batch-index is %s, expected %s",
+            ", but the batch index is %s, expected %s",
             file->label, VAE_NAME_SHOWN, info->name, n, found, range);
     }
     return VAE_OK;
@@ -399,7 +399,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         status = vae_check_range("layout", (int) own.layout, VAE_LAYOUT_AUTO,
                                  VAE_LAYOUT_TCHW, error);
     if (status == VAE_OK)
-        status = vae_check_range("batch_index", own.batch_index, -1, INT64_MAX,
+        status = vae_check_range("batch index", own.batch_index, -1, INT64_MAX,
                                  error);
     if (status == VAE_OK)
         status = select_tensor(file, o->tensor, &info, error);

@@ -69,10 +69,10 @@ static const Case good[] = {
 
 static const Case bad[] = {
     {"batch", "x F16 2,16,3,4,5", "\"x\"|batch of 2", VAE_ERR_SIZE},
-    {"batch-index too large", "x F16 2,16,3,4,5",
-     "batch of 2|batch-index is 2, expected 0 to 1", VAE_ERR_SIZE, .item = 3},
-    {"batch-index without a batch", "x F16 16,3,4,5",
-     "batch of 1|batch-index is 1, expected 0 to 0", VAE_ERR_SIZE, .item = 2},
+    {"batch index too large", "x F16 2,16,3,4,5",
+     "batch of 2|batch index is 2, expected 0 to 1", VAE_ERR_SIZE, .item = 3},
+    {"batch index without a batch", "x F16 16,3,4,5",
+     "batch of 1|batch index is 1, expected 0 to 0", VAE_ERR_SIZE, .item = 2},
     {"batch of none", "x F16 0,16,3,4,5", "batch of 0", VAE_ERR_SIZE},
     {"several", "x F16 16,1,1,1; y F16 16,1,1,1",
      "several|\"x\" 16x1x1x1, \"y\"", VAE_ERR_NOT_FOUND},
@@ -106,7 +106,7 @@ static const Case bad[] = {
      "layout 3, expected 0 to 2", VAE_ERR_ARGUMENT,
      .layout = (VaeLatentLayout) 3},
     {"no such clip of the caller", "x F16 16,1,1,1",
-     "batch_index -2, expected -1 or more", VAE_ERR_ARGUMENT, .item = -1},
+     "batch index -2, expected -1 or more", VAE_ERR_ARGUMENT, .item = -1},
     {"layout unknown", "x F16 16,1,1,1",
      "vae.layout is \"thwc\", expected cthw or tchw", VAE_ERR_FORMAT,
      .metadata = "\"vae.layout\":\"thwc\""},
