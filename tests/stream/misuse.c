@@ -209,6 +209,7 @@ wrong_checkpoints(const Bed *bed, const TestClip *clip)
     VaeStream *s = half_received(bed, clip);
     const VaePicture p = picture(clip, 0);
     VaeMetadata own = {"vae.latents", "3"};
+    const VaeMetadata twice[] = {{"file", "a"}, {"mine", "1"}, {"file", "b"}};
     VaeCheckpointParams at = VAE_INIT(VaeCheckpointParams);
     close(mkstemp(path));
     REFUSED(vae_stream_save(s, NULL, &error));
@@ -229,6 +230,10 @@ wrong_checkpoints(const Bed *bed, const TestClip *clip)
     own.value = "3";
     REFUSED(vae_stream_load(s, &at, NULL, &error));
     expect(vae_stream_save(s, &at, &error) == VAE_OK, "a right call");
+    VaeCheckpointParams many = at;
+    many.own = twice;
+    many.n_own = 3;
+    not_saved(s, many, "the name \"file\" appears twice");
     must(vae_stream_send_latent(s, NULL, &error), &error);
     not_saved(s, at, "the sequence has ended");
     vae_stream_free(&s);

@@ -40,7 +40,8 @@ typedef struct VaeCheckpointParams {
                         Loading returns this number */
     const VaeMetadata *own; /* entries of the caller, such as its input file.
                                Loading fails if the file has other values. A
-                               key must not begin with "vae." */
+                               key must not begin with "vae.", and no two
+                               entries have the same key */
     size_t n_own;           /* at most 16 */
     uint64_t before;        /* saving: latents of the caller's clip before this
                                sequence, if the clip has several sequences.
