@@ -97,9 +97,9 @@ typedef struct VaeStreamParams {
     bool restarts;      /* allows vae_stream_restart(), and loading a checkpoint
                            without carries */
     VaeNormalization normalization; /* of the latents in or out */
-    VaePosterior posterior;         /* only for encoding */
-    VaeSpill spill;                 /* only for the cuda backend */
-    uint64_t seed;                  /* of samples */
+    VaePosterior posterior; /* only for encoding; a decoder ignores it */
+    VaeSpill spill;         /* other backends than cuda ignore it */
+    uint64_t seed;          /* of samples */
     /*
      * FALLBACK and ERROR check the results of each slice before they compute
      * the next one. When decoding on a device, the frames are copied during the
@@ -131,10 +131,11 @@ typedef struct VaeStreamParams {
                             memory, such as 0.75. 0 selects 0.9, or 1 if not
                             even the smallest plan fits in 0.9 */
     /*
-     * Only for a decoder with VaeModelInfo.delay. With low_latency a frame
-     * waits for only look_ahead later latents, 0 or more. It is then computed
-     * as if the sequence ended there. It is exact only if look_ahead is at
-     * least that of the model. A step computes many times as much.
+     * Only for a decoder with VaeModelInfo.delay; other streams ignore both.
+     * With low_latency a frame waits for only look_ahead later latents, 0 or
+     * more. It is then computed as if the sequence ended there. It is exact
+     * only if look_ahead is at least that of the model. A step computes many
+     * times as much. Without low_latency, look_ahead is ignored.
      */
     bool low_latency;
     int look_ahead;
@@ -173,6 +174,8 @@ typedef struct VaeStreamParams {
      * tile_overlap is at most half a tile. 0 selects the overlap of the
      * network's official pipeline, 1/4 or 1/8 of the shorter side of a tile. -1
      * selects none.
+     *
+     * With VAE_TILES_OFF, the stream ignores all three.
      */
     int64_t tile_width, tile_height, tile_overlap;
     /* Or NULL. Planning and preparing call it before each op, and allocating
