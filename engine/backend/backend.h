@@ -23,7 +23,7 @@
 typedef struct VaeBackendParams {
     VaePrecision precision; /* never AUTO */
     int threads;            /* >= 1 */
-    int device;             /* CUDA device index; -1 selects device 0 */
+    int device;             /* index of the device; -1 selects device 0 */
     bool deterministic;
     VaePixels pixels; /* widest format of pictures; RGB_F32: any */
     bool pictures_on_device;
@@ -32,7 +32,7 @@ typedef struct VaeBackendParams {
     bool (*cancelled)(void *user); /* with log.user; or NULL */
 } VaeBackendParams;
 
-/* Called before each op is prepared. Errors: VAE_ERR_CANCELLED. */
+/* prepare() calls it before it prepares an op. Errors: VAE_ERR_CANCELLED. */
 static inline VaeStatus
 vae_backend_goes_on(const VaeBackendParams *p, VaeError *error)
 {
@@ -54,8 +54,10 @@ typedef struct VaeMemory {
 } VaeMemory;
 
 /* Input and output of one run. The arrays have one element for each unit of the
- * program. run() reads the arrays before it returns; finish() may still write
- * to the memory that their elements point to. */
+ * program. Before run() returns, it has read the arrays, and the memory of
+ * latents and of pictures on the host that are input. finish() may still write
+ * to the memory of results, bad and stats. All other pointers stay valid as
+ * long as the stream. */
 typedef struct VaeRun {
     const VaeLatentIn *latents_in;   /* of a decoder */
     const VaeLatentOut *latents_out; /* of an encoder */
@@ -116,12 +118,15 @@ typedef struct VaeExec {
     /* Set by prepare(). */
     size_t scratch;      /* bytes of one run */
     size_t weight_bytes; /* of all weights, as the cache has them */
-    size_t loading;      /* most temporary bytes while a weight is made */
-    size_t staging;      /* bytes of alloc() for units in flight */
-    size_t library;      /* estimated bytes that the computing library allocates
-                            itself */
-    VaeOpTime *times;    /* n_ops times, to which runs add. The caller sets the
-                            pointer between runs; NULL: no profile */
+    /* If the class has memory_left(), these three count its memory. */
+    size_t loading;   /* most temporary bytes while a weight is made */
+    size_t staging;   /* bytes of alloc() for units in flight. All execs of a
+                         backend share them */
+    size_t library;   /* estimated bytes that the computing library allocates
+                         itself */
+    VaeOpTime *times; /* n_ops times, to which runs add. The caller sets the
+                         pointer while no run is in flight; NULL: no
+                         profile */
 } VaeExec;
 
 /* The type of convolutions' inputs. */
@@ -184,25 +189,29 @@ typedef struct VaeBackendClass {
                    size_t size);
 
     /* Sets *out and *device. Copies params. One thread at a time calls the
-     * functions of one open backend. Errors: after VAE_ERR_BACKEND and
-     * VAE_ERR_UNSUPPORTED, AUTO tries the next backend. */
+     * functions of one open backend. A device may have several open backends.
+     * Errors: after VAE_ERR_BACKEND and VAE_ERR_UNSUPPORTED, AUTO tries the
+     * next backend. */
     VaeStatus (*open)(const VaeBackendParams *params, VaeBackend **out,
                       VaeDevice *device, VaeError *error);
     /* Frees the backend and sets *backend to NULL. Its execs and blocks are
      * freed before. */
     void (*close)(VaeBackend **backend);
 
-    /* The bytes that alloc() can still allocate. NULL: alloc() uses host
-     * memory. Only backends with memory_left() get bind() without memory and
-     * prepare() without out. */
+    /* The bytes that alloc() can still allocate on the device. NULL: alloc()
+     * uses host memory. Only backends with memory_left() get bind() without
+     * memory and prepare() without out. */
     VaeStatus (*memory_left)(VaeBackend *backend, uint64_t *bytes,
                              VaeError *error);
-    /* The block is zeroed and aligned to 64 bytes. Errors: VAE_ERR_MEMORY. */
+    /* The block is zeroed and aligned to 64 bytes. For 0 bytes *out may be
+     * NULL. Errors: VAE_ERR_MEMORY, VAE_ERR_CANCELLED. */
     VaeStatus (*alloc)(VaeBackend *backend, VaePlace place, size_t bytes,
                        void **out, VaeError *error);
+    /* block may be NULL. */
     void (*free)(VaeBackend *backend, VaePlace place, void *block);
-    /* Copies between a block of alloc() and host memory, and waits for the
-     * copy. NULL: blocks are host memory. */
+    /* Copies between blocks of alloc() of either place, and to and from other
+     * host memory. It waits for the runs in flight first, and then for the
+     * copy. NULL: all blocks are host memory, and runs are never in flight. */
     VaeStatus (*copy)(VaeBackend *backend, void *dst, const void *src,
                       size_t bytes, VaeError *error);
 
@@ -220,21 +229,25 @@ typedef struct VaeBackendClass {
                          VaeError *error);
     void (*exec_free)(VaeBackend *backend, VaeExec **exec);
     /*
-     * Called before the first run. Addresses stay fixed from then on. If memory
-     * is NULL, it frees the memory of alloc() that the exec owns, except the
-     * blocks that it is bound to, so that other programs can use it; this also
-     * undoes a bind() that failed. The next bind() allocates this memory again.
-     * No run may be in flight. After an error some memory is not freed.
+     * Called before the first run. Addresses stay fixed from then on.
+     *
+     * If memory is NULL, it frees the memory of alloc() that the exec owns, so
+     * that other programs can use it. The blocks that it is bound to stay. The
+     * next bind() allocates the memory again. It also undoes a bind() that
+     * failed. No run may be in flight. After an error some memory is not freed.
      */
     VaeStatus (*bind)(VaeBackend *backend, VaeExec *exec,
                       const VaeMemory *memory, VaeError *error);
 
-    /* Computes the program. Without finish() the results are complete when it
-     * returns. Errors: VAE_ERR_CANCELLED, VAE_ERR_BACKEND; the carries are then
-     * undefined. */
+    /* Computes the program. With finish(), it may return before the results
+     * are complete, or wait for earlier runs. After the first runs of a stream
+     * it allocates nothing. Errors, also of earlier runs: VAE_ERR_CANCELLED,
+     * VAE_ERR_BACKEND; the carries are then undefined. */
     VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
                      VaeError *error);
-    /* Runs finish in order. NULL: runs are never in flight. */
+    /* Runs finish in order. Returns the first error of the runs that it ended,
+     * and writes no results behind it. error may be NULL. Callers ignore the
+     * errors of DISCARD. NULL: runs are never in flight. */
     VaeStatus (*finish)(VaeBackend *backend, int left, VaeFinish how,
                         VaeError *error);
     /* Times the largest convolutions of a model's fp32 program [0] and bf16

@@ -6,7 +6,7 @@
 #include "backend.h"
 #include "choose.h"
 
-/* Fastest first. */
+/* Fastest first. REF is the last, because it always works. */
 static const VaeBackendKind order[] = {VAE_BACKEND_CUDA, VAE_BACKEND_CPU,
                                        VAE_BACKEND_REF};
 

@@ -22,7 +22,7 @@ check_ranges(const VaeStreamParams *p, VaeError *error)
         int64_t value, least, most;
     } ranges[] = {
         {"direction", (int) p->direction, 0, VAE_ENCODE},
-        {"backend", (int) p->backend, 0, VAE_BACKEND_REF},
+        {"backend", (int) p->backend, 0, VAE_BACKEND_KINDS - 1},
         {"precision", (int) p->precision, 0, VAE_PRECISION_BF16},
         {"normalization", (int) p->normalization, 0, VAE_RAW},
         {"posterior", (int) p->posterior, 0, VAE_POSTERIOR_SAMPLE},

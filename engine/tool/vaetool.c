@@ -99,11 +99,10 @@ print_usage(FILE *to)
                 "3 failure.\n");
 }
 
-/* Fastest first: the order of --backend auto. */
 static void
 print_backends(void)
 {
-    for (VaeBackendKind b = VAE_BACKEND_CUDA; b <= VAE_BACKEND_REF; b++) {
+    for (VaeBackendKind b = VAE_BACKEND_CUDA; b < VAE_BACKEND_KINDS; b++) {
         char why[512];
         if (vae_backend_available(b, why, sizeof why))
             printf("%s: yes\n", vae_backend_name(b));

@@ -209,7 +209,7 @@ check_words(void)
     VaePrecision precision = VAE_PRECISION_TF32;
     VaeNormalization norm = VAE_RAW;
     bool good = true;
-    for (VaeBackendKind k = VAE_BACKEND_AUTO; k <= VAE_BACKEND_REF; k++)
+    for (VaeBackendKind k = VAE_BACKEND_AUTO; k < VAE_BACKEND_KINDS; k++)
         good = good && vae_backend_parse(vae_backend_name(k), &backend) &&
                backend == k;
     for (VaePrecision k = VAE_PRECISION_AUTO; k <= VAE_PRECISION_BF16; k++)

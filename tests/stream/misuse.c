@@ -91,7 +91,7 @@ wrong_params(VaeModel *model)
         .struct_size = sizeof good, .width = W, .height = H};
     VaeStreamParams p = good;
     VaeStream *s;
-    p.backend = (VaeBackendKind) 4;
+    p.backend = VAE_BACKEND_KINDS;
     REFUSED(vae_stream_new(model, &p, &s, &error));
     p = good;
     p.precision = (VaePrecision) 5;

@@ -273,12 +273,6 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
     case VAE_OP_KINDS:
         clamp_or_cast(l, op);
         break;
-    case VAE_OP_FETCH: /* backends that can spill run these themselves */
-    case VAE_OP_FETCHED:
-    case VAE_OP_STORE:
-    case VAE_OP_STORED:
-        assert(own->run);
-        break;
     default:
         return vae_exec_transfer(l, op);
     }

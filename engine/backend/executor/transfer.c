@@ -250,6 +250,13 @@ fill_edges(const VaeLaunch *l, const VaeOp *op)
 
 /* ------------------------------------------------------------------ */
 
+/* The place of a spilled carry in host memory. */
+static uint8_t *
+spilled(const VaeExec *e, const VaeOp *op)
+{
+    return e->memory.spilled + op->carry->place;
+}
+
 int
 vae_exec_transfer(const VaeLaunch *l, const VaeOp *op)
 {
@@ -279,6 +286,15 @@ vae_exec_transfer(const VaeLaunch *l, const VaeOp *op)
     case VAE_OP_CARRY_ZERO:
         return l->zero(&l->queue, vae_exec_carry(l->exec, op),
                        op->carry->bytes);
+    case VAE_OP_FETCH:
+        return l->copy(&l->queue, vae_exec_body(l->exec, op->x),
+                       spilled(l->exec, op), op->carry->bytes);
+    case VAE_OP_STORE:
+        return l->copy(&l->queue, spilled(l->exec, op),
+                       vae_exec_body(l->exec, op->x), op->carry->bytes);
+    case VAE_OP_FETCHED: /* the queue is in order */
+    case VAE_OP_STORED:
+        return 0;
     default:
         assert(false);
         return 0;

@@ -20,6 +20,8 @@ VAE_API void vae_type_to_float(float *dst, const void *src, VaeType type,
 VAE_API void vae_type_from_float(void *dst, VaeType type, const float *src,
                                  size_t n);
 
+#define VAE_BACKEND_KINDS (VAE_BACKEND_REF + 1)
+
 /* Words of the enumerations. *_parse() returns false for an unknown word, and
  * does not write *out. */
 VAE_API bool vae_backend_parse(const char *word, VaeBackendKind *out);

@@ -73,6 +73,8 @@ typedef enum VaeBackendKind {
     VAE_BACKEND_CUDA,
     VAE_BACKEND_CPU,
     VAE_BACKEND_REF
+    /* A new kind is added here, so that programs compiled earlier keep their
+     * meaning. */
 } VaeBackendKind;
 
 typedef enum VaePrecision {

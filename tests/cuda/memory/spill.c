@@ -8,6 +8,7 @@
 #include "../clips.h"
 #include "emu_rt.h"
 #include "gpu.h"
+#include "stream.h"
 
 static VaeStream *
 spilling(VaeModel *model, VaeDirection direction, VaeSpill spill, size_t limit)
@@ -352,6 +353,28 @@ mapped(const Bed *bed, VaeDirection direction)
     vae_cuda_map_from((size_t) 64 << 20);
 }
 
+/* The executor copies spilled carries for a backend that does not do it
+ * itself. */
+static void
+by_executor(const Bed *bed, VaeDirection direction)
+{
+    SCOPED_CLIPS Clips c = open_clips(bed, direction);
+    VaeStream *stream = spilling(bed->model, direction, VAE_SPILL_HOST, 0);
+    int copies = 0;
+    for (int i = 0; i < PROGRAMS; i++)
+        for (int k = 0; stream->execs[i] && k < stream->programs[i]->n_ops; k++)
+            if (stream->programs[i]->ops[k].kind >= VAE_OP_FETCH &&
+                stream->programs[i]->ops[k].kind <= VAE_OP_STORED) {
+                stream->execs[i]->ops[k].run = NULL;
+                copies++;
+            }
+    expect(copies > 0, "%s: ops for copies", name_of(direction));
+    clip_poison(bed, &c.got, direction);
+    run_clip(bed, stream, direction, &c.got, whole);
+    same_result(bed, &c.got, &c.want, direction, "by the executor");
+    vae_stream_free(&stream);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -376,6 +399,7 @@ main(int argc, char **argv)
         checkpoints(&bed, direction, VAE_SPILL_AUTO, VAE_SPILL_OFF);
         checkpoints(&bed, direction, VAE_SPILL_HOST, VAE_SPILL_AUTO);
         mapped(&bed, direction);
+        by_executor(&bed, direction);
     }
     refused(&bed, emu_fail_alloc, VAE_OK);
     faults(&bed, stride);
