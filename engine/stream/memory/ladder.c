@@ -219,7 +219,9 @@ try_spilling(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
         return status;
     rung.windows = 0;
     status = spill_enough(s, rung, most, fits, error);
-    if (status != VAE_OK || !*fits)
+    if (status == VAE_OK && !*fits) /* so that an error names the least bytes */
+        return try_rung(s, least, most, fits, error);
+    if (status != VAE_OK)
         return status;
     rung = s->rung;
     rung.windows = most - s->plan.peak;

@@ -85,6 +85,32 @@ every_number(const Bed *bed, VaeDirection direction)
         "%s: the error names spilling: %s", name_of(direction), error.message);
 }
 
+/* If a stream does not fit, the error names the least memory that it fits in,
+ * in MiB with one digit behind the point. */
+static void
+names_least(const Bed *bed, VaeDirection direction)
+{
+    VaeStreamParams params = params_of(direction);
+    VaePlan plan = plan_of(bed->model, &params);
+    VaeError error = {0};
+    const double digit = 0.1 * 1048576;
+    uint64_t refused = 0, enough = plan.peak;
+    params.spill = VAE_SPILL_AUTO;
+    while (enough - refused > (uint64_t) (digit / 20)) {
+        params.memory_limit = (size_t) (refused + (enough - refused) / 2);
+        if (vae_stream_plan(bed->model, &params, &plan, &error) == VAE_OK)
+            enough = params.memory_limit;
+        else
+            refused = params.memory_limit;
+    }
+    params.memory_limit = (size_t) refused;
+    vae_stream_plan(bed->model, &params, &plan, &error);
+    const double needs = strtod(error.found, NULL) * 1048576;
+    expect(needs > (double) refused && needs < (double) enough + digit,
+           "%s: it needs %s, and %llu bytes are enough", name_of(direction),
+           error.found, (unsigned long long) enough);
+}
+
 /* The CUDA streams of the copies are numbered after the three of the backend.
  */
 enum { LATE, EARLY = ~7 };
@@ -399,6 +425,7 @@ main(int argc, char **argv)
         checkpoints(&bed, direction, VAE_SPILL_AUTO, VAE_SPILL_OFF);
         checkpoints(&bed, direction, VAE_SPILL_HOST, VAE_SPILL_AUTO);
         mapped(&bed, direction);
+        names_least(&bed, direction);
         by_executor(&bed, direction);
     }
     refused(&bed, emu_fail_alloc, VAE_OK);
