@@ -180,7 +180,7 @@ check_bad_paths(void)
     VaeStatus status = vae_tensor_file_open(path_of("missing"), &file, &error);
     check_refused("missing file", status, &error, VAE_ERR_NOT_FOUND, "missing");
     status = vae_tensor_file_open("", &file, &error);
-    check_refused("no name", status, &error, VAE_ERR_NOT_FOUND, "open");
+    check_refused("no name", status, &error, VAE_ERR_ARGUMENT, "path is empty");
     status = vae_tensor_file_open(folder, &file, &error);
     check_refused("directory", status, &error, VAE_ERR_NOT_FOUND, "directory");
     status = vae_tensor_file_open("/dev/null", &file, &error);

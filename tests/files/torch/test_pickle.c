@@ -70,7 +70,7 @@ check_tensors(void)
     status = vae_tensor_file_open_memory(zip.data, zip.n - 1, zip.n, "x", &file,
                                          &error);
     check_refused("not all of it given", status, &error, VAE_ERR_ARGUMENT,
-                  "x: |given");
+                  "x: |in memory");
     free(zip.data);
 }
 
