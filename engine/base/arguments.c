@@ -26,9 +26,10 @@ vae_check_list(VaeError *error, const char *names, const void *const *pointers)
 VaeStatus
 vae_check_path(const char *name, const char *path, VaeError *error)
 {
-    const VaeStatus status = vae_check_pointers(error, name, path);
-    if (status != VAE_OK || path[0])
-        return status;
+    if (!path)
+        return vae_check_pointers(error, name, path);
+    if (path[0])
+        return VAE_OK;
     return vae_fail_parts(
         error, VAE_ERR_ARGUMENT,
         (VaeErrorParts){NULL, "an empty path", "the path of a file"},

@@ -3,6 +3,7 @@
  * processor's flags do not decide the precision, AUTO times convolutions. Warns
  * if the precision that was asked for is slow.
  */
+#include <assert.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -225,6 +226,7 @@ static void
 warn_of_device(const VaeStream *s, const char *why)
 {
     char line[800];
+    assert(s->class);
     if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
         s->params.device <= 0 || s->class->memory_left)
         return;
