@@ -77,8 +77,8 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
         snprintf(expected, sizeof expected, "1x1 to %dx%d", MAX_SIDE, MAX_SIDE);
         if (decode && (p->width == 0 || p->height == 0))
             snprintf(hint, sizeof hint,
-                     "; if the file of latents states no size, multiply that "
-                     "of its latents by VaeModelInfo.spatial (%d)",
+                     "; for a file of latents that states no size, it is %d "
+                     "(VaeModelInfo.spatial) times that of the latents",
                      info->spatial);
         return vae_fail_parts(error, VAE_ERR_SIZE,
                               (VaeErrorParts){NULL, found, expected},

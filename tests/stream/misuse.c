@@ -103,7 +103,7 @@ wrong_params(VaeModel *model)
     p.width = p.height = 0;
     expect_misuse(vae_stream_new(model, &p, &s, &error), VAE_ERR_SIZE, &error,
                   "no size");
-    expect(strstr(error.message, "the file of latents states no size"),
+    expect(strstr(error.message, "a file of latents that states no size"),
            "the error says where the size comes from: %s", error.message);
 }
 

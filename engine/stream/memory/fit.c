@@ -216,7 +216,7 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
     try_processor(&a);
     if (limit > 0)
         try_tiles(&a);
-    char parts[200];
+    char parts[256];
     if (s->least_is_prepared)
         snprintf(parts, sizeof parts,
                  "weights %.1f, carries %.1f, activations %.1f, scratch %.1f, "
@@ -230,10 +230,10 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
             parts, sizeof parts,
             "carries %.1f, activations %.1f, weights and others not counted",
             MIB(p->carries - p->spilled), MIB(p->arena));
-    if (p->tiles && !device) {
+    if (p->tiles) {
         const size_t used = strlen(parts);
-        snprintf(parts + used, sizeof parts - used, ", %d tiles %.1f", p->tiles,
-                 MIB(p->tiled));
+        snprintf(parts + used, sizeof parts - used, ", %d tiles%s %.1f",
+                 p->tiles, device ? " in host memory" : "", MIB(p->tiled));
     }
     char given[160];
     tell_limit(s, limit, own, given, sizeof given);

@@ -42,6 +42,19 @@ check(const Bed *bed, const VaeStreamParams *params, const TestClip *want,
     same_result(bed, &got, want, params->direction, what);
 }
 
+/* The error for tiles that do not fit names them. */
+static void
+check_no_memory(const Bed *bed)
+{
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeError error = {0};
+    VaeStreamParams p = tiled(VAE_DECODE);
+    p.memory_limit = 1;
+    expect(vae_stream_plan(bed->model, &p, &plan, &error) == VAE_ERR_MEMORY &&
+               strstr(error.message, "4 tiles in host memory"),
+           "%s", error.message);
+}
+
 /* A picture in device memory is refused; the stream continues with one in host
  * memory. */
 static void
@@ -178,6 +191,7 @@ main(int argc, char **argv)
     bed_open_device(&bed, argc, argv);
     look(&bed, VAE_DECODE);
     look(&bed, VAE_ENCODE);
+    check_no_memory(&bed);
     check_on_device(&bed);
     check_taken(&bed, true);
     check_taken(&bed, false);
