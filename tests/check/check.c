@@ -6,6 +6,9 @@
 
 #include "check.h"
 #include "number.h"
+#ifdef VAE_CHECK_INTERPRETER
+#include "interpreter.h"
+#endif
 
 #ifndef __has_feature
 #define __has_feature(x) 0
@@ -59,7 +62,7 @@ take(VaeCheckBlock *b, size_t bytes)
 {
     bytes = (bytes + 63) / 64 * 64;
 #ifdef VAE_CHECK_INTERPRETER
-    b->all = vae_check_interpreter_alloc(bytes);
+    b->all = vae_emu_interpreter_alloc(bytes);
     b->kept = b->all != NULL;
 #endif
     if (!b->kept && !(b->all = aligned_alloc(64, bytes)))
@@ -126,9 +129,17 @@ release(VaeCheck *t)
 }
 
 #ifdef VAE_CHECK_INTERPRETER
-bool
-vae_check_block(const VaeCheck *t, size_t i, const void **data, size_t *bytes)
+static const char *
+name_of_case(void *user)
 {
+    const VaeCheck *t = user;
+    return t->name;
+}
+
+static bool
+find_buffer(void *user, size_t i, const void **data, size_t *bytes)
+{
+    const VaeCheck *t = user;
     const VaeCheckBlock *b = t->blocks;
     while (b && i--)
         b = b->next;
@@ -435,7 +446,7 @@ vae_check_main(int argc, char **argv, const VaeCheckFunc *funcs, size_t n)
         return 2;
     }
 #ifdef VAE_CHECK_INTERPRETER
-    vae_check_interpreter_open(&t);
+    vae_emu_interpreter_open(&(VaeInterpreted){name_of_case, find_buffer, &t});
 #endif
     if (!t.list)
         printf("seed %llu\n", (unsigned long long) t.seed);

@@ -134,21 +134,6 @@ double *vae_check_norm_sums(VaeCheck *t, const VaeNormArgs *a);
  */
 bool vae_check_bench(VaeCheck *t, double bytes, double flop);
 
-#ifdef VAE_CHECK_INTERPRETER
-/*
- * interpreter.cpp: lets another program (tests/cuda/ptx) run the kernels. It is
- * connected if VAE_CHECK_INTERPRETER names three open files: a pipe that it
- * reads, a pipe that it writes, and the memory of all buffers.
- */
-void vae_check_interpreter_open(const VaeCheck *t);
-/* Allocates from the memory of all buffers, which is never freed. The file
- * grows as needed. Returns NULL without an interpreter. */
-uint8_t *vae_check_interpreter_alloc(size_t bytes);
-/* Writes buffer i of the case; false past the last one. */
-bool vae_check_block(const VaeCheck *t, size_t i, const void **data,
-                     size_t *bytes);
-#endif
-
 /* Enumerates queues whose results must be equal to the byte: with 1, 2 and 3
  * threads and every vector instruction set. Returns false after the last one.
  * The emulated cuda kernels run their threads in another order at each call. A

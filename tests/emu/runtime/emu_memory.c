@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "emu_state.h"
+#include "interpreter.h"
 
 enum { POISON = 0xff };
 
@@ -14,6 +15,7 @@ typedef struct Block {
     size_t bytes;
     bool device;
     int number; /* number of the device */
+    bool kept;  /* not freed */
     uint8_t *data;
 } Block;
 
@@ -53,6 +55,45 @@ emu_memory_used(void)
     return used;
 }
 
+/* An interpreter of PTX gets each launch as a case, because it need not run all
+ * kernels of a program. */
+static const char *
+name_of_launch(void *user)
+{
+    static char name[32];
+    static int launches;
+    snprintf(name, sizeof name, "launch %d", ++launches);
+    return name;
+}
+
+static bool
+find_buffer(void *user, size_t i, const void **data, size_t *bytes)
+{
+    const Block *b = blocks;
+    while (b && (!b->device || i--))
+        b = b->next;
+    if (!b)
+        return false;
+    *data = b->data;
+    *bytes = b->bytes;
+    return true;
+}
+
+/* Sets b->data to memory that an interpreter of PTX sees, if there is one. */
+static void
+take_data(Block *b, size_t whole)
+{
+    static bool asked, interpreted;
+    if (!asked)
+        interpreted = vae_emu_interpreter_open(
+            &(VaeInterpreted){name_of_launch, find_buffer, NULL});
+    asked = true;
+    b->kept = interpreted && b->device;
+    b->data = emu_must(b->kept ? vae_emu_interpreter_alloc(whole)
+                               : aligned_alloc(256, whole));
+    memset(b->data, POISON, whole);
+}
+
 static int
 take(void **out, size_t bytes, bool device)
 {
@@ -69,11 +110,9 @@ take(void **out, size_t bytes, bool device)
         (device && emu_memory_used() + rounded(bytes) > emu_memory()))
         return EMU_OUT_OF_MEMORY;
     Block *b = emu_must(calloc(1, sizeof *b));
-    const size_t whole = (bytes + 255) / 256 * 256 + 256;
-    b->data = emu_must(aligned_alloc(256, whole));
-    memset(b->data, POISON, whole);
     b->bytes = bytes;
     b->device = device;
+    take_data(b, (bytes + 255) / 256 * 256 + 256);
     b->number = emu_current();
     b->next = blocks;
     blocks = b;
@@ -98,7 +137,8 @@ free_block(void *data)
     if (b->device)
         emu_same_device(b->number, "memory");
     *at = b->next;
-    free(b->data);
+    if (!b->kept)
+        free(b->data);
     free(b);
 }
 

@@ -1,13 +1,5 @@
 /*
- * interpreter.cpp: lets another program run the kernels of a check.
- *
- * Each launch is one line of JSON in a pipe. It has the name of the case, the
- * file and line of the launch, the kernel as an offset from the executable's
- * start, the grid, the threads of a block, the bytes of shared memory, the
- * arguments in hexadecimal digits, and the address and size of each buffer. All
- * buffers are in one mapped file, so that the other program reads and writes
- * them in place. It answers with one line: "done", "emulate", or an error,
- * which ends the check.
+ * interpreter.cpp: see interpreter.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,14 +7,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "emu.h"
+#include "interpreter.h"
 
-extern "C" const char __executable_start[];
+/* Weak, because a shared library has none. */
+extern "C" const char __executable_start[] __attribute__((weak));
 
 static const size_t ROOM = (size_t) 1 << 32;
 
-static const VaeCheck *check;
+static VaeInterpreted program;
 static FILE *requests, *answers;
 static int file;
 static uint8_t *memory;
@@ -31,17 +24,19 @@ static size_t taken;
 static void
 fail(const char *what)
 {
-    fprintf(stderr, "check: interpreter: %s\n", what);
+    fprintf(stderr, "interpreter: %s\n", what);
     exit(1);
 }
 
 uint8_t *
-vae_check_interpreter_alloc(size_t bytes)
+vae_emu_interpreter_alloc(size_t bytes)
 {
+    const void *data;
+    size_t size;
     if (!memory)
         return nullptr;
-    if (!check->blocks)
-        taken = 0;
+    if (!program.buffer(program.user, 0, &data, &size))
+        taken = 0; /* all buffers are freed */
     if (bytes > ROOM - taken || ftruncate(file, (off_t) (taken + bytes)))
         fail("no memory");
     uint8_t *p = memory + taken;
@@ -57,7 +52,7 @@ send(const VaeEmuLaunch &l)
             "[%u, %u, %u], "
             "\"threads\": %u, \"shared\": %zu, \"base\": %" PRIuPTR
             ", \"args\": [",
-            check->name, l.name,
+            program.name(program.user), l.name,
             static_cast<const char *>(l.entry) - __executable_start, l.grid.x,
             l.grid.y, l.grid.z, l.block, l.smem,
             reinterpret_cast<uintptr_t>(memory));
@@ -70,7 +65,7 @@ send(const VaeEmuLaunch &l)
     fputs("], \"buffers\": [", requests);
     const void *data;
     size_t bytes;
-    for (size_t i = 0; vae_check_block(check, i, &data, &bytes); i++)
+    for (size_t i = 0; program.buffer(program.user, i, &data, &bytes); i++)
         fprintf(requests, "%s[%" PRIuPTR ", %zu]", i ? ", " : "",
                 reinterpret_cast<uintptr_t>(data), bytes);
     fputs("]}\n", requests);
@@ -92,21 +87,22 @@ run(const VaeEmuLaunch &l)
     return true;
 }
 
-void
-vae_check_interpreter_open(const VaeCheck *t)
+bool
+vae_emu_interpreter_open(const VaeInterpreted *p)
 {
-    const char *files = getenv("VAE_CHECK_INTERPRETER");
+    const char *files = getenv("VAE_EMU_INTERPRETER");
     int out, in;
     if (!files)
-        return;
+        return false;
     if (sscanf(files, "%d,%d,%d", &in, &out, &file) != 3 ||
         !(answers = fdopen(in, "r")) || !(requests = fdopen(out, "w")))
-        fail("VAE_CHECK_INTERPRETER names no open files");
-    void *p = mmap(nullptr, ROOM, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_NORESERVE, file, 0);
-    if (p == MAP_FAILED)
+        fail("VAE_EMU_INTERPRETER names no open files");
+    void *room = mmap(nullptr, ROOM, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_NORESERVE, file, 0);
+    if (room == MAP_FAILED)
         fail("no memory");
-    memory = static_cast<uint8_t *>(p);
-    check = t;
+    memory = static_cast<uint8_t *>(room);
+    program = *p;
     vae_emu_set_interpreter(run);
+    return true;
 }
