@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Runs the kernels of checks from the PTX that nvcc compiled.
+"""Runs the kernels of checks and other programs from the PTX that nvcc compiled.
 
     interpret.py CHECK... --ptx PTX... [-- ARGUMENT...]
 
 A CHECK is a program of tests/check for CUDA, such as check-cuda-norm. It launches
 kernels and compares their results with the plain-C reference. This program runs
 its launches with an interpreter of PTX instead of the emulation. Each kernel of
-the files PTX must run at least once. Each CHECK gets the ARGUMENTs.
+the files PTX must run at least once. Each CHECK gets the ARGUMENTs. A CHECK may
+also be a program with the whole emulated device, in which each launch is a case.
 
     --with PTX     kernels of this file may also run, but need not
+    --least N      not all kernels of the files PTX must run, but N cases on them
     --cases N      interprets a case only if the kernel that it launches first ran
                    in fewer than N cases before. The emulation runs the other
                    cases. The two round differently, so each case runs as a whole
@@ -101,13 +103,13 @@ def run(options, check, entries, runs):
     from_check, to_us = os.pipe()
     from_us, to_check = os.pipe()
     environment = dict(os.environ,
-                       VAE_CHECK_INTERPRETER=f"{from_us},{to_us},{file}")
+                       VAE_EMU_INTERPRETER=f"{from_us},{to_us},{file}")
+    interpreter = Interpreter(options, entries, runs, symbols(check), file)
     with subprocess.Popen([check, *options.arguments],
                           pass_fds=(from_us, to_us, file),
                           env=environment) as process:
         os.close(from_us)
         os.close(to_us)
-        interpreter = Interpreter(options, entries, runs, symbols(check), file)
         with open(from_check, encoding="ascii") as requests, \
                 open(to_check, "w", encoding="ascii") as answers:
             for line in requests:
@@ -132,11 +134,13 @@ def ordinary(options):
             print(f"{check} failed")
             return 1
     missing = sorted(set(wanted) - set(runs))
-    for name in missing:
+    cases = set().union(*(runs[name] for name in set(wanted) & set(runs)))
+    too_few = len(cases) < options.least if options.least else bool(missing)
+    for name in missing if too_few else []:
         print(f"no launch to interpret: {name}")
-    cases = set().union(*runs.values())
-    print(f"{len(wanted) - len(missing)} of {len(wanted)} kernels ran, in {len(cases)} cases")
-    return 1 if missing else 0
+    print(f"{len(set(wanted) & set(runs))} of {len(wanted)} kernels ran, in "
+          f"{len(cases)} cases")
+    return int(too_few)
 
 
 def mutants(name, body):
@@ -176,6 +180,7 @@ def main():
     parser.add_argument("checks", nargs="+")
     parser.add_argument("--ptx", nargs="+", required=True)
     parser.add_argument("--with", action="append", default=[])
+    parser.add_argument("--least", type=int)
     parser.add_argument("--cases", type=int, default=1 << 30)
     parser.add_argument("--mutate")
     own, arguments = sys.argv[1:], []
