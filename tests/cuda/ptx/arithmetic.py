@@ -92,8 +92,9 @@ def fma(machine, parts, operands, mask):
     """fp32 products are exact in fp64, so only the sum rounds twice."""
     type = TYPES[parts[-1]]
     wide = np.float64 if type == np.float32 else np.longdouble
-    a, b, c = (machine.get(x, type).astype(wide) for x in operands[1:4])
-    machine.put(operands[0], (a * b + c).astype(type), mask)
+    a, b, c = (machine.get(x, type) for x in operands[1:4])
+    product = np.multiply(a, b, dtype=wide)
+    machine.put(operands[0], (product + c).astype(type), mask)
 
 
 def divide(machine, parts, operands, mask, rest):
@@ -119,8 +120,9 @@ def shl(machine, parts, operands, mask):
     type = np.dtype(TYPES[parts[1]])
     value = bits_of(machine, operands[1], type.itemsize)
     count = machine.get(operands[2], np.uint32).astype(np.uint64)
-    value = np.where(count >= 8 * type.itemsize, np.uint64(0),
-                     value << np.minimum(count, np.uint64(63)))
+    value = value << np.minimum(count, np.uint64(63))
+    if type.itemsize == 8:
+        value[count > 63] = 0
     machine.put(operands[0], value.astype(UNSIGNED[type.itemsize]), mask)
 
 
@@ -131,9 +133,9 @@ def shr(machine, parts, operands, mask):
         value = (machine.get(operands[1], type).astype(np.int64) >>
                  np.minimum(count, 63))
     else:
-        value = np.where(count >= 8 * type.itemsize, np.uint64(0),
-                         bits_of(machine, operands[1], type.itemsize) >>
-                         np.minimum(count, 63).astype(np.uint64))
+        value = (bits_of(machine, operands[1], type.itemsize) >>
+                 np.minimum(count, 63).astype(np.uint64))
+        value[count > 63] = 0
     machine.put(operands[0], value.astype(type), mask)
 
 
@@ -190,8 +192,8 @@ def setp(machine, parts, operands, mask):
     """A comparison with NaN is false, or true if its name ends with "u"."""
     how, type = parts[1], TYPES[parts[-1]]
     a, b = machine.get(operands[1], type), machine.get(operands[2], type)
-    if parts[-1][0] != "f":
-        value = COMPARE[how](a, b)
+    if parts[-1][0] != "f" or how in ("eq", "lt", "le", "gt", "ge"):
+        value = COMPARE[how](a, b)  # as in numpy, false with NaN
     else:
         nan = np.isnan(a) | np.isnan(b)
         if how in ("num", "nan"):

@@ -31,6 +31,7 @@ RUNS, WAITS, EXITED = 0, 1, 2
 MOST_STEPS = 50_000_000
 
 ADDRESS = re.compile(r"\[\s*([%\w$.]+)\s*(?:\+\s*(-?\w+))?\s*\]")
+ADDRESSES = {}  # operands that matched: their base and offset
 
 
 class Memory:
@@ -48,13 +49,27 @@ class Memory:
     def index(self, address, size, write):
         """Checks accesses of `size` bytes; returns offsets in bytes."""
         at = address - self.base
-        out = (at < 0) | (at + size > self.data.size)
-        if not out.any():
-            out = ~(self.allowed[at] & self.allowed[at + size - 1])
-        if out.any():
+        out = (at < 0) | (at > self.data.size - size)
+        if not np.count_nonzero(out):
+            out = ~(self.allowed[at] & self.allowed[at + (size - 1)])
+        if np.count_nonzero(out):
             raise Error(f"{'write' if write else 'read'} of {size} bytes "
                         f"outside of all buffers, at {address[out][0]:#x}")
         return at
+
+
+class ReadOnly:
+    """Constants or parameters."""
+
+    def __init__(self, data):
+        self.size = data.size
+        self.views = {size: data.view(type) for size, type in UNSIGNED.items()}
+
+    def index(self, at, size):
+        """Checks reads; returns what Machine.locate() does."""
+        if ((at < 0) | (at > self.size - size)).any():
+            raise Error("read outside of constants or parameters")
+        return at, self.views
 
 
 class Shared:
@@ -85,8 +100,8 @@ class Shared:
         return self.index_at(address - SHARED, size, block)
 
     def index_at(self, at, size, block):
-        out = (at < 0) | (at + size > self.size)
-        if out.any():
+        out = (at < 0) | (at > self.size - size)
+        if np.count_nonzero(out):
             raise Error(f"access outside of {self.size} bytes of shared memory,"
                         f" at {at[out][0]}")
         return at + block * (4 * self.words)
@@ -162,8 +177,14 @@ class Machine:
         self.thread = np.tile(np.arange(threads, dtype=np.uint32), len(blocks))
         self.lane = self.thread % np.uint32(LANES)
         self.warp = np.arange(n) // LANES
-        self.registers = {name: np.zeros(n, type)
-                          for name, type in kernel.registers.items()}
+        self.registers = {}
+        for type in set(kernel.registers.values()):
+            names = [name for name, other in kernel.registers.items()
+                     if other is type]
+            self.registers.update(zip(names, np.zeros((len(names), n), type)))
+        # Each operand as an array of each type that was needed: a view of its
+        # register, or a constant for each thread.
+        self.values = {}
         self.special = self._special(np.asarray(blocks))
         self.symbols = {"vae_shared": SHARED}
         self.constants = self._place(CONSTANTS, kernel.constants.items())
@@ -185,7 +206,7 @@ class Machine:
         self.sums = wgmma.registers(kernel)  # all registers that wgmma uses
         self.time = 0  # instructions so far
         self.active = None  # threads that run the current instruction
-        self.literals = {}
+        self.everyone = np.ones(n, np.bool_)
 
     def _place(self, base, items):
         """Puts (name, bytes) at addresses from base on. Returns their bytes."""
@@ -193,7 +214,7 @@ class Machine:
         for name, value in items:
             self.symbols[name] = base + len(data)
             data += value + bytes(-len(value) % 16)
-        return np.frombuffer(data, np.uint8)
+        return ReadOnly(np.frombuffer(data, np.uint8))
 
     def _special(self, blocks):
         x, y, _ = self.launch.grid
@@ -208,20 +229,24 @@ class Machine:
 
     # Operands.
 
-    def register(self, operand):
-        """Returns the values of a register that an instruction uses, or None."""
+    def use(self, operand):
+        """Notes that an instruction uses a register."""
         if operand in self.sums:
             self.multiplications.used(operand, self.active)
-        return self.registers.get(operand)
 
     def get(self, operand, type):
         """Returns the value of an operand for all threads. type: has its size."""
-        value = self.register(operand)
+        self.use(operand)
+        value = self.values.get((operand, type))
         if value is None:
-            value = self._other(operand, np.dtype(type))
-        if value.dtype == type:
-            return value
-        if value.dtype.itemsize != np.dtype(type).itemsize:
+            value = self.values[operand, type] = self._find(operand, np.dtype(type))
+        return value
+
+    def _find(self, operand, type):
+        value = self.registers.get(operand)
+        if value is None:
+            return np.full(self.n, self._literal(operand, type), type)
+        if value.dtype.itemsize != type.itemsize:
             raise Error(f"{operand} has another size than {type}")
         return value.view(type)
 
@@ -229,21 +254,15 @@ class Machine:
         """Returns the value of an operand that may have more bits than the type."""
         value = self.registers.get(operand)
         if value is not None and value.dtype.itemsize > np.dtype(type).itemsize:
+            self.use(operand)
             return value.astype(UNSIGNED[np.dtype(type).itemsize]).view(type)
         return self.get(operand, type)
 
-    def _other(self, operand, type):
-        key = operand, type
-        if key not in self.literals:
-            self.literals[key] = np.array(np.broadcast_to(
-                self._literal(operand, type), self.n))
-        return self.literals[key]
-
     def _literal(self, operand, type):
         if operand in self.special:
-            return self.special[operand].astype(type)
+            return self.special[operand]
         if operand in self.symbols:
-            return np.array(self.symbols[operand], type)
+            return self.symbols[operand]
         if operand[:2] in ("0f", "0d"):
             data = bytes.fromhex(operand[2:])[::-1]
             return np.frombuffer(data, type)[0]
@@ -258,25 +277,38 @@ class Machine:
         """Sets a register where mask is true (None: everywhere)."""
         if operand == "_":
             return
-        register = self.register(operand)
-        if value.dtype != register.dtype:
+        self.use(operand)
+        register = self.registers[operand]
+        if value.dtype is not register.dtype:
             if (value.dtype.itemsize == register.dtype.itemsize and
                     "b" not in (value.dtype.kind, register.dtype.kind)):
                 value = value.view(register.dtype)
             else:
                 value = value.astype(register.dtype)
-        np.copyto(register, value, where=True if mask is None else mask)
+        if mask is None:
+            register[:] = value
+        else:
+            np.copyto(register, value, where=mask)
 
     def address(self, operand):
-        base, offset = ADDRESS.match(operand).groups()
+        if operand not in ADDRESSES:
+            base, offset = ADDRESS.match(operand).groups()
+            ADDRESSES[operand] = base, int(offset or "0", 0)
+        base, offset = ADDRESSES[operand]
         value = self.registers.get(base)
         if value is None:
             value = self.get(base, np.uint64)
-        return value.astype(np.int64) + int(offset or "0", 0)
+        return value.astype(np.int64) + offset
+
+    def of(self, on, values):
+        """Returns the values of the threads `on`."""
+        return values if on is self.everyone else values[on]
 
     def whole_warps(self, on, name):
-        counts = on.reshape(-1, LANES).sum(1)
-        if ((counts != 0) & (counts != LANES)).any():
+        if on is self.everyone:
+            return
+        by_warp = on.reshape(-1, LANES)
+        if (by_warp != by_warp[:, :1]).any():
             raise Error(f"{name} by some lanes of a warp only")
 
     # Memory.
@@ -284,26 +316,27 @@ class Machine:
     def locate(self, operand, space, size, on, write=False):
         """Checks the accesses of the threads `on`. Returns offsets in bytes, and the
         views to which they belong. Notes reads and writes of shared memory."""
-        address = self.address(operand)[on]
-        wrong = address % size != 0
-        if wrong.any():
+        address = self.of(on, self.address(operand))
+        wrong = address & (size - 1)
+        if np.count_nonzero(wrong):
             raise Error(f"misaligned access of {size} bytes at "
-                        f"{address[wrong][0]:#x}")
+                        f"{address[wrong != 0][0]:#x}")
         if space == "param":
-            return read_only(address - PARAMETERS, size, self.arguments)
-        if space == "global" and not write and (address < PARAMETERS).any():
-            return read_only(address - CONSTANTS, size, self.constants)
+            return self.arguments.index(address - PARAMETERS, size)
+        if space == "global" and not write and address.min() < PARAMETERS:
+            return self.constants.index(address - CONSTANTS, size)
         if space == "global":
             return self.memory.index(address, size, write), self.memory.views
         if space != "shared":
             raise Error(f"unknown memory {space}")
-        at = self.shared.index(address, size, self.block[on])
-        word = at[:, None] // 4 + np.arange((size + 3) // 4)
+        at = self.shared.index(address, size, self.of(on, self.block))
+        word = (at >> 2)[:, None] + np.arange((size + 3) // 4)
+        warps = self.of(on, self.warp)[:, None]
         if write:
-            self.shared.writes(word, self.warp[on][:, None])
+            self.shared.writes(word, warps)
             self.shared.written[word] = True
         else:
-            self.shared.reads(word, self.warp[on][:, None])
+            self.shared.reads(word, warps)
         return at, self.shared.views
 
     def load(self, parts, operands, mask, on):
@@ -311,10 +344,14 @@ class Machine:
         size = SIZES[type]
         targets = warp.registers_of(operands[0])
         at, views = self.locate(operands[1], parts[1], size * len(targets), on)
-        view = views[size]
+        view, at = views[size], at // size
         for i, target in enumerate(targets):
-            value = np.zeros(self.n, view.dtype)
-            value[on] = view[at // size + i]
+            found = view[at + i]
+            if on is self.everyone:
+                value = found
+            else:
+                value = np.zeros(self.n, view.dtype)
+                value[on] = found
             self.put_wide(target, value.view(TYPES[type]), mask)
 
     def put_wide(self, target, value, mask):
@@ -333,12 +370,8 @@ class Machine:
                                 write=True)
         view = views[size]
         for i, source in enumerate(sources):
-            value = self.register(source)
-            if value is None:
-                value = self._other(source, np.dtype(TYPES[parts[-1]]))
-            if value.dtype.itemsize != size:
-                value = value.astype(view.dtype)
-            view[at // size + i] = value.view(view.dtype)[on]
+            value = self.get_narrow(source, TYPES[parts[-1]])
+            view[at // size + i] = self.of(on, value.view(view.dtype))
 
     def add_atomically(self, operands, on):
         if not on.any():
@@ -357,36 +390,43 @@ class Machine:
 
     def _run(self):
         code = self.kernel.code
-        everyone = np.ones(self.n, np.bool_)
         together = 0  # the next instruction of all threads, or None
         for _ in range(MOST_STEPS):
             if together is not None:
-                pc, at, on = together, None, everyone
+                pc, at, on = together, None, self.everyone
             elif self.next is not None:
                 pc, at = self.next, on
             else:
-                live = self.state == RUNS
-                if not live.any():
+                pc, at = self._earliest()
+                if pc == len(code):
                     if not self._release():
                         break
                     continue
-                pc = self.pc[live].min()
-                at = on = live & (self.pc == pc)
-                others = self.pc[live & ~on]
-                self.meets = others.min() if others.size else len(code)
+                on = at
             instruction = code[pc]
-            mask = at
+            mask, some = at, True
             if instruction.predicate:
                 wanted = self.registers[instruction.predicate]
                 wanted = ~wanted if instruction.negated else wanted
                 mask = wanted if at is None else at & wanted
-                if mask.all():
+                some = np.count_nonzero(mask)
+                if some == self.n:
                     mask = None
             try:
-                together = self._step(instruction, pc, on, mask, together)
+                if instruction.jumps:
+                    together = self._jump(instruction, pc, on, mask, some, together)
+                    continue
+                if some:
+                    self._do(instruction, on if mask is None else mask, mask)
             except Error as error:
                 raise Error(f"{error}\n    at: {instruction.text}\n"
                             f"    of: {self.kernel.name}") from None
+            if together is not None:
+                together = pc + 1
+                continue
+            self.next = pc + 1 if pc + 1 < self.meets else None
+            if self.next is None:
+                self.pc[on] = pc + 1
         else:
             raise Error("endless loop in " + self.kernel.name)
         if self.copies.any():
@@ -396,30 +436,30 @@ class Machine:
             raise Error("a thread exits while its multiplications run, in " +
                         self.kernel.name)
 
-    def _step(self, instruction, pc, on, mask, together):
-        """Runs one instruction for the threads of mask (None: all). All threads `on`
-        then continue with the next one. Returns the next `together`."""
-        active = on if mask is None else mask
-        name = instruction.parts[0]
-        if name in ("bra", "ret", "exit") or (
-                name == "bar" and instruction.parts[1] == "sync"):
-            return self._jump(instruction, pc, on, active, mask, together)
-        if not instruction.predicate or active.any():
-            self._do(instruction, active, mask)
-        if together is not None:
-            return together + 1
-        self.next = pc + 1 if pc + 1 < self.meets else None
-        if self.next is None:
-            self.pc[on] = pc + 1
-        return None
+    def _earliest(self):
+        """Returns the earliest next instruction of a thread that runs, and the threads
+        with it. Sets where they meet others."""
+        end = len(self.kernel.code)
+        pc = np.where(self.state == RUNS, self.pc, end)
+        first = pc.min()
+        on = pc == first
+        self.meets = np.where(on, end, pc).min()
+        return first, on
 
-    def _jump(self, instruction, pc, on, active, mask, together):
+    def _jump(self, instruction, pc, on, mask, some, together):
+        """Runs a jump or a barrier for the threads of mask (None: all), if there are
+        some. All other threads `on` continue with the next instruction. Returns the
+        next `together`."""
         name = instruction.parts[0]
-        if name == "bra" and together is not None:
-            if mask is None:
-                return self.kernel.labels[instruction.operands[0]]
-            if not active.any():
+        if together is not None:
+            if not some:
                 return together + 1
+            if mask is None and name == "bra":
+                return self.kernel.labels[instruction.operands[0]]
+            if mask is None and name == "bar":
+                self.shared.epoch += 1
+                return together + 1
+        active = on if mask is None else mask
         self.next = None
         self.pc[on] = pc + 1
         if name == "bra":
@@ -427,18 +467,18 @@ class Machine:
         elif name == "bar":
             self.whole_warps(active, "bar.sync")
             self.state[active] = WAITS
+            if (self.state == WAITS).all():
+                self._release()
         else:
             self.state[active] = EXITED
         return self._meet()
 
     def _meet(self):
         """Returns the next instruction of all threads, or None if they differ."""
-        if (self.state == WAITS).all():
-            self._release()
         first = self.pc[0]
-        if (self.state == RUNS).all() and (self.pc == first).all():
-            return int(first)
-        return None
+        if np.count_nonzero(self.pc != first) or (self.state != RUNS).any():
+            return None
+        return int(first)
 
     def _release(self):
         """Ends the barrier at which all threads wait. Returns false if none wait."""
@@ -457,7 +497,9 @@ class Machine:
         name = parts[0]
         self.active = on
         self.time += 1
-        if name == "ld":
+        if name in arithmetic.INSTRUCTIONS:
+            arithmetic.INSTRUCTIONS[name](self, parts, operands, mask)
+        elif name == "ld":
             self.load(parts, operands, mask, on)
         elif name == "st":
             self.store(parts, operands, on)
@@ -467,17 +509,8 @@ class Machine:
             warp.INSTRUCTIONS[name](self, parts, operands, mask, on)
         elif name in wgmma.INSTRUCTIONS:
             wgmma.INSTRUCTIONS[name](self, parts, operands, on)
-        elif name in arithmetic.INSTRUCTIONS:
-            arithmetic.INSTRUCTIONS[name](self, parts, operands, mask)
         else:
             raise Error("unknown instruction")
-
-
-def read_only(at, size, data):
-    """Returns offsets in bytes, and views of the data, for Machine.locate()."""
-    if ((at < 0) | (at + size > data.size)).any():
-        raise Error("read outside of constants or parameters")
-    return at, {n: data.view(type) for n, type in UNSIGNED.items()}
 
 
 class Launch:

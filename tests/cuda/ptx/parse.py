@@ -32,6 +32,8 @@ class Instruction:
         negated, self.predicate, name, operands = found.groups()
         self.negated = bool(negated)
         self.parts = name.split(".")
+        self.jumps = (self.parts[0] in ("bra", "ret", "exit") or
+                      self.parts[:2] == ["bar", "sync"])
         self.operands = split_operands(operands)
         self.text = " ".join(text.split())
 

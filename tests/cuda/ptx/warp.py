@@ -59,9 +59,8 @@ def ldmatrix(machine, parts, operands, mask, on):
     matrices = rows.reshape(-1, 4, 8, 8)
     if "trans" in parts:
         matrices = matrices.transpose(0, 1, 3, 2)
-    low = matrices[:, :, GROUP, 2 * PLACE].astype(np.uint32)
-    high = matrices[:, :, GROUP, 2 * PLACE + 1].astype(np.uint32)
-    pairs = low | high << np.uint32(16)  # [warp, matrix, lane]
+    # [warp, matrix, lane]
+    pairs = np.ascontiguousarray(matrices).view(np.uint32).reshape(-1, 4, LANES)
     for i, target in enumerate(registers_of(operands[0])):
         machine.put(target, pairs[:, i].reshape(-1), mask)
 
@@ -73,13 +72,28 @@ def fragment(machine, operand, type):
     return words.view(type).reshape(-1, LANES, words.view(type).shape[1])
 
 
-def matrix(values, shape, row, column):
-    """Converts [warp, lane, number] to [warp, rows, columns]. row, column: functions
-    of the number's index."""
-    result = np.zeros((values.shape[0], *shape))
-    for i in range(values.shape[2]):
-        result[:, row(i), column(i)] = values[:, :, i]
-    return result
+def places(shape, numbers, row, column):
+    """Returns the place of each element of a matrix in the registers of a warp, as
+    lane * numbers + number. numbers: those of a lane. row, column: functions of the
+    number's index."""
+    place = np.empty(shape, np.int64)
+    for i in range(numbers):
+        place[row(i), column(i)] = LANE * numbers + i
+    return place
+
+
+A_16 = places((16, 16), 8, lambda i: GROUP + (8 if i % 4 >= 2 else 0),
+              lambda i: 2 * PLACE + i % 2 + (8 if i >= 4 else 0))
+B_16 = places((16, 8), 4, lambda i: 2 * PLACE + i % 2 + (8 if i >= 2 else 0),
+              lambda i: GROUP)
+A_TF32 = places((16, 8), 4, lambda i: GROUP + (8 if i % 2 else 0),
+                lambda i: PLACE + (4 if i >= 2 else 0))
+B_TF32 = places((8, 8), 2, lambda i: PLACE + 4 * i, lambda i: GROUP)
+
+
+def matrix(values, place):
+    """Converts [warp, lane, number] to [warp, rows, columns] of fp64."""
+    return values.reshape(values.shape[0], -1)[:, place].astype(np.float64)
 
 
 def mma_16(machine, operands, bf16):
@@ -89,13 +103,7 @@ def mma_16(machine, operands, bf16):
         if bf16:
             return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
         return bits.view(np.float16)
-    a = matrix(numbers(operands[1]), (16, 16),
-               lambda i: GROUP + (8 if i % 4 >= 2 else 0),
-               lambda i: 2 * PLACE + i % 2 + (8 if i >= 4 else 0))
-    b = matrix(numbers(operands[2]), (16, 8),
-               lambda i: 2 * PLACE + i % 2 + (8 if i >= 2 else 0),
-               lambda i: GROUP)
-    return a, b
+    return matrix(numbers(operands[1]), A_16), matrix(numbers(operands[2]), B_16)
 
 
 def mma_tf32(machine, operands):
@@ -103,12 +111,7 @@ def mma_tf32(machine, operands):
     def numbers(operand):
         bits = fragment(machine, operand, np.uint32) & np.uint32(0xffffe000)
         return bits.view(np.float32)
-    a = matrix(numbers(operands[1]), (16, 8),
-               lambda i: GROUP + (8 if i % 2 else 0),
-               lambda i: PLACE + (4 if i >= 2 else 0))
-    b = matrix(numbers(operands[2]), (8, 8), lambda i: PLACE + 4 * i,
-               lambda i: GROUP)
-    return a, b
+    return matrix(numbers(operands[1]), A_TF32), matrix(numbers(operands[2]), B_TF32)
 
 
 def mma(machine, parts, operands, mask, on):

@@ -17,7 +17,7 @@ import re
 import numpy as np
 
 from parse import Error
-from warp import GROUP, LANES, PLACE, matrix, registers_of
+from warp import A_16, GROUP, LANES, PLACE, matrix, registers_of
 
 WARPS = 4  # of a group
 ROWS, DEPTH = 64, 16
@@ -169,9 +169,7 @@ def a_of_registers(machine, operand, on, bf16):
     words = np.stack([machine.registers[r].view(np.uint32)
                       for r in registers_of(operand)], 1)
     values = numbers(words.view(np.uint16).reshape(-1, LANES, 8), bf16)
-    a = matrix(values, (16, DEPTH),
-               lambda i: GROUP + (8 if i % 4 >= 2 else 0),
-               lambda i: 2 * PLACE + i % 2 + (8 if i >= 4 else 0))
+    a = matrix(values, A_16)
     return a[on.reshape(-1, LANES).any(1)].reshape(-1, ROWS, DEPTH)
 
 
@@ -205,10 +203,11 @@ def multiply(machine, parts, operands, on):
     product = a.astype(np.float64) @ b.astype(np.float64).transpose(0, 2, 1)
     product = product.reshape(-1, 16, n)  # of each warp
     adds = machine.get(operands[3], np.bool_)[on]
-    for i, name in enumerate(sums):
-        row, column = GROUP + i % 4 // 2 * 8, i // 4 * 8 + 2 * PLACE + i % 2
+    i = np.arange(len(sums))[:, None]
+    row, column = GROUP + i % 4 // 2 * 8, i // 4 * 8 + 2 * PLACE + i % 2
+    values = product[:, row, column].transpose(1, 0, 2).reshape(len(sums), -1)
+    for name, value in zip(sums, values):
         register = machine.registers[name]
-        value = product[:, row, column].ravel()
         register[on] = np.where(adds, register[on] + value, value)
         state.shapes[name] = shape[0], machine.time
     state.start(on, words, sums + of_a)
