@@ -382,6 +382,14 @@ vae_check_queue(size_t i, VaeQueue *q)
     return true;
 }
 
+static bool interpreted;
+
+bool
+vae_check_order_varies(void)
+{
+    return !interpreted;
+}
+
 double *
 vae_check_norm_sums(VaeCheck *t, const VaeNormArgs *a)
 {
@@ -446,7 +454,8 @@ vae_check_main(int argc, char **argv, const VaeCheckFunc *funcs, size_t n)
         return 2;
     }
 #ifdef VAE_CHECK_INTERPRETER
-    vae_emu_interpreter_open(&(VaeInterpreted){name_of_case, find_buffer, &t});
+    interpreted = vae_emu_interpreter_open(
+        &(VaeInterpreted){name_of_case, find_buffer, &t});
 #endif
     if (!t.list)
         printf("seed %llu\n", (unsigned long long) t.seed);

@@ -139,6 +139,9 @@ bool vae_check_bench(VaeCheck *t, double bytes, double flop);
  * The emulated cuda kernels run their threads in another order at each call. A
  * device (VAE_CHECK_DEVICE) heeds none of this: each call runs twice. */
 bool vae_check_queue(size_t i, VaeQueue *q);
+/* False if equal calls run their threads in the same order, as an interpreter
+ * does. */
+bool vae_check_order_varies(void);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,7 @@ typedef struct Subject {
     size_t in, out; /* elements */
     bool own_sums;  /* 16-bit types are summed in another order */
     bool silu;      /* results in 16 bits are less exact */
+    bool aligned;   /* another subject runs the same kernels at odd addresses */
 } Subject;
 
 static void
@@ -28,7 +29,7 @@ one_pair(VaeCheck *t, const Subject *s, const float *x, VaeType x_type,
 {
     const size_t bytes = s->out * vae_check_size(y_type);
     const void *want = vae_check_narrow(t, wide, s->out, y_type, 0);
-    for (int beside = 0; beside < 4; beside++) {
+    for (int beside = 0; beside < (s->aligned ? 1 : 4); beside++) {
         const size_t x_past = beside & 1 ? vae_check_size(x_type) : 0;
         const size_t y_past = beside & 2 ? vae_check_size(y_type) : 0;
         const void *from = vae_check_narrow(t, x, s->in, x_type, x_past);
@@ -111,13 +112,13 @@ check_norm(VaeCheck *t)
                   &(Subject){call_norm, &a, .in = n, .out = n, .silu = true});
         if (groups)
             continue;
+        const Subject plain = {call_norm, &a,           .in = n,
+                               .out = n,  .silu = true, .aligned = true};
         a.gain = NULL;
         a.eps = 1e-8f;
-        all_pairs(t,
-                  &(Subject){call_norm, &a, .in = n, .out = n, .silu = true});
+        all_pairs(t, &plain);
         a.offset = NULL;
-        all_pairs(t,
-                  &(Subject){call_norm, &a, .in = n, .out = n, .silu = true});
+        all_pairs(t, &plain);
     }
 }
 

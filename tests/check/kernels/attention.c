@@ -92,7 +92,8 @@ agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
     VaeQueue q;
     float *z = vae_check_buffer(t, n * sizeof *z, sizeof *z);
     a.y = z;
-    for (size_t i = 0; i < 2 && vae_check_queue(i, &q); i++) {
+    const size_t again = vae_check_order_varies() ? 2 : 0;
+    for (size_t i = 0; i < again && vae_check_queue(i, &q); i++) {
         memset(z, 0xff, n * sizeof *z);
         t->dut->attention(&q, &a);
         vae_check_equal(t, "again", z, y, n * sizeof *z);
@@ -100,7 +101,7 @@ agreement(VaeCheck *t, VaeAttentionArgs a, const float *y)
     const size_t step = 3 * frame * vae_check_size(a.x_type);
     VaeAttentionArgs one = a;
     one.t = 1;
-    for (int f = 0; f < a.t; f++) {
+    for (int f = 0; a.t > 1 && f < a.t; f++) {
         one.qkv = (const uint8_t *) a.qkv + f * step;
         t->dut->attention(&t->queue, &one);
         vae_check_equal(t, "one frame", z, y + f * frame, frame * sizeof *z);
