@@ -294,10 +294,12 @@ full_options() {
         run build-clang short --suite files --suite check --suite golden \
             --no-suite cuda --no-suite full --no-suite long
     # No source depends on both options. The fuzz targets are built with
-    # elements and without oneDNN.
+    # elements and without oneDNN. Of the tests only check.c depends on oneDNN.
+    targets='vae engine/vaetool golden golden-tiles check-conv'
     build build-no-onednn gcc -Dcuda=disabled -Donednn=disabled \
-        -Dgst=disabled && run build-no-onednn short --suite golden \
-        --no-suite cuda --no-suite full --no-suite long
+        -Dgst=disabled -Dtests=enabled && run build-no-onednn short \
+        --suite golden --no-suite cuda --no-suite full --no-suite long
+    targets=
     # These only have to build without a warning: a compiler that optimises
     # across files sees more.
     build build-lto gcc --buildtype=release -Db_lto=true -Dcuda=disabled \
