@@ -87,8 +87,8 @@ check_unit(const VaeStream *s, const Unit *unit, VaeError *error)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "device memory", "host memory"},
-            "pictures in the memory of a device are for "
-            "vae_stream_decode_begin() and _encode_begin()");
+            "pictures in the memory of a device are for the calls that "
+            "compute whole steps, such as vae_stream_decode()");
     return vae_stream_check_pictures(s, p, 1, error);
 }
 

@@ -15,12 +15,12 @@
  *
  * With vae_stream_send_*() and vae_stream_receive_*(), save when receive has
  * returned VAE_AGAIN: no result is waiting then. Units that were sent but not
- * computed are not in the file. After loading, a decoder takes latent
- * VaeCheckpoint.begin of the sequence next. An encoder takes frame
- * vae_model_frames_of(begin) next, and gives latent `begin`. If the checkpoint
- * has no carries, begin is earlier than the position that was saved: the first
- * frame of a decoder is frame vae_model_frames_of(begin) of the sequence, and
- * the caller discards the frames or latents that it already has.
+ * computed are not in the file. After loading, the stream takes unit
+ * VaeCheckpoint.next of the sequence: a latent of a decoder, a frame of an
+ * encoder. An encoder then gives latent VaeCheckpoint.begin, and a decoder
+ * frame vae_model_frames_of(begin). If the checkpoint has no carries, begin is
+ * earlier than the position that was saved, and the caller discards the frames
+ * or latents that it already has.
  */
 #ifndef VAE_CHECKPOINT_H
 #define VAE_CHECKPOINT_H
@@ -57,6 +57,8 @@ typedef struct VaeCheckpoint {
     uint64_t frames;    /* VaeCheckpointParams.frames of the saving call */
     bool carries;       /* true: the file has the carries */
     uint64_t before;    /* VaeCheckpointParams.before of the saving call */
+    uint64_t next;      /* index of the latent, or for an encoder of the frame,
+                           that the stream takes next */
 } VaeCheckpoint;
 
 /*

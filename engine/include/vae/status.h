@@ -18,7 +18,7 @@ extern "C" {
 typedef enum VaeStatus {
     VAE_OK,
     VAE_ERR_ARGUMENT,    /* a wrong parameter, or a call in a wrong state */
-    VAE_ERR_NOT_FOUND,   /* no such file, tensor or installed model */
+    VAE_ERR_NOT_FOUND,   /* no such file or tensor */
     VAE_ERR_READ,        /* the system refused to open or read */
     VAE_ERR_WRITE,       /* the system refused to create or write */
     VAE_ERR_NO_SPACE,    /* the disk is full */

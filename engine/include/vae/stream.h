@@ -37,7 +37,7 @@ typedef struct VaeStream VaeStream;
 
 /*
  * A named intermediate result.
- * step    number of runs since the sequence began. A run computes the first
+ * step    number of earlier runs of this sequence. A run computes the first
  *         step, a slice or a single step
  * name    name of the block in the weights, "decoder.upsamples.3", or of the op
  * values  [t, h, w, c] floats
@@ -76,9 +76,9 @@ typedef struct VaeStreamParams {
     VaeDirection direction;
     VaeBackendKind backend;
     VaePrecision precision;
-    int width, height;  /* visible pixels, 1 to 65535. Latents have the size of
-                           the next multiple of VaeModelInfo.spatial, to which
-                           an encoder repeats the edge */
+    int width, height;  /* visible pixels, 1 to 65535. The network computes the
+                           next multiples of VaeModelInfo.spatial. An encoder
+                           repeats the edge up to there */
     int slice_size;     /* steps that run together, at most 4096. 0 selects the
                            largest of 4, 2 and 1 that fits, and 1 for 1280x720
                            pixels or more */
@@ -361,7 +361,8 @@ typedef struct VaeLatentOut {
  * row, a unit after the end, a broken sequence), VAE_ERR_SIZE, VAE_ERR_MEMORY.
  * After these errors nothing ran, and the call may be repeated. Receive also
  * returns VAE_ERR_CANCELLED and VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK also
- * VAE_ERR_MEMORY of a step. These break the sequence: reset or free the stream.
+ * VAE_ERR_MEMORY of a step. These break the sequence: reset, restart or free
+ * the stream.
  */
 VAE_API VaeStatus vae_stream_send_latent(VaeStream *stream,
                                          const VaeLatentIn *latent,
@@ -411,8 +412,8 @@ VAE_API VaeStatus vae_stream_send_clip(VaeStream *stream,
  * a missing plane, a stride below a row, on_device, or waiting units; nothing
  * ran), VAE_ERR_SIZE (a picture of another size;
  * nothing ran), VAE_ERR_CANCELLED, VAE_ERR_BACKEND, and with VAE_NAN_FALLBACK
- * also VAE_ERR_MEMORY of a step (the sequence is broken: reset or free the
- * stream).
+ * also VAE_ERR_MEMORY of a step (the sequence is broken: reset, restart or free
+ * the stream).
  */
 VAE_API VaeStatus vae_stream_decode(VaeStream *stream,
                                     const VaeLatentIn *latents, int n_latents,

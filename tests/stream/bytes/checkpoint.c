@@ -132,7 +132,8 @@ at_step(const Case *c, int k, bool carries)
     good = good && found.latents == (uint64_t) latents &&
            found.frames == p.frames && found.begin <= found.latents &&
            found.carries == (carries && k > 0) &&
-           (!found.carries || found.begin == found.latents);
+           (!found.carries || found.begin == found.latents) &&
+           found.next == (uint64_t) before(c, (int) found.begin, true);
     /* A step has one latent in all networks. */
     good = good && goes_on(c, next, (int) found.begin, k, c->t,
                            carries ? ones : threes);
