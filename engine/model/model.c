@@ -87,6 +87,10 @@ vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
                  VaeModel **out, VaeError *error)
 {
     *out = NULL;
+    if (!arch->preset)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "%s has no configuration of its own (VaeArch.preset)",
+                        arch->name);
     VaeModel *m = vae_model_new("(generated)");
     if (!m || !m->path || !vae_model_set_arch(m, arch, decoder, encoder)) {
         vae_model_free(&m);

@@ -124,6 +124,39 @@ no_output(VaeBuilder *b, const VaeTensor *x)
 }
 
 static const VaeTensor *
+open_block(VaeBuilder *b, const VaeTensor *x)
+{
+    vae_enter(b, "middle");
+    return wide(b, "out", x, 3);
+}
+
+static const VaeTensor *
+closed_twice(VaeBuilder *b, const VaeTensor *x)
+{
+    vae_enter(b, "middle");
+    x = wide(b, "out", x, 3);
+    vae_leave(b);
+    vae_leave(b);
+    return x;
+}
+
+/* Weights cannot be generated for an architecture without a preset. */
+static int
+test_no_preset(void)
+{
+    VaeArch with = toy;
+    VaeModel *model = NULL;
+    VaeError error = {0};
+    with.preset = NULL;
+    network = fits;
+    const bool good =
+        vae_model_generate_arch(&with, &model, &error) == VAE_ERR_UNSUPPORTED &&
+        !model && strstr(error.message, "VaeArch.preset");
+    printf("%s no preset: %s\n", good ? "ok" : "FAILED", error.message);
+    return !good;
+}
+
+static const VaeTensor *
 too_many_taps(VaeBuilder *b, const VaeTensor *x)
 {
     if (vae_is_first(b))
@@ -370,6 +403,8 @@ main(void)
         {output_type,
          "output: out is 2x2x2x3 bfloat16, expected 2x2x2x3 float32"},
         {no_output, "output: no tensor was given"},
+        {open_block, ": vae_leave() is missing in middle"},
+        {closed_twice, "vae_leave() was called without vae_enter()"},
         {too_many_taps, "pool: input has 1 frames with context, which do not "
                         "fit 2 taps"},
         {stride_in_time, "pool: input has 2 frames with context, which do not "
@@ -387,8 +422,8 @@ main(void)
         {third_of_channels, "time: a has 4 channels, expected a multiple of 3"},
         {sum_delay, "sum: the sum is of frames with a delay of 1 and 0 "
                     "frames"}};
-    int failed =
-        test_defaults() + test_description() + test_generated_statistics();
+    int failed = test_defaults() + test_description() +
+                 test_generated_statistics() + test_no_preset();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         failed += expect(cases[i].forward, cases[i].words);
     return (failed + test_sums_in_place()) > 0;

@@ -122,7 +122,11 @@ vae_enter(VaeBuilder *b, const char *format, ...)
 void
 vae_leave(VaeBuilder *b)
 {
-    assert(b->depth > 0);
+    if (b->depth == 0) {
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "vae_leave() was called without vae_enter()");
+        return;
+    }
     VaeProgram *p = b->program;
     if (b->status == VAE_OK)
         for (int i = p->n_ops - 1; i >= 0; i--) {

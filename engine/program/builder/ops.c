@@ -89,6 +89,11 @@ vae_output(VaeBuilder *b, const VaeTensor *x)
         vae_builder_fail(b, VAE_ERR_MODEL, "%s: no tensor was given", op->name);
         return;
     }
+    if (b->depth > 0) {
+        vae_builder_fail(b, VAE_ERR_MODEL, "%s: vae_leave() is missing in %s",
+                         op->name, b->path);
+        return;
+    }
     if (b->program->delayed)
         b->program->n_out = x->shape.t;
     VaeShape shape = {.t = b->program->n_out,
