@@ -476,7 +476,8 @@ vae_cuda_store_find(const VaeCudaStore *s, const char *layer, uint64_t free_mib,
                     VaeCudaTimed *out)
 {
     const Row *row = find(&s->rows, layer, NULL);
-    if (!row || row->free_mib < free_mib / 2)
+    if (!row || row->free_mib < free_mib / 2 ||
+        row->code_mib > VAE_CUDA_MOST_CODE)
         return false;
     *out = (VaeCudaTimed){.choice = row->choice,
                           .ms = (float) row->ns * 1e-6f,

@@ -108,6 +108,21 @@ kept(void)
            "two writers keep each other's entries");
 }
 
+/* Memory that another program took while a layer was timed is no code. */
+static void
+much_code(void)
+{
+    VaeCudaTimed timed = {{"5"}, 1, 1000, VAE_CUDA_MOST_CODE};
+    VaeCudaStore *s = open_store(KEY);
+    vae_cuda_store_put(s, "five", &timed);
+    timed.code_mib++;
+    vae_cuda_store_put(s, "six", &timed);
+    vae_cuda_store_save(s);
+    vae_cuda_store_close(&s);
+    expect(strcmp(get(KEY, "five"), "5") == 0 && !*get(KEY, "six"),
+           "a row with more code than a layer has is not used");
+}
+
 /* The names of the own kernels. All of them can compute an upsampling. */
 static void
 own_kernels(void)
@@ -307,6 +322,7 @@ main(void)
         return 1;
     setenv("XDG_CACHE_HOME", root, 1);
     kept();
+    much_code();
     own_kernels();
     damaged();
     foreign();
