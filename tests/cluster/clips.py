@@ -35,6 +35,14 @@ def tensors(path):
     return {n: (e, data[slice(*e["data_offsets"])]) for n, e in entries.items()}, metadata
 
 
+def size(path):
+    """The bytes of a file; 0 if there is none. A writer may rename it at any time."""
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
+
+
 def write(path, name, kind, shape, data, metadata):
     text = json.dumps({"__metadata__": metadata, name: {
         "dtype": kind, "shape": shape, "data_offsets": [0, len(data)]}}).encode()

@@ -100,9 +100,8 @@ class Move(clips.Clips):
                 sender.send(latent)
 
     def wait_for_frames(self, host, name, count):
-        while host.process.poll() is None and (
-                not os.path.exists(self.path(name)) or
-                os.path.getsize(self.path(name)) < count * FRAME):
+        while (host.process.poll() is None and
+               clips.size(self.path(name)) < count * FRAME):
             time.sleep(0.01)
 
     def frames(self, *names):
@@ -166,8 +165,7 @@ class Move(clips.Clips):
         def watch():
             while relay.process.poll() is None:
                 for name in "ab":
-                    size = os.path.getsize(self.path(name)) if os.path.exists(
-                        self.path(name)) else 0
+                    size = clips.size(self.path(name))
                     if size and (name == "a" or name not in seen):
                         if seen.get(name, (0,))[0] != size:
                             seen[name] = (size, time.monotonic())

@@ -211,8 +211,7 @@ class Failures(Ray):
     def kill_driver(self, out, workers=0):
         """Kills a driver after the next entry in its journal, and before some workers."""
         def size():
-            return os.path.getsize(out + ".journal") if os.path.exists(
-                out + ".journal") else 0
+            return clips.size(out + ".journal")
 
         before = size()
         process = self.nodes.start("--resume", "--model", TINY, self.long, "--to", out)

@@ -161,9 +161,8 @@ class Index(clips.Clips):
         part = self.path("out.safetensors.segments/00001-of-00002.part")
         for _ in range(50):
             process = self.start(1, 2, self.long, model=models)
-            before = os.path.getsize(part) if os.path.exists(part) else 0
-            while process.poll() is None and (
-                    not os.path.exists(part) or os.path.getsize(part) <= before):
+            before = clips.size(part)
+            while process.poll() is None and clips.size(part) <= before:
                 time.sleep(0.01)
             process.send_signal(kind)
             said += process.communicate()[1]
