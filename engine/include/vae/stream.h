@@ -77,8 +77,9 @@ typedef struct VaeStreamParams {
     VaeBackendKind backend;
     VaePrecision precision;
     int width, height;  /* visible pixels, 1 to 65535. The network computes the
-                           next multiples of VaeModelInfo.spatial. An encoder
-                           repeats the edge up to there */
+                           next multiples of VaeModelInfo.spatial, and a latent
+                           has these divided by spatial. An encoder repeats the
+                           edge of the picture */
     int slice_size;     /* steps that run together, at most 4096. 0 selects the
                            largest of 4, 2 and 1 that fits, and 1 for 1280x720
                            pixels or more */
