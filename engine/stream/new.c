@@ -82,20 +82,30 @@ tell_opening(const VaeStream *s, uint64_t begin)
             1e-9 * (double) (ns - s->opening.total));
 }
 
-/* True if AUTO has chosen a device without enough memory, and the cpu backend
- * can replace it. Logs a warning. */
+/* True if AUTO has chosen a device, and the cpu backend can replace it. */
 static bool
-leaves_device(const VaeStream *s, const VaeError *why)
+may_leave_device(const VaeStream *s)
 {
-    char line[sizeof why->message + sizeof s->device + 40];
-    if (s->params.backend != VAE_BACKEND_AUTO || !s->class->memory_left ||
-        !vae_backend_available(VAE_BACKEND_CPU, NULL, 0))
-        return false;
+    return s->params.backend == VAE_BACKEND_AUTO && s->class->memory_left &&
+           vae_backend_available(VAE_BACKEND_CPU, NULL, 0);
+}
+
+/* Opens the stream on the cpu backend, and warns. why: why the device cannot
+ * compute. */
+static VaeStatus
+leave_device(VaeModel *model, VaeStream **out, const VaeError *why)
+{
+    VaeStreamParams host = (*out)->params;
+    char line[sizeof why->message + sizeof(*out)->device + 40];
     snprintf(line, sizeof line, "the cpu backend computes, not %s: %s",
-             s->device.name, why->message);
-    if (s->params.warn)
-        s->params.warn(s->params.log_user, line);
-    return true;
+             (*out)->device.name, why->message);
+    host.backend = VAE_BACKEND_CPU;
+    vae_stream_free(out);
+    if (new_and_make(model, &host, out, NULL) != VAE_OK)
+        return VAE_ERR_MEMORY;
+    if (host.warn)
+        host.warn(host.log_user, line);
+    return VAE_OK;
 }
 
 VaeStatus
@@ -118,13 +128,8 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
                               model->info.arch);
     status = new_and_make(model, params, out, &why);
     if (status == VAE_ERR_MEMORY && *out && (*out)->class &&
-        leaves_device(*out, &why)) {
-        VaeStreamParams host = (*out)->params;
-        host.backend = VAE_BACKEND_CPU;
-        vae_stream_free(out);
-        if (new_and_make(model, &host, out, NULL) == VAE_OK)
-            status = VAE_OK;
-    }
+        may_leave_device(*out))
+        status = leave_device(model, out, &why);
     if (status == VAE_OK) {
         tell_opening(*out, begin);
         vae_stream_tell_ladder(*out);

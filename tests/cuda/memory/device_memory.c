@@ -209,6 +209,13 @@ full_device(const Bed *bed)
     else
         expect(status == VAE_ERR_MEMORY, "full: %s", error.message);
     vae_stream_free(&stream);
+    warnings = 0;
+    params.memory_limit = 4096;
+    expect(vae_stream_new(bed->model, &params, &stream, &error) ==
+                   VAE_ERR_MEMORY &&
+               warnings == 0,
+           "auto warns of nothing if the processor has no memory, either: %s",
+           error.message);
     emu_set_memory((uint64_t) 4 << 30);
 }
 
