@@ -242,17 +242,21 @@ unlock_trying(VaeCudaStore *s)
     s->trying = -1;
 }
 
-/* Makes the folders above path. */
-static void
+/* Makes the folders above path. Returns the errno of the first one that cannot
+ * be made, or 0. */
+static int
 make_folders(const char *path)
 {
     char folder[PATH_ROOM];
+    int first = 0;
     strcpy(folder, path);
     for (char *p = strchr(folder + 1, '/'); p; p = strchr(p + 1, '/')) {
         *p = '\0';
-        mkdir(folder, 0700); /* a failure shows when the file is created */
+        if (mkdir(folder, 0700) != 0 && errno != EEXIST && !first)
+            first = errno;
         *p = '/';
     }
+    return first;
 }
 
 static void
@@ -324,7 +328,7 @@ vae_cuda_store_save(VaeCudaStore *s)
             add(&s->rows, r);
     }
     drop(&others);
-    make_folders(s->path);
+    const int folders = make_folders(s->path);
     char *text = format(s, &size);
     errno = ENOMEM;
     if (text && replace_file(s->path, text, size))
@@ -333,7 +337,7 @@ vae_cuda_store_save(VaeCudaStore *s)
         vae_log(s->log,
                 "cannot keep the timed convolutions in %s (%s): the next start "
                 "times them again",
-                s->path, strerror(errno));
+                s->path, strerror(folders ? folders : errno));
     free(text);
 }
 
@@ -477,7 +481,7 @@ vae_cuda_store_find(const VaeCudaStore *s, const char *layer, uint64_t free_mib,
 {
     const Row *row = find(&s->rows, layer, NULL);
     if (!row || row->free_mib < free_mib / 2 ||
-        row->code_mib > VAE_CUDA_MOST_CODE)
+        row->code_mib > VAE_CUDA_MOST_CODE_MIB)
         return false;
     *out = (VaeCudaTimed){.choice = row->choice,
                           .ms = (float) row->ns * 1e-6f,

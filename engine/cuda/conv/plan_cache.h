@@ -37,7 +37,7 @@ VaeCudaStore *vae_cuda_store_open(const char *key, const VaeLog *log);
 void vae_cuda_store_close(VaeCudaStore **store);
 
 /* More MiB than the code of a layer has. */
-#define VAE_CUDA_MOST_CODE 1024
+#define VAE_CUDA_MOST_CODE_MIB 1024
 
 /* A timed layer. ms: the time of one run of vae_cuda_timed_frames() frames.
  * code_mib: the device memory that its code took. */
@@ -49,7 +49,7 @@ typedef struct VaeCudaTimed {
 
 /* Finds the layer's choice. free_mib: device memory that is free now. A row
  * that was timed with less than half of it is not used, because other programs
- * shared the device then. Nor is a row with more than VAE_CUDA_MOST_CODE MiB of
+ * shared the device then. Nor is a row with more than VAE_CUDA_MOST_CODE_MIB of
  * code, because another program took this memory meanwhile. */
 bool vae_cuda_store_find(const VaeCudaStore *store, const char *layer,
                          uint64_t free_mib, VaeCudaTimed *out);

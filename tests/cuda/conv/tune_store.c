@@ -3,6 +3,7 @@
  * If the file is damaged, foreign or cannot be written, the log says so and
  * nothing else happens.
  */
+#include <errno.h>
 #include <sys/stat.h>
 
 #include "../../stream/streams.h"
@@ -112,7 +113,7 @@ kept(void)
 static void
 much_code(void)
 {
-    VaeCudaTimed timed = {{"5"}, 1, 1000, VAE_CUDA_MOST_CODE};
+    VaeCudaTimed timed = {{"5"}, 1, 1000, VAE_CUDA_MOST_CODE_MIB};
     VaeCudaStore *s = open_store(KEY);
     vae_cuda_store_put(s, "five", &timed);
     timed.code_mib++;
@@ -298,6 +299,12 @@ folders(void)
     put(KEY, "one", "8");
     expect(strstr(said, "cannot keep") != NULL, "%s", said);
     unlink(file);
+    if (access("/sys/kernel", F_OK) == 0) { /* sysfs takes no new folder */
+        setenv("XDG_CACHE_HOME", "/sys/gst-vae/b", 1);
+        put(KEY, "one", "8");
+        expect(strstr(said, "cannot keep") && !strstr(said, strerror(ENOENT)),
+               "the reason is that of the first folder: %s", said);
+    }
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
     put(KEY, "one", "8");
