@@ -135,6 +135,11 @@ def check_values(p, o):
 
 
 def check_folders(p, o):
+    if not o.build:
+        p.error('--build: the name of the folder is empty')
+    if os.path.isdir(o.build) and os.listdir(o.build) and not os.path.exists(
+            os.path.join(o.build, 'build.ninja')):
+        p.error('--build: %s is neither empty nor a build folder' % o.build)
     if o.debs and not glob.glob(os.path.join(o.debs, '*.deb')):
         p.error('--debs: there are no .deb files in %s' % o.debs)
     if o.cudnn and not all(build.parts_of_cudnn(o.cudnn)):

@@ -8,8 +8,8 @@ import shutil
 from measure import exact, ladder, pipelines, speed, start
 from runner import Skip, short
 
-FULL = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2', 'taehv1_5',
-        'taeltx_2']
+MODELS = ['wan2.1', 'wan2.2', 'seedvr2', 'taew2_1', 'taew2_2', 'taehv1_5',
+          'taeltx_2']
 
 
 def choose(o):
@@ -20,7 +20,7 @@ def choose(o):
     elif o.quick:
         o.models = o.models or ['wan2.1', 'taew2_1']
         o.sizes = o.sizes or ['832x480']
-    o.models = o.models or FULL
+    o.models = o.models or MODELS
     o.sizes = o.sizes or ['832x480', '1280x720', '1920x1080']
     o.usual = not o.precisions
     o.precisions = o.precisions or (

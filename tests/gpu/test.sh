@@ -391,6 +391,8 @@ run 2 --limit -1
 run 2 --timed "$out/nothing"
 run 2 --models nope
 run 2 --debs "$out/nothing"
+run 2 --build ''
+run 2 --build "$here"
 run 2 --cudnn "$out/nothing"
 expect 'in one line' [ "$(wc -l <"$out/said")" = 1 ]
 expect 'with its name' grep -q "cudnn: .* $out/nothing" "$out/said"
