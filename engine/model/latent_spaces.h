@@ -15,7 +15,8 @@ void vae_space_statistics(const char *space, int channels, float *mean,
  * Fills info for a causal video VAE: the first latent is one frame, each later
  * one `temporal` frames; a latent pixel is spatial x spatial pixels of -1..1;
  * the network takes raw latents of z channels, in the space of the
- * architecture's name; 16 frames per second.
+ * architecture's name, whose mean and std are filled, too; 16 frames per
+ * second.
  */
 void vae_describe_causal(VaeRecognise *r, int z, int spatial, int temporal);
 

@@ -204,8 +204,9 @@ typedef struct VaePlan {
                           library itself allocates, once per process. They stay
                           when streams are freed. 0 for ref, which needs none,
                           and for cuda, whose size is not known */
-    uint64_t total;    /* sum of the members above except spilled; allocated
-                          until the stream is freed */
+    uint64_t total;    /* sum of the members above except spilled, and of tiled
+                          if there is no device; allocated until the stream is
+                          freed */
     uint64_t loading;  /* working memory for the conversion of weights; freed
                           before the rest is allocated */
     uint64_t peak;     /* the larger of total and weights + loading + library */
@@ -226,8 +227,7 @@ typedef struct VaePlan {
      * tiles. With tiles, all other bytes of the plan except tiled are those of
      * the largest tile. */
     int tiles, tile_width, tile_height, tile_overlap;
-    uint64_t tiled; /* carries and results of all tiles, in host memory; part of
-                       total only if there is no device */
+    uint64_t tiled;     /* carries and results of all tiles, in host memory */
     const char *device; /* the maker's name of the GPU or the processor, which
                            the stream owns. vae_stream_plan() sets NULL */
 } VaePlan;
@@ -387,9 +387,10 @@ VAE_API VaeStatus vae_stream_receive_latent(VaeStream *stream,
  *
  * If the clip that was sent last states its number of frames
  * (VaeLatentClip.frames), the sequence ends after so many, counted from its
- * first frame: receive returns VAE_END, and send takes no more latents. For one
- * of several sequences of a file, set the members data, t and frames of the
- * clip to those of the sequence.
+ * first frame: receive returns VAE_END, and send takes no more latents. If a
+ * clip has several sequences one after another, send a copy of the clip for
+ * each: its data are the sequence's first latent, its t and frames those of the
+ * sequence.
  *
  * Errors: those of vae_stream_send_latent(); VAE_ERR_ARGUMENT (k is negative;
  * only the header of the file is in memory; the clip states another
