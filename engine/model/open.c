@@ -98,8 +98,8 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
         status = vae_fail_parts(
             error, VAE_ERR_MODEL,
             (VaeErrorParts){.found = m->info.arch, .expected = own.variant},
-            "%s: is a model of %s, expected %s, which `variant` names", path,
-            m->info.arch, own.variant);
+            "%s: the variant is set to %s, but the weights are those of %s",
+            path, own.variant, m->info.arch);
         goto fail;
     }
     if ((status = dry_run(m, error)) != VAE_OK ||

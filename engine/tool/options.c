@@ -269,10 +269,9 @@ static const Option options[] = {
     {"--precision", "P", RUNS, set_precision,
      "auto (default), fp32, tf32, fp16 or bf16"},
     {"--slice", "N", RUNS, set_whole,
-     "latents that are computed together; 0 (default): the largest of 4, 2 and "
-     "1 "
-     "that fits, and 1 from 1280x720 up",
-     AT(slice), 0, INT_MAX},
+     "latents that are computed together, at most 4096; 0 (default): the "
+     "largest of 4, 2 and 1 that fits, and 1 from 1280x720 up",
+     AT(slice), 0, 4096},
     {"--memory-limit", "M", RUNS, set_memory_limit,
      "most memory of the stream: a size such as 12G, or a share of the free "
      "memory such as 75%; auto (default): 90 percent of the free memory"},

@@ -72,8 +72,8 @@ install_latents(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_SEQUENCE,
         g_param_spec_enum("sequence", "Sequence",
-                          "Buffers that begin a sequence, which is decoded "
-                          "without the latents before it",
+                          "Which buffers begin a new sequence. A sequence is "
+                          "decoded without the latents before it",
                           GST_TYPE_VAE_SEQUENCE, GST_VAE_SEQUENCE_FLAGS,
                           ready));
 }

@@ -115,7 +115,7 @@ gst_vae_nan_policy_get_type(void)
 {
     static gsize once;
     static const GEnumValue values[] = {
-        {VAE_NAN_PASS, "Do not check the results", "pass"},
+        {VAE_NAN_PASS, "Send the results without a check", "pass"},
         {VAE_NAN_FALLBACK,
          "Compute a latent whose numbers overflowed in 16 bits again in fp32; "
          "needs more than twice the memory",

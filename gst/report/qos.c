@@ -64,7 +64,7 @@ tell_if_slow(GstVaeQos *qos)
         GST_ELEMENT_WARNING(
             qos->element, CORE, CLOCK,
             ("Decoding is %.1f times slower than real time, so frames come too "
-             "late for the sink: a tiny model of the same latent space is "
+             "late for the sink: a smaller model of the same latent space is "
              "faster, slice-size=1 delivers frames in smaller groups, and "
              "sync=false on the sink shows every frame as soon as it is "
              "decoded",

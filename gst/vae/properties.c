@@ -234,9 +234,9 @@ install_memory(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_SLICE_SIZE,
         g_param_spec_uint("slice-size", "Slice Size",
-                          "Maximum number of latents to compute at once. With "
-                          "more, the speed and the latency are higher; the "
-                          "output is the same (0 = the largest of 4, 2 and 1 "
+                          "Maximum number of latents to compute at once. A "
+                          "larger number is faster, but frames leave later; "
+                          "the output is the same (0 = the largest of 4, 2, 1 "
                           "that fits into memory; 1 in a live pipeline and for "
                           "pictures of 1280x720 pixels and more)",
                           0, GST_VAE_MAX_SLICE, 0, READY));
@@ -275,9 +275,9 @@ install_memory(GObjectClass *klass)
     g_object_class_install_property(
         klass, PROP_SPILL,
         g_param_spec_enum("spill", "Spill",
-                          "Carries (the state of the network between two "
-                          "latents) to keep in host memory. This frees memory "
-                          "of the GPU and takes time",
+                          "Which carries (the state of the network between "
+                          "two latents) are kept in host memory. This frees "
+                          "memory of the GPU and takes time",
                           GST_TYPE_VAE_SPILL, VAE_SPILL_AUTO, READY));
 }
 
@@ -309,8 +309,8 @@ install_flow(GObjectClass *klass)
         klass, PROP_QOS,
         g_param_spec_boolean("qos", "QoS",
                              "Handle Quality-of-Service events from "
-                             "downstream: a decoder drops frames that come "
-                             "too late, an encoder passes the events upstream",
+                             "downstream. A decoder drops frames that come "
+                             "too late. An encoder passes the events upstream",
                              TRUE, PLAYING));
 }
 
@@ -347,7 +347,7 @@ install_tiles(GObjectClass *klass)
         g_param_spec_int("tile-width", "Tile Width",
                          "Width of tiles in pixels (0 = tile-height). If both "
                          "are 0, tiles are used only if nothing else fits, and "
-                         "are as large as fits",
+                         "are as large as the memory allows",
                          0, G_MAXUINT16, 0, READY));
     /**
      * GstVaeBase:tile-height:

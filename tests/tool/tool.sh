@@ -48,7 +48,9 @@ says "--size \"65536x10\" is not valid" "at most 65535 each way"
 check "a number past the limits" 2 plan --model "$wan" --size 64x64 --threads -1
 says "--threads \"-1\" is not valid, expected 0 to 4096"
 check "a negative number" 2 plan --model "$wan" --size 64x64 --slice -1
-says "--slice \"-1\" is not valid, expected 0 or more"
+says "--slice \"-1\" is not valid, expected 0 to 4096"
+check "frames below 0" 2 plan --model "$wan" --size 64x64 --frames-at-once -1
+says "--frames-at-once \"-1\" is not valid, expected 0 or more"
 check "bad posterior" 2 "$tool" encode --model "$wan" --posterior median \
     "$video" x
 says "median" "mean (default) or sample"
@@ -113,6 +115,9 @@ says "decode: ref with 1 thread (" "encode: ref with 1 thread (" "), fp32, 64x48
 check "decoded as by the official network" 0 compare --max-abs 1e-4 --min-psnr \
     100 --min-ssim 0.9999 frames.safetensors "$latents"
 says "frames 5x48x80x3" "peak 2" "SSIM"
+check "no more steps than latents" 0 decode --verbose --slice 4096 "$latents" \
+    again.safetensors
+says "slices of 2"
 for slice in 1 2 0; do
     check "decode, slice $slice" 0 decode --slice $slice "$latents" \
         again.safetensors

@@ -89,6 +89,9 @@ open_streams(Decode *d, VaeError *error)
     VaeStatus status = VAE_OK;
     if (!o->normalization_given)
         params.normalization = d->clip.normalization;
+    /* More steps than latents would take memory for nothing. */
+    if (params.slice_size > d->whole.t)
+        params.slice_size = d->whole.t;
     params.restarts = o->resume || o->n_devices > 1;
     if (o->n_devices > 0)
         params.backend = o->devices_backend;

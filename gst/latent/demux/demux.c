@@ -439,9 +439,9 @@ install_properties(GObjectClass *klass)
         klass, PROP_WARM_UP,
         g_param_spec_int("warm-up", "Warm Up",
                          "Number of latents to decode, but not show, before a "
-                         "seek position. The frames after it are exact with 38 "
-                         "for every network, and with 8 for the TAEHV family; "
-                         "fewer are faster",
+                         "seek position. With 38 the frames after it are exact "
+                         "for every network, with 8 for the TAEHV family; a "
+                         "smaller number is faster",
                          0, G_MAXINT, GST_LATENT_WARM_UP,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));
@@ -458,8 +458,7 @@ install_properties(GObjectClass *klass)
         g_param_spec_int("key-unit-warm-up", "Key Unit Warm Up",
                          "Number of latents to decode, but not show, before "
                          "the position of a KEY_UNIT seek, and before each "
-                         "picture of TRICKMODE_KEY_UNITS (warm-up, if that is "
-                         "smaller)",
+                         "picture of TRICKMODE_KEY_UNITS; at most warm-up",
                          0, G_MAXINT, GST_LATENT_KEY_UNIT_WARM_UP,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));
