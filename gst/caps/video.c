@@ -286,6 +286,60 @@ gst_vae_video_picture(const GstVideoInfo *info, VaePicture *picture)
     picture->site_top = (site & GST_VIDEO_CHROMA_SITE_V_COSITED) != 0;
 }
 
+/* TRUE if the mapped memory holds every row. Without a GstVideoMeta, mapping
+ * has checked the size. */
+static gboolean
+is_inside(const GstVideoFrame *frame)
+{
+    if (!frame->meta)
+        return TRUE;
+    for (guint i = 0; i < GST_VIDEO_FRAME_N_COMPONENTS(frame); i++) {
+        const gint plane = GST_VIDEO_FRAME_COMP_PLANE(frame, i);
+        const GstMapInfo *map = &frame->map[plane];
+        const gint64 first = (guint8 *) frame->data[plane] - map->data;
+        const gint64 last =
+            first + (gint64) GST_VIDEO_FRAME_PLANE_STRIDE(frame, plane) *
+                        (GST_VIDEO_FRAME_COMP_HEIGHT(frame, i) - 1);
+        const gint64 row = (gint64) GST_VIDEO_FRAME_COMP_WIDTH(frame, i) *
+                           GST_VIDEO_FRAME_COMP_PSTRIDE(frame, i);
+
+        if (MIN(first, last) < 0 || MAX(first, last) + row > (gint64) map->size)
+            return FALSE;
+    }
+    return TRUE;
+}
+
+static gboolean
+map_inside(GstVideoFrame *frame, const GstVideoInfo *info, GstBuffer *buffer,
+           GstMapFlags flags)
+{
+    if (!gst_video_frame_map(frame, info, buffer, flags))
+        return FALSE;
+    if (is_inside(frame))
+        return TRUE;
+    gst_video_frame_unmap(frame);
+    return FALSE;
+}
+
+gboolean
+gst_vae_video_map(GstVideoFrame *frame, const GstVideoInfo *info,
+                  GstBuffer *buffer, GstMapFlags flags)
+{
+    GstBuffer *merged;
+    gboolean mapped;
+
+    if (map_inside(frame, info, buffer, flags))
+        return TRUE;
+    if ((flags & GST_MAP_WRITE) || gst_buffer_n_memory(buffer) < 2)
+        return FALSE;
+    merged = gst_buffer_new();
+    gst_buffer_copy_into(merged, buffer, GST_BUFFER_COPY_META, 0, -1);
+    gst_buffer_append_memory(merged, gst_buffer_get_all_memory(buffer));
+    mapped = map_inside(frame, info, merged, flags);
+    gst_buffer_unref(merged);
+    return mapped;
+}
+
 void
 gst_vae_video_frame_picture(const GstVideoFrame *frame, VaePicture *picture)
 {

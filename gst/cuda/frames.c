@@ -9,6 +9,8 @@
 #include <gst/cuda/gstcudamemory.h>
 #include <gst/cuda/gstcudautils.h>
 
+#include "video.h"
+
 /* Copies to and from the memory of a pool run in a stream of their own. Only a
  * user of the memory waits for it. */
 static void
@@ -85,7 +87,7 @@ gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
 {
     *on_device = is_of(buffer, engine);
     if (!*on_device)
-        return gst_video_frame_map(frame, info, buffer, flags);
+        return gst_vae_video_map(frame, info, buffer, flags);
     return gst_video_frame_map(frame, info, buffer,
                                flags | (GstMapFlags) GST_MAP_CUDA);
 }

@@ -5,6 +5,7 @@
 #include "events.h"
 #include "frames.h"
 #include "share.h"
+#include "video.h"
 
 void
 gst_vae_cuda_set_context(GstVaeCuda *cuda, GstContext *context)
@@ -52,7 +53,7 @@ gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
                  gboolean *on_device)
 {
     *on_device = FALSE;
-    return gst_video_frame_map(frame, info, buffer, flags);
+    return gst_vae_video_map(frame, info, buffer, flags);
 }
 
 gpointer

@@ -279,7 +279,7 @@ check_alpha(GstVaeEncode *self, GstBuffer *buffer)
     gboolean lost = gst_vae_video_is_cuda(self->base.input.caps);
     GstVideoFrame frame;
 
-    if (!lost && gst_video_frame_map(&frame, &self->in, buffer, GST_MAP_READ)) {
+    if (!lost && gst_vae_video_map(&frame, &self->in, buffer, GST_MAP_READ)) {
         lost = is_transparent(&frame);
         gst_video_frame_unmap(&frame);
     }

@@ -109,6 +109,72 @@ TEST(round)
     check_round(tae, 9); /* the encoder begins with a whole group */
 }
 
+/* A copy of a frame in memories of that many bytes, with a GstVideoMeta whose
+ * rows are `stride` bytes apart. */
+static GstBuffer *
+split(GstBuffer *frame, GstVideoInfo *info, gsize size, gint stride)
+{
+    const gsize all = gst_buffer_get_size(frame);
+    GstBuffer *copy = gst_buffer_new();
+
+    gst_buffer_copy_into(copy, frame, GST_BUFFER_COPY_METADATA, 0, -1);
+    for (gsize at = 0; at < all; at += size)
+        gst_buffer_copy_into(copy, frame,
+                             GST_BUFFER_COPY_MEMORY | GST_BUFFER_COPY_DEEP, at,
+                             MIN(size, all - at));
+    gst_buffer_add_video_meta_full(
+        copy, GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_INFO_FORMAT(info), W, H, 3,
+        info->offset, (gint[4]){stride, info->stride[1], info->stride[2], 0});
+    gst_buffer_unref(frame);
+    return copy;
+}
+
+/* The checksum of the latent of a frame. */
+static gchar *
+encode(GstBuffer *frame)
+{
+    SCOPED GstHarness *h =
+        vae_test_harness("vaeencode", "model", vae_test_weights(), NULL);
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
+    GstVideoInfo info;
+
+    vae_test_set_video(h, &info, W, H);
+    CHECK_INT(gst_harness_push(h, frame), GST_FLOW_OK);
+    vae_test_push_eos(h);
+    g_autoptr(GstBuffer) latent = vae_test_pull(h);
+    vae_test_sum(sum, latent);
+    return g_strdup(g_checksum_get_string(sum));
+}
+
+/* Rows of a plane in several memories give the same latent. */
+TEST(memories)
+{
+    GstVideoInfo info;
+
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, W, H);
+    vae_test_same(encode(split(vae_test_frame(&info, 0), &info, 700, W)),
+                  encode(vae_test_frame(&info, 0)));
+}
+
+/* A meta that places rows outside of the frame is an error. */
+TEST(outside)
+{
+    static const gint strides[] = {1 << 28, 2 * W, -W};
+
+    for (guint i = 0; i < G_N_ELEMENTS(strides); i++) {
+        SCOPED GstHarness *h =
+            vae_test_harness("vaeencode", "model", vae_test_weights(), NULL);
+        GstVideoInfo info;
+
+        vae_test_set_video(h, &info, W, H);
+        gst_harness_push(
+            h, split(vae_test_frame(&info, 0), &info, 1 << 20, strides[i]));
+        vae_test_push_eos(h);
+        vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                              "GstVideoMeta", "expected I420, 48x32");
+    }
+}
+
 /* A frame in the middle of a group does not get the metas of the first one. A
  * buffer of several latents has the metas of its first latent. */
 TEST(parts)
