@@ -38,6 +38,19 @@ vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
                  : (first ? s->first_out : 0) + later * s->step_out;
 }
 
+uint64_t
+vae_stream_units_before(const VaeStream *s, uint64_t latents)
+{
+    const VaeCounts counts = vae_model_counts(&s->model->info);
+    const VaeSteps *steps = &s->steps;
+    if (s->params.direction == VAE_DECODE || latents == 0)
+        return latents;
+    if (counts.chunk)
+        return (uint64_t) vae_count_frames(counts, (int64_t) latents);
+    return (uint64_t) steps->first_in +
+           (latents - 1) * (uint64_t) steps->step_in;
+}
+
 int
 vae_stream_steps_of(const VaeStream *stream, int n_in)
 {

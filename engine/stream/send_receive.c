@@ -145,8 +145,8 @@ clear(VaeWaiting *w, uint64_t sequence)
 {
     w->sequence = sequence;
     w->sent = w->made = w->given = 0;
-    w->units = w->results = w->most = 0;
-    w->ended = w->whole = w->in.known = w->out.known = false;
+    w->most = w->repeated = 0;
+    w->ended = w->in.known = w->out.known = false;
 }
 
 void
@@ -232,6 +232,20 @@ next_steps(const VaeStream *s)
     return s->at_start || s->without_context ? 1 : s->plan.slice_size;
 }
 
+/* The number of latents that an encoder must still compute so that they decode
+ * to all frames of the sequence, also those before a checkpoint. 0 after a
+ * restart, because the sequence may be a part of a longer one. */
+static int64_t
+results_missing(const VaeStream *s)
+{
+    const VaeWaiting *w = s->waiting;
+    if (s->params.direction == VAE_DECODE || s->from_restart)
+        return 0;
+    const int64_t frames = (int64_t) vae_stream_units_before(s, s->latents) +
+                           w->sent - w->repeated;
+    return vae_model_latents_of(s->model, frames) - (int64_t) s->latents;
+}
+
 /* Sets *to to the place of the next unit, which the caller writes. */
 static VaeStatus
 add_unit(VaeStream *s, const Unit *unit, Unit *to, VaeError *error)
@@ -243,6 +257,7 @@ add_unit(VaeStream *s, const Unit *unit, Unit *to, VaeError *error)
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "a unit after the end", "a reset stream"},
             "the end of the sequence was sent; reset the stream first");
+    const bool first = !w->in.known;
     const VaeStatus status = settle(s, &w->in, unit, most_in(s), error);
     if (status != VAE_OK)
         return status;
@@ -250,10 +265,8 @@ add_unit(VaeStream *s, const Unit *unit, Unit *to, VaeError *error)
     if (w->sent >= n_in)
         return VAE_AGAIN;
     *to = copy_at(s, &w->in, w->sent);
-    w->whole = w->units ? w->whole : s->at_start;
-    w->place = w->units ? w->place : vae_stream_frames_so_far(s);
+    w->place = first ? vae_stream_frames_so_far(s) : w->place;
     w->last = w->sent++;
-    w->units++;
     return VAE_OK;
 }
 
@@ -263,6 +276,11 @@ send_unit(VaeStream *s, const Unit *unit, VaeError *error)
 {
     Unit to;
     if (!unit) {
+        if (!s->waiting->in.known && results_missing(s) > 0)
+            return vae_fail(error, VAE_ERR_ARGUMENT,
+                            "the encoder has to repeat the last frame, and "
+                            "none was sent since the checkpoint; send that "
+                            "frame again before the end");
         s->waiting->ended = true;
         return VAE_OK;
     }
@@ -312,18 +330,9 @@ run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
                                    error);
     if (status != VAE_OK)
         w->sent = sent;
+    else
+        w->repeated += n_in - sent;
     return status;
-}
-
-/* The number of latents that an encoder must still compute so that they decode
- * to all frames that were sent. */
-static int64_t
-results_missing(const VaeStream *s)
-{
-    const VaeWaiting *w = s->waiting;
-    if (!w->ended || !w->whole || s->params.direction == VAE_DECODE)
-        return 0;
-    return vae_model_latents_of(s->model, w->units) - w->results;
 }
 
 /* Runs a slice of the end, for a model with a delay. */
@@ -353,7 +362,7 @@ compute(VaeStream *s, const Unit *unit, VaeError *error)
     vae_stream_count(s, steps, &n_in, &n_out);
     if (w->sent < n_in && !w->ended)
         return VAE_AGAIN;
-    const int64_t missing = results_missing(s);
+    const int64_t missing = w->ended ? results_missing(s) : 0;
     if (w->sent == 0 && missing <= 0)
         return drain_slice(s, unit, error);
     /* use the smallest number of steps that takes all units */
@@ -367,7 +376,7 @@ compute(VaeStream *s, const Unit *unit, VaeError *error)
     const VaeStatus status = run_slice(s, n_in, n_out, unit, error);
     if (status != VAE_OK)
         return status;
-    w->results += w->made = n_out;
+    w->made = n_out;
     return VAE_OK;
 }
 
@@ -378,7 +387,7 @@ receive_unit(VaeStream *s, const Unit *unit, VaeError *error)
     VaeStatus status = settle(s, &w->out, unit, most_out(s) - 1, error);
     if (status != VAE_OK)
         return status;
-    if (w->most && w->units && w->place >= w->most) {
+    if (w->most && w->in.known && w->place >= w->most) {
         w->ended = true;
         return VAE_END;
     }

@@ -148,6 +148,9 @@ bool vae_stream_end_was_sent(const VaeStream *s);
 /* calls.c: checks that the stream has that direction and is not broken. */
 VaeStatus vae_stream_check_state(const VaeStream *s, VaeDirection direction,
                                  VaeError *error);
+/* The latents of a decoder, or the frames of an encoder, that the stream takes
+ * for the first latents of a sequence. */
+uint64_t vae_stream_units_before(const VaeStream *s, uint64_t latents);
 /* The number of steps that read n_in units; -1: not a whole number of steps. */
 int vae_stream_steps_of(const VaeStream *stream, int n_in);
 VaeStatus vae_stream_check_pictures(const VaeStream *s,

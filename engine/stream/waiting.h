@@ -29,9 +29,9 @@ struct VaeWaiting {
     int last;        /* the copy that was made last */
     int made, given; /* results of the last slice: computed, and received. The
                         others wait in `out` */
-    bool ended,
-        whole; /* whole: the whole sequence was sent, from its first unit on */
-    int64_t units, results; /* of the sequence: units sent, results computed */
+    bool ended;
+    int repeated;  /* copies of the last frame by which an encoder filled its
+                      last steps */
     int64_t place; /* of the next result to receive, in a decoder: the number
                       of frames of the sequence before it */
     int64_t most;  /* VaeLatentClip.frames, the number of frames in all. 0:

@@ -302,8 +302,8 @@ VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
  * One latent of a decoder: [C, h, w], packed. C is
  * VaeModelInfo.latent_channels, h is padded_height / spatial and w is
  * padded_width / spatial. The library reads C*h*w elements of data: it cannot
- * check the size of your memory. This struct, VaeLatentOut and VaePicture never
- * grow, because callers pass arrays of them.
+ * check the size of your memory. data is aligned to its type. This struct,
+ * VaeLatentOut and VaePicture never grow, because callers pass arrays of them.
  */
 typedef struct VaeLatentIn {
     VaeType type; /* F32, F16 or BF16 */
@@ -339,7 +339,8 @@ typedef struct VaeLatentOut {
  * and did not take the unit; receive first. NULL ends the sequence. A decoder
  * with a delay then gives the remaining frames (vae_stream_drain()). An encoder
  * repeats the last frame until its latents decode to at least as many frames as
- * were sent (vae_model_latents_of()).
+ * the sequence has (vae_model_latents_of()), also after a checkpoint. After
+ * vae_stream_restart() it only completes the last step.
  *
  * Receive writes one unit to the caller's memory. It computes as soon as the
  * first step of a sequence, a whole slice, or the rest of an ended sequence was

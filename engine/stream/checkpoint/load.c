@@ -284,20 +284,6 @@ check_file(const VaeStream *s, const VaeTensorFile *file,
     return status;
 }
 
-/* The latents of a decoder, or the frames of an encoder, that a stream takes
- * for the first n latents. */
-static uint64_t
-units_before(const VaeStream *s, uint64_t n)
-{
-    const VaeCounts counts = vae_model_counts(&s->model->info);
-    const VaeSteps *steps = &s->steps;
-    if (s->params.direction == VAE_DECODE || n == 0)
-        return n;
-    if (counts.chunk)
-        return (uint64_t) vae_count_frames(counts, (int64_t) n);
-    return (uint64_t) steps->first_in + (n - 1) * (uint64_t) steps->step_in;
-}
-
 VaeStatus
 vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
                 VaeCheckpoint *out, VaeError *error)
@@ -325,7 +311,7 @@ vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
                                  .frames = p.frames,
                                  .carries = p.carries,
                                  .before = p.before,
-                                 .next = units_before(s, p.begin)};
+                                 .next = vae_stream_units_before(s, p.begin)};
     vae_sized_write(out, &found, sizeof found);
     return VAE_OK;
 }

@@ -174,6 +174,80 @@ after_restart(const Case *c, int origin)
 }
 
 /* ------------------------------------------------------------------ */
+/* An encoder that gets frames one at a time.                          */
+
+static VaeStatus
+send_frame(const Case *c, VaeStream *stream, int k, VaeError *error)
+{
+    const VaePicture p = {
+        .pixels = VAE_PIXELS_RGB_F32,
+        .width = W,
+        .height = H,
+        .data = {(uint8_t *) (c->all.video + (size_t) k * W * H * 3)},
+        .stride = {W * 3 * sizeof(float)}};
+    return vae_stream_send_picture(stream, k < 0 ? NULL : &p, error);
+}
+
+/* Sends frames from .. to, and the end. Returns the number of latents. */
+static int
+encode_frames(const Case *c, VaeStream *stream, int from, int to, bool end,
+              float *latents)
+{
+    VaeError error;
+    for (int n = 0;;) {
+        const VaeLatentOut out = {.type = VAE_TYPE_F32,
+                                  .data = latents + n * step_numbers(c, 0, 1)};
+        const VaeStatus status =
+            vae_stream_receive_latent(stream, &out, &error);
+        if (status == VAE_END || (status == VAE_AGAIN && from == to && !end))
+            return n;
+        if (status == VAE_OK)
+            n++;
+        else if (status != VAE_AGAIN)
+            must(status, &error);
+        else
+            must(send_frame(c, stream, from < to ? from++ : -1, &error),
+                 &error);
+    }
+}
+
+/* A sequence of n frames with a checkpoint after two steps has the same latents
+ * as one without, also those of the last frame's copies. */
+static void
+sent_in_parts(const Case *c, int n, bool carries)
+{
+    const size_t one = step_numbers(c, 0, 1);
+    const int cut = before(c, 2, true);
+    SCOPED_BLOCK float *want =
+        test_alloc((size_t) (n + 2) * one * sizeof *want);
+    SCOPED_BLOCK float *got = test_alloc((size_t) (n + 2) * one * sizeof *got);
+    SCOPED_STREAM VaeStream *whole = bed_stream(c->bed, params_of(c));
+    SCOPED_STREAM VaeStream *first = bed_stream(c->bed, params_of(c));
+    SCOPED_STREAM VaeStream *rest = bed_stream(c->bed, params_of(c));
+    const VaeCheckpointParams p = place(carries, 0);
+    VaeCheckpoint found = VAE_INIT(VaeCheckpoint);
+    VaeError error;
+    const int latents = encode_frames(c, whole, 0, n, true, want);
+    encode_frames(c, first, 0, cut, false, got);
+    must(vae_stream_save(first, &p, &error), &error);
+    must(vae_stream_load(rest, &p, &found, &error), &error);
+    int next = (int) found.next;
+    if (next == n && latents > 2) {
+        expect_misuse(send_frame(c, rest, -1, &error), VAE_ERR_ARGUMENT, &error,
+                      "the end, but the last frame has to be repeated");
+        next--;
+    }
+    const int more =
+        encode_frames(c, rest, next, n, true, got + found.begin * one);
+    expect(latents == (int) found.begin + more &&
+               memcmp(want + 2 * one, got + 2 * one,
+                      (size_t) (latents - 2) * one * sizeof *want) == 0,
+           "%d frames in two parts, %s: %d latents, and %d in one part", n,
+           carries ? "with carries" : "without", (int) found.begin + more,
+           latents);
+}
+
+/* ------------------------------------------------------------------ */
 /* Refused checkpoints.                                                */
 
 static void *
@@ -421,6 +495,9 @@ look(const Bed *bed, VaeDirection direction)
             at_step(&c, steps[i], carries);
     after_restart(&c, 0);
     after_restart(&c, 3);
+    for (int n = before(&c, 2, true); !decode && n <= before(&c, 3, true); n++)
+        for (int carries = 0; carries < 2; carries++)
+            sent_in_parts(&c, n, carries);
     other_runs(&c);
     damaged(&c, false);
     damaged(&c, true);
