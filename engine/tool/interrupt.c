@@ -1,6 +1,6 @@
 /*
  * interrupt.c: Ctrl-C, SIGTERM and the end of a terminal's session end a run
- * within one op.
+ * within one op. A second signal ends the process at once.
  *
  * A signal handler may call very few functions, so a thread cancels. It
  * repeats, because a reset of the stream ends a cancel.
@@ -45,7 +45,8 @@ cancel_loop(void *data)
 bool
 interrupt_arm(VaeStream *const *streams, int n, VaeError *error)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = on_signal,
+                               .sa_flags = SA_RESTART | SA_RESETHAND};
     sigemptyset(&action.sa_mask);
     caught = 0;
     running = streams;

@@ -400,6 +400,11 @@ check "a link to a new file" 0 decode "$latents" link
 rm -r link linked
 check "a folder for a file" 3 decode "$latents" "$out"
 says "$out: is a directory"
+mkfifo pipe
+for verb in "decode $latents" "encode $video"; do
+    check "$verb into a pipe" 3 $verb pipe
+    says "pipe: is a pipe, expected a file"
+done
 cp "$latents" old.safetensors
 check "a limit on file sizes" 3 sh -c 'ulimit -f 20; exec "$@"' - "$tool" \
     decode $ref --model "$wan" "$latents" "$out/old.safetensors"

@@ -60,6 +60,11 @@ check_kind(const char *path, bool *in_place, VaeError *error)
         return system_error(error, path, "create");
     if (exists && S_ISDIR(st.st_mode))
         return vae_fail(error, VAE_ERR_WRITE, "%s: is a directory", path);
+    if (exists && S_ISFIFO(st.st_mode))
+        return vae_fail(error, VAE_ERR_WRITE,
+                        "%s: is a pipe, expected a file, because frames and "
+                        "latents are not written in their order",
+                        path);
     return VAE_OK;
 }
 
