@@ -5,8 +5,9 @@
 #   sh tests/run.sh          the basic tests, in some minutes
 #   sh tests/run.sh --full   pipelines/demo.sh, the basic tests, then slow tests,
 #                            other configurations, sanitizers and analyzers
-#   sh tests/run.sh --long   --full, and the suite "long", which repeats other
-#                            tests with a slower backend or another type
+#   sh tests/run.sh --long   --full, gcc's path analysis, and the suite "long",
+#                            which repeats other tests with a slower backend or
+#                            another type
 #
 # If packages are missing, the script needs root rights to install them. A
 # configuration that builds counts as one passed test. VAE_TEST_DATA may name a
@@ -312,15 +313,17 @@ full_options() {
 
 # Prints the tests for the sanitizers. Left out are gst-launch-1.0, which is not
 # built with them; the memory of a process, which they change; benchmarks; and
-# slow tests: whole clips and full-size networks by the plain-C backend or over
-# the emulation of CUDA, its timed choices, and refusals in fp32 beside those in
-# bf16. The checks run their kernels, the trace runs their ops.
+# slow tests: whole clips, an hour of times, and full-size networks by the
+# plain-C backend or over the emulation of CUDA, its timed choices, and refusals
+# in fp32 beside those in bf16. The checks run their kernels, the trace runs
+# their ops.
 # Three networks are enough: two with attention, and one of the TAEHV family.
 # Wan2.1's slices and refused allocations run the code of SeedVR2's, which takes
 # twice the time.
 sanitized() {
     names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
-        -e '^bench-' -e '^installed$' -e '-ref-fp32$' -e '-cuda-' \
+        -e '^bench-' -e '^installed$' -e '^tool-minimal$' -e '-ref-fp32$' \
+        -e '-cuda-' -e '^tiles-wan21-' \
         -e '^cuda-faults-' -e '^cuda-backend-' -e '^gpu-table-' \
         -e '^faults-\(wan21\|seedvr2\)-ref$' -e '^slices-.*-full-cpu-' \
         -e '^cuda-tune$' -e '^refused-fp32$' \
@@ -346,7 +349,7 @@ full_asan() {
     run build-asan elements $(
         names build-asan | grep '^gst-' |
             grep -v -e '-cuda-emu$' -e '^gst-formats$' -e '^gst-roundtrip$' \
-                -e '^gst-cancel$'
+                -e '^gst-cancel$' -e '^gst-hour$'
     )
     unset GST_PLUGIN_SYSTEM_PATH_1_0 ASAN_OPTIONS UBSAN_OPTIONS
 }
@@ -389,7 +392,8 @@ full() {
     full_asan
     full_tsan
     unset ONEDNN_MAX_CPU_ISA
-    script static sh tests/static.sh build-all
+    # shellcheck disable=SC2086 # a word or none
+    script static sh tests/static.sh build-all $analyzer
     script arm sh tests/arm.sh
     # Each system takes long, and needs the network and root rights.
     # shellcheck disable=SC2086 # a list of words
@@ -405,10 +409,12 @@ case $what in
 --long)
     # Each test may take an hour, instead of the limit in tests/meson.build.
     long='--suite long --timeout-multiplier 120'
+    analyzer=--long
     full
     ;;
 --full)
     long='--no-suite long'
+    analyzer=
     full
     ;;
 esac

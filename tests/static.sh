@@ -1,15 +1,19 @@
 #!/bin/sh
 # Checks the sources without running them. Each check is one test.
 #
-#   sh tests/static.sh BUILD    a configured and built build folder
+#   sh tests/static.sh BUILD [--long]    a configured and built build folder
 #
+# --long: also gcc's path analysis, which takes minutes and repeats much of clang's.
 # Writes BUILD/static-*.log and its own build folder, BUILD-analyzer. The last
 # line is "N passed, N failed, N skipped".
 set -u
-[ $# = 1 ] || {
-    echo 'usage: sh tests/static.sh BUILD' >&2
+case $#,${2-} in
+1, | 2,--long) ;;
+*)
+    echo 'usage: sh tests/static.sh BUILD [--long]' >&2
     exit 2
-}
+    ;;
+esac
 [ -f "$1/compile_commands.json" ] || {
     echo "static: $1 is no build folder" >&2
     exit 2
@@ -120,7 +124,7 @@ commands || exit
 check format clang-format-14 format
 check scripts shellcheck scripts
 check cppcheck cppcheck cppcheck_all
-check analyzer gcc analyzer
+[ "${2-}" != --long ] || check analyzer gcc analyzer
 check tidy run-clang-tidy tidy
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
