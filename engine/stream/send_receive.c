@@ -455,7 +455,7 @@ VaeStatus
 vae_stream_send_clip(VaeStream *stream, const VaeLatentClip *clip, int k,
                      VaeError *error)
 {
-    Unit to;
+    Unit to = {0};
     VaeLatentClip c;
     VaeStatus status = check_stream(stream, VAE_DECODE, error);
     if (status == VAE_OK)
