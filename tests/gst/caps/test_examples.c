@@ -258,6 +258,10 @@ remove_files(void)
                                        "latents.npy"};
     for (guint i = 0; i < G_N_ELEMENTS(made); i++)
         g_remove(made[i]);
+    for (guint i = 0; i < 9; i++) {
+        g_autofree gchar *frame = g_strdup_printf("frame-%04u.png", i);
+        g_remove(frame);
+    }
 }
 
 TEST(examples)
