@@ -75,6 +75,13 @@ def options():
         default=8080,
         help="port to serve at; 0 selects a free one (%(default)s)",
     )
+    p.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        help="a further name by which browsers reach this host, such as that of "
+        "a proxy",
+    )
     o = p.parse_args()
     if o.source and o.latents:
         p.error("--from and a file exclude each other")
@@ -154,7 +161,7 @@ def main():
     except player.Missing as e:
         die(e)
     try:
-        server = web.Server((o.host, o.port), live)
+        server = web.Server((o.host, o.port), live, o.name)
     except OSError as e:
         hint = "; choose another with --port" if e.errno == 98 else ""
         die("%s, port %d: %s%s" % (o.host, o.port, e.strerror, hint))

@@ -2,6 +2,7 @@
 none of them."""
 
 import http.server
+import ipaddress
 import json
 import os
 import select
@@ -18,9 +19,11 @@ BOUNDARY = "picture"
 PATIENCE_S = 20
 # Bytes buffered for a slow client; a larger buffer would delay the pictures.
 SEND_BUFFER = 64 << 10
-MAX_VIEWERS = 64
 # Each one has a thread and a file descriptor, of which a process may have 1024.
 MAX_CONNECTIONS = 160
+# Answers that last, and how many clients may have each at a time. Their sum
+# leaves connections for all other requests.
+MAX_CLIENTS = {"/picture": 64, "/events": 64, "/picture.jpg": 16}
 NO_STORE = ("Cache-Control", "no-store")
 
 
@@ -102,19 +105,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return bool(poll.poll(0)) and not self.connection.recv(1, socket.MSG_PEEK)
 
     def get_pictures(self):
-        if not self.server.enter():
-            self.say(503, "too many viewers", ("Retry-After", "10"))
-            return
-        try:
-            self.stream(
-                "multipart/x-mixed-replace; boundary=" + BOUNDARY,
-                self.server.live.pictures,
-                lambda jpeg: b"--%s\r\nContent-Type: image/jpeg\r\n"
-                b"Content-Length: %d\r\n\r\n%s\r\n"
-                % (BOUNDARY.encode(), len(jpeg), jpeg),
-            )
-        finally:
-            self.server.leave()
+        self.stream(
+            "multipart/x-mixed-replace; boundary=" + BOUNDARY,
+            self.server.live.pictures,
+            lambda jpeg: b"--%s\r\nContent-Type: image/jpeg\r\n"
+            b"Content-Length: %d\r\n\r\n%s\r\n"
+            % (BOUNDARY.encode(), len(jpeg), jpeg),
+        )
 
     def get_events(self):
         def part(state):
@@ -138,16 +135,32 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except ValueError:
             return None
 
-    def do_GET(self):
+    def begin(self):
+        """The requested URL, or None after an answer that refuses it."""
         self.server.has_asked(self.request)
-        url = self.url()
-        path = url.path if url else None
-        if path is None:
+        url, host = self.url(), self.headers.get("Host")
+        if url is None:
             self.say(400, "%s is no URL" % self.path)
-        elif path in self.GET:
-            self.GET[path](self)
+        elif host is not None and not self.server.is_own(host):
+            # Another site may give its own name the address of this machine.
+            self.say(421, "%s is no name of this host; --name adds one" % host)
         else:
-            self.say(404, "there is no %s" % path)
+            return url
+        return None
+
+    def do_GET(self):
+        url = self.begin()
+        if url is None:
+            return
+        if url.path not in self.GET:
+            self.say(404, "there is no %s" % url.path)
+        elif self.server.enter(url.path):
+            try:
+                self.GET[url.path](self)
+            finally:
+                self.server.leave(url.path)
+        else:
+            self.say(503, "too many clients", ("Retry-After", "10"))
 
     do_HEAD = do_GET
 
@@ -162,10 +175,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return True
 
     def do_POST(self):
-        self.server.has_asked(self.request)
-        url = self.url()
+        url = self.begin()
         if url is None:
-            self.say(400, "%s is no URL" % self.path)
             return
         live = self.server.live
         name = urllib.parse.parse_qs(url.query).get("name", [""])[0]
@@ -196,33 +207,48 @@ class Server(http.server.ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 64
 
-    def __init__(self, address, live):
+    def __init__(self, address, live, names=()):
         self.live = live
         self.ending = False
         self._lock = threading.Lock()
-        self._viewers = 0
+        self._clients = dict.fromkeys(Handler.GET, 0)
         self._connections = {}  # True: its request is not complete
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, Handler)
+        host = socket.gethostname()
+        names = ("localhost", host, host + ".local", self.server_name, *names)
+        self._names = {name.lower().rstrip(".") for name in (address[0], *names)}
 
     def url(self):
         host, port = self.server_address[:2]
         return "http://%s:%d/" % ("[%s]" % host if ":" in host else host, port)
 
+    def is_own(self, host):
+        """True if a Host header names this host. An address does: no other site
+        can have it."""
+        try:
+            name = urllib.parse.urlsplit("//" + host).hostname or ""
+            return name.rstrip(".") in self._names or bool(
+                ipaddress.ip_address(name)
+            )
+        except ValueError:
+            return False
+
     def viewers(self):
         with self._lock:
-            return self._viewers
+            return self._clients["/picture"]
 
-    def enter(self):
+    def enter(self, path):
+        """Counts a client of the path. False: it has too many already."""
         with self._lock:
-            free = self._viewers < MAX_VIEWERS
-            self._viewers += free
+            free = self._clients[path] < MAX_CLIENTS.get(path, MAX_CONNECTIONS)
+            self._clients[path] += free
             return free
 
-    def leave(self):
+    def leave(self, path):
         with self._lock:
-            self._viewers -= 1
+            self._clients[path] -= 1
 
     def has_asked(self, connection):
         """The request is complete."""

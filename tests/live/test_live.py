@@ -61,6 +61,22 @@ def page(live):
     check(head.status == 200 and not head.read(), "HEAD has no body")
 
 
+def names(live):
+    """A site may give its own name the address of this host."""
+    port = live.port
+    for host in ("127.0.0.1:%d" % port, "LOCALHOST", "[::1]:8", "192.0.2.7",
+                 socket.gethostname(), "proxy.example", "proxy.example.:80"):
+        check(live.ask("GET", "/", Host=host).status == 200, "this host: " + host)
+    for host in ("elsewhere.example:%d" % port, "127.0.0.1.example", "", "[",
+                 "proxy.example.example"):
+        for method, path in (("GET", "/"), ("GET", "/picture.jpg"),
+                             ("HEAD", "/events"), ("POST", "/pause")):
+            status = live.ask(method, path, Host=host,
+                              Origin="http://" + host).status
+            check(status == 421, "%s %s: not for %r" % (method, path, host))
+    check(live.state()["playing"], "which changes nothing")
+
+
 def pictures(live):
     got = list(itertools.islice(parts(live.ask("GET", "/picture")), 8))
     check({size_of(p) for p in got} == {(64, 48)}, "pictures of 64x48")
@@ -172,6 +188,28 @@ def half_requests(live):
 
     until(drip, live.process)
     check(live.get("/")[0] == 200, "400 half requests do not keep out others")
+    for client in clients:
+        client.close()
+
+
+def many(live, path):
+    """More clients of an answer without an end than there are connections."""
+    clients = []
+    for _ in range(200):
+        client = socket.create_connection(("127.0.0.1", live.port))
+        client.send(b"GET %s HTTP/1.0\r\n\r\n" % path.encode())
+        clients.append(client)
+    served = 0
+    for client in clients:
+        try:
+            is_served = client.recv(12) == b"HTTP/1.0 200"
+            served += is_served
+            while not is_served and client.recv(4096):
+                pass  # up to the end of the connection
+        except ConnectionResetError:
+            pass
+    check(served == 64, "64 of 200 clients are served " + path)
+    check(live.get("/")[0] == 200, "the page beside them")
     for client in clients:
         client.close()
 
@@ -296,11 +334,14 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         latents = os.path.join(folder, "clip.safetensors")
         make_latents(latents)
-        live = Live("--model", MODELS[0], "--model", MODELS[1], latents)
+        live = Live("--model", MODELS[0], "--model", MODELS[1], "--name",
+                    "Proxy.example", latents)
         try:
-            for test in (page, pictures, events, numbers, several, half_requests,
-                         gap, controls):
+            for test in (page, names, pictures, events, numbers, several,
+                         half_requests, gap, controls):
                 test(live)
+            for path in ("/events", "/picture"):
+                many(live, path)
             errors(live, folder)
             end(live)
             streams(folder, latents)
