@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "vae-private/tensors.h"
+#include "vae/model.h"
 
 /* The first bytes of a file: enough to know its format and header length. */
 #define VAE_FILE_HEAD 16
@@ -34,6 +35,7 @@ struct VaeTensorFile {
     const VaeTensorInfo **sorted; /* by name */
     VaeTensorFile **shards;       /* of an index; they own the tensors */
     size_t n_shards;
+    const VaeTensorList *source; /* while it is opened: of the tensors */
 };
 
 /*
@@ -104,6 +106,12 @@ bool vae_torch_is(const uint8_t *bytes, size_t size);
 VaeStatus vae_torch_need(uint64_t total, const char *label, uint64_t *need,
                          VaeError *error);
 VaeStatus vae_torch_parse(VaeTensorFile *file, VaeError *error);
+
+/* The tensors that file->source describes. */
+VaeStatus vae_source_parse(VaeTensorFile *file, VaeError *error);
+/* Opens them. The source is complete, and has a name. */
+VaeStatus vae_tensor_file_open_source(const VaeTensorList *source,
+                                      VaeTensorFile **out, VaeError *error);
 
 /* An index: JSON that names shards in the same folder. Opens each with open().
  */

@@ -170,6 +170,21 @@ vae_tensor_file_open_memory(const void *bytes, size_t size, uint64_t total,
 }
 
 static VaeStatus
+parse_source(VaeTensorFile *file, VaeError *error)
+{
+    const VaeStatus status = vae_source_parse(file, error);
+    return status == VAE_OK ? sort_names(file, error) : status;
+}
+
+VaeStatus
+vae_tensor_file_open_source(const VaeTensorList *source, VaeTensorFile **out,
+                            VaeError *error)
+{
+    const VaeTensorFile given = {.source = source};
+    return open_bytes(&given, source->name, parse_source, out, error);
+}
+
+static VaeStatus
 open_mapped(const char *path, int flags, Parser parser, VaeTensorFile **out,
             VaeError *error)
 {

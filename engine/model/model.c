@@ -179,6 +179,8 @@ vae_model_free(VaeModel **model)
     free(m->arch_data);
     json_decref(m->config);
     vae_tensor_file_free(&m->file);
+    if (m->release)
+        m->release(m->release_user);
     pthread_mutex_destroy(&m->lock);
     free(m->path);
     free(m->variant);

@@ -31,6 +31,8 @@ struct VaeModel {
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per required tensor, or NULL */
     bool outline;      /* no tensor has data */
+    void (*release)(void *user); /* of a VaeTensorList, or NULL */
+    void *release_user;
 
     VaeRequiredTensor *required; /* the decoder's, then the encoder's */
     size_t n_required, n_decoder, required_room;

@@ -64,18 +64,58 @@ dry_run(VaeModel *m, VaeError *error)
                                              "%s: %s", m->path, why.message);
 }
 
-VaeStatus
-vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
-               VaeError *error)
+/* Opens the file of a model: of the path, or of the source if there is one. */
+static VaeStatus
+open_file(VaeModel *m, const VaeTensorList *source, VaeError *error)
+{
+    json_t *config = NULL;
+    VaeStatus status;
+    if (!source) {
+        status = vae_tensor_file_open(m->path, &m->file, error);
+        if (status == VAE_OK)
+            status =
+                vae_config_load(vae_tensor_file_name(m->file), &config, error);
+    } else {
+        const char *text = source->config;
+        status = vae_tensor_file_open_source(source, &m->file, error);
+        if (status == VAE_OK && text)
+            status = vae_json_load(text, strlen(text), m->path,
+                                   "config: ", &config, error);
+    }
+    m->config = config;
+    return status;
+}
+
+/* Recognises the network of an open file, and finds its tensors. */
+static VaeStatus
+find_tensors(VaeModel *m, VaeError *error)
+{
+    VaeStatus status = recognise(m, error);
+    if (status == VAE_OK && m->variant && strcmp(m->variant, m->info.arch) != 0)
+        status = vae_fail_parts(
+            error, VAE_ERR_MODEL,
+            (VaeErrorParts){.found = m->info.arch, .expected = m->variant},
+            "%s: the variant is set to %s, but the weights are those of %s",
+            m->path, m->variant, m->info.arch);
+    if (status == VAE_OK)
+        status = dry_run(m, error);
+    if (status == VAE_OK)
+        status = vae_model_match(m, error);
+    if (status == VAE_OK)
+        status = vae_model_read_statistics(m, error);
+    if (status == VAE_OK)
+        vae_model_summarise(m);
+    return status;
+}
+
+/* Opens a path or a source; the other is NULL or its name. */
+static VaeStatus
+open_model(const char *path, const VaeTensorList *source,
+           const VaeModelOptions *options, VaeModel **out, VaeError *error)
 {
     VaeModelOptions own = {0};
-    json_t *config = NULL;
-    VaeStatus status = vae_check_pointers(error, "out", out);
-    if (status != VAE_OK)
-        return status;
-    *out = NULL;
-    status = vae_check_path("path", path, error);
-    if (status == VAE_OK && options)
+    VaeStatus status = VAE_OK;
+    if (options)
         status = vae_sized_read(&own, sizeof own, options,
                                 VAE_SIZE_UP_TO(VaeModelOptions, variant),
                                 "VaeModelOptions", error);
@@ -84,32 +124,51 @@ vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
     VaeModel *m = vae_model_new(path);
     if (m && own.variant)
         m->variant = strdup(own.variant);
-    if (!m || !m->path || (own.variant && !m->variant)) {
+    if (!m || !m->path || (own.variant && !m->variant))
         status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
-        goto fail;
+    else if ((status = open_file(m, source, error)) == VAE_OK)
+        status = find_tensors(m, error);
+    if (status != VAE_OK)
+        vae_model_free(&m);
+    else if (source) {
+        m->release = source->release;
+        m->release_user = source->user;
     }
-    if ((status = vae_tensor_file_open(path, &m->file, error)) != VAE_OK)
-        goto fail;
-    status = vae_config_load(vae_tensor_file_name(m->file), &config, error);
-    m->config = config;
-    if (status != VAE_OK || (status = recognise(m, error)) != VAE_OK)
-        goto fail;
-    if (own.variant && strcmp(own.variant, m->info.arch) != 0) {
-        status = vae_fail_parts(
-            error, VAE_ERR_MODEL,
-            (VaeErrorParts){.found = m->info.arch, .expected = own.variant},
-            "%s: the variant is set to %s, but the weights are those of %s",
-            path, own.variant, m->info.arch);
-        goto fail;
-    }
-    if ((status = dry_run(m, error)) != VAE_OK ||
-        (status = vae_model_match(m, error)) != VAE_OK ||
-        (status = vae_model_read_statistics(m, error)) != VAE_OK)
-        goto fail;
-    vae_model_summarise(m);
     *out = m;
-    return VAE_OK;
-fail:
-    vae_model_free(&m);
     return status;
+}
+
+VaeStatus
+vae_model_open(const char *path, const VaeModelOptions *options, VaeModel **out,
+               VaeError *error)
+{
+    VaeStatus status = vae_check_pointers(error, "out", out);
+    if (status != VAE_OK)
+        return status;
+    *out = NULL;
+    status = vae_check_path("path", path, error);
+    return status == VAE_OK ? open_model(path, NULL, options, out, error)
+                            : status;
+}
+
+VaeStatus
+vae_model_open_tensors(const VaeTensorList *source,
+                       const VaeModelOptions *options, VaeModel **out,
+                       VaeError *error)
+{
+    VaeTensorList own = {0};
+    VaeStatus status = vae_check_pointers(error, "source, out", source, out);
+    if (status != VAE_OK)
+        return status;
+    *out = NULL;
+    status = vae_sized_read(&own, sizeof own, source,
+                            VAE_SIZE_UP_TO(VaeTensorList, config),
+                            "VaeTensorList", error);
+    if (status == VAE_OK)
+        status = vae_check_pointers(error, "source.tensor",
+                                    (const void *) (uintptr_t) own.tensor);
+    if (!own.name)
+        own.name = "tensors";
+    return status == VAE_OK ? open_model(own.name, &own, options, out, error)
+                            : status;
 }

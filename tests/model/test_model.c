@@ -489,6 +489,7 @@ main(int argc, char **argv)
     test_variants();
     test_file_names();
     test_ltx2();
+    test_memory();
     test_pruned();
     test_stated();
     clear_set();

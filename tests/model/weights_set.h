@@ -53,6 +53,9 @@ void open_variant(const char *what, const char *variant, VaeStatus status,
 /* The fingerprint of a file: 64 digits and a NUL. */
 void fingerprint(const char *path, char *out);
 
+/* test_memory.c */
+void test_memory(void);
+
 /* test_ltx2.c */
 void test_ltx2(void);
 

@@ -92,6 +92,50 @@ VAE_API VaeStatus vae_model_open(const char *path,
                                  const VaeModelOptions *options, VaeModel **out,
                                  VaeError *error);
 
+/*
+ * Weights in the memory of the caller, such as those that a training program
+ * holds.
+ *
+ * name      for messages; NULL selects "tensors". As the name of a file does,
+ *           it selects one of several tiny networks
+ * tensor    describes tensor i, from 0 on, in *out: name, type, n_dims, dims
+ *           and data, which is packed, aligned to its type and in host memory.
+ *           For a type that VaeType lacks it sets supported to false and
+ *           type_name to the name of the type. Returns false if there are not
+ *           so many. At first supported is true, and all other members are 0.
+ *           vae_model_open_tensors() calls it twice for each i, in order. The
+ *           name may be freed at the next call
+ * release   or NULL; called once when the model is freed, on the thread that
+ *           frees it. The data must stay valid and unchanged until then:
+ * streams read them later. After an error it is not called user      passed to
+ * tensor and release metadata  n_metadata entries as in the __metadata__ of a
+ * file, such as vae.variant. Needed only during the call, as are config and
+ * name config    NULL, or the text of a config.json, in UTF-8
+ */
+typedef struct VaeTensorList {
+    size_t struct_size; /* VAE_INIT() */
+    const char *name;
+    bool (*tensor)(void *user, size_t i, VaeTensorInfo *out);
+    void (*release)(void *user);
+    void *user;
+    const VaeMetadata *metadata;
+    size_t n_metadata;
+    const char *config;
+} VaeTensorList;
+
+/*
+ * Opens weights in memory, without a copy of them. Otherwise like
+ * vae_model_open(). VaeModelInfo.path is the name of the source.
+ *
+ * Errors: VAE_ERR_ARGUMENT (a wrong struct_size; a tensor without a name or
+ * data, or with more than 8 dimensions), VAE_ERR_FORMAT (a name that appears
+ * twice, a negative dimension, a config that is no JSON), VAE_ERR_MODEL,
+ * VAE_ERR_MEMORY.
+ */
+VAE_API VaeStatus vae_model_open_tensors(const VaeTensorList *source,
+                                         const VaeModelOptions *options,
+                                         VaeModel **out, VaeError *error);
+
 /* Drops the caller's reference. Each stream holds one, too; the last one frees
  * the model. Thread-safe. Sets *model to NULL. *model may be NULL. */
 VAE_API void vae_model_free(VaeModel **model);
