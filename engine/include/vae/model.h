@@ -106,11 +106,13 @@ VAE_API VaeStatus vae_model_open(const char *path,
  *           vae_model_open_tensors() calls it twice for each i, in order. The
  *           name may be freed at the next call
  * release   or NULL; called once when the model is freed, on the thread that
- *           frees it. The data must stay valid and unchanged until then:
- * streams read them later. After an error it is not called user      passed to
- * tensor and release metadata  n_metadata entries as in the __metadata__ of a
- * file, such as vae.variant. Needed only during the call, as are config and
- * name config    NULL, or the text of a config.json, in UTF-8
+ *           frees it. Until then the data must stay valid and unchanged,
+ *           because streams read them later. After an error the library does
+ *           not call it
+ * user      passed to tensor and release
+ * metadata  n_metadata entries as in the __metadata__ of a file, such as
+ *           vae.variant. The call copies them
+ * config    the text of a config.json in UTF-8, or NULL. The call copies it
  */
 typedef struct VaeTensorList {
     size_t struct_size; /* VAE_INIT() */
