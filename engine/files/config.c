@@ -43,7 +43,7 @@ vae_config_load(const char *weights, json_t **out, VaeError *error)
     memcpy(path, weights, folder);
     memcpy(path + folder, name, sizeof name);
     VaeError why = {0};
-    VaeStatus status = vae_file_begin(path, 0, &file, &why);
+    VaeStatus status = vae_file_begin(path, &file, &why);
     if (status == VAE_OK) {
         status = parse(&file, out, &why);
         vae_file_end(&file);

@@ -16,6 +16,7 @@
 /* Messages show at most this many bytes of a name from a file ("%.*s"), so that
  * the rest of the message fits. */
 #define VAE_NAME_SHOWN 160
+#define VAE_MAX_PREFIX 64
 
 struct VaeTensorFile {
     char *name;
@@ -36,6 +37,7 @@ struct VaeTensorFile {
     VaeTensorFile **shards;       /* of an index; they own the tensors */
     size_t n_shards;
     const VaeTensorList *source; /* while it is opened: of the tensors */
+    char prefix[VAE_MAX_PREFIX]; /* of a part; its one shard is the whole */
 };
 
 /*
@@ -54,6 +56,17 @@ void vae_tensor_file_drop(const VaeTensorFile *file, const VaeTensorInfo *t);
 VaeStatus vae_tensor_file_read(const VaeTensorFile *file,
                                const VaeTensorInfo *t, uint64_t from, void *dst,
                                size_t n, VaeError *error);
+
+/* Finds the next prefix of a VAE's tensors, such as "vae.". *at and prefix
+ * begin as 0 and "". */
+bool vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
+                                 char prefix[VAE_MAX_PREFIX]);
+/* Makes a file of the tensors with that prefix, under their names without it.
+ * It owns the whole file. */
+VaeStatus vae_tensor_file_part(VaeTensorFile *whole, const char *prefix,
+                               VaeTensorFile **out, VaeError *error);
+/* Frees a part, but not the whole file, which it returns. */
+VaeTensorFile *vae_tensor_file_whole(VaeTensorFile *part);
 
 /* True if the name of some tensor begins with prefix. */
 bool vae_tensor_file_has_prefix(const VaeTensorFile *file, const char *prefix);
@@ -82,6 +95,9 @@ VaeStatus vae_file_too_short(const char *label, const char *tensor,
 
 /* The product of dims, each >= 0; false if it overflows 64 bits. */
 bool vae_dims_count(const int64_t *dims, int n, uint64_t *count);
+
+/* Sorts the tensors by name. Fails if a name appears twice. */
+VaeStatus vae_tensor_file_sort(VaeTensorFile *file, VaeError *error);
 
 /* Allocates the list of n tensors. */
 VaeStatus vae_tensor_file_room(VaeTensorFile *file, size_t n, VaeError *error);
@@ -126,14 +142,15 @@ VaeStatus vae_index_parse(VaeTensorFile *file, VaeOpenShard open,
 VaeStatus vae_folder_find(const char *folder, char **out, VaeError *error);
 
 /*
- * Opens a regular file that is not empty, as vae_file_end() closes it. flags
- * are added to those of open(). out->bytes has the file's size, and no contents
- * before vae_file_bytes(): a mapped file that is cut short while it is parsed
- * would end the process by SIGBUS. out borrows path.
+ * Opens a regular file that is not empty, as vae_file_end() closes it.
+ * out->bytes has the file's size, and no contents before vae_file_bytes(): a
+ * mapped file that is cut short while it is parsed would end the process by
+ * SIGBUS. out borrows path.
  */
-VaeStatus vae_file_begin(const char *path, int flags, VaeTensorFile *out,
-                         VaeError *error);
+VaeStatus vae_file_begin(const char *path, VaeTensorFile *out, VaeError *error);
 void vae_file_end(const VaeTensorFile *file);
+/* Fails because of errno: "cannot `what`". */
+VaeStatus vae_file_fail(const char *path, const char *what, VaeError *error);
 /* Reads these bytes, so that they can be parsed; does nothing if the bytes
  * belong to the caller. Errors: VAE_ERR_READ, if the file was cut short. */
 VaeStatus vae_file_bytes(const VaeTensorFile *file, uint64_t from, uint64_t n,

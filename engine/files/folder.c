@@ -8,24 +8,30 @@
 #include "alloc.h"
 #include "files.h"
 
-#define WEIGHTS "diffusion_pytorch_model.safetensors"
+#define WEIGHTS "diffusion_pytorch_model"
+/* The longest name below. */
+#define LONGEST "/vae/" WEIGHTS ".safetensors.index.fp16.json"
 
 VaeStatus
 vae_folder_find(const char *folder, char **out, VaeError *error)
 {
-    static const char *const usual[] = {WEIGHTS, WEIGHTS ".index.json",
-                                        "vae/" WEIGHTS,
-                                        "vae/" WEIGHTS ".index.json"};
-    const size_t size = strlen(folder) + sizeof "/vae/" WEIGHTS ".index.json";
+    static const char *const folders[] = {"", "vae/"};
+    static const char *const ends[] = {
+        ".safetensors",      ".safetensors.index.json",
+        ".fp16.safetensors", ".safetensors.index.fp16.json",
+        ".bf16.safetensors", ".safetensors.index.bf16.json"};
+    const size_t n_ends = sizeof ends / sizeof ends[0];
+    const size_t size = strlen(folder) + sizeof LONGEST;
     const char *slash =
         folder[0] != '\0' && folder[strlen(folder) - 1] == '/' ? "" : "/";
     *out = vae_mem_alloc(size);
     if (*out == NULL)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
                         vae_file_label(folder));
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+    for (size_t i = 0; i < 2 * n_ends; i++) {
         struct stat st;
-        snprintf(*out, size, "%s%s%s", folder, slash, usual[i]);
+        snprintf(*out, size, "%s%s%s" WEIGHTS "%s", folder, slash,
+                 folders[i / n_ends], ends[i % n_ends]);
         if (stat(*out, &st) == 0 && S_ISREG(st.st_mode))
             return VAE_OK;
     }
@@ -35,7 +41,8 @@ vae_folder_find(const char *folder, char **out, VaeError *error)
                           (VaeErrorParts){NULL, "a directory",
                                           "a file, or the folder of a model"},
                           "%s: is a directory with neither " WEIGHTS
-                          " nor its .index.json, nor with one of them in vae/; "
+                          ".safetensors nor its .index.json, nor their fp16 "
+                          "or bf16 variants, nor with one of them in vae/; "
                           "expected a file, or the folder of a model",
                           vae_file_label(folder));
 }

@@ -1,8 +1,10 @@
 /*
  * An index of shards, as Hugging Face's libraries write it: JSON with a
  * "weight_map" from each tensor's name to the safetensors file that holds it.
- * The shards are in the folder of the index; a name with a folder and a
- * symbolic link are refused.
+ * The shards are in the folder of the index; a name with a folder is refused.
+ * A shard may be a symbolic link to a file in that folder, or in the cache of
+ * huggingface_hub: there REPOSITORY/snapshots/REVISION has the index, and its
+ * files are links to REPOSITORY/blobs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +70,59 @@ check_name(const VaeTensorFile *file, const char *name, VaeError *error)
     return VAE_OK;
 }
 
+/* True if target, a real path, is a file directly in the folder whose real path
+ * is the first n bytes of `folder`, followed by `below`. */
+static bool
+is_in(const char *target, const char *folder, size_t n, const char *below)
+{
+    const size_t m = strlen(below);
+    return strncmp(target, folder, n) == 0 &&
+           strncmp(target + n, below, m) == 0 && !strchr(target + n + m, '/');
+}
+
+/* True if a link in a folder may lead to that file; both are real paths. */
+static bool
+may_link(const char *folder, const char *target)
+{
+    static const char snapshots[] = "/snapshots/";
+    const char *last = NULL, *next = folder;
+    while ((next = strstr(next, snapshots)) != NULL)
+        last = next++;
+    const size_t n = folder[1] ? strlen(folder) : 0; /* 0: "/" */
+    return is_in(target, folder, n, "/") ||
+           (last && is_in(target, folder, (size_t) (last - folder), "/blobs/"));
+}
+
+/* Opens the file at path, whose folder is the first n bytes of path. */
+static VaeStatus
+open_path(char *path, size_t n, VaeOpenShard open, VaeTensorFile **out,
+          VaeError *error)
+{
+    const char name = path[n];
+    char *target = realpath(path, NULL), *folder = NULL;
+    VaeStatus status;
+    if (target) {
+        path[n] = '\0';
+        folder = realpath(n ? path : ".", NULL);
+        path[n] = name;
+    }
+    if (!folder)
+        status = vae_file_fail(path, "open", error);
+    else if (!may_link(folder, target))
+        status = vae_fail_parts(
+            error, VAE_ERR_FORMAT,
+            (VaeErrorParts){NULL, target, "a file beside the index"},
+            "refused: is a symbolic link to %s; expected a file beside the "
+            "index, or in the blobs of its Hugging Face cache. Replace the "
+            "link by a copy of the file",
+            vae_file_label(target));
+    else
+        status = open(target, out, error);
+    free(folder);
+    free(target);
+    return status;
+}
+
 static VaeStatus
 open_shard(VaeTensorFile *file, const char *name, VaeOpenShard open,
            VaeTensorFile **out, VaeError *error)
@@ -81,7 +136,7 @@ open_shard(VaeTensorFile *file, const char *name, VaeOpenShard open,
     memcpy(path, file->name, folder);
     memcpy(path + folder, name, size - folder);
     VaeError why = {0};
-    const VaeStatus status = open(path, out, &why);
+    const VaeStatus status = open_path(path, folder, open, out, &why);
     if (status != VAE_OK)
         vae_fail_parts(error, status, VAE_PARTS_OF(&why),
                        "%s: shard \"%s\": %s", file->label, name, why.message);

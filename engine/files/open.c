@@ -85,9 +85,8 @@ parse_format(VaeTensorFile *file, VaeError *error)
                : vae_safetensors_parse(file, error);
 }
 
-/* Sorts the tensors by name; fails if a name appears twice. */
-static VaeStatus
-sort_names(VaeTensorFile *file, VaeError *error)
+VaeStatus
+vae_tensor_file_sort(VaeTensorFile *file, VaeError *error)
 {
     const size_t n = file->n_tensors;
     for (size_t i = 0; i < n; i++)
@@ -114,7 +113,7 @@ parse(VaeTensorFile *file, VaeError *error)
         if (file->size == file->total)
             info->data = file->bytes + info->offset;
     }
-    return sort_names(file, error);
+    return vae_tensor_file_sort(file, error);
 }
 
 typedef VaeStatus (*Parser)(VaeTensorFile *file, VaeError *error);
@@ -173,7 +172,7 @@ static VaeStatus
 parse_source(VaeTensorFile *file, VaeError *error)
 {
     const VaeStatus status = vae_source_parse(file, error);
-    return status == VAE_OK ? sort_names(file, error) : status;
+    return status == VAE_OK ? vae_tensor_file_sort(file, error) : status;
 }
 
 VaeStatus
@@ -185,12 +184,12 @@ vae_tensor_file_open_source(const VaeTensorList *source, VaeTensorFile **out,
 }
 
 static VaeStatus
-open_mapped(const char *path, int flags, Parser parser, VaeTensorFile **out,
+open_mapped(const char *path, Parser parser, VaeTensorFile **out,
             VaeError *error)
 {
     VaeTensorFile given;
     *out = NULL;
-    VaeStatus status = vae_file_begin(path, flags, &given, error);
+    VaeStatus status = vae_file_begin(path, &given, error);
     if (status != VAE_OK)
         return status;
     status = open_bytes(&given, path, parser, out, error);
@@ -222,11 +221,11 @@ parse_shard(VaeTensorFile *file, VaeError *error)
     return parse(file, error);
 }
 
-/* Opens a safetensors file; refuses a symbolic link. */
+/* Opens a safetensors file. */
 static VaeStatus
 open_shard(const char *path, VaeTensorFile **out, VaeError *error)
 {
-    return open_mapped(path, O_NOFOLLOW, parse_shard, out, error);
+    return open_mapped(path, parse_shard, out, error);
 }
 
 /* Parses a mapped file, which may be an index of shards in its folder. */
@@ -239,7 +238,7 @@ parse_mapped(VaeTensorFile *file, VaeError *error)
     if (!vae_index_is(file->bytes, file->size))
         return parse(file, error);
     status = vae_index_parse(file, open_shard, error);
-    return status == VAE_OK ? sort_names(file, error) : status;
+    return status == VAE_OK ? vae_tensor_file_sort(file, error) : status;
 }
 
 VaeStatus
@@ -254,11 +253,11 @@ vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
     if (status != VAE_OK)
         return status;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-        return open_mapped(path, 0, parse_mapped, out, error);
+        return open_mapped(path, parse_mapped, out, error);
     char *found;
     status = vae_folder_find(path, &found, error);
     if (status == VAE_OK)
-        status = open_mapped(found, 0, parse_mapped, out, error);
+        status = open_mapped(found, parse_mapped, out, error);
     vae_mem_free(found);
     return status;
 }

@@ -75,13 +75,15 @@ vae_tensor_file_room(VaeTensorFile *file, size_t n, VaeError *error)
     return VAE_OK;
 }
 
-static VaeStatus
-fail_errno(const char *path, const char *what, VaeError *error)
+VaeStatus
+vae_file_fail(const char *path, const char *what, VaeError *error)
 {
     const bool missing = errno == ENOENT || errno == ENOTDIR;
-    const char *words = strerror(errno);
-    return vae_fail(error, missing ? VAE_ERR_NOT_FOUND : VAE_ERR_READ,
-                    "%s: cannot %s: %s", vae_file_label(path), what, words);
+    const VaeStatus status = missing           ? VAE_ERR_NOT_FOUND
+                             : errno == ENOMEM ? VAE_ERR_MEMORY
+                                               : VAE_ERR_READ;
+    return vae_fail(error, status, "%s: cannot %s: %s", vae_file_label(path),
+                    what, strerror(errno));
 }
 
 static VaeStatus
@@ -107,24 +109,18 @@ vae_file_too_short(const char *label, const char *tensor, const char *what,
 }
 
 VaeStatus
-vae_file_begin(const char *path, int flags, VaeTensorFile *out, VaeError *error)
+vae_file_begin(const char *path, VaeTensorFile *out, VaeError *error)
 {
     const char *label = vae_file_label(path);
     /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
-    const int fd =
-        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
-    if (fd < 0 && errno == ELOOP && (flags & O_NOFOLLOW) != 0)
-        return vae_fail_parts(
-            error, VAE_ERR_FORMAT,
-            (VaeErrorParts){NULL, "symbolic link", "regular file"},
-            "%s: refused: is a symbolic link", label);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return fail_errno(path, "open", error);
+        return vae_file_fail(path, "open", error);
     VaeStatus status = VAE_OK;
     struct stat st;
     void *map = NULL;
     if (fstat(fd, &st) != 0) {
-        status = fail_errno(path, "open", error);
+        status = vae_file_fail(path, "open", error);
     } else if (S_ISDIR(st.st_mode)) {
         status = fail_kind(label, "directory", error);
     } else if (!S_ISREG(st.st_mode)) {
@@ -161,7 +157,7 @@ vae_file_map(VaeTensorFile *file, VaeError *error)
 {
     if (mmap(file->map, file->size, PROT_READ, MAP_PRIVATE | MAP_FIXED,
              file->fd, 0) == MAP_FAILED)
-        return fail_errno(file->label, "map", error);
+        return vae_file_fail(file->label, "map", error);
     file->fetches = false;
     return VAE_OK;
 }
@@ -212,7 +208,7 @@ fail_short(const VaeTensorFile *file, VaeError *error)
 {
     struct stat st;
     if (fstat(file->fd, &st) != 0)
-        return fail_errno(file->label, "read", error);
+        return vae_file_fail(file->label, "read", error);
     char found[32], expected[32];
     snprintf(found, sizeof found, "%" PRId64 " bytes", (int64_t) st.st_size);
     snprintf(expected, sizeof expected, "%zu", file->size);
@@ -233,7 +229,7 @@ read_at(const VaeTensorFile *file, uint64_t offset, void *dst, size_t n,
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return fail_errno(file->label, "read", error);
+            return vae_file_fail(file->label, "read", error);
         if (got == 0)
             return fail_short(file, error);
         to += got;
@@ -380,8 +376,7 @@ vae_tensor_file_metadata(const VaeTensorFile *file, const char *key)
 {
     const char *text = json_string_value(json_object_get(file->metadata, key));
     for (size_t i = 0; text == NULL && i < file->n_shards; i++)
-        text =
-            json_string_value(json_object_get(file->shards[i]->metadata, key));
+        text = vae_tensor_file_metadata(file->shards[i], key);
     return text;
 }
 

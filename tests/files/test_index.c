@@ -8,7 +8,8 @@
 #include "folder.h"
 #include "torch/archive.h"
 
-#define WEIGHTS "diffusion_pytorch_model.safetensors"
+#define NAME "diffusion_pytorch_model"
+#define WEIGHTS NAME ".safetensors"
 
 static void
 write_text(const char *name, const char *text)
@@ -149,14 +150,9 @@ check_refused_shards(void)
     write_text("d.safetensors", MAP("\"x\": \"d.safetensors\""));
     expect("an index as a shard", MAP("\"x\": \"d.safetensors\""), format,
            "\"d.safetensors\"|JSON");
-    if (symlink("a.safetensors", path_of("l.safetensors")) != 0 ||
-        mkdir(path_of("m.safetensors"), 0777) != 0 ||
+    if (mkdir(path_of("m.safetensors"), 0777) != 0 ||
         mkfifo(path_of("p.safetensors"), 0666) != 0)
         abort();
-    expect("a symbolic link", MAP("\"x\": \"l.safetensors\""), format,
-           "refused|\"l.safetensors\"|symbolic link");
-    check_error_parts("a symbolic link", &last, NULL, "symbolic link",
-                      "regular file");
     expect("a directory", MAP("\"x\": \"m.safetensors\""), VAE_ERR_READ,
            "\"m.safetensors\"|directory");
     check_error_parts("a directory", &last, NULL, "directory", "regular file");
@@ -202,6 +198,20 @@ check_folders(void)
                   "vae/|expected a file, or the folder of a model");
     if (mkdir(path_of("vae"), 0777) != 0)
         abort();
+    static const char *const variants[] = {NAME ".bf16.safetensors",
+                                           WEIGHTS ".index.fp16.json",
+                                           NAME ".fp16.safetensors"};
+    for (int i = 0; i < 3; i++) {
+        if (strstr(variants[i], ".json"))
+            write_text(variants[i], MAP("\"x\": \"a.safetensors\", "
+                                        "\"z\": \"a.safetensors\""));
+        else
+            write_shard(variants[i], "x", 2);
+        expect_folder("another precision", "", variants[i],
+                      strstr(variants[i], ".json") ? 1 : 2);
+    }
+    for (int i = 0; i < 3; i++)
+        unlink(path_of(variants[i]));
     write_shard("vae/a.safetensors", "x", 5);
     write_text("vae/" WEIGHTS ".index.json", MAP("\"x\": \"a.safetensors\""));
     expect_folder("an index in vae/", "", "vae/" WEIGHTS ".index.json", 5);
@@ -214,6 +224,69 @@ check_folders(void)
     expect_folder("weights", "", WEIGHTS, 8);
 }
 
+/* Shards that are symbolic links, also as huggingface_hub makes them. */
+static void
+check_links(void)
+{
+    static const struct {
+        const char *folder, *to;
+        bool good;
+    } rows[] = {
+        {"", "a.safetensors", true},
+        {"repo/snapshots/1/vae/", "../../../blobs/0f", true},
+        {"repo/snapshots/1/vae/", "../../../blobs/below/0f", false},
+        {"repo/snapshots/1/vae/", "../../../0f", false},
+        {"repo/", "blobs/0f", false},
+        {"", "repo/blobs/0f", false},
+        {"", "/dev/null", false},
+        {"", "none", false},
+    };
+    static const char *const folders[] = {"repo",
+                                          "repo/snapshots",
+                                          "repo/snapshots/1",
+                                          "repo/snapshots/1/vae",
+                                          "repo/blobs",
+                                          "repo/blobs/below"};
+    for (size_t i = 0; i < COUNT(folders); i++)
+        if (mkdir(path_of(folders[i]), 0777) != 0)
+            abort();
+    write_shard("repo/blobs/0f", "xz", 1);
+    write_shard("repo/blobs/below/0f", "xz", 1);
+    write_shard("repo/0f", "xz", 1);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        VaeError error = {0};
+        SCOPED_FILE VaeTensorFile *file = NULL;
+        char link[64], index[64];
+        snprintf(link, sizeof link, "%sl.safetensors", rows[i].folder);
+        snprintf(index, sizeof index, "%s" WEIGHTS ".index.json",
+                 rows[i].folder);
+        write_text(index, MAP("\"x\": \"l.safetensors\", "
+                              "\"z\": \"l.safetensors\""));
+        if (symlink(rows[i].to, path_of(link)) != 0)
+            abort();
+        const VaeStatus status =
+            vae_tensor_file_open(path_of(index), &file, &error);
+        if (rows[i].good)
+            check(status == VAE_OK && first_of(file, "x") == 1,
+                  "a link to %s %s", rows[i].to, error.message);
+        else if (strcmp(rows[i].to, "none") == 0)
+            check_refused(rows[i].to, status, &error, VAE_ERR_NOT_FOUND,
+                          "\"l.safetensors\"|No such file");
+        else
+            check_refused(rows[i].to, status, &error, VAE_ERR_FORMAT,
+                          "\"l.safetensors\"|refused: is a symbolic link to|"
+                          "beside the index|Replace the link by a copy");
+        unlink(path_of(link));
+        unlink(path_of(index));
+    }
+    static const char *const files[] = {"repo/blobs/0f", "repo/blobs/below/0f",
+                                        "repo/0f"};
+    for (size_t i = 0; i < COUNT(files); i++)
+        unlink(path_of(files[i]));
+    for (size_t i = COUNT(folders); i > 0; i--)
+        rmdir(path_of(folders[i - 1]));
+}
+
 static void
 remove_all(void)
 {
@@ -221,7 +294,6 @@ remove_all(void)
                                         "b.safetensors",
                                         "c.safetensors",
                                         "d.safetensors",
-                                        "l.safetensors",
                                         "p.safetensors",
                                         "z.safetensors",
                                         "i.json",
@@ -244,6 +316,7 @@ main(void)
     check_shards();
     check_refusals();
     check_refused_shards();
+    check_links();
     check_folders();
     remove_all();
     return test_end();

@@ -51,9 +51,10 @@ typedef struct VaeTensorFile VaeTensorFile;
  *
  * - an index of shards (*.safetensors.index.json). Shards are the files of one
  *   set of tensors. All of them open as one file. They must be in the folder of
- *   the index, and must not be symbolic links
- * - a folder with diffusion_pytorch_model.safetensors, or with the index of
- *   that name; both may also be in its subfolder vae/
+ *   the index. They may be symbolic links to files there, or to files in the
+ *   cache of huggingface_hub that has the index
+ * - a folder with diffusion_pytorch_model.safetensors, its variant .fp16 or
+ *   .bf16, or the index of one of these; all may also be in its subfolder vae/
  *
  * The error names the file that cannot be read.
  *
