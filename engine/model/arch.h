@@ -37,8 +37,8 @@ struct VaeArch {
      * naming 0 the file has the canonical names. NULL: there is no other. */
     bool (*rename)(int naming, const char *name, char *buffer);
     /* True for a tensor of the file that this network does not need, by its
-     * name there. NULL: it needs all. */
-    bool (*ignores)(const VaeModelInfo *info, int naming, const char *name);
+     * name there without a prefix. NULL: it needs all. */
+    bool (*ignores)(const VaeModelInfo *info, const char *name);
     /* True if the file has this architecture's names; fills info and data.
      * info has the name of the architecture, "official" names, the prefixes of
      * the file as has_decoder and has_encoder, means of 0 and deviations of 1;

@@ -3,6 +3,7 @@
  * by name and shape.
  */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,9 @@
 
 #define MAX_SPATIAL 64 /* larger factors come from a broken file */
 
+/* Sets *found if the tensors of m->file are those of a network. */
 static VaeStatus
-recognise(VaeModel *m, VaeError *error)
+recognise_tensors(VaeModel *m, bool *found, VaeError *error)
 {
     const bool decoder = vae_model_has_prefix(m, "decoder.");
     const bool encoder = vae_model_has_prefix(m, "encoder.");
@@ -25,7 +27,8 @@ recognise(VaeModel *m, VaeError *error)
                             m->path);
         VaeError why = {0};
         VaeRecognise r = vae_recognise_params(m);
-        if (!m->arch->recognise(&r, &why))
+        *found = m->arch->recognise(&r, &why);
+        if (!*found)
             continue;
         if (why.status != VAE_OK)
             return vae_fail_parts(error, why.status, VAE_PARTS_OF(&why),
@@ -51,7 +54,39 @@ recognise(VaeModel *m, VaeError *error)
                                   why.message);
         return VAE_OK;
     }
-    return vae_model_unknown(m, error);
+    return VAE_OK;
+}
+
+/* Looks for the tensors in the whole file, then under each prefix. */
+static VaeStatus
+recognise(VaeModel *m, VaeError *error)
+{
+    VaeTensorFile *whole = m->file;
+    char prefix[VAE_MAX_PREFIX] = "";
+    size_t at = 0;
+    bool found = false;
+    VaeStatus status = recognise_tensors(m, &found, error);
+    while (status == VAE_OK && !found &&
+           vae_tensor_file_next_prefix(whole, &at, prefix)) {
+        if (m->file != whole)
+            vae_tensor_file_whole(m->file);
+        m->file = whole;
+        status = vae_tensor_file_part(whole, prefix, &m->file, error);
+        if (status != VAE_OK)
+            m->file = whole;
+        else
+            status = recognise_tensors(m, &found, error);
+    }
+    if (status == VAE_OK && !found)
+        return vae_model_unknown(m, error);
+    if (status == VAE_OK && m->file != whole) {
+        snprintf(m->reason, sizeof m->reason,
+                 "%s; prefix \"%s\", %zu other tensors ignored", m->info.reason,
+                 prefix,
+                 vae_tensor_file_count(whole) - vae_tensor_file_count(m->file));
+        m->info.reason = m->reason;
+    }
+    return status;
 }
 
 static VaeStatus

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files.h"
 #include "model.h"
 
 /* The position of a name in by_name, or where to insert it. */
@@ -119,7 +120,9 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
     vae_dims_text(d->dims, d->n_dims, should, sizeof should);
     if (!t) {
         const bool known = vae_model_rename(m, d->name, renamed);
-        const char *name = known ? renamed : d->name;
+        char name[VAE_MAX_PREFIX + sizeof renamed];
+        snprintf(name, sizeof name, "%s%s", m->file->prefix,
+                 known ? renamed : d->name);
         vae_listing_add(&all->missing, "%s", name);
         note(&all->first, name, "no such tensor", should);
         return;
@@ -127,15 +130,15 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
     used[t - vae_tensor_file_at(m->file, 0)] = true;
     d->found = *t;
     d->found.name = d->name;
+    const char *name = t->name - strlen(m->file->prefix);
     if (!same_dims(t, d)) {
         vae_dims_text(t->dims, t->n_dims, is, sizeof is);
-        vae_listing_add(&all->wrong, "%s is %s, expected %s", t->name, is,
-                        should);
-        note(&all->first, t->name, is, should);
+        vae_listing_add(&all->wrong, "%s is %s, expected %s", name, is, should);
+        note(&all->first, name, is, should);
     } else if (!t->supported || t->type == VAE_TYPE_U8) {
-        vae_listing_add(&all->wrong, "%s has type %s, expected %s", t->name,
+        vae_listing_add(&all->wrong, "%s has type %s, expected %s", name,
                         t->type_name, TYPES);
-        note(&all->first, t->name, t->type_name, TYPES);
+        note(&all->first, name, t->type_name, TYPES);
     }
 }
 
@@ -159,10 +162,10 @@ list_extra(const VaeModel *m, const bool *used, Mismatches *all)
     for (size_t i = 0; i < vae_tensor_file_count(m->file); i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
         if (!used[i] && !is_alias(m, t) &&
-            !(m->arch->ignores &&
-              m->arch->ignores(&m->info, m->naming, t->name))) {
-            vae_listing_add(&all->extra, "%s", t->name);
-            note(&all->first, t->name, t->name, "no such tensor");
+            !(m->arch->ignores && m->arch->ignores(&m->info, t->name))) {
+            const char *name = t->name - strlen(m->file->prefix);
+            vae_listing_add(&all->extra, "%s", name);
+            note(&all->first, name, name, "no such tensor");
         }
     }
 }

@@ -75,7 +75,7 @@ encode(VaeBuilder *b)
 #define LTX2(symbol, text)                                                     \
     const VaeArch symbol = {.name = (text),                                    \
                             .data_size = sizeof(VaeLtx2),                      \
-                            .other_names = 2,                                  \
+                            .other_names = 1,                                  \
                             .rename = vae_ltx2_rename,                         \
                             .ignores = vae_ltx2_ignores,                       \
                             .mean = VAE_LTX2_MEAN,                             \

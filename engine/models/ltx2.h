@@ -38,7 +38,7 @@ typedef struct VaeLtx2 {
 
 /* Members of VaeArch. */
 bool vae_ltx2_rename(int naming, const char *name, char *out);
-bool vae_ltx2_ignores(const VaeModelInfo *info, int naming, const char *name);
+bool vae_ltx2_ignores(const VaeModelInfo *info, const char *name);
 bool vae_ltx2_recognise(VaeRecognise *r, VaeError *error);
 void vae_ltx2_settings(const void *data, char *out, size_t size);
 void vae_ltx2_preset(VaeRecognise *r);

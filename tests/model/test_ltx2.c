@@ -90,18 +90,6 @@ ltx2_to_diffusers(void)
     }
 }
 
-/* Adds one tensor. */
-static void
-add_tensor(const char *name)
-{
-    static const float number = 1;
-    set.out[set.n++] = (VaeTensorOut){.name = name,
-                                      .type = VAE_TYPE_F32,
-                                      .n_dims = 1,
-                                      .dims = {1},
-                                      .data = &number};
-}
-
 static void
 test_ltx2_names(void)
 {
@@ -119,15 +107,11 @@ test_ltx2_names(void)
 
     load("ltx2_3");
     drop_prefix("decoder.");
-    for (size_t i = 0; i < set.n; i++) {
-        char name[160];
-        memcpy(name, set.out[i].name, sizeof name);
-        snprintf((char *) set.out[i].name, sizeof name, "vae.%.150s", name);
-    }
+    add_prefix("vae.");
     add_tensor("model.diffusion_model.patchify_proj.weight");
     add_tensor("audio_vae.decoder.conv_in.conv.weight");
-    open_ltx2("LTX-2.3 beside its diffusion model", "official, with vae.",
-              "names");
+    open_ltx2("LTX-2.3 beside its diffusion model", "official",
+              "prefix \"vae.\", 2 other tensors ignored");
 
     load("ltx2_3");
     ltx2_to_diffusers();

@@ -96,6 +96,50 @@ test_old_attention_names(void)
     expect_same("old attention names decode to the same bytes", "seedvr2");
 }
 
+/* A VAE inside a larger file is the VAE of a file of its own. */
+static void
+test_prefixes(void)
+{
+    enum { OTHERS = 2000 };
+    static const char *const prefixes[] = {"vae.",       "first_stage_model.",
+                                           "module.",    "model.",
+                                           "_orig_mod.", "model.vae."};
+    static const char *const models[] = {"wan21", "wan22", "seedvr2", "ltx2_0",
+                                         "taehv/taew2_1"};
+    for (size_t k = 0; k < 6 + 4; k++) {
+        char path[512], plain[65], part[65], words[80], name[64];
+        const char *from = models[k < 6 ? 0 : k - 5];
+        const char *prefix = prefixes[k % 6];
+        VaeError error = {0};
+        SCOPED_MODEL VaeModel *model = NULL;
+        snprintf(path, sizeof path, "%s/%s/weights.safetensors",
+                 getenv("VAE_TEST_VECTORS"), from);
+        fingerprint(path, plain);
+        load(from);
+        add_prefix(prefix);
+        for (int i = 0; i < OTHERS; i++) {
+            snprintf(name, sizeof name, "transformer.%d.encoder.q", i);
+            add_tensor(name);
+        }
+        snprintf(words, sizeof words, "\"%s\", %d other tensors ignored",
+                 prefix, OTHERS);
+        vae_model_open(write_set(), NULL, &model, &error);
+        const char *reason = model ? vae_model_info(model)->reason : "";
+        check(model && strstr(reason, words) &&
+                  vae_model_fingerprint(model, part, &error) == VAE_OK &&
+                  strcmp(plain, part) == 0,
+              from, model ? reason : error.message);
+    }
+    load("wan21");
+    add_prefix("vae.");
+    find("vae.decoder.head.2.weight")->dims[2] = 1;
+    find("vae.decoder.head.2.weight")->dims[0] = 9;
+    strcpy((char *) find("vae.encoder.conv1.bias")->name, "vae.encoder.odd");
+    expect_error("errors name the tensors as in the file", VAE_ERR_MODEL,
+                 WORDS("(vae.encoder.conv1.bias)", "(vae.encoder.odd)",
+                       "(vae.decoder.head.2.weight is 9x8x1x3x3"));
+}
+
 static void
 test_halves(void)
 {
@@ -476,6 +520,7 @@ main(int argc, char **argv)
         return 77;
     test_diffusers(argv[1]);
     test_old_attention_names();
+    test_prefixes();
     test_halves();
     test_mismatches();
     test_nearest();

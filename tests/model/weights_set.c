@@ -42,6 +42,7 @@ load(const char *model)
         memcpy(o->dims, t->dims, sizeof t->dims);
         set.n++;
     }
+    set.n_names = set.n;
     const char *groups = vae_tensor_file_metadata(set.file, "norm_num_groups");
     if (groups)
         set.meta[set.n_meta++] = (VaeMetadata){"norm_num_groups", groups};
@@ -79,6 +80,30 @@ find(const char *name)
             return &set.out[i];
     fprintf(stderr, "no tensor %s\n", name);
     exit(1);
+}
+
+void
+add_prefix(const char *prefix)
+{
+    for (size_t i = 0; i < set.n; i++) {
+        char name[160];
+        memcpy(name, set.out[i].name, sizeof name);
+        snprintf((char *) set.out[i].name, sizeof name, "%s%.120s", prefix,
+                 name);
+    }
+}
+
+void
+add_tensor(const char *name)
+{
+    static const float number = 1;
+    char *copy = set.names[set.n_names++];
+    snprintf(copy, sizeof set.names[0], "%s", name);
+    set.out[set.n++] = (VaeTensorOut){.name = copy,
+                                      .type = VAE_TYPE_F32,
+                                      .n_dims = 1,
+                                      .dims = {1},
+                                      .data = &number};
 }
 
 void

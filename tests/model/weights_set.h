@@ -12,13 +12,13 @@
 #include "../scoped.h"
 #include "vae-private/stream.h"
 
-#define MAX_TENSORS 300
+#define MAX_TENSORS 3000
 
 typedef struct Set {
     VaeTensorFile *file;
     VaeTensorOut out[MAX_TENSORS];
     char names[MAX_TENSORS][160];
-    size_t n;
+    size_t n, n_names;
     VaeMetadata meta[8];
     size_t n_meta;
 } Set;
@@ -37,6 +37,10 @@ void load(const char *model);
 const char *write_set(void);
 void drop_prefix(const char *prefix);
 VaeTensorOut *find(const char *name);
+/* Writes prefix before each name. */
+void add_prefix(const char *prefix);
+/* Adds a tensor of one number. */
+void add_tensor(const char *name);
 
 /* Opening the set fails with all these words. */
 #define WORDS(...)                                                             \

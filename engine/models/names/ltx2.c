@@ -9,10 +9,7 @@
 #include "latent_spaces.h"
 #include "ltx2.h"
 
-/* Namings. A file with the whole diffusion model has a prefix. */
-enum { OFFICIAL, PREFIXED, DIFFUSERS };
-
-#define PREFIX "vae."
+enum { OFFICIAL, DIFFUSERS };
 
 /* The encoder's last block, which diffusers calls mid_block, in all files. */
 enum { MID_DOWN = 8 };
@@ -36,9 +33,11 @@ rename_block(bool enc, int n, const char *rest, char *out)
         strcpy(out, rest);
 }
 
-static void
-to_diffusers(const char *name, char *out)
+bool
+vae_ltx2_rename(int naming, const char *name, char *out)
 {
+    if (strlen(name) < 8 || strlen(name) > 200)
+        return false;
     const bool enc = strncmp(name, "encoder.", 8) == 0;
     int n, end = 0;
     if (strcmp(name, VAE_LTX2_MEAN) == 0)
@@ -55,29 +54,15 @@ to_diffusers(const char *name, char *out)
     } else {
         strcpy(out, name);
     }
-}
-
-bool
-vae_ltx2_rename(int naming, const char *name, char *out)
-{
-    if (strlen(name) < 8 || strlen(name) > 200)
-        return false;
-    if (naming == PREFIXED)
-        sprintf(out, PREFIX "%s", name);
-    else
-        to_diffusers(name, out);
     return true;
 }
 
-/* Tensors beside the network: those of the diffusion model, further statistics,
- * and a decoder of another kind. */
+/* Tensors beside the network: further statistics, and a decoder of another
+ * kind. */
 bool
-vae_ltx2_ignores(const VaeModelInfo *info, int naming, const char *name)
+vae_ltx2_ignores(const VaeModelInfo *info, const char *name)
 {
     static const char statistics[] = "per_channel_statistics.";
-    if (naming == PREFIXED && strncmp(name, PREFIX, strlen(PREFIX)) != 0)
-        return true;
-    name += naming == PREFIXED ? strlen(PREFIX) : 0;
     return strncmp(name, statistics, strlen(statistics)) == 0 ||
            (!info->has_decoder && strncmp(name, "decoder.", 8) == 0);
 }
@@ -500,15 +485,13 @@ read_timestep(const VaeRecognise *r, VaeLtx2 *a, const json_t *root,
 bool
 vae_ltx2_recognise(VaeRecognise *r, VaeError *error)
 {
-    static const char *const names[] = {"official", "official, with vae.",
-                                        "diffusers"};
     VaeLtx2 *a = r->data;
     json_t *root = NULL;
     bool stated = false;
     const int naming = find_naming(r);
     if (naming < 0)
         return false;
-    r->info->names = names[naming];
+    r->info->names = naming == DIFFUSERS ? "diffusers" : "official";
     find_sides(r, a);
     if (!r->info->has_encoder && !r->info->has_decoder)
         vae_fail(error, VAE_ERR_UNSUPPORTED, "the file has no encoder, and %s",

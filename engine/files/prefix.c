@@ -1,0 +1,109 @@
+/*
+ * prefix.c: a VAE inside a larger file: its tensors have a prefix.
+ */
+#include <string.h>
+
+#include "alloc.h"
+#include "files.h"
+
+/* What programs write before the names of a VAE's tensors, also several. Each
+ * sorts before "decoder." or after "encoder.". */
+static const char *const words[] = {"vae.", "first_stage_model.", "module.",
+                                    "model.", "_orig_mod."};
+
+static size_t
+skip_word(const char *name)
+{
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(name, words[i], strlen(words[i])) == 0)
+            return strlen(words[i]);
+    return 0;
+}
+
+/* The length of a prefix before "encoder." or "decoder."; 0: there is none. */
+static size_t
+prefix_size(const char *name)
+{
+    size_t n = 0, word;
+    while ((word = skip_word(name + n)) > 0)
+        n += word;
+    return strncmp(name + n, "encoder.", 8) == 0 ||
+                   strncmp(name + n, "decoder.", 8) == 0
+               ? n
+               : 0;
+}
+
+bool
+vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
+                            char prefix[VAE_MAX_PREFIX])
+{
+    for (; *at < file->n_tensors; ++*at) {
+        const char *name = file->sorted[*at]->name;
+        const size_t n = prefix_size(name);
+        if (n == 0 || n >= VAE_MAX_PREFIX ||
+            (n == strlen(prefix) && strncmp(name, prefix, n) == 0))
+            continue;
+        memcpy(prefix, name, n);
+        prefix[n] = '\0';
+        return true;
+    }
+    return false;
+}
+
+/* Copies the tensors with the prefix of the part. */
+static void
+take_tensors(VaeTensorFile *part, const VaeTensorFile *whole)
+{
+    const size_t skip = strlen(part->prefix);
+    part->n_tensors = 0;
+    for (size_t i = 0; i < whole->n_tensors; i++) {
+        VaeTensorInfo *t = &part->tensors[part->n_tensors];
+        if (strncmp(whole->tensors[i].name, part->prefix, skip) != 0)
+            continue;
+        *t = whole->tensors[i];
+        t->name += skip;
+        part->n_tensors++;
+    }
+}
+
+VaeStatus
+vae_tensor_file_part(VaeTensorFile *whole, const char *prefix,
+                     VaeTensorFile **out, VaeError *error)
+{
+    const size_t length = strlen(whole->name) + 1;
+    VaeTensorFile *part = vae_mem_alloc(sizeof *part);
+    VaeStatus status = VAE_ERR_MEMORY;
+    *out = NULL;
+    if (part) {
+        part->name = vae_mem_alloc(length);
+        part->shards = vae_mem_alloc(sizeof *part->shards);
+        part->label = whole->label;
+        strcpy(part->prefix, prefix);
+    }
+    if (part && part->name && part->shards)
+        status = vae_tensor_file_room(part, whole->n_tensors, error);
+    else
+        vae_fail(error, status, "%s: no memory", whole->label);
+    if (status == VAE_OK) {
+        memcpy(part->name, whole->name, length);
+        part->label = vae_file_label(part->name);
+        take_tensors(part, whole);
+        status = vae_tensor_file_sort(part, error);
+    }
+    if (status != VAE_OK) {
+        vae_tensor_file_free(&part);
+        return status;
+    }
+    part->shards[part->n_shards++] = whole;
+    *out = part;
+    return VAE_OK;
+}
+
+VaeTensorFile *
+vae_tensor_file_whole(VaeTensorFile *part)
+{
+    VaeTensorFile *whole = part->shards[0];
+    part->n_shards = 0;
+    vae_tensor_file_free(&part);
+    return whole;
+}
