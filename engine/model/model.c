@@ -55,6 +55,7 @@ vae_model_set_arch(VaeModel *m, const VaeArch *arch, bool decoder, bool encoder)
                              .names = "official",
                              .reason = "generated",
                              .path = m->path,
+                             .scale = 1,
                              .has_decoder = decoder && arch->decode,
                              .has_encoder = encoder && arch->encode,
                              .mean = m->mean,

@@ -4,6 +4,9 @@
  * 16 latent channels, 8x8 pixels and 4 frames per latent. Convolutions begin
  * with zeros. The first step skips the time resamplers: the carry of an
  * upsampler stays empty, the carry of a downsampler holds the first frame.
+ *
+ * The last layer of some decoders makes a square patch of pixels in place of
+ * each, so their frames are larger than those that the latents were made of.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +30,7 @@ typedef struct Side {
 
 typedef struct Wan21 {
     int z;
+    int side; /* of the patches of pixels that the decoder makes */
     Side enc, dec;
 } Wan21;
 
@@ -52,8 +56,12 @@ decode(VaeBuilder *b)
         x = vae_wan_up(b, x, item->c, item->temporal);
         vae_leave(b);
     }
-    x = vae_wan_head(b, x, 3);
+    x = vae_wan_head(b, x, 3 * a->side * a->side);
     vae_leave(b);
+    if (a->side > 1)
+        x = vae_rearrange(
+            b, "pixel_shuffle", x,
+            (VaeMove){.kind = VAE_UNFOLD_CRQ, .fs = a->side, .wide = true});
     vae_output(b, x);
 }
 
@@ -147,8 +155,42 @@ describe(VaeRecognise *r, const Wan21 *a)
         down += side->items[i].resample;
         time += side->items[i].temporal;
     }
-    vae_describe_causal(r, a->z, 1 << (down < 8 ? down : 8),
+    vae_describe_causal(r, a->z, a->side << (down < 8 ? down : 8),
                         1 << (time < 8 ? time : 8));
+    r->info->scale = a->side;
+}
+
+/* The side of the patches that the decoder's last layer makes. If weight and
+ * bias differ, and for a number of channels that no known network has, the
+ * usual side: the error then names these tensors. */
+static int
+read_patch(VaeRecognise *r)
+{
+    const int bias =
+        vae_patch_side(vae_model_dim(r->model, 0, "decoder.head.2.bias"));
+    const int weight =
+        vae_patch_side(vae_model_dim(r->model, 0, "decoder.head.2.weight"));
+    return bias > 1 && bias == weight ? bias : 1;
+}
+
+/* The encoder of a file whose decoder makes larger frames takes small ones. */
+static void
+drop_encoder(VaeRecognise *r)
+{
+    r->info->has_encoder = false;
+    r->info->reason = "middle.0.residual.0.gamma; its last layer makes frames "
+                      "of a larger size; its encoder is ignored, use that of "
+                      "Wan2.1";
+}
+
+static bool
+ignores(const VaeModelInfo *info, const char *name)
+{
+    static const char *const encoder[] = {"encoder.", "conv1.", "quant_conv."};
+    for (int i = 0; i < 3 && info->scale > 1; i++)
+        if (strncmp(name, encoder[i], strlen(encoder[i])) == 0)
+            return true;
+    return false;
 }
 
 static bool
@@ -188,6 +230,9 @@ recognise(VaeRecognise *r, VaeError *error)
     read_side(m, "encoder.downsamples", "encoder.conv1", &a->enc);
     read_side(m, "decoder.upsamples", "decoder.conv1", &a->dec);
     a->z = vae_wan_latent_channels(m, error);
+    a->side = read_patch(r);
+    if (a->side > 1)
+        drop_encoder(r);
     if (a->z)
         describe(r, a);
     return true;
@@ -197,7 +242,7 @@ static void
 preset(VaeRecognise *r)
 {
     Wan21 *a = r->data;
-    *a = (Wan21){.z = 16, .enc.c = 96, .dec.c = 384};
+    *a = (Wan21){.z = 16, .side = 1, .enc.c = 96, .dec.c = 384};
     static const int width[4] = {96, 192, 384, 384};
     for (int s = 0; s < 4; s++) {
         for (int i = 0; i < 2; i++)
@@ -218,6 +263,7 @@ const VaeArch vae_arch_wan21 = {.name = "wan2.1",
                                 .data_size = sizeof(Wan21),
                                 .other_names = 5,
                                 .rename = to_diffusers,
+                                .ignores = ignores,
                                 .recognise = recognise,
                                 .preset = preset,
                                 .decode = decode,

@@ -44,7 +44,7 @@ static gboolean
 check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
               GError **error)
 {
-    const gint s = model->spatial;
+    const gint s = model->spatial / model->scale;
     gchar found[64], expected[64];
 
     if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
@@ -106,7 +106,8 @@ check_rate(const GstVaeLatentInfo *in, GError **error)
     return FALSE;
 }
 
-/* Fills in fields that the caps leave open: size, rate, normalization. */
+/* Makes the size that of the frames. Fills in fields that the caps leave open:
+ * size, rate, normalization. */
 static void
 complete(GstVaeDecode *self)
 {
@@ -114,10 +115,10 @@ complete(GstVaeDecode *self)
     const VaeModelInfo *model = self->base.choice.info;
     gint mode;
 
-    if (!in->width)
-        in->width = in->latent_width * model->spatial;
-    if (!in->height)
-        in->height = in->latent_height * model->spatial;
+    in->width = in->width ? in->width * model->scale
+                          : in->latent_width * model->spatial;
+    in->height = in->height ? in->height * model->scale
+                            : in->latent_height * model->spatial;
     GST_OBJECT_LOCK(self);
     mode = self->normalization;
     if (!in->fps_d && self->fps_n > 0) {

@@ -55,7 +55,8 @@ class ModelInfo(ctypes.Structure):
         ("tensor_count", c_size_t), ("weights_bytes", c_uint64),
         ("decoder_tensors", c_size_t), ("encoder_tensors", c_size_t),
         ("decoder_bytes", c_uint64), ("encoder_bytes", c_uint64),
-        ("look_ahead", c_int), ("delay", c_int), ("chunk", c_int)]
+        ("look_ahead", c_int), ("delay", c_int), ("chunk", c_int),
+        ("scale", c_int)]
 
 
 class ModelOptions(Sized):

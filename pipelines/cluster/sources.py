@@ -52,8 +52,8 @@ class Decoding:
             raise Error(f"{path}: states the latent space {clip.space.decode()}, the "
                         f"model {model.path} expects {info.space.decode()}")
         self.latents = clip.t
-        self.width = clip.width_px or clip.width * info.spatial
-        self.height = clip.height_px or clip.height * info.spatial
+        self.width = clip.width_px * info.scale or clip.width * info.spatial
+        self.height = clip.height_px * info.scale or clip.height * info.spatial
         grid = [-(-self.width // info.spatial), -(-self.height // info.spatial)]
         if grid != [clip.width, clip.height]:
             raise Error(f"{path}: the latents have a grid of {clip.width}x{clip.height}"

@@ -9,40 +9,6 @@
 
 #include "weights_set.h"
 
-/* Decodes two latents of 16x24 pixels; NULL and *error on failure. */
-static float *
-decode(const char *path, VaeError *error)
-{
-    enum { H = 16, W = 24, FRAMES = 5 };
-    SCOPED_MODEL VaeModel *model = NULL;
-    SCOPED_STREAM VaeStream *stream = NULL;
-    float *out = NULL;
-    if (vae_model_open(path, NULL, &model, error) != VAE_OK)
-        return NULL;
-    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
-                                    .backend = VAE_BACKEND_REF,
-                                    .width = W,
-                                    .height = H,
-                                    .slice_size = 1};
-    if (vae_stream_new(model, &params, &stream, error) == VAE_OK) {
-        static float latent[2][16 * 2 * 3];
-        const int64_t dims[1] = {2 * 16 * 2 * 3};
-        vae_generate("latent", dims, 1, latent[0]);
-        const VaeLatentIn in[2] = {{.data = latent[0]}, {.data = latent[1]}};
-        VaePicture frames[FRAMES];
-        out = malloc(sizeof(float) * FRAMES * H * W * 3);
-        for (int i = 0; i < FRAMES; i++)
-            frames[i] =
-                (VaePicture){.width = W,
-                             .height = H,
-                             .data = {(uint8_t *) (out + i * H * W * 3)},
-                             .stride = {W * 12}};
-        if (vae_stream_decode(stream, in, 2, frames, FRAMES, error) != VAE_OK)
-            check(false, "decode", error->message);
-    }
-    return out;
-}
-
 static void
 expect_same(const char *what, const char *path_a_model)
 {
@@ -50,8 +16,8 @@ expect_same(const char *what, const char *path_a_model)
     VaeError error = {0};
     snprintf(path, sizeof path, "%s/%s/weights.safetensors",
              getenv("VAE_TEST_VECTORS"), path_a_model);
-    SCOPED_BLOCK float *a = decode(path, &error);
-    SCOPED_BLOCK float *b = decode(write_set(), &error);
+    SCOPED_BLOCK float *a = decode(path, 1, &error);
+    SCOPED_BLOCK float *b = decode(write_set(), 1, &error);
     const size_t bytes = sizeof(float) * 5 * 16 * 24 * 3;
     check(a && b && memcmp(a, b, bytes) == 0, what, b ? NULL : error.message);
 }
@@ -464,7 +430,7 @@ test_pruned(void)
               strcmp(vae_model_info(model)->arch, "wan2.1") == 0 &&
               strcmp(vae_model_info(model)->space, "wan2.1") == 0,
           "Wan2.1 with 25 % of its channels opens", error.message);
-    float *frames = decode(path, &error);
+    float *frames = decode(path, 1, &error);
     bool finite = frames != NULL;
     for (int i = 0; finite && i < 5 * 16 * 24 * 3; i++)
         finite = isfinite(frames[i]);
@@ -521,6 +487,7 @@ main(int argc, char **argv)
     test_diffusers(argv[1]);
     test_old_attention_names();
     test_prefixes();
+    test_layers();
     test_halves();
     test_mismatches();
     test_nearest();

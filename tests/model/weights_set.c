@@ -118,6 +118,37 @@ expect_error(const char *what, VaeStatus status, const char *const *words)
     check(good, what, error.message);
 }
 
+float *
+decode(const char *path, int scale, VaeError *error)
+{
+    enum { FRAMES = 5 };
+    const int h = 16 * scale, w = 24 * scale;
+    const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .backend = VAE_BACKEND_REF,
+                                    .width = w,
+                                    .height = h,
+                                    .slice_size = 1};
+    SCOPED_MODEL VaeModel *model = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
+    if (vae_model_open(path, NULL, &model, error) != VAE_OK ||
+        vae_stream_new(model, &params, &stream, error) != VAE_OK)
+        return NULL;
+    static float latent[2][16 * 2 * 3];
+    const int64_t dims[1] = {2 * 16 * 2 * 3};
+    vae_generate("latent", dims, 1, latent[0]);
+    const VaeLatentIn in[2] = {{.data = latent[0]}, {.data = latent[1]}};
+    VaePicture frames[FRAMES];
+    float *out = malloc(sizeof(float) * (size_t) (FRAMES * h * w) * 3);
+    for (int i = 0; i < FRAMES; i++)
+        frames[i] = (VaePicture){.width = w,
+                                 .height = h,
+                                 .data = {(uint8_t *) (out + i * h * w * 3)},
+                                 .stride = {w * 12}};
+    if (vae_stream_decode(stream, in, 2, frames, FRAMES, error) != VAE_OK)
+        check(false, "decode", error->message);
+    return out;
+}
+
 void
 fingerprint(const char *path, char *out)
 {

@@ -54,12 +54,17 @@ void expect_error(const char *what, VaeStatus status, const char *const *words);
  * reason must say that one was assumed. */
 void open_variant(const char *what, const char *variant, VaeStatus status,
                   const char *arch_or_word);
+/* Five frames of 16x24 pixels, times scale, of two latents; NULL and *error on
+ * failure. */
+float *decode(const char *path, int scale, VaeError *error);
 /* The fingerprint of a file: 64 digits and a NUL. */
 void fingerprint(const char *path, char *out);
 
 /* test_memory.c */
 void test_memory(void);
 
+/* test_layers.c */
+void test_layers(void);
 /* test_ltx2.c */
 void test_ltx2(void);
 

@@ -62,6 +62,13 @@ typedef struct VaeModelInfo {
      * earlier frames there.
      */
     int chunk;
+    /*
+     * The size of the frames, each way, divided by the size of those that an
+     * encoder makes such latents of: 1, or 2 for a decoder of Wan2.1's latents
+     * that doubles the size. A width and a height that a file of latents or
+     * its caps state are those before scaling.
+     */
+    int scale;
 } VaeModelInfo;
 
 typedef struct VaeModelOptions {

@@ -14,8 +14,9 @@ check_clip(Decode *d, VaeError *error)
 {
     const VaeLatentClip *c = &d->clip;
     const int s = d->info->spatial;
-    d->width = c->width_px > 0 ? c->width_px : c->width * s;
-    d->height = c->height_px > 0 ? c->height_px : c->height * s;
+    const int scale = d->info->scale;
+    d->width = c->width_px > 0 ? c->width_px * scale : c->width * s;
+    d->height = c->height_px > 0 ? c->height_px * scale : c->height * s;
     return vae_model_check_clip(d->info, c, d->width, d->height, error);
 }
 

@@ -62,8 +62,9 @@ count(Encode *e, VaeError *error)
     const VaeSteps *s = &e->info->encode;
     const int64_t n = e->video->dims[0];
     if (!e->info->has_encoder)
-        return vae_fail(error, VAE_ERR_MODEL, "%s: has no encoder",
-                        e->info->path);
+        return vae_fail(error, VAE_ERR_MODEL,
+                        "%s: has no encoder (recognised by %s)", e->info->path,
+                        e->info->reason);
     const int64_t groups =
         n < s->first_in ? -1 : (n - s->first_in) / s->step_in;
     if (e->o->drop && groups < 0)
