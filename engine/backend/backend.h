@@ -32,14 +32,19 @@ typedef struct VaeBackendParams {
     bool (*cancelled)(void *user); /* with log.user; or NULL */
 } VaeBackendParams;
 
+static inline VaeStatus
+vae_was_cancelled(VaeError *error)
+{
+    return vae_fail(error, VAE_ERR_CANCELLED,
+                    "VaeStreamParams.cancelled ended the call");
+}
+
 /* prepare() calls it before it prepares an op. Errors: VAE_ERR_CANCELLED. */
 static inline VaeStatus
 vae_backend_goes_on(const VaeBackendParams *p, VaeError *error)
 {
-    return p->cancelled && p->cancelled(p->log.user)
-               ? vae_fail(error, VAE_ERR_CANCELLED,
-                          "VaeStreamParams.cancelled ended the call")
-               : VAE_OK;
+    return p->cancelled && p->cancelled(p->log.user) ? vae_was_cancelled(error)
+                                                     : VAE_OK;
 }
 
 /* The place of a block of memory. VAE_ON_HOST: pinned host memory, so that

@@ -40,9 +40,11 @@ vae_stream_plan_ladder(VaeModel *model, const VaeStreamParams *params,
         vae_sized_write(out, &plan, sizeof plan);
         vae_stream_tell(s);
     }
-    *n_rungs = rungs && s && (status == VAE_OK || s->too_large)
-                   ? vae_stream_plan_rungs(s, true, rungs)
-                   : 0;
+    *n_rungs = 0;
+    if (rungs && s &&
+        (status == VAE_OK || (status == VAE_ERR_MEMORY && s->too_large)) &&
+        vae_stream_plan_rungs(s, true, rungs, n_rungs, error) != VAE_OK)
+        status = VAE_ERR_CANCELLED;
     vae_stream_free(&s);
     return status;
 }
@@ -91,9 +93,9 @@ may_leave_device(const VaeStream *s)
 }
 
 /* Opens the stream on the cpu backend, and warns. why: why the device cannot
- * compute. */
+ * compute; receives why the call ended if it is cancelled. */
 static VaeStatus
-leave_device(VaeModel *model, VaeStream **out, const VaeError *why)
+leave_device(VaeModel *model, VaeStream **out, VaeError *why)
 {
     VaeStreamParams host = (*out)->params;
     char line[sizeof why->message + sizeof(*out)->device + 40];
@@ -101,7 +103,10 @@ leave_device(VaeModel *model, VaeStream **out, const VaeError *why)
              (*out)->device.name, why->message);
     host.backend = VAE_BACKEND_CPU;
     vae_stream_free(out);
-    if (new_and_make(model, &host, out, NULL) != VAE_OK)
+    const VaeStatus status = new_and_make(model, &host, out, NULL);
+    if (status == VAE_ERR_CANCELLED)
+        return vae_was_cancelled(why);
+    if (status != VAE_OK)
         return VAE_ERR_MEMORY;
     if (host.warn)
         host.warn(host.log_user, line);

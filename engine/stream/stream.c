@@ -194,8 +194,8 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
     return status;
 }
 
-bool
-vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
+VaeStatus
+vae_stream_try(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
 {
     VaeStream *other;
     const VaeTerms terms = {.borrowed = s->class->memory_left ? NULL : s,
@@ -205,7 +205,7 @@ vae_stream_fits(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
     if (status == VAE_OK)
         *out = other->plan;
     vae_stream_free(&other);
-    return status == VAE_OK;
+    return status;
 }
 
 void

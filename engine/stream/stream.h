@@ -173,11 +173,20 @@ typedef struct VaeTerms {
 VaeStatus vae_stream_open(VaeModel *model, const VaeStreamParams *params,
                           const VaeTerms *terms, VaeStream **out,
                           VaeError *error);
-/* Plans a stream of s's model with these params. False: it does not fit. On the
- * host it uses s's backend, because a limit of the process may leave no memory
- * for more threads. */
-bool vae_stream_fits(const VaeStream *s, const VaeStreamParams *params,
-                     VaePlan *out);
+/* Plans a stream of s's model with these params. Any error except
+ * VAE_ERR_CANCELLED means that it does not fit. On the host it uses s's
+ * backend, because a limit of the process may leave no memory for more threads.
+ */
+VaeStatus vae_stream_try(const VaeStream *s, const VaeStreamParams *params,
+                         VaePlan *out);
+/* VAE_ERR_CANCELLED if the caller's function `cancelled` says so. */
+static inline VaeStatus
+vae_stream_goes_on(const VaeStream *s, VaeError *error)
+{
+    const VaeStreamParams *p = &s->params;
+    return p->cancelled && p->cancelled(p->log_user) ? vae_was_cancelled(error)
+                                                     : VAE_OK;
+}
 
 /* choose.c: chooses and opens the backend, and sets plan.precision. */
 VaeStatus vae_stream_choose_backend(VaeStream *s, VaeError *error);
@@ -245,9 +254,10 @@ VaeStatus vae_stream_make(VaeStream *s, VaeError *error);
 int vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS]);
 /* tell.c: plans the rungs, and omits those that equal another one. exact: has
  * the backend prepare each, which takes long; otherwise only activations and
- * carries are exact. */
-int vae_stream_plan_rungs(const VaeStream *s, bool exact,
-                          VaeRungPlan rungs[VAE_RUNGS]);
+ * carries are exact. Errors: VAE_ERR_CANCELLED. */
+VaeStatus vae_stream_plan_rungs(const VaeStream *s, bool exact,
+                                VaeRungPlan rungs[VAE_RUNGS], int *n,
+                                VaeError *error);
 /* Logs the chosen settings; and for each rung its memory and the cost of a
  * step. */
 void vae_stream_tell(const VaeStream *s);
@@ -257,7 +267,7 @@ void vae_stream_tell_ladder(const VaeStream *s);
 void vae_stream_warn_of_setting(const VaeStream *s);
 
 /* fit.c: returns VAE_ERR_MEMORY with the plan, the limit, and settings that
- * would fit, for a stream that is too large. */
+ * would fit, for a stream that is too large. Or VAE_ERR_CANCELLED. */
 VaeStatus vae_stream_does_not_fit(const VaeStream *s, VaeError *error);
 
 /* offload.c: frees the device memory until vae_stream_resume(). No run may be

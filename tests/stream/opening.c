@@ -1,15 +1,20 @@
 /*
- * opening.c: cancels a stream while it is planned or opened. The call must end
- * at once.
+ * opening.c: cancels a stream while it is planned or opened, also one that does
+ * not fit in memory. The call must end at once.
  *
  * opening MODEL BACKEND PRECISION
  */
 #include "streams.h"
 
+#include "vae-private/stream.h"
+
 /* MORE: largest number of calls of `cancelled` after the one that cancels. Each
  * program finds out separately, and then so does the op that is prepared first.
  */
 enum { T = 3, W = 16, H = 16, LARGE = 768, MOMENTS = 20, MORE = 6 };
+
+/* The calls that are cancelled. */
+typedef enum Call { PLAN, OPEN, LADDER } Call;
 
 typedef struct Patience {
     int asked, most; /* asked: number of calls so far. most: number of the call
@@ -39,50 +44,75 @@ params_of(const Bed *bed, Patience *p)
                              .log_user = p};
 }
 
+static VaeStatus
+try_call(const Bed *bed, VaeStreamParams params, Call call, Patience *p,
+         VaeError *error)
+{
+    SCOPED_STREAM VaeStream *stream = NULL;
+    VaePlan plan = VAE_INIT(VaePlan);
+    VaeRungPlan rungs[VAE_RUNGS];
+    int n;
+    params.log_user = p;
+    switch (call) {
+    case PLAN:
+        return vae_stream_plan(bed->model, &params, &plan, error);
+    case OPEN:
+        return vae_stream_new(bed->model, &params, &stream, error);
+    default:
+        return vae_stream_plan_ladder(bed->model, &params, &plan, rungs, &n,
+                                      error);
+    }
+}
+
 /* Checks that the call ends soon after question `most`, with VAE_ERR_CANCELLED.
  */
 static bool
-ends(const Bed *bed, int most, bool plan)
+ends(const Bed *bed, VaeStreamParams params, Call call, int most)
 {
     Patience p = {.most = most};
-    const VaeStreamParams params = params_of(bed, &p);
-    SCOPED_STREAM VaeStream *stream = NULL;
-    VaePlan planned = VAE_INIT(VaePlan);
     VaeError error = {0};
-    const VaeStatus status =
-        plan ? vae_stream_plan(bed->model, &params, &planned, &error)
-             : vae_stream_new(bed->model, &params, &stream, &error);
-    const bool good =
-        status == VAE_ERR_CANCELLED && !stream && p.asked <= most + MORE &&
-        strcmp(error.message, "VaeStreamParams.cancelled ended the call") == 0;
-    return good;
+    const VaeStatus status = try_call(bed, params, call, &p, &error);
+    return status == VAE_ERR_CANCELLED && p.asked <= most + MORE &&
+           strcmp(error.message, "VaeStreamParams.cancelled ended the call") ==
+               0;
 }
 
-static void
-cancels(const Bed *bed)
+/* Cancels a call at many moments. Returns the number of questions of the whole
+ * call, which ends with that status. */
+static int
+cancels(const Bed *bed, VaeStreamParams params, Call call, VaeStatus whole)
 {
+    static const char *const names[] = {"plan", "opening", "ladder"};
     Patience never = {0};
-    VaeStreamParams params = params_of(bed, &never);
-    VaePlan plan = VAE_INIT(VaePlan);
     VaeError error = {0};
     int bad = 0;
-    must(vae_stream_plan(bed->model, &params, &plan, &error), &error);
-    const int planned = never.asked;
-    for (int k = 1; k <= planned; k += 1 + planned / MOMENTS)
-        bad += !ends(bed, k, true);
-    expect(planned > 0 && bad == 0,
-           "a plan with %d calls of `cancelled` is cancelled, except %d times",
-           planned, bad);
-    never.asked = bad = 0;
-    VaeStream *stream = bed_stream(bed, params);
-    const int opened = never.asked;
-    vae_stream_free(&stream);
-    for (int k = 1; k <= opened; k += 1 + opened / MOMENTS)
-        bad += !ends(bed, k, false);
-    expect(
-        opened > planned && bad == 0,
-        "an opening with %d calls of `cancelled` is cancelled, except %d times",
-        opened, bad);
+    const VaeStatus status = try_call(bed, params, call, &never, &error);
+    for (int k = 1; k <= never.asked; k += 1 + never.asked / MOMENTS)
+        bad += !ends(bed, params, call, k);
+    expect(status == whole && never.asked > 0 && bad == 0,
+           "%s of %dx%d (%s) with %d calls of `cancelled` is cancelled, except "
+           "%d times",
+           names[call], params.width, params.height, vae_status_name(status),
+           never.asked, bad);
+    return never.asked;
+}
+
+/* A stream that does not fit looks for settings that would. The limit suffices
+ * for the small picture, so the search finds some. */
+static void
+cancels_all(const Bed *bed)
+{
+    VaeStreamParams params = params_of(bed, NULL);
+    const int planned = cancels(bed, params, PLAN, VAE_OK);
+    expect(cancels(bed, params, OPEN, VAE_OK) > planned,
+           "an opening has more calls than a plan");
+    cancels(bed, params, LADDER, VAE_OK);
+    params.cancelled = NULL;
+    params.memory_limit = (size_t) plan_of(bed->model, &params).peak;
+    params.cancelled = gives_up;
+    params.width = params.height = LARGE;
+    for (int call = PLAN; call <= LADDER; call++)
+        cancels(bed, params, (Call) call, VAE_ERR_MEMORY);
 }
 
 /* Returns how often a stream calls `cancelled` while it opens. *plan receives
@@ -131,7 +161,7 @@ main(int argc, char **argv)
 
     /* the model is opened again, so that no weights are loaded yet */
     bed_open_main(&bed, argc, argv);
-    cancels(&bed);
+    cancels_all(&bed);
     if (bed.backend != VAE_BACKEND_CUDA)
         allocates_in_parts(&bed);
     stream = bed_stream(&bed, params_of(&bed, &never));

@@ -179,11 +179,12 @@ typedef struct VaeStreamParams {
      * With VAE_TILES_OFF, the stream ignores all three.
      */
     int64_t tile_width, tile_height, tile_overlap;
-    /* Or NULL. Planning and preparing call it before each op, and allocating
-     * host memory before every 64 MiB: in vae_stream_plan(), in
-     * vae_stream_new() and when a released stream allocates its memory. If it
-     * returns true, the call ends with VAE_ERR_CANCELLED. Another thread than
-     * the caller's may call it. */
+    /* Or NULL. Planning calls it for each program that it tries, also while it
+     * looks for settings that would fit. Preparing calls it before each op, and
+     * allocating host memory before every 64 MiB. This happens in
+     * vae_stream_plan(), in vae_stream_new() and when a released stream
+     * allocates its memory. If it returns true, the call ends with
+     * VAE_ERR_CANCELLED. Another thread than the caller's may call it. */
     bool (*cancelled)(void *user);
 } VaeStreamParams;
 

@@ -17,6 +17,7 @@ typedef struct Advice {
     VaeStreamParams params; /* those of the stream, with one change */
     char text[400];
     size_t used;
+    bool cancelled; /* the caller ended the search */
 } Advice;
 
 static Advice
@@ -48,24 +49,33 @@ add(Advice *a, uint64_t bytes, const char *format, ...)
         a->used += (size_t) n;
 }
 
+static bool
+fits(Advice *a, const VaeStreamParams *params, VaePlan *out)
+{
+    const VaeStatus status =
+        a->cancelled ? VAE_ERR_CANCELLED : vae_stream_try(a->s, params, out);
+    a->cancelled = status == VAE_ERR_CANCELLED;
+    return status == VAE_OK;
+}
+
 /* Tries smaller slices: the most steps that fit. */
 static void
 try_slice(Advice *a)
 {
     VaeStreamParams params = a->params;
     VaePlan plan, best;
-    int fits = 0, too_large = a->s->params.slice_size;
-    while (too_large - fits > 1) {
-        params.slice_size = fits + (too_large - fits) / 2;
-        if (vae_stream_fits(a->s, &params, &plan)) {
-            fits = params.slice_size;
+    int good = 0, too_large = a->s->params.slice_size;
+    while (too_large - good > 1) {
+        params.slice_size = good + (too_large - good) / 2;
+        if (fits(a, &params, &plan)) {
+            good = params.slice_size;
             best = plan;
         } else {
             too_large = params.slice_size;
         }
     }
-    if (fits)
-        add(a, best.peak, "slice size %d", fits);
+    if (good)
+        add(a, best.peak, "slice size %d", good);
 }
 
 /* Tries to spill carries. */
@@ -76,7 +86,7 @@ try_spill(Advice *a)
     VaeStreamParams params = a->params;
     params.spill = VAE_SPILL_HOST;
     if (a->s->params.spill == VAE_SPILL_OFF && a->s->class->copy &&
-        vae_stream_fits(a->s, &params, &plan))
+        fits(a, &params, &plan))
         add(a, plan.peak, "spill host");
 }
 
@@ -88,7 +98,7 @@ try_cuts(Advice *a)
     VaeStreamParams params = a->params;
     params.strips = params.frames_at_once = 0;
     if ((a->params.strips || a->params.frames_at_once) &&
-        vae_stream_fits(a->s, &params, &plan))
+        fits(a, &params, &plan))
         add(a, plan.peak, "strips 0 and frames at once 0");
 }
 
@@ -102,7 +112,7 @@ try_tiles(Advice *a)
         return;
     params.tiles = VAE_TILES_BLEND;
     params.tile_width = params.tile_height = params.tile_overlap = 0;
-    if (vae_stream_fits(a->s, &params, &plan))
+    if (fits(a, &params, &plan))
         add(a, plan.peak, "tiles blend, which are not exact");
 }
 
@@ -119,7 +129,7 @@ try_precision(Advice *a)
         return;
     for (int i = 0; i < 2; i++) {
         params.precision = narrow[i];
-        if (vae_stream_fits(a->s, &params, &plan)) {
+        if (fits(a, &params, &plan)) {
             add(a, plan.peak, "precision %s", vae_precision_name(narrow[i]));
             return;
         }
@@ -134,7 +144,7 @@ try_processor(Advice *a)
     VaeStreamParams params = a->s->params;
     params.log = params.warn = NULL;
     params.backend = VAE_BACKEND_CPU;
-    if (a->s->class->memory_left && vae_stream_fits(a->s, &params, &plan))
+    if (a->s->class->memory_left && fits(a, &params, &plan))
         add(a, plan.peak, "backend cpu");
 }
 
@@ -158,18 +168,18 @@ try_size(Advice *a)
     const int all = (w > h ? w : h) / s->model->info.spatial;
     VaeStreamParams params = a->params;
     VaePlan plan, best = {0};
-    int fits = 0, too_large = all;
-    while (too_large - fits > 1) {
-        const int n = fits + (too_large - fits) / 2;
+    int good = 0, too_large = all;
+    while (too_large - good > 1) {
+        const int n = good + (too_large - good) / 2;
         scale(s, n, all, &params);
-        if (vae_stream_fits(s, &params, &plan)) {
-            fits = n;
+        if (fits(a, &params, &plan)) {
+            good = n;
             best = plan;
         } else {
             too_large = n;
         }
     }
-    if (fits)
+    if (good)
         add(a, best.peak, "%dx%d", best.padded_width, best.padded_height);
 }
 
@@ -216,6 +226,8 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
     try_processor(&a);
     if (limit > 0)
         try_tiles(&a);
+    if (a.cancelled)
+        return vae_was_cancelled(error);
     char parts[256];
     if (s->least_is_prepared)
         snprintf(parts, sizeof parts,

@@ -522,6 +522,8 @@ vae_stream_make(VaeStream *s, VaeError *error)
         if (status != VAE_OK)
             vae_stream_free_memory(s);
     } while (status == VAE_ERR_MEMORY && vae_stream_step_down(s, &why));
+    if (status == VAE_ERR_MEMORY && vae_stream_goes_on(s, &why) != VAE_OK)
+        status = VAE_ERR_CANCELLED;
     if (error && status != VAE_OK)
         *error = why;
     return status;

@@ -122,6 +122,8 @@ vae_stream_resume(VaeStream *s, VaeError *error)
         status = allocate_again(s, &why);
     while (status == VAE_ERR_MEMORY && (vae_stream_step_down(s, &why) ||
                                         wait_for_others(s, &patience, &why)));
+    if (status == VAE_ERR_MEMORY && vae_stream_goes_on(s, &why) != VAE_OK)
+        status = VAE_ERR_CANCELLED;
     if (status == VAE_ERR_MEMORY && patience.ns && atomic_load(&s->cancel)) {
         s->broken = true;
         return vae_fail(error, VAE_ERR_CANCELLED,

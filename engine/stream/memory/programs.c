@@ -277,6 +277,8 @@ vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how, VaeError *error)
                               cuts) ||
             !vae_program_plan(s->programs[i]))
             status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+        if (status == VAE_OK)
+            status = vae_stream_goes_on(s, error);
     }
     if (status == VAE_OK && s->carries.spilled && !prefetch(s))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");

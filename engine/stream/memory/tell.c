@@ -15,9 +15,10 @@ has_strips(const VaePlan *p, VaeRung rung)
     return p->strips == (rung.strips > 1 ? rung.strips : 0);
 }
 
-/* Plans a rung. False: it equals another one. */
-static bool
-plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out)
+/* Plans a rung. *differs false: it equals another one, or cannot be planned. */
+static VaeStatus
+plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out,
+          bool *differs)
 {
     VaeStream other = {.model = s->model,
                        .params = s->params,
@@ -30,30 +31,32 @@ plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out)
     const VaePlan *p = &other.plan;
     if (exact && vae_stream_may_tile(&s->params))
         other.grid = (VaeTileGrid){0};
-    bool good =
-        vae_stream_build(&other, rung, VAE_BUILD_EXACT, NULL) == VAE_OK &&
-        p->frames_at_once == rung.group && has_strips(p, rung) &&
-        (!rung.spared || p->spilled);
-    if (good && exact)
-        good = vae_stream_prepare(&other, NULL, NULL) == VAE_OK;
+    VaeStatus status = vae_stream_build(&other, rung, VAE_BUILD_EXACT, NULL);
+    *differs = status == VAE_OK && p->frames_at_once == rung.group &&
+               has_strips(p, rung) && (!rung.spared || p->spilled);
+    if (*differs && exact)
+        status = vae_stream_prepare(&other, NULL, NULL);
+    *differs = *differs && status == VAE_OK;
     *out = *p;
     if (!exact) /* uses the weights and the scratch of s */
         out->peak = s->plan.peak - s->plan.arena -
                     (s->plan.carries - s->plan.spilled) + p->arena +
                     (p->carries - p->spilled);
     vae_stream_drop_programs(&other);
-    return good;
+    return status;
 }
 
-int
+VaeStatus
 vae_stream_plan_rungs(const VaeStream *s, bool exact,
-                      VaeRungPlan rungs[VAE_RUNGS])
+                      VaeRungPlan rungs[VAE_RUNGS], int *n, VaeError *error)
 {
     VaeRung all[VAE_RUNGS];
-    const int n = vae_stream_list_rungs(s, all);
-    int found = 0;
-    for (int i = 0; i < n; i++) {
-        VaeRungPlan *r = &rungs[found];
+    const int listed = vae_stream_list_rungs(s, all);
+    VaeStatus status = VAE_OK;
+    *n = 0;
+    for (int i = 0; i < listed; i++) {
+        VaeRungPlan *r = &rungs[*n];
+        bool differs = true;
         r->chosen =
             !s->too_large &&
             !(exact && s->plan.tiles && vae_stream_may_tile(&s->params)) &&
@@ -62,9 +65,13 @@ vae_stream_plan_rungs(const VaeStream *s, bool exact,
             !s->rung.spared == !all[i].spared;
         if (r->chosen)
             r->plan = s->plan;
-        found += r->chosen || plan_rung(s, all[i], exact, &r->plan);
+        else
+            status = plan_rung(s, all[i], exact, &r->plan, &differs);
+        if (status == VAE_ERR_CANCELLED)
+            return vae_was_cancelled(error);
+        *n += differs;
     }
-    return found;
+    return VAE_OK;
 }
 
 void
@@ -73,7 +80,9 @@ vae_stream_tell_ladder(const VaeStream *s)
     const VaeLog log = {s->params.log, s->params.log_user};
     VaeRungPlan rungs[VAE_RUNGS];
     char setting[160];
-    const int n = log.func ? vae_stream_plan_rungs(s, false, rungs) : 0;
+    int n = 0;
+    if (log.func)
+        vae_stream_plan_rungs(s, false, rungs, &n, NULL);
     for (int i = 0; i < n; i++) {
         const VaePlan *p = &rungs[i].plan;
         vae_plan_setting(p, setting, sizeof setting);
