@@ -18,9 +18,9 @@
  * computed are not in the file. After loading, the stream takes unit
  * VaeCheckpoint.next of the sequence: a latent of a decoder, a frame of an
  * encoder. An encoder then gives latent VaeCheckpoint.begin, and a decoder
- * frame vae_model_frames_of(begin). If the checkpoint has no carries, begin is
- * earlier than the position that was saved, and the caller discards the frames
- * or latents that it already has.
+ * frame VaeCheckpoint.frame. If the checkpoint has no carries, begin is earlier
+ * than the position that was saved, and the caller discards the frames or
+ * latents that it already has.
  */
 #ifndef VAE_CHECKPOINT_H
 #define VAE_CHECKPOINT_H
@@ -59,6 +59,9 @@ typedef struct VaeCheckpoint {
     uint64_t before;    /* VaeCheckpointParams.before of the saving call */
     uint64_t next;      /* index of the latent, or for an encoder of the frame,
                            that the stream takes next */
+    uint64_t frame;     /* index of the frame that the stream gives or takes
+                           next. A decoder with a delay has not given all frames
+                           of the latents before `begin` */
 } VaeCheckpoint;
 
 /*

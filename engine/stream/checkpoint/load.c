@@ -306,12 +306,16 @@ vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
     vae_tensor_file_free(&file);
     if (status != VAE_OK)
         return status;
-    const VaeCheckpoint found = {.latents = p.latents,
-                                 .begin = p.begin,
-                                 .frames = p.frames,
-                                 .carries = p.carries,
-                                 .before = p.before,
-                                 .next = vae_stream_units_before(s, p.begin)};
+    const uint64_t next = vae_stream_units_before(s, p.begin);
+    const bool decode = s->params.direction == VAE_DECODE;
+    const VaeCheckpoint found = {
+        .latents = p.latents,
+        .begin = p.begin,
+        .frames = p.frames,
+        .carries = p.carries,
+        .before = p.before,
+        .next = next,
+        .frame = decode ? (uint64_t) vae_stream_frames_so_far(s) : next};
     vae_sized_write(out, &found, sizeof found);
     return VAE_OK;
 }

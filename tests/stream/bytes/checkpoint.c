@@ -133,7 +133,9 @@ at_step(const Case *c, int k, bool carries)
            found.frames == p.frames && found.begin <= found.latents &&
            found.carries == (carries && k > 0) &&
            (!found.carries || found.begin == found.latents) &&
-           found.next == (uint64_t) before(c, (int) found.begin, true);
+           found.next == (uint64_t) before(c, (int) found.begin, true) &&
+           found.frame == (uint64_t) before(c, (int) found.begin,
+                                            c->direction == VAE_ENCODE);
     /* A step has one latent in all networks. */
     good = good && goes_on(c, next, (int) found.begin, k, c->t,
                            carries ? ones : threes);

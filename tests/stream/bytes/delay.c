@@ -256,6 +256,7 @@ checkpoint(const Case *c, int at, bool carries)
     TestClip rest = part(c, at, MOST - at, c->all.frames - given);
     run_clip(c->bed, next, VAE_DECODE, &rest, ones);
     expect((int) found.latents == at && (carries || !at || begin < at) &&
+               (int) found.frame == given - lost &&
                same(&rest, 0, &c->all, given, rest.frames),
            "saved after %d latents and %d frames %s carries: %d more frames "
            "(begins with latent %d, %d frames thrown away)",
