@@ -166,17 +166,15 @@ restart_action(GstVaeDecode *self)
 static void
 save_action(GstVaeBase *base, const gchar *path)
 {
-    g_return_if_fail(path != NULL && *path != '\0');
-    gst_vae_worker_save(&base->worker, path);
+    gst_vae_worker_save(&base->worker, path ? path : "");
 }
 
 static void
 load_action(GstVaeBase *base, const gchar *path)
 {
-    g_return_if_fail(path != NULL && *path != '\0');
     GST_OBJECT_LOCK(base);
     g_free(base->checkpoints.load);
-    base->checkpoints.load = g_strdup(path);
+    base->checkpoints.load = g_strdup(path ? path : "");
     GST_OBJECT_UNLOCK(base);
 }
 

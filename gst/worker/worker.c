@@ -170,6 +170,7 @@ save(GstVaeWorker *worker)
     gchar *path = g_steal_pointer(&engine->save_path);
     const gboolean computed = engine->last && engine->last->delivered;
     const gboolean partial = engine->partial, quiet = engine->save_quiet;
+    const gchar *name = *path ? path : "an empty path";
     gboolean saved;
     VaeCheckpointParams params = {.struct_size = sizeof(VaeCheckpointParams),
                                   .path = path,
@@ -184,13 +185,13 @@ save(GstVaeWorker *worker)
     if (!computed)
         vae_fail(&error, VAE_ERR_ARGUMENT,
                  "%s: nothing was decoded since the start of the sequence",
-                 path);
+                 name);
     else if (partial)
         vae_fail(
             &error, VAE_ERR_UNSUPPORTED,
             "%s: the decoded frames do not begin at the start of their clip "
             "(after a seek or a restart)",
-            path);
+            name);
     saved = gst_vae_checkpoint_save(engine->element, engine->stream, &params,
                                     &error, quiet);
     if (saved)

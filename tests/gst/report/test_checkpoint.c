@@ -189,11 +189,11 @@ TEST(sequences)
 }
 
 static void
-refused(const gchar *precision, guint from, GQuark domain, gint code,
+refused(const gchar *path, guint from, GQuark domain, gint code,
         const gchar *word, const gchar *other)
 {
-    SCOPED GstHarness *h = decoder(precision);
-    g_signal_emit_by_name(h->element, "load-checkpoint", file);
+    SCOPED GstHarness *h = decoder("fp32");
+    g_signal_emit_by_name(h->element, "load-checkpoint", path);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, from)),
               GST_FLOW_ERROR);
     vae_test_expect_error(h, domain, code, word, other);
@@ -202,8 +202,22 @@ refused(const gchar *precision, guint from, GQuark domain, gint code,
 TEST(refused)
 {
     interrupted(FALSE, FALSE);
-    refused("fp32", AT - 37, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+    refused(file, AT - 37, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
             "begin with number 5", "from 4 on");
+}
+
+/* Saves a checkpoint at a place that cannot be written. */
+static void
+unwritable(GstHarness *h, GstBus *bus, const gchar *path, GQuark domain,
+           gint code, const gchar *word)
+{
+    g_autoptr(GError) warning = NULL;
+    g_signal_emit_by_name(h->element, "save-checkpoint", path);
+    g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE, GST_MESSAGE_WARNING);
+    gst_message_parse_warning(message, &warning, NULL);
+    CHECK(g_error_matches(warning, domain, code));
+    CHECK(strstr(warning->message, word) != NULL);
 }
 
 /* A checkpoint that cannot be written gives a WARNING. */
@@ -211,7 +225,6 @@ TEST(unwritable)
 {
     GstHarness *h = decoder("fp32");
     GstBus *bus = vae_test_bus(h);
-    GError *warning = NULL;
     /* A checkpoint before the first latent. */
     g_signal_emit_by_name(h->element, "save-checkpoint", file);
     CHECK_INT(wait_saved(bus), -1);
@@ -219,15 +232,11 @@ TEST(unwritable)
     g_free(vae_test_pull_frames(h, 0, 5));
     gst_bus_set_flushing(bus, TRUE);
     gst_bus_set_flushing(bus, FALSE);
-    g_signal_emit_by_name(h->element, "save-checkpoint", "/dev/full");
-    GstMessage *message = gst_bus_timed_pop_filtered(bus, GST_CLOCK_TIME_NONE,
-                                                     GST_MESSAGE_WARNING);
-    gst_message_parse_warning(message, &warning, NULL);
-    CHECK(
-        g_error_matches(warning, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_WRITE));
-    CHECK(strstr(warning->message, "/dev/full") != NULL);
-    g_clear_error(&warning);
-    gst_message_unref(message);
+    unwritable(h, bus, "/dev/full", GST_RESOURCE_ERROR,
+               GST_RESOURCE_ERROR_WRITE, "/dev/full");
+    for (guint i = 0; i < 2; i++)
+        unwritable(h, bus, i ? "" : NULL, GST_LIBRARY_ERROR,
+                   GST_LIBRARY_ERROR_SETTINGS, "the path is empty");
     vae_test_push_latents(h, LW, LH, 2, 4);
     g_free(vae_test_pull_frames(h, 5, 8));
     vae_test_end(h);
@@ -267,11 +276,14 @@ TEST(unwritable_interval)
 TEST(foreign)
 {
     CHECK(g_file_set_contents(file, "", 0, NULL));
-    refused("fp32", 0, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, file,
+    refused(file, 0, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, file,
             "empty");
     CHECK(remove(file) == 0);
-    refused("fp32", 0, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, file,
+    refused(file, 0, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, file,
             "cannot open");
+    for (guint i = 0; i < 2; i++)
+        refused(i ? "" : NULL, 0, GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_SETTINGS,
+                "the path is empty", "expected the path of a file");
 }
 
 int
