@@ -145,7 +145,7 @@ check_planes(const VaePicture *p, int number, VaeError *error)
                                   (VaeErrorParts){NULL, "no data", "data"},
                                   "picture %d has no data for its plane %d",
                                   number, i);
-        if (rows[i] < 2 || p->stride[i] >= (ptrdiff_t) row[i])
+        if (p->stride[i] >= (ptrdiff_t) row[i])
             continue;
         snprintf(found, sizeof found, "%td", p->stride[i]);
         snprintf(expected, sizeof expected, "%zu or more", row[i]);

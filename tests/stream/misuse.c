@@ -135,6 +135,15 @@ wrong_steps(const Bed *bed, const TestClip *clip)
     expect(vae_stream_at_start(s), "nothing ran");
     vae_stream_free(&s);
 
+    s = bed_slices(bed, VAE_ENCODE, W, 1, 1);
+    p = picture(clip, 0);
+    p.height = 1;
+    p.stride[0]--;
+    REFUSED(vae_stream_send_picture(s, &p, &error)); /* one short row */
+    p.stride[0]++;
+    expect(vae_stream_send_picture(s, &p, &error) == VAE_OK, "a whole row");
+    vae_stream_free(&s);
+
     const int n = bed->info->encode.first_in;
     VaePicture *pictures = test_alloc((size_t) n * sizeof *pictures);
     for (int i = 0; i < n; i++)
