@@ -67,18 +67,5 @@ GstCaps *gst_vae_video_add_interlaced(GstCaps *caps);
  * convert it. */
 void gst_vae_video_picture(const GstVideoInfo *info, VaePicture *picture);
 
-/*
- * Maps a frame on the host as gst_video_frame_map() does, and checks that the
- * mapped memory holds every row. A GstVideoMeta may place rows outside of the
- * memory that has the first of them. For reading, such memories are merged.
- * Unmap with gst_video_frame_unmap().
- */
-gboolean gst_vae_video_map(GstVideoFrame *frame, const GstVideoInfo *info,
-                           GstBuffer *buffer, GstMapFlags flags);
-
-/* Fills a picture with the data and the strides of a mapped frame. */
-void gst_vae_video_frame_picture(const GstVideoFrame *frame,
-                                 VaePicture *picture);
-
 G_END_DECLS
 #endif

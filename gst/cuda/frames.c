@@ -9,7 +9,7 @@
 #include <gst/cuda/gstcudamemory.h>
 #include <gst/cuda/gstcudautils.h>
 
-#include "video.h"
+#include "frame.h"
 
 /* Copies to and from the memory of a pool run in a stream of their own. Only a
  * user of the memory waits for it. */
@@ -80,14 +80,13 @@ is_of(GstBuffer *buffer, gpointer engine)
                engine;
 }
 
-gboolean
+VaeStatus
 gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
                  GstBuffer *buffer, GstMapFlags flags, gpointer engine,
-                 gboolean *on_device)
+                 gboolean *on_device, VaeError *error)
 {
     *on_device = is_of(buffer, engine);
-    if (!*on_device)
-        return gst_vae_video_map(frame, info, buffer, flags);
-    return gst_video_frame_map(frame, info, buffer,
-                               flags | (GstMapFlags) GST_MAP_CUDA);
+    if (*on_device)
+        flags |= (GstMapFlags) GST_MAP_CUDA;
+    return gst_vae_frame_map(frame, info, buffer, flags, error);
 }

@@ -21,11 +21,12 @@ gboolean gst_vae_cuda_is_pool(GstBufferPool *pool);
  * if it computes elsewhere. For the worker. */
 gpointer gst_vae_cuda_engine(GstVaeCuda *cuda, const VaeStream *stream,
                              gint device);
-/* Maps a frame: on the device if it belongs to the context `engine`, which may
- * be NULL, else in host memory. */
-gboolean gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
-                          GstBuffer *buffer, GstMapFlags flags, gpointer engine,
-                          gboolean *on_device);
+/* Maps a frame like gst_vae_frame_map(): on the device if it belongs to the
+ * context `engine`, which may be NULL, else in host memory. */
+VaeStatus gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
+                           GstBuffer *buffer, GstMapFlags flags,
+                           gpointer engine, gboolean *on_device,
+                           VaeError *error);
 
 G_END_DECLS
 #endif

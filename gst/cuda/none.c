@@ -3,9 +3,9 @@
  * cuda.
  */
 #include "events.h"
+#include "frame.h"
 #include "frames.h"
 #include "share.h"
-#include "video.h"
 
 void
 gst_vae_cuda_set_context(GstVaeCuda *cuda, GstContext *context)
@@ -47,13 +47,13 @@ gst_vae_cuda_engine(GstVaeCuda *cuda, const VaeStream *stream, gint device)
     return NULL;
 }
 
-gboolean
+VaeStatus
 gst_vae_cuda_map(GstVideoFrame *frame, const GstVideoInfo *info,
                  GstBuffer *buffer, GstMapFlags flags, gpointer engine,
-                 gboolean *on_device)
+                 gboolean *on_device, VaeError *error)
 {
     *on_device = FALSE;
-    return gst_vae_video_map(frame, info, buffer, flags);
+    return gst_vae_frame_map(frame, info, buffer, flags, error);
 }
 
 gpointer

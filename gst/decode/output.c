@@ -164,11 +164,9 @@ add_frame(GstVaeSession *session, GstVaeCall *call, GstVaeOut *out,
         gst_buffer_memset(out->buffer, 0, 0, gst_buffer_get_size(out->buffer));
     if (out->metas)
         gst_vae_metas_copy(out->buffer, out->metas);
-    if (!gst_vae_call_add_picture(call, session, out->buffer, GST_MAP_WRITE))
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "a frame from downstream cannot be written");
     gst_vae_call_stamp(out);
-    return VAE_OK;
+    return gst_vae_call_add_picture(call, session, out->buffer, GST_MAP_WRITE,
+                                    error);
 }
 
 VaeStatus
@@ -190,7 +188,7 @@ gst_vae_decode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
         GstVaeOut *out = &item->out[i];
 
         if (!out->needed || is_late(base, out)) {
-            gst_vae_call_add_picture(call, session, NULL, 0);
+            gst_vae_call_add_picture(call, session, NULL, 0, NULL);
             continue;
         }
         status = add_frame(session, call, out, error);

@@ -4,6 +4,7 @@
 #include "encode.h"
 
 #include "enums.h"
+#include "frame.h"
 #include "group.h"
 #include "metas.h"
 #include "switch.h"
@@ -279,7 +280,8 @@ check_alpha(GstVaeEncode *self, GstBuffer *buffer)
     gboolean lost = gst_vae_video_is_cuda(self->base.input.caps);
     GstVideoFrame frame;
 
-    if (!lost && gst_vae_video_map(&frame, &self->in, buffer, GST_MAP_READ)) {
+    if (!lost && gst_vae_frame_map(&frame, &self->in, buffer, GST_MAP_READ,
+                                   NULL) == VAE_OK) {
         lost = is_transparent(&frame);
         gst_video_frame_unmap(&frame);
     }

@@ -4,6 +4,7 @@
 #include "call.h"
 
 #include "events.h"
+#include "frame.h"
 #include "frames.h"
 #include "video.h"
 
@@ -88,30 +89,34 @@ pin(GstVaeCall *call, const GstVideoFrame *frame)
     return known != NULL;
 }
 
-gboolean
+VaeStatus
 gst_vae_call_add_picture(GstVaeCall *call, GstVaeSession *session,
-                         GstBuffer *buffer, GstMapFlags flags)
+                         GstBuffer *buffer, GstMapFlags flags, VaeError *error)
 {
     GstVideoFrame *frame = &call->frames[call->n_pictures];
     VaePicture *picture = &call->pictures[call->n_pictures];
     gboolean on_device = FALSE;
+    VaeStatus status;
 
     if (!buffer) {
         gst_vae_video_picture(&session->video, picture);
-    } else if (gst_vae_cuda_map(frame, &session->video, buffer, flags,
-                                call->engine, &on_device)) {
-        gst_vae_video_frame_picture(frame, picture);
-        picture->on_device = on_device;
-        if (on_device)
-            picture->ready = gst_vae_cuda_ready(buffer, flags);
-        else if (flags & GST_MAP_WRITE)
-            picture->pinned = pin(call, frame);
-    } else {
-        frame->buffer = NULL;
-        return FALSE;
+        call->n_pictures++;
+        return VAE_OK;
     }
+    status = gst_vae_cuda_map(frame, &session->video, buffer, flags,
+                              call->engine, &on_device, error);
+    if (status != VAE_OK) {
+        frame->buffer = NULL;
+        return status;
+    }
+    gst_vae_frame_picture(frame, picture);
+    picture->on_device = on_device;
+    if (on_device)
+        picture->ready = gst_vae_cuda_ready(buffer, flags);
+    else if (flags & GST_MAP_WRITE)
+        picture->pinned = pin(call, frame);
     call->n_pictures++;
-    return TRUE;
+    return VAE_OK;
 }
 
 void

@@ -35,8 +35,9 @@ gboolean gst_vae_call_add_latent(GstVaeCall *call, GstVaeSession *session,
                                  GstBuffer *buffer, GstMapFlags flags);
 /* Adds a buffer as the next picture, or a picture without data if it is NULL.
  */
-gboolean gst_vae_call_add_picture(GstVaeCall *call, GstVaeSession *session,
-                                  GstBuffer *buffer, GstMapFlags flags);
+VaeStatus gst_vae_call_add_picture(GstVaeCall *call, GstVaeSession *session,
+                                   GstBuffer *buffer, GstMapFlags flags,
+                                   VaeError *error);
 
 /* Sets the times of out's buffer. */
 void gst_vae_call_stamp(GstVaeOut *out);

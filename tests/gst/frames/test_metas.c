@@ -156,22 +156,64 @@ TEST(memories)
                   encode(vae_test_frame(&info, 0)));
 }
 
-/* A meta that places rows outside of the frame is an error. */
-TEST(outside)
+/* A meta that contradicts the caps, or that places rows outside of the frame,
+ * is an error, which states both. The frames are of 48x32 pixels. */
+TEST(contradictions)
 {
-    static const gint strides[] = {1 << 28, 2 * W, -W};
+    static const struct {
+        GstVideoFormat caps, format;
+        guint width, height, planes;
+        gint stride;
+        gsize offset;
+        const char *found, *expected;
+    } rows[] = {
+#define F(format) GST_VIDEO_FORMAT_##format
+        {F(I420), F(I420), W, H, 3, 1 << 28, 0, "(268435456 bytes apart from",
+         "expected I420, 48x32, 3 planes"},
+        {F(I420), F(I420), W, H, 3, 2 * W, 0, "(96 bytes apart from byte 0, 24",
+         "expected I420, 48x32, 3 planes"},
+        {F(I420), F(I420), W, H, 3, W, 900, "(48 bytes apart from byte 900",
+         "expected I420, 48x32, 3 planes"},
+        {F(I420), F(I420), W, H, 3, W, G_MAXSIZE, "apart from byte 1844674407",
+         "expected I420, 48x32, 3 planes"},
+        {F(I420), F(I420), W, H, 3, -W, 0, "plane 0 are -48 bytes", "least 48"},
+        {F(I420), F(I420), W, H, 3, W - 1, 0, "plane 0 are 47", "least 48"},
+        {F(RGB), F(RGB), W, H, 1, 0, 0, "plane 0 are 0 bytes", "least 144"},
+        {F(I420), F(GRAY8), W, H, 1, W, 0, "GRAY8, 48x32, 1 plane;",
+         "I420, 48x32, 3 planes"},
+        {F(RGBA), F(RGB), W, H, 1, 3 * W, 0, "RGB, 48x32", "RGBA, 48x32"},
+        {F(NV12), F(UNKNOWN), W, H, 2, W, 0, "an unknown format, 48x32",
+         "NV12, 48x32"},
+        {F(RGB), F(ENCODED), W, H, 1, 3 * W, 0, "ENCODED", "RGB, 48x32"},
+        {F(RGB), (GstVideoFormat) 4711, W, H, 1, 3 * W, 0, "an unknown format",
+         "RGB, 48x32"},
+        {F(I420), F(I420), W, H, 1, W, 0, "48x32, 1 plane;", "3 planes"},
+        {F(I420), F(I420), W, H, 4, W, 0, "48x32, 4 planes;", "3 planes"},
+        {F(RGB), F(RGB), W / 2, H, 1, 3 * W, 0, "24x32", "48x32"},
+        {F(RGB), F(RGB), W, 2 * H, 1, 3 * W, 0, "48x64", "48x32"},
+#undef F
+    };
 
-    for (guint i = 0; i < G_N_ELEMENTS(strides); i++) {
+    for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
         SCOPED GstHarness *h =
             vae_test_harness("vaeencode", "model", vae_test_weights(), NULL);
         GstVideoInfo info;
 
-        vae_test_set_video(h, &info, W, H);
-        gst_harness_push(
-            h, split(vae_test_frame(&info, 0), &info, 1 << 20, strides[i]));
+        vae_test_set_format(h, &info, rows[i].caps, W, H);
+        GstBuffer *frame = vae_test_frame(&info, 0);
+        GstVideoMeta *meta = gst_buffer_add_video_meta_full(
+            frame, GST_VIDEO_FRAME_FLAG_NONE, rows[i].caps, W, H,
+            GST_VIDEO_INFO_N_PLANES(&info), info.offset, info.stride);
+        meta->format = rows[i].format;
+        meta->width = rows[i].width;
+        meta->height = rows[i].height;
+        meta->n_planes = rows[i].planes;
+        meta->stride[0] = rows[i].stride;
+        meta->offset[0] = rows[i].offset;
+        gst_harness_push(h, frame);
         vae_test_push_eos(h);
         vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
-                              "GstVideoMeta", "expected I420, 48x32");
+                              rows[i].found, rows[i].expected);
     }
 }
 

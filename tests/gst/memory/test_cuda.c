@@ -330,6 +330,24 @@ to_pool(GstBufferPool *pool, GstBuffer *frame, const GstVideoInfo *info)
     return buffer;
 }
 
+/* A GstVideoMeta that does not fit a frame on the device is an error. */
+TEST(wrong_meta)
+{
+    SCOPED GstHarness *h = encoder(CUDA, FALSE);
+    GstBufferPool *pool = proposed_pool(h);
+    GstVideoInfo info;
+    CHECK(
+        gst_video_info_set_format(&info, GST_VIDEO_FORMAT_NV12, WIDTH, HEIGHT));
+    GstBuffer *frame = to_pool(pool, vae_test_frame(&info, 0), &info);
+    GstVideoMeta *meta = gst_buffer_get_video_meta(frame);
+    meta->offset[1] = gst_buffer_get_size(frame) - 1;
+    gst_harness_push(h, frame);
+    vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                          "does not hold the rows of its planes", "NV12");
+    gst_buffer_pool_set_active(pool, FALSE);
+    gst_object_unref(pool);
+}
+
 /* Returns the latents of five frames. other: the property selects another
  * device after the caps are set, and the frames are in the memory of that
  * device. tiles: the frames are encoded in tiles. */

@@ -207,6 +207,46 @@ in_memory(GstBuffer *frame, gpointer data)
     CHECK(memory->align >= 127);
 }
 
+/* A pool of downstream whose frames have a wrong GstVideoMeta. */
+typedef GstBufferPool WrongPool;
+typedef GstBufferPoolClass WrongPoolClass;
+GType wrong_pool_get_type(void);
+G_DEFINE_TYPE(WrongPool, wrong_pool, GST_TYPE_BUFFER_POOL)
+
+static GstFlowReturn
+alloc_wrong(GstBufferPool *pool, GstBuffer **buffer,
+            GstBufferPoolAcquireParams *params)
+{
+    *buffer = gst_buffer_new_allocate(NULL, 48 * 32 * 3 / 2, NULL);
+    gst_buffer_add_video_meta(*buffer, GST_VIDEO_FRAME_FLAG_NONE,
+                              GST_VIDEO_FORMAT_GRAY8, 16, 16);
+    return GST_FLOW_OK;
+}
+
+static void
+wrong_pool_class_init(WrongPoolClass *klass)
+{
+    klass->alloc_buffer = alloc_wrong;
+}
+
+static void
+wrong_pool_init(WrongPool *pool)
+{
+}
+
+TEST(wrong_pool)
+{
+    VaeTestOffer offer = {
+        .pool = gst_object_ref_sink(g_object_new(wrong_pool_get_type(), NULL)),
+        .size = 48 * 32 * 3 / 2};
+    SCOPED GstHarness *h = decoder(&offer);
+    vae_test_push_latents(h, LW, LH, 0, 1);
+    vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT,
+                          "states GRAY8, 16x16, 1 plane;",
+                          "I420, 48x32, 3 planes");
+    gst_object_unref(offer.pool);
+}
+
 /* An allocator without a pool, and an alignment. */
 TEST(allocator)
 {
