@@ -7,6 +7,7 @@
 #   sudo sh tests/distros.sh noble trixie    these releases of Debian or Ubuntu
 #
 #   --demo           only the first command
+#   --tensors        tests/tensors.sh instead of the commands
 #   --keep           leaves the systems where they are
 #   --folder FOLDER  for the systems, logs and pictures; default: a new folder
 #   --old-mirror     accepts a mirror that is older than its Release file allows
@@ -35,6 +36,7 @@ while [ $# -gt 0 ]; do
         exit 0
         ;;
     --demo) commands=$(echo "$commands" | head -n 1) ;;
+    --tensors) commands='sh tests/tensors.sh' ;;
     --keep) keep=yes ;;
     --old-mirror) old_mirror=yes ;;
     --folder)

@@ -35,10 +35,10 @@
 
 #include "details.h"
 #include "docs.h"
+#include "metas.h"
 #include "offer.h"
 #include "pads.h"
 #include "switch.h"
-#include "tensor_meta.h"
 #include "tensors.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
@@ -180,8 +180,8 @@ read_latents(GstVaeDecode *self, GstBuffer *buffer)
     GError *error = NULL;
     gsize size;
 
-    buffer = gst_vae_tensor_meta_take(buffer, &self->in,
-                                      self->base.choice.info->space, &error);
+    buffer = gst_vae_metas_latents(buffer, &self->in,
+                                   self->base.choice.info->space, &error);
     if (!buffer) {
         gst_vae_queue_drain(&self->base.queue);
         gst_vae_base_post(&self->base, error);

@@ -1,6 +1,6 @@
 /*
  * metas.c: copies the metas of a frame to its latent, and those of a latent to
- * its frame.
+ * its frame. Finds the latents of a buffer.
  */
 #include "metas.h"
 
@@ -62,4 +62,30 @@ gst_vae_metas_take(GstBuffer *from)
     metas = gst_buffer_new();
     gst_vae_metas_copy(metas, from);
     return metas;
+}
+
+GstBuffer *
+gst_vae_metas_latents(GstBuffer *buffer, const GstVaeLatentInfo *info,
+                      const gchar *space, GError **error)
+{
+    GstBuffer *data, *latents = NULL;
+    GstClockTime duration;
+    guint frames;
+    const gboolean ok =
+        gst_vae_tensor_meta_read(buffer, info, space, &data, error);
+
+    if (ok && !data)
+        return buffer;
+    if (ok) {
+        latents = gst_buffer_new();
+        gst_buffer_copy_into(latents, buffer,
+                             GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS,
+                             0, -1);
+        gst_buffer_copy_into(latents, data, GST_BUFFER_COPY_MEMORY, 0, -1);
+        gst_vae_metas_copy(latents, buffer);
+        if (gst_vae_group_get(buffer, &frames, &duration))
+            gst_vae_group_add(latents, frames, duration);
+    }
+    gst_buffer_unref(buffer);
+    return latents;
 }

@@ -10,8 +10,6 @@
 #include <gst/analytics/gsttensormeta.h>
 
 #include "details.h"
-#include "group.h"
-#include "metas.h"
 
 #define TENSOR_ID "vae-latent"
 #define MAX_DIMS 4
@@ -221,33 +219,17 @@ gst_vae_tensor_meta_is_latent(const GstMeta *meta)
     return FALSE;
 }
 
-GstBuffer *
-gst_vae_tensor_meta_take(GstBuffer *buffer, const GstVaeLatentInfo *info,
-                         const gchar *space, GError **error)
+gboolean
+gst_vae_tensor_meta_read(GstBuffer *buffer, const GstVaeLatentInfo *info,
+                         const gchar *space, GstBuffer **data, GError **error)
 {
     gchar *id = make_id(info, space);
     const GstTensor *tensor = find(buffer, id);
-    GstBuffer *latents = buffer;
-    GstClockTime duration;
-    guint frames;
+    const gboolean ok = !tensor || fits(tensor, info, error);
 
-    if (tensor) {
-        latents = NULL;
-        if (fits(tensor, info, error)) {
-            latents = gst_buffer_new();
-            gst_buffer_copy_into(
-                latents, buffer,
-                GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS, 0, -1);
-            gst_buffer_copy_into(latents, tensor->data, GST_BUFFER_COPY_MEMORY,
-                                 0, -1);
-            gst_vae_metas_copy(latents, buffer);
-            if (gst_vae_group_get(buffer, &frames, &duration))
-                gst_vae_group_add(latents, frames, duration);
-        }
-        gst_buffer_unref(buffer);
-    }
+    *data = tensor && ok ? tensor->data : NULL;
     g_free(id);
-    return latents;
+    return ok;
 }
 
 /* ------------------------------------------------------------------ */
@@ -314,11 +296,12 @@ gst_vae_tensor_meta_add(GstBuffer *buffer, const GstVaeLatentInfo *info,
 {
 }
 
-GstBuffer *
-gst_vae_tensor_meta_take(GstBuffer *buffer, const GstVaeLatentInfo *info,
-                         const gchar *space, GError **error)
+gboolean
+gst_vae_tensor_meta_read(GstBuffer *buffer, const GstVaeLatentInfo *info,
+                         const gchar *space, GstBuffer **data, GError **error)
 {
-    return buffer;
+    *data = NULL;
+    return TRUE;
 }
 
 #endif

@@ -24,16 +24,15 @@ void gst_vae_tensor_meta_add(GstBuffer *buffer, const GstVaeLatentInfo *info,
                              const gchar *space);
 
 /*
- * Returns the buffer whose bytes are the latents. If another element added or
- * wrote a tensor of the latents' id, this is a buffer with the memory of the
- * last such tensor and the times and flags of `buffer`, else `buffer` itself.
- * Returns NULL if that tensor does not match info; error is then one of
- * details.h with the found and the expected value. space is as above. (takes
- * buffer, transfer full)
+ * Sets *data to the buffer of the last tensor of the latents' id that another
+ * element added to buffer or wrote, or to NULL. `buffer` owns it. Returns FALSE
+ * if that tensor does not match info; error is then one of details.h with the
+ * found and the expected value. space is as above.
  */
-GstBuffer *gst_vae_tensor_meta_take(GstBuffer *buffer,
-                                    const GstVaeLatentInfo *info,
-                                    const gchar *space, GError **error);
+gboolean gst_vae_tensor_meta_read(GstBuffer *buffer,
+                                  const GstVaeLatentInfo *info,
+                                  const gchar *space, GstBuffer **data,
+                                  GError **error);
 
 /* Returns TRUE if one of the meta's tensors holds latents. */
 gboolean gst_vae_tensor_meta_is_latent(const GstMeta *meta);

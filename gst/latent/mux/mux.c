@@ -54,7 +54,7 @@
 
 #include "details.h"
 #include "docs.h"
-#include "tensor_meta.h"
+#include "metas.h"
 
 #define GST_CAT_DEFAULT gst_latent_mux_debug
 
@@ -96,7 +96,7 @@ read_latent(GstLatentMux *self, GstBuffer *buffer)
 {
     const gsize expected = gst_vae_latent_info_step_size(&self->info);
     GError *error = NULL;
-    buffer = gst_vae_tensor_meta_take(buffer, &self->info, NULL, &error);
+    buffer = gst_vae_metas_latents(buffer, &self->info, NULL, &error);
     if (!buffer) {
         gst_latent_mux_post(self, error);
     } else if (gst_buffer_get_size(buffer) != expected) {
