@@ -267,7 +267,8 @@ tags(GstVaeBase *base, GstTagList *list)
     gst_tag_list_foreach(list, drop_encoded, out);
     gst_tag_list_unref(list);
     gst_tag_list_add(out, GST_TAG_MERGE_REPLACE, GST_TAG_VIDEO_CODEC,
-                     GST_VAE_LATENT_CODEC, NULL);
+                     GST_VAE_LATENT_CODEC, GST_TAG_ENCODER, PACKAGE " " VERSION,
+                     NULL);
     if (bitrate > 0)
         gst_tag_list_add(out, GST_TAG_MERGE_REPLACE, GST_TAG_BITRATE, bitrate,
                          NULL);

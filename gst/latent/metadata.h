@@ -17,12 +17,10 @@ G_BEGIN_DECLS
 /* "open" until the recording ends. Readers then count the latents. */
 #define GST_LATENT_KEY_RECORDING "vae.recording"
 
-/* Metadata to write. The strings belong to info and tags, or are in text. */
+/* Metadata to write. */
 typedef struct GstLatentFields {
-    VaeMetadata list[20];
-    gsize n;
-    gchar text[20][24];
-    gchar *tags[3];
+    GArray *list; /* of VaeMetadata */
+    GStringChunk *text;
 } GstLatentFields;
 
 /* Fills the metadata. frames: 0 while the recording is open and the number is
@@ -31,13 +29,17 @@ void gst_latent_fields_fill(GstLatentFields *fields,
                             const GstVaeLatentInfo *info, gint64 frames,
                             const GstTagList *tags);
 void gst_latent_fields_clear(GstLatentFields *fields);
+/* Returns the names of the tags that a file cannot hold, "a, b", or NULL.
+ * (transfer full) */
+gchar *gst_latent_fields_lost(const GstTagList *tags);
 
 /* Reads the aspect ratio, the colours and so on. Ignores invalid values. */
 void gst_latent_metadata_read(const VaeTensorFile *file,
                               GstVaeLatentInfo *info);
-/* Returns the tags of the whole file, or NULL if it has none. (transfer full)
- */
-GstTagList *gst_latent_metadata_tags(const VaeTensorFile *file);
+/* Returns the tags of the whole file, which begins with these bytes. (transfer
+ * full) */
+GstTagList *gst_latent_metadata_tags(const VaeTensorFile *file,
+                                     const guint8 *bytes, gsize size);
 
 G_END_DECLS
 #endif

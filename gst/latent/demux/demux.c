@@ -19,7 +19,8 @@
  * vae.colorimetry, vae.chroma_site, vae.mastering_display_info,
  * vae.content_light_level, vae.temporal_factor). If the file does not state the
  * latent space, the normalization or the framerate, set the property of this
- * name. vae.title, vae.comment and vae.application become tags.
+ * name. vae.title, vae.comment, vae.application and all that begin with
+ * vae.tag. become tags.
  *
  * A seek needs random access upstream. The element begins
  * #GstLatentDemux:warm-up latents before the latent of the seek position. The

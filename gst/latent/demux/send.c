@@ -88,7 +88,8 @@ push_stream_start(GstLatentDemux *self)
 static void
 push_tags(GstLatentDemux *self)
 {
-    GstTagList *file = gst_latent_metadata_tags(self->clip.file);
+    GstTagList *file = gst_latent_metadata_tags(
+        self->clip.file, self->bytes.data, self->bytes.size);
     GstTagList *stream =
         gst_tag_list_new(GST_TAG_VIDEO_CODEC, GST_VAE_LATENT_CODEC, NULL);
     GstVaeLatentInfo info = self->clip.info;
@@ -98,8 +99,7 @@ push_tags(GstLatentDemux *self)
         gst_tag_list_add(stream, GST_TAG_MERGE_REPLACE, GST_TAG_BITRATE,
                          bitrate, NULL);
     gst_pad_push_event(self->srcpad, gst_event_new_tag(stream));
-    if (file)
-        gst_pad_push_event(self->srcpad, gst_event_new_tag(file));
+    gst_pad_push_event(self->srcpad, gst_event_new_tag(file));
 }
 
 static void

@@ -38,7 +38,8 @@ gst_latent_header_make(const GstLatentHeader *h, VaeError *error)
                        .dims = {h->sequences, sizeof(GstLatentSequence)}};
     gst_latent_fields_fill(&fields, info, h->frames, h->tags);
     const VaeTensorHeader header = {tensors, h->sequences > 1 ? n + 1 : n,
-                                    fields.list, fields.n, h->size};
+                                    (const VaeMetadata *) fields.list->data,
+                                    fields.list->len, h->size};
     const VaeStatus status =
         vae_tensor_header_make(&header, &bytes, &size, error);
     gst_latent_fields_clear(&fields);

@@ -16,8 +16,9 @@
  * the number of video frames by the durations of the latents.
  *
  * The element writes the tags title, comment and application-name as vae.title,
- * vae.comment and vae.application. The tags come from upstream or from
- * #GstTagSetter. Tags that come after the first latent may take 4 KiB.
+ * vae.comment and vae.application, and all others as vae.tag. and the name of
+ * the tag. The tags come from upstream or from #GstTagSetter. Tags that come
+ * after the first latent may take 4 KiB.
  *
  * If the times of the latents differ from the frame rate, the file has a second
  * tensor, "latent_times" (U8 [T, 16]). It has two little-endian 64-bit integers
@@ -210,7 +211,7 @@ reset(GstLatentMux *self)
     gst_clear_caps(&self->refused);
     self->header = (GstLatentHeader){0};
     gst_latent_record_reset(&self->record);
-    self->warned = self->times_told = FALSE;
+    self->warned = self->times_told = self->tags_told = FALSE;
     self->origin = self->shift = 0;
 }
 
@@ -232,11 +233,21 @@ end(GstLatentMux *self)
 static void
 merge_tags(GstLatentMux *self, GstEvent *event)
 {
-    GstTagSetter *setter = GST_TAG_SETTER(self);
-    GstTagList *tags;
+    GstTagList *tags, **list;
     gst_event_parse_tag(event, &tags);
-    gst_tag_setter_merge_tags(setter, tags,
-                              gst_tag_setter_get_tag_merge_mode(setter));
+    list = &self->upstream[gst_tag_list_get_scope(tags)];
+    if (*list)
+        gst_tag_list_insert(*list, tags, GST_TAG_MERGE_REPLACE);
+    else
+        *list = gst_tag_list_copy(tags);
+}
+
+static void
+drop_tags(GstLatentMux *self)
+{
+    gst_clear_tag_list(&self->tags);
+    for (guint i = 0; i < G_N_ELEMENTS(self->upstream); i++)
+        gst_clear_tag_list(&self->upstream[i]);
 }
 
 /* The timestamps of a later segment may begin at 0 again (concat). Its latents
@@ -314,6 +325,7 @@ change_state(GstElement *element, GstStateChange transition)
         reset(self);
         gst_clear_caps(&self->caps);
         gst_tag_setter_reset_tags(GST_TAG_SETTER(self));
+        drop_tags(self);
     }
     return ret;
 }
@@ -323,7 +335,7 @@ finalize(GObject *object)
 {
     gst_clear_caps(&GST_LATENT_MUX(object)->caps);
     gst_clear_caps(&GST_LATENT_MUX(object)->refused);
-    gst_clear_tag_list(&GST_LATENT_MUX(object)->tags);
+    drop_tags(GST_LATENT_MUX(object));
     gst_latent_record_clear(&GST_LATENT_MUX(object)->record);
     G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);
 }

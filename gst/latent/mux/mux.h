@@ -34,9 +34,12 @@ struct _GstLatentMux {
     GstCaps *refused; /* the last caps, if their error was posted; or NULL */
     GstVaeLatentInfo info;
     GstTagList *tags; /* the tags in the header, or NULL */
+    /* Tags from upstream by GstTagScope, or NULL. Those of the stream come
+     * before those of the medium. */
+    GstTagList *upstream[2];
     GstLatentHeader header;
     GstLatentRecord record;
-    gboolean warned, times_told;
+    gboolean warned, times_told, tags_told;
     /* origin: running time minus timestamp in the first segment. shift: the
      * same in the current segment, minus origin. Both may wrap around. */
     GstClockTime origin, shift;

@@ -4,6 +4,7 @@
  */
 #include "details.h"
 #include "error.h"
+#include "metadata.h"
 #include "mux.h"
 
 GST_DEBUG_CATEGORY(gst_latent_mux_debug); /* of the whole element */
@@ -44,12 +45,36 @@ downstream_seekable(GstLatentMux *self)
 }
 
 static void
+warn_of_tags(GstLatentMux *self)
+{
+    gchar *lost = gst_latent_fields_lost(self->tags);
+    if (lost && !self->tags_told)
+        GST_ELEMENT_WARNING(
+            self, STREAM, MUX,
+            ("A latent file holds words, numbers, dates and images of tags; "
+             "these tags are left out: %s",
+             lost),
+            (NULL));
+    self->tags_told |= lost != NULL;
+    g_free(lost);
+}
+
+/* Collects the tags: those of the application, then those of the stream and of
+ * the medium. */
+static void
 take_tags(GstLatentMux *self)
 {
-    const GstTagList *tags = gst_tag_setter_get_tag_list(GST_TAG_SETTER(self));
+    GstTagSetter *setter = GST_TAG_SETTER(self);
+    const GstTagList *own = gst_tag_setter_get_tag_list(setter);
+    GstTagList *upstream = gst_tag_list_merge(
+        self->upstream[GST_TAG_SCOPE_STREAM],
+        self->upstream[GST_TAG_SCOPE_GLOBAL], GST_TAG_MERGE_KEEP);
     gst_clear_tag_list(&self->tags);
-    self->tags = tags ? gst_tag_list_copy(tags) : NULL;
+    self->tags = gst_tag_list_merge(own, upstream,
+                                    gst_tag_setter_get_tag_merge_mode(setter));
+    gst_clear_tag_list(&upstream);
     self->header.tags = self->tags;
+    warn_of_tags(self);
 }
 
 /* Posts *error. */

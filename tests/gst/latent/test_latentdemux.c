@@ -31,20 +31,23 @@ assert_field(const Run *run, const gchar *field, const gchar *expected)
                text ? text : "not there", expected ? expected : "absent");
 }
 
-/* Checks the codec in the tags of the stream. */
+/* Checks a word in the tags of this scope. */
 static void
-assert_codec(const Run *run, const gchar *expected)
+assert_tag(const Run *run, GstTagScope scope, const gchar *tag,
+           const gchar *expected)
 {
     g_autoptr(GstElement) sink =
         gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
     g_autoptr(GstPad) pad = gst_element_get_static_pad(sink, "sink");
-    g_autoptr(GstEvent) event = gst_pad_get_sticky_event(pad, GST_EVENT_TAG, 0);
+    g_autoptr(GstEvent) event =
+        gst_pad_get_sticky_event(pad, GST_EVENT_TAG, (guint) scope);
     GstTagList *tags;
     g_autofree gchar *found = NULL;
     CHECK(event != NULL);
     gst_event_parse_tag(event, &tags);
-    CHECK(gst_tag_list_get_string(tags, GST_TAG_VIDEO_CODEC, &found));
-    CHECK_STR(found, expected);
+    CHECK(gst_tag_list_get_scope(tags) == scope);
+    CHECK(gst_tag_list_get_string(tags, tag, &found) == (expected != NULL));
+    CHECK(g_strcmp0(found, expected) == 0);
 }
 
 /* Applications recognise the end of the segment by the seqnum. */
@@ -181,7 +184,9 @@ TEST(metadata)
     assert_field(run, "latent-width", "5");
     assert_field(run, "latent-height", "3");
     assert_field(run, "layout", "chw");
-    assert_codec(run, "VAE latents");
+    assert_tag(run, GST_TAG_SCOPE_STREAM, GST_TAG_VIDEO_CODEC, "VAE latents");
+    assert_tag(run, GST_TAG_SCOPE_GLOBAL, GST_TAG_CONTAINER_FORMAT,
+               "Safetensors");
     CHECK(
         gst_element_query_duration(run->pipeline, GST_FORMAT_TIME, &duration));
     CHECK_INT(duration, gst_util_uint64_scale(11, GST_SECOND, 24));
@@ -208,7 +213,8 @@ TEST(long_space)
     }
 }
 
-/* Metadata with an invalid pixel aspect ratio or colorimetry are ignored. */
+/* Metadata with an invalid pixel aspect ratio, colorimetry or tag are ignored.
+ */
 TEST(bad_metadata)
 {
     static const gchar *const bad[] = {"8:9",   "8", "0/1",          "1/0",
@@ -219,6 +225,11 @@ TEST(bad_metadata)
                                         {"vae.chroma_site", bad[i]},
                                         {"vae.mastering_display_info", bad[i]},
                                         {"vae.content_light_level", bad[i]},
+                                        {"vae.tag.datetime", bad[i]},
+                                        {"vae.tag.image", bad[i]},
+                                        {"vae.tag.no-such-tag", bad[i]},
+                                        {"vae.tag.", bad[i]},
+                                        {"vae.tag.attachment", bad[i]},
                                         {"vae.title", ""}};
         const gchar *path =
             described_clip(&small, metadata, G_N_ELEMENTS(metadata));
@@ -228,6 +239,7 @@ TEST(bad_metadata)
         assert_field(run, "chroma-site", NULL);
         assert_field(run, "mastering-display-info", NULL);
         assert_field(run, "width", NULL);
+        assert_tag(run, GST_TAG_SCOPE_GLOBAL, GST_TAG_TITLE, NULL);
     }
 }
 

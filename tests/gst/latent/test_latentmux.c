@@ -83,6 +83,10 @@ transcode(const gchar *from, const gchar *to)
 
 #define MASTERING "34000:16000:13250:34500:7500:3000:15635:16450:10000000:1"
 
+#define PNG                                                                    \
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhg"   \
+    "GAWjR9awAAAABJRU5ErkJggg=="
+
 /* From any layout to that of the muxer, and from there without a change. */
 TEST(round_trip)
 {
@@ -101,6 +105,14 @@ TEST(round_trip)
         {"vae.title", "\"Ein Bär\""},
         {"vae.comment", "a prompt\nof two"},
         {"vae.application", "sampler 1.0"},
+        {"vae.tag.image-orientation", "rotate-90"},
+        {"vae.tag.artist", "A; \"B\""},
+        {"vae.tag.artist.2", "C, D"},
+        {"vae.tag.encoder", "another"},
+        {"vae.tag.track-number", "3"},
+        {"vae.tag.geo-location-latitude", "-48.5"},
+        {"vae.tag.datetime", "2026-02-03T04:05:06Z"},
+        {"vae.tag.image", PNG},
         {"vae.temporal_factor", "4"}};
     for (gint stated = 0; stated < 2; stated++) {
         const gchar *source =
@@ -126,16 +138,22 @@ TEST(round_trip)
     }
 }
 
-/* Tags of the application come before those of upstream. Tags after the first
- * latent are in the file, too. */
+/* Tags of the application come before those of upstream, and those of the
+ * stream before those of the medium. Tags after the first latent are in the
+ * file, too. Tags about the stream itself are not. */
 TEST(tags)
 {
     mux_open(small_caps);
     GstTagSetter *setter =
         GST_TAG_SETTER(gst_harness_find_element(mux, "latentmux"));
-    GstTagList *tags =
-        gst_tag_list_new(GST_TAG_TITLE, "theirs", GST_TAG_COMMENT, "a prompt",
-                         GST_TAG_VIDEO_CODEC, "VAE latents", NULL);
+    GstTagList *tags = gst_tag_list_new(
+        GST_TAG_TITLE, "theirs", GST_TAG_COMMENT, "a prompt",
+        GST_TAG_VIDEO_CODEC, "VAE latents", GST_TAG_BITRATE, 9, NULL);
+    GstTagList *medium =
+        gst_tag_list_new(GST_TAG_COMMENT, "of the medium", GST_TAG_ALBUM, "a",
+                         GST_TAG_CONTAINER_FORMAT, "Quicktime", NULL);
+    gst_tag_list_set_scope(medium, GST_TAG_SCOPE_GLOBAL);
+    CHECK(gst_harness_push_event(mux, gst_event_new_tag(medium)));
     gst_tag_setter_add_tags(setter, GST_TAG_MERGE_REPLACE, GST_TAG_TITLE,
                             "ours", NULL);
     CHECK(gst_harness_push_event(mux, gst_event_new_tag(tags)));
@@ -149,6 +167,28 @@ TEST(tags)
     assert_metadata(OUT, "vae.title", "ours");
     assert_metadata(OUT, "vae.comment", "a prompt");
     assert_metadata(OUT, "vae.application", "late");
+    assert_metadata(OUT, "vae.tag.album", "a");
+    assert_metadata(OUT, "vae.tag.bitrate", NULL);
+    assert_metadata(OUT, "vae.tag.video-codec", NULL);
+    assert_metadata(OUT, "vae.tag.container-format", NULL);
+    assert_file(OUT, &small, 1, 1);
+}
+
+/* A tag that has no text is named in a WARNING. */
+TEST(lost_tags)
+{
+    mux_open(small_caps);
+    g_autoptr(GstBuffer) bytes = gst_buffer_new_allocate(NULL, 9, NULL);
+    g_autoptr(GstSample) sample = gst_sample_new(bytes, NULL, NULL, NULL);
+    CHECK(gst_harness_push_event(
+        mux, gst_event_new_tag(gst_tag_list_new(GST_TAG_ATTACHMENT, sample,
+                                                GST_TAG_TITLE, "t", NULL))));
+    CHECK(mux_push(&small, 0, 4) == GST_FLOW_OK);
+    mux_end();
+    assert_posted(GST_MESSAGE_WARNING, "are left out: attachment");
+    assert_quiet();
+    mux_close();
+    assert_metadata(OUT, "vae.title", "t");
     assert_file(OUT, &small, 1, 1);
 }
 
