@@ -27,7 +27,7 @@ slurm='slurm-wlm munge'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
     dpkg-dev meson ninja-build pkg-config'
 tests='g++ clang clang-format clang-tidy libomp-dev libclang-rt-dev
-    cppcheck shellcheck python3-numpy python3-yaml
+    cppcheck shellcheck python3-dev python3-numpy python3-yaml
     gstreamer1.0-plugins-base-apps gstreamer1.0-plugins-bad-apps
     gstreamer1.0-plugins-ugly
     gir1.2-gst-plugins-base-1.0'

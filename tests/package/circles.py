@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 
-FOLDERS = ('engine', 'gst', 'kernels')
+FOLDERS = ('engine', 'gst', 'kernels', 'python')
 
 
 def symbols(paths):

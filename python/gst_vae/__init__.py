@@ -1,0 +1,69 @@
+"""The VAEs of video diffusion models: latents to frames and back.
+
+    import gst_vae
+    vae = gst_vae.open("wan2.1_vae.safetensors")
+    frames = vae.decode(latents)
+"""
+import os
+import shutil
+
+from . import _engine
+from ._engine import Cancelled, Error, OutOfMemory, Tensor
+from .decoding import Decoder
+from .diffusers import accelerate
+from .encoding import Encoder
+from .reports import GstVaeWarning
+from .vae import VAE, Latents, open_vae as open
+
+__version__ = _engine.version
+# The settings of a stream. docs/python.md describes them.
+SETTINGS = tuple(name for name in _engine.setting_names()
+                 if name not in ("direction", "width", "height", "pixels"))
+
+__all__ = ["Cancelled", "Decoder", "Encoder", "Error", "GstVaeWarning", "Latents",
+           "OutOfMemory", "SETTINGS", "Tensor", "VAE", "accelerate", "available",
+           "demo", "open", "plugin_path", "tensor", "tool_path"]
+
+
+def tensor(data):
+    """A Tensor that shares the memory of data, which has __dlpack__ or the buffer
+    protocol."""
+    return _engine.tensor(data)
+
+
+def available(backend):
+    """"" if the backend works here, otherwise the reason."""
+    return _engine.unavailable(backend)
+
+
+def _find(what, *places):
+    """The first of these paths that exists: beside this file in a wheel, above it in a
+    build folder, or in an installation."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for place in places:
+        path = os.path.normpath(os.path.join(here, place))
+        if os.path.exists(path):
+            return path
+    raise Error(f"{what} is not part of this installation of gst-vae")
+
+
+def plugin_path():
+    """The folder of the GStreamer plugin, for GST_PLUGIN_PATH."""
+    return os.path.dirname(_find("the GStreamer plugin", "gstreamer-1.0/libgstvae.so",
+                                 "../../gst/libgstvae.so"))
+
+
+def demo():
+    """The path of the small demo model."""
+    return _find("the demo model", "models/demo.safetensors", "../../demo.safetensors")
+
+
+def tool_path():
+    """The path of vaetool."""
+    try:
+        return _find("vaetool", "bin/vaetool", "../../engine/vaetool")
+    except Error:
+        found = shutil.which("vaetool")
+        if not found:
+            raise
+        return found

@@ -1,0 +1,183 @@
+"""Streams: what decoders and encoders share, and decoders."""
+from . import _engine
+from .frameworks import device_of, dims, empty_on, fail, like, to_host, type_of, view
+from .reports import Plan, Progress, say
+
+# The pixel format of frames, by their type or by the name of a format with planes.
+PIXELS = {"uint8": "rgb", "float32": "rgb_f32", "float16": "rgb_f32",
+          "bfloat16": "rgb_f32", "nv12": "nv12", "p010": "p010", "i420": "i420",
+          "y444": "y444"}
+PACKED = tuple(PIXELS)[:4]
+CPU = "cpu"
+
+
+def pixels_of(dtype, allowed):
+    """The pixel format for frames of a type, and the name of the type."""
+    name = type_of(dtype)
+    if name not in allowed:
+        expected = ", ".join(allowed)
+        raise fail(f"the type of frames is {name}, expected one of {expected}", name,
+                   expected)
+    return PIXELS[name], name
+
+
+def clip_of(latents, channels):
+    """Latents [C, h, w] or [C, T, h, w] as a Tensor [T, C, h, w]."""
+    t = found = view(to_host(latents))
+    if len(t.shape) == 5 and t.shape[0] == 1:
+        t = t[0]
+    if len(t.shape) == 3:
+        t = t.grown()
+    elif len(t.shape) == 4:
+        t = t.moved(1, 0, 2, 3)
+    if len(t.shape) != 4 or t.shape[1] != channels:
+        expected = f"[{channels}, h, w] or [{channels}, T, h, w]"
+        hint = ("; they look like [T, C, h, w]" if len(found.shape) == 4 and
+                found.shape[1] == channels else "")
+        raise fail(f"the latents are {dims(found)}, expected {expected}{hint}",
+                   dims(found), expected)
+    return t
+
+
+class Stream:
+    """One direction at one size. It is a context manager."""
+
+    def __init__(self, vae, direction, width, height, dtype, allowed, settings):
+        self.vae, self.model = vae, vae.model
+        self.width, self.height = width, height
+        self.pixels, self.dtype = pixels_of(dtype, allowed)
+        self.stream = _engine.new_stream(vae.model, {
+            "pixels": self.pixels, **settings, "direction": direction,
+            "width": width, "height": height},
+            (0 if isinstance(height, int) and height < 720 else 1, False, False))
+        say(self.stream)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def close(self):
+        """Frees the stream. A second call does nothing."""
+        self.stream.close()
+
+    @property
+    def plan(self):
+        """The memory and the settings that were chosen."""
+        return Plan(self.stream.plan)
+
+    @property
+    def stats(self):
+        """Counts since the stream was opened."""
+        return self.stream.stats
+
+    def reset(self):
+        """Begins the next sequence. What waits in the stream is lost."""
+        self.stream.reset()
+
+    def cancel(self):
+        """Ends the call that runs in another thread, which then raises Cancelled. After
+        that, and after an error of the computation, call reset()."""
+        self.stream.cancel()
+
+    def release(self):
+        """Frees the memory of the device until the next call. On the host the memory
+        stays; there, close the stream."""
+        self.stream.release()
+        say(self.stream)
+
+    def resume(self):
+        """Allocates released memory now instead of in the next call."""
+        self.stream.resume()
+        say(self.stream)
+
+    def save(self, path, carries=True, frames=0):
+        """Writes the position to a file. A stream with the same settings, also one of
+        another process, goes on from there with the same bytes."""
+        self.stream.save(path, carries, frames)
+
+    def load(self, path):
+        """Goes to a saved position. Returns the index of the unit that comes next."""
+        return self.stream.load(path)[1]
+
+    def slices(self, total):
+        """The steps of each call: one, then whole slices. total: of all calls."""
+        done, size = 0, self.stream.plan["slice_size"]
+        while done < total:
+            steps = 1 if done == 0 else min(size, total - done)
+            yield steps
+            done += steps
+
+
+class Decoder(Stream):
+    """Call it with latents: it returns their frames. finish() returns those that are
+    left, and ends the sequence."""
+
+    def __init__(self, vae, width, height, dtype="uint8", **settings):
+        super().__init__(vae, "decode", width, height, dtype, PACKED, settings)
+        self.input = None
+
+    def room(self, data, shape, out):
+        """The memory for frames, which is returned in the end, and a Tensor of it. A GPU
+        that has the latents and computes also gets the frames."""
+        memory = "uint8" if self.pixels == "rgb" else "float32"
+        shape = (*shape, self.height, self.width, 3)
+        if out is None:
+            if device_of(data) == CPU or self.stream.plan["backend"] != "cuda":
+                made = _engine.empty(shape, memory)
+                return made, made
+            out = empty_on(data, shape, memory)
+        t = view(out, True)
+        if t.shape != shape or t.dtype != memory:
+            found = f"{t.dtype} {dims(t)}"
+            expected = f"{memory} " + "x".join(map(str, shape))
+            raise fail(f"out is {found}, expected {expected}", found, expected)
+        return out, t
+
+    def run(self, clip, frames, reports=None, before=0):
+        """Decodes a Tensor [T, C, h, w] to frames; returns their number."""
+        at = done = 0
+        for steps in self.slices(clip.shape[0]):
+            n = self.stream.count(steps)[1]
+            self.stream.decode(clip.part(at, at + steps).packed(3),
+                               frames.part(done, done + n))
+            at, done = at + steps, done + n
+            if reports:
+                reports.at(before + at)
+        return done
+
+    def drain(self, frames):
+        """The frames that are left."""
+        steps = self.stream.drain_count(0)[0]
+        if steps:
+            self.stream.drain(steps, frames)
+        self.stream.reset()
+
+    def __call__(self, latents, out=None):
+        """Frames [n, height, width, 3] of latents [C, h, w] or [C, T, h, w]."""
+        clip = clip_of(latents, self.vae.info.latent_channels)
+        n = self.stream.count(clip.shape[0])[1]
+        made, frames = self.room(latents, (n,), out)
+        self.input = latents
+        self.run(clip, frames)
+        return made if out is not None else like(latents, made, self.dtype)
+
+    def finish(self, out=None):
+        """The frames that are left if the network also reads later latents; otherwise
+        none. The next latent begins a new sequence."""
+        steps = self.stream.drain_count(0)[0]
+        n = self.stream.drain_count(steps)[1] if steps else 0
+        made, frames = self.room(self.input, (n,), out)
+        self.drain(frames)
+        return made if out is not None else like(self.input, made, self.dtype)
+
+    def whole(self, clips, latents, out, progress):
+        """Frames [B, n, height, width, 3] of clips [B, T, C, h, w]."""
+        steps, total = len(clips[0]), len(clips) * len(clips[0])
+        made, frames = self.room(latents, (len(clips), self.model.frames_of(steps)), out)
+        with Progress(progress, total, "latent") as reports:
+            for i, clip in enumerate(clips):
+                done = self.run(clip, frames[i], reports, i * steps)
+                self.drain(frames[i].part(done, len(frames[i])))
+        return made

@@ -1,0 +1,2 @@
+def accelerate(pipe):
+    raise NotImplementedError

@@ -1,0 +1,143 @@
+"""Encoders: frames to latents."""
+from . import _engine
+from .decoding import CPU, PACKED, PIXELS, Stream
+from .frameworks import device_of, dims, fail, like, ready, to_float, to_host, type_of, view
+from .reports import Progress
+
+
+def packed_of(frames, on_device):
+    """Frames [H, W, 3] or [T, H, W, 3] as a Tensor [T, H, W, 3]."""
+    data = ready(frames) if on_device else to_host(frames)
+    t = view(data)
+    if t.dtype in ("float16", "bfloat16", "float64"):
+        t = view(to_float(data))
+    if len(t.shape) == 3:
+        t = t.grown()
+    if len(t.shape) != 4 or t.shape[3] != 3:
+        raise fail(f"the frames are {dims(t)}, expected [T, H, W, 3]", dims(t),
+                   "[T, H, W, 3]")
+    # The engine reads rows one after another, at any distance.
+    t = t.packed(2)
+    return t.copied() if t.strides[1] < 0 else t
+
+
+def copied(picture):
+    return (tuple(p.copied() for p in picture) if isinstance(picture, tuple)
+            else picture.copied())
+
+
+class Encoder(Stream):
+    """Call it with frames: it returns the latents that are complete. finish() returns
+    the last ones, and ends the sequence."""
+
+    def __init__(self, vae, width, height, dtype="uint8", latents="float32",
+                 moments=False, **settings):
+        super().__init__(vae, "encode", width, height, dtype, PIXELS, settings)
+        self.type, self.moments = type_of(latents), moments
+        self.begin()
+
+    def begin(self):
+        self.held = []  # frames of a step that is not complete
+        self.last = self.input = None
+        self.frames = self.given = 0
+
+    def reset(self):
+        super().reset()
+        self.begin()
+
+    def room(self, n):
+        """Memory for n latents, and for their moments."""
+        info, plan = self.vae.info, self.stream.plan
+        shape = (n, info.latent_channels, plan["padded_height"] // info.spatial,
+                 plan["padded_width"] // info.spatial)
+        types = [self.type] + 2 * ["float32"] * self.moments
+        return [_engine.empty(shape, kind) for kind in types]
+
+    def steps_of(self, frames):
+        """The number of steps that so many frames complete."""
+        steps = 0
+        while self.stream.count(steps + 1)[0] <= frames:
+            steps += 1
+        return steps
+
+    def run(self, pictures, total, reports=None):
+        """Encodes the pictures of that many steps."""
+        room = self.room(self.stream.count(total)[1])
+        at = done = 0
+        for steps in self.slices(total):
+            n, m = self.stream.count(steps)
+            parts = [t.part(done, done + m) for t in room]
+            self.stream.encode(pictures[at:at + n], *(parts + [None, None])[:3])
+            at, done = at + n, done + m
+            if reports:
+                reports.at(at)
+        self.given += done
+        return room
+
+    def result(self, room, data):
+        """[n, C, h, w] as [C, n, h, w], in the framework of data."""
+        made = tuple(like(data, t.moved(1, 0, 2, 3).packed()) for t in room)
+        return made if self.moments else made[0]
+
+    def pictures_of(self, frames):
+        """Each frame as one Tensor, or as a tuple of planes."""
+        if self.dtype not in PACKED:
+            planes = [view(to_host(plane)) for plane in frames]
+            # One frame has planes of 2 dimensions, those of UV have 3.
+            if len(planes[0].shape) == 2:
+                planes = [plane.grown() for plane in planes]
+            return list(zip(*planes))
+        on_device = (device_of(frames) != CPU and
+                     self.stream.plan["backend"] == "cuda")
+        t = packed_of(frames, on_device)
+        if PIXELS.get(t.dtype) != self.pixels:
+            raise fail(f"the frames are {t.dtype}, and the encoder takes {self.dtype}",
+                       t.dtype, self.dtype)
+        if t.shape[1:3] != (self.height, self.width):
+            found, expected = (f"{t.shape[2]}x{t.shape[1]}",
+                               f"{self.width}x{self.height}")
+            raise fail(f"the frames have {found} pixels, expected {expected}", found,
+                       expected)
+        return list(t)
+
+    def __call__(self, frames):
+        """Latents [C, n, h, w] of frames [H, W, 3] or [T, H, W, 3]; with planes, of a
+        tuple such as ([T, H, W], [T, H/2, W/2, 2]) for NV12."""
+        new = self.pictures_of(frames)
+        pictures = self.held + new
+        total = self.steps_of(len(pictures))
+        taken = self.stream.count(total)[0]
+        room = self.run(pictures[:taken], total)
+        self.input = frames[0] if isinstance(frames, tuple) else frames
+        self.frames += len(new)
+        # The caller may reuse its memory, so what waits is copied.
+        self.held = [copied(p) for p in pictures[taken:]]
+        if pictures:
+            self.last = self.held[-1] if self.held else copied(pictures[-1])
+        return self.result(room, self.input)
+
+    def tail(self, pictures, last):
+        """The pictures of the last steps: the last frame is repeated until the latents
+        decode to at least as many frames as the sequence has. Also their steps."""
+        left, total = self.model.latents_of(self.frames) - self.given, 0
+        while self.stream.count(total)[1] < left:
+            total += 1
+        n = self.stream.count(total)[0]
+        return pictures + [last] * (n - len(pictures)), total
+
+    def finish(self):
+        """The last latents. The next frame begins a new sequence."""
+        pictures, total = self.tail(self.held, self.last)
+        made = self.result(self.run(pictures, total), self.input)
+        self.reset()
+        return made
+
+    def whole(self, frames, progress):
+        """Latents of all frames of a sequence."""
+        pictures = self.pictures_of(frames)
+        self.frames = len(pictures)
+        pictures, total = self.tail(pictures, pictures[-1] if pictures else None)
+        with Progress(progress, len(pictures), "frame") as reports:
+            room = self.run(pictures, total, reports)
+        self.reset()
+        return self.result(room, frames[0] if isinstance(frames, tuple) else frames)

@@ -1,0 +1,174 @@
+"""A VAE: whole clips, streams, plans."""
+import json
+import os
+
+from . import _engine
+from .decoding import Decoder, clip_of
+from .encoding import Encoder
+from .frameworks import device_of, dims, fail, is_state, like, pairs_of, to_host, type_of, view
+from .reports import Plan, Report
+
+
+def cached(name):
+    """The folder of a model in the cache of Hugging Face, or None. Asks no network."""
+    home = os.environ.get("HF_HOME", os.path.join("~", ".cache", "huggingface"))
+    hub = os.path.expanduser(os.environ.get("HF_HUB_CACHE", os.path.join(home, "hub")))
+    folder = os.path.join(hub, "models--" + name.replace("/", "--"))
+    try:
+        with open(os.path.join(folder, "refs", "main"), encoding="utf-8") as file:
+            return os.path.join(folder, "snapshots", file.read().strip())
+    except OSError:
+        return None
+
+
+def open_vae(weights, *, variant=None, config=None, metadata=None, name="weights"):
+    """Opens weights: a file, a folder or an index of shards by its path; the name of a
+    model in the cache of Hugging Face, "ORGANISATION/MODEL"; a module of torch; or a
+    dict of tensors. Tensors in memory are not copied, and must not change.
+
+    variant: the name of the network, for weights that fit several. Only for tensors in
+    memory: config is a dict as in config.json, metadata a dict of texts as in a
+    safetensors file, name is used in messages."""
+    if is_state(weights):
+        text = None if config is None else json.dumps(config)
+        return VAE(_engine.open_tensors(name, pairs_of(weights), metadata or {}, text,
+                                        variant))
+    path = os.fspath(weights)
+    if isinstance(path, str) and not os.path.exists(path) and path.count("/") == 1:
+        path = cached(path) or path
+    return VAE(_engine.open_file(path, variant))
+
+
+class Latents:
+    """The latents of a file. latents: a Tensor [C, T, h, w]. info: what the file
+    states."""
+
+    def __init__(self, path, tensor=None, batch_index=0):
+        clip = _engine.open_clip(path, tensor, batch_index)
+        self.info, self.latents = Report(**clip.info), clip.latents
+
+
+class VAE:
+    """See open()."""
+
+    def __init__(self, model):
+        self.model = model
+        self.info = Report(**model.info)
+        self._idle = {}
+
+    def __repr__(self):
+        return f"<gst_vae.VAE {self.info.arch} {self.info.path}>"
+
+    def decoder(self, width, height, dtype="uint8", **settings):
+        """A stream that decodes pictures of this size. dtype: the type of frames: uint8;
+        or float32, float16, bfloat16 in the network's own range (info.pixel_range), not
+        clamped. settings: see SETTINGS."""
+        return Decoder(self, width, height, dtype, **settings)
+
+    def encoder(self, width, height, dtype="uint8", latents="float32", moments=False,
+                **settings):
+        """A stream that encodes. dtype: the type of frames as for decoder(), or a format
+        with planes: nv12, p010, i420, y444. latents: the type of latents. With moments
+        it gives (latents, mean, logvar)."""
+        return Encoder(self, width, height, dtype, latents, moments, **settings)
+
+    def plan(self, width, height, direction="decode", **settings):
+        """The memory of a stream, without allocating it."""
+        return Plan(self.model.plan({**settings, "direction": direction, "width": width,
+                                     "height": height}))
+
+    def frames_of(self, latents):
+        """The number of frames that latents decode to."""
+        return self.model.frames_of(latents)
+
+    def latents_of(self, frames):
+        """The number of latents that decode to at least so many frames."""
+        return self.model.latents_of(frames)
+
+    def fingerprint(self):
+        """A checksum of the weights."""
+        return self.model.fingerprint()
+
+    def release(self):
+        """Frees the streams that decode() and encode() keep for their next call."""
+        while self._idle:
+            self._idle.popitem()[1][1].close()
+
+    def _run(self, kind, size, settings, work):
+        """Calls work(stream) with the stream of the last call if it has the same
+        settings, or with a new one."""
+        key = (size, tuple(sorted(settings.items())))
+        found, stream = self._idle.pop(kind, (None, None))
+        if stream and found != key:
+            stream.close()
+        if found != key:
+            stream = kind(self, *size, **settings)
+        try:
+            made = work(stream)
+        except BaseException:
+            stream.close()
+            raise
+        _, other = self._idle.pop(kind, (None, None))
+        self._idle[kind] = (key, stream)
+        if other:  # of another thread
+            other.close()
+        return made
+
+    def decode(self, latents, *, size=None, frames=None, dtype="uint8", out=None,
+               progress=None, **settings):
+        """Decodes a clip [C, T, h, w] to frames [n, height, width, 3], or a batch
+        [B, C, T, h, w] to [B, n, height, width, 3], in the framework and on the device
+        of the latents.
+
+        size: width and height of the pictures, if they are smaller than the latents
+        tell. frames: return at most so many. out: memory for all frames. progress: True,
+        or a function of (done, total). The stream is kept for the next call with the same
+        settings: see release()."""
+        if isinstance(latents, Latents):
+            info, latents = latents.info, latents.latents
+            size = size or (info.size if info.size[0] else None)
+            frames = frames or info.frames or None
+            settings = {"normalization": info.normalization, **settings}
+        t = view(to_host(latents))
+        if 0 in t.shape:
+            raise fail(f"there are no latents to decode: {dims(t)}", dims(t))
+        batch = len(t.shape) == 5
+        clips = [clip_of(clip, self.info.latent_channels)
+                 for clip in (t if batch else [t])]
+        if size is None:
+            size = tuple(n * self.info.spatial for n in clips[0].shape[:1:-1])
+        if device_of(latents).startswith("cuda:"):
+            settings = {"device": int(device_of(latents)[5:]), **settings}
+        if out is not None and not batch:
+            out = view(out, True).grown()
+        made = self._run(Decoder, tuple(size), {"dtype": type_of(dtype), **settings},
+                         lambda decoder: decoder.whole(clips, latents, out, progress))
+        if out is not None:
+            return out if batch else made[0]
+        made = like(latents, made if batch else made[0], type_of(dtype))
+        return made if frames is None else self._cut(made, frames, batch)
+
+    @staticmethod
+    def _cut(made, frames, batch):
+        if isinstance(made, _engine.Tensor):
+            if batch:
+                raise fail("frames of a batch needs torch or numpy")
+            return made.part(0, min(frames, len(made)))
+        return made[:, :frames] if batch else made[:frames]
+
+    def encode(self, frames, *, latents="float32", moments=False, progress=None,
+               **settings):
+        """Encodes frames [T, H, W, 3] of uint8 or float to latents [C, n, h, w], or with
+        moments to (latents, mean, logvar). Float is in the network's own range
+        (info.pixel_range). settings: see SETTINGS; posterior="sample" and seed give
+        samples instead of the mean."""
+        t = view(to_host(frames))
+        if len(t.shape) != 4 or 0 in t.shape:
+            raise fail(f"the frames are {dims(t)}, expected [T, H, W, 3]", dims(t),
+                       "[T, H, W, 3]")
+        dtype = "uint8" if t.dtype == "uint8" else "float32"
+        if device_of(frames).startswith("cuda:"):
+            settings = {"device": int(device_of(frames)[5:]), **settings}
+        return self._run(Encoder, (t.shape[2], t.shape[1]), {
+            "dtype": dtype, "latents": type_of(latents), "moments": bool(moments),
+            **settings}, lambda encoder: encoder.whole(frames, progress))

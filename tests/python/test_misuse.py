@@ -1,0 +1,234 @@
+"""Wrong uses of the package end in an exception: nothing hangs, and the next call
+works."""
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import small
+from small import gst_vae
+
+REF = {"backend": "ref"}
+WAN = small.weights("wan21")
+Error = gst_vae.Error
+
+
+class Values(small.Test):
+    def test_wrong_arguments(self):
+        vae = gst_vae.open(WAN)
+        good = small.tensor([16, 1, 2, 2])
+        video = small.tensor([1, 16, 16, 3], "B")
+        rows = [
+            (Error, "15x1x2x2, expected", lambda: vae.decode(small.tensor([15, 1, 2, 2]))),
+            (Error, r"look like \[T, C", lambda: vae.decode(small.tensor([5, 16, 2, 2]))),
+            (Error, "are 16, expected", lambda: vae.decode(small.tensor([16]))),
+            (Error, "no latents", lambda: vae.decode(memoryview(b"").cast("B"))),
+            (Error, "are uint8, expected float32",
+             lambda: vae.decode(small.tensor([16, 1, 2, 2], "B"))),
+            (TypeError, "expected a tensor", lambda: vae.decode(None)),
+            (TypeError, "expected a tensor", lambda: vae.decode([1.0, 2.0])),
+            (TypeError, "no setting 'speed'", lambda: vae.decode(good, speed=1)),
+            (Error, "backend is gpu", lambda: vae.decode(good, backend="gpu")),
+            (Error, "precision is None", lambda: vae.decode(good, precision=None)),
+            (Error, "threads is many", lambda: vae.decode(good, threads="many", **REF)),
+            (Error, "threads is 9999999999999",
+             lambda: vae.decode(good, threads=9999999999999, **REF)),
+            (Error, "seed is -1", lambda: vae.decode(good, seed=-1, **REF)),
+            (Error, "memory_limit is lots",
+             lambda: vae.decode(good, memory_limit="lots", **REF)),
+            (Error, "int16", lambda: vae.decode(good, dtype="int16", **REF)),
+            (Error, "needs torch", lambda: vae.decode(good, dtype="bfloat16", **REF)),
+            (Error, "size|width", lambda: vae.decode(good, size=(0, 16), **REF)),
+            (Error, "for 64x64 pixels", lambda: vae.decode(good, size=(64, 64), **REF)),
+            (Error, "out is uint8 1x1x16x15x3", lambda: vae.decode(
+                good, out=bytearray_of([1, 16, 15, 3]), **REF)),
+            (Error, "not writable", lambda: vae.decode(good, out=bytes(768), **REF)),
+            (TypeError, "progress", lambda: vae.decode(good, progress=3, **REF)),
+            (Error, "are 16x16x3, expected", lambda: vae.encode(small.tensor([16, 16, 3], "B"))),
+            (Error, "are 0, expected", lambda: vae.encode(memoryview(b""))),
+            (Error, "expected .T, H, W, 3", lambda: vae.encode(
+                small.tensor([1, 16, 16, 4], "B"), **REF)),
+            (Error, "latents are uint8", lambda: vae.encode(video, latents="uint8",
+                                                            **REF)),
+            (Error, "variant", lambda: gst_vae.open(WAN, variant="taehv")),
+            (Error, "nowhere", lambda: gst_vae.open("/nowhere/vae.safetensors")),
+            (Error, "no/model", lambda: gst_vae.open("no/model")),
+            (TypeError, "", lambda: gst_vae.open(7)),
+            (TypeError, "name of a tensor is 7", lambda: gst_vae.open({7: good})),
+            (TypeError, "a: expected a tensor", lambda: gst_vae.open({"a": 1})),
+            (Error, "no known VAE", lambda: gst_vae.open({"a": good})),
+            (Error, "no known VAE", lambda: gst_vae.open({})),
+            (ValueError, "2.56", lambda: vae.frames_of(-1)),
+            (Error, "backend is gpu", lambda: gst_vae.available("gpu")),
+            (Error, "no tensor|holds|latent", lambda: gst_vae.Latents(WAN)),
+            (Error, "pixels", lambda: vae.encoder(32, 32, **REF)(video)),
+            (Error, "the encoder takes float32",
+             lambda: vae.encoder(16, 16, dtype="float32", **REF)(video)),
+            (Error, "plane 1", lambda: vae.encoder(16, 16, dtype="nv12", **REF)(
+                (small.tensor([16, 16], "B"), small.tensor([8, 8, 3], "B")))),
+            (TypeError, "cannot create", lambda: type(vae.model)()),
+            (IndexError, "outside", lambda: gst_vae.tensor(good)[16]),
+            (ValueError, "each axis once", lambda: gst_vae.tensor(good).moved(0, 0, 1, 2)),
+            (IndexError, "outside", lambda: gst_vae.tensor(good).part(3, 2)),
+        ]
+        for kind, words, call in rows:
+            with self.subTest(words):
+                with self.assertRaisesRegex(kind, words) as caught:
+                    call()
+                self.assertNotIn("Traceback", str(caught.exception))
+        self.assertEqual(vae.decode(good, **REF).shape, (1, 16, 16, 3))
+
+    def test_parts_of_an_error(self):
+        with self.assertRaises(Error) as caught:
+            gst_vae.open(WAN, variant="taehv")
+        error = caught.exception
+        self.assertEqual((error.found, error.expected, error.tensor, error.status),
+                         ("wan2.1", "taehv", "", "model"))
+
+    def test_out_of_memory(self):
+        vae = gst_vae.open(WAN)
+        for kind in (MemoryError, Error, gst_vae.OutOfMemory):
+            with self.assertRaisesRegex(kind, "bytes|MiB|KiB"):
+                vae.decoder(64, 64, memory_limit=1000, **REF)
+        with self.assertRaises(MemoryError):
+            vae.plan(64, 64, memory_limit="1K", **REF)
+
+
+def bytearray_of(shape):
+    return memoryview(bytearray(small.product(shape))).cast("B", shape)
+
+
+class States(small.Test):
+    def setUp(self):
+        super().setUp()
+        self.vae = gst_vae.open(WAN)
+        self.latent = small.tensor([16, 1, 2, 2])
+
+    def test_closed(self):
+        decoder = self.vae.decoder(16, 16, **REF)
+        decoder.close()
+        decoder.close()
+        for call in (lambda: decoder(self.latent), decoder.finish, decoder.reset,
+                     lambda: decoder.plan, lambda: decoder.stats, decoder.release,
+                     lambda: decoder.save(self.path("x")),
+                     lambda: decoder.load(self.path("x"))):
+            with self.assertRaisesRegex(Error, "the stream is closed"):
+                call()
+        decoder.cancel()
+
+    def test_cancel_from_another_thread(self):
+        """It also shows that another thread runs meanwhile."""
+        with self.vae.decoder(256, 256, **REF) as decoder:
+            running = threading.Event()
+
+            def cancel():
+                running.wait()
+                while decoder.stream is not None and not ended.is_set():
+                    decoder.cancel()
+                    time.sleep(0.01)
+            ended = threading.Event()
+            thread = threading.Thread(target=cancel)
+            thread.start()
+            running.set()
+            with self.assertRaisesRegex(gst_vae.Cancelled, "cancel"):
+                decoder(small.tensor([16, 4, 32, 32]))
+            ended.set()
+            thread.join()
+            decoder.reset()
+
+    def test_two_threads(self):
+        with self.vae.decoder(64, 64, **REF) as decoder:
+            latents = small.tensor([16, 3, 8, 8])
+            refused, begun = [], threading.Event()
+
+            def other():
+                begun.wait()
+                while not refused:
+                    try:
+                        decoder.stats
+                        time.sleep(0.001)
+                    except Error as error:
+                        refused.append(str(error))
+            thread = threading.Thread(target=other)
+            thread.start()
+            begun.set()
+            while not refused:
+                decoder(latents)
+            thread.join()
+            self.assertEqual(refused, ["another thread uses this stream"])
+
+    def test_fork(self):
+        decoder = self.vae.decoder(16, 16, **REF)
+        reads, writes = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                decoder(self.latent)
+                said = "decoded"
+            except Error as error:
+                said = str(error)
+            os.write(writes, said.encode())
+            del decoder
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertIn("opened before a fork", os.read(reads, 1000).decode())
+        os.close(reads)
+        os.close(writes)
+        self.assertEqual(decoder(self.latent).shape, (1, 16, 16, 3))
+
+    def test_progress_that_raises(self):
+        def broken(done, total):
+            raise KeyError(done)
+        with self.assertRaises(KeyError):
+            self.vae.decode(self.latent, progress=broken, **REF)
+        self.assertEqual(self.vae.decode(self.latent, **REF).shape, (1, 16, 16, 3))
+
+
+DECODE = """
+import gst_vae, os, signal, sys, threading, time
+vae = gst_vae.open(sys.argv[1])
+latents = memoryview(bytes(4 * 16 * 4 * 64 * 64)).cast("f", [16, 4, 64, 64])
+small = memoryview(bytes(256)).cast("f", [16, 1, 2, 2])
+decoder = vae.decoder(512, 512, backend="ref")
+"""
+INTERRUPTED = """
+try:
+    print("decoding", flush=True)
+    decoder(latents)
+except KeyboardInterrupt:
+    decoder.reset()
+    print(vae.decode(small, backend="ref").shape)
+"""
+LEFT = """
+thread = threading.Thread(target=decoder, args=[latents], daemon=True)
+thread.start()
+print("decoding", flush=True)
+time.sleep(0.05)
+"""
+
+
+class Processes(small.Test):
+    def begin(self, code):
+        process = subprocess.Popen([sys.executable, "-c", DECODE + code, WAN], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(process.stdout.readline(), "decoding\n")
+        return process
+
+    def test_interrupt(self):
+        """SIGINT ends a decode that would take long, and the next one works."""
+        process = self.begin(INTERRUPTED)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate()
+        self.assertEqual(said, "(1, 16, 16, 3)\n", errors)
+
+    def test_exit_during_a_decode(self):
+        process = self.begin(LEFT)
+        said, errors = process.communicate()
+        self.assertEqual((process.returncode, said, errors), (0, "", ""))
+
+
+if __name__ == "__main__":
+    small.main()
