@@ -78,7 +78,7 @@ typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
 /*
  * y = norm(x) * gain (+ offset), then v * sigmoid(v) if silu. Rms: per
  * pixel x / max(sqrt(|x|_2^2 + c * eps), 1e-12) * sqrt(c) * gain. Group: per
- * frame and group of c / groups channels (x - mean) / sqrt(var + 1e-6) * gain +
+ * frame and group of c / groups channels (x - mean) / sqrt(var + eps) * gain +
  * offset, biased variance. x: t * h * w * c of x_type; y likewise of y_type; y
  * may be x if the types are the same. gain, offset: c floats; of
  * rms each may be NULL: gains of 1, offsets of 0. Group sums are over fixed
@@ -98,8 +98,8 @@ typedef struct VaeNormArgs {
     const float *gain, *offset;
     VaeType x_type, y_type;
     int t, h, w, c, groups, tail_frames;
-    float eps; /* of rms, >= 0 */
-    bool silu;
+    float eps;       /* >= 0; > 0 for group */
+    bool silu, relu; /* at most one; relu, group only: max(y, 0) */
     double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles, for
                      cuda vae_norm_sums_cuda(t, h, w, c, groups) */
     double *statistics; /* t * groups * 2 */

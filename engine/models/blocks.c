@@ -9,7 +9,8 @@ norm(VaeBuilder *b, const char *name, const VaeTensor *x, int groups, bool silu,
 {
     if (groups == VAE_PIXEL_NORM)
         return vae_pixel_norm(b, name, x, 1e-8f, silu, NULL);
-    return groups ? vae_group_norm(b, name, x, groups, silu)
+    return groups ? vae_group_norm(b, name, x,
+                                   (VaeGroups){.n = groups, .silu = silu})
                   : vae_rms(b, name, x, silu, image);
 }
 

@@ -171,7 +171,7 @@ typedef struct VaeOp {
             VaeNormKind kind;
             int groups;
             float eps;
-            bool silu;
+            bool silu, relu;
             bool fills_context; /* first copies the carry to the context of y */
             bool done;          /* the convolution that makes x computes it */
             bool late; /* behind the convolution that reads x through it: only

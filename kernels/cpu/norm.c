@@ -33,7 +33,7 @@ statistics(const VaeNormArgs *a, size_t blocks, double count, int g, double *to)
     const double mean = sum / count;
     const double var = squares / count - mean * mean;
     to[g * 2] = mean;
-    to[g * 2 + 1] = 1 / sqrt((var < 0 ? 0 : var) + 1e-6);
+    to[g * 2 + 1] = 1 / sqrt((var < 0 ? 0 : var) + (double) a->eps);
 }
 
 static void

@@ -228,12 +228,13 @@ affine(Affine *f, const VaeNormArgs *a, int from, int c, const double *stats)
 }
 
 INLINE V
-affine_at(const Affine *f, int i, V v, bool silu)
+affine_at(const Affine *f, int i, V v, const VaeNormArgs *a)
 {
     const V centred = v - load(f->mean, VAE_TYPE_F32, i);
-    return activate(centred * load(f->scale, VAE_TYPE_F32, i) +
-                        load(f->offset, VAE_TYPE_F32, i),
-                    silu);
+    const V y = activate(centred * load(f->scale, VAE_TYPE_F32, i) +
+                             load(f->offset, VAE_TYPE_F32, i),
+                         a->silu);
+    return a->relu ? choose(y < (V){0}, (V){0}, y) : y;
 }
 
 INLINE void
@@ -249,12 +250,11 @@ group_apply_typed(const VaeNormArgs *a, size_t first, size_t n,
             const size_t row = p * a->c + from;
             for (int i = 0; i < whole; i += LANES)
                 store(a->y, yt, row + i,
-                      affine_at(&f, i, load(a->x, xt, row + i), a->silu));
+                      affine_at(&f, i, load(a->x, xt, row + i), a));
             if (rest)
                 store_part(a->y, yt, row + whole,
                            affine_at(&f, whole,
-                                     load_part(a->x, xt, row + whole, rest),
-                                     a->silu),
+                                     load_part(a->x, xt, row + whole, rest), a),
                            rest);
         }
     }

@@ -348,7 +348,7 @@ group_statistics(Group g)
     double *to = g.statistics +
                  ((size_t) blockIdx.y * g.a.groups + blockIdx.x) * STATISTICS;
     to[MEAN] = shift_of(g, g.a.x_type, (int) blockIdx.x * per) + mean;
-    to[SCALE] = 1 / sqrt((var < 0 ? 0 : var) + 1e-6);
+    to[SCALE] = 1 / sqrt((var < 0 ? 0 : var) + (double) g.a.eps);
 }
 
 /*
@@ -389,6 +389,8 @@ apply(const Group &g, const Channel8 &k, const VaeOctet<X> &x, size_t at,
             fmaf(vae_octet_get<X>(x, i) - k.mean[i], k.scale[i], k.offset[i]);
         if (g.a.silu)
             v[i] = vae_silu_for<Y>(v[i], g.a.y_type);
+        else if (g.a.relu)
+            v[i] = fmaxf(v[i], 0);
     }
     vae_octet_set<Y>(y, v);
     vae_norm_store<Y>(g.a, at, y, n, at >= tail);

@@ -60,7 +60,7 @@ statistics(const VaeNormArgs *a, size_t start, int first, int n, double to[2])
             squares += d * d;
         }
     to[0] = mean;
-    to[1] = 1 / sqrt(squares / ((double) pixels * n) + 1e-6);
+    to[1] = 1 / sqrt(squares / ((double) pixels * n) + (double) a->eps);
 }
 
 static void
@@ -75,7 +75,8 @@ apply(const VaeNormArgs *a, size_t start, int first, int n,
             const double v = vae_load(a->x, a->x_type, at);
             const float y =
                 (float) ((v - mean) * scale * a->gain[i] + a->offset[i]);
-            vae_store(a->y, a->y_type, at, a->silu ? silu(y) : y);
+            const float least = a->relu && y < 0 ? 0 : y;
+            vae_store(a->y, a->y_type, at, a->silu ? silu(y) : least);
         }
 }
 

@@ -166,7 +166,7 @@ group_with_sums_at(float *m, size_t y)
 {
     LAUNCH(norm, VaeNormArgs, .kind = VAE_NORM_GROUP, .x = m, .y = m + 256,
            .gain = m + 512, .offset = m + 512, .sums = (double *) (m + y),
-           .t = 2, .h = 2, .w = 2, .c = 8, .groups = 2);
+           .t = 2, .h = 2, .w = 2, .c = 8, .groups = 2, .eps = 1);
 }
 
 static void
@@ -174,7 +174,7 @@ group_statistics_to(float *m, size_t y)
 {
     LAUNCH(norm, VaeNormArgs, .kind = VAE_NORM_GROUP, .x = m,
            .sums = (double *) (m + 512), .statistics = (double *) (m + y),
-           .t = 2, .h = 2, .w = 2, .c = 8, .groups = 2);
+           .t = 2, .h = 2, .w = 2, .c = 8, .groups = 2, .eps = 1);
 }
 
 static void

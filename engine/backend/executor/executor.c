@@ -84,6 +84,7 @@ norm_sums(const VaeLaunch *l, const VaeOp *op)
                        .w = x->shape.w,
                        .c = x->shape.c,
                        .groups = op->norm.groups,
+                       .eps = op->norm.eps,
                        .sums = (void *) l->exec->memory.scratch,
                        .statistics = (void *) vae_exec_body(l->exec, op->y)});
 }
@@ -142,6 +143,7 @@ norm(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
                        .groups = op->norm.groups,
                        .eps = op->norm.eps,
                        .silu = op->norm.silu,
+                       .relu = op->norm.relu,
                        .sums = (void *) l->exec->memory.scratch,
                        .statistics =
                            op->add ? (void *) vae_exec_body(l->exec, op->add)

@@ -99,8 +99,13 @@ const VaeTensor *vae_pixel_norm(VaeBuilder *b, const char *name,
                                 const VaeTensor *x, float eps, bool silu,
                                 const VaeModulation *modulation);
 /* Group norm. Weights: name.weight, name.bias, of dims [c]. */
+typedef struct VaeGroups {
+    int n;
+    float eps;       /* 0 means 1e-6 */
+    bool silu, relu; /* at most one */
+} VaeGroups;
 const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
-                                const VaeTensor *x, int groups, bool silu);
+                                const VaeTensor *x, VaeGroups groups);
 /* qkv (t, h, w, 3c) -> (t, h, w, c). */
 const VaeTensor *vae_attention(VaeBuilder *b, const char *name,
                                const VaeTensor *qkv);

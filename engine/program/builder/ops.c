@@ -166,23 +166,25 @@ vae_pixel_norm(VaeBuilder *b, const char *name, const VaeTensor *x, float eps,
 }
 
 const VaeTensor *
-vae_group_norm(VaeBuilder *b, const char *name, const VaeTensor *x, int groups,
-               bool silu)
+vae_group_norm(VaeBuilder *b, const char *name, const VaeTensor *x,
+               VaeGroups groups)
 {
     if (b->status != VAE_OK || !x)
         return NULL;
-    if (groups < 1 || x->shape.c % groups) {
+    if (groups.n < 1 || x->shape.c % groups.n) {
         vae_builder_fail(b, VAE_ERR_MODEL,
                          "%s%s%s: %d channels do not divide "
                          "into %d groups; state norm_num_groups in the file's "
                          "metadata or in config.json",
                          b->path, b->path[0] ? "." : "", name, x->shape.c,
-                         groups);
+                         groups.n);
         return NULL;
     }
-    VaeOp *op = add_norm(b, name, x, VAE_NORM_GROUP, groups, silu);
+    VaeOp *op = add_norm(b, name, x, VAE_NORM_GROUP, groups.n, groups.silu);
     if (!op)
         return NULL;
+    op->norm.eps = groups.eps > 0 ? groups.eps : 1e-6f;
+    op->norm.relu = groups.relu;
     op->weight = vae_builder_vector_weight(b, name, "weight", x->shape.c, 1);
     op->bias = vae_builder_vector_weight(b, name, "bias", x->shape.c, 1);
     return op->y;

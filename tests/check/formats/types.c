@@ -104,6 +104,7 @@ check_norm(VaeCheck *t)
                          .w = 7,
                          .c = c,
                          .groups = groups,
+                         .eps = 1e-6f,
                          .gain = vae_check_random(t, c, 1),
                          .offset = vae_check_random(t, c, 1),
                          .silu = true};

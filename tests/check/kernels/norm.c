@@ -27,6 +27,8 @@ count(const VaeNormArgs *a)
 static double
 finish(const VaeNormArgs *a, double v)
 {
+    if (a->relu)
+        return fmax(v, 0);
     return a->silu ? v / (1 + exp(-v)) : v;
 }
 
@@ -64,7 +66,7 @@ group_definition(const VaeNormArgs *a, float *y)
             if ((int) (i % a->c) / per == g)
                 squares += (x[i] - sum / n) * (x[i] - sum / n);
         const double mean = (double) (sum / n);
-        const double root = sqrt((double) (squares / n) + 1e-6);
+        const double root = sqrt((double) (squares / n) + a->eps);
         for (size_t i = from; i < from + frame; i++)
             if ((int) (i % a->c) / per == g)
                 y[i] =
@@ -219,6 +221,7 @@ arguments(VaeCheck *t, const int n[4], int groups, bool silu)
                      .w = n[2],
                      .c = n[3],
                      .groups = groups,
+                     .eps = groups ? 1e-6f : 0,
                      .silu = silu};
     a.x = vae_check_random(t, count(&a), 2);
     a.gain = vae_check_random(t, a.c, 3);
@@ -291,12 +294,16 @@ check_group(VaeCheck *t)
         {3, 13, 9, 32, 8},    {2, 33, 31, 32, 32}, {1, 9, 9, 128, 32},
         {2, 24, 43, 128, 32}, {1, 7, 5, 256, 32},  {1, 5, 3, 512, 32},
     };
-    for (size_t i = 0; i < 2 * VAE_COUNT(sizes); i++) {
-        const int *n = sizes[i / 2];
-        if (!vae_check_begin(t, "group%s_%dx%dx%dx%d_%d", i % 2 ? "_silu" : "",
-                             n[0], n[1], n[2], n[3], n[4]))
+    static const char *const ends[] = {"", "_silu", "_relu"};
+    for (size_t i = 0; i < 3 * VAE_COUNT(sizes); i++) {
+        const int *n = sizes[i / 3];
+        if (!vae_check_begin(t, "group%s_%dx%dx%dx%d_%d", ends[i % 3], n[0],
+                             n[1], n[2], n[3], n[4]))
             continue;
-        VaeNormArgs a = arguments(t, n, n[4], i % 2);
+        VaeNormArgs a = arguments(t, n, n[4], i % 3 == 1);
+        a.relu = i % 3 == 2;
+        if (a.relu)
+            a.eps = 0.25f; /* changes the result */
         compare(t, a);
     }
 }

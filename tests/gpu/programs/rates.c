@@ -227,6 +227,7 @@ norm(Device *d, int c, int groups, int h, int w, VaeType type)
                      .w = small(w, 5),
                      .c = c,
                      .groups = groups,
+                     .eps = groups ? 1e-6f : 0,
                      .silu = true};
     const size_t n = (size_t) a.t * a.h * a.w * a.c;
     float *gain = device_numbers(d, VAE_TYPE_F32, (size_t) c, 5, NULL);
