@@ -17,6 +17,7 @@ typedef struct Table {
 } Table;
 
 static const Table tables[] = {
+    {.temporal = 1, .frames = {1, 2, 3, 4, 5}, .latents = {1, 2, 3, 4, 5}},
     {.temporal = 4,
      .frames = {1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61,
                 65},

@@ -526,8 +526,9 @@ bad_calls(const Bed *bed)
     expect_status(vae_stream_decode(s, l, 1, loop.pictures, 1, &error), VAE_OK,
                   &error, "the right call after wrong ones");
     same_result(bed, &clip, &want, VAE_DECODE, "after refused calls");
-    expect_misuse(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
-                  VAE_ERR_ARGUMENT, &error, "1 frame of a later latent");
+    if (bed->info->temporal > 1)
+        expect_misuse(vae_stream_decode(s, l, 1, loop.pictures, 1, &error),
+                      VAE_ERR_ARGUMENT, &error, "1 frame of a later latent");
 }
 
 /* A frame without memory for its result is still computed. */

@@ -279,6 +279,7 @@ check_file(const VaeStream *s, const VaeTensorFile *file,
         status = check_fields(file, &f, params, error);
     if (status == VAE_OK)
         status = read_place(file, place, error);
+    place->carries |= vae_carry_items(s) == 0;
     if (status == VAE_OK && place->carries)
         status = check_carries(s, file, error);
     return status;

@@ -190,7 +190,7 @@ carry_bytes(const VaeStream *s)
 {
     size_t bytes;
     vae_stream_tile_carries(s, vae_tile_count(&s->grid), &bytes);
-    return bytes;
+    return bytes > 0 ? bytes : 1; /* a network without carries: not NULL */
 }
 
 /* Reserves n elements of the block. NULL: block is NULL, and only bytes are
