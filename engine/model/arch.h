@@ -9,6 +9,8 @@
 
 typedef struct VaeArch VaeArch;
 
+#define VAE_REASON 512
+
 /* Input and results of recognise() and preset(). */
 typedef struct VaeRecognise {
     const VaeModel *model; /* for vae_model_find() and so on */
@@ -17,6 +19,7 @@ typedef struct VaeRecognise {
     VaeModelInfo *info;
     float *mean, *std; /* of the latents, per channel */
     void *data;        /* the architecture's own description, zeroed */
+    char *reason;      /* room for a text of info, VAE_REASON bytes */
 } VaeRecognise;
 
 /* The weight of a tile in its overlap with the tile before it, as the network's
@@ -94,6 +97,20 @@ bool vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,
 /* The variant that the caller gave, else the one in the metadata (vae.variant
  * or variant), else NULL. */
 const char *vae_model_variant(const VaeModel *model);
+
+/* One of several networks whose tensors have the same names and shapes. */
+typedef struct VaeVariant {
+    const char *name, *space;
+    const char *also; /* another name, also of its files, or NULL */
+} VaeVariant;
+/*
+ * Chooses one of n: the variant stated; else that whose name is part of the
+ * name of the file, or whose latent space the file is named after; else the
+ * first. Writes r->info->reason. Returns its index; -1 on an error: n is 0, or
+ * the variant stated is another. what: these networks, for the message.
+ */
+int vae_model_choose_variant(VaeRecognise *r, const VaeVariant *v, int n,
+                             const char *what, VaeError *error);
 
 /* Collects names for one message; counts all, writes out the first `most`. */
 #define VAE_LISTED 6

@@ -78,7 +78,8 @@ vae_recognise_params(VaeModel *m)
                           .info = &m->info,
                           .mean = m->mean,
                           .std = m->std,
-                          .data = m->arch_data};
+                          .data = m->arch_data,
+                          .reason = m->reason};
 }
 
 /* ------------------------------------------------------------------ */

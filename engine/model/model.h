@@ -26,8 +26,8 @@ struct VaeModel {
     const VaeArch *arch;
     void *arch_data;
     char *path, *variant; /* as the caller gave them; variant may be NULL */
-    char reason[400];     /* info.reason of a file with a prefix */
-    int naming;           /* index of the architecture's naming; 0: official */
+    char reason[VAE_REASON + 200]; /* info.reason, if it is no constant */
+    int naming; /* index of the architecture's naming; 0: official */
     VaeTensorFile *file;
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per required tensor, or NULL */

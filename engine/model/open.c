@@ -80,9 +80,10 @@ recognise(VaeModel *m, VaeError *error)
     if (status == VAE_OK && !found)
         return vae_model_unknown(m, error);
     if (status == VAE_OK && m->file != whole) {
+        char by[VAE_REASON];
+        snprintf(by, sizeof by, "%s", m->info.reason);
         snprintf(m->reason, sizeof m->reason,
-                 "%s; prefix \"%s\", %zu other tensors ignored", m->info.reason,
-                 prefix,
+                 "%s; prefix \"%s\", %zu other tensors ignored", by, prefix,
                  vae_tensor_file_count(whole) - vae_tensor_file_count(m->file));
         m->info.reason = m->reason;
     }

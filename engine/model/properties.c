@@ -130,6 +130,83 @@ vae_model_variant(const VaeModel *model)
     return text ? text : vae_tensor_file_metadata(model->file, "variant");
 }
 
+/* ------------------------------------------------------------------ */
+/* Variants of the same shapes.                                        */
+
+static size_t
+longest_in(const char *file, const VaeVariant *v)
+{
+    const char *const words[] = {v->name, v->also};
+    size_t longest = 0;
+    for (int i = 0; i < 2; i++)
+        if (words[i] && strstr(file, words[i]) && strlen(words[i]) > longest)
+            longest = strlen(words[i]);
+    return longest;
+}
+
+/* The longest name counts, because the name of a family is also that of one of
+ * its variants. -1: the file's name has none of them. */
+static int
+named_by_file(const char *path, const VaeVariant *v, int n)
+{
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    int best = -1;
+    size_t most = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t name = longest_in(file, &v[i]), space = strlen(v[i].space);
+        if (name > most) {
+            best = i;
+            most = name;
+        } else if (best < 0 && strcmp(v[i].space, v[0].space) != 0 &&
+                   strncmp(file, v[i].space, space) == 0 &&
+                   file[space] == '.') {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static int
+stated_variant(const char *stated, const VaeVariant *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(v[i].name, stated) == 0 ||
+            (v[i].also && strcmp(v[i].also, stated) == 0))
+            return i;
+    return -1;
+}
+
+int
+vae_model_choose_variant(VaeRecognise *r, const VaeVariant *v, int n,
+                         const char *what, VaeError *error)
+{
+    const char *stated = vae_model_variant(r->model);
+    const int named = named_by_file(r->info->path, v, n);
+    const int other = named >= 0 ? named : n > 0 ? 0 : -1;
+    const int i = stated ? stated_variant(stated, v, n) : other;
+    static const char text[] = "names and shapes of its tensors";
+    VaeListing others = {0};
+    for (int k = 0; k < n; k++)
+        if (k != i)
+            vae_listing_add(&others, "%s", v[k].name);
+    if (i < 0)
+        vae_fail(error, VAE_ERR_MODEL, "no %s%s%s is known%s%s", what,
+                 stated ? " named " : "", stated ? stated : "",
+                 n ? "; variants that fit: " : "", others.text);
+    else if (stated)
+        snprintf(r->reason, VAE_REASON, "%s, and the variant stated", text);
+    else if (n == 1)
+        snprintf(r->reason, VAE_REASON, "%s", text);
+    else if (named >= 0)
+        snprintf(r->reason, VAE_REASON, "%s, and the name of the file", text);
+    else
+        snprintf(r->reason, VAE_REASON,
+                 "%s, the same as those of %s: variant %s assumed", text, others.text,
+                 v[i].name);
+    r->info->reason = r->reason;
+    return i;
+}
+
 void
 vae_listing_add(VaeListing *list, const char *format, ...)
 {

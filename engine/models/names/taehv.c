@@ -55,75 +55,25 @@ fits(const Variant *v, const VaeTae *a)
            (a->blocks == VAE_TAE_BASE || !v->raw);
 }
 
-/* The variant whose name is part of the name of the file, or whose latent space
- * an installed file is named after; NULL: none. The longest name counts, since
- * that of the family is also that of one variant. */
 static const Variant *
-named_by_file(const char *path, const VaeTae *a)
+find_variant(VaeRecognise *r, const VaeTae *a, VaeError *error)
 {
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
-    const Variant *first = NULL, *best = NULL;
-    size_t longest = 0;
-    for (const Variant *v = variants; v < variants + N_VARIANTS; v++) {
-        if (!fits(v, a))
-            continue;
-        first = first ? first : v;
-        const size_t name = strlen(v->name), space = strlen(v->space);
-        if (name > longest && strstr(file, v->name)) {
-            best = v;
-            longest = name;
-        } else if (!best && strcmp(v->space, first->space) != 0 &&
-                   strncmp(file, v->space, space) == 0 && file[space] == '.') {
-            best = v;
+    const Variant *fitting[N_VARIANTS];
+    VaeVariant names[N_VARIANTS];
+    char what[100];
+    int n = 0;
+    for (const Variant *v = variants; v < variants + N_VARIANTS; v++)
+        if (fits(v, a)) {
+            const bool base = name_of(v, a) == v->name;
+            names[n] = (VaeVariant){name_of(v, a), v->space,
+                                    base ? v->other : v->name};
+            fitting[n++] = v;
         }
-    }
-    return best;
-}
-
-static const Variant *
-find_variant(const VaeModel *m, const VaeTae *a, const Variant *named,
-             VaeError *error)
-{
-    const char *stated = vae_model_variant(m);
-    if (!stated && named)
-        return named;
-    for (size_t i = 0; i < N_VARIANTS; i++)
-        if (fits(&variants[i], a) &&
-            (!stated || has_name(&variants[i], stated)))
-            return &variants[i];
-    VaeListing fitting = {0};
-    for (size_t i = 0; i < N_VARIANTS; i++)
-        if (fits(&variants[i], a))
-            vae_listing_add(&fitting, "%s", name_of(&variants[i], a));
-    vae_fail(error, VAE_ERR_MODEL,
-             "no tiny autoencoder%s%s of %d latent channels and %dx%d "
-             "pixel patches is known%s%s",
-             stated ? " " : "", stated ? stated : "", a->z, a->patch, a->patch,
-             fitting.count ? "; variants that fit: " : "", fitting.text);
-    return NULL;
-}
-
-/* The reason for the choice; some variants have the same shapes. */
-static const char *
-reason(const VaeModel *m, const VaeTae *a, const Variant *named)
-{
-    const bool same = (a->z == 16 && a->patch == 1) ||
-                      (a->z == 48 && a->blocks == VAE_TAE_BASE) ||
-                      (a->z == 128 && a->blocks != VAE_TAE_WIDE);
-    if (vae_model_variant(m))
-        return "names of its blocks, shapes, and the variant stated";
-    if (same && named)
-        return "names of its blocks, shapes, and the name of the file";
-    if (same && a->z == 16)
-        return "names of its blocks and shapes, which taehv, taecvx, "
-               "taeos1_3 and lighttaew2_1 share: variant taew2_1 assumed";
-    if (same && a->z == 48)
-        return "names of its blocks and shapes, which lighttaew2_2 shares: "
-               "variant taew2_2 assumed";
-    if (same && a->z == 128)
-        return "names of its blocks and shapes, which taeltx2_3 shares: "
-               "variant taeltx_2 assumed";
-    return "names of its blocks and shapes";
+    snprintf(what, sizeof what,
+             "tiny autoencoder of %d latent channels and %dx%d pixel patches",
+             a->z, a->patch, a->patch);
+    const int i = vae_model_choose_variant(r, names, n, what, error);
+    return i < 0 ? NULL : fitting[i];
 }
 
 static int
@@ -210,9 +160,7 @@ vae_tae_recognise(VaeRecognise *r, VaeError *error)
                 "encoder.2, .7, .12) give no factor of 1 to 4");
             return true;
         }
-    const Variant *named = named_by_file(r->info->path, a);
-    r->info->reason = reason(m, a, named);
-    const Variant *v = find_variant(m, a, named, error);
+    const Variant *v = find_variant(r, a, error);
     if (v)
         describe(r, a, v);
     return true;
