@@ -494,6 +494,7 @@ main(int argc, char **argv)
     test_wrong_length("wan21");
     test_wrong_length("wan22");
     test_wrong_length("seedvr2");
+    test_wrong_length("taef2");
     test_cut_short(VAE_BACKEND_REF, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_BF16);
@@ -501,6 +502,7 @@ main(int argc, char **argv)
     test_variants();
     test_file_names();
     test_ltx2();
+    test_image();
     test_memory();
     test_pruned();
     test_stated();

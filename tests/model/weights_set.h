@@ -65,6 +65,9 @@ void test_memory(void);
 
 /* test_layers.c */
 void test_layers(void);
+/* test_image.c */
+void test_image(void);
+
 /* test_ltx2.c */
 void test_ltx2(void);
 

@@ -30,7 +30,8 @@ def tool_of(run):
 NETWORKS = ['wan2.1', 'wan2.2', 'seedvr2', 'ltx2.0', 'ltx2.3', 'taew2_1',
             'taew2_2', 'taew2_2_super', 'taehv', 'taehv1_5', 'taehv1_5_super',
             'taecvx', 'taeos1_3', 'taeh3', 'taeltx_2', 'taeltx2_3',
-            'taeltx2_3_wide', 'lighttaew2_1', 'lighttaew2_2']
+            'taeltx2_3_wide', 'lighttaew2_1', 'lighttaew2_2', 'taesd', 'taesdxl',
+            'taesd3', 'taef1', 'taef2', 'taesana']
 
 
 def file_of(name):

@@ -1,0 +1,141 @@
+/*
+ * test_image.c: recognises the networks of images.
+ */
+#include "weights_set.h"
+
+/* Fills the set with generated weights of the network, whose widths are divided
+ * by 16. Free them with free_generated(). */
+static void
+generate(const char *arch, int unit)
+{
+    SCOPED_MODEL VaeModel *full = NULL;
+    VaeError error;
+    const VaeTensorInfo *t;
+    clear_set();
+    if (vae_model_outline(arch, &full, &error) != VAE_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        exit(1);
+    }
+    while ((t = vae_model_tensor(full, set.n)) != NULL) {
+        VaeTensorOut *o = &set.out[set.n];
+        size_t n = 1;
+        snprintf(set.names[set.n], sizeof set.names[0], "%s", t->name);
+        *o = (VaeTensorOut){.name = set.names[set.n],
+                            .type = VAE_TYPE_F32,
+                            .n_dims = t->n_dims};
+        for (int d = 0; d < t->n_dims; d++) {
+            const bool width = t->dims[d] >= unit && t->dims[d] % unit == 0;
+            o->dims[d] = width ? t->dims[d] / (unit / 4) : t->dims[d];
+            n *= (size_t) o->dims[d];
+        }
+        float *data = malloc(n * sizeof *data);
+        vae_generate(o->name, o->dims, o->n_dims, data);
+        o->data = data;
+        set.n++;
+    }
+}
+
+static void
+free_generated(void)
+{
+    for (size_t i = 0; i < set.n; i++)
+        free((void *) set.out[i].data);
+    clear_set();
+}
+
+/* Equal shapes: the name of the file decides, or the variant stated. */
+static void
+test_equal_shapes(void)
+{
+    static const struct {
+        const char *weights, *file, *arch, *by, *stated;
+    } rows[] = {
+        {"taesd", "w.safetensors", "taesd", "variant taesd assumed"},
+        {"taesd", "taesdxl_decoder.safetensors", "taesdxl", "name of the file"},
+        {"taesdxl", "sdxl.safetensors", "taesdxl", "name of the file"},
+        {"taesd", "taesd.safetensors", "taesdxl", "variant stated", "taesdxl"},
+        {"taesd3", "w.safetensors", "taef1", "variant taef1 assumed"},
+        {"taef1", "taesd3.safetensors", "taesd3", "name of the file"},
+        {"taef2", "taesd.safetensors", "taef2", "shapes"},
+        {"taesana", "taesd.safetensors", "taesana", "shapes"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        SCOPED_MODEL VaeModel *model = NULL;
+        VaeError error = {0};
+        char path[512];
+        generate(rows[i].weights, 64);
+        if (rows[i].stated)
+            set.meta[set.n_meta++] =
+                (VaeMetadata){"vae.variant", rows[i].stated};
+        snprintf(path, sizeof path, "%s/%s", folder, rows[i].file);
+        if (rename(write_set(), path) != 0)
+            exit(1);
+        vae_model_open(path, NULL, &model, &error);
+        const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+        check(info && strcmp(info->arch, rows[i].arch) == 0 &&
+                  strstr(info->reason, rows[i].by),
+              rows[i].file, info ? info->reason : error.message);
+        remove(path);
+        free_generated();
+    }
+}
+
+/* The name of an official tensor elsewhere: side, number and rest. shift: less
+ * in the number of the decoder's layers. */
+static void
+rename_tiny(const char *before, const char *after, bool bare, int shift)
+{
+    for (size_t i = 0; i < set.n; i++) {
+        char *name = (char *) set.out[i].name, old[160], *rest;
+        snprintf(old, sizeof old, "%s", name);
+        const long index = strtol(old + 8, &rest, 10);
+        snprintf(name, sizeof set.names[0], "%s%.*s%s%ld%s", before,
+                 bare ? 0 : 8, old, after, index - (old[0] == 'd' ? shift : 0),
+                 rest);
+    }
+}
+
+/* Names of other projects give the same tensors, and so the same fingerprint.
+ */
+static void
+test_tiny_names(void)
+{
+    static const struct {
+        const char *what, *before, *after, *without;
+        bool bare;
+        int shift;
+    } rows[] = {
+        {"diffusers", "", "layers.", "none.", false, 1},
+        {"ComfyUI", "taesd_", "", "none.", false, 0},
+        {"an official decoder", "", "", "encoder.", true, 0},
+        {"an official encoder", "", "", "decoder.", true, 0},
+    };
+    static const float one = 1;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char want[65], got[65];
+        load("taef2");
+        drop_prefix(rows[i].without);
+        fingerprint(write_set(), want);
+        rename_tiny(rows[i].before, rows[i].after, rows[i].bare, rows[i].shift);
+        if (rows[i].before[0])
+            set.out[set.n++] = (VaeTensorOut){
+                .name = "vae_scale", .type = VAE_TYPE_F32, .data = &one};
+        fingerprint(write_set(), got);
+        check(want[0] && strcmp(want, got) == 0, rows[i].what, NULL);
+    }
+}
+
+void
+test_image(void)
+{
+    test_equal_shapes();
+    test_tiny_names();
+    load("taef2");
+    find("decoder.3.pool.1.weight")->dims[0]--;
+    expect_error("a gain too short", VAE_ERR_MODEL,
+                 WORDS("decoder.3.pool.1.weight", "47", "48"));
+    load("taef2");
+    drop_prefix("encoder.7.");
+    expect_error("a missing block", VAE_ERR_MODEL,
+                 WORDS("missing", "encoder.7.conv.0.weight"));
+}
