@@ -13,7 +13,7 @@ Start the receiver first:
         vaedecode model=Wan2.1_VAE.pth ! videoconvert ! videoscale ! \\
         clocksync ! autovideosink sync=false
 
-Needs only Python's standard library. Latents are arrays of numpy, objects with
+Needs only Python's standard library, and latent_spaces.json beside it. Latents are arrays of numpy, objects with
 its array interface, or tensors of PyTorch on any device, in float32, float16 or
 bfloat16. They travel as buffers of GStreamer's data protocol, with caps and
 timestamps, over TCP, a Unix socket, a pipe or a file.
@@ -23,6 +23,7 @@ As a command it sends a file of latents, by vaesend_file.py.
 import collections
 import ctypes
 import fractions
+import json
 import math
 import os
 import re
@@ -37,20 +38,26 @@ __all__ = ["Sender", "ReceiverGone", "ReceiverBusy", "Array"]
 
 Space = collections.namedtuple("Space", "channels temporal fps chunk", defaults=(0,))
 
-# Channels, frames per latent after the first, the usual frame rate, and after how many
-# latents one is a single frame again (0: only after the start of a sequence).
-SPACES = {
-    "wan2.1": Space(16, 4, 16),
-    "wan2.2": Space(48, 4, 24),
-    "seedvr2": Space(16, 4, 16),
-    "hunyuan": Space(16, 4, 24),
-    "hunyuan1.5": Space(32, 4, 24),
-    "cogvideox": Space(16, 4, 8),
-    "opensora1.3": Space(16, 4, 24),
-    "ltx2": Space(128, 8, 24),
-    "h3": Space(24, 4, 24, 5),
-    "gst-vae-demo": Space(16, 4, 16),
-}
+
+def known_spaces():
+    """By name: the channels of a latent, its frames after the first latent, the
+    usual frame rate, and after how many latents one is a single frame again (0:
+    only after the start of a sequence). latent_spaces.json is what vaetool info
+    --spaces --json prints; without it no space is known."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                        "latent_spaces.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)
+    except FileNotFoundError:
+        return {}
+    return {row["name"]: Space(row["channels"], row["temporal"], row["framerate"],
+                               row["chunk"]) for row in rows}
+
+
+SPACES = known_spaces()
+
+NORMALIZATIONS = ["normalized", "raw", "comfyui"]
 
 SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
@@ -384,7 +391,9 @@ class Sender:
     space          latent space, such as "wan2.1"; a known space sets channels,
                    temporal and fps
     fps            of the decoded video: a number or "30000/1001"
-    normalization  "normalized", as the diffusion model gives latents, or "raw"
+    normalization  "normalized", as the diffusion model gives latents; "raw", as
+                   the original VAE gives them; or "comfyui", which is the one
+                   of both that ComfyUI saves for this space
     channels       of a latent
     temporal       frames of every latent after the first of a sequence
     size           visible (width, height) of the video, if less than the
@@ -413,7 +422,9 @@ class Sender:
         if self.temporal is None or fps is None:
             known = ("no latent space is stated: expected space, or"
                      if space is None else
-                     f"the latent space {space!r} is not known here: expected")
+                     f"the latent space {space!r} is not known here: expected"
+                     if SPACES else "latent_spaces.json, which knows the latent "
+                     "spaces, is not beside vaesend.py: expected it, or")
             raise ValueError(known + " temporal and fps")
         self.temporal = whole("temporal", self.temporal, 1, 64)
         if self.channels is not None:
@@ -424,9 +435,9 @@ class Sender:
             seconds("timeout", timeout, 0.001)
         if send_buffer is not None:
             whole("send_buffer", send_buffer)
-        if normalization not in ("normalized", "raw"):
+        if normalization not in NORMALIZATIONS:
             raise ValueError(f"normalization {normalization!r}: expected "
-                             "normalized or raw")
+                             "normalized, raw or comfyui")
         if layout not in ("cthw", "tchw"):
             raise ValueError(f"layout {layout!r}: expected cthw or tchw, also of "
                              "arrays with a batch of 1 in front")

@@ -86,7 +86,7 @@ def read_safetensors(view, path, tensor):
         raise ValueError(f"{path}: neither .npy nor safetensors "
                          f"({error})") from error
     if name == "latent_tensor" and "latent_format_version_0" in header:
-        facts.setdefault("vae.normalization", "raw")
+        facts.setdefault("vae.normalization", "comfyui")
     return Array(kind, shape, view[end + first:end + last]), facts
 
 
@@ -221,7 +221,7 @@ def parse(arguments):
                         help="latent space, such as wan2.1")
     parser.add_argument("--fps", metavar="RATE",
                         help="frame rate of the video, such as 16 or 30000/1001")
-    parser.add_argument("--normalization", choices=["normalized", "raw"],
+    parser.add_argument("--normalization", choices=vaesend.NORMALIZATIONS,
                         help="scale of the latents")
     parser.add_argument("--temporal", type=int, metavar="N",
                         help="frames of every latent after the first")

@@ -259,6 +259,7 @@ static const char *const spills[] = {"auto", "off", "host"};
 static const char *const normalizations[] = {
     [VAE_NORMALIZED] = "normalized",
     [VAE_RAW] = "raw",
+    [VAE_COMFYUI] = "comfyui",
 };
 
 static const char *

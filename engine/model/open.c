@@ -11,7 +11,7 @@
 #include "files.h"
 #include "sized.h"
 #include "model.h"
-#include "latent_spaces.h"
+#include "vae-private/spaces.h"
 
 #define MAX_SPATIAL 64 /* larger factors come from a broken file */
 

@@ -22,7 +22,7 @@ typedef struct VaeSeedVr2Side {
 
 typedef struct VaeSeedVr2 {
     int z, groups;
-    float scale; /* normalized = raw * scale */
+    float scale; /* normalized = raw * scale; 0: that of the table of spaces */
     VaeSeedVr2Side enc, dec;
 } VaeSeedVr2;
 

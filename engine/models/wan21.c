@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "latent_spaces.h"
+#include "describe.h"
 #include "wan_parts.h"
 
 #define MAX_ITEMS 48
@@ -155,7 +155,7 @@ describe(VaeRecognise *r, const Wan21 *a)
         down += side->items[i].resample;
         time += side->items[i].temporal;
     }
-    vae_describe_causal(r, a->z, a->side << (down < 8 ? down : 8),
+    vae_describe_causal(r, "wan2.1", a->z, a->side << (down < 8 ? down : 8),
                         1 << (time < 8 ? time : 8));
     r->info->scale = a->side;
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "latent_spaces.h"
+#include "describe.h"
 #include "wan_parts.h"
 
 #define MAX_STAGES 8
@@ -175,8 +175,7 @@ describe(VaeRecognise *r, const Wan22 *a)
         space += side->stages[i].resample;
         time += side->stages[i].temporal;
     }
-    vae_describe_causal(r, a->z, PATCH << space, 1 << time);
-    r->info->fps_n = 24;
+    vae_describe_causal(r, "wan2.2", a->z, PATCH << space, 1 << time);
 }
 
 static bool

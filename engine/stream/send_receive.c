@@ -11,6 +11,7 @@
 #include "arguments.h"
 #include "pixels.h"
 #include "sized.h"
+#include "vae-private/spaces.h"
 #include "waiting.h"
 
 /* ------------------------------------------------------------------ */
@@ -426,6 +427,8 @@ check_clip(const VaeStream *s, const VaeLatentClip *clip, int k,
            VaeError *error)
 {
     const VaeNormalization expected = s->params.normalization;
+    const VaeNormalization of_clip =
+        vae_space_normalization(s->model->info.space, clip->normalization);
     char found[16];
     snprintf(found, sizeof found, "%d", k);
     if (k < 0)
@@ -438,15 +441,13 @@ check_clip(const VaeStream *s, const VaeLatentClip *clip, int k,
             (VaeErrorParts){NULL, "the header", "the whole file"},
             "%s: only the header is in memory, expected the whole file",
             clip->file);
-    if (clip->normalization_stated && clip->normalization != expected)
+    if (clip->normalization_stated && of_clip != expected)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
-            (VaeErrorParts){clip->tensor,
-                            vae_normalization_name(clip->normalization),
+            (VaeErrorParts){clip->tensor, vae_normalization_name(of_clip),
                             vae_normalization_name(expected)},
             "%s: the latents are %s, the stream expects %s ones", clip->file,
-            vae_normalization_name(clip->normalization),
-            vae_normalization_name(expected));
+            vae_normalization_name(of_clip), vae_normalization_name(expected));
     return vae_model_check_clip(&s->model->info, clip, s->params.width,
                                 s->params.height, error);
 }

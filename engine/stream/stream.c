@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "sized.h"
 #include "stream.h"
+#include "vae-private/spaces.h"
 
 #define MAX_SIDE 65535 /* as the caps allow */
 #define MAX_SLICE 4096
@@ -24,7 +25,7 @@ check_ranges(const VaeStreamParams *p, VaeError *error)
         {"direction", (int) p->direction, 0, VAE_ENCODE},
         {"backend", (int) p->backend, 0, VAE_BACKEND_KINDS - 1},
         {"precision", (int) p->precision, 0, VAE_PRECISION_BF16},
-        {"normalization", (int) p->normalization, 0, VAE_RAW},
+        {"normalization", (int) p->normalization, 0, VAE_COMFYUI},
         {"posterior", (int) p->posterior, 0, VAE_POSTERIOR_SAMPLE},
         {"spill", (int) p->spill, 0, VAE_SPILL_HOST},
         {"nan_policy", (int) p->nan_policy, 0, VAE_NAN_ERROR},
@@ -168,6 +169,8 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     s->model = vae_model_ref(model);
     s->params = own;
+    s->params.normalization =
+        vae_space_normalization(model->info.space, own.normalization);
     s->plan.struct_size = sizeof s->plan;
     s->borrowed = terms->borrowed;
     s->few_rungs = terms->few_rungs;

@@ -244,6 +244,8 @@ static const Option options[] = {
     {"--json", NULL, COMMAND_INFO, set_flag, "print JSON", AT(json)},
     {"--tensors", NULL, COMMAND_INFO, set_flag, "also list every tensor",
      AT(tensors)},
+    {"--spaces", NULL, COMMAND_INFO, set_flag,
+     "instead of a file: print the known latent spaces", AT(spaces)},
     {"--dtype", "TYPE", COMMAND_WEIGHTS, set_dtype,
      "f32 (default), f16 or bf16"},
     {"--max-abs", "X", COMMAND_COMPARE, set_real,
@@ -301,10 +303,13 @@ static const Option options[] = {
      "0 (default): one for each logical processor that the process may use",
      AT(threads), 0, 4096},
     {"--normalization", "N", COMMAND_DECODE, set_normalization,
-     "normalized or raw: the scale of the latents; default: as their file "
-     "states, else normalized"},
+     "normalized or raw, or comfyui: the scale of the latents; default: as "
+     "their "
+     "file states, comfyui for a .latent of ComfyUI, else normalized"},
     {"--normalization", "N", COMMAND_ENCODE, set_normalization,
-     "scale of the latents: normalized (default) or raw"},
+     "scale of the latents: normalized (default) or raw, or comfyui, which is "
+     "the "
+     "one of both that ComfyUI saves for the space"},
     {"--variant", "NAME", RUNS | COMMAND_INFO, set_text,
      "name of the network, if the weights fit several networks", AT(variant)},
     {"--posterior", "P", COMMAND_ENCODE, set_posterior,

@@ -53,7 +53,7 @@ typedef struct Options {
     double memory_share; /* of what is free; 0: not given */
     int slice, threads, width, height, frames, every;
     double max_abs, min_psnr, min_ssim, peak; /* NaN: not given */
-    bool json, tensors, csv, encode, profile, deterministic, drop, help,
+    bool json, tensors, spaces, csv, encode, profile, deterministic, drop, help,
         verbose;
     bool resume, stream;
 } Options;

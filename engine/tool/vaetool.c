@@ -15,7 +15,7 @@ typedef struct Entry {
 } Entry;
 
 static const Entry entries[] = {
-    {COMMAND_INFO, "info", "FILE", "print the content of a file", 1,
+    {COMMAND_INFO, "info", "(FILE | --spaces)", "print the content of a file", 1,
      command_info,
      "Prints the model, the latents or the video in the file, and its\n"
      "metadata. FILE is safetensors, an index of shards, a diffusers\n"
@@ -142,7 +142,7 @@ run(const Entry *e, int argc, char **argv)
         print_help(e);
         return EXIT_OK;
     }
-    if (o.n_arguments != e->n_arguments) {
+    if (o.n_arguments != (o.spaces ? 0 : e->n_arguments)) {
         fprintf(stderr, "vaetool %s: %d argument%s given, expected: %s\n",
                 e->name, o.n_arguments, o.n_arguments == 1 ? "" : "s",
                 e->arguments);

@@ -254,7 +254,8 @@ read_words(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
     if (gst_structure_has_field(s, "normalization")) {
         word = gst_structure_get_string(s, "normalization");
         if (!word || !vae_normalization_parse(word, &info->normalization))
-            return bad_field(s, "normalization", "normalized or raw", error);
+            return bad_field(s, "normalization", "normalized, raw or comfyui",
+                             error);
         info->normalization_stated = TRUE;
     }
     return TRUE;

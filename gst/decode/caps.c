@@ -133,8 +133,7 @@ complete(GstVaeDecode *self)
                         in->fps_n, in->fps_d, model->arch);
     }
     if (mode != GST_VAE_NORMALIZATION_AUTO)
-        in->normalization =
-            mode == GST_VAE_NORMALIZATION_RAW ? VAE_RAW : VAE_NORMALIZED;
+        in->normalization = (VaeNormalization) (mode - 1);
 }
 
 gboolean

@@ -50,8 +50,9 @@ install_latents(GObjectClass *klass)
      *
      * Convention of the latents. `normalized` numbers are those that the
      * diffusion model uses. `raw` numbers are normalized * std + mean, with the
-     * statistics of the latent space. A value other than `auto` overrides the
-     * caps.
+     * statistics of the latent space. `comfyui` is the one of both that ComfyUI
+     * saves in a `.latent` of this space. A value other than `auto` overrides
+     * the caps.
      */
     g_object_class_install_property(
         klass, PROP_NORMALIZATION,

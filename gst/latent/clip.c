@@ -6,25 +6,22 @@
 
 #include <string.h>
 
+#include "enums.h"
 #include "metadata.h"
+#include "vae-private/spaces.h"
 #include "vae-private/status.h"
 
+/* Adds a property to those that the file contradicts. */
 static void
 overrule(GstLatentClip *clip, const gchar *setting, const gchar *stated,
          const gchar *value)
 {
-    if (clip->overruled)
-        return;
-    clip->overruled =
-        g_strdup_printf("%s is %s, so the property's value %s is not used",
-                        setting, stated, value);
+    gchar *before = clip->overruled;
+    clip->overruled = g_strdup_printf(
+        "%s%s%s is %s, so the property's value %s is not used",
+        before ? before : "", before ? "; " : "", setting, stated, value);
     vae_text_printable(clip->overruled);
-}
-
-static const gchar *
-normalization_word(VaeNormalization normalization)
-{
-    return normalization == VAE_RAW ? "raw" : "normalized";
+    g_free(before);
 }
 
 /* Refuses a name that is too long for the caps. A shortened name would be
@@ -52,50 +49,36 @@ fill_space(GstLatentClip *clip, const gchar *name, const gchar *value,
     return VAE_OK;
 }
 
+/* The caps state what the file or the user states, or how ComfyUI saves the
+ * space. The decoder decides what an unknown space of ComfyUI is. */
 static void
-fill_normalization(GstLatentClip *clip, GstLatentNormalization setting)
+fill_normalization(GstLatentClip *clip, gint setting)
 {
     GstVaeLatentInfo *info = &clip->info;
-    const VaeNormalization value =
-        setting == GST_LATENT_NORMALIZATION_RAW ? VAE_RAW : VAE_NORMALIZED;
-    const gboolean is_set = setting != GST_LATENT_NORMALIZATION_AUTO;
-    info->normalization = clip->data.normalization;
-    info->normalization_stated =
-        clip->data.normalization_stated || clip->data.normalization == VAE_RAW;
-    if (!is_set)
-        return;
-    if (clip->data.normalization_stated) {
-        if (value != info->normalization)
-            overrule(clip, "normalization",
-                     normalization_word(info->normalization),
-                     normalization_word(value));
-        return;
-    }
-    info->normalization = value;
-    info->normalization_stated = TRUE;
+    const VaeLatentClip *data = &clip->data;
+    const gboolean is_set = setting != GST_VAE_NORMALIZATION_AUTO;
+    const VaeNormalization value = (VaeNormalization) (setting - 1);
+    info->normalization =
+        is_set && !data->normalization_stated ? value : data->normalization;
+    info->normalization_stated = is_set || data->normalization_stated ||
+                                 data->normalization != VAE_NORMALIZED;
+    if (is_set && value != info->normalization)
+        overrule(clip, "normalization",
+                 vae_normalization_name(info->normalization),
+                 vae_normalization_name(value));
+    if (vae_space_find(info->space))
+        info->normalization =
+            vae_space_normalization(info->space, info->normalization);
 }
 
-/* The usual numbers of each latent space. channels 0: several spaces have this
- * number of channels. */
-static const struct Usual {
-    const gchar *space;
-    gint channels, fps;
-    VaeCounts counts;
-} usual[] = {{"wan2.1", 16, 16, {4}},     {"wan2.2", 48, 24, {4}},
-             {"hunyuan1.5", 32, 24, {4}}, {"ltx2", 128, 24, {8}},
-             {"h3", 24, 24, {4, 5}},      {"hunyuan", 0, 24, {4}},
-             {"cogvideox", 0, 8, {4}},    {"opensora1.3", 0, 24, {4}}};
-
-static const struct Usual *
+/* The space whose usual numbers a file has: that of the caps, or else the usual
+ * one with so many channels. */
+static const VaeSpace *
 find_usual(const GstVaeLatentInfo *info)
 {
-    for (guint i = 0; info->space[0] && i < G_N_ELEMENTS(usual); i++)
-        if (strcmp(info->space, usual[i].space) == 0)
-            return &usual[i];
-    for (guint i = 0; !info->space[0] && i < G_N_ELEMENTS(usual); i++)
-        if (info->channels == usual[i].channels)
-            return &usual[i];
-    return &usual[0];
+    const VaeSpace *space = info->space[0] ? vae_space_find(info->space)
+                                           : vae_space_usual(info->channels);
+    return space ? space : vae_space_at(0);
 }
 
 static VaeStatus

@@ -3,6 +3,7 @@
  */
 #include "settings.h"
 
+#include "enums.h"
 #include "latent.h"
 
 static GType
@@ -18,24 +19,6 @@ layout_type(void)
     if (g_once_init_enter(&type))
         g_once_init_leave(
             &type, g_enum_register_static("GstLatentDemuxLayout", values));
-    return type;
-}
-
-static GType
-normalization_type(void)
-{
-    static gsize type;
-    static const GEnumValue values[] = {
-        {GST_LATENT_NORMALIZATION_AUTO,
-         "Raw in ComfyUI .latent files, else normalized", "auto"},
-        {GST_LATENT_NORMALIZATION_NORMALIZED,
-         "As the diffusion model emits them", "normalized"},
-        {GST_LATENT_NORMALIZATION_RAW,
-         "normalized * deviation + mean of each channel", "raw"},
-        {0}};
-    if (g_once_init_enter(&type))
-        g_once_init_leave(&type, g_enum_register_static(
-                                     "GstLatentDemuxNormalization", values));
     return type;
 }
 
@@ -124,17 +107,19 @@ install_defaults(GObjectClass *klass)
      *
      * Convention of the latents if the file states none. `normalized` numbers
      * are those that the diffusion model uses. `raw` numbers are normalized *
-     * std + mean, with the statistics of the latent space. If the file states
-     * another convention, the element posts a WARNING and uses that of the
-     * file.
+     * std + mean, with the statistics of the latent space. `comfyui` is `raw`
+     * or `normalized`, as ComfyUI saves latents of this space; `auto` selects
+     * it for a `.latent` of ComfyUI, and `normalized` for other files. If the
+     * file states another convention, the element posts a WARNING and uses that
+     * of the file.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_NORMALIZATION,
         g_param_spec_enum("normalization", "Normalization",
                           "Normalization of the latents if the file states "
                           "none",
-                          normalization_type(), GST_LATENT_NORMALIZATION_AUTO,
-                          FLAGS));
+                          GST_TYPE_VAE_NORMALIZATION,
+                          GST_VAE_NORMALIZATION_AUTO, FLAGS));
 }
 
 void
@@ -143,7 +128,6 @@ gst_latent_settings_install(GObjectClass *klass)
     install_choice(klass);
     install_defaults(klass);
     gst_type_mark_as_plugin_api(layout_type(), 0);
-    gst_type_mark_as_plugin_api(normalization_type(), 0);
 }
 
 void

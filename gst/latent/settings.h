@@ -10,20 +10,14 @@
 
 G_BEGIN_DECLS
 
-typedef enum {
-    GST_LATENT_NORMALIZATION_AUTO,
-    GST_LATENT_NORMALIZATION_NORMALIZED,
-    GST_LATENT_NORMALIZATION_RAW
-} GstLatentNormalization;
-
 /* The user chooses the clip in the file and its frame rate. space and
  * normalization are for files that do not state them. */
 typedef struct GstLatentSettings {
     gchar *tensor, *space; /* NULL: not set */
     VaeLatentLayout layout;
-    GstLatentNormalization normalization;
-    gint fps_n, fps_d; /* fps_n 0: not set */
-    gint batch_index;  /* -1: not set */
+    gint normalization; /* as of GST_TYPE_VAE_NORMALIZATION */
+    gint fps_n, fps_d;  /* fps_n 0: not set */
+    gint batch_index;   /* -1: not set */
 } GstLatentSettings;
 
 /* Property ids of the settings. An element's own ids begin at the last one. */

@@ -58,11 +58,13 @@ gst_vae_normalization_get_type(void)
     static gsize once;
     static const GEnumValue values[] = {
         {GST_VAE_NORMALIZATION_AUTO,
-         "As the caps state, or normalized if they state none", "auto"},
-        {GST_VAE_NORMALIZATION_NORMALIZED, "As the diffusion model emits them",
-         "normalized"},
-        {GST_VAE_NORMALIZATION_RAW,
-         "normalized * deviation + mean of each channel", "raw"},
+         "As the file or the caps state, or normalized if they state none",
+         "auto"},
+        {VAE_NORMALIZED + 1, "As the diffusion model emits them", "normalized"},
+        {VAE_RAW + 1, "normalized * deviation + mean of each channel", "raw"},
+        {VAE_COMFYUI + 1,
+         "As in a .latent of ComfyUI: raw or normalized, by the latent space",
+         "comfyui"},
         {0, NULL, NULL}};
 
     return enum_type(&once, "GstVaeNormalization", values);

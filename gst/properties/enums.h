@@ -8,11 +8,8 @@
 
 G_BEGIN_DECLS
 
-typedef enum {
-    GST_VAE_NORMALIZATION_AUTO,
-    GST_VAE_NORMALIZATION_NORMALIZED,
-    GST_VAE_NORMALIZATION_RAW
-} GstVaeNormalizationMode;
+/* The other values of this property: that of VaeNormalization plus 1. */
+#define GST_VAE_NORMALIZATION_AUTO 0
 
 typedef enum {
     GST_VAE_SEQUENCE_FLAGS,

@@ -7,7 +7,7 @@ from ctypes import (POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float,
 
 BACKENDS = ["auto", "cuda", "cpu", "ref"]
 PRECISIONS = ["auto", "fp32", "tf32", "fp16", "bf16"]
-NORMALIZATIONS = ["normalized", "raw"]
+NORMALIZATIONS = ["normalized", "raw", "comfyui"]
 TYPES = ["F32", "F16", "BF16", "U8"]
 DECODE, ENCODE = 0, 1
 RGB_F32, RGB, I420 = 0, 1, 4  # VaePixels

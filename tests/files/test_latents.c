@@ -49,10 +49,10 @@ static const Case good[] = {
      "samples t1 c16 1x1 at 16 by 1 1"},
     {"a named one", "latent F16 16,1,1,1; b F16 16,2,1,1",
      "b t2 c16 1x1 at 16 by 1 2", .name = "b"},
-    {"ComfyUI is raw", "latent_tensor F16 1,16,1,1,1; " MARK,
-     "latent_tensor t1 c16 1x1 at 0 by 1 1 raw stated"},
+    {"a file of ComfyUI", "latent_tensor F16 1,16,1,1,1; " MARK,
+     "latent_tensor t1 c16 1x1 at 0 by 1 1 comfyui"},
     {"an image of ComfyUI", "latent_tensor F16 1,16,2,3; " MARK,
-     "latent_tensor t1 c16 2x3 at 0 by 96 6 raw stated"},
+     "latent_tensor t1 c16 2x3 at 0 by 96 6 comfyui"},
     {"without its mark it is not", "latent_tensor F16 16,1,1,1",
      "latent_tensor t1 c16 1x1 at 0 by 1 1"},
     {"the mark means its own tensor", "latent F16 16,1,1,1; " MARK,
@@ -63,6 +63,9 @@ static const Case good[] = {
     {"metadata says raw", "x F16 16,1,1,1",
      "x t1 c16 1x1 at 0 by 1 1 raw stated",
      .metadata = "\"vae.normalization\":\"raw\""},
+    {"metadata says comfyui", "x F16 16,1,1,1",
+     "x t1 c16 1x1 at 0 by 1 1 comfyui stated",
+     .metadata = "\"vae.normalization\":\"comfyui\""},
     {"a named one among weights", "a.weight F16 4,4,3,3; z F16 16,1,1,1",
      "z t1 c16 1x1 at 144 by 1 1", .name = "z"},
 };
@@ -133,12 +136,12 @@ static const Case bad[] = {
 static const char *
 describe(const VaeLatentClip *clip, uint64_t start)
 {
+    static const char *const normalizations[] = {"", " raw", " comfyui"};
     static char text[200];
     snprintf(text, sizeof text, "%s t%d c%d %dx%d at %d by %d %d%s%s",
              clip->tensor, clip->t, clip->channels, clip->height, clip->width,
              (int) (clip->offset - start) / 2, (int) clip->t_stride / 2,
-             (int) clip->c_stride / 2,
-             clip->normalization == VAE_RAW ? " raw" : "",
+             (int) clip->c_stride / 2, normalizations[clip->normalization],
              clip->normalization_stated ? " stated" : "");
     return text;
 }

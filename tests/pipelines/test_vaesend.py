@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import resource
+import shutil
 import socket
 import struct
 import subprocess
@@ -108,6 +109,30 @@ class Pair(unittest.TestCase):
             for one in latents:
                 sender.send(one)
         return self.received()
+
+
+class Spaces(unittest.TestCase):
+    def test_table(self):
+        """latent_spaces.json is what vaetool prints."""
+        said = subprocess.run(
+            [os.path.join(streams.BUILD, "engine", "vaetool"), "info", "--spaces",
+             "--json"], stdout=subprocess.PIPE, check=True).stdout
+        with open(os.path.join(streams.PIPELINES, "latent_spaces.json"),
+                  "rb") as file:
+            self.assertEqual(said, file.read())
+        self.assertEqual(vaesend.SPACES["h3"], (24, 4, 24, 5))
+
+    def test_copied_alone(self):
+        """Without the table a sender must state what it has."""
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(VAESEND, folder)
+            done = subprocess.run(
+                [sys.executable, "-c", "import vaesend\n"
+                 "vaesend.Sender('x', 'wan2.1', temporal=4, fps=16).close()\n"
+                 "vaesend.Sender('x', 'wan2.1')"], cwd=folder,
+                stderr=subprocess.PIPE, text=True, check=False)
+        self.assertIn("latent_spaces.json", done.stderr)
+        self.assertIn("expected it, or temporal and fps", done.stderr)
 
 
 class Stream(Pair):
@@ -245,7 +270,7 @@ class Stream(Pair):
                            ({"timeout": 0}, "timeout 0: expected seconds"),
                            ({"send_buffer": -1}, "send_buffer -1: expected"),
                            ({"layout": "hwc"}, "cthw or tchw"),
-                           ({"normalization": "x"}, "normalized or raw")):
+                           ({"normalization": "x"}, "normalized, raw or comfyui")):
             with self.assertRaisesRegex(ValueError, text):
                 self.pair(**more)
         for target in ("tcp://5000", "tcp://host:x", "http://host:80"):

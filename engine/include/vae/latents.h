@@ -45,9 +45,10 @@ typedef struct VaeLatentClip {
 
     /* The file's metadata; 0 or NULL if it has no such entry. */
     const char *space;              /* vae.latent_space */
-    VaeNormalization normalization; /* as stated. Without a statement: raw for
-                                       ComfyUI .latent, else normalized */
-    bool normalization_stated;      /* false: the file does not state it */
+    VaeNormalization normalization; /* as stated. Without a statement:
+                                       VAE_COMFYUI for a .latent of ComfyUI,
+                                       else VAE_NORMALIZED, which is a guess */
+    bool normalization_stated;      /* by vae.normalization */
     int fps_n, fps_d;               /* vae.framerate, "16/1"; fps_n is also 0 if
                                        the rate varies */
     int width_px, height_px;        /* vae.width, vae.height: visible pixels. If
@@ -63,8 +64,8 @@ typedef struct VaeLatentClip {
  *
  * 1. options->layout
  * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D behind the batch
- * 3. the shape: 5-D is [B,C,T,H,W]; 4-D is [T,C,H,W] if dim 1 is a known number
- *    of channels (16, 24, 32, 48, 128) and dim 0 is not, otherwise [C,T,H,W]
+ * 3. the shape: 5-D is [B,C,T,H,W]; 4-D is [T,C,H,W] if dim 1 is the number of
+ *    channels of a known latent space and dim 0 is not, otherwise [C,T,H,W]
  *
  * options may be NULL. The file then decides, and a batch of more than one clip
  * is an error. After an error all members of *out except struct_size are 0.

@@ -89,7 +89,10 @@ typedef enum VaePrecision {
 /* The scale of latents: raw = normalized * std + mean, per channel. */
 typedef enum VaeNormalization {
     VAE_NORMALIZED, /* the input and output of the diffusion model */
-    VAE_RAW         /* the input and output of the original VAE */
+    VAE_RAW,        /* the input and output of the original VAE */
+    VAE_COMFYUI     /* as in a .latent file of ComfyUI: raw or normalized, which
+                       depends on the latent space. A stream uses that of its
+                       model */
 } VaeNormalization;
 
 /* Treatment of results that are not finite (NaN, infinite). */

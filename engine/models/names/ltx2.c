@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "latent_spaces.h"
+#include "describe.h"
 #include "ltx2.h"
 
 enum { OFFICIAL, DIFFUSERS };
@@ -400,10 +400,8 @@ describe(VaeRecognise *r, VaeLtx2 *a, VaeError *error)
         return false;
     }
     const int side = info->has_decoder;
-    vae_describe_causal(r, a->z, a->patch * space[side], time[side]);
-    info->space = "ltx2";
+    vae_describe_causal(r, "ltx2", a->z, a->patch * space[side], time[side]);
     info->has_posterior = info->has_encoder && a->head > a->z;
-    info->fps_n = 24;
     info->reason = a->reason;
     return true;
 }

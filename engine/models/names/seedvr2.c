@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "latent_spaces.h"
+#include "describe.h"
 #include "seedvr2.h"
 
 /* Early files call the attention's layers query, key, value, proj_attn. */
@@ -74,8 +74,8 @@ describe(VaeRecognise *r, const VaeSeedVr2 *a)
         space += side->blocks[i].sampler;
         time += side->blocks[i].temporal;
     }
-    vae_describe_causal(r, a->z, 1 << space, 1 << time);
-    for (int i = 0; i < a->z; i++)
+    vae_describe_causal(r, "seedvr2", a->z, 1 << space, 1 << time);
+    for (int i = 0; a->scale > 0 && i < a->z; i++)
         r->std[i] = 1 / a->scale;
 }
 
@@ -94,7 +94,6 @@ read_stated(VaeRecognise *r, VaeSeedVr2 *a, VaeError *error)
 {
     double number;
     a->groups = 32;
-    a->scale = 0.9152f;
     if (vae_model_meta_number(r->model, "norm_num_groups", &number)) {
         if (!(number >= 1 && number <= 1024)) {
             vae_fail(error, VAE_ERR_MODEL,
@@ -164,7 +163,6 @@ vae_seedvr2_preset(VaeRecognise *r)
     VaeSeedVr2 *a = r->data;
     *a = (VaeSeedVr2){.z = 16,
                       .groups = 32,
-                      .scale = 0.9152f,
                       .enc.c = 128,
                       .dec.c = 512,
                       .enc.n = 4,

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "latent_spaces.h"
+#include "describe.h"
 #include "taehv.h"
+#include "vae-private/spaces.h"
 
 /* The variants and the latent spaces they stand in for. Shapes give z, patch
  * and the kind of blocks only; of variants that these do not distinguish, the
@@ -14,23 +15,25 @@ typedef struct Variant {
     const char *name;
     const char *other; /* its name with other blocks, or NULL */
     VaeTaeBlocks blocks;
-    const char *space;
-    int z, patch, fps;
-    bool raw; /* it takes raw latents, and has no other blocks */
+    const char *space; /* a name of the table of spaces */
+    bool raw;          /* it takes raw latents, and has no other blocks */
 } Variant;
 
 static const Variant variants[] = {
-    {"taew2_1", NULL, VAE_TAE_BASE, "wan2.1", 16, 1, 16},
-    {"taehv", NULL, VAE_TAE_BASE, "hunyuan", 16, 1, 24},
-    {"taecvx", NULL, VAE_TAE_BASE, "cogvideox", 16, 1, 8},
-    {"taeos1_3", NULL, VAE_TAE_BASE, "opensora1.3", 16, 1, 24},
-    {"taew2_2", "taew2_2_super", VAE_TAE_SUPER, "wan2.2", 48, 2, 24},
-    {"taehv1_5", "taehv1_5_super", VAE_TAE_SUPER, "hunyuan1.5", 32, 2, 24},
-    {"taeh3", NULL, VAE_TAE_BASE, "h3", 24, 2, 24},
-    {"taeltx_2", NULL, VAE_TAE_BASE, "ltx2", 128, 4, 24},
-    {"taeltx2_3", "taeltx2_3_wide", VAE_TAE_WIDE, "ltx2", 128, 4, 24},
-    {"lighttaew2_1", NULL, VAE_TAE_BASE, "wan2.1", 16, 1, 16, true},
-    {"lighttaew2_2", NULL, VAE_TAE_BASE, "wan2.2", 48, 2, 24, true}};
+    {"taew2_1", NULL, VAE_TAE_BASE, "wan2.1"},
+    {"taehv", NULL, VAE_TAE_BASE, "hunyuan"},
+    {"taecvx", NULL, VAE_TAE_BASE, "cogvideox"},
+    {"taeos1_3", NULL, VAE_TAE_BASE, "opensora1.3"},
+    {"taew2_2", "taew2_2_super", VAE_TAE_SUPER, "wan2.2"},
+    {"taehv1_5", "taehv1_5_super", VAE_TAE_SUPER, "hunyuan1.5"},
+    {"taeh3", NULL, VAE_TAE_BASE, "h3"},
+    {"taeltx_2", NULL, VAE_TAE_BASE, "ltx2"},
+    {"taeltx2_3", "taeltx2_3_wide", VAE_TAE_WIDE, "ltx2"},
+    {"lighttaew2_1", NULL, VAE_TAE_BASE, "wan2.1", true},
+    {"lighttaew2_2", NULL, VAE_TAE_BASE, "wan2.2", true}};
+
+/* Pixels of a side of a latent pixel, for patches of 1x1. */
+#define PATCH_SCALE 8
 
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 
@@ -50,7 +53,8 @@ name_of(const Variant *v, const VaeTae *a)
 static bool
 fits(const Variant *v, const VaeTae *a)
 {
-    return v->z == a->z && v->patch == a->patch &&
+    const VaeSpace *s = vae_space_find(v->space);
+    return s->channels == a->z && s->spatial == PATCH_SCALE * a->patch &&
            (a->blocks != VAE_TAE_WIDE || v->blocks == VAE_TAE_WIDE) &&
            (a->blocks == VAE_TAE_BASE || !v->raw);
 }
@@ -105,23 +109,23 @@ static void
 describe(VaeRecognise *r, const VaeTae *a, const Variant *v)
 {
     VaeModelInfo *info = r->info;
+    const VaeSpace *space = vae_space_find(v->space);
     const int *t = info->has_decoder ? a->grow : a->pool;
     info->arch = name_of(v, a);
     info->space = v->space;
     info->latent_channels = a->z;
-    info->spatial = 8 * a->patch;
+    info->spatial = PATCH_SCALE * a->patch;
     info->temporal = t[0] * t[1] * t[2];
     info->has_posterior = false;
     info->decode = (VaeSteps){1, 1, 1, info->temporal};
     info->encode = (VaeSteps){info->temporal, 1, info->temporal, 1};
-    if (strcmp(info->space, "h3") == 0) {
-        /* The encoder begins each chunk anew, behind black frames. */
-        info->chunk = 5;
-        info->encode = (VaeSteps){1, 1, info->temporal, 1};
-    }
+    info->chunk = space->counts.chunk;
+    /* The encoder begins each chunk anew, after black frames. */
+    if (info->chunk)
+        info->encode.first_in = 1;
     info->pixel_low = 0;
     info->pixel_high = 1;
-    info->fps_n = v->fps;
+    info->fps_n = space->fps;
     info->fps_d = 1;
     info->takes_normalized = !v->raw;
     vae_space_statistics(info->space, a->z, r->mean, r->std);
@@ -177,8 +181,9 @@ vae_tae_preset(VaeRecognise *r)
     const Variant *v = variants;
     while (!has_name(v, name))
         v++;
-    *a = (VaeTae){.z = v->z,
-                  .patch = v->patch,
+    const VaeSpace *space = vae_space_find(v->space);
+    *a = (VaeTae){.z = space->channels,
+                  .patch = space->spatial / PATCH_SCALE,
                   .enc_c = 64,
                   .blocks = strcmp(v->name, name) ? v->blocks : VAE_TAE_BASE,
                   .group_c = {64, 64, 64}};
@@ -186,7 +191,7 @@ vae_tae_preset(VaeRecognise *r)
                                     [VAE_TAE_SUPER] = {512, 256, 128, 64},
                                     [VAE_TAE_WIDE] = {1024, 512, 256, 64}};
     memcpy(a->dec_c, widths[a->blocks], sizeof a->dec_c);
-    const bool ltx = v->patch == 4;
+    const bool ltx = a->patch == 4;
     for (int i = 0; i < 3; i++) {
         a->grow[i] = i > 0 || ltx ? 2 : 1;
         a->pool[i] = i < 2 || ltx ? 2 : 1;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tool.h"
+#include "vae-private/spaces.h"
 
 typedef struct Encode {
     const Options *o;
@@ -280,7 +281,8 @@ write_latents(Encode *e, VaeError *error)
     snprintf(temporal, sizeof temporal, "%d", e->info->temporal);
     snprintf(rate, sizeof rate, "%d/%d", e->fps_n, e->fps_d);
     VaeMetadata metadata[8] = {
-        {"vae.normalization", vae_normalization_name(e->o->normalization)},
+        {"vae.normalization", vae_normalization_name(vae_space_normalization(
+                                  e->info->space, e->o->normalization))},
         {"vae.layout", "cthw"},
         {"vae.width", width},
         {"vae.height", height},

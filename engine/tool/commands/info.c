@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tool.h"
+#include "vae-private/spaces.h"
 
 typedef struct Info {
     const char *path;
@@ -286,7 +287,9 @@ print_clip(const VaeLatentClip *c)
     printf("  latent space %s, %s%s\n",
            c->space ? plain(c->space, &words) : "not stated",
            vae_normalization_name(c->normalization),
-           c->normalization_stated ? "" : " (not stated)");
+           c->normalization_stated || c->normalization == VAE_COMFYUI
+               ? ""
+               : " (not stated)");
     print_stated(c);
 }
 
@@ -407,9 +410,51 @@ open_file(Info *in, VaeError *error)
     return unfinished_checkpoint(&in->unfinished, in->file, error);
 }
 
+static json_t *
+space_json(const VaeSpace *s)
+{
+    json_t *row =
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:s}", "name", s->name,
+                  "channels", s->channels, "spatial", s->spatial, "temporal",
+                  s->counts.temporal, "chunk", s->counts.chunk, "framerate",
+                  s->fps, "comfyui", vae_normalization_name(s->comfyui));
+    if (s->std) {
+        json_object_set_new(row, "mean", floats_json(s->mean, s->channels));
+        json_object_set_new(row, "std", floats_json(s->std, s->channels));
+    } else if (s->factor > 0) {
+        json_object_set_new(row, "factor", json_real((double) s->factor));
+        json_object_set_new(row, "shift", json_real((double) s->shift));
+    }
+    return row;
+}
+
+/* Prints the table of latent spaces, one row a line. */
+static int
+print_spaces(bool json)
+{
+    const VaeSpace *s;
+    for (size_t i = 0; (s = vae_space_at(i)); i++) {
+        json_t *row = json ? space_json(s) : NULL;
+        if (row) {
+            fputs(i ? ",\n" : "[\n", stdout);
+            json_dumpf(row, stdout, JSON_REAL_PRECISION(7));
+            json_decref(row);
+            continue;
+        }
+        printf("%s: %d channels, %dx%d pixels and %d frames per latent, "
+               "usually %d frames per second; %s in files of ComfyUI\n",
+               s->name, s->channels, s->spatial, s->spatial, s->counts.temporal,
+               s->fps, vae_normalization_name(s->comfyui));
+    }
+    fputs(json ? "\n]\n" : "", stdout);
+    return EXIT_OK;
+}
+
 int
 command_info(const Options *o)
 {
+    if (o->spaces)
+        return print_spaces(o->json);
     Info in = {.path = o->argument[0]};
     VaeError error;
     int code = EXIT_OK;

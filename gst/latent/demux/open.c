@@ -26,9 +26,12 @@ tell_no_space(GstLatentDemux *self, const gchar *name)
 {
     gchar *text = g_strdup_printf(
         "%s states no latent space: set latent-space=... of latentdemux, or "
-        "model=... of vaedecode. If the latents are raw (not normalized), also "
-        "set normalization=raw",
-        name);
+        "model=... of vaedecode%s",
+        name,
+        self->clip.info.normalization_stated
+            ? ""
+            : ". It does not state the normalization either: the latents are "
+              "taken as normalized. If they are raw, set normalization=raw");
     GST_ELEMENT_INFO(self, STREAM, FORMAT, ("%s", text), ("%s", text));
     g_free(text);
 }

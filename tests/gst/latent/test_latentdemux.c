@@ -349,8 +349,12 @@ TEST(overruled)
                    "%s", run->warning);
         g_strfreev(words);
     }
-    Run *run = demux(PULL, path,
-                     "latent-space=wan2.1 normalization=raw framerate=48/2");
+    Run *run = demux(PULL, path, "latent-space=other normalization=normalized");
+    CHECK_SAYS(run->warning && strstr(run->warning, "latent-space is wan2.1") &&
+                   strstr(run->warning, "normalization is raw"),
+               "%s", run->warning);
+    run = demux(PULL, path,
+                "latent-space=wan2.1 normalization=raw framerate=48/2");
     CHECK_SAYS(run->warning == NULL, "%s", run->warning);
     CHECK_SAYS(run->info == NULL, "%s", run->info);
     /* The property overrides the rate of the file. */
@@ -362,7 +366,8 @@ TEST(overruled)
     CHECK_INT(GST_BUFFER_PTS(later), GST_SECOND / 30);
 }
 
-/* An empty tensor marks the raw latents of ComfyUI. */
+/* An empty tensor marks the latents of ComfyUI. What they are depends on the
+ * latent space; the user may know better. */
 TEST(comfyui)
 {
     g_autofree guint8 *data = clip_data(&small, BCTHW);
@@ -372,7 +377,14 @@ TEST(comfyui)
     const gchar *path = vae_test_path("a.latent");
     CHECK(vae_tensor_file_write(path, out, 2, NULL, 0, NULL) == VAE_OK);
     Run *run = run_preroll(path, "", "");
+    assert_field(run, "normalization", "comfyui");
+    run = run_preroll(path, "latent-space=seedvr2", "");
+    assert_field(run, "normalization", "normalized");
+    run = run_preroll(path, "latent-space=wan2.1", "");
     assert_field(run, "normalization", "raw");
+    run = run_preroll(path, "normalization=normalized", "");
+    assert_field(run, "normalization", "normalized");
+    CHECK_SAYS(run->warning == NULL, "%s", run->warning);
     check_file(path, &small);
 }
 

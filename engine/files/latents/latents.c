@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "files.h"
+#include "vae-private/spaces.h"
 #include "arguments.h"
 #include "sized.h"
 
@@ -25,7 +26,7 @@
 static bool
 known_channels(int64_t n)
 {
-    return n == 16 || n == 24 || n == 32 || n == 48 || n == 128;
+    return n <= MAX_CHANNELS && vae_space_usual((int) n) != NULL;
 }
 
 static bool
@@ -325,22 +326,17 @@ read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
 {
     const char *key = "vae.normalization";
     const char *word = vae_tensor_file_metadata(file, key);
-    clip->normalization = VAE_NORMALIZED;
-    if (word != NULL) {
-        clip->normalization_stated = true;
-        if (!vae_normalization_parse(word, &clip->normalization))
-            return fail_value(file, key, word, "normalized or raw", error);
-        return VAE_OK;
-    }
     /* ComfyUI marks its files with a tensor without elements. */
     const char *mark = "latent_format_version_0";
-    if (strcmp(info->name, "latent_tensor") == 0 &&
-        (vae_tensor_file_find(file, mark) != NULL ||
-         vae_tensor_file_metadata(file, mark) != NULL)) {
-        clip->normalization = VAE_RAW;
-        clip->normalization_stated = true;
-    }
-    return VAE_OK;
+    const bool comfyui = strcmp(info->name, "latent_tensor") == 0 &&
+                         (vae_tensor_file_find(file, mark) != NULL ||
+                          vae_tensor_file_metadata(file, mark) != NULL);
+    clip->normalization = comfyui ? VAE_COMFYUI : VAE_NORMALIZED;
+    clip->normalization_stated = word != NULL;
+    return word == NULL || vae_normalization_parse(word, &clip->normalization)
+               ? VAE_OK
+               : fail_value(file, key, word, "normalized, raw or comfyui",
+                            error);
 }
 
 VaeStatus

@@ -1,0 +1,101 @@
+/*
+ * spaces.c: the table of the known latent spaces.
+ *
+ * The statistics and factors are those of the original VAEs. The last column
+ * was read in ComfyUI (Comfy-Org/ComfyUI, commit 75399d7): SaveLatent writes
+ * the numbers that process_out() of comfy/latent_formats.py gives. It converts
+ * them to raw ones for the Wan, Hunyuan and CogVideoX formats. It keeps
+ * normalized ones for LTXV, SeedVR2 and MiniMaxH3Video, whose VAE classes in
+ * comfy/ldm apply the statistics themselves. ComfyUI has neither Open-Sora nor
+ * the demo model.
+ */
+#include "vae-private/spaces.h"
+
+#include <string.h>
+
+static const float wan21_mean[16] = {-0.7571f, -0.7089f, -0.9113f, 0.1075f,
+                                     -0.1745f, 0.9653f,  -0.1517f, 1.5508f,
+                                     0.4134f,  -0.0715f, 0.5517f,  -0.3632f,
+                                     -0.1922f, -0.9497f, 0.2503f,  -0.2921f};
+static const float wan21_std[16] = {
+    2.8184f, 1.4541f, 2.3275f, 2.6558f, 1.2196f, 1.7708f, 2.6052f, 2.0743f,
+    3.2687f, 2.1526f, 2.8652f, 1.5579f, 1.6382f, 1.1253f, 2.8251f, 1.9160f};
+
+static const float wan22_mean[48] = {
+    -0.2289f, -0.0052f, -0.1323f, -0.2339f, -0.2799f, 0.0174f,  0.1838f,
+    0.1557f,  -0.1382f, 0.0542f,  0.2813f,  0.0891f,  0.1570f,  -0.0098f,
+    0.0375f,  -0.1825f, -0.2246f, -0.1207f, -0.0698f, 0.5109f,  0.2665f,
+    -0.2108f, -0.2158f, 0.2502f,  -0.2055f, -0.0322f, 0.1109f,  0.1567f,
+    -0.0729f, 0.0899f,  -0.2799f, -0.1230f, -0.0313f, -0.1649f, 0.0117f,
+    0.0723f,  -0.2839f, -0.2083f, -0.0520f, 0.3748f,  0.0152f,  0.1957f,
+    0.1433f,  -0.2944f, 0.3573f,  -0.0548f, -0.1681f, -0.0667f};
+static const float wan22_std[48] = {
+    0.4765f, 1.0364f, 0.4514f, 1.1677f, 0.5313f, 0.4990f, 0.4818f, 0.5013f,
+    0.8158f, 1.0344f, 0.5894f, 1.0901f, 0.6885f, 0.6165f, 0.8454f, 0.4978f,
+    0.5759f, 0.3523f, 0.7135f, 0.6804f, 0.5833f, 1.4146f, 0.8986f, 0.5659f,
+    0.7069f, 0.5338f, 0.4889f, 0.4917f, 0.4069f, 0.4999f, 0.6866f, 0.4093f,
+    0.5709f, 0.6065f, 0.6415f, 0.4944f, 0.5726f, 1.2042f, 0.5458f, 1.6887f,
+    0.3971f, 1.0600f, 0.3943f, 0.5537f, 0.5444f, 0.4089f, 0.7468f, 0.7744f};
+
+/* CogVideoX-5B and CogVideoX 1.5 have the factor 0.7. CogVideoX-2B multiplies
+ * the same raw latents by 1.15258426. */
+static const VaeSpace spaces[] = {
+    {"wan2.1", 16, 8, {4}, 16, wan21_mean, wan21_std, .comfyui = VAE_RAW},
+    {"wan2.2", 48, 16, {4}, 24, wan22_mean, wan22_std, .comfyui = VAE_RAW},
+    {"seedvr2", 16, 8, {4}, 16, .factor = 0.9152f, .comfyui = VAE_NORMALIZED},
+    {"hunyuan", 16, 8, {4}, 24, .factor = 0.476986f, .comfyui = VAE_RAW},
+    {"hunyuan1.5", 32, 16, {4}, 24, .factor = 1.03682f, .comfyui = VAE_RAW},
+    {"cogvideox", 16, 8, {4}, 8, .factor = 0.7f, .comfyui = VAE_RAW},
+    {"opensora1.3", 16, 8, {4}, 24, .comfyui = VAE_RAW},
+    {"ltx2", 128, 32, {8}, 24, .comfyui = VAE_NORMALIZED},
+    {"h3", 24, 16, {4, 5}, 24, .comfyui = VAE_NORMALIZED},
+    {"gst-vae-demo", 16, 8, {4}, 16, .comfyui = VAE_RAW},
+};
+
+enum { N_SPACES = sizeof spaces / sizeof *spaces };
+
+const VaeSpace *
+vae_space_at(size_t i)
+{
+    return i < N_SPACES ? &spaces[i] : NULL;
+}
+
+const VaeSpace *
+vae_space_find(const char *name)
+{
+    for (size_t i = 0; name && i < N_SPACES; i++)
+        if (strcmp(name, spaces[i].name) == 0)
+            return &spaces[i];
+    return NULL;
+}
+
+const VaeSpace *
+vae_space_usual(int channels)
+{
+    for (size_t i = 0; i < N_SPACES; i++)
+        if (channels == spaces[i].channels)
+            return &spaces[i];
+    return NULL;
+}
+
+void
+vae_space_statistics(const char *name, int channels, float *mean, float *std)
+{
+    static const VaeSpace unknown = {.factor = 1};
+    const VaeSpace *s = vae_space_find(name);
+    if (!s || (s->std && s->channels != channels))
+        s = &unknown;
+    for (int i = 0; i < channels; i++) {
+        mean[i] = s->mean ? s->mean[i] : s->shift;
+        std[i] = s->std ? s->std[i] : 1 / (s->factor > 0 ? s->factor : 1);
+    }
+}
+
+VaeNormalization
+vae_space_normalization(const char *name, VaeNormalization n)
+{
+    const VaeSpace *s = vae_space_find(name);
+    if (n != VAE_COMFYUI)
+        return n;
+    return s ? s->comfyui : VAE_RAW;
+}

@@ -1,0 +1,53 @@
+/*
+ * vae-private/spaces.h: the table of the known latent spaces.
+ */
+#ifndef VAE_PRIVATE_SPACES_H
+#define VAE_PRIVATE_SPACES_H
+
+#include "vae-private/counts.h"
+#include "vae/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Normalized numbers are those of the diffusion model. Raw numbers are those of
+ * the original VAE: raw = normalized * std + mean. */
+typedef struct VaeSpace {
+    const char *name;
+    int channels, spatial; /* as in VaeModelInfo */
+    VaeCounts counts;
+    int fps; /* usual frame rate of its videos */
+    /* One number for each channel. If they are NULL, all channels have the std
+     * 1 / factor and the mean shift. A factor of 0 then means 1, or that the
+     * weights have the statistics. */
+    const float *mean, *std;
+    float factor, shift;
+    /* The numbers in a .latent file of ComfyUI. */
+    VaeNormalization comfyui;
+} VaeSpace;
+
+/* Returns row i, or NULL after the last one. Of the spaces that have the same
+ * number of channels, the usual one is first. */
+VAE_API const VaeSpace *vae_space_at(size_t i);
+/* Returns the space of that name, or NULL if it is not known. name may be NULL.
+ */
+VAE_API const VaeSpace *vae_space_find(const char *name);
+/* Returns the usual space with this number of channels, or NULL. */
+VAE_API const VaeSpace *vae_space_usual(int channels);
+
+/* Fills mean and std per channel. They are 0 and 1 for an unknown space, or if
+ * its statistics are those of another number of channels. */
+void vae_space_statistics(const char *name, int channels, float *mean,
+                          float *std);
+
+/* Returns the meaning of VAE_COMFYUI in this space: VAE_NORMALIZED or VAE_RAW.
+ * Returns other values as they are. ComfyUI does not know a space that is not
+ * in the table; its usual conversion then gives raw numbers. */
+VAE_API VaeNormalization vae_space_normalization(const char *name,
+                                                 VaeNormalization n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,34 @@
+/*
+ * describe.c: parts of VaeModelInfo that several networks fill in the same way.
+ */
+#include "describe.h"
+
+#include "vae-private/spaces.h"
+
+void
+vae_describe_causal(VaeRecognise *r, const char *space, int z, int spatial,
+                    int temporal)
+{
+    VaeModelInfo *info = r->info;
+    info->space = space;
+    info->latent_channels = z;
+    info->spatial = spatial;
+    info->temporal = temporal;
+    info->has_posterior = info->has_encoder;
+    info->decode = (VaeSteps){1, 1, 1, temporal};
+    info->encode = (VaeSteps){1, 1, temporal, 1};
+    info->pixel_low = -1;
+    info->pixel_high = 1;
+    info->fps_n = vae_space_find(space)->fps;
+    info->fps_d = 1;
+    vae_space_statistics(space, z, r->mean, r->std);
+}
+
+int
+vae_patch_side(int channels)
+{
+    int side = 1;
+    while (side < 8 && 3 * side * side < channels)
+        side++;
+    return 3 * side * side == channels ? side : 0;
+}

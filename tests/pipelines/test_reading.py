@@ -1,0 +1,159 @@
+"""Reads files of latents and frames as people have them, with vaetool and with the
+elements.
+
+usage: test_reading.py SOURCE BUILD [TEST...]
+"""
+import array
+import json
+import math
+import os
+import struct
+import subprocess
+import unittest
+
+import streams
+
+GOLDEN = os.path.join(streams.SOURCE, "tests", "golden", "data")
+VAETOOL = os.path.join(streams.BUILD, "engine", "vaetool")
+MARK = ("F32", [0], b"")
+
+
+def golden(network, name):
+    return os.path.join(GOLDEN, network, name + ".safetensors")
+
+
+def save(path, tensors, metadata=None):
+    """tensors: by name (type, shape, bytes)."""
+    header, at = {"__metadata__": metadata or {}}, 0
+    for name, (kind, shape, data) in tensors.items():
+        header[name] = {"dtype": kind, "shape": list(shape),
+                        "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text +
+                   b"".join(data for _, _, data in tensors.values()))
+    return path
+
+
+def load(path, name):
+    """The shape and the numbers of a tensor of floats."""
+    with open(path, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        entry = json.loads(file.read(size))[name]
+        begin, end = entry["data_offsets"]
+        file.seek(8 + size + begin)
+        data = file.read(end - begin)
+    if entry["dtype"] == "F16":
+        return entry["shape"], array.array(
+            "f", struct.unpack(f"<{len(data) // 2}e", data))
+    return entry["shape"], array.array("f", data)
+
+
+def psnr(a, b):
+    squares = sum((x - y) ** 2 for x, y in zip(a, b)) / len(a)
+    return 10 * math.log10(4 / squares) if squares else math.inf
+
+
+class Reading(streams.Streams):
+    def tool(self, *arguments):
+        return subprocess.run([VAETOOL, *arguments], capture_output=True,
+                              text=True, check=False)
+
+    def decode(self, network, latents, *options):
+        """The frames of latents, and what vaetool says."""
+        out = self.path("frames.safetensors")
+        done = self.tool("decode", "--backend", "ref", "--model",
+                         golden(network, "weights"), *options, latents, out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return load(out, "frames")[1], done.stderr
+
+    def pixels(self, network, latents, *demux):
+        """The frames that the elements make of latents, as bytes."""
+        self.play(f"filesrc location={latents} ! latentdemux {' '.join(demux)} ! "
+                  f"vaedecode backend=ref model={golden(network, 'weights')} ! "
+                  f"video/x-raw,format=RGB ! "
+                  f"filesink location={self.path('pixels')}")
+        return self.read(self.path("pixels"))
+
+
+# What ComfyUI divides latents of the diffusion model by before it saves them.
+COMFYUI = (("seedvr2", "decode_t1_6x10", 1),
+           ("ltx2_3", "decode_t1_3x5", 1),
+           ("taehv/taehv", "decode_t2_2x2", 0.476986),
+           ("taehv/taehv1_5", "decode_t2_1x2", 1.03682),
+           ("taehv/taecvx", "decode_t3_2x2", 0.7),
+           ("taehv/taeos1_3", "decode_t2_2x3", 1),
+           ("taehv/taeh3", "decode_t7_1x1", 1),
+           ("taehv/taeltx_2", "decode_t1_2x1", 1),
+           ("taehv/taew2_1", "decode_t1_6x10", None),
+           ("wan22", "decode_t1_5x7", None))
+
+
+class ComfyUI(Reading):
+    def saved(self, network, name, factor):
+        """Latents as SaveLatent of ComfyUI writes them. factor None: the latents of
+        Wan, with a mean and a deviation for each channel."""
+        shape, numbers = load(golden(network, name), "latent")
+        mean = std = None
+        if factor is None:
+            done = self.tool("info", "--json", golden(network, "weights"))
+            model = json.loads(done.stdout)["model"]
+            mean, std = model["mean"], model["std"]
+            self.assertNotEqual(std[0], 1)
+        plane = len(numbers) // shape[0]
+        raw = array.array("f", (
+            numbers[i] / factor if factor else
+            numbers[i] * std[i // plane] + mean[i // plane]
+            for i in range(len(numbers))))
+        return save(self.path("clip.latent"),
+                    {"latent_tensor": ("F32", [1] + shape, raw.tobytes()),
+                     "latent_format_version_0": MARK}, {"prompt": "{}"})
+
+    def test_vaetool(self):
+        for network, name, factor in COMFYUI:
+            with self.subTest(network=network):
+                latents = self.saved(network, name, factor)
+                got, _ = self.decode(network, latents)
+                want = load(golden(network, name), "frames")[1]
+                self.assertGreater(psnr(got, want), 60)
+
+    def test_elements(self):
+        for network, name, factor in COMFYUI[:3]:
+            with self.subTest(network=network):
+                latents = self.saved(network, name, factor)
+                got = self.pixels(network, latents)
+                want = self.pixels(network, golden(network, name))
+                self.assertLessEqual(
+                    max(abs(a - b) for a, b in zip(got, want)), 1)
+
+    def test_user_knows_better(self):
+        """The user's word counts more than the mark of ComfyUI."""
+        shape, numbers = load(golden("taehv/taew2_1", "decode_t1_6x10"), "latent")
+        latents = save(self.path("clip.latent"),
+                       {"latent_tensor": ("F32", shape, numbers.tobytes()),
+                        "latent_format_version_0": MARK})
+        want = load(golden("taehv/taew2_1", "decode_t1_6x10"), "frames")[1]
+        got, _ = self.decode("taehv/taew2_1", latents, "--normalization",
+                             "normalized")
+        self.assertGreater(psnr(got, want), 60)
+        self.assertEqual(
+            self.pixels("taehv/taew2_1", latents, "normalization=normalized"),
+            self.pixels("taehv/taew2_1",
+                        golden("taehv/taew2_1", "decode_t1_6x10")))
+
+    def test_encode(self):
+        """vaetool and the decoder agree on the numbers for ComfyUI."""
+        latents = self.path("latents.safetensors")
+        for words in ("normalized", "raw", "comfyui"):
+            done = self.tool("encode", "--backend", "ref", "--normalization",
+                             words, "--model", golden("seedvr2", "weights"),
+                             golden("seedvr2", "encode_f1_48x80"), latents)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = self.tool("info", latents).stdout
+            self.assertIn("raw" if words == "raw" else "normalized", said)
+            self.assertNotIn("comfyui", said)
+
+
+if __name__ == "__main__":
+    streams.main("vaedecode", "latentdemux")
