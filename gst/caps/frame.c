@@ -6,19 +6,25 @@
 
 #include "video.h"
 
+/* gst_video_format_to_string() takes no other numbers than those of formats. */
+static const gchar *
+format_name(GstVideoFormat format)
+{
+    GEnumClass *formats = g_type_class_ref(GST_TYPE_VIDEO_FORMAT);
+    const gboolean known = format != GST_VIDEO_FORMAT_UNKNOWN &&
+                           g_enum_get_value(formats, (gint) format);
+
+    g_type_class_unref(formats);
+    return known ? gst_video_format_to_string(format) : "an unknown format";
+}
+
 /* "GRAY8, 32x24, 1 plane". */
 static void
 describe(gchar *text, gsize size, GstVideoFormat format, guint width,
          guint height, guint planes)
 {
-    /* gst_video_format_to_string() takes no other values. */
-    const gchar *name = format > GST_VIDEO_FORMAT_UNKNOWN
-                            ? gst_video_format_to_string(format)
-                            : NULL;
-
-    g_snprintf(text, size, "%s, %ux%u, %u plane%s",
-               name ? name : "an unknown format", width, height, planes,
-               planes == 1 ? "" : "s");
+    g_snprintf(text, size, "%s, %ux%u, %u plane%s", format_name(format), width,
+               height, planes, planes == 1 ? "" : "s");
 }
 
 /* Checks what gst_video_frame_map() asserts. */
