@@ -18,6 +18,9 @@ G_BEGIN_DECLS
 /* A custom query downstream. `latents` (gint) is the number of later latents on
  * which a frame of the decoder depends. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
+/* Field of a DRAIN query that asks for the frames of the decoder alone, and not
+ * for those that wait downstream of it. */
+#define GST_VAE_DRAIN_DECODER "vae-decoder"
 
 #define GST_VAE_LATENT_NAME "video/x-vae-latent"
 #define GST_VAE_LATENT_CODEC "VAE latents" /* of the tag video-codec */

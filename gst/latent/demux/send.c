@@ -259,22 +259,40 @@ end_of(const GstSegment *segment)
                                                   : segment->duration;
 }
 
+/* Waits until the frames of the segment have left the decoder. */
+static void
+drain(GstLatentDemux *self)
+{
+    GstQuery *query = gst_query_new_drain();
+    gst_structure_set(gst_query_writable_structure(query),
+                      GST_VAE_DRAIN_DECODER, G_TYPE_BOOLEAN, TRUE, NULL);
+    gst_pad_peer_query(self->srcpad, query);
+    gst_query_unref(query);
+}
+
+/* A player may seek with a flush at the message, so it comes after the
+ * frames. */
+static void
+push_segment_done(GstLatentDemux *self)
+{
+    const GstClockTime stop = end_of(&self->segment);
+    GstEvent *event = gst_event_new_segment_done(GST_FORMAT_TIME, stop);
+    GstMessage *message =
+        gst_message_new_segment_done(GST_OBJECT(self), GST_FORMAT_TIME, stop);
+    gst_event_set_seqnum(event, self->seqnum);
+    gst_message_set_seqnum(message, self->seqnum);
+    gst_pad_push_event(self->srcpad, event);
+    drain(self);
+    if (GST_PAD_IS_FLUSHING(self->srcpad))
+        gst_message_unref(message);
+    else
+        gst_element_post_message(GST_ELEMENT(self), message);
+}
+
 static void
 push_eos(GstLatentDemux *self)
 {
-    GstEvent *event;
-    if (!self->known)
-        return;
-    if (self->segment.flags & GST_SEEK_FLAG_SEGMENT) {
-        const GstClockTime stop = end_of(&self->segment);
-        GstMessage *message = gst_message_new_segment_done(
-            GST_OBJECT(self), GST_FORMAT_TIME, stop);
-        gst_message_set_seqnum(message, self->seqnum);
-        gst_element_post_message(GST_ELEMENT(self), message);
-        event = gst_event_new_segment_done(GST_FORMAT_TIME, stop);
-    } else {
-        event = gst_event_new_eos();
-    }
+    GstEvent *event = gst_event_new_eos();
     if (self->seqnum)
         gst_event_set_seqnum(event, self->seqnum);
     gst_pad_push_event(self->srcpad, event);
@@ -289,5 +307,8 @@ gst_latent_send_end(GstLatentDemux *self, GstFlowReturn ret)
     if (ret == GST_FLOW_NOT_LINKED ||
         (ret < GST_FLOW_EOS && ret != GST_FLOW_CUSTOM_ERROR))
         GST_ELEMENT_FLOW_ERROR(self, ret);
-    push_eos(self);
+    if (self->known && (self->segment.flags & GST_SEEK_FLAG_SEGMENT))
+        push_segment_done(self);
+    else if (self->known)
+        push_eos(self);
 }

@@ -289,6 +289,7 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         gst_clear_tag_list(&base->input.tags);
         break;
     case GST_EVENT_EOS:
+    case GST_EVENT_SEGMENT_DONE:
         gst_vae_base_finish(base);
         break;
     default:

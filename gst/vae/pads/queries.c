@@ -61,6 +61,19 @@ query_look_ahead(GstVaeBase *base, GstQuery *query)
     return TRUE;
 }
 
+/* Waits until all frames of the input have left. */
+static gboolean
+drain(GstVaeBase *base, GstQuery *query)
+{
+    const GstStructure *s = gst_query_get_structure(query);
+
+    if (!gst_vae_base_finish(base) || !gst_vae_queue_drain(&base->queue))
+        return FALSE;
+    if (!s || !gst_structure_has_field(s, GST_VAE_DRAIN_DECODER))
+        gst_pad_peer_query(base->srcpad, query);
+    return TRUE;
+}
+
 gboolean
 gst_vae_sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
@@ -81,10 +94,7 @@ gst_vae_sink_query(GstPad *pad, GstObject *parent, GstQuery *query)
         return query_look_ahead(base, query) ||
                gst_pad_query_default(pad, parent, query);
     case GST_QUERY_DRAIN:
-        if (!gst_vae_base_finish(base) || !gst_vae_queue_drain(&base->queue))
-            return FALSE;
-        gst_pad_peer_query(base->srcpad, query);
-        return TRUE;
+        return drain(base, query);
     default:
         if (GST_QUERY_IS_SERIALIZED(query) &&
             !gst_vae_queue_drain(&base->queue))

@@ -187,6 +187,67 @@ TEST(loop)
     CHECK_INT(running, 5 * (at(last + 1) - at(first)));
 }
 
+static void
+seek_segment(GstSeekFlags flags, gdouble rate)
+{
+    CHECK(gst_element_seek(play->pipeline, rate, GST_FORMAT_TIME,
+                           flags | GST_SEEK_FLAG_SEGMENT, GST_SEEK_TYPE_SET, 0,
+                           GST_SEEK_TYPE_SET, (gint64) at(33)));
+}
+
+/* Plays a segment of 33 frames five times, and checks that all its frames are
+ * shown when it is done. again: flags of the seeks after the first one. */
+static void
+check_done(const gchar *name, GstSeekFlags again, gdouble rate)
+{
+    const guint n = 33;
+    seek_segment(FLUSH, rate);
+    gst_element_set_state(play->pipeline, GST_STATE_PLAYING);
+    for (guint round = 1; round <= 5; round++) {
+        g_autoptr(GstMessage) message = vae_play_wait(play);
+        const guint expected = again & GST_SEEK_FLAG_FLUSH ? n : round * n;
+        CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_SEGMENT_DONE);
+        g_mutex_lock(&play->lock);
+        CHECK_SAYS(play->shown->len == expected,
+                   "%s: round %u: %u frames, expected %u", name, round,
+                   play->shown->len, expected);
+        g_mutex_unlock(&play->lock);
+        seek_segment(again, rate);
+    }
+}
+
+/* A segment is done after its frames, as with a video in WebM. */
+TEST(done)
+{
+    static const GstSeekFlags flags[] = {0, FLUSH};
+    g_autoptr(GstElementFactory) encoder = gst_element_factory_find("vp8enc");
+    const gchar *webm = vae_test_path("clip.webm");
+    if (encoder) {
+        g_autofree gchar *text = g_strdup_printf(
+            "videotestsrc num-buffers=33 ! video/x-raw,width=64,height=48,"
+            "framerate=16/1 ! vp8enc deadline=1 ! webmmux ! filesink "
+            "location=%s",
+            webm);
+        g_autoptr(GstElement) make = gst_parse_launch(text, NULL);
+        vae_test_play(make);
+        gst_element_set_state(make, GST_STATE_NULL);
+    }
+    bed_open(16, 1);
+    for (guint i = 0; i < G_N_ELEMENTS(flags); i++) {
+        bed_play("");
+        check_done("vaedecode", flags[i], 1);
+        bed_play("");
+        check_done("vaedecode, backwards", flags[i], -1);
+        g_clear_pointer(&play, vae_play_free);
+        if (!encoder)
+            continue;
+        play = vae_play_new("filesrc location=%s ! matroskademux ! vp8dec ! "
+                            "fakesink name=s signal-handoffs=true",
+                            webm);
+        check_done("vp8dec", flags[i], 1);
+    }
+}
+
 static GstPadProbeReturn
 seek_probe(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
