@@ -4,10 +4,10 @@
  * The statistics and factors are those of the original VAEs. The last column
  * was read in ComfyUI (Comfy-Org/ComfyUI, commit 75399d7): SaveLatent writes
  * the numbers that process_out() of comfy/latent_formats.py gives. It converts
- * them to raw ones for the Wan, Hunyuan and CogVideoX formats. It keeps
- * normalized ones for LTXV, SeedVR2 and MiniMaxH3Video, whose VAE classes in
- * comfy/ldm apply the statistics themselves. ComfyUI has neither Open-Sora nor
- * the demo model.
+ * them to raw ones for Wan, Hunyuan, CogVideoX and the other formats of images.
+ * It keeps normalized ones for LTXV, SeedVR2, MiniMaxH3Video and Flux2, whose
+ * VAE classes apply the statistics themselves. ComfyUI does not have
+ * Open-Sora 1.3, Sana and the demo model.
  */
 #include "vae-private/spaces.h"
 
@@ -49,6 +49,26 @@ static const VaeSpace spaces[] = {
     {"opensora1.3", 16, 8, {4}, 24, .comfyui = VAE_RAW},
     {"ltx2", 128, 32, {8}, 24, .comfyui = VAE_NORMALIZED},
     {"h3", 24, 16, {4, 5}, 24, .comfyui = VAE_NORMALIZED},
+    {"sd", 4, 8, {1}, 16, .factor = 0.18215f, .comfyui = VAE_RAW},
+    {"sdxl", 4, 8, {1}, 16, .factor = 0.13025f, .comfyui = VAE_RAW},
+    {"sd3",
+     16,
+     8,
+     {1},
+     16,
+     .factor = 1.5305f,
+     .shift = 0.0609f,
+     .comfyui = VAE_RAW},
+    {"flux1",
+     16,
+     8,
+     {1},
+     16,
+     .factor = 0.3611f,
+     .shift = 0.1159f,
+     .comfyui = VAE_RAW},
+    {"flux2", 128, 16, {1}, 16, .comfyui = VAE_NORMALIZED},
+    {"sana", 32, 32, {1}, 16, .comfyui = VAE_RAW},
     {"gst-vae-demo", 16, 8, {4}, 16, .comfyui = VAE_RAW},
 };
 

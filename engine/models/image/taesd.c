@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "arch.h"
-#include "latent_spaces.h"
+#include "describe.h"
 
 enum { MAX_UP = 5 };
 
@@ -134,12 +134,11 @@ encode(VaeBuilder *b)
 /* A file of one half has bare names, such as "3.conv.0.weight". */
 enum { OFFICIAL, DIFFUSERS, COMFYUI, BARE_DECODER, BARE_ENCODER, NAMINGS };
 
-static const char *const naming_names[] = {
-    [OFFICIAL] = "official",
-    [DIFFUSERS] = "diffusers",
-    [COMFYUI] = "ComfyUI",
-    [BARE_DECODER] = "official",
-    [BARE_ENCODER] = "official"};
+static const char *const naming_names[] = {[OFFICIAL] = "official",
+                                           [DIFFUSERS] = "diffusers",
+                                           [COMFYUI] = "ComfyUI",
+                                           [BARE_DECODER] = "official",
+                                           [BARE_ENCODER] = "official"};
 
 static bool
 rename_tensor(int naming, const char *name, char *out)
@@ -202,12 +201,11 @@ describe(VaeRecognise *r, const Tae *a, const VaeVariant *v)
 {
     VaeModelInfo *info = r->info;
     info->arch = v->name;
-    vae_describe_causal(r, a->z * a->patch * a->patch, a->patch << a->up, 1);
-    info->space = v->space;
+    vae_describe_causal(r, v->space, a->z * a->patch * a->patch,
+                        a->patch << a->up, 1);
     info->has_posterior = false;
     info->pixel_low = 0;
     info->takes_normalized = true;
-    vae_space_statistics(v->space, info->latent_channels, r->mean, r->std);
 }
 
 static void
