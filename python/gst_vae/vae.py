@@ -139,12 +139,13 @@ class VAE:
             size = tuple(n * self.info.spatial for n in clips[0].shape[:1:-1])
         if device_of(latents).startswith("cuda:"):
             settings = {"device": int(device_of(latents)[5:]), **settings}
+        memory = out
         if out is not None and not batch:
-            out = view(out, True).grown()
+            memory = view(out, True).grown()
         made = self._run(Decoder, tuple(size), {"dtype": type_of(dtype), **settings},
-                         lambda decoder: decoder.whole(clips, latents, out, progress))
+                         lambda decoder: decoder.whole(clips, latents, memory, progress))
         if out is not None:
-            return out if batch else made[0]
+            return out
         made = like(latents, made if batch else made[0], type_of(dtype))
         return made if frames is None else self._cut(made, frames, batch)
 

@@ -1,0 +1,157 @@
+"""accelerate() beside the modules of diffusers, with random weights."""
+import os
+import sys
+import warnings
+
+import small
+from small import gst_vae
+
+try:
+    import torch
+    from diffusers import AutoencoderKLLTX2Video, AutoencoderKLWan
+    from diffusers.video_processor import VideoProcessor
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+
+def wan21():
+    return AutoencoderKLWan(base_dim=8, z_dim=16, num_res_blocks=1)
+
+
+def wan22():
+    return AutoencoderKLWan(
+        base_dim=8, decoder_base_dim=8, z_dim=48, num_res_blocks=1, is_residual=True,
+        in_channels=12, out_channels=12, patch_size=2, scale_factor_spatial=16,
+        temperal_downsample=[False, True, True], latents_mean=[0.0] * 48,
+        latents_std=[1.0] * 48)
+
+
+def ltx2(causal=False):
+    return AutoencoderKLLTX2Video(
+        latent_channels=8, block_out_channels=(8, 16, 32, 64),
+        decoder_block_out_channels=(8, 16, 32), layers_per_block=(1, 1, 1, 1, 1),
+        decoder_layers_per_block=(1, 1, 1, 1), decoder_causal=causal)
+
+
+# The module, channels of latents, frames of a step, pixels of a latent.
+MODULES = [(wan21, 16, 4, 8), (wan22, 48, 4, 16), (ltx2, 8, 8, 32)]
+
+
+class Diffusers(small.Test):
+    def setUp(self):
+        super().setUp()
+        torch.manual_seed(1)
+        torch.set_num_threads(1)
+
+    def close(self, a, b):
+        """Equal but for the rounding of 32 bits: sums of thousands of products, in
+        another order."""
+        self.assertEqual((a.shape, a.dtype, a.device), (b.shape, b.dtype, b.device))
+        self.assertLess((a - b).abs().max().item(), 2e-4 * max(1, b.abs().max().item()))
+
+    def test_decode_and_encode(self):
+        for make, channels, step, spatial in MODULES:
+            with self.subTest(make.__name__), torch.no_grad():
+                module = make().eval()
+                z = torch.randn(2, channels, 2, 2, 3)
+                x = torch.rand(1, 3, 1 + step, 2 * spatial, 2 * spatial) * 2 - 1
+                expected = module.decode(z).sample
+                posterior = module.encode(x).latent_dist
+                done = gst_vae.accelerate(module)
+                self.assertTrue(done.active)
+                made = module.decode(z)
+                self.assertIs(type(made).__name__, "DecoderOutput")
+                self.close(made.sample, expected)
+                self.close(module.decode(z, return_dict=False)[0], expected)
+                found = module.encode(x).latent_dist
+                self.close(found.mean, posterior.mean)
+                self.close(found.logvar, posterior.logvar)
+                self.close(module.encode(x, return_dict=False)[0].mode(),
+                           posterior.mode())
+                self.pictures(made.sample, expected)
+                done.undo()
+                self.assertNotIn("decode", vars(module))
+                self.assertTrue(torch.equal(module.decode(z).sample, expected))
+
+    def pictures(self, made, expected):
+        """Through the pipeline's own processor, 8 bits differ by rounding at most."""
+        processor = VideoProcessor(vae_scale_factor=8)
+        a, b = (processor.postprocess_video(sample, output_type="np")
+                for sample in (made, expected))
+        self.assertLessEqual(abs((a * 255).round() - (b * 255).round()).max(), 1)
+
+    def test_wan_drops_incomplete_frames(self):
+        module = wan21().eval()
+        x = torch.rand(1, 3, 7, 16, 16) * 2 - 1
+        with torch.no_grad():
+            expected = module.encode(x).latent_dist.mean
+        gst_vae.accelerate(module)
+        self.close(module.encode(x).latent_dist.mean, expected)
+
+    def test_switches(self):
+        module = wan21().eval()
+        z = torch.randn(1, 16, 1, 2, 2)
+        gst_vae.accelerate(module)
+        module.enable_tiling()
+        with self.assertWarnsRegex(gst_vae.GstVaeWarning, "use_tiling has no effect"):
+            module.decode(z)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            module.decode(z)
+
+    def test_half(self):
+        module = wan21().eval()
+        z = torch.randn(1, 16, 1, 2, 2)
+        with torch.no_grad():
+            expected = module.decode(z).sample
+        done = gst_vae.accelerate(module.to(torch.bfloat16))
+        made = module.decode(z.to(torch.bfloat16)).sample
+        self.assertEqual(made.dtype, torch.bfloat16)
+        self.assertLess((made.float() - expected).abs().max(), 0.1)
+        module.to("cpu")
+        self.assertEqual(done.vae._idle, {})
+
+    def test_pipeline(self):
+        class Pipe:
+            vae = wan21().eval()
+        done = gst_vae.accelerate(Pipe(), backend="ref")
+        self.assertTrue(done.active)
+        done.undo()
+        done.undo()
+        with self.assertRaisesRegex(TypeError, "pipeline with a vae"):
+            gst_vae.accelerate(object())
+
+    def test_unknown_network(self):
+        with self.assertWarnsRegex(gst_vae.GstVaeWarning, "decoder_causal"):
+            self.assertFalse(gst_vae.accelerate(ltx2(causal=True)).active)
+        class Other(torch.nn.Linear):
+            config, dtype = {}, torch.float32
+        module = Other(2, 2)
+        with self.assertWarnsRegex(gst_vae.GstVaeWarning, "Other stays as it is: "):
+            self.assertFalse(gst_vae.accelerate(module).active)
+
+    def test_tensors(self):
+        """Torch's own tensors: types, strides, gradients, streams."""
+        vae = gst_vae.open(small.weights("wan21"))
+        z = torch.randn(16, 3, 2, 2)
+        frames = vae.decode(z, backend="ref")
+        self.assertEqual((frames.dtype, frames.shape), (torch.uint8, (9, 16, 16, 3)))
+        turned = z.permute(1, 0, 2, 3).contiguous().permute(1, 0, 2, 3)
+        self.assertTrue(torch.equal(vae.decode(turned, backend="ref"), frames))
+        leaf = z.clone().requires_grad_()
+        self.assertTrue(torch.equal(vae.decode(leaf, backend="ref"), frames))
+        out = torch.empty_like(frames)
+        self.assertIs(vae.decode(z, out=out, backend="ref"), out)
+        self.assertTrue(torch.equal(out, frames))
+        half = vae.decode(z.bfloat16(), dtype=torch.bfloat16, backend="ref")
+        self.assertEqual(half.dtype, torch.bfloat16)
+        with vae.decoder(16, 16, backend="ref") as decoder:
+            parts = [decoder(latent) for latent in z.unbind(1)] + [decoder.finish()]
+        self.assertTrue(torch.equal(torch.cat(parts), frames))
+        latents = vae.encode(frames, latents=torch.float16, backend="ref")
+        self.assertEqual((latents.dtype, latents.shape), (torch.float16, (16, 3, 2, 2)))
+
+
+if __name__ == "__main__":
+    small.main()
