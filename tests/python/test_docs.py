@@ -1,0 +1,44 @@
+"""Runs each example of docs/python.md, in order."""
+import contextlib
+import io
+import os
+import re
+import sys
+
+import small
+from small import gst_vae
+
+PAGE = sys.argv.pop()
+
+
+class Docs(small.Test):
+    def test_examples(self):
+        with open(PAGE, encoding="utf-8") as file:
+            text = file.read()
+        examples = re.findall(r"^```python *(\w*)\n(.*?)^```$", text, re.M | re.S)
+        self.assertGreater(len(examples), 3)
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(self.folder)
+        os.symlink(small.weights("wan21"), "wan2.1_vae.safetensors")
+        small.write("latents.safetensors", "latent", small.tensor([16, 2, 4, 6]))
+        names = {}
+        for needs, code in examples:
+            with self.subTest(code), contextlib.redirect_stdout(io.StringIO()):
+                try:
+                    __import__(needs or "sys")
+                except ImportError:
+                    continue
+                exec(compile(code, PAGE, "exec"), names)
+
+    def test_settings(self):
+        self.assertIn("memory_limit", gst_vae.SETTINGS)
+        with open(os.path.join(os.path.dirname(PAGE), "../engine/include/vae/stream.h"),
+                  encoding="utf-8") as file:
+            header = file.read()
+        for name in gst_vae.SETTINGS:
+            self.assertRegex(header, rf"\b{name}\b")
+
+
+if __name__ == "__main__":
+    small.main()
