@@ -15,6 +15,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 /* Tensors in files may have any alignment. */
 typedef uint16_t U16 __attribute__((aligned(1), may_alias));
 typedef float F32 __attribute__((aligned(1), may_alias));
+typedef double F64 __attribute__((aligned(1), may_alias));
 
 /* The inner loops have a constant count, so that -O2 vectorises them. */
 enum { BLOCK = 64 };
@@ -30,6 +31,8 @@ vae_type_size(VaeType type)
         return 2;
     case VAE_TYPE_U8:
         return 1;
+    case VAE_TYPE_F64:
+        return 8;
     }
     return 0;
 }
@@ -46,6 +49,8 @@ vae_type_name(VaeType type)
         return "bfloat16";
     case VAE_TYPE_U8:
         return "uint8";
+    case VAE_TYPE_F64:
+        return "float64";
     }
     return "unknown type";
 }
@@ -217,6 +222,10 @@ vae_type_to_float(float *dst, const void *src, VaeType type, size_t n)
     case VAE_TYPE_U8:
         u8_to_float(dst, src, n);
         break;
+    case VAE_TYPE_F64:
+        for (size_t i = 0; i < n; i++)
+            dst[i] = (float) ((const F64 *) src)[i];
+        break;
     }
 }
 
@@ -237,6 +246,10 @@ vae_type_from_float(void *dst, VaeType type, const float *src, size_t n)
         break;
     case VAE_TYPE_U8:
         u8_from_float(dst, src, n);
+        break;
+    case VAE_TYPE_F64:
+        for (size_t i = 0; i < n; i++)
+            ((F64 *) dst)[i] = src[i];
         break;
     }
 }

@@ -177,7 +177,7 @@ scan_shape(Scan *s, VaeTensorInfo *info)
 static bool
 fail_type(const Scan *s, const char *descr, const char *what)
 {
-    static const char expected[] = "'<f4', '<f2' or '|u1'";
+    static const char expected[] = "'<f4', '<f2', '<f8' or '|u1'";
     vae_fail_parts(s->error, VAE_ERR_FORMAT,
                    (VaeErrorParts){"", descr, expected},
                    "%s: npy: element type '%s' %s; expected %s", s->label,
@@ -210,6 +210,8 @@ read_descr(const Scan *s, const char *descr, VaeTensorInfo *info)
         info->type = VAE_TYPE_F16;
     else if (strcmp(descr + 1, "u1") == 0)
         info->type = VAE_TYPE_U8;
+    else if (strcmp(descr + 1, "f8") == 0)
+        info->type = VAE_TYPE_F64;
     else
         info->supported = false;
     return true;

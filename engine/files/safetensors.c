@@ -30,7 +30,7 @@ static const struct {
     {"F16", 16, true, VAE_TYPE_F16},
     {"BF16", 16, true, VAE_TYPE_BF16},
     {"U8", 8, true, VAE_TYPE_U8},
-    {"F64", 64, false, 0},
+    {"F64", 64, true, VAE_TYPE_F64},
     {"I64", 64, false, 0},
     {"U64", 64, false, 0},
     {"C64", 64, false, 0},

@@ -40,9 +40,9 @@ check_dims(const VaeTensorFile *file, const VaeTensorInfo *t, VaeError *error)
 static VaeStatus
 check(const VaeTensorFile *file, VaeTensorInfo *t, VaeError *error)
 {
-    static const char *const types[] = {"F32", "F16", "BF16", "U8"};
+    static const char *const types[] = {"F32", "F16", "BF16", "U8", "F64"};
     uint64_t count;
-    if (t->supported && (unsigned) t->type > VAE_TYPE_U8) {
+    if (t->supported && (unsigned) t->type > VAE_TYPE_F64) {
         char found[32];
         snprintf(found, sizeof found, "type %d", (int) t->type);
         return wrong(file, VAE_ERR_ARGUMENT, t->name, found, "a VaeType",

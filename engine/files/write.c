@@ -43,6 +43,8 @@ dtype_of(VaeType type)
         return "BF16";
     case VAE_TYPE_U8:
         return "U8";
+    case VAE_TYPE_F64:
+        return "F64";
     }
     return NULL;
 }

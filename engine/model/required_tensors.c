@@ -135,7 +135,7 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
         vae_dims_text(t->dims, t->n_dims, is, sizeof is);
         vae_listing_add(&all->wrong, "%s is %s, expected %s", name, is, should);
         note(&all->first, name, is, should);
-    } else if (!t->supported || t->type == VAE_TYPE_U8) {
+    } else if (!t->supported || t->type > VAE_TYPE_BF16) {
         vae_listing_add(&all->wrong, "%s has type %s, expected %s", name,
                         t->type_name, TYPES);
         note(&all->first, name, t->type_name, TYPES);

@@ -82,7 +82,7 @@ class LatentClip(Sized):
         ("tensor", c_char_p), ("space", c_char_p), ("normalization", c_int),
         ("normalization_stated", c_bool), ("fps_n", c_int), ("fps_d", c_int),
         ("width_px", c_int), ("height_px", c_int), ("frames", c_int64),
-        ("file", c_char_p)]
+        ("file", c_char_p), ("stored", c_int)]
 
 
 class Params(Sized):

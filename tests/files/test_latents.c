@@ -66,6 +66,7 @@ static const Case good[] = {
     {"metadata says comfyui", "x F16 16,1,1,1",
      "x t1 c16 1x1 at 0 by 1 1 comfyui stated",
      .metadata = "\"vae.normalization\":\"comfyui\""},
+    {"float64", "x F64 16,2,1,1", "x t2 c16 1x1 at 0 by 4 8"},
     {"a named one among weights", "a.weight F16 4,4,3,3; z F16 16,1,1,1",
      "z t1 c16 1x1 at 144 by 1 1", .name = "z"},
 };
@@ -230,8 +231,9 @@ check_cases(const Case *cases, size_t n)
             check(false, "%s: %s", c->what, error.message);
         } else {
             const char *found = describe(&clip, start);
-            check(clip.type == VAE_TYPE_F16 && clip.data == NULL &&
-                      strcmp(found, c->words) == 0,
+            check(clip.type == (clip.stored == VAE_TYPE_F64 ? VAE_TYPE_F32
+                                                            : VAE_TYPE_F16) &&
+                      clip.data == NULL && strcmp(found, c->words) == 0,
                   "%s: %s", c->what, found);
         }
     }
@@ -276,8 +278,10 @@ static void
 check_read(void)
 {
     enum { B = 2, C = 16, T = 3, H = 2, W = 5, N = B * C * T * H * W };
-    for (int tchw = 0; tchw < 2; tchw++) {
+    for (int kind = 0; kind < 4; kind++) {
         static float values[N];
+        static double wide[N];
+        const bool tchw = kind % 2, is_wide = kind > 1;
         const int inner[3] = {tchw ? C : T, H, W};
         for (int i = 0; i < N; i++) {
             const int x = i % W, y = i / W % H, q = i / (W * H) % inner[0];
@@ -285,22 +289,27 @@ check_read(void)
             const int b = i / (W * H * C * T);
             const int c = tchw ? q : p, t = tchw ? p : q;
             values[i] = (float) ((((b * C + c) * T + t) * H + y) * W + x);
+            wide[i] = (double) values[i];
         }
+        const size_t n_bytes = is_wide ? sizeof wide : sizeof values;
         const int64_t first = tchw ? T : C, second = tchw ? C : T;
-        const VaeTensorOut tensor = {
-            "x", VAE_TYPE_F32, 5, {B, first, second, H, W}, values};
+        const VaeTensorOut tensor = {"x",
+                                     is_wide ? VAE_TYPE_F64 : VAE_TYPE_F32,
+                                     5,
+                                     {B, first, second, H, W},
+                                     NULL};
         SCOPED_BLOCK void *header = NULL;
         size_t size;
         VaeError error = {0};
         vae_tensor_header_make(&(VaeTensorHeader){.tensors = &tensor, .n = 1},
                                &header, &size, &error);
-        SCOPED_BLOCK uint8_t *bytes = malloc(size + sizeof values);
+        SCOPED_BLOCK uint8_t *bytes = malloc(size + n_bytes);
         memcpy(bytes, header, size);
-        memcpy(bytes + size, values, sizeof values);
+        memcpy(bytes + size, is_wide ? (void *) wide : values, n_bytes);
         SCOPED_FILE VaeTensorFile *file = NULL;
         VaeLatentClip clip = VAE_INIT(VaeLatentClip);
-        vae_tensor_file_open_memory(bytes, size + sizeof values,
-                                    size + sizeof values, "r", &file, &error);
+        vae_tensor_file_open_memory(bytes, size + n_bytes, size + n_bytes, "r",
+                                    &file, &error);
         const VaeLatentOptions options = {
             sizeof options, NULL, tchw ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW, 1};
         bool same =
@@ -317,7 +326,12 @@ check_read(void)
             }
             same = same && out[C * H * W] == -1;
         }
-        check(same, "latents packed from %s", tchw ? "tchw" : "cthw");
+        check(same, "latents packed from %s%s", tchw ? "tchw" : "cthw",
+              is_wide ? ", float64" : "");
+        clip.struct_size = offsetof(VaeLatentClip, stored);
+        check((vae_latent_clip_find(file, &options, &clip, &error) == VAE_OK) !=
+                  is_wide,
+              "  for a program with older headers");
     }
 }
 

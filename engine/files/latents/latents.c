@@ -410,16 +410,22 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
             "%s: tensor \"%.*s\" has %d dimension%s (%s), expected 4 or 5",
             file->label, VAE_NAME_SHOWN, info->name, info->n_dims,
             info->n_dims == 1 ? "" : "s", text);
-    if (!info->supported || info->type == VAE_TYPE_U8)
+    /* A program with older headers would take float64 for float32. */
+    const bool wide = info->type == VAE_TYPE_F64;
+    const bool knows_wide =
+        out->struct_size >= VAE_SIZE_UP_TO(VaeLatentClip, stored);
+    if (!info->supported || info->type == VAE_TYPE_U8 || (wide && !knows_wide))
         return vae_fail_parts(
             error, VAE_ERR_FORMAT,
             (VaeErrorParts){info->name, info->type_name,
-                            "float32, float16 or bfloat16"},
+                            "float32, float16, bfloat16 or float64"},
             "%s: tensor \"%.*s\" (%s) has elements of type %s, "
-            "expected float32, float16 or bfloat16",
+            "expected float32, float16, bfloat16 or float64",
             file->label, VAE_NAME_SHOWN, info->name, text, info->type_name);
-    VaeLatentClip clip = {
-        .type = info->type, .tensor = info->name, .file = file->label};
+    VaeLatentClip clip = {.type = wide ? VAE_TYPE_F32 : info->type,
+                          .stored = info->type,
+                          .tensor = info->name,
+                          .file = file->label};
     VaeLatentLayout layout;
     int64_t batch;
     status = choose_layout(file, info, o->layout, &layout, error);
@@ -439,11 +445,14 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
 void
 vae_latent_clip_read(const VaeLatentClip *clip, int k, void *dst)
 {
-    const size_t plane = (size_t) clip->height * (size_t) clip->width *
-                         vae_type_size(clip->type);
+    const size_t n = (size_t) clip->height * (size_t) clip->width;
+    const size_t plane = n * vae_type_size(clip->type);
     const uint8_t *src = clip->data + (uint64_t) k * clip->t_stride;
     uint8_t *to = dst;
-    for (int c = 0; c < clip->channels; c++)
-        memcpy(to + (size_t) c * plane, src + (uint64_t) c * clip->c_stride,
-               plane);
+    for (int c = 0; c < clip->channels; c++, to += plane, src += clip->c_stride)
+        if (clip->struct_size >= VAE_SIZE_UP_TO(VaeLatentClip, stored) &&
+            clip->stored == VAE_TYPE_F64)
+            vae_type_to_float((float *) to, src, clip->stored, n);
+        else
+            memcpy(to, src, plane);
 }

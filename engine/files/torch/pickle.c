@@ -97,13 +97,13 @@ step_text(VaePickle *p, uint64_t arg, VaeError *error)
 static VaeStatus
 step_empty_list(VaePickle *p, uint64_t arg, VaeError *error)
 {
-    return vae_pickle_push(p, (VaePickleValue){VAE_PICKLE_LIST}, error);
+    return vae_pickle_push_dict(p, VAE_PICKLE_LIST, error);
 }
 
 static VaeStatus
 step_empty_dict(VaePickle *p, uint64_t arg, VaeError *error)
 {
-    return vae_pickle_push_dict(p, error);
+    return vae_pickle_push_dict(p, VAE_PICKLE_DICT, error);
 }
 
 static VaeStatus
@@ -240,10 +240,11 @@ static VaeStatus
 step_append(VaePickle *p, uint64_t arg, VaeError *error)
 {
     VaePickleValue item, list;
-    const VaeStatus status = vae_pickle_pop(p, &item, error);
-    return status == VAE_OK
-               ? vae_pickle_peek(p, VAE_PICKLE_LIST, no_list, &list, error)
-               : status;
+    VaeStatus status = vae_pickle_pop(p, &item, error);
+    if (status == VAE_OK)
+        status = vae_pickle_peek(p, VAE_PICKLE_LIST, no_list, &list, error);
+    return status == VAE_OK ? vae_pickle_append(p, &list, &item, 1, error)
+                            : status;
 }
 
 static VaeStatus
@@ -252,10 +253,11 @@ step_appends(VaePickle *p, uint64_t arg, VaeError *error)
     const VaePickleValue *values;
     VaePickleValue list;
     size_t n;
-    const VaeStatus status = vae_pickle_pop_to_mark(p, &values, &n, error);
-    return status == VAE_OK
-               ? vae_pickle_peek(p, VAE_PICKLE_LIST, no_list, &list, error)
-               : status;
+    VaeStatus status = vae_pickle_pop_to_mark(p, &values, &n, error);
+    if (status == VAE_OK)
+        status = vae_pickle_peek(p, VAE_PICKLE_LIST, no_list, &list, error);
+    return status == VAE_OK ? vae_pickle_append(p, &list, values, n, error)
+                            : status;
 }
 
 /* A state_dict() stores the versions of its modules so; they are ignored. */
@@ -341,7 +343,7 @@ step_reduce(VaePickle *p, uint64_t arg, VaeError *error)
     if (global->role == VAE_PICKLE_ROLE_TENSOR)
         return reduce_tensor(p, args, error);
     if (global->role == VAE_PICKLE_ROLE_ORDERED_DICT && args.n == 0)
-        return vae_pickle_push_dict(p, error);
+        return vae_pickle_push_dict(p, VAE_PICKLE_DICT, error);
     if (global->role == VAE_PICKLE_ROLE_PARAMETER && args.n == 3 &&
         items[0].kind == VAE_PICKLE_TENSOR)
         return vae_pickle_push(p, items[0], error);

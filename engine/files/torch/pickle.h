@@ -19,7 +19,7 @@ typedef enum VaePickleKind {
     VAE_PICKLE_TEXT,    /* n bytes from byte `number` of the pickle */
     VAE_PICKLE_GLOBAL,  /* see vae_pickle_global() */
     VAE_PICKLE_TUPLE,   /* n items, see vae_pickle_items() */
-    VAE_PICKLE_LIST,    /* its items are not kept */
+    VAE_PICKLE_LIST,    /* a dict whose keys are the numbers 0, 1 ... */
     VAE_PICKLE_DICT,    /* see vae_pickle_next() */
     VAE_PICKLE_STORAGE, /* 5 items: "storage", type, key, device, elements */
     VAE_PICKLE_TENSOR,  /* 6 items: storage, offset in elements, size, stride,
@@ -82,8 +82,8 @@ const char *vae_pickle_text(const VaePickle *p, const VaePickleValue *value);
 /* The items of a tuple, storage or tensor. */
 const VaePickleValue *vae_pickle_items(const VaePickle *p,
                                        const VaePickleValue *value);
-/* The entry of a dict after `entry`; the first if `entry` is NULL; NULL at the
- * end. A dict may contain itself. */
+/* The entry of a dict or list after `entry`; the first if `entry` is NULL; NULL
+ * at the end. A dict may contain itself. */
 const VaePickleEntry *vae_pickle_next(const VaePickle *p,
                                       const VaePickleValue *dict,
                                       const VaePickleEntry *entry);

@@ -9,6 +9,7 @@
 
 typedef struct VaePickleDict {
     size_t first, last; /* index of an entry plus 1; 0: none */
+    size_t n;
 } VaePickleDict;
 
 #define STORAGE(name, type_name, size, supported, type)                        \
@@ -25,7 +26,7 @@ static const VaePickleGlobal globals[] = {
     STORAGE("HalfStorage", "F16", 2, true, VAE_TYPE_F16),
     STORAGE("BFloat16Storage", "BF16", 2, true, VAE_TYPE_BF16),
     STORAGE("ByteStorage", "U8", 1, true, VAE_TYPE_U8),
-    STORAGE("DoubleStorage", "F64", 8, false, 0),
+    STORAGE("DoubleStorage", "F64", 8, true, VAE_TYPE_F64),
     STORAGE("LongStorage", "I64", 8, false, 0),
     STORAGE("IntStorage", "I32", 4, false, 0),
     STORAGE("ShortStorage", "I16", 2, false, 0),
@@ -126,11 +127,10 @@ vae_pickle_peek(VaePickle *p, VaePickleKind kind, const char *what,
 }
 
 VaeStatus
-vae_pickle_push_dict(VaePickle *p, VaeError *error)
+vae_pickle_push_dict(VaePickle *p, VaePickleKind kind, VaeError *error)
 {
     const VaePickleDict dict = {0};
-    const VaePickleValue value = {VAE_PICKLE_DICT,
-                                  .number = (int64_t) p->dicts.n};
+    const VaePickleValue value = {kind, .number = (int64_t) p->dicts.n};
     const VaeStatus status = pool_push(p, &p->dicts, &dict, sizeof dict, error);
     return status == VAE_OK ? vae_pickle_push(p, value, error) : status;
 }
@@ -174,7 +174,23 @@ vae_pickle_set_item(VaePickle *p, const VaePickleValue *dict,
     else
         d->first = p->entries.n;
     d->last = p->entries.n;
+    d->n++;
     return VAE_OK;
+}
+
+VaeStatus
+vae_pickle_append(VaePickle *p, const VaePickleValue *list,
+                  const VaePickleValue *values, size_t n, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    for (size_t i = 0; status == VAE_OK && i < n; i++) {
+        const VaePickleDict *d =
+            (VaePickleDict *) p->dicts.items + list->number;
+        const VaePickleValue pair[2] = {
+            {VAE_PICKLE_INT, .number = (int64_t) d->n}, values[i]};
+        status = vae_pickle_set_item(p, list, pair, error);
+    }
+    return status;
 }
 
 VaeStatus

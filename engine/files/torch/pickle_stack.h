@@ -18,7 +18,9 @@ VaeStatus vae_pickle_push(VaePickle *p, VaePickleValue value, VaeError *error);
 /* Makes one tuple of n values; they may be those just popped. */
 VaeStatus vae_pickle_push_tuple(VaePickle *p, const VaePickleValue *values,
                                 size_t n, VaeError *error);
-VaeStatus vae_pickle_push_dict(VaePickle *p, VaeError *error);
+/* Pushes an empty dict or list. */
+VaeStatus vae_pickle_push_dict(VaePickle *p, VaePickleKind kind,
+                               VaeError *error);
 /* Refuses, by name, a global that saved tensors do not need. */
 VaeStatus vae_pickle_push_global(VaePickle *p, const char *module,
                                  size_t n_module, const char *name,
@@ -40,5 +42,9 @@ VaeStatus vae_pickle_get(VaePickle *p, uint64_t i, VaeError *error);
 
 VaeStatus vae_pickle_set_item(VaePickle *p, const VaePickleValue *dict,
                               const VaePickleValue *pair, VaeError *error);
+/* Adds n values to a list. */
+VaeStatus vae_pickle_append(VaePickle *p, const VaePickleValue *list,
+                            const VaePickleValue *values, size_t n,
+                            VaeError *error);
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * The format of torch.save() since PyTorch 1.6: a zip archive of stored members
- * in one folder. <folder>/data.pkl is a pickle of a tensor or of dicts of
- * tensors. <folder>/data/<key> holds the bytes of one storage; a tensor is a
- * view of a storage. <folder>/byteorder, in newer files, is "little" or "big".
+ * in one folder. <folder>/data.pkl is a pickle of a tensor, of dicts of tensors
+ * or of a list or tuple of tensors, which are named 0, 1 and so on.
+ * <folder>/data/<key> holds the bytes of one storage; a tensor is a view of a
+ * storage. <folder>/byteorder, in newer files, is "little" or "big".
  */
 #include <assert.h>
 #include <errno.h>
@@ -13,12 +14,15 @@
 #include <string.h>
 
 #include "alloc.h"
-#include "pickle.h"
+#include "pickle_stack.h"
 #include "zip.h"
 
 /* torch.save() writes no longer names of folders and storages. */
 #define MAX_FOLDER 256
 #define MAX_KEY 64
+
+/* Characters of a number from a list, and a NUL. */
+#define MAX_NUMBER 21
 
 /* Limit for a file that is read into memory because it cannot be mapped. */
 #define MAX_READ ((uint64_t) 1 << 30)
@@ -131,7 +135,7 @@ count_tensors(const VaePickle *p, const VaePickleValue *dict, size_t *text)
         if (e->value.kind != VAE_PICKLE_TENSOR)
             continue;
         n++;
-        *text += e->key.kind == VAE_PICKLE_TEXT ? e->key.n + 1 : 1;
+        *text += e->key.kind == VAE_PICKLE_TEXT ? e->key.n + 1 : 0;
     }
     return n;
 }
@@ -181,10 +185,20 @@ enter_dict(const Torch *t, VaePickleValue *dict, VaeError *error)
 
 /* ------------------------------------------------------------------ */
 
-/* Makes the key the name of the next tensor. */
+/* Makes the key the name of the next tensor, of *size bytes. */
 static VaeStatus
-take_name(const Torch *t, const char *text, size_t n, VaeError *error)
+take_name(const Torch *t, const VaePickleValue *key, size_t *size,
+          VaeError *error)
 {
+    const char *text = vae_pickle_text(&t->pickle, key);
+    const size_t n = key->n;
+    *size = n + 1;
+    if (key->kind == VAE_PICKLE_INT) {
+        *size = (size_t) snprintf(t->file->names + t->n_names, MAX_NUMBER,
+                                  "%" PRId64, key->number) +
+                1;
+        return VAE_OK;
+    }
     errno = 0;
     json_t *probe = json_stringn(text, n); /* NULL if it is no UTF-8 */
     if (probe == NULL && errno == ENOMEM)
@@ -341,10 +355,9 @@ read_single(Torch *t, VaeError *error)
 }
 
 static VaeStatus
-read_dict(Torch *t, VaeError *error)
+read_dict(Torch *t, VaePickleValue dict, VaeError *error)
 {
     const VaePickle *p = &t->pickle;
-    VaePickleValue dict = p->result;
     size_t text, n = count_tensors(p, &dict, &text);
     VaeStatus status = VAE_OK;
     if (n == 0) {
@@ -358,21 +371,33 @@ read_dict(Torch *t, VaeError *error)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: the names of tensors appear twice",
                         t->file->label);
-    status = make_room(t, n, text, error);
+    status = make_room(t, n, text + n * MAX_NUMBER, error);
     const VaePickleEntry *e = NULL;
-    size_t i = 0;
+    size_t i = 0, size;
     while (status == VAE_OK && (e = vae_pickle_next(p, &dict, e)) != NULL) {
         if (e->value.kind != VAE_PICKLE_TENSOR)
             continue;
-        if (e->key.kind != VAE_PICKLE_TEXT)
+        if (dict.kind == VAE_PICKLE_DICT && e->key.kind != VAE_PICKLE_TEXT)
             return vae_fail(error, VAE_ERR_FORMAT,
                             "%s: a tensor's name is no text", t->file->label);
-        status = take_name(t, vae_pickle_text(p, &e->key), e->key.n, error);
+        status = take_name(t, &e->key, &size, error);
         if (status == VAE_OK)
             status = read_tensor(t, &e->value, &t->file->tensors[i++], error);
-        t->n_names += e->key.n + 1;
+        t->n_names += size;
     }
     return status;
+}
+
+static VaeStatus
+tuple_to_list(VaePickle *p, VaePickleValue *value, VaeError *error)
+{
+    const VaePickleValue *items = vae_pickle_items(p, value);
+    const size_t n = value->n;
+    VaeStatus status = vae_pickle_push_dict(p, VAE_PICKLE_LIST, error);
+    if (status == VAE_OK)
+        status = vae_pickle_pop(p, value, error);
+    return status == VAE_OK ? vae_pickle_append(p, value, items, n, error)
+                            : status;
 }
 
 static VaeStatus
@@ -395,12 +420,22 @@ read_archive(Torch *t, VaeError *error)
                             (size_t) m->size, label, error);
     if (status != VAE_OK)
         return status;
-    if (t->pickle.result.kind == VAE_PICKLE_TENSOR)
+    VaePickleValue result = t->pickle.result;
+    if (result.kind == VAE_PICKLE_TENSOR)
         return read_single(t, error);
-    if (t->pickle.result.kind == VAE_PICKLE_DICT)
-        return read_dict(t, error);
-    return vae_fail(error, VAE_ERR_FORMAT,
-                    "%s: holds neither a tensor nor a dict of tensors", label);
+    if (result.kind == VAE_PICKLE_TUPLE)
+        status = tuple_to_list(&t->pickle, &result, error);
+    size_t text;
+    if (status == VAE_OK && (result.kind == VAE_PICKLE_DICT ||
+                             (result.kind == VAE_PICKLE_LIST &&
+                              count_tensors(&t->pickle, &result, &text) > 0)))
+        return read_dict(t, result, error);
+    return status != VAE_OK
+               ? status
+               : vae_fail(error, VAE_ERR_FORMAT,
+                          "%s: holds neither a tensor nor a dict or list of "
+                          "tensors",
+                          label);
 }
 
 VaeStatus

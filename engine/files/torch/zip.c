@@ -234,6 +234,11 @@ read_record(const VaeZip *zip, const Directory *dir, uint64_t *place,
         wanted[n_wanted++] = &m->header;
     if (!read_extra64(p + RECORD_SIZE + name, extra, wanted, n_wanted))
         return fail_member(zip, m, "has no readable 64-bit sizes", error);
+    if (name > 4 && memcmp(m->name + name - 4, ".npy", 4) == 0)
+        return vae_fail(error, VAE_ERR_FORMAT,
+                        "%s: is an .npz archive of numpy, which is not read: "
+                        "save the array alone, as .npy, with numpy.save()",
+                        zip->label);
     if ((u16(p + 8) & ENCRYPTED) != 0)
         return fail_member(zip, m, "is encrypted", error);
     if (u16(p + 10) != 0)

@@ -57,6 +57,8 @@ typedef struct VaeLatentClip {
     int64_t frames;                 /* vae.frames: frames to show. The latents
                                        may decode to more: discard the rest */
     const char *file;               /* name of the file, for messages */
+    VaeType stored; /* type of the elements in the file; offset and strides are
+                       those of it. F64 has the type F32, as it is read */
 } VaeLatentClip;
 
 /*

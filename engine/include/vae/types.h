@@ -58,12 +58,14 @@ typedef enum VaeType {
     VAE_TYPE_F32,
     VAE_TYPE_F16,
     VAE_TYPE_BF16,
-    VAE_TYPE_U8
+    VAE_TYPE_U8,
+    VAE_TYPE_F64 /* only in files of latents and frames, which are read as F32
+                  */
 } VaeType;
 
-/* Bytes of one element: 4, 2, 2, 1. */
+/* Bytes of one element: 4, 2, 2, 1, 8. */
 VAE_API size_t vae_type_size(VaeType type);
-/* Returns "float32", "float16", "bfloat16" or "uint8". */
+/* Returns "float32", "float16", "bfloat16", "uint8" or "float64". */
 VAE_API const char *vae_type_name(VaeType type);
 
 typedef enum VaeDirection { VAE_DECODE, VAE_ENCODE } VaeDirection;

@@ -58,14 +58,24 @@ read_step(GstLatentDemux *self, gint k, guint8 *dst)
         vae_latent_clip_read(data, k, dst);
         return GST_FLOW_OK;
     }
-    const gsize step = gst_vae_latent_info_step_size(&self->clip.info);
-    const gsize plane = step / data->channels;
+    const gsize pixels = (gsize) data->height * data->width;
+    const gsize plane = pixels * vae_type_size(data->stored);
+    const gsize step = plane * data->channels;
     const guint64 offset = data->offset + k * data->t_stride;
-    if (data->c_stride == plane)
-        return pull(self, offset, dst, step);
+    const gboolean wide = data->stored != data->type;
+    guint8 *to = wide ? g_malloc(step) : dst;
     GstFlowReturn ret = GST_FLOW_OK;
-    for (gint c = 0; c < data->channels && ret == GST_FLOW_OK; c++)
-        ret = pull(self, offset + c * data->c_stride, dst + c * plane, plane);
+    if (data->c_stride == plane)
+        ret = pull(self, offset, to, step);
+    else
+        for (gint c = 0; c < data->channels && ret == GST_FLOW_OK; c++)
+            ret =
+                pull(self, offset + c * data->c_stride, to + c * plane, plane);
+    if (wide && ret == GST_FLOW_OK)
+        vae_type_to_float((gfloat *) dst, to, data->stored,
+                          pixels * data->channels);
+    if (wide)
+        g_free(to);
     return ret;
 }
 

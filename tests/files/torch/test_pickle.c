@@ -41,19 +41,22 @@ check_tensors(void)
     put_tensor(&p, TENSOR("HalfStorage", "1", 48, 6, 3, {3, 1, 2}, {2, 9, 1}));
     put_text(&p, "scalar");
     put_tensor(&p, TENSOR("DoubleStorage", "1", 12, 11, 0));
+    put_text(&p, "whole");
+    put_tensor(&p, TENSOR("LongStorage", "1", 12, 11, 0));
     put_text(&p, "empty");
     put_tensor(&p, TENSOR("BFloat16Storage", "1", 48, 48, 2, {0, 5}, {5, 1}));
     put_text(&p, "epoch");
     PUT(&p, "K\3u.");
     Bytes zip = make_torch(&p);
     VaeStatus status = open_zip("good.pth", &zip, &file, &error);
-    check(status == VAE_OK && vae_tensor_file_count(file) == 4 &&
+    check(status == VAE_OK && vae_tensor_file_count(file) == 5 &&
               is_tensor(file, "b", "F32", "4x6", 1) &&
               is_tensor(file, "view", "F16", "3x1x2", 13) &&
               is_tensor(file, "scalar", "F64", "scalar", 89),
           "views of storages by name %s", error.message);
     check(status == VAE_OK && vae_tensor_file_find(file, "empty")->bytes == 0 &&
-              !vae_tensor_file_find(file, "scalar")->supported,
+              vae_tensor_file_find(file, "scalar")->type == VAE_TYPE_F64 &&
+              !vae_tensor_file_find(file, "whole")->supported,
           "a tensor of nothing, and a type that is only listed");
     vae_tensor_file_free(&file);
 
@@ -111,6 +114,36 @@ check_nested(void)
     expect_zip("two such dicts", nested(two, 2),
                "bad.pth|\"model_state\"|\"ema\"");
     expect_zip("no such dict", nested(none, 2), "bad.pth|no tensors");
+}
+
+/* A list, a tuple, and a list of one tensor twice. */
+static void
+check_lists(void)
+{
+    static const struct {
+        const char *before, *between, *after;
+        size_t n_before, n_between, n_after;
+    } rows[] = {
+#define ROW(a, b, c) {a, b, c, sizeof(a) - 1, sizeof(b) - 1, sizeof(c) - 1}
+        ROW("\x80\2](", "N", "e."), ROW("\x80\2(", "N", "t."),
+        ROW("\x80\2]", "aNa", "a."), ROW("\x80\2", "N", "\x87.")};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        VaeError error = {0};
+        SCOPED_FILE VaeTensorFile *file = NULL;
+        Bytes p = {0};
+        put(&p, rows[i].before, rows[i].n_before);
+        put_tensor(&p, &plain);
+        put(&p, rows[i].between, rows[i].n_between);
+        put_tensor(&p, &plain);
+        put(&p, rows[i].after, rows[i].n_after);
+        Bytes zip = make_torch(&p);
+        check(open_zip("list.pt", &zip, &file, &error) == VAE_OK &&
+                  vae_tensor_file_count(file) == 2 &&
+                  is_tensor(file, "0", "F32", "4x6", 1) &&
+                  is_tensor(file, "2", "F32", "4x6", 1),
+              "a list or tuple, %zu %s", i, error.message);
+        free(zip.data);
+    }
 }
 
 static void
@@ -387,9 +420,9 @@ check_archives(void)
     expect_zip("of a large end", make_zip(members, 2, none), "byte order");
     check_error_parts("of a large end", &zip_error, NULL, "big", "little");
     expect_zip("a program", make_zip(members, 3, none), "TorchScript");
-    Member other = {"arr_0.npy", {(uint8_t *) "\x93NUMPY", 6}};
+    Member other = {"arr_0.txt", {(uint8_t *) "\x93NUMPY", 6}};
     expect_zip("another archive", make_zip(&other, 1, none),
-               "none of PyTorch|arr_0.npy");
+               "none of PyTorch|arr_0.txt");
     members[0].method = 8;
     expect_zip("compressed", make_zip(members, 1, none),
                "\"x/data.pkl\"|compressed");
@@ -485,6 +518,7 @@ main(int argc, char **argv)
 {
     check_tensors();
     check_nested();
+    check_lists();
     check_single();
     check_calls();
     check_streams();

@@ -115,6 +115,10 @@ check_members(void)
     members[1].method = 8;
     expect("a compressed member", make_zip(members, 3, none),
            "\"x/a\"|compressed");
+    members[1].name = "latents.npy";
+    expect("numpy's archive", make_zip(members, 3, none),
+           "is an .npz archive of numpy|.npy|numpy.save()");
+    members[1].name = "x/a";
     set_members();
     members[1].flags = 1;
     expect("an encrypted member", make_zip(members, 3, none),
