@@ -124,10 +124,15 @@ push_caps(GstLatentDemux *self)
     gst_caps_unref(caps);
 }
 
+/* States where the clip ends. Without it videorate of GStreamer 1.28 repeats
+ * the last frame. */
 static void
 push_segment(GstLatentDemux *self)
 {
-    GstEvent *event = gst_event_new_segment(&self->segment);
+    GstSegment segment = self->segment;
+    if (!GST_CLOCK_TIME_IS_VALID(segment.stop))
+        segment.stop = segment.duration;
+    GstEvent *event = gst_event_new_segment(&segment);
     if (self->seqnum)
         gst_event_set_seqnum(event, self->seqnum);
     else
