@@ -260,6 +260,9 @@ vae_test_set_format(GstHarness *h, GstVideoInfo *info, GstVideoFormat format,
                     int width, int height)
 {
     gst_video_info_set_format(info, format, width, height);
+    /* The default differs between versions of GStreamer. */
+    if (GST_VIDEO_INFO_IS_YUV(info))
+        info->chroma_site = GST_VIDEO_CHROMA_SITE_JPEG;
     info->fps_n = VAE_TEST_FPS;
     info->fps_d = 1;
     gst_harness_set_src_caps(h, gst_video_info_to_caps(info));
