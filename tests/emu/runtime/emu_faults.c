@@ -90,8 +90,10 @@ emu_refuses(void)
 int
 emu_count_work(void)
 {
-    if (++state.work == state.called_at)
+    if (++state.work == state.called_at) {
+        state.called_at = 0;
         state.call(state.user);
+    }
     if (state.broken_at && state.work >= state.broken_at)
         state.broken = true;
     return emu_broken();

@@ -71,8 +71,8 @@ int emu_fail_work(int n);
 /* Only the n-th call of the run time or the library from now on fails; none if
  * n is 0. Returns the number of calls since the last call. */
 int emu_refuse_call(int n);
-/* Calls a function before the n-th launch or copy from now on is added to its
- * stream; never if n is 0. A recorded program is one launch. Counts like
+/* Calls a function once, before the n-th launch or copy from now on is added to
+ * its stream; never if n is 0. A recorded program is one launch. Counts like
  * emu_fail_work(). */
 void emu_at_work(int n, void (*call)(void *user), void *user);
 /* Counts work without doing it, for tests that would take too long. Downloads
