@@ -8,17 +8,8 @@
 
 #define MIB(bytes) ((double) (bytes) / 1048576)
 
-/* A rung of 0 or 1 strips computes whole pictures. */
-static bool
-has_strips(const VaePlan *p, VaeRung rung)
-{
-    return p->strips == (rung.strips > 1 ? rung.strips : 0);
-}
-
-/* Plans a rung. *differs false: it equals another one, or cannot be planned. */
 static VaeStatus
-plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out,
-          bool *differs)
+plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out)
 {
     VaeStream other = {.model = s->model,
                        .params = s->params,
@@ -32,11 +23,8 @@ plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out,
     if (exact && vae_stream_may_tile(&s->params))
         other.grid = (VaeTileGrid){0};
     VaeStatus status = vae_stream_build(&other, rung, VAE_BUILD_EXACT, NULL);
-    *differs = status == VAE_OK && p->frames_at_once == rung.group &&
-               has_strips(p, rung) && (!rung.spared || p->spilled);
-    if (*differs && exact)
+    if (status == VAE_OK && exact)
         status = vae_stream_prepare(&other, NULL, NULL);
-    *differs = *differs && status == VAE_OK;
     *out = *p;
     if (!exact) /* uses the weights and the scratch of s */
         out->peak = s->plan.peak - s->plan.arena -
@@ -46,30 +34,45 @@ plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out,
     return status;
 }
 
+/* Adds a rung to n others, if none of these has its settings: a library may
+ * have no strips, and a picture fewer frames than a rung asks for. */
+static void
+add_rung(VaeRungPlan *rungs, int *n, const VaePlan *plan, bool chosen)
+{
+    int i = 0;
+    while (i < *n && (rungs[i].plan.slice_size != plan->slice_size ||
+                      rungs[i].plan.frames_at_once != plan->frames_at_once ||
+                      rungs[i].plan.strips != plan->strips ||
+                      rungs[i].plan.spilled != plan->spilled))
+        i++;
+    if (i < *n && !chosen)
+        return;
+    rungs[i] = (VaeRungPlan){.plan = *plan, .chosen = chosen};
+    *n += i == *n;
+}
+
 VaeStatus
 vae_stream_plan_rungs(const VaeStream *s, bool exact,
                       VaeRungPlan rungs[VAE_RUNGS], int *n, VaeError *error)
 {
     VaeRung all[VAE_RUNGS];
     const int listed = vae_stream_list_rungs(s, all);
-    VaeStatus status = VAE_OK;
     *n = 0;
     for (int i = 0; i < listed; i++) {
-        VaeRungPlan *r = &rungs[*n];
-        bool differs = true;
-        r->chosen =
+        VaePlan plan = s->plan;
+        VaeStatus status = VAE_OK;
+        const bool chosen =
             !s->too_large &&
             !(exact && s->plan.tiles && vae_stream_may_tile(&s->params)) &&
             s->rung.slice == all[i].slice && s->rung.group == all[i].group &&
             s->rung.strips == all[i].strips &&
             !s->rung.spared == !all[i].spared;
-        if (r->chosen)
-            r->plan = s->plan;
-        else
-            status = plan_rung(s, all[i], exact, &r->plan, &differs);
+        if (!chosen)
+            status = plan_rung(s, all[i], exact, &plan);
         if (status == VAE_ERR_CANCELLED)
             return vae_was_cancelled(error);
-        *n += differs;
+        if (status == VAE_OK)
+            add_rung(rungs, n, &plan, chosen);
     }
     return VAE_OK;
 }
