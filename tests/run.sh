@@ -2,26 +2,30 @@
 # Builds gst-vae and runs its tests. The last line is "N passed, N failed, N
 # skipped". The exit status is 0 if none failed.
 #
-#   sh tests/run.sh          the basic tests, in some minutes
-#   sh tests/run.sh --full   pipelines/demo.sh, the basic tests, then slow tests,
-#                            other configurations, sanitizers and analyzers
-#   sh tests/run.sh --long   --full, gcc's path analysis, and the suite "long",
-#                            which repeats other tests with a slower backend or
-#                            another type
+#   sh tests/run.sh          a release build, the demo, the quick tests and a
+#                            minute of fuzzing
+#   sh tests/run.sh --full   for each change: slower tests, other builds,
+#                            sanitizers and analyzers
+#   sh tests/run.sh --long   --full, and everything that takes long or needs
+#                            more packages
 #
-# If packages are missing, the script needs root rights to install them. A
-# configuration that builds counts as one passed test. VAE_TEST_DATA may name a
-# folder with large vectors; tests that need them are skipped without it.
-# VAE_GST_DEVTOOLS may name the sources of gst-devtools, whose gst-validate then
+# The table at the end has the stages. If packages are missing, the script needs
+# root rights to install them. A build counts as one test.
+#
+# VAE_TEST_BASE names a commit whose tests passed: --full then skips a stage if
+# nothing in its paths has changed since.
+# VAE_TEST_DATA names a folder with large vectors; tests that need them are
+# skipped without it.
+# VAE_TEST_DISTROS names the systems for tests/distros.sh, in --long.
+# VAE_GST_DEVTOOLS names the sources of gst-devtools, whose gst-validate then
 # runs scenarios; they are skipped without it.
-# VAE_TEST_DISTROS may name systems: --full then runs both commands of the
-# README on each.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-what=$*
-case $what in
-'' | --full | --long) ;;
+case $#,${1-} in
+0,) tier=quick ;;
+1,--full) tier=full ;;
+1,--long) tier=long ;;
 *)
     echo 'usage: sh tests/run.sh [--full | --long]' >&2
     exit 2
@@ -57,23 +61,24 @@ skip() { # WHAT
     count 0 0 1
 }
 
-# stage WHAT: ends the previous stage, and prints a headline with the time since
-# the start.
-headline=
+# headline WHAT: ends the previous step, and prints a headline with the time
+# since the start.
+step=
 durations=
-stage() {
+headline() {
     now=$(date +%s)
-    [ -z "$headline" ] || durations="$durations
-$(printf '%6d s  %s' $((now - stage_began)) "$headline")"
-    headline=$*
-    stage_began=$now
+    [ -z "$step" ] || durations="$durations
+$(printf '%6d s  %s' $((now - step_began)) "$step")"
+    step=$*
+    step_began=$now
     echo "== $* (after $((now - began)) s)"
 }
 
 finish() {
     soak_end
-    stage end
+    headline end
     echo "Durations:$durations"
+    [ -z "$longest" ] || echo "Longest tests:$longest" | sort -rn | head -n 11
     [ -z "$failures" ] || echo "Failed:$failures"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ]
@@ -86,7 +91,7 @@ finish() {
 script() {
     # Not build-NAME.log: NAME may write the output of its build to that file.
     log=build-script-$1.log
-    stage "$1"
+    headline "$1"
     name=$1
     shift
     "$@" 2>&1 | tee "$log"
@@ -104,25 +109,31 @@ script() {
 # Warnings are errors only with compilers that are known to give none.
 known='gcc-12 clang-14'
 
-# build FOLDER COMPILER OPTION...: makes or updates the folder; only the targets
-# in $targets, if it is set.
-targets=
+# build COMPILER [TARGET...] [OPTION...]: makes or updates the folder.
 build() {
-    folder=$1
-    CC=$2
-    CXX=$([ "$2" = clang ] && echo clang++ || echo g++)
+    CC=$1
+    CXX=$([ "$1" = clang ] && echo clang++ || echo g++)
     export CC CXX
-    shift 2
-    stage "$folder: build"
+    targets=
+    options=
+    shift
+    for word; do
+        case $word in
+        -*) options="$options $word" ;;
+        *) targets="$targets $word" ;;
+        esac
+    done
+    headline "$folder: build"
     version=$("$CC" -dumpversion 2>&1)
     case " $known " in
-    *" $CC-${version%%.*} "*) set -- "$@" -Dwerror=true ;;
+    *" $CC-${version%%.*} "*) options="$options -Dwerror=true" ;;
     esac
+    # shellcheck disable=SC2086 # lists of words
     if [ -f "$folder/build.ninja" ]; then
-        meson setup --reconfigure "$folder" "$@" >"$folder.log" 2>&1 ||
-            meson setup --wipe "$folder" "$@" >"$folder.log" 2>&1
+        meson setup --reconfigure "$folder" $options >"$folder.log" 2>&1 ||
+            meson setup --wipe "$folder" $options >"$folder.log" 2>&1
     else
-        meson setup "$folder" "$@" >"$folder.log" 2>&1
+        meson setup "$folder" $options >"$folder.log" 2>&1
     fi && meson compile -C "$folder" $targets >>"$folder.log" 2>&1
     # shellcheck disable=SC2181 # of either branch
     if [ $? = 0 ]; then
@@ -137,21 +148,21 @@ build() {
 # Runs more tests than processors at once, because tests sometimes wait.
 jobs=$(($(nproc) + 1))
 
-# names FOLDER: prints the names of the tests that meson runs by default.
+# names: prints the names of the quick tests of the folder.
 names() {
-    meson test -C "$1" --list 2>/dev/null | sed -n 's/^gst-vae:.* \/ //p'
+    meson test -C "$folder" --list 2>/dev/null | sed -n 's/^gst-vae:.* \/ //p'
 }
 
-# run FOLDER LABEL ARGUMENT...: runs meson test and counts its results. If
-# $wrapper is set, that program runs each test, and meson adds its name to the
-# results.
+# tests LABEL ARGUMENT...: runs meson test in the folder and counts its results.
+# If $wrapper is set, that program runs each test, and meson adds its name to
+# the results.
 wrapper=
-run() {
-    folder=$1
-    label=$2
-    shift 2
+longest=
+tests() {
+    label=$1
+    shift
     results=$folder/meson-logs/$label${wrapper:+-${wrapper##*/}}.json
-    stage "$folder: $label tests"
+    headline "$folder: $label tests"
     rm -f "$results"
     meson test -C "$folder" --no-rebuild --print-errorlogs \
         --num-processes "$jobs" --logbase "$label" \
@@ -170,6 +181,12 @@ run() {
         sed "s|^{\"name\": \"\([^\"]*\)\".*|$folder, $label: \1|")
     [ -z "$bad" ] || echo "$bad" | sed 's/^/FAILED: /'
     remember "$bad"
+    longest="$longest
+$(sed 's|^{"name": "[^/"]*/ \([^"]*\)".*"duration": \([0-9]*\).*|\2 \1|' \
+        "$results" | sort -rn | head -n 10 |
+        while read -r seconds test; do
+            printf '%6d s  %s: %s\n' "$seconds" "$folder" "$test"
+        done)"
 }
 
 # plugins FOLDER: makes links to the plugins that the element tests use. A test
@@ -184,238 +201,233 @@ plugins() {
     done
 }
 
-# fuzz TARGET: runs for a minute from the seeds and the corpus; to find more
-# inputs, run it by hand for hours. No file of 4 KiB needs 64 MiB, or a minute.
-fuzz() {
-    name=${1##*/fuzz-}
-    found=build-fuzz/found-$name
-    mkdir -p "$found"
-    tar -xzf "tests/fuzz/corpus/$name.tar.gz" -C "$found" || return
-    # GLib's slice allocator would hide leaks.
-    G_SLICE=always-malloc \
-        "$1" -max_total_time=60 -timeout=600 -max_len=4096 -malloc_limit_mb=64 \
-        -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$found-" \
-        "$found" "tests/fuzz/seeds/$name" >"$found.log" 2>&1
+# demo ARGUMENT...: runs the first command of the README.
+demo() {
+    headline demo
+    if sh pipelines/demo.sh "$@"; then count 1 0 0; else fail demo; fi
 }
 
-# Runs all targets at once.
-fuzz_all() {
-    if ! echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang \
-        -fsanitize=fuzzer,address -w -x c - -o /dev/null 2>build-fuzz.log
-    then
-        skip 'fuzzing: no clang with libFuzzer is here'
-        return
-    fi
-    targets=fuzz
-    build build-fuzz clang -Dfuzzing=enabled -Dtests=enabled -Donednn=disabled \
-        -Dcuda=disabled || return
-    targets=
-    stage 'build-fuzz: all targets at once'
+# fuzz_one TARGET SECONDS: runs from the seeds and the corpus. No file of 4 KiB
+# needs 64 MiB, or a minute.
+fuzz_one() {
+    target=${1##*/fuzz-}
+    found=$folder/found-$target
+    mkdir -p "$found"
+    tar -xzf "tests/fuzz/corpus/$target.tar.gz" -C "$found" || return
+    # GLib's slice allocator would hide leaks.
+    G_SLICE=always-malloc \
+        "$1" -max_total_time="$2" -timeout=600 -max_len=4096 \
+        -malloc_limit_mb=64 -rss_limit_mb=1024 -print_final_stats=1 \
+        -artifact_prefix="$found-" \
+        "$found" "tests/fuzz/seeds/$target" >"$found.log" 2>&1
+}
+
+# fuzz SECONDS: runs all targets at once.
+fuzz() {
+    headline "$folder: all targets for $1 s"
     started=
-    for target in build-fuzz/tests/fuzz/fuzz-*; do
-        if [ ! -f "$target" ]; then continue; fi # a folder of objects
-        fuzz "$target" &
+    for target in "$folder"/tests/fuzz/fuzz-*; do
+        # The target's folder of objects has such a name, too.
+        if [ ! -f "$target" ] || [ ! -x "$target" ]; then continue; fi
+        fuzz_one "$target" "$1" &
         started="$started ${target##*/fuzz-}:$!"
     done
     for each in $started; do
         if wait "${each##*:}"; then
             count 1 0 0
         else
-            tail -n 40 "build-fuzz/found-${each%:*}.log"
+            tail -n 40 "$folder/found-${each%:*}.log"
             fail "fuzz-${each%:*}"
         fi
     done
 }
 
-# Disturbs a pipeline for five minutes, beside the following stages. A low
+can_fuzz() {
+    echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' |
+        clang -fsanitize=fuzzer,address -w -x c - -o /dev/null \
+            2>build-fuzz.log
+}
+
+# Disturbs a pipeline for as many minutes, beside the following stages. A low
 # priority keeps its cost small.
-soak=
-soak_begin() {
-    nice -n 10 timeout 3600 sh tests/soak.sh 5 >build/soak.log 2>&1 &
-    soak=$!
+soaking=
+soak_begin() { # MINUTES
+    nice -n 10 sh tests/soak.sh "$1" >"$folder/soak.log" 2>&1 &
+    soaking=$!
+    soak_log=$folder/soak.log
 }
 
 soak_end() {
-    [ -n "$soak" ] || return 0
-    stage 'build: soak, the rest of five minutes'
-    if wait "$soak"; then
-        count 1 0 0
-    else
-        fail 'soak'
-    fi
-    soak=
-    cat build/soak.log
+    [ -n "$soaking" ] || return 0
+    headline 'the rest of the soak'
+    if wait "$soaking"; then count 1 0 0; else fail soak; fi
+    soaking=
+    cat "$soak_log"
 }
 
-# Builds as users do, and tests that their build works.
-quick() {
-    if ! sh tests/deps.sh tests; then
-        fail 'installing packages'
-        return
-    fi
-    echo "test data: ${VAE_TEST_DATA:-none}"
-    if [ -n "${VAE_GST_DEVTOOLS:-}" ]; then
-        if validate=$(sh tests/gst_validate.sh "$VAE_GST_DEVTOOLS" \
-            build-gst-validate 2>build-gst-validate.log); then
-            PATH="${validate:+$validate:}$PATH"
-        else
-            fail 'building gst-validate'
-        fi
-    fi
-    # Without a GPU, nvcc would compile for minutes for nothing.
-    if [ -e /dev/nvidiactl ]; then
-        build build gcc --buildtype=release -Dcuda=auto -Dcuda-archs=native ||
-            return
-    else
-        skip 'the CUDA module: no GPU is here; its kernels are emulated'
-        build build gcc --buildtype=release -Dcuda=disabled || return
-    fi
-    run build quick
-    fuzz_all
-}
+# Under a sanitizer, the instrumented kernels take a fifth of the time at -O1,
+# and -g1 keeps the lines of a report.
+sanitizer='-Doptimization=1 -Dc_args=-g1 -Dcpp_args=-g1'
 
-# Builds all options, with assertions. Only this stage compiles CUDA's kernels,
-# for two devices.
-full_all() {
-    pkg_config_path=${PKG_CONFIG_PATH-}
-    if ! gst_cuda=$(sh tests/gst_cuda.sh build-gst-cuda); then
-        skip 'memory:CUDAMemory: gstreamer-cuda is not to be had'
-    fi
-    export PKG_CONFIG_PATH="${gst_cuda:+$gst_cuda:}$pkg_config_path"
-    sh tests/deps.sh slurm || echo 'Slurm is not to be had'
-    # shellcheck disable=SC2086 # words
-    build build-all gcc -Dtests=enabled -Dgst=enabled -Donednn=enabled \
-        -Dcuda-archs=90a,120 && run build-all full --suite full $long
-    export PKG_CONFIG_PATH="$pkg_config_path"
-}
+# The AMX kernels of oneDNN 2.6 read one number past one of their lists. This is
+# a fault if the list's block is at the end of mapped memory, which happens with
+# the allocators of the sanitizers and not with glibc's. Without AMX a CPU still
+# computes in bf16, and code generated at run time is not instrumented anyway.
+without_amx=AVX512_CORE_BF16
 
-# Tests another compiler and fewer options.
-full_options() {
-    build build-clang clang -Dcuda=disabled -Dtests=enabled -Dgst=enabled &&
-        run build-clang short --suite files --suite check --suite golden \
-            --no-suite cuda --no-suite full --no-suite long
-    # No source depends on both options. The fuzz targets are built with
-    # elements and without oneDNN. Of the tests only check.c depends on oneDNN.
-    targets='vae engine/vaetool golden golden-tiles check-conv'
-    build build-no-onednn gcc -Dcuda=disabled -Donednn=disabled \
-        -Dgst=disabled -Dtests=enabled && run build-no-onednn short \
-        --suite golden --no-suite cuda --no-suite full --no-suite long
-    targets=
-    # These only have to build without a warning: a compiler that optimises
-    # across files sees more.
-    build build-lto gcc --buildtype=release -Db_lto=true -Dcuda=disabled \
-        -Dtests=disabled
-    build build-lto-clang clang --buildtype=release -Db_lto=true \
-        -Dcuda=disabled -Dtests=disabled
-    build build-no-gst gcc -Dbuildtype=debug -Dgst=disabled -Dcuda=disabled \
-        -Dtests=disabled -Ddocs=disabled
-}
-
-# Prints the tests for the sanitizers. Left out are gst-launch-1.0, which is not
-# built with them; the memory of a process, which they change; benchmarks; and
-# slow tests: whole clips, an hour of times, and full-size networks by the
-# plain-C backend or over the emulation of CUDA, its timed choices, and refusals
-# in fp32 beside those in bf16. The checks run their kernels, the trace runs
-# their ops.
-# Three networks are enough: two with attention, and one of the TAEHV family.
-# Wan2.1's slices and refused allocations run the code of SeedVR2's, which takes
-# twice the time.
-sanitized() {
-    names build-asan | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
-        -e '^bench-' -e '^installed$' -e '^tool-minimal$' -e '-ref-fp32$' \
-        -e '-cuda-' -e '^tiles-wan21-' \
-        -e '^cuda-faults-' -e '^cuda-backend-' -e '^gpu-table-' \
-        -e '^faults-\(wan21\|seedvr2\)-ref$' -e '^slices-.*-full-cpu-' \
-        -e '^cuda-tune$' -e '^refused-fp32$' \
-        -e '^slices-seedvr2-cpu-fp32$' -e '^faults-seedvr2-cpu$' \
-        -e '-\(wan22\|taew2_2\|taew2_2_super\)-'
-}
-
-# At -O1 the instrumented kernels take a fifth of the time, and -g1 keeps the
-# lines of a report.
-sanitizers='-Doptimization=1 -Dc_args=-g1 -Dcpp_args=-g1'
-
-full_asan() {
-    # shellcheck disable=SC2086 # a list of words
-    build build-asan gcc -Dcuda=disabled -Db_sanitize=address,undefined \
-        $sanitizers -Dtests=enabled || return
+# Runs the quick tests. Left out are gst-launch-1.0, which is not built with the
+# sanitizers; the memory of a process, which they change; benchmarks; and slow
+# tests: whole clips, an hour of times, and networks by the plain-C backend or
+# over the emulation of CUDA. The checks run their kernels, the trace runs their
+# ops.
+asan() {
+    export ONEDNN_MAX_CPU_ISA=$without_amx
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     # shellcheck disable=SC2046 # names without spaces
-    run build-asan sanitizers $(sanitized)
-    plugins build-asan/plugins
-    export GST_PLUGIN_SYSTEM_PATH_1_0="$PWD/build-asan/plugins"
+    tests sanitizers $(
+        names | grep -v -e '^gst-' -e '^pipelines-' -e '^memory-' \
+            -e '^bench-' -e '^installed$' -e '^tool-minimal$' \
+            -e '-ref-fp32$' -e '-cuda-'
+    )
+    plugins "$folder/plugins"
+    export GST_PLUGIN_SYSTEM_PATH_1_0="$PWD/$folder/plugins"
     # shellcheck disable=SC2046
-    run build-asan elements $(
-        names build-asan | grep '^gst-' |
+    tests elements $(
+        names | grep '^gst-' |
             grep -v -e '-cuda-emu$' -e '^gst-formats$' -e '^gst-roundtrip$' \
                 -e '^gst-cancel$' -e '^gst-hour$'
     )
-    unset GST_PLUGIN_SYSTEM_PATH_1_0 ASAN_OPTIONS UBSAN_OPTIONS
+    unset GST_PLUGIN_SYSTEM_PATH_1_0 ASAN_OPTIONS UBSAN_OPTIONS \
+        ONEDNN_MAX_CPU_ISA
 }
 
-# Runs the tests of elements with several threads, and of those parts of the
-# engine whose threads are not OpenMP's, which the sanitizer does not see; see
-# tests/tsan.
-full_tsan() {
-    targets=tsan
-    # shellcheck disable=SC2046,SC2086 # words without spaces
-    build build-tsan gcc -Dcuda=disabled -Db_sanitize=thread $sanitizers \
-        -Dtests=enabled -Dgst=enabled && wrapper=$PWD/tests/tsan/again.sh &&
-        run build-tsan races $(
-            names build-tsan | grep -x -e 'tsan-race' -e 'together-.*' \
-                -e 'stream-storm-ref-.*' \
-                -e 'gst-storm' -e 'gst-flow' -e 'gst-random' -e 'gst-answers' \
-                -e 'gst-release' -e 'gst-switch' -e 'gst-messages' \
-                -e 'gst-queries' -e 'gst-events' -e 'gst-renegotiate' \
-                -e 'gst-sync' -e 'gst-encode' -e 'gst-decode' \
-                -e 'gst-refused' -e 'gst-latent.*'
-        )
-    targets=
+# Runs the suite "tsan"; see tests/tsan.
+tsan() {
+    export ONEDNN_MAX_CPU_ISA=$without_amx
+    wrapper=$PWD/tests/tsan/again.sh
+    tests races --suite tsan $short
     wrapper=
-}
-
-full() {
-    # These are the two commands of the README.
-    stage demo
-    if sh pipelines/demo.sh; then count 1 0 0; else fail demo; fi
-    script quick sh tests/run.sh
-    soak_begin
-    full_all
-    full_options
-    # The AMX kernels of oneDNN 2.6 read one number past one of their lists.
-    # This is a fault if the list's block is at the end of mapped memory, which
-    # happens with the allocators of the sanitizers and not with glibc's.
-    # Without AMX a CPU still computes in bf16, and code generated at run time
-    # is not instrumented anyway.
-    export ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
-    full_asan
-    full_tsan
     unset ONEDNN_MAX_CPU_ISA
-    # shellcheck disable=SC2086 # a word or none
-    script static sh tests/static.sh build-all $analyzer
-    script arm sh tests/arm.sh
-    # Each system takes long, and needs the network and root rights.
-    # shellcheck disable=SC2086 # a list of words
-    [ -z "${VAE_TEST_DISTROS:-}" ] ||
-        script distros sh tests/distros.sh $VAE_TEST_DISTROS
 }
 
+# install KIND: for tests that are skipped without these packages.
+install() {
+    sh tests/deps.sh "$1" >"build-deps-$1.log" 2>&1 ||
+        skip "packages for $1, see build-deps-$1.log"
+}
+
+# For the tests of gst-validate.
+validate() {
+    if validate=$(sh tests/gst_validate.sh "$VAE_GST_DEVTOOLS" \
+        build-gst-validate 2>build-gst-validate.log); then
+        PATH="${validate:+$validate:}$PATH"
+    else
+        fail 'building gst-validate'
+    fi
+}
+
+# For the element's tests with CUDA memory.
+gst_cuda() {
+    if gst_cuda=$(sh tests/gst_cuda.sh build-gst-cuda); then
+        export PKG_CONFIG_PATH="${gst_cuda:+$gst_cuda:}${PKG_CONFIG_PATH-}"
+    else
+        skip 'memory:CUDAMemory: gstreamer-cuda is not to be had'
+    fi
+}
+
+# unchanged PATH...: true if nothing in them has changed since VAE_TEST_BASE.
+base=
+unchanged() {
+    [ -n "$base" ] && git diff --quiet "$base" -- "$@" &&
+        [ -z "$(git ls-files --others --exclude-standard -- "$@")" ]
+}
+
+# row TIERS FOLDER BUILD COMMAND PATHS: runs a line of the table.
+broken=
+row() {
+    case " $1 " in *" $tier "*) ;; *) return ;; esac
+    # shellcheck disable=SC2086,SC2116 # without spaces
+    folder=$(echo $2)
+    # shellcheck disable=SC2086 # lists of words
+    if [ -n "$5" ] && unchanged $5; then
+        skip "$folder: $4: since $base nothing has changed in $5"
+    elif [ -n "$3" ] && ! build $3; then
+        broken="$broken $folder "
+    else
+        case $broken in
+        *" $folder "*) skip "$folder: $4: there is no build" ;;
+        *) $4 ;;
+        esac
+    fi
+}
+
+if ! sh tests/deps.sh tests; then
+    fail 'installing packages'
+    finish
+fi
+echo "test data: ${VAE_TEST_DATA:-none}"
+[ -z "${VAE_GST_DEVTOOLS:-}" ] || validate
+if [ "$tier" = full ] && [ -n "${VAE_TEST_BASE:-}" ]; then
+    base=$(git merge-base "$VAE_TEST_BASE" HEAD) ||
+        echo "VAE_TEST_BASE: $VAE_TEST_BASE is no commit that this one follows;" \
+            'all stages run'
+fi
+# Without a GPU, nvcc would compile for minutes for nothing.
+cuda=-Dcuda=disabled
+if [ -e /dev/nvidiactl ]; then
+    cuda='-Dcuda=auto -Dcuda-archs=native'
+elif [ "$tier" = quick ]; then
+    skip 'the CUDA module: no GPU is here; its kernels are emulated'
+fi
+[ "$tier" = quick ] || gst_cuda
+fuzzing=
+if can_fuzz; then
+    fuzzing='quick full long'
+else
+    skip 'fuzzing: no clang with libFuzzer is here'
+fi
 # Several tests run at once, so waiting threads must not occupy the processor.
 export OMP_WAIT_POLICY=passive
 
-case $what in
-'') quick ;;
---long)
-    # Each test may take an hour, instead of the limit in tests/meson.build.
-    long='--suite long --timeout-multiplier 120'
-    analyzer=--long
-    full
-    ;;
---full)
-    long='--no-suite long'
-    analyzer=
-    full
-    ;;
-esac
+# Options of builds, and paths.
+tested='-Dtests=enabled -Dcuda=disabled'
+all='-Db_ndebug=false -Dtests=enabled -Dgst=enabled -Donednn=enabled -Dcuda-archs=90a,120'
+plans='engine kernels/cuda tests/cuda meson.build'
+ptx='kernels engine/cuda tests/cuda tests/check tests/emu meson.build'
+release='--buildtype=release -Db_lto=true'
+# Suites that a row leaves out.
+short='--no-suite long'
+quick="$short --no-suite full"
+
+# The table. Each row has the tiers in which it runs, the folder of a build, the
+# compiler and options if the row builds this folder, a command, and the paths
+# that it tests, if not all.
+while IFS='|' read -r tiers folder options command paths <&3; do
+    row "$tiers" "$folder" "$options" "$command" "$paths"
+done 3<<END
+quick     |build        |gcc --buildtype=release $cuda|demo --build build|
+quick     |build        ||tests quick|
+full long |build-demo   ||demo|
+full long |build-full   |gcc --buildtype=release $all|tests quick|
+full long |build-full   ||tests full --suite full --no-suite plans --no-suite ptx $short|
+full long |build-full   ||tests plans --suite plans $short|$plans
+full long |build-full   ||tests ptx --suite ptx $short|$ptx
+$fuzzing |build-fuzz   |clang fuzz -Dfuzzing=enabled $tested -Donednn=disabled|fuzz 20|
+full long |build-asan   |gcc $tested $sanitizer -Db_sanitize=address,undefined|asan|
+full long |build-tsan   |gcc tsan $tested -Dgst=enabled $sanitizer -Db_sanitize=thread|tsan|
+full long |build-clang  |clang $tested -Dgst=enabled $release -Db_ndebug=false|tests short --suite files --suite check --suite golden --no-suite cuda $quick|
+full long |build-minimum|gcc vae engine/vaetool golden golden-tiles $tested -Dgst=disabled -Donednn=disabled $release|tests golden --suite golden --no-suite cuda $quick|
+full      |build-full   ||script static sh tests/static.sh build-full|
+long      |build-full   ||script static sh tests/static.sh build-full --long|
+long      |build-full   ||soak_begin 60|
+long      |build-fuzz   ||fuzz 600|
+long      |-            ||install slurm|
+long      |-            ||install browser|
+long      |build-full   ||tests long --suite long --timeout-multiplier 120|
+long      |build-lto    |gcc $release -Dcuda=disabled -Dtests=disabled||
+long      |build-arm    ||script arm sh tests/arm.sh|
+long      |-            ||script distros sh tests/distros.sh ${VAE_TEST_DISTROS:-}|
+long      |-            ||script tensors sh tests/distros.sh --tensors trixie|
+END
 finish
