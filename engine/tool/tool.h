@@ -121,10 +121,8 @@ void video_read(float *dst, const void *src, VaeType type, size_t n,
 /* Finds the tensor `name`. If name is NULL: video_u8, frames, or the file's
  * only tensor if that is video. Returns NULL if there is none. */
 const VaeTensorInfo *find_video(const VaeTensorFile *file, const char *name);
-/* Refuses a suffix other than .safetensors. instead: advice for such files, or
- * NULL. */
-VaeStatus output_suffix(const char *path, const char *what, const char *instead,
-                        VaeError *error);
+/* "mp4" of "a/b.mp4"; NULL if there is no suffix. */
+const char *suffix_of(const char *path);
 /* After path could not be opened: if its suffix is not one of tensor files,
  * adds to the error how to encode a video file. Returns error->status. */
 VaeStatus input_is_video(const char *path, VaeError *error);
@@ -196,14 +194,38 @@ void progress_end(const Progress *p);
 void progress_expect(const VaePlan *plan, double first_seconds,
                      int64_t later_steps);
 
+/* format.c: the format of an output, by the suffix of its name. */
+typedef enum OutputFormat {
+    OUTPUT_SAFETENSORS,
+    OUTPUT_NPY,
+    OUTPUT_LATENT, /* of ComfyUI */
+    OUTPUT_Y4M     /* also for "-", standard output */
+} OutputFormat;
+/* Refuses the suffix of a format for which `what`, "latents" or "frames", has
+ * no place. */
+VaeStatus output_format(const char *path, const char *what, OutputFormat *out,
+                        VaeError *error);
+typedef struct OutputHead {
+    OutputFormat format;
+    VaeTensorHeader tensors; /* npy: of the first tensor */
+    const char *line;        /* Y4M: the first line */
+} OutputHead;
+/* Makes the bytes before the data. The caller frees *out with free(). */
+VaeStatus output_head(const OutputHead *head, void **out, size_t *size,
+                      VaeError *error);
+/* True for "-" and a pipe, which are written in order. */
+bool output_is_pipe(const char *path);
+
 /*
- * output.c: a safetensors file that is written in parts. A regular file appears
- * under its name only when output_commit() succeeds; a device is written in
+ * output.c: a file that is written in parts. A regular file appears under its
+ * name only when output_commit() succeeds; a device or pipe is written in
  * place.
  */
 typedef struct Output {
     int fd;
     const char *path;
+    bool pipe;       /* written in order */
+    uint64_t at;     /* of a pipe: bytes written */
     char *temporary; /* NULL if written in place */
     char *target;    /* path with its links resolved; NULL for a new file */
     uint64_t begin;  /* offset of the data in the file */
@@ -218,18 +240,18 @@ VaeStatus output_check(const char *path, const char *input, const char *model,
 VaeStatus output_check_resume(const char *path, const char *input,
                               const char *model, VaeError *error);
 /* Fails like output_open() if the folder is missing or not writable, but
- * creates nothing. */
-VaeStatus output_check_place(const char *path, VaeError *error);
-VaeStatus output_open(Output *out, const char *path,
-                      const VaeTensorHeader *header, VaeError *error);
+ * creates nothing. why_no_pipe: why a pipe is refused, or NULL. */
+VaeStatus output_check_place(const char *path, const char *why_no_pipe,
+                             VaeError *error);
+VaeStatus output_open(Output *out, const char *path, const OutputHead *head,
+                      VaeError *error);
 /*
  * The same, but writes path.part, which stays until it is committed. go_on:
  * path.part must exist and keeps its content. output_cut() fails if its header
  * differs, so that the checkpoint can report first what differs.
  */
-VaeStatus output_resume(Output *out, const char *path,
-                        const VaeTensorHeader *header, bool go_on,
-                        VaeError *error);
+VaeStatus output_resume(Output *out, const char *path, const OutputHead *head,
+                        bool go_on, VaeError *error);
 /* Cuts the data to that many bytes, which must exist with the same header. */
 VaeStatus output_cut(Output *out, uint64_t bytes, VaeError *error);
 /* Syncs the written data to disk. */

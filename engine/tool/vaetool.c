@@ -15,8 +15,8 @@ typedef struct Entry {
 } Entry;
 
 static const Entry entries[] = {
-    {COMMAND_INFO, "info", "(FILE | --spaces)", "print the content of a file", 1,
-     command_info,
+    {COMMAND_INFO, "info", "(FILE | --spaces)", "print the content of a file",
+     1, command_info,
      "Prints the model, the latents or the video in the file, and its\n"
      "metadata. FILE is safetensors, an index of shards, a diffusers\n"
      "folder, npy, or a file of torch.save() (.pth, .pt). If FILE is\n"
@@ -29,7 +29,10 @@ static const Entry entries[] = {
      "file with `frames`, F32 [T,H,W,3], in the network's own range and\n"
      "not clamped. Its metadata state the values of black and white\n"
      "(vae.pixel_range) and, if LATENTS state it, the frame rate\n"
-     "(vae.framerate).\n"},
+     "(vae.framerate). OUT.npy has the same frames without metadata.\n"
+     "OUT.y4m is YUV4MPEG2, 4:2:0 of 8 bits, limited range, BT.601 up to\n"
+     "576 lines and BT.709 above. \"-\" writes it to standard output:\n"
+     "vaetool decode ... - | ffmpeg -i - OUT.mp4\n"},
     {COMMAND_ENCODE, "encode", "--model WEIGHTS FRAMES OUT",
      "encode frames to latents", 2, command_encode,
      "FRAMES is safetensors, npy, or a file of torch.save() (.pt, .pth).\n"
@@ -39,7 +42,9 @@ static const Entry entries[] = {
      "safetensors file with `latent`, F32 [C,T,h,w], normalized unless\n"
      "--normalization raw is given. For a model with a posterior it also\n"
      "has `mean` and `logvar`, as the network gives them. If FRAMES state\n"
-     "a frame rate (vae.framerate), OUT states it, too.\n"},
+     "a frame rate (vae.framerate), OUT states it, too. OUT.npy has\n"
+     "`latent` alone, and no metadata. OUT.latent is a file for ComfyUI's\n"
+     "LoadLatent, with the numbers that it expects.\n"},
     {COMMAND_COMPARE, "compare", "A B", "compare two files", 2, command_compare,
      "Prints a line for each tensor that both files have: shape, largest\n"
      "difference and its position, root mean square, PSNR and its peak.\n"

@@ -1,5 +1,5 @@
 /*
- * video.c: video in tensor files; refuses file names of other formats.
+ * video.c: video in tensor files; advice for files of other formats.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -70,28 +70,6 @@ find_video(const VaeTensorFile *file, const char *name)
     }
     const VaeTensorInfo *only = vae_tensor_file_at(file, 0);
     return vae_tensor_file_count(file) == 1 && is_video(only) ? only : NULL;
-}
-
-/* "mp4" of "a/b.mp4"; NULL if there is no suffix. */
-static const char *
-suffix_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    const char *dot = strrchr(slash ? slash : path, '.');
-    return dot && dot[1] ? dot + 1 : NULL;
-}
-
-VaeStatus
-output_suffix(const char *path, const char *what, const char *instead,
-              VaeError *error)
-{
-    const char *suffix = suffix_of(path);
-    if (!suffix || strcasecmp(suffix, "safetensors") == 0)
-        return VAE_OK;
-    return vae_fail(error, VAE_ERR_ARGUMENT,
-                    "%s: vaetool writes %s as .safetensors, not as .%s%s%s",
-                    path, what, suffix, instead ? "; " : "",
-                    instead ? instead : "");
 }
 
 VaeStatus

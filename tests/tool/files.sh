@@ -25,13 +25,17 @@ numbers() {
 }
 
 echo "# output names of other file types"
-for file in clip.mp4 sheet.png clip.webm frames.npy; do
+for file in clip.mp4 sheet.png clip.webm frames.latent; do
     check "decode to $file" 3 decode "$latents" "$file"
     says "$file" ".safetensors" "pipelines/latents-to-video.sh" "vaedecode"
     true_that "nothing is written" test ! -e "$file"
 done
 check "encode to .pt" 3 encode "$latents" latents.pt
 says "latents.pt" "latents as .safetensors"
+check "encode to .y4m" 3 encode "$latents" latents.y4m
+says "not as .y4m"
+check "encode to standard output" 3 encode "$latents" -
+says "-: latents are not written in their order"
 check "a name in capitals" 0 decode "$latents" FRAMES.SAFETENSORS
 check "a dot in the folder only" 3 decode "$latents" "$out/no.folder/frames"
 says "cannot create"
@@ -291,6 +295,58 @@ check "a batch of one, and no batch" 0 compare batch.npy clip.safetensors
 says "npy and latents 16x1x1x2 max 1 at [0,0,0,1]"
 check "two npy files" 0 compare --max-abs 1 bare.npy other.npy
 says "npy 1x2x1x2 max 1 at [0,1,0,0]"
+
+echo "# other formats of outputs"
+# y4m FILE TENSORS: compares the luma of a Y4M file with frames of -1..1.
+cat >y4m.py <<'P'
+import array, sys
+head, rest = open(sys.argv[1], "rb").read().split(b"\n", 1)
+w, h, rate = (head.split()[i][1:].decode() for i in (1, 2, 3))
+w, h, data = int(w), int(h), open(sys.argv[2], "rb").read()
+v = array.array("f", data[8 + int.from_bytes(data[:8], "little"):])
+size = 6 + w * h + 2 * ((w + 1) // 2) * ((h + 1) // 2)
+n = len(v) // (3 * w * h)
+assert len(rest) == n * size and rate == "16:1", (len(rest), n, size, rate)
+for i in range(n):
+    frame = rest[i * size:(i + 1) * size]
+    assert frame[:6] == b"FRAME\n"
+    for k in range(w * h):
+        rgb = [min(1, max(0, (x + 1) / 2))
+               for x in v[3 * (i * w * h + k):3 * (i * w * h + k) + 3]]
+        y = 16 + 219 * (.299 * rgb[0] + .587 * rgb[1] + .114 * rgb[2])
+        assert abs(y - frame[6 + k]) < 1.1, (i, k, y, frame[6 + k])
+P
+check "decode to safetensors" 0 decode "$latents" o.safetensors
+check "decode to npy" 0 decode "$latents" o.npy
+check "  has the same frames" 0 compare --max-abs 0 o.npy o.safetensors
+check "decode to y4m" 0 decode "$latents" o.y4m
+check "  has the luma of the frames" 0 python3 y4m.py o.y4m o.safetensors
+check "decode to standard output" 0 sh -c '"$@" | cmp - o.y4m' - \
+    "$tool" decode $ref --model "$wan" "$latents" -
+check "  also to a file" 0 sh -c '"$@" >p.y4m && cmp p.y4m o.y4m' - \
+    "$tool" decode $ref --model "$wan" "$latents" -
+mkfifo opipe
+check "decode to a pipe" 0 sh -c 'cat opipe >p.st & "$@" && wait &&
+    cmp p.st o.safetensors' - \
+    "$tool" decode $ref --model "$wan" "$latents" opipe
+check "a reader that ends" 0 sh -c '{ "$@"; echo "code $?" >&2; } | head -c 9' \
+    - "$tool" decode $ref --model "$wan" "$latents" -
+says "-: cannot write: Broken pipe" "code 3"
+check "encode to npy" 0 encode o.safetensors z.npy
+check "encode to safetensors" 0 encode o.safetensors z.safetensors
+check "  has the same latents" 0 sh -c '"$1" compare --max-abs 0 z.npy \
+    z.safetensors' - "$tool"
+check "encode to a file of ComfyUI" 0 encode o.safetensors z.latent
+check "  is one" 0 "$tool" info --tensors z.latent
+says "latents: tensor \"latent_tensor\"" "latent space wan2.1, raw" \
+    "latent_format_version_0 "
+check "  has the same latents" 0 sh -c '"$1" decode $4 --model "$2" z.latent \
+    a.safetensors && "$1" decode $4 --model "$2" z.safetensors b.safetensors &&
+    "$1" compare --min-psnr 100 a.safetensors b.safetensors' - "$tool" "$wan" x \
+    "$ref"
+check "  not with another scale" 3 encode --normalization normalized \
+    o.safetensors z.latent
+says "ComfyUI's latents of this space are raw"
 
 echo "# streams of pictures"
 # ppm FRAMES VALUE: writes FRAMES pictures of 5x3 with all bytes equal to VALUE.

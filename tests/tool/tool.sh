@@ -401,7 +401,7 @@ rm -r link linked
 check "a folder for a file" 3 decode "$latents" "$out"
 says "$out: is a directory"
 mkfifo pipe
-for verb in "decode $latents" "encode $video"; do
+for verb in "decode --resume $latents" "encode $video"; do
     check "$verb into a pipe" 3 $verb pipe
     says "pipe: is a pipe, expected a file"
 done

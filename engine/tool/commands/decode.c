@@ -53,20 +53,20 @@ open_input(Decode *d, VaeError *error)
                                       .tensor = d->o->tensor,
                                       .batch_index = d->o->batch_index};
     const char *out = d->o->argument[1];
-    VaeStatus status = output_suffix(
-        out, "frames",
-        "a video is made by pipelines/latents-to-video.sh, or by "
-        "gst-launch-1.0 "
-        "filesrc location=LATENTS ! latentdemux ! vaedecode model=WEIGHTS ! "
-        "videoconvert ! x264enc ! mp4mux ! filesink location=OUT.mp4",
-        error);
+    VaeStatus status = output_format(out, "frames", &d->format, error);
     if (status == VAE_OK)
         status = output_check(out, d->o->argument[0], d->o->model, error);
     if (status == VAE_OK && d->o->resume)
         status =
             output_check_resume(out, d->o->argument[0], d->o->model, error);
     if (status == VAE_OK)
-        status = output_check_place(out, error);
+        status = output_check_place(
+            out,
+            d->o->resume || d->o->n_devices > 1
+                ? "because --resume and --devices do not write frames in their "
+                  "order"
+                : NULL,
+            error);
     if (status == VAE_OK)
         status = open_model(d->o, &d->model, error);
     if (status == VAE_OK) {
@@ -120,6 +120,36 @@ open_streams(Decode *d, VaeError *error)
     return status;
 }
 
+#define Y4M_FRAME "FRAME\n"
+
+static int
+half(int pixels)
+{
+    return (pixels + 1) / 2;
+}
+
+/* Describes the picture in a frame of the output. */
+static void
+make_picture(const Decode *d, uint8_t *frame, VaePicture *out)
+{
+    const int w = d->width, h = d->height;
+    uint8_t *data = frame + d->frame_head;
+    *out = (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
+                        .width = w,
+                        .height = h,
+                        .data = {data},
+                        .stride = {w * 3 * (ptrdiff_t) sizeof(float)}};
+    if (d->format != OUTPUT_Y4M)
+        return;
+    memcpy(frame, Y4M_FRAME, d->frame_head);
+    out->pixels = VAE_PIXELS_I420;
+    out->matrix = h > 576 ? VAE_MATRIX_BT709 : VAE_MATRIX_BT601;
+    out->stride[0] = w;
+    out->stride[1] = out->stride[2] = half(w);
+    out->data[1] = data + (size_t) w * (size_t) h;
+    out->data[2] = out->data[1] + (size_t) half(w) * (size_t) half(h);
+}
+
 /* Allocates latents and pictures for the longest call of a stream. */
 static VaeStatus
 make_buffers(const Decode *d, const VaeStream *stream, Buffers *b,
@@ -140,13 +170,8 @@ make_buffers(const Decode *d, const VaeStream *stream, Buffers *b,
             (VaeLatentIn){.type = d->clip.type,
                           .data = b->latent_data + (size_t) i * d->latent_size};
     for (int i = 0; i < n_out; i++)
-        b->pictures[i] = (VaePicture){
-            .pixels = VAE_PIXELS_RGB_F32,
-            .width = d->width,
-            .height = d->height,
-            .data = {b->frame_data + (size_t) i * d->frame_size},
-            .stride = {(ptrdiff_t) (d->frame_size / (size_t) d->height)},
-        };
+        make_picture(d, b->frame_data + (size_t) i * d->frame_size,
+                     &b->pictures[i]);
     return VAE_OK;
 }
 
@@ -156,7 +181,13 @@ make_all_buffers(Decode *d, VaeError *error)
     VaeStatus status = VAE_OK;
     d->latent_size = (size_t) d->clip.channels * (size_t) d->clip.height *
                      (size_t) d->clip.width * vae_type_size(d->clip.type);
-    d->frame_size = (size_t) d->width * 3 * sizeof(float) * (size_t) d->height;
+    const size_t w = (size_t) d->width, h = (size_t) d->height;
+    d->frame_size = w * h * 3 * sizeof(float);
+    if (d->format == OUTPUT_Y4M) {
+        d->frame_head = strlen(Y4M_FRAME);
+        d->frame_size =
+            d->frame_head + w * h + 2 * ((w + 1) / 2) * ((h + 1) / 2);
+    }
     for (int i = 0; i < d->n_streams && status == VAE_OK; i++)
         status = make_buffers(d, d->streams[i], &d->buffers[i], error);
     return status;
@@ -299,14 +330,14 @@ fill_metadata(const Decode *d, FrameMetadata *m)
 }
 
 static VaeStatus
-open_resumed(Decode *d, const VaeTensorHeader *header, VaeError *error)
+open_resumed(Decode *d, const OutputHead *head, VaeError *error)
 {
     Resume *r = &d->resume;
     const char *path = d->o->argument[1];
     VaeStatus status =
         resume_open(r, path, d->o->every, &d->whole, &d->sequences, error);
     if (status == VAE_OK)
-        status = output_resume(&d->out, path, header, r->exists, error);
+        status = output_resume(&d->out, path, head, r->exists, error);
     if (status == VAE_OK && r->exists)
         status = resume_load(r, d->streams[0], error);
     int64_t written, end;
@@ -327,10 +358,18 @@ write_frames(Decode *d, VaeError *error)
     };
     FrameMetadata metadata = {.n = 0};
     fill_metadata(d, &metadata);
-    const VaeTensorHeader header = {&frames, 1, metadata.list, metadata.n, 0};
+    char line[160];
+    const bool stated = d->clip.fps_n > 0;
+    snprintf(line, sizeof line,
+             "YUV4MPEG2 W%d H%d F%d:%d Ip A1:1 C420mpeg2 XYSCSS=420MPEG2 "
+             "XCOLORRANGE=LIMITED\n",
+             d->width, d->height, stated ? d->clip.fps_n : d->info->fps_n,
+             stated ? d->clip.fps_d : d->info->fps_d);
+    const OutputHead head = {
+        d->format, {&frames, 1, metadata.list, metadata.n, 0}, line};
     VaeStatus status =
-        d->o->resume ? open_resumed(d, &header, error)
-                     : output_open(&d->out, d->o->argument[1], &header, error);
+        d->o->resume ? open_resumed(d, &head, error)
+                     : output_open(&d->out, d->o->argument[1], &head, error);
     if (status == VAE_OK)
         status = run_all(d, error);
     if (status == VAE_ERR_CANCELLED && d->o->resume)

@@ -32,7 +32,9 @@ typedef struct Decode {
     int64_t frames;     /* to write of the current sequence */
     int64_t all;        /* to write in all */
     size_t latent_size; /* bytes of one latent */
-    size_t frame_size;  /* bytes of one frame */
+    OutputFormat format;
+    size_t frame_head; /* bytes before the pixels of a frame */
+    size_t frame_size; /* bytes of one frame */
     int n_streams;
     VaeStream *streams[MAX_DEVICES];
     Buffers buffers[MAX_DEVICES];

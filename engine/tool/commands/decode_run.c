@@ -11,8 +11,10 @@ expect_frames(Run *r, int n)
     Buffers *b = r->b;
     for (int i = 0; i < n; i++) {
         const bool needed = r->at + i >= r->written && r->at + i < r->until;
-        b->pictures[i].data[0] =
-            needed ? b->frame_data + (size_t) i * r->d->frame_size : NULL;
+        b->pictures[i].data[0] = needed ? b->frame_data +
+                                              (size_t) i * r->d->frame_size +
+                                              r->d->frame_head
+                                        : NULL;
     }
 }
 

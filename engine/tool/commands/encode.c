@@ -15,6 +15,9 @@ typedef struct Encode {
     const VaeTensorInfo *video; /* [T,H,W,3] */
     VaeStream *stream;
     Output out;
+    OutputFormat format;
+    bool tchw; /* the latents follow each other in the file */
+    VaeNormalization normalization;
     int width, height;
     int64_t frames, latents;   /* to read and to write in all */
     int fps_n, fps_d;          /* of the frames; 0: not stated */
@@ -90,11 +93,12 @@ static VaeStatus
 open_input(Encode *e, VaeError *error)
 {
     const char *in = e->o->argument[0], *out = e->o->argument[1];
-    VaeStatus status = output_suffix(out, "latents", NULL, error);
+    VaeStatus status = output_format(out, "latents", &e->format, error);
     if (status == VAE_OK)
         status = output_check(out, in, e->o->model, error);
     if (status == VAE_OK)
-        status = output_check_place(out, error);
+        status = output_check_place(
+            out, "because latents are not written in their order", error);
     if (status == VAE_OK)
         status = open_model(e->o, &e->model, error);
     if (status == VAE_OK) {
@@ -123,7 +127,8 @@ make_buffers(Encode *e, VaeError *error)
     const int channels = e->info->latent_channels;
     const int n_in = s->first_in + plan->slice_size * s->step_in;
     const int n_out = s->first_out + plan->slice_size * s->step_out;
-    e->n_outputs = e->info->has_posterior ? 3 : 1;
+    e->n_outputs =
+        e->info->has_posterior && e->format == OUTPUT_SAFETENSORS ? 3 : 1;
     e->plane = (size_t) (plan->padded_width / e->info->spatial) *
                (size_t) (plan->padded_height / e->info->spatial) *
                sizeof(float);
@@ -141,7 +146,7 @@ make_buffers(Encode *e, VaeError *error)
         const size_t n = e->latent_size / sizeof(float);
         float *at = e->latent_data + (size_t) (i * e->n_outputs) * n;
         e->results[i] = (VaeLatentOut){.type = VAE_TYPE_F32, .data = at};
-        if (e->info->has_posterior) {
+        if (e->n_outputs > 1) {
             e->results[i].mean = at + n;
             e->results[i].logvar = at + 2 * n;
         }
@@ -191,7 +196,8 @@ load_frame(Encode *e, int i, int64_t k)
     e->pictures[i].data[0] = to;
 }
 
-/* Writes latent k of the clip; its channels are `latents` planes apart. */
+/* Writes latent k of the clip; without tchw, its channels are `latents` planes
+ * apart. */
 static VaeStatus
 write_latent(Encode *e, const VaeLatentOut *result, int64_t k, VaeError *error)
 {
@@ -200,10 +206,10 @@ write_latent(Encode *e, const VaeLatentOut *result, int64_t k, VaeError *error)
     VaeStatus status = VAE_OK;
     for (int t = 0; t < e->n_outputs; t++) {
         for (int c = 0; c < channels && status == VAE_OK; c++) {
+            const uint64_t row = (uint64_t) (t * channels + c);
             const uint64_t plane =
-                ((uint64_t) t * (uint64_t) channels + (uint64_t) c) *
-                    (uint64_t) e->latents +
-                (uint64_t) k;
+                e->tchw ? (uint64_t) (k * channels + c)
+                        : row * (uint64_t) e->latents + (uint64_t) k;
             status =
                 output_write(&e->out, plane * e->plane,
                              (const uint8_t *) from[t] + (size_t) c * e->plane,
@@ -267,6 +273,48 @@ run(Encode *e, VaeError *error)
     return status;
 }
 
+/* The tensors of a .latent file: a batch of images or of one video, and a mark
+ * without elements. Returns their number. */
+static size_t
+as_comfyui(const Encode *e, VaeTensorOut *tensors)
+{
+    VaeTensorOut *t = &tensors[0];
+    t->name = "latent_tensor";
+    if (e->tchw) {
+        t->dims[1] = t->dims[0];
+        t->dims[0] = e->latents;
+    } else {
+        memmove(t->dims + 1, t->dims, (size_t) t->n_dims * sizeof *t->dims);
+        t->dims[0] = 1;
+        t->n_dims++;
+    }
+    tensors[1] = (VaeTensorOut){
+        .name = "latent_format_version_0", .type = VAE_TYPE_F32, .n_dims = 1};
+    return 2;
+}
+
+/* Chooses the scale of the latents; in a .latent file it is that of ComfyUI. */
+static VaeStatus
+choose_scale(Encode *e, VaeError *error)
+{
+    const char *space = e->info->space;
+    const VaeNormalization comfyui =
+        vae_space_normalization(space, VAE_COMFYUI);
+    e->normalization = vae_space_normalization(space, e->o->normalization);
+    e->tchw = e->format == OUTPUT_LATENT && e->info->temporal == 1;
+    if (e->format != OUTPUT_LATENT)
+        return VAE_OK;
+    if (e->o->normalization_given && e->normalization != comfyui)
+        return vae_fail(error, VAE_ERR_ARGUMENT,
+                        "%s: --normalization is %s, but ComfyUI's latents of "
+                        "this space are %s",
+                        e->o->argument[1],
+                        vae_normalization_name(e->normalization),
+                        vae_normalization_name(comfyui));
+    e->normalization = comfyui;
+    return VAE_OK;
+}
+
 static VaeStatus
 write_latents(Encode *e, VaeError *error)
 {
@@ -281,9 +329,8 @@ write_latents(Encode *e, VaeError *error)
     snprintf(temporal, sizeof temporal, "%d", e->info->temporal);
     snprintf(rate, sizeof rate, "%d/%d", e->fps_n, e->fps_d);
     VaeMetadata metadata[8] = {
-        {"vae.normalization", vae_normalization_name(vae_space_normalization(
-                                  e->info->space, e->o->normalization))},
-        {"vae.layout", "cthw"},
+        {"vae.normalization", vae_normalization_name(e->normalization)},
+        {"vae.layout", e->tchw ? "tchw" : "cthw"},
         {"vae.width", width},
         {"vae.height", height},
         {"vae.frames", frames},
@@ -303,9 +350,12 @@ write_latents(Encode *e, VaeError *error)
             .dims = {e->info->latent_channels, e->latents,
                      plan->padded_height / s, plan->padded_width / s},
         };
-    const VaeTensorHeader header = {tensors, (size_t) e->n_outputs, metadata,
-                                    n_metadata, 0};
-    VaeStatus status = output_open(&e->out, e->o->argument[1], &header, error);
+    size_t n_tensors = (size_t) e->n_outputs;
+    if (e->format == OUTPUT_LATENT)
+        n_tensors = as_comfyui(e, tensors);
+    const OutputHead head = {
+        e->format, {tensors, n_tensors, metadata, n_metadata, 0}, NULL};
+    VaeStatus status = output_open(&e->out, e->o->argument[1], &head, error);
     if (status == VAE_OK)
         status = run(e, error);
     if (status == VAE_OK)
@@ -320,9 +370,12 @@ command_encode(const Options *o)
     Encode e = {.o = o, .out = {.fd = -1}};
     VaeError error;
     VaeStatus status = open_input(&e, &error);
+    if (status == VAE_OK)
+        status = choose_scale(&e, &error);
     if (status == VAE_OK) {
-        const VaeStreamParams params =
+        VaeStreamParams params =
             stream_params(o, VAE_ENCODE, e.width, e.height);
+        params.normalization = e.normalization;
         status = vae_stream_new(e.model, &params, &e.stream, &error);
     }
     if (status == VAE_OK)

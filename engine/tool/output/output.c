@@ -1,9 +1,11 @@
 /*
- * output.c: writes safetensors files that are too long for memory.
+ * output.c: writes files that are too long for memory.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -29,8 +31,12 @@ write_at(Output *out, uint64_t offset, const void *data, size_t size,
          VaeError *error)
 {
     const char *from = data;
+    assert(!out->pipe || offset == out->at);
+    out->at = offset + size;
     while (size > 0) {
-        const ssize_t n = pwrite(out->fd, from, size, (off_t) offset);
+        const ssize_t n = out->pipe
+                              ? write(out->fd, from, size)
+                              : pwrite(out->fd, from, size, (off_t) offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -54,26 +60,32 @@ static VaeStatus
 check_kind(const char *path, bool *in_place, VaeError *error)
 {
     struct stat st;
+    *in_place = true;
+    if (strcmp(path, "-") == 0)
+        return isatty(STDOUT_FILENO)
+                   ? vae_fail(error, VAE_ERR_WRITE,
+                              "-: standard output is a terminal, expected a "
+                              "pipe or a file")
+                   : VAE_OK;
     const bool exists = stat(path, &st) == 0;
     *in_place = exists && !S_ISREG(st.st_mode);
     if (!exists && errno != ENOENT)
         return system_error(error, path, "create");
     if (exists && S_ISDIR(st.st_mode))
         return vae_fail(error, VAE_ERR_WRITE, "%s: is a directory", path);
-    if (exists && S_ISFIFO(st.st_mode))
-        return vae_fail(error, VAE_ERR_WRITE,
-                        "%s: is a pipe, expected a file, because frames and "
-                        "latents are not written in their order",
-                        path);
     return VAE_OK;
 }
 
 VaeStatus
-output_check_place(const char *path, VaeError *error)
+output_check_place(const char *path, const char *why_no_pipe, VaeError *error)
 {
     bool in_place;
     VaeStatus status = check_kind(path, &in_place, error);
-    if (status != VAE_OK)
+    if (status == VAE_OK && why_no_pipe && output_is_pipe(path))
+        status =
+            vae_fail(error, VAE_ERR_WRITE, "%s: is a pipe, expected a file, %s",
+                     path, why_no_pipe);
+    if (status != VAE_OK || strcmp(path, "-") == 0)
         return status;
     char *target = realpath(path, NULL); /* the target's folder counts */
     char *place = strdup(target ? target : path);
@@ -96,7 +108,12 @@ open_file(Output *out, VaeError *error)
     const VaeStatus status = check_kind(out->path, &in_place, error);
     if (status != VAE_OK)
         return status;
-    if (in_place) {
+    out->pipe = output_is_pipe(out->path);
+    if (out->pipe)
+        signal(SIGPIPE, SIG_IGN); /* a reader that ends is an error */
+    if (strcmp(out->path, "-") == 0) {
+        out->fd = dup(STDOUT_FILENO);
+    } else if (in_place) {
         out->fd = open(out->path, O_WRONLY | O_CLOEXEC);
     } else {
         char *name;
@@ -172,12 +189,11 @@ output_check(const char *path, const char *input, const char *model,
 
 /* Makes the header's bytes, which the caller frees. */
 static VaeStatus
-make_header(Output *out, const VaeTensorHeader *h, void **bytes,
-            VaeError *error)
+make_header(Output *out, const OutputHead *head, void **bytes, VaeError *error)
 {
     size_t size;
     VaeError inner = {0};
-    const VaeStatus status = vae_tensor_header_make(h, bytes, &size, &inner);
+    const VaeStatus status = output_head(head, bytes, &size, &inner);
     if (status != VAE_OK)
         return vae_fail(error, status, "%s: %s", out->path, inner.message);
     out->begin = size;
@@ -185,12 +201,12 @@ make_header(Output *out, const VaeTensorHeader *h, void **bytes,
 }
 
 VaeStatus
-output_open(Output *out, const char *path, const VaeTensorHeader *header,
+output_open(Output *out, const char *path, const OutputHead *head,
             VaeError *error)
 {
     void *bytes;
     *out = (Output){.fd = -1, .path = path};
-    VaeStatus status = make_header(out, header, &bytes, error);
+    VaeStatus status = make_header(out, head, &bytes, error);
     if (status != VAE_OK)
         return status;
     status = open_file(out, error);
@@ -256,12 +272,12 @@ check_header(Output *out, const void *header, size_t size, VaeError *error)
 }
 
 VaeStatus
-output_resume(Output *out, const char *path, const VaeTensorHeader *header,
-              bool go_on, VaeError *error)
+output_resume(Output *out, const char *path, const OutputHead *head, bool go_on,
+              VaeError *error)
 {
     void *bytes;
     *out = (Output){.fd = -1, .path = path, .keep = true};
-    VaeStatus status = make_header(out, header, &bytes, error);
+    VaeStatus status = make_header(out, head, &bytes, error);
     if (status != VAE_OK)
         return status;
     status = open_part(out, go_on, error);
