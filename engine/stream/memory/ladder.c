@@ -53,9 +53,11 @@ list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS], int *cut)
     int n = 0;
     if (p->spill == VAE_SPILL_HOST && s->class->copy)
         rung.spared = UINT64_MAX;
-    rung.slice = p->slice_size             ? p->slice_size
-                 : pixels >= LARGE_PICTURE ? 1
-                                           : 4;
+    /* If no step reads another, larger slices only take more memory. */
+    const bool alone = s->model->info.temporal == 1;
+    rung.slice = p->slice_size                      ? p->slice_size
+                 : alone || pixels >= LARGE_PICTURE ? 1
+                                                    : 4;
     rungs[n++] = rung;
     while ((!p->slice_size || s->lowers_slice) && rung.slice > 1) {
         rung.slice /= 2;
