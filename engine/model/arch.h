@@ -17,9 +17,10 @@ typedef struct VaeRecognise {
     const VaeArch *arch;
     int *naming; /* the naming that vae_model_find() uses from now on */
     VaeModelInfo *info;
-    float *mean, *std; /* of the latents, per channel */
-    void *data;        /* the architecture's own description, zeroed */
-    char *reason;      /* room for a text of info, VAE_REASON bytes */
+    float *mean, *std;    /* of the latents, per channel */
+    void *data;           /* the architecture's own description, zeroed */
+    char *reason;         /* room for a text of info, VAE_REASON bytes */
+    const char **no_fp16; /* why the network refuses fp16; NULL: it does not */
 } VaeRecognise;
 
 /* The weight of a tile in its overlap with the tile before it, as the network's
@@ -34,6 +35,8 @@ struct VaeArch {
     /* Canonical names of the tensors with the mean and the deviation of each
      * latent channel; NULL: the weights have none. */
     const char *mean, *std;
+    float std_eps; /* > 0: std has variances; the deviation is the root of a
+                      variance and this */
 
     /* Writes the file's name for a canonical name to buffer, of 256 bytes.
      * Returns false if that naming has none. naming: 1 to other_names; in
@@ -81,8 +84,9 @@ bool vae_model_has_prefix(const VaeModel *model, const char *prefix);
 /* The same with a canonical prefix, which must end with a dot. */
 bool vae_model_has_block(const VaeModel *model, const char *format, ...)
     VAE_PRINTF(2, 3);
-/* Reads a number from __metadata__ or config.json. Returns false if neither
- * states it. *out is NaN if the value is not a number. */
+/* Reads a number, or true as 1 and false as 0, from __metadata__ or
+ * config.json. Returns false if neither states it. *out is NaN if the value is
+ * not a number. */
 bool vae_model_meta_number(const VaeModel *model, const char *key, double *out);
 /* The JSON under "config" in __metadata__, else config.json, else NULL; give it
  * to json_decref(). False on an error: text that is no JSON. */

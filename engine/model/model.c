@@ -79,7 +79,8 @@ vae_recognise_params(VaeModel *m)
                           .mean = m->mean,
                           .std = m->std,
                           .data = m->arch_data,
-                          .reason = m->reason};
+                          .reason = m->reason,
+                          .no_fp16 = &m->no_fp16};
 }
 
 /* ------------------------------------------------------------------ */

@@ -27,7 +27,8 @@ struct VaeModel {
     void *arch_data;
     char *path, *variant; /* as the caller gave them; variant may be NULL */
     char reason[VAE_REASON + 200]; /* info.reason, if it is no constant */
-    int naming; /* index of the architecture's naming; 0: official */
+    int naming;          /* index of the architecture's naming; 0: official */
+    const char *no_fp16; /* why it refuses fp16, or NULL */
     VaeTensorFile *file;
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per required tensor, or NULL */

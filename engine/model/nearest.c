@@ -10,7 +10,8 @@
 typedef struct Candidate {
     int arch, naming;
     size_t matched, required;
-    double score; /* names in both / names in either */
+    double score; /* tensors in both / tensors in either; a tensor is the same
+                     if it has the name and the number of dimensions */
 } Candidate;
 
 /* The file's tensor for required tensor i of the preset, or NULL. */
@@ -28,12 +29,15 @@ match_names(const VaeModel *m, VaeModel *preset, int arch, Candidate *best)
 {
     const size_t held = vae_tensor_file_count(m->file);
     for (int naming = 0; naming <= preset->arch->other_names; naming++) {
-        size_t matched = 0;
+        size_t matched = 0, same = 0;
         preset->naming = naming;
-        for (size_t i = 0; i < preset->n_required; i++)
-            matched += find_required(m, preset, i) != NULL;
+        for (size_t i = 0; i < preset->n_required; i++) {
+            const VaeTensorInfo *t = find_required(m, preset, i);
+            matched += t != NULL;
+            same += t && t->n_dims == preset->required[i].n_dims;
+        }
         const double score =
-            (double) matched / (double) (held + preset->n_required - matched);
+            (double) same / (double) (held + preset->n_required - same);
         if (score > best->score)
             *best =
                 (Candidate){arch, naming, matched, preset->n_required, score};

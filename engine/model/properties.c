@@ -101,6 +101,10 @@ vae_model_meta_number(const VaeModel *model, const char *key, double *out)
     if (text) {
         char *end;
         *out = strtod(text, &end);
+        if (strcmp(text, "false") == 0 || strcmp(text, "true") == 0) {
+            *out = text[0] == 't';
+            return true;
+        }
         if (end == text || *end != '\0')
             *out = (double) NAN;
         return true;
@@ -108,6 +112,10 @@ vae_model_meta_number(const VaeModel *model, const char *key, double *out)
     const json_t *value = json_object_get(model->config, key);
     if (!value || json_is_null(value))
         return false;
+    if (json_is_boolean(value)) {
+        *out = json_is_true(value);
+        return true;
+    }
     *out = json_is_number(value) ? json_number_value(value) : (double) NAN;
     return true;
 }
@@ -201,8 +209,8 @@ vae_model_choose_variant(VaeRecognise *r, const VaeVariant *v, int n,
         snprintf(r->reason, VAE_REASON, "%s, and the name of the file", text);
     else
         snprintf(r->reason, VAE_REASON,
-                 "%s, the same as those of %s: variant %s assumed", text, others.text,
-                 v[i].name);
+                 "%s, the same as those of %s: variant %s assumed", text,
+                 others.text, v[i].name);
     r->info->reason = r->reason;
     return i;
 }

@@ -100,6 +100,9 @@ vae_model_read_statistics(VaeModel *m, VaeError *error)
         status = read_vector(m, arch->mean, m->mean, error);
     if (arch->std && status == VAE_OK)
         status = read_vector(m, arch->std, m->std, error);
+    if (arch->std_eps > 0 && status == VAE_OK)
+        for (int i = 0; i < m->info.latent_channels; i++)
+            m->std[i] = sqrtf(m->std[i] + arch->std_eps);
     for (int i = 0; i < m->info.latent_channels && status == VAE_OK; i++)
         if (!isfinite(m->mean[i]) || !isfinite(m->std[i]) || !(m->std[i] > 0))
             status = vae_fail(error, VAE_ERR_MODEL,

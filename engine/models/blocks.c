@@ -27,17 +27,20 @@ vae_block_residual(VaeBuilder *b, const VaeResidual *names, const VaeTensor *x,
 {
     if (!x)
         return NULL;
+    const bool flat = names->two_d;
     const VaeTensor *skip = x;
     const VaeTensor *y = norm(b, names->norm1, x, groups, true, false);
     if (x->shape.c != c)
-        skip = vae_conv(b, names->shortcut, x, (VaeConv){.c = c});
-    y = vae_conv(b, names->conv1, y,
-                 (VaeConv){.c = c, .k = 3, .kt = 3, .narrow = true});
+        skip =
+            vae_conv(b, names->shortcut, x, (VaeConv){.c = c, .two_d = flat});
+    VaeConv conv = {.c = c, .k = 3, .kt = flat ? 1 : 3, .two_d = flat};
+    conv.narrow = true;
+    y = vae_conv(b, names->conv1, y, conv);
     y = norm(b, names->norm2, y, groups, true, false);
-    return vae_conv(
-        b, names->conv2, y,
-        (VaeConv){
-            .c = c, .k = 3, .kt = 3, .add = skip, .keep = keep && skip == x});
+    conv.narrow = false;
+    conv.add = skip;
+    conv.keep = keep && skip == x;
+    return vae_conv(b, names->conv2, y, conv);
 }
 
 const VaeTensor *

@@ -15,13 +15,14 @@ const VaeTensor *vae_block_norm_silu(VaeBuilder *b, const char *name,
 
 typedef struct VaeResidual {
     const char *norm1, *conv1, *norm2, *conv2, *shortcut;
+    bool two_d; /* of one frame: weights are [c, cin, 3, 3] */
 } VaeResidual;
 
 /*
  * shortcut(x) + conv2(silu(norm2(conv1(silu(norm1(x)))))), both convs causal
- * 3x3x3; x (t, h, w, cin) -> (t, h, w, c). The shortcut is a 1x1x1 conv if
- * cin != c. Carries two frames for each conv. Unless keep, the sum overwrites
- * x, and x must not be read later.
+ * 3x3x3, or 3x3; x (t, h, w, cin) -> (t, h, w, c). The shortcut is a 1x1x1 conv
+ * if cin != c. Carries two frames for each conv. Unless keep, the sum
+ * overwrites x, and x must not be read later.
  */
 const VaeTensor *vae_block_residual(VaeBuilder *b, const VaeResidual *names,
                                     const VaeTensor *x, int c, int groups,

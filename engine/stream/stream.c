@@ -66,6 +66,12 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "the %s's",
                         info->path, decode ? "decoder" : "encoder",
                         decode ? "encoder" : "decoder");
+    if (p->precision == VAE_PRECISION_FP16 && model->no_fp16)
+        return vae_fail_parts(
+            error, VAE_ERR_UNSUPPORTED,
+            (VaeErrorParts){.found = "fp16", .expected = "bf16, tf32 or fp32"},
+            "%s: precision is fp16, expected bf16, tf32 or fp32: %s",
+            info->path, model->no_fp16);
     if (!decode && p->posterior != VAE_POSTERIOR_MEAN && !info->has_posterior)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
                         "%s has no posterior to sample: its encoder gives the "

@@ -126,7 +126,8 @@ install_model(GObjectClass *klass)
             "Name of the model, if the shapes of the weights fit all models "
             "of one of these groups: taew2_1, taehv, taecvx, taeos1_3, "
             "lighttaew2_1; taew2_2, lighttaew2_2; taeltx_2, taeltx2_3; "
-            "ltx2.3, ltx2.0; taesd, taesdxl; taef1, taesd3 (NULL = the one that the file or its name states, "
+            "ltx2.3, ltx2.0; sd, sdxl; flux1, sd3; taesd, taesdxl; taef1, "
+            "taesd3 (NULL = the one that the file or its name states, "
             "else the first of the group)",
             NULL, READY));
 }

@@ -3,10 +3,11 @@
  */
 #include "weights_set.h"
 
-/* Fills the set with generated weights of the network, whose widths are divided
- * by 16. Free them with free_generated(). */
+/* Fills the set with generated weights of the network; widths that are
+ * multiples of `width` become those of `narrow`. Free them with
+ * free_generated(). */
 static void
-generate(const char *arch, int unit)
+generate(const char *arch, int width, int narrow)
 {
     SCOPED_MODEL VaeModel *full = NULL;
     VaeError error;
@@ -24,8 +25,8 @@ generate(const char *arch, int unit)
                             .type = VAE_TYPE_F32,
                             .n_dims = t->n_dims};
         for (int d = 0; d < t->n_dims; d++) {
-            const bool width = t->dims[d] >= unit && t->dims[d] % unit == 0;
-            o->dims[d] = width ? t->dims[d] / (unit / 4) : t->dims[d];
+            o->dims[d] =
+                t->dims[d] % width ? t->dims[d] : t->dims[d] / width * narrow;
             n *= (size_t) o->dims[d];
         }
         float *data = malloc(n * sizeof *data);
@@ -43,39 +44,89 @@ free_generated(void)
     clear_set();
 }
 
-/* Equal shapes: the name of the file decides, or the variant stated. */
+/* Opens the set under the name of a file. */
+static VaeModel *
+open_as(const char *name, VaeError *error)
+{
+    VaeModel *model = NULL;
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (rename(write_set(), path) != 0)
+        exit(1);
+    vae_model_open(path, NULL, &model, error);
+    remove(path);
+    return model;
+}
+
+/* Equal shapes: the variant stated decides, or the factor, or the file's name.
+ */
 static void
 test_equal_shapes(void)
 {
     static const struct {
-        const char *weights, *file, *arch, *by, *stated;
+        const char *weights, *file, *arch, *by, *key, *value;
     } rows[] = {
         {"taesd", "w.safetensors", "taesd", "variant taesd assumed"},
         {"taesd", "taesdxl_decoder.safetensors", "taesdxl", "name of the file"},
         {"taesdxl", "sdxl.safetensors", "taesdxl", "name of the file"},
-        {"taesd", "taesd.safetensors", "taesdxl", "variant stated", "taesdxl"},
+        {"taesd", "taesd.safetensors", "taesdxl", "variant stated",
+         "vae.variant", "taesdxl"},
         {"taesd3", "w.safetensors", "taef1", "variant taef1 assumed"},
         {"taef1", "taesd3.safetensors", "taesd3", "name of the file"},
         {"taef2", "taesd.safetensors", "taef2", "shapes"},
         {"taesana", "taesd.safetensors", "taesana", "shapes"},
+        {"sdxl", "w.safetensors", "sd", "variant sd assumed"},
+        {"sd", "sdxl_vae.safetensors", "sdxl", "name of the file"},
+        {"sd", "my_xl.safetensors", "sdxl", "name of the file"},
+        {"sd", "w.safetensors", "sdxl", "shapes", "scaling_factor", "0.13025"},
+        {"sd", "w.safetensors", "sd", "variant stated", "vae.variant", "sd"},
+        {"sd3", "ae.safetensors", "flux1", "variant flux1 assumed"},
+        {"flux1", "sd3_vae.safetensors", "sd3", "name of the file"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        SCOPED_MODEL VaeModel *model = NULL;
         VaeError error = {0};
-        char path[512];
-        generate(rows[i].weights, 64);
-        if (rows[i].stated)
-            set.meta[set.n_meta++] =
-                (VaeMetadata){"vae.variant", rows[i].stated};
-        snprintf(path, sizeof path, "%s/%s", folder, rows[i].file);
-        if (rename(write_set(), path) != 0)
-            exit(1);
-        vae_model_open(path, NULL, &model, &error);
+        const bool tiny = rows[i].weights[0] == 't';
+        generate(rows[i].weights, tiny ? 64 : 128, tiny ? 4 : 32);
+        if (rows[i].key)
+            set.meta[set.n_meta++] = (VaeMetadata){rows[i].key, rows[i].value};
+        SCOPED_MODEL VaeModel *model = open_as(rows[i].file, &error);
         const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
         check(info && strcmp(info->arch, rows[i].arch) == 0 &&
                   strstr(info->reason, rows[i].by),
               rows[i].file, info ? info->reason : error.message);
-        remove(path);
+        free_generated();
+    }
+}
+
+/* fp16 is refused, unless the file says that its weights allow it. */
+static void
+test_fp16(void)
+{
+    static const struct {
+        const char *file, *upcast;
+        bool refused;
+    } rows[] = {{"w.safetensors", NULL, true},
+                {"w.safetensors", "true", true},
+                {"w.safetensors", "false", false},
+                {"sdxl-vae-fp16-fix.safetensors", NULL, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const VaeStreamParams params = {.struct_size = sizeof params,
+                                        .backend = VAE_BACKEND_REF,
+                                        .precision = VAE_PRECISION_FP16,
+                                        .width = 16,
+                                        .height = 16};
+        VaeStream *stream = NULL;
+        VaeError error = {0};
+        generate("sdxl", 128, 32);
+        if (rows[i].upcast)
+            set.meta[set.n_meta++] =
+                (VaeMetadata){"force_upcast", rows[i].upcast};
+        SCOPED_MODEL VaeModel *model = open_as(rows[i].file, &error);
+        check(model &&
+                  vae_stream_new(model, &params, &stream, &error) != VAE_OK &&
+                  (strstr(error.message, "65504") != NULL) == rows[i].refused,
+              rows[i].refused ? "fp16 overflows" : "fp16 is allowed",
+              error.message);
         free_generated();
     }
 }
@@ -129,11 +180,16 @@ void
 test_image(void)
 {
     test_equal_shapes();
+    test_fp16();
     test_tiny_names();
     load("taef2");
     find("decoder.3.pool.1.weight")->dims[0]--;
     expect_error("a gain too short", VAE_ERR_MODEL,
                  WORDS("decoder.3.pool.1.weight", "47", "48"));
+    load("kl_flux2");
+    find("bn.running_var")->dims[0]--;
+    expect_error("a statistic too short", VAE_ERR_MODEL,
+                 WORDS("bn.running_var", "127", "128"));
     load("taef2");
     drop_prefix("encoder.7.");
     expect_error("a missing block", VAE_ERR_MODEL,

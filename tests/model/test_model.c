@@ -495,6 +495,7 @@ main(int argc, char **argv)
     test_wrong_length("wan22");
     test_wrong_length("seedvr2");
     test_wrong_length("taef2");
+    test_wrong_length("kl_flux2");
     test_cut_short(VAE_BACKEND_REF, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_BF16);

@@ -68,7 +68,7 @@ static const VaeSpace spaces[] = {
      .shift = 0.1159f,
      .comfyui = VAE_RAW},
     {"flux2", 128, 16, {1}, 16, .comfyui = VAE_NORMALIZED},
-    {"sana", 32, 32, {1}, 16, .comfyui = VAE_RAW},
+    {"sana", 32, 32, {1}, 16, .factor = 0.41407f, .comfyui = VAE_RAW},
     {"gst-vae-demo", 16, 8, {4}, 16, .comfyui = VAE_RAW},
 };
 

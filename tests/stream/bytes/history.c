@@ -285,7 +285,8 @@ released(void)
         {"taew2_1", 8, 8},        {"taew2_2", 8, 8},  {"taew2_2_super", 8, 8},
         {"taehv", 8, 8},          {"taehv1_5", 8, 8}, {"taehv1_5_super", 8, 8},
         {"taeltx_2", 6, 6},       {"ltx2.0", 22, 28}, {"ltx2.3", 14, 26},
-        {"taeltx2_3_wide", 6, 6}, {"taeh3", 8, 4},    {"taef2", 0, 0}};
+        {"taeltx2_3_wide", 6, 6}, {"taeh3", 8, 4},    {"taef2", 0, 0},
+        {"flux2", 0, 0}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         SCOPED_MODEL VaeModel *model = NULL;
         VaeError error;

@@ -1,0 +1,484 @@
+/*
+ * kl.c: AutoencoderKL, the VAE of Stable Diffusion and FLUX.
+ *
+ * One latent is one frame, and no layer reads another frame. FLUX.2 folds its
+ * latents: a latent pixel of the stream is 2x2 pixels of the network.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "blocks.h"
+#include "describe.h"
+#include "vae-private/spaces.h"
+
+enum { LEVELS = 6, MOST_BLOCKS = 16 };
+
+/* An encoder or a decoder. */
+typedef struct Side {
+    int c; /* channels after conv_in */
+    int n; /* levels; all but the last have a resampler */
+    int width[LEVELS], blocks[LEVELS];
+} Side;
+
+typedef struct Kl {
+    int z, groups, patch;
+    bool quant, post_quant; /* convolutions between the halves */
+    bool linear;            /* weights of attention are [c, c] */
+    Side enc, dec;
+} Kl;
+
+/* ------------------------------------------------------------------ */
+/* The forward passes.                                                 */
+
+static const VaeResidual residual = {.norm1 = "norm1",
+                                     .conv1 = "conv1",
+                                     .norm2 = "norm2",
+                                     .conv2 = "conv2",
+                                     .shortcut = "conv_shortcut",
+                                     .two_d = true};
+
+static const VaeTensor *
+res_block(VaeBuilder *b, int index, const VaeTensor *x, int c)
+{
+    const Kl *a = vae_arch_data(b);
+    vae_enter(b, "resnets.%d", index);
+    x = vae_block_residual(b, &residual, x, c, a->groups, false);
+    vae_leave(b);
+    return x;
+}
+
+static const VaeTensor *
+middle(VaeBuilder *b, const VaeTensor *x)
+{
+    const Kl *a = vae_arch_data(b);
+    const VaeAttentionBlock attention = {.norm = "group_norm",
+                                         .stack = {"to_q", "to_k", "to_v"},
+                                         .out = "to_out.0",
+                                         .linear = a->linear};
+    if (!x)
+        return NULL;
+    const int c = x->shape.c;
+    vae_enter(b, "mid_block");
+    x = res_block(b, 0, x, c);
+    vae_enter(b, "attentions.0");
+    x = vae_block_attention(b, &attention, x, a->groups);
+    vae_leave(b);
+    x = res_block(b, 1, x, c);
+    vae_leave(b);
+    return x;
+}
+
+static const VaeTensor *
+head(VaeBuilder *b, const VaeTensor *x, int c)
+{
+    const Kl *a = vae_arch_data(b);
+    x = vae_block_norm_silu(b, "conv_norm_out", x, a->groups);
+    return vae_conv(b, "conv_out", x, (VaeConv){.c = c, .k = 3, .two_d = true});
+}
+
+static const VaeTensor *
+up(VaeBuilder *b, const VaeTensor *x, int c)
+{
+    vae_enter(b, "upsamplers.0");
+    x = vae_rearrange(b, "nearest", x,
+                      (VaeMove){.kind = VAE_UNFOLD_NEAREST, .fs = 2});
+    x = vae_conv(b, "conv", x, (VaeConv){.c = c, .k = 3, .two_d = true});
+    vae_leave(b);
+    return x;
+}
+
+static const VaeTensor *
+down(VaeBuilder *b, const VaeTensor *x, int c)
+{
+    vae_enter(b, "downsamplers.0");
+    x = vae_conv(b, "conv", x,
+                 (VaeConv){.c = c,
+                           .k = 3,
+                           .s = 2,
+                           .two_d = true,
+                           .pad = VAE_PAD_RIGHT_BOTTOM});
+    vae_leave(b);
+    return x;
+}
+
+static void
+decode(VaeBuilder *b)
+{
+    const Kl *a = vae_arch_data(b);
+    const Side *s = &a->dec;
+    const VaeTensor *x = vae_input(b);
+    if (a->patch > 1)
+        x = vae_rearrange(
+            b, "unfold", x,
+            (VaeMove){.kind = VAE_UNFOLD_CRQ, .fs = a->patch, .wide = true});
+    if (a->post_quant)
+        x = vae_conv(b, "post_quant_conv", x,
+                     (VaeConv){.c = a->z, .two_d = true});
+    vae_enter(b, "decoder");
+    x = vae_conv(b, "conv_in", x, (VaeConv){.c = s->c, .k = 3, .two_d = true});
+    x = middle(b, x);
+    for (int i = 0; i < s->n; i++) {
+        vae_enter(b, "up_blocks.%d", i);
+        for (int j = 0; j < s->blocks[i]; j++)
+            x = res_block(b, j, x, s->width[i]);
+        if (i < s->n - 1)
+            x = up(b, x, s->width[i]);
+        vae_leave(b);
+    }
+    x = head(b, x, 3);
+    vae_leave(b);
+    vae_output(b, x);
+}
+
+static void
+encode(VaeBuilder *b)
+{
+    const Kl *a = vae_arch_data(b);
+    const Side *s = &a->enc;
+    const VaeTensor *x = vae_input(b);
+    vae_enter(b, "encoder");
+    x = vae_conv(b, "conv_in", x, (VaeConv){.c = s->c, .k = 3, .two_d = true});
+    for (int i = 0; i < s->n; i++) {
+        vae_enter(b, "down_blocks.%d", i);
+        for (int j = 0; j < s->blocks[i]; j++)
+            x = res_block(b, j, x, s->width[i]);
+        if (i < s->n - 1)
+            x = down(b, x, s->width[i]);
+        vae_leave(b);
+    }
+    x = middle(b, x);
+    x = head(b, x, 2 * a->z);
+    vae_leave(b);
+    if (a->quant)
+        x = vae_conv(b, "quant_conv", x,
+                     (VaeConv){.c = 2 * a->z, .two_d = true});
+    if (a->patch > 1)
+        x = vae_rearrange(
+            b, "fold", x,
+            (VaeMove){.kind = VAE_FOLD_CRQ, .fs = a->patch, .wide = true});
+    vae_output(b, x);
+}
+
+/* ------------------------------------------------------------------ */
+/* Names.                                                              */
+
+/* BFL_4 is the file of FLUX.2's makers. LDM_3 has three levels. */
+enum { DIFFUSERS, OLD, LDM_4, LDM_3, BFL_4, NAMINGS };
+
+static const char *const naming_names[] = {[DIFFUSERS] = "diffusers",
+                                           [OLD] = "old diffusers",
+                                           [LDM_4] = "ldm",
+                                           [LDM_3] = "ldm",
+                                           [BFL_4] = "BFL"};
+
+typedef struct Pair {
+    const char *from, *to;
+} Pair;
+
+static const Pair old_names[] = {{".to_q.", ".query."},
+                                 {".to_k.", ".key."},
+                                 {".to_v.", ".value."},
+                                 {".to_out.0.", ".proj_attn."},
+                                 {NULL, NULL}};
+static const Pair ldm_names[] = {{".mid_block.resnets.0.", ".mid.block_1."},
+                                 {".mid_block.resnets.1.", ".mid.block_2."},
+                                 {".mid_block.attentions.0.", ".mid.attn_1."},
+                                 {".group_norm.", ".norm."},
+                                 {".to_q.", ".q."},
+                                 {".to_k.", ".k."},
+                                 {".to_v.", ".v."},
+                                 {".to_out.0.", ".proj_out."},
+                                 {".conv_norm_out.", ".norm_out."},
+                                 {".conv_shortcut.", ".nin_shortcut."},
+                                 {".resnets.", ".block."},
+                                 {".downsamplers.0.", ".downsample."},
+                                 {".upsamplers.0.", ".upsample."},
+                                 {".down_blocks.", ".down."},
+                                 {NULL, NULL}};
+
+/* Replaces `from` in the name, if it is there. Both have 256 bytes. */
+static void
+replace(char *name, const char *from, const char *to)
+{
+    char rest[256];
+    char *at = strstr(name, from);
+    if (!at)
+        return;
+    strcpy(rest, at + strlen(from));
+    sprintf(at, "%s%s", to, rest);
+}
+
+static bool
+rename_tensor(int naming, const char *name, char *out)
+{
+    if (strlen(name) > 150)
+        return false;
+    const bool own = strncmp(name, "quant_conv.", 11) == 0;
+    const bool outside = own || strncmp(name, "post_quant_conv.", 16) == 0;
+    sprintf(out, "%s%s",
+            !outside || naming != BFL_4 ? ""
+            : own                       ? "encoder."
+                                        : "decoder.",
+            name);
+    const Pair *p = naming == OLD ? old_names : ldm_names;
+    for (; p->from; p++)
+        replace(out, p->from, p->to);
+    static const char block[] = ".up_blocks.";
+    const char *at = naming == OLD ? NULL : strstr(out, block);
+    if (at) {
+        const int levels = naming == LDM_3 ? 3 : 4;
+        const int i = at[strlen(block)] - '0';
+        char from[32], to[32];
+        snprintf(from, sizeof from, "%s%d.", block, i);
+        snprintf(to, sizeof to, ".up.%d.", levels - 1 - i);
+        replace(out, from, to);
+    }
+    return true;
+}
+
+/* A counter of FLUX.2's training, and what old files of Stable Diffusion have
+ * of it. */
+static bool
+ignores(const VaeModelInfo *info, const char *name)
+{
+    (void) info;
+    return strcmp(name, "bn.num_batches_tracked") == 0 ||
+           strncmp(name, "loss.", 5) == 0 ||
+           strncmp(name, "model_ema.", 10) == 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* Recognition.                                                        */
+
+/* The first of these networks with equal shapes is the default. */
+static const VaeVariant variants[] = {{"sd", "sd", NULL},
+                                      {"sdxl", "sdxl", "xl"},
+                                      {"flux1", "flux1", "flux"},
+                                      {"sd3", "sd3", NULL},
+                                      {"flux2", "flux2", "flux"}};
+
+enum { N_VARIANTS = sizeof variants / sizeof *variants };
+
+static bool
+has_half(const VaeModel *m, const char *side)
+{
+    return vae_model_has_block(m, "%s.mid_block.resnets.0.", side) &&
+           vae_model_dim(m, 3, "%s.conv_in.weight", side) > 0 &&
+           vae_model_dim(m, 4, "%s.conv_in.weight", side) == 0;
+}
+
+static bool
+find_naming(VaeRecognise *r)
+{
+    const VaeModel *m = r->model;
+    for (*r->naming = 0; *r->naming < NAMINGS; ++*r->naming) {
+        const char *const side = has_half(m, "decoder")   ? "decoder"
+                                 : has_half(m, "encoder") ? "encoder"
+                                                          : NULL;
+        const bool right =
+            side &&
+            vae_model_has_block(m, "%s.mid_block.attentions.0.to_q.", side);
+        const bool bfl = vae_model_has_prefix(m, "encoder.quant_conv.") ||
+                         vae_model_has_prefix(m, "decoder.post_quant_conv.");
+        const bool four = vae_model_has_prefix(m, "encoder.down.3.") ||
+                          vae_model_has_prefix(m, "decoder.up.3.");
+        r->info->names = naming_names[*r->naming];
+        if (right && (*r->naming < LDM_4 || *r->naming == (!four ? LDM_3
+                                                           : bfl ? BFL_4
+                                                                 : LDM_4)))
+            return true;
+    }
+    *r->naming = 0;
+    return false;
+}
+
+static int
+block_width(const VaeModel *m, const char *list, int i, int j)
+{
+    int c = vae_model_width(m, "%s.%d.resnets.%d.conv2", list, i, j);
+    if (!c)
+        c = vae_model_width(m, "%s.%d.resnets.%d.norm2", list, i, j);
+    return c ? c : vae_model_width(m, "%s.%d.resnets.%d.conv1", list, i, j);
+}
+
+static void
+read_side(const VaeModel *m, const char *list, Side *s)
+{
+    for (s->n = 0; s->n < LEVELS; s->n++) {
+        const int i = s->n;
+        for (int j = 0; j < MOST_BLOCKS; j++)
+            if (vae_model_has_block(m, "%s.%d.resnets.%d.", list, i, j)) {
+                s->blocks[i] = j + 1;
+                s->width[i] = block_width(m, list, i, j);
+            }
+        if (!s->blocks[i])
+            return;
+    }
+}
+
+static void
+read_shapes(const VaeModel *m, Kl *a)
+{
+    read_side(m, "encoder.down_blocks", &a->enc);
+    read_side(m, "decoder.up_blocks", &a->dec);
+    a->enc.c = vae_model_width(m, "encoder.conv_in");
+    a->dec.c = vae_model_width(m, "decoder.conv_in");
+    a->z = vae_model_dim(m, 1, "decoder.conv_in.weight");
+    if (!a->z)
+        a->z = vae_model_width(m, "encoder.conv_out") / 2;
+    a->post_quant = vae_model_has_block(m, "post_quant_conv.");
+    a->quant = vae_model_has_block(m, "quant_conv.");
+    static const char *const to_q[] = {
+        "encoder.mid_block.attentions.0.to_q.weight",
+        "decoder.mid_block.attentions.0.to_q.weight"};
+    a->linear = true;
+    for (int i = 0; i < 2; i++) {
+        const VaeTensorInfo *q = vae_model_find(m, to_q[i]);
+        if (q)
+            a->linear = q->n_dims == 2;
+    }
+}
+
+static void
+describe(VaeRecognise *r, const Kl *a, const char *space)
+{
+    VaeModelInfo *info = r->info;
+    const Side *s = info->has_decoder ? &a->dec : &a->enc;
+    vae_describe_causal(r, space, a->z * a->patch * a->patch,
+                        a->patch << (s->n - 1), 1);
+    info->arch = space;
+}
+
+/* Reads a number that the file states, in a range; false on an error. */
+static bool
+read_number(const VaeModel *m, const char *key, double least, double *value,
+            VaeError *error)
+{
+    double number;
+    if (!vae_model_meta_number(m, key, &number))
+        return true;
+    if (number >= least && number <= 1024) {
+        *value = number;
+        return true;
+    }
+    vae_fail(error, VAE_ERR_MODEL, "%s is %g, expected %g to 1024", key, number,
+             least);
+    return false;
+}
+
+/* Keeps the variants with that many latent channels, and of them those with the
+ * factor that the file states, if there are some. */
+static int
+list_fitting(const VaeModel *m, const Kl *a, double factor, VaeVariant *out)
+{
+    int n = 0;
+    for (int pass = 0; pass < 2 && n == 0; pass++)
+        for (int i = 0; i < N_VARIANTS; i++) {
+            const VaeSpace *s = vae_space_find(variants[i].space);
+            if (s->channels == a->z * a->patch * a->patch &&
+                (pass || (!vae_model_variant(m) &&
+                          fabs(factor - (double) s->factor) < 1e-4)))
+                out[n++] = variants[i];
+        }
+    return n;
+}
+
+/* SDXL's weights have activations above 3e5, and a trial shows nothing about
+ * other inputs. */
+static const char *
+refusal_of_fp16(const VaeModel *m, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    double upcast = 1;
+    vae_model_meta_number(m, "force_upcast", &upcast);
+    if (strstr(slash ? slash : path, "fp16") || upcast == 0)
+        return NULL;
+    return "AutoencoderKL may have activations above 65504, the largest number "
+           "of fp16, unless the weights have fp16 in the name of their file or "
+           "state force_upcast as false";
+}
+
+static bool
+recognise(VaeRecognise *r, VaeError *error)
+{
+    const VaeModel *m = r->model;
+    Kl *a = r->data;
+    VaeVariant fitting[N_VARIANTS];
+    char what[80];
+    double groups = 32, factor = 0, shift = 0;
+    const bool folded = r->arch->mean != NULL;
+    if (!find_naming(r) || vae_model_has_block(m, "bn.") != folded) {
+        *r->naming = 0;
+        return false;
+    }
+    a->patch = folded ? 2 : 1;
+    read_shapes(m, a);
+    if (!read_number(m, "norm_num_groups", 1, &groups, error) ||
+        !read_number(m, "scaling_factor", 1e-6, &factor, error) ||
+        !read_number(m, "shift_factor", -1024, &shift, error))
+        return true;
+    a->groups = (int) groups;
+    snprintf(what, sizeof what, "AutoencoderKL of %d latent channels", a->z);
+    const int n = list_fitting(m, a, folded ? 0 : factor, fitting);
+    const int i = vae_model_choose_variant(r, fitting, n, what, error);
+    if (i < 0)
+        return true;
+    describe(r, a, fitting[i].space);
+    *r->no_fp16 = refusal_of_fp16(m, r->info->path);
+    if (factor > 0 && !folded && !vae_model_variant(m))
+        for (int k = 0; k < a->z; k++) {
+            r->std[k] = (float) (1 / factor);
+            r->mean[k] = (float) shift;
+        }
+    return true;
+}
+
+static void
+settings(const void *data, char *out, size_t size)
+{
+    const Kl *a = data;
+    snprintf(out, size, "groups %d\n", a->groups);
+}
+
+static void
+preset(VaeRecognise *r)
+{
+    static const int width[4] = {128, 256, 512, 512};
+    const VaeSpace *space = vae_space_find(r->arch->name);
+    Kl *a = r->data;
+    *a = (Kl){.patch = r->arch->mean ? 2 : 1,
+              .groups = 32,
+              .linear = true,
+              .enc = {.c = 128, .n = 4},
+              .dec = {.c = 512, .n = 4}};
+    a->z = space->channels / (a->patch * a->patch);
+    a->quant = a->post_quant = a->z != 16;
+    for (int i = 0; i < 4; i++) {
+        a->enc.width[i] = width[i];
+        a->enc.blocks[i] = 2;
+        a->dec.width[i] = width[3 - i];
+        a->dec.blocks[i] = 3;
+    }
+    describe(r, a, space->name);
+}
+
+#define KL(symbol, text, ...)                                                  \
+    const VaeArch symbol = {.name = (text),                                    \
+                            .data_size = sizeof(Kl),                           \
+                            .other_names = NAMINGS - 1,                        \
+                            .rename = rename_tensor,                           \
+                            .ignores = ignores,                                \
+                            .recognise = recognise,                            \
+                            .settings = settings,                              \
+                            .preset = preset,                                  \
+                            .decode = decode,                                  \
+                            .encode = encode,                                  \
+                            __VA_ARGS__}
+
+KL(vae_arch_sd, "sd", .mean = NULL);
+KL(vae_arch_sdxl, "sdxl", .mean = NULL);
+KL(vae_arch_sd3, "sd3", .mean = NULL);
+KL(vae_arch_flux1, "flux1", .mean = NULL);
+KL(vae_arch_flux2, "flux2", .mean = "bn.running_mean", .std = "bn.running_var",
+   .std_eps = 1e-4f);
