@@ -27,6 +27,16 @@ plain(const char *words, Plain *buffer)
     return buffer->text;
 }
 
+void
+print_plain(const char *words)
+{
+    char *copy = strdup(words);
+    if (copy)
+        vae_text_printable(copy);
+    printf("%s\n", copy ? copy : "no memory");
+    free(copy);
+}
+
 int64_t
 plain_count(const char *words)
 {

@@ -72,6 +72,8 @@ typedef struct Plain {
     char text[240];
 } Plain;
 const char *plain(const char *words, Plain *buffer);
+/* Prints a line without control characters, of any length. */
+void print_plain(const char *words);
 /* Reads a count in decimal digits; -1 if it is none or has too many digits. */
 int64_t plain_count(const char *words);
 /* Prints "vaetool: message" and returns EXIT_FAILED. */

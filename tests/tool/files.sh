@@ -90,6 +90,10 @@ numbers one | tensor esc.safetensors '\u001b[31m\u009b1m' F32 1 \
 check "info" 0 info --tensors esc.safetensors
 says "  ?[31m??1m " "?key = ?]0;title????2J, $(printf '\303\244')"
 says_not "$escape" "$c1"
+cp esc.safetensors "$escape$c1.safetensors"
+check "info of a file with such a name" 0 info "$escape$c1.safetensors"
+says "???.safetensors"
+says_not "$escape" "$c1"
 check "info in JSON" 0 info --json --tensors esc.safetensors
 says '\u001B' '\u009B'
 says_not "$escape" "$c1"

@@ -339,7 +339,7 @@ static void
 print_text(const Info *in, bool tensors)
 {
     const VaeTensorInfo *v = in->video;
-    printf("%s\n", in->path);
+    print_plain(in->path);
     if (in->is_unfinished)
         unfinished_print(&in->unfinished);
     else if (in->model)
