@@ -194,9 +194,8 @@ keep_format(GstVaeBase *base, GstCaps *caps)
 
 /* All raw caps of this size. */
 static GstCaps *
-offered_caps(GstVaeDecode *self)
+offered_caps(GstVaeDecode *self, const GstVaeLatentInfo *in)
 {
-    const GstVaeLatentInfo *in = &self->in;
     GstCaps *caps = gst_caps_make_writable(
         gst_pad_get_pad_template_caps(self->base.srcpad));
 
@@ -230,23 +229,45 @@ refusal(GstVaeDecode *self, const GstCaps *ours)
     return error;
 }
 
-/* Returns the raw caps of this size that downstream accepts. */
+/* Returns the raw caps of this size that downstream accepts. error may be NULL.
+ * For any thread. */
 static GstCaps *
-raw_caps(GstVaeDecode *self, GError **error)
+raw_caps(GstVaeDecode *self, const GstVaeLatentInfo *in, GError **error)
 {
-    GstCaps *ours = offered_caps(self), *both;
+    GstCaps *ours = offered_caps(self, in), *both;
     GstCaps *peer = gst_pad_peer_query_caps(self->base.srcpad, ours);
 
     both = gst_caps_intersect_full(ours, peer, GST_CAPS_INTERSECT_FIRST);
     gst_caps_unref(peer);
     if (gst_caps_is_empty(both)) {
-        *error = refusal(self, ours);
+        if (error)
+            *error = refusal(self, ours);
         gst_clear_caps(&both);
     }
     gst_caps_unref(ours);
-    return both
-               ? gst_vae_video_fixate(keep_format(&self->base, both), &self->in)
-               : NULL;
+    return both ? gst_vae_video_fixate(keep_format(&self->base, both), in)
+                : NULL;
+}
+
+gboolean
+gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
+{
+    GstCaps *caps = raw_caps(GST_VAE_DECODE(base), &session->latent, NULL);
+    GstVideoInfo video;
+
+    /* The stream has planned where its pictures are. */
+    if (!caps ||
+        gst_vae_video_is_cuda(caps) != gst_vae_video_is_cuda(session->caps) ||
+        !gst_vae_video_info(caps, &video, NULL)) {
+        gst_clear_caps(&caps);
+        return FALSE;
+    }
+    g_mutex_lock(&base->queue.lock);
+    gst_caps_replace(&session->caps, caps);
+    session->video = video;
+    g_mutex_unlock(&base->queue.lock);
+    gst_caps_unref(caps);
+    return TRUE;
 }
 
 static void
@@ -268,7 +289,7 @@ gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
     GstVaeDecode *self = GST_VAE_DECODE(base);
     const GstVaeLatentInfo *in = &self->in;
 
-    session->caps = raw_caps(self, error);
+    session->caps = raw_caps(self, in, error);
     if (!session->caps)
         return FALSE;
     if (!gst_vae_video_info(session->caps, &session->video, error))

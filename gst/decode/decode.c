@@ -267,6 +267,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
     base_class->set_caps = gst_vae_decode_set_caps;
     base_class->find_model = find_model;
     base_class->negotiate = gst_vae_decode_negotiate;
+    base_class->adapt = gst_vae_decode_adapt;
     base_class->set_times = gst_vae_decode_set_times;
     base_class->collect = collect;
     base_class->finish = finish;

@@ -65,6 +65,7 @@ gboolean gst_vae_decode_set_caps(GstVaeBase *base, GstCaps *caps,
                                  GError **error);
 gboolean gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
                                   GError **error);
+gboolean gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session);
 void gst_vae_decode_set_times(GstVaeBase *base, GstVaeSession *session);
 
 /* decode/flag.c */

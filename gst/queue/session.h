@@ -3,8 +3,8 @@
  * CAPS events share.
  *
  * A session is reference-counted and does not change after it is queued. The
- * only exception is its allocation, which downstream answers when the CAPS
- * event is pushed.
+ * only exceptions are the format of its caps and its allocation, which
+ * downstream answers when the CAPS event is pushed.
  */
 #ifndef GST_VAE_SESSION_H
 #define GST_VAE_SESSION_H
@@ -21,8 +21,11 @@ G_BEGIN_DECLS
 
 typedef struct GstVaeSession {
     gint refs;
-    GstCaps *caps;      /* caps of the source pad */
-    GstVideoInfo video; /* the raw video */
+    /* The caps of the source pad, and the raw video. Another thread than the
+     * task reads them after the session is allocated, or with the queue's lock.
+     */
+    GstCaps *caps;
+    GstVideoInfo video;
     GstVaeLatentInfo latent;
     GstVaeModel *model;
     VaeStreamParams params;

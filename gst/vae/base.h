@@ -112,6 +112,9 @@ struct GstVaeBaseClass {
      * accepts, except refs and the allocation. Errors are as above. */
     gboolean (*negotiate)(GstVaeBase *base, GstVaeSession *session,
                           GError **error);
+    /* For the task: changes the caps of a session without steps in the engine
+     * to those that downstream accepts by now. Optional. */
+    gboolean (*adapt)(GstVaeBase *base, GstVaeSession *session);
     /* Fills the times of an otherwise complete session. */
     void (*set_times)(GstVaeBase *base, GstVaeSession *session);
     /* Turns one buffer (transfer full) into steps. */

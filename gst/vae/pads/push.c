@@ -9,6 +9,9 @@
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
+/* Downstream may change its caps this often while they are pushed. */
+#define CAPS_TRIES 4
+
 void
 gst_vae_push_set_flushing(GstVaeBase *base)
 {
@@ -113,6 +116,26 @@ allocate(GstVaeBase *base, GstVaeSession *session, gboolean ask)
 /* ------------------------------------------------------------------ */
 /* The task.                                                           */
 
+/* Pushes the caps of a session. Downstream may accept others than it did when
+ * they were queued, and again others after the push, during which decodebin
+ * links its pads. */
+static void
+push_caps(GstVaeBase *base, GstVaeSession *session)
+{
+    const GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    gboolean ok = gst_pad_peer_query_accept_caps(base->srcpad, session->caps);
+
+    for (guint i = 0; i < CAPS_TRIES; i++) {
+        if (!ok && klass->adapt && klass->adapt(base, session))
+            GST_INFO_OBJECT(base, "downstream now takes %" GST_PTR_FORMAT,
+                            session->caps);
+        gst_pad_push_event(base->srcpad, gst_event_new_caps(session->caps));
+        ok = gst_pad_peer_query_accept_caps(base->srcpad, session->caps);
+        if (ok || !klass->adapt || GST_PAD_IS_FLUSHING(base->srcpad))
+            return;
+    }
+}
+
 static void
 push_event(GstVaeBase *base, GstVaeItem *item)
 {
@@ -129,7 +152,10 @@ push_event(GstVaeBase *base, GstVaeItem *item)
     } else if (GST_EVENT_TYPE(item->event) == GST_EVENT_SEGMENT) {
         set_position(base, GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE);
     }
-    gst_pad_push_event(base->srcpad, gst_event_ref(item->event));
+    if (item->session && !item->session->allocated)
+        push_caps(base, item->session);
+    else
+        gst_pad_push_event(base->srcpad, gst_event_ref(item->event));
     if (item->session && !item->session->allocated)
         allocate(base, item->session, TRUE);
 }

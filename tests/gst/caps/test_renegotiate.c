@@ -144,6 +144,119 @@ TEST(decode_format)
     }
 }
 
+static GMutex gate;
+
+static GstPadProbeReturn
+wait_at_gate(GstPad *pad, GstPadProbeInfo *info, gpointer data)
+{
+    g_mutex_lock(&gate);
+    g_mutex_unlock(&gate);
+    return GST_PAD_PROBE_OK;
+}
+
+/* Pushes frame k of the test's video, or latent k. */
+static void
+push_one(GstHarness *h, GstVideoInfo *info, guint k)
+{
+    if (info)
+        CHECK_INT(gst_harness_push(h, vae_test_frame(info, k)), GST_FLOW_OK);
+    else
+        vae_test_push_latents(h, 2, 2, k, k + 1);
+}
+
+/* Downstream changes its format twice, and no frame passes meanwhile. info: of
+ * the input, if it is video. frames: of the output. */
+static void
+change_twice(GstHarness *h, GstVideoInfo *info, guint frames)
+{
+    static const char *const formats[] = {"I420", "RGB", "NV12"};
+    g_autoptr(GstCaps) now = NULL;
+    g_autofree gchar *latents = vae_test_latent_caps(2, 2, NULL);
+    gulong probe;
+    gst_harness_set_sink_caps_str(h, "video/x-raw,format=I420");
+    if (info)
+        gst_harness_set_src_caps(h, gst_video_info_to_caps(info));
+    else
+        gst_harness_set_src_caps_str(h, latents);
+    probe = gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_BUFFER,
+                              wait_at_gate, NULL, NULL);
+    if (!info) /* an element without a queue would wait here */
+        g_mutex_lock(&gate);
+    for (guint k = 0; k < G_N_ELEMENTS(formats); k++) {
+        g_autofree gchar *caps =
+            g_strconcat("video/x-raw,format=", formats[k], NULL);
+        if (k > 0)
+            gst_harness_set_sink_caps_str(h, caps);
+        push_one(h, info, k);
+    }
+    if (!info)
+        g_mutex_unlock(&gate);
+    for (guint n = 0; n < frames; n++) {
+        g_autoptr(GstBuffer) frame = vae_test_pull(h);
+        CHECK(frame != NULL);
+        CHECK_INT(GST_BUFFER_PTS(frame), vae_test_time(n));
+    }
+    now = gst_pad_get_current_caps(h->sinkpad);
+    CHECK_STR(
+        gst_structure_get_string(gst_caps_get_structure(now, 0), "format"),
+        "NV12");
+    gst_pad_remove_probe(h->sinkpad, probe);
+    vae_test_none(h, GST_MESSAGE_ERROR);
+}
+
+/* All frames arrive in a format that downstream takes, as with videoconvert. */
+TEST(decode_formats)
+{
+    GstVideoInfo info;
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_mutex_init(&gate);
+    change_twice(h, NULL, 9);
+    GstEvent *event;
+    while ((event = vae_test_event(h, GST_EVENT_CAPS))) {
+        GstCaps *caps;
+        gst_event_parse_caps(event, &caps);
+        CHECK(strcmp(gst_structure_get_string(gst_caps_get_structure(caps, 0),
+                                              "format"),
+                     "RGB") != 0);
+        gst_event_unref(event);
+    }
+    vae_test_teardown(h);
+    h = gst_harness_new("videoconvert");
+    vae_test_bus(h);
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_Y444, 16, 16);
+    info.fps_n = VAE_TEST_FPS;
+    change_twice(h, &info, 3);
+    g_mutex_clear(&gate);
+}
+
+static GstPadProbeReturn
+take_rgb(GstPad *pad, GstPadProbeInfo *info, gpointer h)
+{
+    if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) != GST_EVENT_CAPS)
+        return GST_PAD_PROBE_OK;
+    gst_harness_set_sink_caps_str(h, "video/x-raw,format=RGB");
+    return GST_PAD_PROBE_REMOVE;
+}
+
+/* Downstream changes its format while the caps are pushed, as decodebin does
+ * when it links its pad. */
+TEST(decode_linked)
+{
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autofree gchar *caps = vae_test_latent_caps(2, 2, NULL);
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(h->element, "src");
+    gst_harness_set_sink_caps_str(h, "video/x-raw,format=I420");
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, take_rgb, h,
+                      NULL);
+    gst_harness_set_src_caps_str(h, caps);
+    vae_test_push_latents(h, 2, 2, 0, 2);
+    for (guint n = 0; n < 5; n++) {
+        g_autoptr(GstBuffer) frame = vae_test_pull(h);
+        CHECK_INT(gst_buffer_get_size(frame), 16 * 16 * 3);
+    }
+    vae_test_none(h, GST_MESSAGE_ERROR);
+}
+
 /* ------------------------------------------------------------------ */
 /* vaeencode.                                                          */
 
