@@ -29,6 +29,16 @@ known_channels(int64_t n)
     return n <= MAX_CHANNELS && vae_space_usual((int) n) != NULL;
 }
 
+/* How well n is known as a number of channels: 2 of videos, 1 of images only, 0
+ * of none. A clip of four latents is not one of four channels. */
+static int
+knows_channels(int64_t n)
+{
+    return !known_channels(n)                              ? 0
+           : vae_space_usual((int) n)->counts.temporal > 1 ? 2
+                                                           : 1;
+}
+
 static bool
 may_be_latents(const VaeTensorInfo *info)
 {
@@ -187,8 +197,8 @@ choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
     if (requested != VAE_LAYOUT_AUTO)
         *out = requested;
     else if (*out == VAE_LAYOUT_AUTO)
-        *out = info->n_dims == 4 && !known_channels(info->dims[0]) &&
-                       known_channels(info->dims[1])
+        *out = info->n_dims == 4 && knows_channels(info->dims[1]) >
+                                        knows_channels(info->dims[0])
                    ? VAE_LAYOUT_TCHW
                    : VAE_LAYOUT_CTHW;
     return VAE_OK;

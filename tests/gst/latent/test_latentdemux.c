@@ -88,8 +88,9 @@ TEST(types_and_layouts)
     static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
     static const VaeMetadata tchw = {"vae.layout", "tchw"};
     Clip clip = small, wide = small;
-    wide.c =
-        7; /* no known number of channels: only the metadata states the order */
+    /* No known numbers of channels: only the metadata states the order. */
+    wide.c = 7;
+    wide.t = 5;
     for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
         clip.type = wide.type = types[i];
         check_file(write_clip("a", "latents", &clip, BCTHW, NULL, 0), &clip);
