@@ -78,27 +78,19 @@ fill_key(const_dnnl_memory_desc_t md, VaeDnnlKey *key)
     copy_dims(md, dnnl_query_inner_idxs, key->n_blocks, key->index);
 }
 
-/* Advances pd to the first implementation that `impls` allows. */
-static dnnl_status_t
-skip(dnnl_status_t s, Impls impls, dnnl_primitive_desc_t pd)
-{
-    while (s == dnnl_success && is_unwanted(pd, impls))
-        s = dnnl_primitive_desc_next_impl(pd);
-    return s == dnnl_last_impl_reached ? dnnl_unimplemented : s;
-}
-
 static dnnl_status_t
 describe_conv(dnnl_engine_t engine, const ConvArgs *a,
               const_dnnl_primitive_attr_t attr, Impls impls,
               dnnl_primitive_desc_t *out)
 {
     static const dnnl_dims_t dense = {0};
-    return skip(dnnl_convolution_forward_primitive_desc_create(
-                    out, engine, dnnl_forward_inference,
-                    dnnl_convolution_direct, md_of(a->x), md_of(a->weights),
-                    md_of(a->bias), md_of(a->y), a->stride, dense, a->begin,
-                    a->end, attr),
-                impls, *out);
+    dnnl_status_t s = dnnl_convolution_forward_primitive_desc_create(
+        out, engine, dnnl_forward_inference, dnnl_convolution_direct,
+        md_of(a->x), md_of(a->weights), md_of(a->bias), md_of(a->y), a->stride,
+        dense, a->begin, a->end, attr);
+    while (s == dnnl_success && is_unwanted(*out, impls))
+        s = dnnl_primitive_desc_next_impl(*out);
+    return s == dnnl_last_impl_reached ? dnnl_unimplemented : s;
 }
 
 static dnnl_status_t

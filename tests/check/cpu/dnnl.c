@@ -346,6 +346,18 @@ plan_twice(VaeCheck *t, VaeDnnl *dnnl, const VaeDnnlConv *conv, int i)
     vae_dnnl_free(&again);
 }
 
+/* True if the library has an implementation for conv; its name begins with impl
+ * or, if `not`, it does not. */
+static bool
+plans(VaeDnnl *dnnl, const VaeDnnlConv *conv, const char *impl, bool not )
+{
+    VaeDnnlPrimitive plan = {0};
+    const bool good = vae_dnnl_conv(dnnl, conv, true, &plan) == VAE_DNNL_OK &&
+                      (strncmp(plan.impl, impl, strlen(impl)) == 0) != not ;
+    vae_dnnl_free(&plan);
+    return good;
+}
+
 /* Each convolution differs from the first one in one field. */
 static void
 check_planned(VaeCheck *t)
@@ -397,6 +409,12 @@ check_planned(VaeCheck *t)
     convs[19].x[0] = convs[19].k[0] = 1;
     for (int i = 0; i < N; i++)
         plan_twice(t, &dnnl, &convs[i], i);
+    vae_check_that(t, plans(&dnnl, &convs[13], first.impl, true),
+                   "an implementation is not avoided");
+    vae_check_that(t, plans(&dnnl, &convs[14], first.impl, false),
+                   "the only implementation is not chosen");
+    vae_check_that(t, !plans(&dnnl, &convs[15], "none", false),
+                   "an implementation is made up");
     const int threads = omp_get_max_threads();
     omp_set_num_threads(threads + 1);
     plan_twice(t, &dnnl, &base, N);
