@@ -32,7 +32,7 @@ enum { SIDE = VAE_CPU_TILE_SIDE };
 
 /* How a picture is divided into chunks. */
 typedef struct Chunk {
-    int across, down; /* tiles of a frame */
+    int across, down; /* tiles of a frame of the whole picture */
     int w, h;         /* tiles of a chunk */
 } Chunk;
 
@@ -47,7 +47,7 @@ typedef struct Lane {
 typedef struct ConvTiles {
     VaeBackend *cpu;
     VaeExec *exec;
-    const VaeOp *op;
+    const VaeOp *op; /* that is prepared or runs: strips share the struct */
     const VaeSimd *simd;
     Chunk chunk;
     int steps;   /* of the run; a group of frames is one step, see split.h */
@@ -146,7 +146,6 @@ choose_chunk(const VaeOp *op)
             c.h = h;
         }
     assert(c.w > 0);
-    c.down = parts(y.h, 2);
     return c;
 }
 
@@ -331,8 +330,10 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
     const int back = op->y->shape.t + 2 - op->x->shape.t;
     const float *context = op->carry ? (const float *) vae_exec_carry(e, op)
                                      : x - (size_t) back * x_frame;
-    const int wide = parts(c->across, c->w), high = parts(c->down, c->h);
+    const int wide = parts(c->across, c->w);
+    const int high = parts(parts(op->y->shape.h, 2), c->h);
     int failed = VAE_DNNL_OK;
+    p->op = op;
     for (int i = 0; i < p->n_lanes; i++)
         enter(p, &p->lanes[i], i);
 #pragma omp parallel for num_threads(p->n_lanes) schedule(dynamic)             \

@@ -220,8 +220,9 @@ struct VaeProgram {
     VaeTensor *row_parts;    /* those of strips.h */
     VaeTensor *windows;      /* those of prefetch.h */
     int group;               /* frames computed at once, see split.h; 0: all */
-    int strips;   /* strips of rows, see strips.h; 0: whole pictures */
-    bool delayed; /* the network has delay lines, see delay.h */
+    int strips;      /* strips of rows, see strips.h; 0: whole pictures */
+    int whole_slabs; /* slabs of which the backend cannot compute strips */
+    bool delayed;    /* the network has delay lines, see delay.h */
 };
 
 /* The tensor whose memory t shares, before and after planning. */
@@ -316,6 +317,13 @@ vae_norm_in_front(const VaeProgram *p, int i)
  * 64 bytes, and so do bodies if the bytes of a frame are a multiple of 64.
  * False: out of memory. */
 bool vae_program_plan(VaeProgram *program);
+/* About the bytes of the program's own lists. */
+static inline size_t
+vae_program_bytes(const VaeProgram *p)
+{
+    return (size_t) p->n_ops * sizeof(VaeOp) +
+           (size_t) p->n_tensors * (sizeof(VaeTensor) + sizeof(VaeTensor *));
+}
 void vae_program_free(VaeProgram **program);
 
 /*

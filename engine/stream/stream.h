@@ -263,7 +263,7 @@ VaeStatus vae_stream_plan_rungs(const VaeStream *s, bool exact,
 void vae_stream_tell(const VaeStream *s);
 void vae_stream_tell_ladder(const VaeStream *s);
 /* Warns that tiles are not exact, that slices are smaller than the caller set,
- * and of a spill without effect. */
+ * that strips are not to be had, and of a spill without effect. */
 void vae_stream_warn_of_setting(const VaeStream *s);
 
 /* fit.c: returns VAE_ERR_MEMORY with the plan, the limit, and settings that

@@ -71,8 +71,8 @@ static const Entry entries[] = {
      "of this memory. `loading` is the memory to load one weight at\n"
      "a time; it is freed before anything except weights is allocated.\n"
      "`library` is a margin for the code and tables of the computing\n"
-     "library; all other numbers are exact. With --arch, weights are\n"
-     "float32.\n"},
+     "library, and `ops` an estimate for the lists of operations. All\n"
+     "other numbers are exact. With --arch, weights are float32.\n"},
     {COMMAND_WEIGHTS, "make-weights", "ARCH OUT",
      "make a full-size model with generated weights", 2, command_weights,
      "Writes a full-size model with generated weights to the safetensors\n"

@@ -188,7 +188,8 @@ typedef struct VaeStreamParams {
     bool (*cancelled)(void *user);
 } VaeStreamParams;
 
-/* Bytes by purpose, exactly as allocated. Only library is an estimate. */
+/* Bytes by purpose, exactly as allocated. Only library and ops are estimates.
+ */
 typedef struct VaePlan {
     size_t struct_size; /* VAE_INIT() */
     uint64_t weights;   /* in the backend's layout, once per model */
@@ -206,11 +207,12 @@ typedef struct VaePlan {
                           when streams are freed. 0 for ref, which needs none,
                           and for cuda, whose size is not known */
     uint64_t total;    /* sum of the members above except spilled, and of tiled
-                          if there is no device; allocated until the stream is
-                          freed */
+                          and ops if there is no device; allocated until the
+                          stream is freed */
     uint64_t loading;  /* working memory for the conversion of weights; freed
                           before the rest is allocated */
-    uint64_t peak;     /* the larger of total and weights + loading + library */
+    uint64_t peak;     /* the larger of total and weights + loading + library,
+                          and ops if there is no device */
     double flop_first, flop_step; /* of the first and of a later step */
     int slice_size;               /* the chosen one */
     int frames_at_once;           /* the chosen number; 0: all of a slice */
@@ -231,6 +233,11 @@ typedef struct VaePlan {
     uint64_t tiled;     /* carries and results of all tiles, in host memory */
     const char *device; /* the maker's name of the GPU or the processor, which
                            the stream owns. vae_stream_plan() sets NULL */
+    uint64_t ops; /* estimate for the lists of operations, in host memory. They
+                     are long with many strips and few frames at once */
+    int whole;    /* large layers that are not computed in strips, although the
+                     setting has strips. The computing library would give them
+                     other bytes in strips, or cannot compute them */
 } VaePlan;
 
 /* Plans a stream without allocating its memory. *out begins as

@@ -223,9 +223,9 @@ split(VaeProgram *p, const Region *r, int frames)
     VaeOp *ops = vae_mem_alloc((size_t) most_ops * sizeof *ops);
     Groups g = {.p = p, .region = r, .n_slots = p->n_tensors};
     g.made = vae_mem_alloc((size_t) p->n_tensors * sizeof(VaeTensor *));
-    g.part = p->parts = vae_mem_alloc(most * sizeof(VaeTensor));
-    g.slots =
-        vae_mem_alloc((most + (size_t) p->n_tensors) * sizeof(VaeTensor *));
+    g.part = p->parts = vae_mem_alloc_lazy(most * sizeof(VaeTensor));
+    g.slots = vae_mem_alloc_lazy((most + (size_t) p->n_tensors) *
+                                 sizeof(VaeTensor *));
     int n_ops = 0;
     const bool good = ops && g.made && g.part && g.slots;
     if (good) {

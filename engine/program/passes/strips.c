@@ -14,6 +14,9 @@ enum { SMALL = 8 };
  * one tap and a rearrangement. */
 enum { MAKERS = 4 };
 
+/* Largest number of ops of a chain, and of tensors of an op. */
+enum { CHAIN = MAKERS + 3, OP_TENSORS = 3 };
+
 /* Ops around a slab, in this order: those that make it (`makers` of them), a
  * HEAD if there is one, the convolution, and a TAIL if there is one. */
 typedef struct Chain {
@@ -234,7 +237,6 @@ typedef struct Strips {
     const VaeStrips *how;
     VaeOp *ops;
     int n_slots, n_ops;
-    bool cut; /* at least one slab has strips */
 } Strips;
 
 /* The rows of the result in strip i. Its slab begins with a row that all makers
@@ -348,53 +350,51 @@ add_strip(Strips *s, const Chain *c, Rows y, int end, VaeTensor *statistics)
         s->n_ops--; /* the next strip begins with the same row */
 }
 
-/* True if the backend can compute strip i of n. Asks it only about the first,
- * the second and the last strip, because the others have the shape of the
- * second. */
-static bool
-can_compute(const Strips *s, const VaeOp *ops, int i, int n)
-{
-    if (!s->how->can || (i > 1 && i < n - 1))
-        return true;
-    for (const VaeOp *op = ops; op < &s->ops[s->n_ops]; op++)
-        if (op->kind == VAE_OP_CONV && !s->how->can(s->how->user, op))
-            return false;
-    return true;
-}
-
-/* Adds all strips of a chain. False: the backend cannot compute them. */
-static bool
-add_strips(Strips *s, const Chain *c)
+/* Adds strip i of n. */
+static void
+add_strip_at(Strips *s, const Chain *c, int i, int n, VaeTensor *statistics)
 {
     const VaeProgram *p = s->p;
-    const int strips = s->how->most, n = count_strips(p, c, strips);
-    VaeTensor *statistics = add_statistics(s, &p->ops[c->first]);
-    for (int i = 0; i < n; i++) {
-        const Rows y = strip_rows(p, c, strips, i);
-        const Rows next = strip_rows(p, c, strips, i + 1);
-        const int end =
-            i < n - 1 ? slab_rows(p, c, next).from : conv_of(p, c)->x->shape.h;
-        const int at = s->n_ops;
-        add_strip(s, c, y, end, statistics);
-        for (int k = at; k < s->n_ops; k++)
-            s->ops[k].strip = i + 1;
-        if (!can_compute(s, &s->ops[at], i, n))
-            return false;
-    }
-    return true;
+    const int strips = s->how->most, at = s->n_ops;
+    const Rows y = strip_rows(p, c, strips, i);
+    const Rows next = strip_rows(p, c, strips, i + 1);
+    const int end =
+        i < n - 1 ? slab_rows(p, c, next).from : conv_of(p, c)->x->shape.h;
+    add_strip(s, c, y, end, statistics);
+    for (int k = at; k < s->n_ops; k++)
+        s->ops[k].strip = i + 1;
 }
 
 static void
-add_chain(Strips *s, const Chain *c)
+add_strips(Strips *s, const Chain *c)
 {
-    const Strips before = *s;
-    s->cut = true;
-    if (add_strips(s, c))
-        return;
-    *s = before;
-    memcpy(&s->ops[s->n_ops], &s->p->ops[c->first],
-           (size_t) c->n * sizeof *s->ops);
-    s->n_ops += c->n;
+    const int n = count_strips(s->p, c, s->how->most);
+    VaeTensor *statistics = add_statistics(s, &s->p->ops[c->first]);
+    for (int i = 0; i < n; i++)
+        add_strip_at(s, c, i, n, statistics);
+}
+
+/* True if the backend can compute the strips of a chain. Asks it only about the
+ * first, the second and the last one, because the others have the shape of the
+ * second. */
+static bool
+can_compute(VaeProgram *p, const Chain *c, const VaeStrips *how)
+{
+    VaeTensor part[OP_TENSORS * CHAIN];
+    VaeTensor *slots[OP_TENSORS * CHAIN];
+    VaeOp ops[CHAIN];
+    const int n = count_strips(p, c, how->most);
+    for (int i = 0; i < n && how->can; i++) {
+        if (i > 1 && i < n - 1)
+            continue;
+        Strips s = {
+            .p = p, .part = part, .slots = slots, .how = how, .ops = ops};
+        add_strip_at(&s, c, i, n, NULL);
+        for (int k = 0; k < s.n_ops; k++)
+            if (ops[k].kind == VAE_OP_CONV && !how->can(how->user, &ops[k]))
+                return false;
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------ */
@@ -420,7 +420,7 @@ later_first(const void *a, const void *b)
 /* Lists the chains, the last one first, and moves the ops of each next to each
  * other. Returns their number. */
 static int
-find_chains(VaeProgram *p, int strips, Chain *chains, const Search *s)
+find_chains(VaeProgram *p, const VaeStrips *how, Chain *chains, const Search *s)
 {
     int n = 0, kept = 0;
     double most = 0;
@@ -433,10 +433,16 @@ find_chains(VaeProgram *p, int strips, Chain *chains, const Search *s)
         most = bytes > most ? bytes : most;
         n++;
     }
-    for (int i = 0; i < n; i++)
-        if (SMALL * chain_bytes(p, &chains[i]) >= most &&
-            count_strips(p, &chains[i], strips) > 1)
+    p->whole_slabs = 0;
+    for (int i = 0; i < n; i++) {
+        if (SMALL * chain_bytes(p, &chains[i]) < most ||
+            count_strips(p, &chains[i], how->most) < 2)
+            continue;
+        if (can_compute(p, &chains[i], how))
             chains[kept++] = chains[i];
+        else /* groups of frames are one layer */
+            p->whole_slabs += conv_of(p, &chains[i])->group <= 1;
+    }
     if (kept)
         qsort(chains, (size_t) kept, sizeof *chains, later_first);
     return kept;
@@ -449,7 +455,7 @@ write_ops(Strips *s, const Chain *chains, int n)
     for (int i = 0; i < p->n_ops;) {
         const Chain *c = n > 0 ? &chains[n - 1] : NULL;
         if (c && c->first == i) {
-            add_chain(s, c);
+            add_strips(s, c);
             i += c->n;
             n--;
         } else {
@@ -466,10 +472,11 @@ write_program(VaeProgram *p, const Chain *chains, int n, const VaeStrips *how)
     for (int i = 0; i < n; i++)
         ops +=
             (size_t) (chains[i].n * count_strips(p, &chains[i], how->most)) + 1;
-    /* An op has three tensors. */
-    s.part = p->row_parts = vae_mem_alloc(3 * ops * sizeof(VaeTensor));
-    s.slots =
-        vae_mem_alloc((3 * ops + (size_t) p->n_tensors) * sizeof(VaeTensor *));
+    /* most ops have fewer */
+    s.part = p->row_parts =
+        vae_mem_alloc_lazy(OP_TENSORS * ops * sizeof(VaeTensor));
+    s.slots = vae_mem_alloc_lazy((OP_TENSORS * ops + (size_t) p->n_tensors) *
+                                 sizeof(VaeTensor *));
     s.ops = vae_mem_alloc(ops * sizeof *s.ops);
     const bool good = s.part && s.slots && s.ops;
     if (good) {
@@ -485,7 +492,7 @@ write_program(VaeProgram *p, const Chain *chains, int n, const VaeStrips *how)
     p->n_ops = s.n_ops;
     p->tensors = s.slots;
     p->n_tensors = s.n_slots;
-    p->strips = s.cut ? how->most : 0;
+    p->strips = how->most;
     return true;
 }
 
@@ -500,7 +507,7 @@ vae_program_strips(VaeProgram *p, const VaeStrips *how)
                       .taken = vae_mem_alloc(n_ops * sizeof(bool)),
                       .room = vae_mem_alloc(n_ops * sizeof(VaeOp))};
     bool good = chains && s.in_chain && s.taken && s.room;
-    const int n = good ? find_chains(p, how->most, chains, &s) : 0;
+    const int n = good ? find_chains(p, how, chains, &s) : 0;
     if (n > 0)
         good = write_program(p, chains, n, how);
     vae_mem_free(chains);

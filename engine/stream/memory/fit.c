@@ -233,10 +233,10 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
         snprintf(parts, sizeof parts,
                  "weights %.1f, carries %.1f, activations %.1f, scratch %.1f, "
                  "staging %.1f, while loading %.1f, library about %.1f, "
-                 "fallback %.1f",
+                 "lists of operations %.1f, fallback %.1f",
                  MIB(p->weights), MIB(p->carries - p->spilled), MIB(p->arena),
                  MIB(p->scratch), MIB(p->staging), MIB(p->loading),
-                 MIB(p->library), MIB(p->fallback));
+                 MIB(p->library), MIB(device ? 0 : p->ops), MIB(p->fallback));
     else
         snprintf(
             parts, sizeof parts,

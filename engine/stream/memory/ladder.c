@@ -371,16 +371,20 @@ vae_stream_choose_rung(VaeStream *s, bool make, bool all, VaeError *error)
 void
 vae_plan_setting(const VaePlan *p, char *out, size_t size)
 {
-    char group[40] = "", strips[40] = "", tiles[64] = "";
+    char group[40] = "", strips[40] = "", whole[48] = "", tiles[64] = "";
     if (p->frames_at_once)
         snprintf(group, sizeof group, ", %d frame%s at once", p->frames_at_once,
                  p->frames_at_once == 1 ? "" : "s");
     if (p->strips)
         snprintf(strips, sizeof strips, ", %d strips", p->strips);
+    if (p->whole)
+        snprintf(whole, sizeof whole, ", %d large layer%s not in strips",
+                 p->whole, p->whole == 1 ? "" : "s");
     if (p->tiles)
         snprintf(tiles, sizeof tiles, ", %d tiles of %dx%d (not exact)",
                  p->tiles, p->tile_width, p->tile_height);
-    snprintf(out, size, "slices of %d%s%s%s%s", p->slice_size, group, strips,
+    snprintf(out, size, "slices of %d%s%s%s%s%s", p->slice_size, group, strips,
+             whole,
              !p->spilled               ? ""
              : p->spilled < p->carries ? ", a part of the carries on the host"
                                        : ", the carries on the host",

@@ -145,14 +145,17 @@ sum_up(VaeStream *s)
 {
     VaePlan *p = &s->plan;
     p->weights = p->arena = p->scratch = p->staging = p->loading = 0;
-    p->library = 0;
+    p->library = p->ops = 0;
     const uint64_t carries = s->carries.rest;
     p->spilled = s->carries.spilled;
     p->carries = carries + p->spilled;
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = s->execs[i];
-        if (s->programs[i])
+        if (s->programs[i]) {
             raise_to(&p->arena, s->programs[i]->arena);
+            p->ops += vae_program_bytes(s->programs[i]) +
+                      (size_t) s->programs[i]->n_ops * sizeof(VaeExecOp);
+        }
         if (!exec)
             continue;
         if (i < KINDS)
@@ -168,10 +171,11 @@ sum_up(VaeStream *s)
     p->fallback = (fallback ? fallback->total : 0) +
                   (uint64_t) vae_stream_snapshots(s, snapshots) * carries;
     p->tiled = vae_stream_tiled_bytes(s);
+    const uint64_t ops = s->class->memory_left ? 0 : p->ops;
     p->total = p->weights + carries + p->arena + p->scratch + p->staging +
-               p->library + p->fallback +
+               p->library + p->fallback + ops +
                (s->class->memory_left ? 0 : p->tiled);
-    p->peak = p->weights + p->loading + p->library;
+    p->peak = p->weights + p->loading + p->library + ops;
     raise_to(&p->peak, p->total);
     if (fallback) /* the fallback is made last */
         raise_to(&p->peak, p->total - fallback->total + fallback->peak);
@@ -188,6 +192,7 @@ sum_up(VaeStream *s)
     }
     p->frames_at_once = s->programs[NEXT]->group;
     p->strips = s->programs[NEXT]->strips;
+    p->whole = s->programs[NEXT]->whole_slabs;
     count_copies(s);
 }
 

@@ -45,9 +45,10 @@ add_rung(VaeRungPlan *rungs, int *n, const VaePlan *plan, bool chosen)
                       rungs[i].plan.strips != plan->strips ||
                       rungs[i].plan.spilled != plan->spilled))
         i++;
-    if (i < *n && !chosen)
-        return;
-    rungs[i] = (VaeRungPlan){.plan = *plan, .chosen = chosen};
+    const int before = i < *n ? rungs[i].plan.whole : 0;
+    if (i == *n || chosen)
+        rungs[i] = (VaeRungPlan){.plan = *plan, .chosen = chosen};
+    rungs[i].plan.whole = before > plan->whole ? before : plan->whole;
     *n += i == *n;
 }
 
@@ -162,12 +163,27 @@ warn_of_spill(const VaeStream *s)
     s->params.warn(s->params.log_user, line);
 }
 
+static void
+warn_of_strips(const VaeStream *s)
+{
+    char line[200];
+    snprintf(line, sizeof line,
+             "%d large layer%s computed in whole pictures, not in %d strips as "
+             "set: the library would give other bytes, or cannot compute them "
+             "in strips",
+             s->plan.whole, s->plan.whole == 1 ? " is" : "s are",
+             (int) s->params.strips);
+    s->params.warn(s->params.log_user, line);
+}
+
 void
 vae_stream_warn_of_setting(const VaeStream *s)
 {
     const VaePlan *p = &s->plan;
     if (s->params.warn && p->slice_size < s->params.slice_size)
         warn_of_slice(s);
+    if (s->params.warn && s->params.strips > 1 && p->whole)
+        warn_of_strips(s);
     if (s->params.warn && p->tiles)
         warn_of_tiles(s);
     if (s->params.warn && s->params.spill == VAE_SPILL_HOST && !s->class->copy)

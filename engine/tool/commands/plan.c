@@ -46,6 +46,7 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
     print_bytes(to, "scratch", plan->scratch);
     print_bytes(to, "staging", plan->staging);
     print_bytes(to, "library", plan->library);
+    print_bytes(to, "ops", plan->ops);
     if (plan->fallback)
         print_bytes(to, "fallback", plan->fallback);
     print_bytes(to, "total", plan->total);

@@ -217,7 +217,7 @@ check_purposes(const char *label, const VaePlan *plan, const Bed *bed,
     same(label, "loading", plan->loading, loading_peak);
     same(label, "total", plan->total,
          plan->weights + plan->carries + plan->arena + plan->scratch +
-             plan->library + plan->tiled);
+             plan->library + plan->tiled + plan->ops);
 }
 
 /* Programs share equal primitives, so the memory of the library does not depend
@@ -231,6 +231,26 @@ check_library(const char *label, const VaePlan *plan, Way way)
     expect((plan->library > 0) == (plan->backend == VAE_BACKEND_CPU),
            "%s: the library's own %llu bytes", label,
            (unsigned long long) plan->library);
+}
+
+/* A layer has primitives for its first strip, for the others and for the last
+ * one, or for whole groups of frames and for a smaller one. */
+static void
+check_primitives(const char *label, const VaeStream *s)
+{
+    int most = 0;
+    for (int i = 0; i < PROGRAMS; i++) {
+        const VaeExec *e = s->execs[i];
+        for (int k = 0; e && k < e->program->n_ops; k++) {
+            const VaeWeight *weight = e->program->ops[k].weight;
+            int n = 0;
+            for (int j = 0; weight && j < e->program->n_ops; j++)
+                n += e->program->ops[j].weight == weight &&
+                     e->ops[j].own_free != NULL;
+            most = n > most ? n : most;
+        }
+    }
+    expect(most <= 3, "%s: up to %d primitives of a layer", label, most);
 }
 
 /* Steps allocate nothing, in calls of each size. */
@@ -276,12 +296,13 @@ check_stream(Bed *bed, VaeDirection direction, Way way, const char *type)
     const uint64_t weights = cached_weights(bed);
     check_purposes(label, &plan, bed, s);
     check_library(label, &plan, way);
+    check_primitives(label, s);
     expect((plan.tiles > 1) == (way.tiles > 0), "%s: %d tiles", label,
            plan.tiles);
-    /* The rest is the structs of the stream and of its ops. */
+    /* The rest is the structs of the stream, and of the network. */
     const size_t rest =
         bytes_live - before - (size_t) (plan.total - plan.library);
-    const size_t most = ((size_t) 256 << 10) + 1280 * count_ops(s);
+    const size_t most = ((size_t) 256 << 10) + 900 * count_ops(s);
     expect(rest < most, "%s: %zu bytes of structs, at most %zu", label, rest,
            most);
     check_steps(label, bed, direction, s);
