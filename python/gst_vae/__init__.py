@@ -25,13 +25,13 @@ __all__ = ["Cancelled", "Decoder", "Encoder", "Error", "GstVaeWarning", "Latents
            "demo", "open", "plugin_path", "tensor", "tool_path"]
 
 
-def tensor(data):
+def tensor(data: object) -> Tensor:
     """A Tensor that shares the memory of data, which has __dlpack__ or the buffer
     protocol."""
     return _engine.tensor(data)
 
 
-def available(backend):
+def available(backend: str) -> str:
     """"" if the backend works here, otherwise the reason."""
     return _engine.unavailable(backend)
 
@@ -47,18 +47,20 @@ def _find(what, *places):
     raise Error(f"{what} is not part of this installation of gst-vae")
 
 
-def plugin_path():
-    """The folder of the GStreamer plugin, for GST_PLUGIN_PATH."""
-    return os.path.dirname(_find("the GStreamer plugin", "gstreamer-1.0/libgstvae.so",
+def plugin_path() -> str:
+    """The folder of the GStreamer plugin of a wheel or a build, for GST_PLUGIN_PATH. An
+    installation has it where GStreamer looks."""
+    return os.path.dirname(_find("the GStreamer plugin", "lib/gstreamer-1.0/libgstvae.so",
                                  "../../gst/libgstvae.so"))
 
 
-def demo():
+def demo() -> str:
     """The path of the small demo model."""
-    return _find("the demo model", "models/demo.safetensors", "../../demo.safetensors")
+    return _find("the demo model", "share/gst-vae/models/demo.safetensors",
+                 "demo.safetensors", "../../../../share/gst-vae/models/demo.safetensors")
 
 
-def tool_path():
+def tool_path() -> str:
     """The path of vaetool."""
     try:
         return _find("vaetool", "bin/vaetool", "../../engine/vaetool")

@@ -1,7 +1,10 @@
 """accelerate(): the VAE of a diffusers pipeline computes in gst-vae."""
+from __future__ import annotations
+
 import inspect
 import sys
 import warnings
+from typing import Any
 
 from ._engine import Error
 from .frameworks import type_of
@@ -40,7 +43,7 @@ class Accelerated:
             setattr(module, method, getattr(self, method))
         self.active = True
 
-    def undo(self):
+    def undo(self) -> None:
         """Puts the methods of the module back, and frees the memory."""
         if self.active:
             for method in METHODS:
@@ -138,7 +141,7 @@ def _plain(config):
             if isinstance(value, plain)}
 
 
-def accelerate(pipe, **settings):
+def accelerate(pipe: Any, **settings: Any) -> Accelerated:
     """From now on, the VAE of a diffusers pipeline (or the VAE itself) decodes and
     encodes in gst-vae. Its weights are taken from memory, and must not change. All else
     of the module stays: config, dtype, device, the classes that it returns. A network

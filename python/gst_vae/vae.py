@@ -1,6 +1,9 @@
 """A VAE: whole clips, streams, plans."""
+from __future__ import annotations
+
 import json
 import os
+from typing import Any, Callable
 
 from . import _engine
 from .decoding import Decoder, clip_of
@@ -21,7 +24,9 @@ def cached(name):
         return None
 
 
-def open_vae(weights, *, variant=None, config=None, metadata=None, name="weights"):
+def open_vae(weights: Any, *, variant: str | None = None,
+             config: dict[str, Any] | None = None, metadata: dict[str, str] | None = None,
+             name: str = "weights") -> VAE:
     """Opens weights: a file, a folder or an index of shards by its path; the name of a
     model in the cache of Hugging Face, "ORGANISATION/MODEL"; a module of torch; or a
     dict of tensors. Tensors in memory are not copied, and must not change.
@@ -43,8 +48,9 @@ class Latents:
     """The latents of a file. latents: a Tensor [C, T, h, w]. info: what the file
     states."""
 
-    def __init__(self, path, tensor=None, batch_index=0):
+    def __init__(self, path: Any, tensor: str | None = None, batch_index: int = 0):
         clip = _engine.open_clip(path, tensor, batch_index)
+        self.path = path
         self.info, self.latents = Report(**clip.info), clip.latents
 
 
@@ -59,40 +65,54 @@ class VAE:
     def __repr__(self):
         return f"<gst_vae.VAE {self.info.arch} {self.info.path}>"
 
-    def decoder(self, width, height, dtype="uint8", **settings):
+    def decoder(self, width: int, height: int, dtype: Any = "uint8",
+                **settings: Any) -> Decoder:
         """A stream that decodes pictures of this size. dtype: the type of frames: uint8;
         or float32, float16, bfloat16 in the network's own range (info.pixel_range), not
         clamped. settings: see SETTINGS."""
         return Decoder(self, width, height, dtype, **settings)
 
-    def encoder(self, width, height, dtype="uint8", latents="float32", moments=False,
-                **settings):
+    def encoder(self, width: int, height: int, dtype: Any = "uint8",
+                latents: Any = "float32", moments: bool = False,
+                **settings: Any) -> Encoder:
         """A stream that encodes. dtype: the type of frames as for decoder(), or a format
         with planes: nv12, p010, i420, y444. latents: the type of latents. With moments
         it gives (latents, mean, logvar)."""
         return Encoder(self, width, height, dtype, latents, moments, **settings)
 
-    def plan(self, width, height, direction="decode", **settings):
+    def plan(self, width: int, height: int, direction: str = "decode",
+             **settings: Any) -> Plan:
         """The memory of a stream, without allocating it."""
         return Plan(self.model.plan({**settings, "direction": direction, "width": width,
                                      "height": height}))
 
-    def frames_of(self, latents):
+    def frames_of(self, latents: int) -> int:
         """The number of frames that latents decode to."""
         return self.model.frames_of(latents)
 
-    def latents_of(self, frames):
+    def latents_of(self, frames: int) -> int:
         """The number of latents that decode to at least so many frames."""
         return self.model.latents_of(frames)
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """A checksum of the weights."""
         return self.model.fingerprint()
 
-    def release(self):
+    def release(self) -> None:
         """Frees the streams that decode() and encode() keep for their next call."""
         while self._idle:
             self._idle.popitem()[1][1].close()
+
+    def _check(self, clip):
+        """The file must be of this latent space, and of one sequence."""
+        space, n = clip.info.space, clip.info.sequences
+        if space and self.info.space and space != self.info.space:
+            raise fail(f"{clip.path}: states the latent space {space}, and "
+                       f"{self.info.path} expects {self.info.space}", space,
+                       self.info.space)
+        if n > 1:
+            raise fail(f"{clip.path}: has {n} sequences, expected 1; vaetool decodes "
+                       "them", str(n), "1")
 
     def _run(self, kind, size, settings, work):
         """Calls work(stream) with the stream of the last call if it has the same
@@ -114,8 +134,10 @@ class VAE:
             other.close()
         return made
 
-    def decode(self, latents, *, size=None, frames=None, dtype="uint8", out=None,
-               progress=None, **settings):
+    def decode(self, latents: Any, *, size: tuple[int, int] | None = None,
+               frames: int | None = None, dtype: Any = "uint8", out: Any = None,
+               progress: bool | Callable[[int, int], Any] | None = None,
+               **settings: Any) -> Any:
         """Decodes a clip [C, T, h, w] to frames [n, height, width, 3], or a batch
         [B, C, T, h, w] to [B, n, height, width, 3], in the framework and on the device
         of the latents.
@@ -125,8 +147,10 @@ class VAE:
         or a function of (done, total). The stream is kept for the next call with the same
         settings: see release()."""
         if isinstance(latents, Latents):
+            self._check(latents)
             info, latents = latents.info, latents.latents
-            size = size or (info.size if info.size[0] else None)
+            if size is None and info.size[0]:
+                size = tuple(n * self.info.scale for n in info.size)
             frames = frames or info.frames or None
             settings = {"normalization": info.normalization, **settings}
         t = view(to_host(latents))
@@ -157,8 +181,9 @@ class VAE:
             return made.part(0, min(frames, len(made)))
         return made[:, :frames] if batch else made[:frames]
 
-    def encode(self, frames, *, latents="float32", moments=False, progress=None,
-               **settings):
+    def encode(self, frames: Any, *, latents: Any = "float32", moments: bool = False,
+               progress: bool | Callable[[int, int], Any] | None = None,
+               **settings: Any) -> Any:
         """Encodes frames [T, H, W, 3] of uint8 or float to latents [C, n, h, w], or with
         moments to (latents, mean, logvar). Float is in the network's own range
         (info.pixel_range). settings: see SETTINGS; posterior="sample" and seed give

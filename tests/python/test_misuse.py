@@ -80,6 +80,14 @@ class Values(small.Test):
                 self.assertNotIn("Traceback", str(caught.exception))
         self.assertEqual(vae.decode(good, **REF).shape, (1, 16, 16, 3))
 
+    def test_files_of_latents(self):
+        vae = gst_vae.open(WAN)
+        small.write(self.path("other"), "latent", small.tensor([16, 1, 2, 2]),
+                    {"vae.latent_space": "hunyuan"})
+        with self.assertRaisesRegex(Error, "other: states the latent space hunyuan, and "
+                                    ".*wan21.* expects wan2.1"):
+            vae.decode(gst_vae.Latents(self.path("other")), **REF)
+
     def test_parts_of_an_error(self):
         with self.assertRaises(Error) as caught:
             gst_vae.open(WAN, variant="taehv")

@@ -1,0 +1,33 @@
+"""Uses the installed package as a new user would, in the folder of this file."""
+import os
+import platform
+import shutil
+import subprocess
+import sys
+
+import gst_vae
+
+os.chdir(os.path.dirname(os.path.abspath(__file__)))
+vae = gst_vae.open(gst_vae.demo())
+clip = gst_vae.Latents("latents.safetensors")
+small = clip.latents.moved(1, 2, 3, 0).part(0, 2).moved(3, 0, 1, 2)
+frames = vae.decode(small, backend="cpu")
+assert frames.shape == (5, 240, 416, 3), frames
+latents = vae.encode(frames, backend="cpu")
+assert latents.shape == (16, 2, 30, 52), latents
+assert not {"numpy", "torch"} & set(sys.modules)
+said = subprocess.run([sys.executable, "-m", "gst_vae", "info", gst_vae.demo()], check=True,
+                      capture_output=True, text=True).stdout
+assert "seedvr2" in said, said
+plays = "no GStreamer"
+if shutil.which("gst-launch-1.0"):
+    # The plugin finds the demo model beside it.
+    subprocess.run(
+        "gst-launch-1.0 -q videotestsrc num-buffers=5 ! "
+        "video/x-raw,width=64,height=48,framerate=16/1 ! vaeencode ! vaedecode ! "
+        "filesink location=frames".split(), check=True, env={
+            **os.environ, "GST_PLUGIN_PATH": gst_vae.plugin_path()})
+    assert os.path.getsize("frames") > 0
+    plays = "the plugin plays"
+print(f"gst_vae {gst_vae.__version__}, Python {platform.python_version()}, "
+      f"{' '.join(platform.libc_ver())}: {plays}")
