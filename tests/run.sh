@@ -291,7 +291,6 @@ asan() {
             -e '^bench-' -e '^installed$' -e '^tool-minimal$' \
             -e '-ref-fp32$' -e '-cuda-'
     )
-    tests slower --suite full tool faults-wan21-cpu delay-ltx2_3-cpu-fp32
     plugins "$folder/plugins"
     export GST_PLUGIN_SYSTEM_PATH_1_0="$PWD/$folder/plugins"
     # shellcheck disable=SC2046
@@ -299,6 +298,8 @@ asan() {
         names | grep '^gst-' |
             grep -v -e '-cuda-emu$' -e '^gst-cancel$'
     )
+    tests slower --suite full tool faults-wan21-cpu delay-ltx2_3-cpu-fp32 \
+        gst-seek gst-random
     unset GST_PLUGIN_SYSTEM_PATH_1_0 ASAN_OPTIONS UBSAN_OPTIONS \
         ONEDNN_MAX_CPU_ISA
 }
