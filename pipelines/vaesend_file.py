@@ -125,7 +125,8 @@ def layout_of(options, array, facts):
         return options.layout
     word = facts.get("vae.layout")
     if word is None:
-        known = {space.channels for space in SPACES.values()}
+        # As vae_latent_clip_find() does.
+        known = {space.channels for space in SPACES.values() if space.temporal > 1}
         shape = array.shape
         return "tchw" if (len(shape) == 4 and shape[0] not in known and
                           shape[1] in known) else "cthw"

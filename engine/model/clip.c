@@ -10,15 +10,21 @@ static VaeStatus
 check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
                VaeError *error)
 {
-    char found[24], expected[24];
+    char found[24], expected[24], hint[96] = "";
     if (clip->channels == info->latent_channels)
         return VAE_OK;
+    /* The layout was guessed or stated; the other one would fit. */
+    if (clip->t == info->latent_channels)
+        snprintf(hint, sizeof hint,
+                 "; the other dimension has %d: set layout=%s", clip->t,
+                 clip->t_stride < clip->c_stride ? "tchw" : "cthw");
     snprintf(found, sizeof found, "%d", clip->channels);
     snprintf(expected, sizeof expected, "%d", info->latent_channels);
     return vae_fail_parts(
         error, VAE_ERR_SIZE, (VaeErrorParts){clip->tensor, found, expected},
-        "%s: tensor \"%s\" has %s channels, the model %s (%s) expects %s",
-        clip->file, clip->tensor, found, info->path, info->arch, expected);
+        "%s: tensor \"%s\" has %s channels, the model %s (%s) expects %s%s",
+        clip->file, clip->tensor, found, info->path, info->arch, expected,
+        hint);
 }
 
 static VaeStatus

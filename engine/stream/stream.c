@@ -224,6 +224,7 @@ vae_stream_free(VaeStream **stream)
     *stream = NULL;
     if (!s)
         return;
+    vae_stream_judge_end(s);
     assert(s->class || !s->backend);
     if (s->backend && s->class->finish)
         s->class->finish(s->backend, 0, VAE_FINISH_DISCARD, NULL);

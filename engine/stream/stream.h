@@ -70,6 +70,14 @@ typedef struct VaeTileMemory {
     VaePicture *pictures;
 } VaeTileMemory;
 
+/* doubts.c: what is known of the input so far. */
+typedef struct VaeDoubts {
+    int judged;    /* latents of the sequence, or pictures of the stream */
+    bool told;     /* that the input looks like something else */
+    bool varies;   /* a unit has several values, or this doubt was told */
+    uint64_t same; /* units so far, if each has one value */
+} VaeDoubts;
+
 struct VaeStream {
     VaeModel *model;
     VaeStreamParams params;
@@ -117,6 +125,7 @@ struct VaeStream {
     float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
     float scale[VAE_MAX_LATENT_CHANNELS], shift[VAE_MAX_LATENT_CHANNELS];
     VaeStreamStats stats;
+    VaeDoubts doubts;
     uint64_t sequences;  /* begun by a reset or a restart */
     VaeWaiting *waiting; /* send_receive.c; or NULL */
 
@@ -348,6 +357,12 @@ typedef struct VaeUnits {
      * are due now, from..until-1. */
     int64_t base, from, until;
 } VaeUnits;
+
+/* doubts.c: looks at the units of a call, and warns if they look like something
+ * else than what they are taken as. */
+void vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in);
+/* Warns if all units were of one value. */
+void vae_stream_judge_end(VaeStream *s);
 
 /* calls.c: checks the state, the counts and the units. */
 VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,

@@ -12,6 +12,7 @@
 #include "tool.h"
 
 enum { RUNS = COMMAND_DECODE | COMMAND_ENCODE | COMMAND_BENCH | COMMAND_PLAN };
+enum { READS = COMMAND_DECODE | COMMAND_INFO }; /* files of latents */
 
 typedef struct Option Option;
 struct Option {
@@ -183,6 +184,42 @@ set_nan_policy(Options *o, const Option *p, const char *word)
 }
 
 static bool
+set_layout(Options *o, const Option *p, const char *word)
+{
+    static const char *const words[] = {[VAE_LAYOUT_AUTO] = "auto",
+                                        [VAE_LAYOUT_CTHW] = "cthw",
+                                        [VAE_LAYOUT_TCHW] = "tchw"};
+    for (int i = VAE_LAYOUT_AUTO; i <= VAE_LAYOUT_TCHW; i++)
+        if (strcmp(word, words[i]) == 0) {
+            o->layout = (VaeLatentLayout) i;
+            return true;
+        }
+    return false;
+}
+
+/* Reads "30000/1001" or "24". */
+static bool
+set_framerate(Options *o, const Option *p, const char *word)
+{
+    char above[16];
+    const size_t n = strcspn(word, "/");
+    if (n >= sizeof above)
+        return false;
+    memcpy(above, word, n);
+    above[n] = '\0';
+    return whole(above, 1, INT_MAX, &o->fps_n) &&
+           whole(word[n] ? word + n + 1 : "1", 1, INT_MAX, &o->fps_d);
+}
+
+static bool
+set_pixel_range(Options *o, const Option *p, const char *word)
+{
+    VideoRange range;
+    o->pixel_range = word;
+    return video_range_parse(word, &range);
+}
+
+static bool
 set_tail(Options *o, const Option *p, const char *word)
 {
     o->drop = strcmp(word, "drop") == 0;
@@ -261,6 +298,21 @@ static const Option options[] = {
     {"--tensor", "NAME",
      COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO, set_text,
      "name of the tensor to read", AT(tensor)},
+    {"--layout", "L", READS, set_layout,
+     "order of the dimensions of latents: cthw, tchw, or auto (default): as "
+     "their file states, else by the shape"},
+    {"--batch-index", "N", READS, set_whole,
+     "index of the clip in a batch, from 0", AT(batch_index), 0, INT_MAX},
+    {"--latent-space", "NAME", READS, set_text,
+     "latent space of the latents, such as wan2.1; default: as their file "
+     "states; it must be that of the model",
+     AT(space)},
+    {"--framerate", "N/D", READS | COMMAND_ENCODE, set_framerate,
+     "frame rate of the video, such as 16 or 30000/1001; default: as the file "
+     "states"},
+    {"--pixel-range", "\"LOW HIGH\"", COMMAND_ENCODE, set_pixel_range,
+     "values of black and white in F32 frames, such as \"0 1\"; default: as "
+     "their file states, else the network's own"},
     {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
     {"--device", "N", RUNS, set_whole,
      "CUDA index of the GPU for --backend cuda; default: 0", AT(device), 0,
@@ -302,7 +354,7 @@ static const Option options[] = {
     {"--threads", "N", RUNS, set_whole,
      "0 (default): one for each logical processor that the process may use",
      AT(threads), 0, 4096},
-    {"--normalization", "N", COMMAND_DECODE, set_normalization,
+    {"--normalization", "N", READS, set_normalization,
      "normalized or raw, or comfyui: the scale of the latents; default: as "
      "their "
      "file states, comfyui for a .latent of ComfyUI, else normalized"},
@@ -321,8 +373,6 @@ static const Option options[] = {
      "frame; drop: drop an incomplete group"},
     {"--deterministic", NULL, RUNS, set_flag,
      "choose algorithms without timing them", AT(deterministic)},
-    {"--batch-index", "N", COMMAND_DECODE, set_whole,
-     "index of the clip in a batch, from 0", AT(batch_index), 0, INT_MAX},
     {"--look-ahead", "N", COMMAND_DECODE, set_whole,
      "for a decoder that is not causal: later latents that a frame waits for; "
      "default: all that the frame depends on; with fewer it is not exact",

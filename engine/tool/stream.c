@@ -35,6 +35,31 @@ open_model(const Options *o, VaeModel **out, VaeError *error)
     return status;
 }
 
+VaeStatus
+find_clip(const Options *o, const VaeTensorFile *file, VaeLatentClip *out,
+          VaeError *error)
+{
+    const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
+                                      .tensor = o->tensor,
+                                      .layout = o->layout,
+                                      .batch_index = o->batch_index};
+    *out = (VaeLatentClip) VAE_INIT(VaeLatentClip);
+    const VaeStatus status = vae_latent_clip_find(file, &options, out, error);
+    if (status != VAE_OK)
+        return status;
+    if (o->space)
+        out->space = o->space;
+    if (o->normalization_given) {
+        out->normalization = o->normalization;
+        out->normalization_stated = true;
+    }
+    if (o->fps_n > 0) {
+        out->fps_n = o->fps_n;
+        out->fps_d = o->fps_d;
+    }
+    return VAE_OK;
+}
+
 static void
 log_line(void *user, const char *line)
 {

@@ -30,7 +30,7 @@ typedef enum Command {
 typedef struct Options {
     const char *argument[2]; /* positional */
     int n_arguments;
-    const char *model, *arch, *tensor, *variant;
+    const char *model, *arch, *tensor, *variant, *pixel_range;
     VaeBackendKind backend;
     VaePrecision precision;
     VaeNormalization normalization;
@@ -42,7 +42,10 @@ typedef struct Options {
     int tile_width, tile_height, tile_overlap; /* as in VaeStreamParams */
     uint64_t seed;
     int batch_index; /* -1: not given */
-    int look_ahead;  /* -1: not given */
+    VaeLatentLayout layout;
+    const char *space;
+    int fps_n, fps_d; /* fps_n 0: not given */
+    int look_ahead;   /* -1: not given */
     bool normalization_given;
     VaeType dtype;
     int device;               /* -1: not given */
@@ -86,6 +89,10 @@ void warn_nonfinite(const VaeStream *stream);
 
 /* Opens the model of --model or, if it is NULL, of --arch. */
 VaeStatus open_model(const Options *o, VaeModel **out, VaeError *error);
+/* Finds the clip of latents. The options of reading replace what the file
+ * states. */
+VaeStatus find_clip(const Options *o, const VaeTensorFile *file,
+                    VaeLatentClip *out, VaeError *error);
 VaeStreamParams stream_params(const Options *o, VaeDirection direction,
                               int width, int height);
 
@@ -113,6 +120,8 @@ typedef struct VideoRange {
  * rate, see vae_tensor_file_framerate(). */
 #define VIDEO_RANGE "vae.pixel_range"
 #define VIDEO_RATE "vae.framerate"
+/* Reads "-1 1". */
+bool video_range_parse(const char *text, VideoRange *out);
 /* False if the file states no range or not a valid one. */
 bool video_range(const VaeTensorFile *file, VideoRange *out);
 /* Fails with VAE_ERR_FORMAT if the file states a range that is not valid. */

@@ -30,18 +30,22 @@ video_read(float *dst, const void *src, VaeType type, size_t n,
 #define MOST 65504.0f
 
 bool
-video_range(const VaeTensorFile *file, VideoRange *out)
+video_range_parse(const char *text, VideoRange *out)
 {
-    const char *text = vae_tensor_file_metadata(file, VIDEO_RANGE);
     char *end = NULL, *last = NULL;
-    if (!text)
-        return false;
     out->low = strtof(text, &end);
     if (end == text || *end != ' ')
         return false;
     out->high = strtof(end, &last);
     return last != end && !*last && out->low >= -MOST && out->high <= MOST &&
            out->high - out->low >= 1 / MOST;
+}
+
+bool
+video_range(const VaeTensorFile *file, VideoRange *out)
+{
+    const char *text = vae_tensor_file_metadata(file, VIDEO_RANGE);
+    return text && video_range_parse(text, out);
 }
 
 VaeStatus

@@ -38,6 +38,22 @@ same_int(GError **error, const VaeModelInfo *model, const gchar *what,
     return mismatch(error, model, what, a, b);
 }
 
+/* A file of another layout has the number of its latents here. */
+static gboolean
+wrong_channels(GError **error, const VaeModelInfo *model, gint channels)
+{
+    gchar found[16], expected[16];
+
+    g_snprintf(found, sizeof found, "%d", channels);
+    g_snprintf(expected, sizeof expected, "%d", model->latent_channels);
+    gst_vae_set_mismatch(
+        error, (GstVaeMismatch){"channels", found, expected},
+        "The latents have channels = %s, the model %s expects %s (if the other "
+        "dimension in their file has %s, set latentdemux layout=tchw or cthw)",
+        found, model->path, expected, expected);
+    return FALSE;
+}
+
 /* Compares the caps of the latents with the model: latent space, channels,
  * frames of a latent, and size. */
 static gboolean
@@ -50,9 +66,9 @@ check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
     if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
         return mismatch(error, model, "latent-space", in->space,
                         model->space ? model->space : "another");
-    if (!same_int(error, model, "channels", in->channels,
-                  model->latent_channels) ||
-        !same_int(error, model, "temporal-factor", in->temporal_factor,
+    if (in->channels != model->latent_channels)
+        return wrong_channels(error, model, in->channels);
+    if (!same_int(error, model, "temporal-factor", in->temporal_factor,
                   model->temporal) ||
         !same_int(error, model, "first-frames", in->first_frames,
                   model->decode.first_out))

@@ -44,7 +44,6 @@ typedef struct GstVaeDecode {
     guint saved;          /* latents since the last checkpoint */
 
     /* For the worker. */
-    guint judged;          /* checked latents of the sequence */
     gboolean mark_discont; /* the next frame gets the flag DISCONT */
 } GstVaeDecode;
 
@@ -154,14 +153,6 @@ void gst_vae_decode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
                                       GstQuery *query);
 VaeStatus gst_vae_decode_add_step(GstElement *element, GstVaeCall *call,
                                   GstVaeItem *item, VaeError *error);
-
-/* decode/check.c */
-
-/* Checks the first latents of a sequence. Posts one warning if their values
- * clearly contradict the declared normalization. Called by the worker for every
- * latent, in order. */
-void gst_vae_decode_check(GstVaeDecode *self, const GstVaeItem *item,
-                          const VaeLatentIn *latent);
 
 G_END_DECLS
 #endif

@@ -181,7 +181,6 @@ gst_vae_decode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
     if (!item->drain) {
         if (!gst_vae_call_add_latent(call, session, item->in[0], GST_MAP_READ))
             return vae_fail(error, VAE_ERR_READ, "a latent cannot be read");
-        gst_vae_decode_check(self, item, &call->latents[call->n_latents - 1]);
     }
     self->mark_discont |= item->discont;
     for (guint i = 0; i < item->n_out && status == VAE_OK; i++) {

@@ -7,6 +7,7 @@ import array
 import json
 import math
 import os
+import random
 import struct
 import subprocess
 import unittest
@@ -153,6 +154,113 @@ class ComfyUI(Reading):
             said = self.tool("info", latents).stdout
             self.assertIn("raw" if words == "raw" else "normalized", said)
             self.assertNotIn("comfyui", said)
+
+
+# Values of the frames, as a function of bytes; options; what vaetool must say, or
+# None if it must say nothing.
+RANGES = (
+    (lambda v: v / 255, (), 'pixel-range="0 1"'),
+    (lambda v: v / 255, ("--pixel-range", "0 1"), None),
+    (float, (), 'pixel-range="0 255"'),
+    (float, ("--pixel-range=0 255",), None),
+    (lambda v: v / 127.5 - 1, (), None),
+    (lambda v: v / 127.5 - 1, ("--pixel-range", "0 1"), None),
+    (lambda v: 0.5, (), "one value in all places"),
+)
+
+
+class Doubts(Reading):
+    def test_ranges(self):
+        """Frames of 0..1 or 0..255 for a network of -1..1."""
+        count, height, width = 5, 16, 24
+        pixels = [(7 * x + 5 * y + 3 * t + 40 * c) % 256 for t in range(count)
+                  for y in range(height) for x in range(width) for c in range(3)]
+        results = {}
+        for value, options, said in RANGES:
+            frames = save(self.path("frames.safetensors"), {"frames": (
+                "F32", [count, height, width, 3],
+                array.array("f", map(value, pixels)).tobytes())})
+            out = self.path("latents.safetensors")
+            done = self.tool("encode", "--backend", "ref", "--model",
+                             golden("wan21", "weights"), *options, frames, out)
+            with self.subTest(said=said, options=options):
+                self.assertEqual(done.returncode, 0, done.stderr)
+                if said:
+                    self.assertIn(said, done.stderr)
+                    self.assertIn("warning: ", done.stderr)
+                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                else:
+                    self.assertEqual(done.stderr, "")
+                results.setdefault(tuple(load(out, "latent")[1]), []).append(
+                    options)
+        # All three readings of the same pixels give nearly the same latents.
+        self.assertIn([RANGES[4][1]], results.values())
+
+    def test_range_of_tiny_network(self):
+        """Frames of -1..1 for a network of 0..1."""
+        shape, pixels = [5, 16, 16, 3], range(5 * 16 * 16 * 3)
+        frames = save(self.path("frames.safetensors"), {"frames": (
+            "F32", shape,
+            array.array("f", (v % 255 / 127.5 - 1 for v in pixels)).tobytes())})
+        done = self.tool("encode", "--backend", "ref", "--model",
+                         golden("taehv/taehv", "weights"), frames,
+                         self.path("latents.safetensors"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('pixel-range="-1 1"', done.stderr)
+
+    def test_constant(self):
+        zeros = save(self.path("zeros.safetensors"),
+                     {"latent": ("F32", [16, 2, 4, 4], bytes(4 * 16 * 2 * 16))})
+        _, said = self.decode("wan21", zeros)
+        self.assertIn("the first 2 latents are one value in all places", said)
+
+    def test_normalization(self):
+        """Latents of the spread that the diffusion model gives."""
+        numbers = random.Random(5)
+        shape = [16, 3, 8, 8]
+        data = array.array("f", (numbers.gauss(0, 0.8)
+                                 for _ in range(math.prod(shape)))).tobytes()
+        latents = save(self.path("clip.safetensors"),
+                       {"latent": ("F32", shape, data)})
+        for word, doubted in (("normalized", False), ("raw", True)):
+            _, said = self.decode("wan21", latents, "--normalization", word)
+            self.assertEqual("normalization=normalized" in said, doubted, said)
+        self.decode("wan21", latents, "--normalization=normalized")
+        # The elements say the same, and take the advice.
+        decode = (f"filesrc location={latents} ! latentdemux normalization=%s ! "
+                  f"vaedecode backend=ref model={golden('wan21', 'weights')} ! "
+                  "fakesink")
+        for word, doubted in (("normalized", False), ("raw", True)):
+            done = subprocess.run(["gst-launch-1.0", *(decode % word).split()],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("set normalization=normalized" in
+                             done.stderr + done.stdout, doubted)
+
+    def test_orders(self):
+        """An error says which other order would fit."""
+        for shape, said in (([1, 5, 16, 4, 4], "has 16: set layout=tchw"),
+                            ([24, 16, 4, 4], "has 16: set layout=tchw"),
+                            ([1, 5, 5, 4, 4], None)):
+            count = math.prod(shape)
+            latents = save(self.path("clip.safetensors"),
+                           {"latents": ("F32", shape, bytes(4 * count))})
+            done = self.tool("decode", "--model", golden("wan21", "weights"),
+                             latents, self.path("frames.safetensors"))
+            self.assertEqual(done.returncode, 3)
+            if said:
+                self.assertIn(said, done.stderr)
+                done = self.tool("decode", "--backend", "ref", "--model",
+                                 golden("wan21", "weights"), "--layout", "tchw",
+                                 latents, self.path("frames.safetensors"))
+                self.assertEqual(done.returncode, 0, done.stderr)
+            else:
+                self.assertNotIn("layout=", done.stderr)
+        frames = save(self.path("frames.safetensors"),
+                      {"frames": ("F32", [2, 3, 16, 16], bytes(4 * 1536))})
+        done = self.tool("encode", "--model", golden("wan21", "weights"), frames,
+                         self.path("latents.safetensors"))
+        self.assertIn("dimension 2 has the 3 colours", done.stderr)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,13 @@
 /* At most this many tensors are named in a message. */
 #define NAMES_SHOWN 6
 
+/* The 4 channels of images do not count: 4 is also a usual number of latents.
+ */
 static bool
 known_channels(int64_t n)
 {
-    return n <= MAX_CHANNELS && vae_space_usual((int) n) != NULL;
+    const VaeSpace *s = n <= MAX_CHANNELS ? vae_space_usual((int) n) : NULL;
+    return s && s->counts.temporal > 1;
 }
 
 /* How well n is known as a number of channels: 2 of videos, 1 of images only, 0

@@ -67,7 +67,8 @@ typedef struct VaeLatentClip {
  * 1. options->layout
  * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D behind the batch
  * 3. the shape: 5-D is [B,C,T,H,W]; 4-D is [T,C,H,W] if dim 1 is the number of
- *    channels of a known latent space and dim 0 is not, otherwise [C,T,H,W]
+ *    channels of a known latent space of videos and dim 0 is not, otherwise
+ *    [C,T,H,W]
  *
  * options may be NULL. The file then decides, and a batch of more than one clip
  * is an error. After an error all members of *out except struct_size are 0.

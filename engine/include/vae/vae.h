@@ -5,6 +5,7 @@
 #define VAE_VAE_H
 
 #include "vae/checkpoint.h"
+#include "vae/doubts.h"
 #include "vae/frames.h"
 #include "vae/latents.h"
 #include "vae/model.h"

@@ -49,9 +49,6 @@ find_sequences(Decode *d, VaeError *error)
 static VaeStatus
 open_input(Decode *d, VaeError *error)
 {
-    const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
-                                      .tensor = d->o->tensor,
-                                      .batch_index = d->o->batch_index};
     const char *out = d->o->argument[1];
     VaeStatus status = output_format(out, "frames", &d->format, error);
     if (status == VAE_OK)
@@ -73,9 +70,8 @@ open_input(Decode *d, VaeError *error)
         d->info = vae_model_info(d->model);
         status = vae_tensor_file_open(d->o->argument[0], &d->file, error);
     }
-    d->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     if (status == VAE_OK)
-        status = vae_latent_clip_find(d->file, &options, &d->clip, error);
+        status = find_clip(d->o, d->file, &d->clip, error);
     d->whole = d->clip;
     if (status == VAE_OK)
         status = check_clip(d, error);
@@ -88,8 +84,7 @@ open_streams(Decode *d, VaeError *error)
     const Options *o = d->o;
     VaeStreamParams params = stream_params(o, VAE_DECODE, d->width, d->height);
     VaeStatus status = VAE_OK;
-    if (!o->normalization_given)
-        params.normalization = d->clip.normalization;
+    params.normalization = d->clip.normalization;
     /* More steps than latents would take memory for nothing. */
     if (params.slice_size > d->whole.t)
         params.slice_size = d->whole.t;

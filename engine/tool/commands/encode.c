@@ -32,12 +32,27 @@ typedef struct Encode {
     VaePicture *pictures;
 } Encode;
 
+/* Writes which dimension of the tensor seems to have the colours. */
+static const char *
+other_order(const VaeTensorInfo *v, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (v->n_dims == 5 && v->dims[0] == 1 && v->dims[4] == 3)
+        snprintf(text, size, "; it has a batch of 1 in front: leave this out");
+    for (int i = 0; i < v->n_dims - 1 && v->n_dims >= 4 && !text[0]; i++)
+        if (v->dims[i] == 3)
+            snprintf(text, size,
+                     "; dimension %d has the 3 colours: make it the last one",
+                     i + 1);
+    return text;
+}
+
 static VaeStatus
 check_video(Encode *e, VaeError *error)
 {
     const VaeTensorInfo *v = e->video = find_video(e->file, e->o->tensor);
     const char *name = vae_tensor_file_name(e->file);
-    char text[128];
+    char text[128], hint[80];
     if (!v)
         return vae_fail(error, VAE_ERR_NOT_FOUND, "%s: no tensor \"%s\"%s",
                         name,
@@ -51,9 +66,10 @@ check_video(Encode *e, VaeError *error)
     if (v->n_dims != 4 || v->dims[3] != 3 || v->dims[0] < 1 || v->dims[1] < 1 ||
         v->dims[1] > 65535 || v->dims[2] < 1 || v->dims[2] > 65535)
         return vae_fail(error, VAE_ERR_SIZE,
-                        "%s: tensor \"%s\" is %s, video is [T,H,W,3]", name,
+                        "%s: tensor \"%s\" is %s, video is [T,H,W,3]%s", name,
                         v->name,
-                        vae_dims_text(v->dims, v->n_dims, text, sizeof text));
+                        vae_dims_text(v->dims, v->n_dims, text, sizeof text),
+                        other_order(v, hint, sizeof hint));
     e->height = (int) v->dims[1];
     e->width = (int) v->dims[2];
     return VAE_OK;
@@ -112,6 +128,10 @@ open_input(Encode *e, VaeError *error)
     if (status == VAE_OK)
         status =
             vae_tensor_file_framerate(e->file, &e->fps_n, &e->fps_d, error);
+    if (e->o->fps_n > 0) {
+        e->fps_n = e->o->fps_n;
+        e->fps_d = e->o->fps_d;
+    }
     if (status == VAE_OK)
         status = check_video(e, error);
     return status == VAE_OK ? count(e, error) : status;
@@ -167,8 +187,11 @@ to_range(float *v, size_t n, const Encode *e)
 {
     const VideoRange to = {e->info->pixel_low, e->info->pixel_high};
     VideoRange from;
-    if (!video_range(e->file, &from) ||
-        (from.low == to.low && from.high == to.high))
+    if (e->o->pixel_range)
+        video_range_parse(e->o->pixel_range, &from);
+    else if (!video_range(e->file, &from))
+        return;
+    if (from.low == to.low && from.high == to.high)
         return;
     const float scale = (to.high - to.low) / (from.high - from.low);
     for (size_t i = 0; i < n; i++)

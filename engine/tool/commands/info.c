@@ -367,17 +367,17 @@ recognise(const Options *o, Info *in)
 {
     const VaeModelOptions options = {.struct_size = sizeof(VaeModelOptions),
                                      .variant = o->variant};
-    const VaeLatentOptions latents = {.struct_size = sizeof(VaeLatentOptions),
-                                      .tensor = o->tensor};
+    Options reading = *o;
     const VaeTensorInfo *table = NULL;
     VaeError *why = &in->why_no_clip;
     if (vae_model_open(in->path, &options, &in->model, &in->why_no_model) !=
         VAE_OK)
         in->model = NULL;
-    in->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
+    /* the clips of a batch have the same properties */
+    if (o->batch_index < 0)
+        reading.batch_index = 0;
     in->has_clip =
-        !in->model &&
-        vae_latent_clip_find(in->file, &latents, &in->clip, why) == VAE_OK &&
+        !in->model && find_clip(&reading, in->file, &in->clip, why) == VAE_OK &&
         vae_latent_sequences_find(in->file, &in->clip, &table, why) == VAE_OK;
     in->sequences = in->has_clip && table ? (long long) table->dims[0] : 1;
     if (!in->model)

@@ -1,0 +1,40 @@
+/*
+ * vae/doubts.h: finds input that can be computed, but looks like something else
+ * than what it is taken as.
+ *
+ * A stream itself looks at its input and passes each doubt once to
+ * VaeStreamParams.warn. It also doubts input whose units all have one value. It
+ * does not look at pictures in the memory of a device.
+ */
+#ifndef VAE_DOUBTS_H
+#define VAE_DOUBTS_H
+
+#include "vae/frames.h"
+#include "vae/model.h"
+#include "vae/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Returns true if a latent clearly does not have this normalization, by the
+ * statistics of the model's space. Then writes a sentence of at most size - 1
+ * bytes to text. The first latent of a sequence has other statistics than the
+ * later ones and cannot be judged. `plane` is the number of elements of one of
+ * its channels.
+ */
+VAE_API bool vae_doubt_latent(const VaeModelInfo *info,
+                              VaeNormalization normalization,
+                              const VaeLatentIn *latent, size_t plane,
+                              char *text, size_t size);
+/* The same for the values of a picture of floats: 0 to 1, -1 to 1 or 0 to 255,
+ * where the model takes another range. */
+VAE_API bool vae_doubt_picture(const VaeModelInfo *info,
+                               const VaePicture *picture, char *text,
+                               size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,307 @@
+/*
+ * doubts.c: finds input that can be computed, but looks like something else
+ * than what it is taken as.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "pixels.h"
+#include "stream.h"
+#include "vae/doubts.h"
+#include "vae-private/spaces.h"
+
+/* ------------------------------------------------------------------ */
+/* The normalization of latents.                                       */
+
+/*
+ * The model: how one latent differs from the statistics of its space, in
+ * standard deviations of the channel. The means are around 0. The logarithms of
+ * the spreads are around that of SPREAD; they share a deviation for the latent
+ * (flat or rich pictures), and each channel has one of its own. The numbers
+ * allow for all sample clips, with latents multiplied by 0.1 to 2.
+ */
+#define MEAN_SD 0.5
+#define SPREAD 0.8
+#define COMMON_SD 0.5
+#define OWN_SD 0.35
+
+/* The other normalization must be more likely by MARGIN, in nats per channel
+ * (sample clips with the wrong normalization have 1.1 or more), and its fit
+ * must be at most GOOD_FIT. */
+#define MARGIN 0.75
+#define GOOD_FIT 1.5
+
+typedef struct Channel {
+    double mean, log_spread;
+} Channel;
+
+enum { BLOCK = 256 };
+
+static Channel
+measure(const uint8_t *data, VaeType type, size_t n)
+{
+    const size_t size = vae_type_size(type);
+    double sum = 0, squares = 0, mean;
+    float block[BLOCK];
+
+    for (size_t i = 0; i < n; i += BLOCK) {
+        const size_t m = n - i < BLOCK ? n - i : BLOCK;
+
+        vae_type_to_float(block, data + i * size, type, m);
+        for (size_t j = 0; j < m; j++) {
+            sum += block[j];
+            squares += (double) block[j] * (double) block[j];
+        }
+    }
+    mean = sum / (double) n;
+    /* A constant channel counts as one with a spread of 0.001. */
+    squares = fmax(squares / (double) n - mean * mean, 1e-6);
+    return (Channel){mean, log(squares) / 2};
+}
+
+/* Returns the logarithm of the likelihood of n channels, if numbers have these
+ * means and standard deviations (NULL: 0 and 1). *fit: receives the squared
+ * distance per degree of freedom, which is about 1 if the model is right. */
+static double
+likelihood(const Channel *channels, int n, const float *mean, const float *std,
+           double *fit)
+{
+    const double own = OWN_SD * OWN_SD, common = COMMON_SD * COMMON_SD;
+    double means = 0, squares = 0, sum = 0, logs = 0, spreads;
+
+    for (int i = 0; i < n; i++) {
+        const double m = mean ? mean[i] : 0, s = std ? std[i] : 1;
+        const double off = (channels[i].mean - m) / (s * MEAN_SD);
+        const double wide = channels[i].log_spread - log(s * SPREAD);
+
+        means += off * off;
+        squares += wide * wide;
+        sum += wide;
+        logs += log(s);
+    }
+    /* The inverse of own * I + common * 1 1^T. */
+    spreads = squares / own - common * sum * sum / (own * (own + n * common));
+    *fit = (means + spreads) / (2 * n);
+    return -(means + spreads) / 2 - logs;
+}
+
+/* Returns true if the latent clearly does not have the stated normalization. */
+static bool
+looks_other(const Channel *channels, const VaeModelInfo *info,
+            VaeNormalization declared)
+{
+    const int n = info->latent_channels;
+    double fit[2], logs[2];
+
+    logs[VAE_NORMALIZED] =
+        likelihood(channels, n, NULL, NULL, &fit[VAE_NORMALIZED]);
+    logs[VAE_RAW] =
+        likelihood(channels, n, info->mean, info->std, &fit[VAE_RAW]);
+    return logs[!declared] - logs[declared] > n * MARGIN &&
+           fit[!declared] < GOOD_FIT;
+}
+
+bool
+vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
+                 const VaeLatentIn *latent, size_t plane, char *text,
+                 size_t size)
+{
+    const VaeNormalization n =
+        vae_space_normalization(info->space, normalization);
+    const size_t bytes = plane * vae_type_size(latent->type);
+    Channel channels[VAE_MAX_LATENT_CHANNELS];
+    for (int i = 0; i < info->latent_channels; i++)
+        channels[i] =
+            measure((const uint8_t *) latent->data + (size_t) i * bytes,
+                    latent->type, plane);
+    if (!looks_other(channels, info, n))
+        return false;
+    const char *other =
+        vae_normalization_name(n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
+    snprintf(text, size,
+             "the latents are taken as %s, but look %s by the statistics of "
+             "%s: if they are, set normalization=%s",
+             vae_normalization_name(n), other, info->space, other);
+    return true;
+}
+
+/* ------------------------------------------------------------------ */
+/* The range of pictures of floats.                                    */
+
+/* Finds the least and the greatest value; NaN is neither. */
+static void
+find_range(const VaePicture *p, float *least, float *greatest)
+{
+    *least = INFINITY;
+    *greatest = -INFINITY;
+    for (int y = 0; y < p->height; y++) {
+        const uint8_t *row = p->data[0] + y * p->stride[0];
+        for (int x = 0; x < 3 * p->width; x++) {
+            float v;
+            memcpy(&v, row + (size_t) x * sizeof v, sizeof v);
+            *least = v < *least ? v : *least;
+            *greatest = v > *greatest ? v : *greatest;
+        }
+    }
+}
+
+/* The range that the values look like, or NULL if they may be those of the
+ * network. Results of a network may exceed its range a little. Few pictures of
+ * -1..1 have their darkest pixel in 0..0.25, so this is the sign of 0..1. */
+static const char *
+other_range(const VaeModelInfo *info, float least, float greatest)
+{
+    const bool is_signed = info->pixel_low < 0;
+    if (least >= 0 && greatest > 2)
+        return "0 255";
+    if (is_signed && least >= 0 && least <= 0.25f && greatest <= 1 &&
+        greatest - least > 0.1f)
+        return "0 1";
+    if (!is_signed && least < -0.25f && least >= -1.5f && greatest <= 1.5f)
+        return "-1 1";
+    return NULL;
+}
+
+bool
+vae_doubt_picture(const VaeModelInfo *info, const VaePicture *picture,
+                  char *text, size_t size)
+{
+    float least, greatest;
+    if (picture->pixels != VAE_PIXELS_RGB_F32 || picture->on_device)
+        return false;
+    find_range(picture, &least, &greatest);
+    const char *other = other_range(info, least, greatest);
+    if (!other)
+        return false;
+    snprintf(text, size,
+             "the values of the frames are taken as %g to %g, but are from %g "
+             "to %g: if black and white are \"%s\", convert the values or set "
+             "pixel-range=\"%s\"",
+             (double) info->pixel_low, (double) info->pixel_high,
+             (double) least, (double) greatest, other, other);
+    return true;
+}
+
+/* ------------------------------------------------------------------ */
+/* Input of one value.                                                 */
+
+/* True if all samples of part c of the picture are equal. */
+static bool
+part_is_constant(const VaePicture *p, int c)
+{
+    const VaeLayout *l = vae_layout(p->pixels);
+    const VaePart *part = &l->part[c];
+    const uint8_t *first = p->data[part->plane] + part->at;
+    for (int y = 0; y < vae_part_height(p, c); y++) {
+        const uint8_t *at = first + y * p->stride[part->plane];
+        for (int x = 0; x < vae_part_width(p, c); x++)
+            if (memcmp(at + (size_t) x * part->step, first, l->bytes))
+                return false;
+    }
+    return true;
+}
+
+static bool
+picture_is_constant(const VaePicture *p)
+{
+    return part_is_constant(p, 0) && part_is_constant(p, 1) &&
+           part_is_constant(p, 2);
+}
+
+static bool
+latent_is_constant(const VaeLatentIn *latent, size_t n)
+{
+    const size_t size = vae_type_size(latent->type);
+    const uint8_t *data = latent->data;
+    return n > 1 && memcmp(data, data + size, (n - 1) * size) == 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* The doubts of a stream.                                             */
+
+/* Latent 0 of a sequence has one frame and half the spread of the others. */
+enum { FIRST_LATENT = 1, LAST_LATENT = 3, PICTURES = 16 };
+/* A film may begin with two seconds of black. */
+enum { SAME_LATENTS = 4, SAME_PICTURES = 48 };
+
+static void
+tell_constant(VaeStream *s)
+{
+    const bool decode = s->params.direction == VAE_DECODE;
+    const unsigned long long n = s->doubts.same;
+    char line[160];
+    snprintf(line, sizeof line,
+             "the %s of the first %llu %s%s one value in all places: is this "
+             "the right input?",
+             decode ? "numbers" : "colours", n, decode ? "latent" : "frame",
+             n == 1 ? " are" : "s are");
+    s->params.warn(s->params.log_user, line);
+    s->doubts.varies = true;
+}
+
+static void
+count_constant(VaeStream *s, bool constant)
+{
+    const bool decode = s->params.direction == VAE_DECODE;
+    VaeDoubts *d = &s->doubts;
+    d->varies = !constant;
+    d->same++;
+    if (constant && d->same == (decode ? SAME_LATENTS : SAME_PICTURES))
+        tell_constant(s);
+}
+
+static void
+judge_latent(VaeStream *s, const VaeLatentIn *latent)
+{
+    const VaeModelInfo *info = &s->model->info;
+    const size_t n = vae_stream_latent_elements(s);
+    VaeDoubts *d = &s->doubts;
+    char line[300];
+    if (!d->varies)
+        count_constant(s, latent_is_constant(latent, n));
+    if (d->told || d->judged > LAST_LATENT || d->judged++ < FIRST_LATENT)
+        return;
+    d->told =
+        vae_doubt_latent(info, s->params.normalization, latent,
+                         n / (size_t) info->latent_channels, line, sizeof line);
+    if (d->told)
+        s->params.warn(s->params.log_user, line);
+}
+
+static void
+judge_picture(VaeStream *s, const VaePicture *picture)
+{
+    VaeDoubts *d = &s->doubts;
+    char line[300];
+    if (picture->on_device)
+        return;
+    if (!d->varies)
+        count_constant(s, picture_is_constant(picture));
+    if (d->told || d->judged++ >= PICTURES)
+        return;
+    d->told = vae_doubt_picture(&s->model->info, picture, line, sizeof line);
+    if (d->told)
+        s->params.warn(s->params.log_user, line);
+}
+
+void
+vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in)
+{
+    if (!s->params.warn)
+        return;
+    if (s->params.direction == VAE_DECODE &&
+        (s->at_start || s->without_context))
+        s->doubts.judged = 0;
+    for (int i = 0; i < n_in; i++)
+        if (units->in)
+            judge_latent(s, &units->in[i]);
+        else
+            judge_picture(s, &units->pictures[i]);
+}
+
+void
+vae_stream_judge_end(VaeStream *s)
+{
+    if (s->params.warn && s->doubts.same > 0 && !s->doubts.varies)
+        tell_constant(s);
+}
