@@ -4,8 +4,8 @@
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
-# shellcheck disable=SC2034 # read by play
-options='model other latent-space'
+# shellcheck disable=SC2034,SC2154 # read by env.sh, set by it
+options="model $reading other"
 
 usage() {
     cat <<'EOF'
@@ -20,8 +20,9 @@ LATENTS  a file of latents; default: the bundled demo latents
   --precision P      precision of the first VAE: fp32, bf16, ...; default: auto
   --other-precision P
                      precision of the second VAE; default: auto
-  --latent-space S   latent space of a file that does not state it, such as
-                     wan2.1
+EOF
+    reading_usage
+    cat <<'EOF'
 
 Prints a line for each frame as it arrives, with PSNR (inf for equal pictures)
 and SSIM (1 for equal pictures). The last line has PSNR and SSIM of all frames
@@ -89,13 +90,13 @@ vaetool compare --stream "$tmp/model" "$tmp/other" 2>"$tmp/errors" &
 compare=$!
 # shellcheck disable=SC2086 # elements and their properties
 play filesrc "$(location "$latents")" ! \
-    latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
+    latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
     tee name=latents \
     latents. ! queue $wait ! vaedecode precision="$precision" \
-    ${model:+"model=$(quoted "$model")"} ! video/x-raw,format=RGB ! \
+    $normalization $variant ${model:+"model=$(quoted "$model")"} ! video/x-raw,format=RGB ! \
     pnmenc ! fdsink fd=3 \
     latents. ! queue $wait ! vaedecode precision="$other_precision" \
-    ${other:+"model=$(quoted "$other")"} ! video/x-raw,format=RGB ! \
+    $normalization ${other:+"model=$(quoted "$other")"} ! video/x-raw,format=RGB ! \
     pnmenc ! fdsink fd=4 3>"$tmp/model" 4>"$tmp/other" || {
     kill "$compare"
     exit 1

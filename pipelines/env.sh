@@ -36,9 +36,34 @@ has_value() {
     [ $# -ge 2 ] || die "$1 needs a value; see --help"
 }
 
+# The options of scripts that read latents; each is also a property. A script sets
+# `options` to those of its options that are properties.
+# shellcheck disable=SC2034 # the script uses it
+reading='latent-space variant normalization tensor layout batch-index framerate'
+options=
+demux=         # properties for latentdemux
+normalization= # a property for vaedecode
+variant=       # a property for elements with the model
+
+# reading_usage: prints the help of these options.
+reading_usage() {
+    cat <<'END'
+  --latent-space NAME  latent space of a file that does not state it, such as
+                       wan2.1
+  --normalization N    normalized, raw, or comfyui: the one of both that ComfyUI
+                       saves; default: as the file states
+  --tensor NAME        name of the tensor, if the file has several
+  --layout L           cthw or tchw: order of the dimensions
+  --batch-index N      clip of a batch, from 0
+  --framerate N/D      frame rate of the video, such as 24/1
+  --variant NAME       network of the WEIGHTS, if their shapes fit several
+END
+}
+
 # take_option OPTION [VALUE...]: handles the options that all scripts share:
-# --help, and --model and --latent-space, whose values go to model and space.
-# False if the first argument is no option.
+# --help, --model and --latent-space, whose values go to model and space, and
+# --variant; also those of `reading` that are in `options`. False if the first
+# argument is no option.
 # shellcheck disable=SC2034 # the caller uses it
 take_option() {
     case $1 in
@@ -54,6 +79,22 @@ take_option() {
     --latent-space)
         has_value "$@"
         space=$2
+        ;;
+    --variant)
+        has_value "$@"
+        variant="variant=$(quoted "$2")"
+        ;;
+    --normalization | --tensor | --layout | --batch-index | --framerate)
+        case " $options " in
+        *" ${1#--} "*) ;;
+        *) die "unknown option $1; see --help" ;;
+        esac
+        has_value "$@"
+        if [ "$1" = --normalization ]; then
+            normalization="normalization=$(quoted "$2")"
+        else
+            demux="$demux ${1#--}=$(quoted "$2")"
+        fi
         ;;
     -*) die "unknown option $1; see --help" ;;
     *) return 1 ;;
@@ -218,7 +259,6 @@ play() {
 
 # tell_options LINE: if an element's message names a property that is in
 # `options`, prints the option of the script for it.
-options=
 tell_options() {
     told=
     for option in $options; do

@@ -3,8 +3,8 @@
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
-# shellcheck disable=SC2034 # read by play
-options='model latent-space normalization'
+# shellcheck disable=SC2034,SC2154 # read by env.sh, set by it
+options="model $reading"
 
 usage() {
     cat <<'EOF'
@@ -17,9 +17,9 @@ OUT      .webm (VP8), .mp4 (H.264) or .y4m (not compressed; the width must be
 
   --model WEIGHTS      the VAE to decode with: a file of weights or a diffusers
                        folder; default: the installed model of the latent space
-  --latent-space NAME  latent space of a file that does not state it, such as
-                       wan2.1
-  --normalization raw  for latents that are not normalized
+EOF
+    reading_usage
+    cat <<'EOF'
 
 Prints the model and the size of OUT on stderr.
 EOF
@@ -27,13 +27,8 @@ EOF
 
 model=
 space=
-normalization=
 while [ $# -gt 0 ]; do
     case $1 in
-    --normalization)
-        has_value "$@"
-        normalization=$2
-        ;;
     *) take_option "$@" || break ;;
     esac
     shift 2
@@ -53,8 +48,9 @@ need_file "$latents"
 # 2x2 pixels, and x264enc takes no odd sizes, so the last column or row is left
 # out. See play() for why it may have to be ended.
 even_size() {
-    timeout 10 gst-launch-1.0 -v filesrc "$(location "$latents")" ! latentdemux ! \
-        fakesink num-buffers=1 2>&1 | sed -n \
+    # shellcheck disable=SC2086 # properties
+    timeout 10 gst-launch-1.0 -v filesrc "$(location "$latents")" ! \
+        latentdemux $demux ! fakesink num-buffers=1 2>&1 | sed -n \
         's/.*, width=(int)\([0-9]*\), height=(int)\([0-9]*\).*/\1 \2/p' |
         head -n 1 | {
         read -r width height || exit 0
@@ -81,9 +77,8 @@ esac
 write_to "$out"
 # shellcheck disable=SC2086 # an element and its properties, or nothing
 play filesrc "$(location "$latents")" ! \
-    latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} \
-    ${normalization:+"normalization=$(quoted "$normalization")"} ! \
+    latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} $normalization $variant ! \
     videoconvert ! $crop "$@" ! \
     filesink "$(location "$part")"
 case $out in

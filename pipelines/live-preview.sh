@@ -3,8 +3,8 @@
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
-# shellcheck disable=SC2034 # read by play
-options='model latent-space normalization sync'
+# shellcheck disable=SC2034,SC2154 # read by env.sh, set by it
+options="model $reading sync"
 
 usage() {
     cat <<'EOF'
@@ -17,9 +17,9 @@ LATENTS  a file of latents: .safetensors, .latent of ComfyUI, .npy, or a tensor
                        ... ! vaeencode ! gdppay ! tcpserversink
   --model WEIGHTS      the VAE to decode with: a file of weights or a diffusers
                        folder; default: the installed model of the latent space
-  --latent-space NAME  latent space of a file that does not state it, such as
-                       wan2.1
-  --normalization raw  for latents that are not normalized
+EOF
+    reading_usage
+    cat <<'EOF'
   --sync false         shows each frame as soon as it is decoded. By default
                        frames wait for their time, unless the model is slower
                        than real time
@@ -31,15 +31,10 @@ EOF
 
 model=
 space=
-normalization=
 sync=true
 from=
 while [ $# -gt 0 ]; do
     case $1 in
-    --normalization)
-        has_value "$@"
-        normalization=$2
-        ;;
     --sync)
         has_value "$@"
         case $2 in
@@ -65,8 +60,9 @@ show_frames "$sync" 'the frames are dropped'
 
 if [ -n "$from" ]; then
     [ $# = 0 ] || die '--from and a file exclude each other; see --help'
-    [ -z "$space" ] ||
-        die '--latent-space is for files; a stream states its own'
+    [ -z "$space$demux" ] ||
+        die '--latent-space and the options of a tensor are for files; a' \
+            'stream states its own'
     need_elements gdpdepay vaedecode
     set -- tcpclientsrc "host=${from%:*}" "port=${from##*:}" ! gdpdepay
 else
@@ -74,14 +70,14 @@ else
     latents=${1:-$demo_latents}
     need_file "$latents"
     need_elements latentdemux vaedecode
+    # shellcheck disable=SC2086 # properties
     set -- filesrc "$(location "$latents")" ! \
-        latentdemux ${space:+"latent-space=$(quoted "$space")"}
+        latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux
 fi
 
 # The queue holds frames that are decoded ahead of time, which hides one slow
 # slice.
 # shellcheck disable=SC2086 # elements and their properties
 play "$@" ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} \
-    ${normalization:+"normalization=$(quoted "$normalization")"} qos=false ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} $normalization $variant qos=false ! \
     queue max-size-buffers=8 max-size-bytes=0 max-size-time=0 ! $sink

@@ -4,8 +4,8 @@
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
-# shellcheck disable=SC2034 # read by play
-options='model latent-space'
+# shellcheck disable=SC2034,SC2154 # read by env.sh, set by it
+options="model $reading"
 
 usage() {
     cat <<'EOF'
@@ -21,8 +21,9 @@ OUT      the record: .webm (VP8), .mp4 (H.264) or .y4m (not compressed). The
                      latent space
   --preview WEIGHTS  the VAE for the preview, of the same latent space; default:
                      the demo model's tiny decoder, for its latents only
-  --latent-space S   latent space of a file that does not state it, such as
-                     wan2.1
+EOF
+    reading_usage
+    cat <<'EOF'
 
 Without a display the script only saves the preview in the sheet.
 EOF
@@ -91,14 +92,14 @@ tmp=$(mktemp -d)
 wait='max-size-buffers=0 max-size-bytes=0 max-size-time=0'
 # shellcheck disable=SC2086 # elements and their properties
 play filesrc "$(location "$latents")" ! \
-    latentdemux ${space:+"latent-space=$(quoted "$space")"} ! \
+    latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
     tee name=latents \
-    latents. ! queue $wait ! vaedecode qos=false "model=$(quoted "$preview")" ! \
+    latents. ! queue $wait ! vaedecode qos=false $normalization "model=$(quoted "$preview")" ! \
     video/x-raw,format=I420 ! tee name=preview \
     preview. ! queue ! $sink \
     preview. ! queue ! matroskamux ! filesink "$(location "$tmp/preview.mkv")" \
     latents. ! queue $wait ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} ! \
+    vaedecode $normalization $variant ${model:+"model=$(quoted "$model")"} ! \
     video/x-raw,format=I420 ! tee name=record \
     record. ! queue ! videoconvert ! "$@" ! filesink "$(location "$part")" \
     record. ! queue ! matroskamux ! filesink "$(location "$tmp/record.mkv")"

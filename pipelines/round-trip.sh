@@ -12,6 +12,7 @@ usage: round-trip.sh [OPTION...]
                        diffusers folder
   --latent-space NAME  instead of --model: uses the installed model of this
                        space, such as wan2.1; default: the bundled demo model
+  --variant NAME       network of the WEIGHTS, if their shapes fit several
   --size WxH           size of the picture; the width must be a multiple of 4;
                        default: 320x192
   --frames N           number of frames; default: 17
@@ -50,14 +51,15 @@ tmp=$(mktemp -d)
 caps=$demo_caps
 [ -z "$model$space" ] ||
     caps=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
+# shellcheck disable=SC2086 # a property, or nothing
 play videotestsrc num-buffers="$frames" \
     pattern=smpte75 horizontal-speed=2 ! \
     "video/x-raw,format=RGB,width=$width,height=$height,framerate=16/1" ! \
     tee name=source \
     source. ! queue max-size-bytes=0 ! filesink "$(location "$tmp/in.rgb")" \
     source. ! queue max-size-bytes=0 ! \
-    vaeencode ${model:+"model=$(quoted "$model")"} ! "$caps" ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} ! videoconvert ! \
+    vaeencode $variant ${model:+"model=$(quoted "$model")"} ! "$caps" ! \
+    vaedecode $variant ${model:+"model=$(quoted "$model")"} ! videoconvert ! \
     video/x-raw,format=RGB ! filesink "$(location "$tmp/out.rgb")"
 rgb_to_safetensors "$tmp/in.rgb" "$width" "$height" "$tmp/in.safetensors"
 rgb_to_safetensors "$tmp/out.rgb" "$width" "$height" "$tmp/out.safetensors"

@@ -141,6 +141,20 @@ def layout_of(options, array, facts):
     return word[-4:]
 
 
+def clip_of(options, array):
+    """The clip of a batch that the option names."""
+    k = options.batch_index
+    if k is None:
+        return array
+    count = array.shape[0] if len(array.shape) == 5 else 1
+    if not 0 <= k < count:
+        raise ValueError(f"{options.latents}: the batch index is {k}, expected 0 to "
+                         f"{count - 1} for {list(array.shape)}")
+    size = len(array.data) // count
+    return Array(array.type, (1,) * (len(array.shape) - 4) + array.shape[-4:],
+                 array.data[k * size:(k + 1) * size])
+
+
 def rate_of(options, facts):
     """Frame rate of the video; None: the usual one of the latent space."""
     if options.fps is not None or "vae.framerate" not in facts:
@@ -169,6 +183,7 @@ def shown_of_last(options, facts, latents, sender):
 def send_file(options):
     refuse_same(options.latents, options.target)
     array, facts = open_latents(options.latents, options.tensor)
+    array = clip_of(options, array)
     layout = layout_of(options, array, facts)
     size = tuple(stated(facts, f"vae.{side}", options.latents)
                  for side in ("width", "height"))
@@ -218,9 +233,9 @@ def parse(arguments):
                         help="a file of latents")
     parser.add_argument("target", metavar="TARGET",
                         help="the place to send to, see below")
-    parser.add_argument("--space", metavar="NAME",
+    parser.add_argument("--space", "--latent-space", metavar="NAME",
                         help="latent space, such as wan2.1")
-    parser.add_argument("--fps", metavar="RATE",
+    parser.add_argument("--fps", "--framerate", metavar="RATE",
                         help="frame rate of the video, such as 16 or 30000/1001")
     parser.add_argument("--normalization", choices=vaesend.NORMALIZATIONS,
                         help="scale of the latents")
@@ -230,6 +245,8 @@ def parse(arguments):
                         help="name of the tensor in the file")
     parser.add_argument("--layout", choices=["cthw", "tchw"],
                         help="order of the dimensions of the tensor")
+    parser.add_argument("--batch-index", type=int, metavar="N",
+                        help="index of the clip in a batch, from 0")
     parser.add_argument("--listen", action="store_true",
                         help="wait until the receiver connects (tcpclientsrc)")
     parser.add_argument("--retry", type=float, default=0, metavar="SECONDS",

@@ -4,7 +4,7 @@ set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
 # shellcheck disable=SC2034 # read by play
-options='model latent-space'
+options='model latent-space variant'
 
 usage() {
     cat <<'EOF'
@@ -18,6 +18,7 @@ OUT    the latents, a .safetensors file
   --latent-space NAME  instead of --model: uses the installed model of this
                        space, such as wan2.1; default: the bundled demo model, if
                        no other is installed
+  --variant NAME       network of the WEIGHTS, if their shapes fit several
   --size WxH           scales the video first; each side is 1 to 65535
 
 Prints the model, the latents and the size of OUT on stderr.
@@ -64,10 +65,11 @@ esac
 
 latents=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
 write_to "$out"
+# shellcheck disable=SC2086 # a property, or nothing
 play filesrc "$(location "$video")" ! \
     decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! \
     videoscale ! "$caps" ! \
-    vaeencode ${model:+"model=$(quoted "$model")"} ! "$latents" ! \
+    vaeencode $variant ${model:+"model=$(quoted "$model")"} ! "$latents" ! \
     latentmux ! filesink "$(location "$part")"
 wrote "$out"
 if command -v vaetool >/dev/null; then

@@ -7,6 +7,7 @@ from ctypes import (POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float,
 
 BACKENDS = ["auto", "cuda", "cpu", "ref"]
 PRECISIONS = ["auto", "fp32", "tf32", "fp16", "bf16"]
+LAYOUTS = ["auto", "cthw", "tchw"]
 NORMALIZATIONS = ["normalized", "raw", "comfyui"]
 TYPES = ["F32", "F16", "BF16", "U8"]
 DECODE, ENCODE = 0, 1
@@ -226,12 +227,13 @@ class Model:
 class Clip:
     """The latents of a file."""
 
-    def __init__(self, path, tensor=None, batch_index=-1):
+    def __init__(self, path, tensor=None, batch_index=-1, layout=0):
+        """layout: its place in LAYOUTS."""
         self.path = path
         self.file = c_void_p()
         self.info = LatentClip()
         options = LatentOptions(tensor=tensor.encode() if tensor else None,
-                                batch_index=batch_index)
+                                layout=layout, batch_index=batch_index)
         call("vae_tensor_file_open", os.fsencode(path), byref(self.file))
         call("vae_latent_clip_find", self.file, byref(options), byref(self.info))
         table = POINTER(TensorInfo)()

@@ -33,13 +33,17 @@ class Decoding:
     direction = DECODE
 
     def __init__(self, model, path, out, tensor=None, batch_index=-1,
-                 normalization=None):
+                 normalization=None, layout=0, space=None, rate=None):
         self.model, self.path = model, path
         self.pixels, self.video = KINDS.get(end_of(out), (None, None))
         if self.pixels is None:
             raise Error(f"{out}: the name must end in {', '.join(KINDS)}")
-        self.clip = libvae.Clip(path, tensor, batch_index)
+        self.clip = libvae.Clip(path, tensor, batch_index, layout)
         clip, info = self.clip.info, model.info
+        if space:
+            clip.space = space.encode()
+        if rate:
+            clip.fps_n, clip.fps_d = rate
         if not info.has_decoder:
             raise Error(f"{model.path}: has no decoder")
         if info.look_ahead:

@@ -27,6 +27,29 @@ def port_number(text):
     return int(text)
 
 
+def frame_rate(text):
+    n, _, d = text.partition("/")
+    if not n.isdigit() or not (d or "1").isdigit() or not int(n) * int(d or 1):
+        raise argparse.ArgumentTypeError("%s: expected N/D, such as 24/1" % text)
+    return text
+
+
+# How to read latents: options that are properties of an element.
+READING = (
+    ("demux", "latent-space", {"metavar": "NAME"}, "latent space of a file that does not state "
+     "it, such as wan2.1"),
+    ("demux", "tensor", {"metavar": "NAME"}, "name of the tensor, if the file has several"),
+    ("demux", "layout", {"choices": ("cthw", "tchw")}, "order of the dimensions"),
+    ("demux", "batch-index", {"metavar": "N", "type": int}, "clip of a batch, from 0"),
+    ("demux", "framerate", {"metavar": "N/D", "type": frame_rate}, "frame rate of the video, such as 24/1"),
+    ("decode", "normalization", {"choices": ("normalized", "raw", "comfyui")},
+     "scale of the latents; comfyui: the one that ComfyUI saves; default: as the "
+     "latents state"),
+    ("decode", "variant", {"metavar": "NAME"}, "network of the WEIGHTS, if their shapes fit "
+     "several"),
+)
+
+
 def options():
     p = argparse.ArgumentParser(
         prog="live.py",
@@ -58,11 +81,8 @@ def options():
         "the page can switch between them; default: the installed model of the "
         "latent space, or for the demo latents both demo models",
     )
-    p.add_argument(
-        "--latent-space",
-        metavar="NAME",
-        help="latent space of a file that does not state it, such as wan2.1",
-    )
+    for _, name, how, words in READING:
+        p.add_argument("--" + name, help=words, **how)
     p.add_argument(
         "--host",
         default="127.0.0.1",
@@ -85,8 +105,15 @@ def options():
     o = p.parse_args()
     if o.source and o.latents:
         p.error("--from and a file exclude each other")
-    if o.latent_space and (o.source or o.latents == "-"):
-        p.error("--latent-space is for files; the stream states its own")
+    words = vars(o)
+    o.reading = {
+        (element, name): words[name.replace("-", "_")]
+        for element, name, _, _ in READING
+        if words[name.replace("-", "_")] is not None
+    }
+    of_files = [name for element, name in o.reading if element == "demux"]
+    if of_files and (o.source or o.latents == "-"):
+        p.error("--%s is for files; the stream states its own" % of_files[0])
     return o
 
 
@@ -157,7 +184,7 @@ def main():
     Gst.init(None)
     loop = GLib.MainLoop()
     try:
-        live = player.Player(o.latents, o.source, o.model, o.latent_space)
+        live = player.Player(o.latents, o.source, o.model, o.reading)
     except player.Missing as e:
         die(e)
     try:

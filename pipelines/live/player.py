@@ -71,8 +71,9 @@ def fields(structure):
 
 
 class Player:
-    def __init__(self, latents, source, models, space):
-        """latents: a file, "-" or None; then source is (host, port)."""
+    def __init__(self, latents, source, models, reading):
+        """latents: a file, "-" or None; then source is (host, port). reading: words
+        of properties by the name of the element and that of the property."""
         self.pictures = Latest()
         self.states = Latest()
         self.error = None
@@ -83,7 +84,7 @@ class Player:
         self._model = models[0] if models else None
         self._note = ""
         self._history = collections.deque(maxlen=WINDOW + 1)
-        self._pipeline = self._make(latents, source, space)
+        self._pipeline = self._make(latents, source, reading)
         self._decode = self._pipeline.get_by_name("decode")
         self._ahead = self._pipeline.get_by_name("ahead")
         if self._model:
@@ -91,7 +92,7 @@ class Player:
         sink = self._pipeline.get_by_name("pictures")
         sink.connect("new-sample", self._on_sample)
 
-    def _make(self, latents, source, space):
+    def _make(self, latents, source, reading):
         if source:
             text = "tcpclientsrc name=in ! gdpdepay"
         elif latents == "-":
@@ -112,8 +113,8 @@ class Player:
             first.set_property("port", source[1])
         elif self._loops:
             first.set_property("location", latents)
-        if space:
-            pipeline.get_by_name("demux").set_property("latent-space", space)
+        for (element, name), word in reading.items():
+            Gst.util_set_object_arg(pipeline.get_by_name(element), name, str(word))
         return pipeline
 
     # These methods run on the main loop's thread.

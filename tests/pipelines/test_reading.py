@@ -263,5 +263,88 @@ class Doubts(Reading):
         self.assertIn("dimension 2 has the 3 colours", done.stderr)
 
 
+OPTIONS = ("tensor", "layout", "batch-index", "framerate", "normalization",
+           "latent-space", "variant")
+READERS = ([VAETOOL, "decode"], ["pipelines/latents-to-video.sh"],
+           ["pipelines/live-preview.sh"], ["pipelines/preview-and-record.sh"],
+           ["pipelines/compare-live.sh"], ["pipelines/live/live.py"],
+           ["pipelines/vaesend.py"], ["pipelines/cluster/decode.py"])
+
+
+class Options(Reading):
+    def test_all_readers(self):
+        for reader in READERS:
+            done = subprocess.run([os.path.join(streams.SOURCE, reader[0]),
+                                   *reader[1:], "--help"], capture_output=True,
+                                  text=True, check=True)
+            for option in OPTIONS:
+                # A sender has no model, so no network to name.
+                if "vaesend" in reader[0] and option == "variant":
+                    continue
+                with self.subTest(reader=reader, option=option):
+                    self.assertIn("--" + option, done.stdout)
+
+    def batch(self):
+        """The second clip of a batch, in another order, and the clip alone."""
+        numbers = random.Random(9)
+        shape = [2, 3, 16, 6, 8]
+        data = array.array("f", (numbers.gauss(0, 0.8)
+                                 for _ in range(math.prod(shape)))).tobytes()
+        half = len(data) // 2
+        both = save(self.path("both.safetensors"), {
+            "other": ("F32", [2, 16, 3, 4, 4], bytes(4 * 2 * 16 * 3 * 16)),
+            "x": ("F32", shape, data)})
+        alone = save(self.path("alone.safetensors"),
+                     {"x": ("F32", shape[1:], data[half:])},
+                     {"vae.layout": "tchw", "vae.latent_space": "gst-vae-demo",
+                      "vae.framerate": "5/1", "vae.normalization": "raw"})
+        return both, alone, ["--tensor", "x", "--layout", "tchw", "--batch-index",
+                             "1", "--framerate", "5/1", "--normalization", "raw",
+                             "--latent-space", "gst-vae-demo"]
+
+    def test_vaetool(self):
+        both, alone, options = self.batch()
+        demo = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
+        results = []
+        for latents, words in ((both, options), (alone, [])):
+            out = self.path("frames.safetensors")
+            done = self.tool("decode", "--model", demo, *words, latents, out)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            results.append(self.read(out))
+        self.assertEqual(*results)
+        said = self.tool("info", *options, both).stdout
+        for words in ("3 latents of 16 channels, 8x6", "5/1 frames", "raw",
+                      "gst-vae-demo"):
+            self.assertIn(words, said)
+        done = self.tool("decode", "--model", demo, *options[:-1], "wan2.1", both,
+                         self.path("frames.safetensors"))
+        self.assertIn("wan2.1", done.stderr)
+        self.assertEqual(done.returncode, 3)
+
+    def test_script(self):
+        both, alone, options = self.batch()
+        results = []
+        for latents, words in ((both, options), (alone, [])):
+            out = self.path("video.y4m")
+            done = subprocess.run(
+                [os.path.join(streams.PIPELINES, "latents-to-video.sh"), *words,
+                 latents, out], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            results.append(self.read(out))
+        self.assertEqual(*results)
+
+    def test_sender(self):
+        both, alone, options = self.batch()
+        results = []
+        for latents, words in ((both, options), (alone, [])):
+            out = self.path("stream.gdp")
+            done = subprocess.run([streams.VAESEND, *words, latents, out],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # The first packet has a random name of the stream.
+            results.append(self.read(out)[300:])
+        self.assertEqual(*results)
+
+
 if __name__ == "__main__":
     streams.main("vaedecode", "latentdemux")
