@@ -1,6 +1,6 @@
 /*
- * bytes.c: reads the bytes of a latent file: it pulls them, or collects them
- * when they are pushed.
+ * bytes.c: reads the bytes of a latent file: it pulls them, or keeps those that
+ * are pushed.
  */
 #include "bytes.h"
 
@@ -50,13 +50,72 @@ gst_latent_bytes_clear(GstLatentBytes *bytes)
     *bytes = (GstLatentBytes){0};
 }
 
-/* Returns the length of the file behind the pad, or -1 if it is not known. */
-static gint64
-length(GstPad *pad)
+/* Window ---------------------------------------------------------------- */
+
+void
+gst_latent_window_begin(GstLatentWindow *window, guint64 at, const guint8 *data,
+                        gsize size)
 {
-    gint64 bytes = -1;
-    return gst_pad_peer_query_duration(pad, GST_FORMAT_BYTES, &bytes) ? bytes
-                                                                      : -1;
+    window->adapter = gst_adapter_new();
+    window->at = at;
+    if (size > 0)
+        gst_adapter_push(window->adapter, gst_buffer_new_memdup(data, size));
+}
+
+void
+gst_latent_window_push(GstLatentWindow *window, GstBuffer *buffer)
+{
+    gst_adapter_push(window->adapter, buffer);
+}
+
+guint64
+gst_latent_window_end(const GstLatentWindow *window)
+{
+    return window->at + gst_adapter_available(window->adapter);
+}
+
+void
+gst_latent_window_copy(GstLatentWindow *window, guint64 offset, guint8 *dst,
+                       gsize size)
+{
+    gst_adapter_copy(window->adapter, dst, offset - window->at, size);
+}
+
+void
+gst_latent_window_drop(GstLatentWindow *window, guint64 offset)
+{
+    const guint64 end = MIN(offset, gst_latent_window_end(window));
+    if (end <= window->at)
+        return;
+    gst_adapter_flush(window->adapter, end - window->at);
+    window->at = end;
+}
+
+void
+gst_latent_window_clear(GstLatentWindow *window)
+{
+    g_clear_object(&window->adapter);
+    window->at = 0;
+}
+
+/* Pulling --------------------------------------------------------------- */
+
+guint64
+gst_latent_length(GstPad *pad)
+{
+    gint64 bytes;
+    return gst_pad_peer_query_duration(pad, GST_FORMAT_BYTES, &bytes) &&
+                   bytes >= 0
+               ? (guint64) bytes
+               : G_MAXUINT64;
+}
+
+/* TRUE if the file is known to have bytes up to `end`. */
+static gboolean
+has_bytes(GstPad *pad, guint64 end)
+{
+    const guint64 total = gst_latent_length(pad);
+    return total != G_MAXUINT64 && total >= end;
 }
 
 static void
@@ -84,8 +143,7 @@ gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
         if (ret == GST_FLOW_OK) {
             got = gst_buffer_extract(buffer, 0, dst, want);
             gst_buffer_unref(buffer);
-        } else if (ret != GST_FLOW_EOS ||
-                   length(pad) >= (gint64) (offset + want)) {
+        } else if (ret != GST_FLOW_EOS || has_bytes(pad, offset + want)) {
             return ret; /* EOS: upstream was asked to end */
         }
         if (got < want) {
@@ -112,12 +170,11 @@ gst_latent_pull_header(GstPad *pad, const gchar *name, GstLatentBytes *bytes,
 {
     guint8 head[16];
     guint64 need;
-    const gint64 whole = length(pad);
-    if (whole < 0) {
+    *total = gst_latent_length(pad);
+    if (*total == G_MAXUINT64) {
         vae_fail(error, VAE_ERR_READ, "%s: its length is not known", name);
         return GST_FLOW_CUSTOM_ERROR;
     }
-    *total = whole;
     const gsize n_head = MIN(*total, sizeof head);
     GstFlowReturn ret = gst_latent_pull(pad, 0, head, n_head, error);
     if (ret != GST_FLOW_OK)

@@ -1,11 +1,11 @@
 /*
- * bytes.h: reads the bytes of a latent file by pulling or by collecting
- * buffers.
+ * bytes.h: reads the bytes of a latent file by pulling, by collecting buffers,
+ * or through a window over pushed ones.
  */
 #ifndef GST_LATENT_BYTES_H
 #define GST_LATENT_BYTES_H
 
-#include <gst/gst.h>
+#include <gst/base/base.h>
 
 #include "vae-private/status.h"
 
@@ -21,6 +21,30 @@ typedef struct GstLatentBytes {
 gboolean gst_latent_bytes_append(GstLatentBytes *bytes, GstBuffer *buffer,
                                  gsize max, VaeError *error);
 void gst_latent_bytes_clear(GstLatentBytes *bytes);
+
+/* The part of a pushed file that is kept: the bytes from `at` on. */
+typedef struct GstLatentWindow {
+    GstAdapter *adapter;
+    guint64 at;
+} GstLatentWindow;
+
+/* Begins a window at byte `at` of the file with these first bytes of it. */
+void gst_latent_window_begin(GstLatentWindow *window, guint64 at,
+                             const guint8 *data, gsize size);
+/* Appends a buffer. (takes buffer) */
+void gst_latent_window_push(GstLatentWindow *window, GstBuffer *buffer);
+/* Returns the offset in the file after the last byte. */
+guint64 gst_latent_window_end(const GstLatentWindow *window);
+/* Copies bytes that the window has. */
+void gst_latent_window_copy(GstLatentWindow *window, guint64 offset,
+                            guint8 *dst, gsize size);
+/* Drops the bytes before `offset`. */
+void gst_latent_window_drop(GstLatentWindow *window, guint64 offset);
+void gst_latent_window_clear(GstLatentWindow *window);
+
+/* Returns the length of the file upstream of the sink pad, or G_MAXUINT64 if it
+ * is not known. */
+guint64 gst_latent_length(GstPad *pad);
 
 /*
  * Pulls size bytes at offset of the file upstream of the sink pad. If the file

@@ -2,8 +2,7 @@
  * demux.c: reads latent files and sends latent buffers.
  *
  * If upstream has random access, a task on the sink pad reads the header and
- * then one latent after the other. Otherwise the element collects the whole
- * file, up to max-push-size, and sends its latents after its end.
+ * then one latent after the other. Otherwise stream.c sends them.
  */
 
 /**
@@ -51,7 +50,7 @@
 
 #include "docs.h"
 #include "fields.h"
-#include "send.h"
+#include "stream.h"
 #include "task.h"
 
 #define GST_CAT_DEFAULT gst_latent_demux_debug
@@ -238,53 +237,15 @@ src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 static GstFlowReturn
 sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
-    GstLatentDemux *self = GST_LATENT_DEMUX(parent);
-    VaeError error;
-    GST_OBJECT_LOCK(self);
-    const guint64 max = self->max_push_size;
-    GST_OBJECT_UNLOCK(self);
-    gboolean ok = FALSE;
-    if (self->bytes.size + gst_buffer_get_size(buffer) > max)
-        vae_fail(&error, VAE_ERR_SIZE,
-                 "the latent file is longer than %" G_GUINT64_FORMAT
-                 " bytes and upstream has no random access; set max-push-size "
-                 "higher or read from a plain file",
-                 max);
-    else
-        ok = gst_latent_bytes_append(&self->bytes, buffer, max, &error);
-    gst_buffer_unref(buffer);
-    if (!ok)
-        gst_latent_send_fail(self, &error);
-    return ok ? GST_FLOW_OK : GST_FLOW_ERROR;
-}
-
-/* Called at EOS in push mode: sends the latents of the collected file. */
-static void
-push_all(GstLatentDemux *self)
-{
-    gchar *name = gst_latent_source_name(self->sinkpad);
-    gst_latent_send_close(self); /* the clip from before a flush */
-    GstFlowReturn ret = gst_latent_send_open(self, self->bytes.size, name);
-    g_free(name);
-    while (ret == GST_FLOW_OK)
-        ret = gst_latent_send_next(self);
-    gst_latent_bytes_clear(&self->bytes);
-    gst_latent_send_end(self, ret);
+    return gst_latent_stream_push(GST_LATENT_DEMUX(parent), buffer);
 }
 
 static gboolean
 sink_flush(GstLatentDemux *self, GstEvent *event)
 {
-    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP)
-        self->bytes.size = 0;
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP && !self->pull)
+        gst_latent_stream_reset(self);
     return gst_pad_push_event(self->srcpad, gst_event_ref(event));
-}
-
-static void
-drop_all(GstLatentDemux *self)
-{
-    gst_latent_send_close(self);
-    gst_latent_bytes_clear(&self->bytes);
 }
 
 static gboolean
@@ -299,7 +260,7 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         ok = sink_flush(self, event);
         break;
     case GST_EVENT_STREAM_START:
-        drop_all(self);
+        gst_latent_stream_reset(self);
         break;
     case GST_EVENT_SEGMENT:
         gst_event_parse_segment(event, &segment);
@@ -311,7 +272,7 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         }
         break;
     case GST_EVENT_EOS:
-        push_all(self);
+        gst_latent_stream_end(self);
         break;
     default:
         break;
@@ -361,7 +322,7 @@ change_state(GstElement *element, GstStateChange transition)
     if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
         GST_PAD_STREAM_LOCK(
             self->sinkpad); /* a seek may run in another thread */
-        drop_all(self);
+        gst_latent_stream_reset(self);
         GST_PAD_STREAM_UNLOCK(self->sinkpad);
     }
     return ret;
@@ -417,15 +378,17 @@ install_properties(GObjectClass *klass)
     /**
      * GstLatentDemux:max-push-size:
      *
-     * Maximum size of a file if upstream has no random access, such as a
-     * socket. The element then keeps the whole file in memory before the first
-     * latent leaves. A larger file is an error.
+     * Maximum size of what is kept of a file if upstream has no random access,
+     * such as a socket. Of a file in the order [T, C, h, w], which latentmux
+     * writes, this is one latent. Of one in the order [C, T, h, w], with the
+     * times or the sequences of its latents, or of PyTorch, it is the whole
+     * file. A larger one is an error.
      */
     g_object_class_install_property(
         klass, PROP_MAX_PUSH_SIZE,
         g_param_spec_uint64("max-push-size", "Max Push Size",
-                            "Maximum size, in bytes, of a file that is kept in "
-                            "memory because upstream has no random access",
+                            "Maximum size, in bytes, of what is kept of a file "
+                            "in memory if upstream has no random access",
                             0, G_MAXSIZE, DEFAULT_MAX_PUSH_SIZE,
                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                                 GST_PARAM_MUTABLE_READY));

@@ -39,10 +39,15 @@ gst_latent_send_fail(GstLatentDemux *self, const VaeError *error)
     return GST_FLOW_CUSTOM_ERROR;
 }
 
+/* Reads bytes of the file. In push mode they have arrived. */
 static GstFlowReturn
-pull(GstLatentDemux *self, guint64 offset, guint8 *dst, guint64 size)
+read_bytes(GstLatentDemux *self, guint64 offset, guint8 *dst, gsize size)
 {
     VaeError error;
+    if (self->window.adapter) {
+        gst_latent_window_copy(&self->window, offset, dst, size);
+        return GST_FLOW_OK;
+    }
     const GstFlowReturn ret =
         gst_latent_pull(self->sinkpad, offset, dst, size, &error);
     return ret == GST_FLOW_CUSTOM_ERROR ? gst_latent_send_fail(self, &error)
@@ -66,11 +71,11 @@ read_step(GstLatentDemux *self, gint k, guint8 *dst)
     guint8 *to = wide ? g_malloc(step) : dst;
     GstFlowReturn ret = GST_FLOW_OK;
     if (data->c_stride == plane)
-        ret = pull(self, offset, to, step);
+        ret = read_bytes(self, offset, to, step);
     else
         for (gint c = 0; c < data->channels && ret == GST_FLOW_OK; c++)
-            ret =
-                pull(self, offset + c * data->c_stride, to + c * plane, plane);
+            ret = read_bytes(self, offset + c * data->c_stride, to + c * plane,
+                             plane);
     if (wide && ret == GST_FLOW_OK)
         vae_type_to_float((gfloat *) dst, to, data->stored,
                           pixels * data->channels);

@@ -28,7 +28,12 @@ struct _GstLatentDemux {
 
     /* Guarded by the stream lock of the sink pad. */
     gboolean pull;
-    GstLatentBytes bytes; /* in pull mode only the header */
+    GstLatentBytes bytes; /* the header, or what was collected so far */
+    /* In push mode. whole: latents are sent at EOS. window: the bytes after the
+     * header; empty before the header. flow: of the last buffer. */
+    gboolean whole;
+    GstLatentWindow window;
+    GstFlowReturn flow;
     GstLatentRun run;
     gboolean start_due, segment_due; /* events to send */
     guint32 seqnum; /* of the segment and EOS; 0 before the first segment */

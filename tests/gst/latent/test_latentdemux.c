@@ -442,3 +442,156 @@ TEST(mutations)
         CHECK_INT(run->buffers->len, len);
     }
 }
+
+/* Push mode ------------------------------------------------------------- */
+
+/* Pushes the bytes [from, to) of a file in blocks. The harness does not answer
+ * how long the file is, as a pipe. */
+static void
+feed(GstHarness *h, GBytes *file, gsize from, gsize to, gsize block)
+{
+    for (gsize at = from; at < to; at += block) {
+        g_autoptr(GBytes) part =
+            g_bytes_new_from_bytes(file, at, MIN(block, to - at));
+        CHECK_INT(gst_harness_push(h, gst_buffer_new_wrapped_bytes(part)),
+                  GST_FLOW_OK);
+    }
+}
+
+static GstHarness *
+push_harness(void)
+{
+    GstHarness *h = gst_harness_new("latentdemux");
+    gst_harness_set_src_caps_str(h, "application/x-safetensors");
+    vae_test_bus(h);
+    return h;
+}
+
+/* Latent k leaves when its last byte arrives. head: size of the header. */
+static void
+check_stream(const Clip *clip, Order order, gsize head)
+{
+    const gsize step = step_bytes(clip), plane = step / clip->c;
+    g_autoptr(GBytes) file =
+        read_bytes(write_clip("a", "latent", clip, order, NULL, 0));
+    const gsize size = g_bytes_get_size(file);
+    GstHarness *h = push_harness();
+    gsize at = 0;
+    if (order == TCHW)
+        g_object_set(h->element, "max-push-size", head + 2 * step, "layout", 2,
+                     NULL);
+    for (gint k = 0; k < clip->t; k++) {
+        const gsize end =
+            order == TCHW
+                ? head + (k + 1) * step
+                : head + (clip->c - 1) * clip->t * plane + (k + 1) * plane;
+        feed(h, file, at, end - 1, 100);
+        CHECK_INT(gst_harness_buffers_received(h), k);
+        feed(h, file, end - 1, end, 1);
+        CHECK_INT(gst_harness_buffers_received(h), k + 1);
+        at = end;
+        g_autoptr(GstBuffer) buffer = gst_harness_pull(h);
+        g_autofree guint8 *data = step_data(clip, k);
+        CHECK_INT(gst_buffer_get_size(buffer), step);
+        CHECK(gst_buffer_memcmp(buffer, 0, data, step) == 0);
+        CHECK_INT(GST_BUFFER_OFFSET(buffer), k);
+    }
+    CHECK_INT(at, size);
+    CHECK(gst_harness_push_event(h, gst_event_new_eos()));
+    CHECK(!gst_bus_pop_filtered(GST_ELEMENT_BUS(h->element),
+                                GST_MESSAGE_ERROR | GST_MESSAGE_WARNING));
+    vae_test_teardown(h);
+}
+
+static GstPadProbeReturn
+count_bytes(GstPad *pad, GstPadProbeInfo *info, gpointer count)
+{
+    *(gsize *) count += gst_buffer_get_size(GST_PAD_PROBE_INFO_BUFFER(info));
+    return GST_PAD_PROBE_OK;
+}
+
+typedef struct First {
+    gsize read, at_first;
+} First;
+
+static void
+note_first(GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer data)
+{
+    First *first = data;
+    if (first->at_first == 0)
+        first->at_first = first->read;
+}
+
+/* Checks that the first buffer leaves a demuxer before the end of its file. */
+static void
+check_first(const gchar *path, const gchar *demuxer)
+{
+    First first = {0, 0};
+    Run *run = run_new("filesrc location=%s blocksize=256 ! queue name=queue ! "
+                       "%s ! fakesink name=sink signal-handoffs=true",
+                       path, demuxer);
+    g_autoptr(GstElement) queue =
+        gst_bin_get_by_name(GST_BIN(run->pipeline), "queue");
+    g_autoptr(GstElement) sink =
+        gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(queue, "src");
+    gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, count_bytes, &first.read,
+                      NULL);
+    g_signal_connect(sink, "handoff", G_CALLBACK(note_first), &first);
+    run_play(run);
+    gst_element_set_state(run->pipeline, GST_STATE_NULL);
+    CHECK_SAYS(run->eos && !run->error, "%s", run->error);
+    CHECK_SAYS(first.at_first > 0 && first.at_first < first.read,
+               "%s: the first buffer leaves after %zu of %zu bytes", demuxer,
+               first.at_first, first.read);
+}
+
+/* From a pipe, latents leave as they arrive, as frames leave matroskademux. */
+TEST(streams)
+{
+    const Clip clip = {VAE_TYPE_F32, 9, 16, 3, 5};
+    static const Order orders[] = {TCHW, CTHW};
+    g_autoptr(GstElementFactory) encoder = gst_element_factory_find("vp8enc");
+    for (guint i = 0; i < G_N_ELEMENTS(orders); i++) {
+        const gchar *path =
+            write_clip("a", "latent", &clip, orders[i], NULL, 0);
+        g_autoptr(GBytes) file = read_bytes(path);
+        check_stream(&clip, orders[i],
+                     g_bytes_get_size(file) - clip.t * step_bytes(&clip));
+        check_first(path, "latentdemux");
+    }
+    if (encoder) {
+        const gchar *webm = vae_test_path("a.webm");
+        Run *run = run_all("videotestsrc num-buffers=33 ! video/x-raw,width=64,"
+                           "height=48 ! vp8enc deadline=1 ! webmmux ! filesink "
+                           "name=sink location=%s",
+                           webm);
+        CHECK_SAYS(run->eos && !run->error, "%s", run->error);
+        check_first(webm, "matroskademux");
+    }
+}
+
+/* The latents of a file that ends early are sent before the error. After a
+ * flush the file comes from its start. */
+TEST(stream_ends)
+{
+    const gchar *path = write_clip("a", "latent", &small, TCHW, NULL, 0);
+    g_autoptr(GBytes) file = read_bytes(path);
+    const gsize size = g_bytes_get_size(file);
+    GstHarness *h = push_harness();
+    g_object_set(h->element, "layout", 2, NULL);
+    feed(h, file, 0, size - 1, 700);
+    CHECK_INT(gst_harness_buffers_received(h), small.t - 1);
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_start()));
+    CHECK(gst_harness_push_event(h, gst_event_new_flush_stop(TRUE)));
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_BYTES);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+    feed(h, file, 0, size - 1, 700);
+    CHECK_INT(gst_harness_buffers_received(h), 2 * (small.t - 1));
+    vae_test_none(h, GST_MESSAGE_ERROR);
+    gst_harness_push_event(h, gst_event_new_eos());
+    vae_test_expect_error(h, GST_STREAM_ERROR, GST_STREAM_ERROR_DEMUX,
+                          "in latent 3 of 4", "bytes or more");
+    vae_test_teardown(h);
+}

@@ -1,0 +1,213 @@
+/*
+ * stream.c: sends the latents of a file that upstream pushes.
+ *
+ * The latents leave as soon as their bytes have arrived. A file in the order
+ * [T, C, h, w] needs the memory of one latent, another one that of the file.
+ * Some files are collected, and sent at EOS: those of PyTorch, open recordings
+ * of unknown length, and files with times or sequences, whose tables follow the
+ * latents.
+ */
+#include "stream.h"
+
+#include "metadata.h"
+
+#include <string.h>
+
+#define GST_CAT_DEFAULT gst_latent_demux_debug
+
+void
+gst_latent_stream_reset(GstLatentDemux *self)
+{
+    gst_latent_send_close(self);
+    gst_latent_bytes_clear(&self->bytes);
+    gst_latent_window_clear(&self->window);
+    self->whole = FALSE;
+    self->flow = GST_FLOW_OK;
+}
+
+static GstFlowReturn
+fail(GstLatentDemux *self, const VaeError *error)
+{
+    gst_latent_send_fail(self, error);
+    return GST_FLOW_ERROR;
+}
+
+/* Checks that `more` bytes still fit in the memory. */
+static GstFlowReturn
+check_room(GstLatentDemux *self, gsize more)
+{
+    gsize kept = self->bytes.size;
+    VaeError error;
+    if (self->window.adapter)
+        kept += gst_adapter_available(self->window.adapter);
+    GST_OBJECT_LOCK(self);
+    const guint64 max = self->max_push_size;
+    GST_OBJECT_UNLOCK(self);
+    if (kept + more <= max)
+        return GST_FLOW_OK;
+    vae_fail(&error, VAE_ERR_SIZE,
+             "the latent file is longer than %" G_GUINT64_FORMAT
+             " bytes and upstream has no random access; set max-push-size "
+             "higher or read from a plain file",
+             max);
+    return fail(self, &error);
+}
+
+/* TRUE if the latents can be sent as they arrive. A file that cannot be opened
+ * counts: its error is posted at once. */
+static gboolean
+can_stream(const GstLatentBytes *bytes, guint64 need, guint64 total,
+           const gchar *name)
+{
+    VaeTensorFile *file;
+    VaeError error;
+    if (vae_tensor_file_open_memory(bytes->data, need, total, name, &file,
+                                    &error) != VAE_OK)
+        return TRUE;
+    const gboolean can =
+        (total != G_MAXUINT64 ||
+         !vae_tensor_file_metadata(file, GST_LATENT_KEY_RECORDING)) &&
+        !vae_tensor_file_find(file, GST_LATENT_TIMES) &&
+        !vae_tensor_file_find(file, VAE_SEQUENCES);
+    vae_tensor_file_free(&file);
+    return can;
+}
+
+/* Opens the clip if its header has arrived. */
+static GstFlowReturn
+open_header(GstLatentDemux *self, const gchar *name)
+{
+    GstLatentBytes *bytes = &self->bytes;
+    VaeError error;
+    const guint64 total = gst_latent_length(self->sinkpad);
+    guint64 need;
+    if (bytes->size >= 2 &&
+        memcmp(bytes->data, "PK", 2) == 0) { /* a file of PyTorch */
+        self->whole = TRUE;
+        return GST_FLOW_OK;
+    }
+    if (vae_tensor_header_size(bytes->data, bytes->size, total, name, &need,
+                               &error) != VAE_OK)
+        return fail(self, &error);
+    if (bytes->size < need)
+        return GST_FLOW_OK;
+    if (!can_stream(bytes, need, total, name)) {
+        self->whole = TRUE;
+        return GST_FLOW_OK;
+    }
+    gst_latent_window_begin(&self->window, need, bytes->data + need,
+                            bytes->size - need);
+    bytes->size = need;
+    return gst_latent_send_open(self, total, name) == GST_FLOW_OK
+               ? GST_FLOW_OK
+               : GST_FLOW_ERROR;
+}
+
+/* Returns the offset behind the last byte of latent k. */
+static guint64
+end_of(const VaeLatentClip *data, gint k)
+{
+    const gsize plane =
+        (gsize) data->height * data->width * vae_type_size(data->stored);
+    return data->offset + k * data->t_stride +
+           (data->channels - 1) * data->c_stride + plane;
+}
+
+/* Sends the latents that have arrived. */
+static GstFlowReturn
+send_arrived(GstLatentDemux *self)
+{
+    const VaeLatentClip *data = &self->clip.data;
+    GstFlowReturn ret = GST_FLOW_OK;
+    while (ret == GST_FLOW_OK && self->run.next < data->t &&
+           end_of(data, self->run.next) <=
+               gst_latent_window_end(&self->window)) {
+        ret = gst_latent_send_next(self);
+        if (ret == GST_FLOW_CUSTOM_ERROR)
+            ret = GST_FLOW_ERROR;
+    }
+    if (self->run.next >= data->t)
+        gst_latent_window_drop(&self->window, G_MAXUINT64);
+    else if (data->t_stride > data->c_stride) /* [T, C, h, w] */
+        gst_latent_window_drop(&self->window,
+                               data->offset + self->run.next * data->t_stride);
+    return ret;
+}
+
+static GstFlowReturn
+collect(GstLatentDemux *self, GstBuffer *buffer)
+{
+    VaeError error;
+    GST_OBJECT_LOCK(self);
+    const guint64 max = self->max_push_size;
+    GST_OBJECT_UNLOCK(self);
+    const gboolean ok =
+        gst_latent_bytes_append(&self->bytes, buffer, max, &error);
+    gst_buffer_unref(buffer);
+    if (!ok)
+        return fail(self, &error);
+    if (self->whole)
+        return GST_FLOW_OK;
+    gchar *name = gst_latent_source_name(self->sinkpad);
+    const GstFlowReturn ret = open_header(self, name);
+    g_free(name);
+    return ret;
+}
+
+GstFlowReturn
+gst_latent_stream_push(GstLatentDemux *self, GstBuffer *buffer)
+{
+    GstFlowReturn ret = check_room(self, gst_buffer_get_size(buffer));
+    if (ret != GST_FLOW_OK)
+        gst_buffer_unref(buffer);
+    else if (self->window.adapter)
+        gst_latent_window_push(&self->window, buffer);
+    else
+        ret = collect(self, buffer);
+    if (ret == GST_FLOW_OK && self->window.adapter)
+        ret = send_arrived(self);
+    self->flow = ret;
+    return ret;
+}
+
+/* Posts the error of a file that ends inside of its latents. */
+static GstFlowReturn
+fail_short(GstLatentDemux *self)
+{
+    const guint64 end = gst_latent_window_end(&self->window);
+    const guint64 full = end_of(&self->clip.data, self->clip.data.t - 1);
+    gchar found[32], expected[32];
+    VaeError error;
+    g_snprintf(found, sizeof found, "%" G_GUINT64_FORMAT, end);
+    g_snprintf(expected, sizeof expected, "%" G_GUINT64_FORMAT, full);
+    vae_fail_parts(&error, VAE_ERR_FORMAT,
+                   (VaeErrorParts){NULL, found, expected},
+                   "the latent file ends at byte %s, in latent %d of %d; "
+                   "expected %s bytes or more",
+                   found, self->run.next, self->clip.data.t, expected);
+    return gst_latent_send_fail(self, &error);
+}
+
+/* Sends the latents of a file that was collected. */
+static GstFlowReturn
+send_all(GstLatentDemux *self)
+{
+    gchar *name = gst_latent_source_name(self->sinkpad);
+    GstFlowReturn ret = gst_latent_send_open(self, self->bytes.size, name);
+    g_free(name);
+    while (ret == GST_FLOW_OK)
+        ret = gst_latent_send_next(self);
+    gst_latent_bytes_clear(&self->bytes);
+    return ret;
+}
+
+void
+gst_latent_stream_end(GstLatentDemux *self)
+{
+    GstFlowReturn ret = GST_FLOW_EOS;
+    if (self->flow == GST_FLOW_OK && !self->window.adapter)
+        ret = send_all(self);
+    else if (self->flow == GST_FLOW_OK && self->run.next < self->clip.data.t)
+        ret = fail_short(self);
+    gst_latent_send_end(self, ret);
+}
