@@ -21,6 +21,8 @@ meta_list(const VaeModel *model, const char *key, bool *found, VaeError *error)
     if (!text)
         text = vae_tensor_file_metadata(model->file, key);
     json_t *list = json_object_get(model->config, key);
+    if (json_is_null(list)) /* as diffusers writes what is not set */
+        list = NULL;
     *found = text || list;
     if (!text)
         return json_incref(list);

@@ -37,6 +37,10 @@ class Accelerated:
         except Error as error:
             warn(f"{name} stays as it is: {error}")
             return
+        if self.vae.info.takes_normalized:
+            self.settings["normalization"] = "normalized"
+        low, high = self.vae.info.pixel_range
+        self.scale, self.low = (high - low) / 2, low  # of pixels from -1 to 1
         self.types = sys.modules[type(module).__module__]
         self.original = {method: getattr(module, method) for method in METHODS}
         for method in METHODS:
@@ -103,7 +107,10 @@ class Accelerated:
         image = z.dim() == 4
         frames = self.vae.decode(z.unsqueeze(2) if image else z, dtype="float32",
                                  **self.settings)
-        sample = frames.permute(0, 4, 1, 2, 3).to(z.dtype)
+        sample = frames.permute(0, 4, 1, 2, 3)
+        if self.low != -1:
+            sample = (sample - self.low) / self.scale - 1
+        sample = sample.to(z.dtype)
         if type(self.module).__name__ in CLAMPED:
             sample = sample.clamp_(-1, 1)
         if image:
@@ -120,14 +127,19 @@ class Accelerated:
         image = x.dim() == 4
         x = x.unsqueeze(2) if image else x
         step = self.vae.info.temporal
-        whole = x[:, :, :1 + (x.shape[2] - 1) // step * step]
-        moments = []
-        for clip in whole.float().permute(0, 2, 3, 4, 1).contiguous():
-            _, mean, logvar = self.vae.encode(clip, moments=True, **self.settings)
-            moments.append(torch.cat([mean, logvar]))
-        h = torch.stack(moments).to(x.dtype)
+        whole = x[:, :, :1 + (x.shape[2] - 1) // step * step].float()
+        if self.low != -1:
+            whole = (whole + 1) * self.scale + self.low
+        has_moments = self.vae.info.has_posterior
+        made = []
+        for clip in whole.permute(0, 2, 3, 4, 1).contiguous():
+            latents = self.vae.encode(clip, moments=has_moments, **self.settings)
+            made.append(torch.cat(latents[1:]) if has_moments else latents)
+        h = torch.stack(made).to(x.dtype)
         if image:
             h = h.squeeze(2)
+        if not has_moments:
+            return self.types.AutoencoderTinyOutput(latents=h) if return_dict else (h,)
         posterior = self.types.DiagonalGaussianDistribution(h)
         if not return_dict:
             return (posterior,)

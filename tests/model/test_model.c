@@ -453,7 +453,8 @@ test_stated(void)
     snprintf(config, sizeof config, "%s/config.json", folder);
     FILE *f = fopen(config, "w");
     if (f) {
-        fputs("{\"norm_num_groups\": 8, \"latents_mean\": [1,2,3,4,5,6,7,8,"
+        fputs("{\"norm_num_groups\": 8, \"latents_std\": null, "
+              "\"latents_mean\": [1,2,3,4,5,6,7,8,"
               "9,10,11,12,13,14,15,16]}",
               f);
         fclose(f);
