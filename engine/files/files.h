@@ -137,8 +137,22 @@ bool vae_index_is(const uint8_t *bytes, size_t size);
 VaeStatus vae_index_parse(VaeTensorFile *file, VaeOpenShard open,
                           VaeError *error);
 
-/* Finds the weights in a model's folder; the caller frees *out with
- * vae_mem_free(). */
+/* Two files of one model, "ENCODER,DECODER". Sets *first, which the caller
+ * frees with vae_mem_free(), and *second behind it; *first is NULL if path is
+ * the name of one file. */
+VaeStatus vae_pair_split(const char *path, char **first, const char **second,
+                         VaeError *error);
+/* Counts the pairs of files that differ in the words encoder and decoder, and
+ * writes "ENCODER,DECODER" of one to out. */
+int vae_pair_in_folder(const char *folder, char *out, size_t size);
+/* Opens both. If the names of the tensors do not say the half, those of the
+ * files must; the tensors get it as prefix. */
+VaeStatus vae_pair_open(const char *first, const char *second,
+                        VaeOpenShard open, VaeTensorFile **out,
+                        VaeError *error);
+
+/* Finds the weights in a model's folder, one file or "ENCODER,DECODER"; the
+ * caller frees *out with vae_mem_free(). */
 VaeStatus vae_folder_find(const char *folder, char **out, VaeError *error);
 
 /*

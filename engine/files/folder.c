@@ -21,7 +21,7 @@ vae_folder_find(const char *folder, char **out, VaeError *error)
         ".fp16.safetensors", ".safetensors.index.fp16.json",
         ".bf16.safetensors", ".safetensors.index.bf16.json"};
     const size_t n_ends = sizeof ends / sizeof ends[0];
-    const size_t size = strlen(folder) + sizeof LONGEST;
+    const size_t size = 2 * (strlen(folder) + 258) + sizeof LONGEST;
     const char *slash =
         folder[0] != '\0' && folder[strlen(folder) - 1] == '/' ? "" : "/";
     *out = vae_mem_alloc(size);
@@ -35,14 +35,29 @@ vae_folder_find(const char *folder, char **out, VaeError *error)
         if (stat(*out, &st) == 0 && S_ISREG(st.st_mode))
             return VAE_OK;
     }
+    const int pairs = vae_pair_in_folder(folder, *out, size);
+    if (pairs == 1)
+        return VAE_OK;
     vae_mem_free(*out);
     *out = NULL;
-    return vae_fail_parts(error, VAE_ERR_NOT_FOUND,
-                          (VaeErrorParts){NULL, "a directory",
-                                          "a file, or the folder of a model"},
-                          "%s: is a directory with neither " WEIGHTS
-                          ".safetensors nor its .index.json, nor their fp16 "
-                          "or bf16 variants, nor with one of them in vae/; "
-                          "expected a file, or the folder of a model",
-                          vae_file_label(folder));
+    if (pairs > 1) {
+        char found[48];
+        snprintf(found, sizeof found, "%d pairs of files", pairs);
+        return vae_fail_parts(
+            error, VAE_ERR_NOT_FOUND,
+            (VaeErrorParts){NULL, found, "one pair, or ENCODER,DECODER"},
+            "%s: holds %d pairs of an encoder and a decoder; expected one, or "
+            "the two files, joined by a comma",
+            vae_file_label(folder), pairs);
+    }
+    return vae_fail_parts(
+        error, VAE_ERR_NOT_FOUND,
+        (VaeErrorParts){NULL, "a directory",
+                        "a file, or the folder of a model"},
+        "%s: is a directory with neither " WEIGHTS
+        ".safetensors nor its .index.json, nor their fp16 "
+        "or bf16 variants, nor with one of them in vae/, nor with a pair "
+        "of an encoder and a decoder; "
+        "expected a file, or the folder of a model",
+        vae_file_label(folder));
 }

@@ -241,6 +241,27 @@ parse_mapped(VaeTensorFile *file, VaeError *error)
     return status == VAE_OK ? vae_tensor_file_sort(file, error) : status;
 }
 
+static VaeStatus
+open_half(const char *path, VaeTensorFile **out, VaeError *error)
+{
+    return open_mapped(path, parse_mapped, out, error);
+}
+
+static VaeStatus
+open_one_or_two(const char *path, VaeTensorFile **out, VaeError *error)
+{
+    char *first;
+    const char *second;
+    VaeStatus status = vae_pair_split(path, &first, &second, error);
+    if (status != VAE_OK)
+        return status;
+    if (!first)
+        return open_half(path, out, error);
+    status = vae_pair_open(first, second, open_half, out, error);
+    vae_mem_free(first);
+    return status;
+}
+
 VaeStatus
 vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
 {
@@ -253,11 +274,11 @@ vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
     if (status != VAE_OK)
         return status;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-        return open_mapped(path, parse_mapped, out, error);
+        return open_one_or_two(path, out, error);
     char *found;
     status = vae_folder_find(path, &found, error);
     if (status == VAE_OK)
-        status = open_mapped(found, parse_mapped, out, error);
+        status = open_one_or_two(found, out, error);
     vae_mem_free(found);
     return status;
 }

@@ -100,9 +100,12 @@ static TestBound
 bound_for(const Golden *g, const VaeModelInfo *info, const char *folder,
           const char *name, bool frames)
 {
-    const double official = g->precision == VAE_PRECISION_BF16
-                                ? official_error(folder, name, "bf16 PSNR dB")
-                                : 0;
+    /* On real frames, with released weights, the official network in bf16 has
+     * 52 dB or more. */
+    const double official = g->precision != VAE_PRECISION_BF16 ? 0
+                            : frames && strstr(folder, "/real/")
+                                ? 52
+                                : official_error(folder, name, "bf16 PSNR dB");
     const double half = g->precision == VAE_PRECISION_FP16
                             ? official_error(folder, name, "fp16 PSNR dB")
                             : 0;
@@ -299,7 +302,8 @@ encode_case(Golden *g, const char *folder, VaeModel *model, const char *name)
 
 typedef struct Case {
     const char *model, *input, *output; /* output NULL: an encode case */
-    const char *weights; /* without its end, if that is .safetensors */
+    const char *weights; /* without its end, if that is .safetensors; ".": a
+                            pair of files in the folder */
     bool small;          /* in the source tree */
     const char *variant; /* or NULL */
 } Case;
@@ -426,10 +430,9 @@ static const Case cases[] = {
     E("taesana", "encode_f3_32x64", false),
     {"real/taef2", "decode_t1_7x5", "decode_t1_7x5", "taef2_decoder.pth", false,
      NULL},
-    {"real/taef2", "decode_t2_8x13", "decode_t2_8x13", "taef2_decoder.pth",
-     false, NULL},
+    {"real/taef2", "decode_t2_8x13", "decode_t2_8x13", ".", false, NULL},
     {"real/taef2", "encode_f1_112x80", NULL, "taef2_encoder.pth", false, NULL},
-    {"real/taef2", "encode_f2_128x208", NULL, "taef2_encoder.pth", false, NULL},
+    {"real/taef2", "encode_f2_128x208", NULL, ".", false, NULL},
 };
 #undef D
 #undef E

@@ -176,9 +176,70 @@ test_tiny_names(void)
     }
 }
 
+/* Writes half of taef2 under its bare official names. */
+static const char *
+write_half(const char *name, const char *without)
+{
+    static char path[512];
+    load("taef2");
+    drop_prefix(without);
+    rename_tiny("", "", true, 0);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (rename(write_set(), path) != 0)
+        exit(1);
+    return path;
+}
+
+static void
+expect_pair_error(const char *what, const char *path, const char *word)
+{
+    SCOPED_MODEL VaeModel *model = NULL;
+    VaeError error = {0};
+    check(vae_model_open(path, NULL, &model, &error) != VAE_OK &&
+              strstr(error.message, word),
+          what, error.message);
+}
+
+/* Two files for one model: a comma between them, or their folder. */
+static void
+test_pair(void)
+{
+    char want[65], got[65], both[1200], second[512], third[512];
+    load("taef2");
+    fingerprint(write_set(), want);
+    remove(write_set());
+    snprintf(second, sizeof second, "%s",
+             write_half("t_decoder.safetensors", "encoder."));
+    const char *first = write_half("t_encoder.safetensors", "decoder.");
+    snprintf(both, sizeof both, "%s,%s", second, first);
+    fingerprint(both, got);
+    check(strcmp(got, want) == 0, "a decoder and an encoder, by a comma", NULL);
+    fingerprint(folder, got);
+    check(strcmp(got, want) == 0, "both in a folder", NULL);
+    snprintf(both, sizeof both, "%s,%s/none.pth", second, folder);
+    expect_pair_error("one of two is missing", both, "none.pth");
+    snprintf(both, sizeof both, "%s,%s", second, second);
+    expect_pair_error("a decoder twice", both, "appears twice");
+    snprintf(third, sizeof third, "%s/half.safetensors", folder);
+    rename(first, third);
+    snprintf(both, sizeof both, "%s,%s", second, third);
+    expect_pair_error("a name without a half", both, "half.safetensors");
+    write_half("t_encoder.safetensors", "decoder.");
+    write_half("u_encoder.safetensors", "decoder.");
+    rename(third, write_half("u_decoder.safetensors", "encoder."));
+    expect_pair_error("two pairs in a folder", folder, "2 pairs");
+    static const char *const names[] = {"t_encoder", "t_decoder", "u_encoder",
+                                        "u_decoder"};
+    for (int i = 0; i < 4; i++) {
+        snprintf(both, sizeof both, "%s/%s.safetensors", folder, names[i]);
+        remove(both);
+    }
+}
+
 void
 test_image(void)
 {
+    test_pair();
     test_equal_shapes();
     test_fp16();
     test_tiny_names();

@@ -1,0 +1,179 @@
+/*
+ * pair.c: a model in two files, one with the encoder and one with the decoder.
+ * Their tensors may have the same names.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "alloc.h"
+#include "files.h"
+
+#define HALF 7 /* letters of "encoder" and "decoder" */
+
+static bool
+is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* ------------------------------------------------------------------ */
+/* Finding the two files.                                              */
+
+VaeStatus
+vae_pair_split(const char *path, char **first, const char **second,
+               VaeError *error)
+{
+    const size_t size = strlen(path) + 1;
+    *first = NULL;
+    if (!strchr(path, ',') || is_file(path))
+        return VAE_OK;
+    char *copy = vae_mem_alloc(size);
+    if (!copy)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
+                        vae_file_label(path));
+    memcpy(copy, path, size);
+    for (char *at = strchr(copy, ','); at && !*first; at = strchr(at, ',')) {
+        *at++ = '\0';
+        if (is_file(copy) || is_file(at)) {
+            *first = copy;
+            *second = at;
+        } else {
+            at[-1] = ',';
+        }
+    }
+    if (!*first)
+        vae_mem_free(copy);
+    return VAE_OK;
+}
+
+/* True for the name of an encoder's file beside which lies the decoder's. */
+static bool
+has_partner(const char *folder, const char *name, char *both, size_t size)
+{
+    const char *dot = strrchr(name, '.'), *half = strstr(name, "encoder");
+    char partner[256];
+    if (!dot || !half || strlen(name) >= sizeof partner ||
+        (strcmp(dot, ".pth") != 0 && strcmp(dot, ".safetensors") != 0))
+        return false;
+    strcpy(partner, name);
+    memcpy(partner + (half - name), "decoder", HALF);
+    const int n = snprintf(both, size, "%s/%s", folder, partner);
+    if (n < 0 || (size_t) n >= size || !is_file(both))
+        return false;
+    return (size_t) snprintf(both, size, "%s/%s,%s/%s", folder, name, folder,
+                             partner) < size;
+}
+
+int
+vae_pair_in_folder(const char *folder, char *out, size_t size)
+{
+    char *both = vae_mem_alloc(size);
+    DIR *dir = opendir(folder);
+    int pairs = 0;
+    for (struct dirent *e; both && dir && (e = readdir(dir)) != NULL;)
+        if (has_partner(folder, e->d_name, both, size) && pairs++ == 0)
+            strcpy(out, both);
+    if (dir)
+        closedir(dir);
+    vae_mem_free(both);
+    return pairs;
+}
+
+/* ------------------------------------------------------------------ */
+/* Joining them.                                                       */
+
+/* The half that the file's name says, with a dot; "" if the tensors' names say
+ * it; NULL on an error. */
+static const char *
+half_of(const VaeTensorFile *file, VaeError *error)
+{
+    const char *slash = strrchr(file->name, '/');
+    const char *name = slash ? slash + 1 : file->name;
+    const bool encoder = strstr(name, "encoder") != NULL;
+    const bool decoder = strstr(name, "decoder") != NULL;
+    if (vae_tensor_file_has_prefix(file, "encoder.") ||
+        vae_tensor_file_has_prefix(file, "decoder."))
+        return "";
+    if (encoder != decoder)
+        return encoder ? "encoder." : "decoder.";
+    vae_fail_parts(
+        error, VAE_ERR_MODEL,
+        (VaeErrorParts){NULL, name, "a name with \"encoder\" or \"decoder\""},
+        "%s: is one of two files of a model; expected \"encoder\" or "
+        "\"decoder\" in its name, or before the names of its tensors",
+        file->label);
+    return NULL;
+}
+
+/* Copies the tensors of a file behind those of the pair; their names have the
+ * half in front. *text is the place for the names. */
+static void
+take_tensors(VaeTensorFile *pair, const VaeTensorFile *file, const char *half,
+             char **text)
+{
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        VaeTensorInfo *t = &pair->tensors[pair->n_tensors++];
+        *t = file->tensors[i];
+        t->name = *text;
+        *text += sprintf(*text, "%s%s", half, file->tensors[i].name) + 1;
+    }
+}
+
+static VaeStatus
+join(VaeTensorFile *pair, VaeError *error)
+{
+    const char *half[2];
+    size_t count = 0, bytes = 0;
+    for (size_t k = 0; k < 2; k++) {
+        const VaeTensorFile *file = pair->shards[k];
+        half[k] = half_of(file, error);
+        if (!half[k])
+            return VAE_ERR_MODEL;
+        count += file->n_tensors;
+        for (size_t i = 0; i < file->n_tensors; i++)
+            bytes += strlen(file->tensors[i].name) + HALF + 2;
+    }
+    pair->names = vae_mem_alloc(bytes + 1);
+    const VaeStatus status = vae_tensor_file_room(pair, count, error);
+    if (status != VAE_OK || !pair->names)
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", pair->label);
+    char *text = pair->names;
+    pair->n_tensors = 0;
+    for (size_t k = 0; k < 2; k++)
+        take_tensors(pair, pair->shards[k], half[k], &text);
+    return vae_tensor_file_sort(pair, error);
+}
+
+VaeStatus
+vae_pair_open(const char *first, const char *second, VaeOpenShard open,
+              VaeTensorFile **out, VaeError *error)
+{
+    const char *const paths[] = {first, second};
+    const size_t length = strlen(first) + 1;
+    VaeStatus status = VAE_ERR_MEMORY;
+    VaeTensorFile *pair = vae_mem_alloc(sizeof *pair);
+    if (pair) {
+        pair->name = vae_mem_alloc(length);
+        pair->shards = vae_mem_alloc(2 * sizeof *pair->shards);
+    }
+    if (pair && pair->name && pair->shards) {
+        memcpy(pair->name, first, length);
+        pair->label = vae_file_label(pair->name);
+        status = VAE_OK;
+    } else {
+        vae_fail(error, status, "%s: no memory", vae_file_label(first));
+    }
+    for (int i = 0; i < 2 && status == VAE_OK; i++) {
+        status = open(paths[i], &pair->shards[pair->n_shards], error);
+        pair->n_shards += status == VAE_OK;
+    }
+    if (status == VAE_OK)
+        status = join(pair, error);
+    if (status != VAE_OK)
+        vae_tensor_file_free(&pair);
+    *out = pair;
+    return status;
+}
