@@ -42,13 +42,6 @@ vae_tensor_header_size(const void *bytes, size_t size, uint64_t total,
     return vae_safetensors_need(bytes, size, total, label, need, error);
 }
 
-static int
-compare_names(const void *a, const void *b)
-{
-    const VaeTensorInfo *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
 /* The bytes in memory are too few for a header, or more than the file has. */
 static VaeStatus
 wrong_size(const char *label, size_t size, const char *limit, uint64_t bytes,
@@ -83,23 +76,6 @@ parse_format(VaeTensorFile *file, VaeError *error)
     return vae_npy_is(file->bytes, file->size)
                ? vae_npy_parse(file, error)
                : vae_safetensors_parse(file, error);
-}
-
-VaeStatus
-vae_tensor_file_sort(VaeTensorFile *file, VaeError *error)
-{
-    const size_t n = file->n_tensors;
-    for (size_t i = 0; i < n; i++)
-        file->sorted[i] = &file->tensors[i];
-    if (n > 0)
-        qsort(file->sorted, n, sizeof(VaeTensorInfo *), compare_names);
-    for (size_t i = 1; i < n; i++) {
-        if (strcmp(file->sorted[i - 1]->name, file->sorted[i]->name) == 0)
-            return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: tensor \"%.*s\" appears twice", file->label,
-                            VAE_NAME_SHOWN, file->sorted[i]->name);
-    }
-    return VAE_OK;
 }
 
 static VaeStatus

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -59,6 +60,30 @@ vae_dims_text(const int64_t *dims, int n, char *buffer, size_t size)
         used += length > 0 ? (size_t) length : 0;
     }
     return buffer;
+}
+
+static int
+compare_names(const void *a, const void *b)
+{
+    const VaeTensorInfo *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+VaeStatus
+vae_tensor_file_sort(VaeTensorFile *file, VaeError *error)
+{
+    const size_t n = file->n_tensors;
+    for (size_t i = 0; i < n; i++)
+        file->sorted[i] = &file->tensors[i];
+    if (n > 0)
+        qsort(file->sorted, n, sizeof(VaeTensorInfo *), compare_names);
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(file->sorted[i - 1]->name, file->sorted[i]->name) == 0)
+            return vae_fail(error, VAE_ERR_FORMAT,
+                            "%s: tensor \"%.*s\" appears twice", file->label,
+                            VAE_NAME_SHOWN, file->sorted[i]->name);
+    }
+    return VAE_OK;
 }
 
 VaeStatus

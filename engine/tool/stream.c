@@ -36,13 +36,16 @@ open_model(const Options *o, VaeModel **out, VaeError *error)
 }
 
 VaeStatus
-find_clip(const Options *o, const VaeTensorFile *file, VaeLatentClip *out,
-          VaeError *error)
+find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
+          VaeLatentClip *out, VaeError *error)
 {
     const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
                                       .tensor = o->tensor,
                                       .layout = o->layout,
-                                      .batch_index = o->batch_index};
+                                      .batch_index = o->batch_index,
+                                      .channels =
+                                          info ? info->latent_channels : 0,
+                                      .temporal = info ? info->temporal : 0};
     *out = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     const VaeStatus status = vae_latent_clip_find(file, &options, out, error);
     if (status != VAE_OK)

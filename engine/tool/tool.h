@@ -90,9 +90,10 @@ void warn_nonfinite(const VaeStream *stream);
 /* Opens the model of --model or, if it is NULL, of --arch. */
 VaeStatus open_model(const Options *o, VaeModel **out, VaeError *error);
 /* Finds the clip of latents. The options of reading replace what the file
- * states. */
+ * states. info: of the model that decodes them, or NULL. */
 VaeStatus find_clip(const Options *o, const VaeTensorFile *file,
-                    VaeLatentClip *out, VaeError *error);
+                    const VaeModelInfo *info, VaeLatentClip *out,
+                    VaeError *error);
 VaeStreamParams stream_params(const Options *o, VaeDirection direction,
                               int width, int height);
 

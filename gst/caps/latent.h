@@ -15,8 +15,10 @@
 
 G_BEGIN_DECLS
 
-/* A custom query downstream. `latents` (gint) is the number of later latents on
- * which a frame of the decoder depends. */
+/* A custom query downstream, about the decoder. `latents` (gint) is the number
+ * of later latents on which one of its frames depends; `channels` and
+ * `temporal` are those of its model (VaeModelInfo), or 0 before a model is
+ * open. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
 /* Field of a DRAIN query that asks for the frames of the decoder alone, and not
  * for those that wait downstream of it. */

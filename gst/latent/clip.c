@@ -154,13 +154,15 @@ gst_latent_clip_first_frame(const GstLatentClip *clip, gint k)
  * ends within the last latent. Otherwise it is the number of frames in all
  * latents. */
 static void
-fill_frames(GstLatentClip *clip)
+fill_frames(GstLatentClip *clip, const GstLatentSettings *settings)
 {
     const gchar *text =
         vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_TEMPORAL);
     guint64 factor;
     if (text && g_ascii_string_to_unsigned(text, 10, 1, 64, &factor, NULL))
         clip->info.temporal_factor = factor;
+    else if (!clip->info.space[0])
+        clip->info.temporal_factor = settings->temporal;
     clip->counts = gst_latent_clip_counts(&clip->info);
     const gint64 stated = clip->data.frames;
     clip->frames = gst_latent_clip_first_frame(clip, clip->data.t);
@@ -190,7 +192,7 @@ fill_info(GstLatentClip *clip, const gchar *name,
     if (fill_space(clip, name, settings->space, error) != VAE_OK)
         return error->status;
     fill_normalization(clip, settings->normalization);
-    fill_frames(clip);
+    fill_frames(clip, settings);
     gst_latent_metadata_read(clip->file, info);
     return fill_framerate(clip, name, settings->fps_n, settings->fps_d, error);
 }
@@ -203,7 +205,9 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
     const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
                                       .tensor = settings->tensor,
                                       .layout = settings->layout,
-                                      .batch_index = settings->batch_index};
+                                      .batch_index = settings->batch_index,
+                                      .channels = settings->channels,
+                                      .temporal = settings->temporal};
     VaeStatus status = vae_tensor_file_open_memory(
         bytes->data, bytes->size, total, name, &clip->file, error);
     clip->data = (VaeLatentClip) VAE_INIT(VaeLatentClip);

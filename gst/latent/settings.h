@@ -15,9 +15,10 @@ G_BEGIN_DECLS
 typedef struct GstLatentSettings {
     gchar *tensor, *space; /* NULL: not set */
     VaeLatentLayout layout;
-    gint normalization; /* as of GST_TYPE_VAE_NORMALIZATION */
-    gint fps_n, fps_d;  /* fps_n 0: not set */
-    gint batch_index;   /* -1: not set */
+    gint normalization;      /* as of GST_TYPE_VAE_NORMALIZATION */
+    gint fps_n, fps_d;       /* fps_n 0: not set */
+    gint batch_index;        /* -1: not set */
+    gint channels, temporal; /* of the decoder's model; 0: not known */
 } GstLatentSettings;
 
 /* Property ids of the settings. An element's own ids begin at the last one. */

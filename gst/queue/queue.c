@@ -209,15 +209,21 @@ GstVaeQueueTimes
 gst_vae_queue_times(GstVaeQueue *queue)
 {
     const GstVaeSession *session;
-    GstVaeQueueTimes times = {0, 0, 0, 0};
+    GstVaeQueueTimes times = {0};
 
     g_mutex_lock(&queue->lock);
     session = queue->session;
-    if (session)
-        times =
-            (GstVaeQueueTimes){session->frame_time, session->collect_time,
-                               MAX(queue->slice_limit, 1) * session->step_time,
-                               gst_vae_session_look_ahead(session)};
+    if (session) {
+        const VaeModelInfo *info = gst_vae_model_info(session->model);
+
+        times = (GstVaeQueueTimes){
+            .frame = session->frame_time,
+            .collect = session->collect_time,
+            .slice = MAX(queue->slice_limit, 1) * session->step_time,
+            .look_ahead = gst_vae_session_look_ahead(session),
+            .channels = info->latent_channels,
+            .temporal = info->temporal};
+    }
     g_mutex_unlock(&queue->lock);
     return times;
 }

@@ -88,6 +88,19 @@ request_load(GstVaeLoader *loader, const gchar *path, gboolean until_flush)
     g_free(variant);
 }
 
+void
+gst_vae_loader_tell(GstVaeLoader *loader, gint *channels, gint *temporal)
+{
+    g_mutex_lock(&loader->queue->lock);
+    if (loader->model) {
+        const VaeModelInfo *info = gst_vae_model_info(loader->model);
+
+        *channels = info->latent_channels;
+        *temporal = info->temporal;
+    }
+    g_mutex_unlock(&loader->queue->lock);
+}
+
 VaeStatus
 gst_vae_loader_load(GstVaeLoader *loader, const gchar *path, gint64 deadline,
                     gboolean until_flush, GstVaeModel **out, VaeError *error)

@@ -29,7 +29,7 @@ typedef struct Longer {
 ENDS_WITH(VaeStreamParams, cancelled);
 ENDS_WITH(VaeModelOptions, variant);
 ENDS_WITH(VaeCheckpointParams, before);
-ENDS_WITH(VaeLatentOptions, batch_index);
+ENDS_WITH(VaeLatentOptions, temporal);
 
 static VaeStatus
 plan(const void *params, VaePlan *out, VaeError *error)

@@ -13,6 +13,7 @@ typedef struct Case {
     const char *name;       /* of the tensor that the caller asks for */
     VaeLatentLayout layout; /* 0: automatic */
     int item;               /* of the batch, from 1; 0: the caller names none */
+    int channels, temporal; /* of the model, or 0 */
 } Case;
 
 #define MARK "latent_format_version_0 F16 0"
@@ -28,6 +29,14 @@ static const Case good[] = {
      "x t4 c5 6x7 at 0 by 42 168"},
     {"a video or four channels", "x F16 16,4,6,7",
      "x t4 c16 6x7 at 0 by 42 168"},
+    {"the model has the second", "x F16 16,4,4,5", "x t16 c4 4x5 at 0 by 80 20",
+     .channels = 4, .temporal = 1},
+    {"the model has the first", "x F16 4,16,4,5", "x t16 c4 4x5 at 0 by 20 320",
+     .channels = 4, .temporal = 1},
+    {"the model has both, images", "x F16 16,16,4,5",
+     "x t16 c16 4x5 at 0 by 320 20", .channels = 16, .temporal = 1},
+    {"the model has both, video", "x F16 16,16,4,5",
+     "x t16 c16 4x5 at 0 by 20 320", .channels = 16, .temporal = 4},
     {"none known", "x F16 5,7,4,5", "x t7 c5 4x5 at 0 by 20 140"},
     {"metadata over the guess", "x F16 16,48,4,5",
      "x t16 c48 4x5 at 0 by 960 20", .metadata = "\"vae.layout\":\"tchw\""},
@@ -226,8 +235,12 @@ check_cases(const Case *cases, size_t n)
             continue;
         VaeError error = {0};
         VaeLatentClip clip = VAE_INIT(VaeLatentClip);
-        const VaeLatentOptions options = {sizeof options, c->name, c->layout,
-                                          c->item - 1};
+        const VaeLatentOptions options = {.struct_size = sizeof options,
+                                          .tensor = c->name,
+                                          .layout = c->layout,
+                                          .batch_index = c->item - 1,
+                                          .channels = c->channels,
+                                          .temporal = c->temporal};
         const VaeStatus status =
             vae_latent_clip_find(file, &options, &clip, &error);
         if (c->status != VAE_OK) {
@@ -316,8 +329,10 @@ check_read(void)
         VaeLatentClip clip = VAE_INIT(VaeLatentClip);
         vae_tensor_file_open_memory(bytes, size + n_bytes, size + n_bytes, "r",
                                     &file, &error);
-        const VaeLatentOptions options = {
-            sizeof options, NULL, tchw ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW, 1};
+        const VaeLatentOptions options = {.struct_size = sizeof options,
+                                          .layout = tchw ? VAE_LAYOUT_TCHW
+                                                         : VAE_LAYOUT_CTHW,
+                                          .batch_index = 1};
         bool same =
             vae_latent_clip_find(file, &options, &clip, &error) == VAE_OK &&
             clip.data == bytes + clip.offset;

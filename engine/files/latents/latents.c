@@ -32,16 +32,6 @@ known_channels(int64_t n)
     return s && s->counts.temporal > 1;
 }
 
-/* How well n is known as a number of channels: 2 of videos, 1 of images only, 0
- * of none. A clip of four latents is not one of four channels. */
-static int
-knows_channels(int64_t n)
-{
-    return !known_channels(n)                              ? 0
-           : vae_space_usual((int) n)->counts.temporal > 1 ? 2
-                                                           : 1;
-}
-
 static bool
 may_be_latents(const VaeTensorInfo *info)
 {
@@ -190,20 +180,31 @@ stated_layout(const VaeTensorFile *file, VaeLatentLayout *out, VaeError *error)
     return VAE_OK;
 }
 
+/* The order of the two first axes of 4-D. */
+static VaeLatentLayout
+guess_layout(const VaeTensorInfo *info, const VaeLatentOptions *o)
+{
+    const int64_t first = info->dims[0], second = info->dims[1];
+    const bool images = o->temporal == 1;
+    if (o->channels > 0 && (first == o->channels || second == o->channels))
+        return second == o->channels && (first != second || images)
+                   ? VAE_LAYOUT_TCHW
+                   : VAE_LAYOUT_CTHW;
+    return known_channels(second) && !known_channels(first) ? VAE_LAYOUT_TCHW
+                                                            : VAE_LAYOUT_CTHW;
+}
+
 static VaeStatus
 choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
-              VaeLatentLayout requested, VaeLatentLayout *out, VaeError *error)
+              const VaeLatentOptions *o, VaeLatentLayout *out, VaeError *error)
 {
     const VaeStatus status = stated_layout(file, out, error);
     if (status != VAE_OK)
         return status;
-    if (requested != VAE_LAYOUT_AUTO)
-        *out = requested;
+    if (o->layout != VAE_LAYOUT_AUTO)
+        *out = o->layout;
     else if (*out == VAE_LAYOUT_AUTO)
-        *out = info->n_dims == 4 && knows_channels(info->dims[1]) >
-                                        knows_channels(info->dims[0])
-                   ? VAE_LAYOUT_TCHW
-                   : VAE_LAYOUT_CTHW;
+        *out = info->n_dims == 4 ? guess_layout(info, o) : VAE_LAYOUT_CTHW;
     return VAE_OK;
 }
 
@@ -441,7 +442,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
                           .file = file->label};
     VaeLatentLayout layout;
     int64_t batch;
-    status = choose_layout(file, info, o->layout, &layout, error);
+    status = choose_layout(file, info, o, &layout, error);
     if (status == VAE_OK)
         status = choose_batch(file, info, o->batch_index, &batch, error);
     if (status == VAE_OK)

@@ -25,6 +25,8 @@ typedef struct VaeLatentOptions {
     int batch_index; /* the clip of a batch, from 0. VAE_INIT() therefore
                         selects the first. -1: a batch of more than one clip is
                         an error */
+    /* Of the model that decodes the latents (VaeModelInfo); 0: not known. */
+    int channels, temporal;
 } VaeLatentOptions;
 
 /*
@@ -66,7 +68,9 @@ typedef struct VaeLatentClip {
  *
  * 1. options->layout
  * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D behind the batch
- * 3. the shape: 5-D is [B,C,T,H,W]; 4-D is [T,C,H,W] if dim 1 is the number of
+ * 3. options->channels: the one of dims 0 and 1 of 4-D that is this number. If
+ *    both are, 4-D is [T,C,H,W] for temporal 1 (images), otherwise [C,T,H,W]
+ * 4. the shape: 5-D is [B,C,T,H,W]; 4-D is [T,C,H,W] if dim 1 is the number of
  *    channels of a known latent space of videos and dim 0 is not, otherwise
  *    [C,T,H,W]
  *

@@ -71,7 +71,7 @@ open_input(Decode *d, VaeError *error)
         status = vae_tensor_file_open(d->o->argument[0], &d->file, error);
     }
     if (status == VAE_OK)
-        status = find_clip(d->o, d->file, &d->clip, error);
+        status = find_clip(d->o, d->file, d->info, &d->clip, error);
     d->whole = d->clip;
     if (status == VAE_OK)
         status = check_clip(d, error);

@@ -211,19 +211,16 @@ set_position(GstLatentDemux *self)
     GST_OBJECT_UNLOCK(self);
 }
 
-/* Asks the decoder downstream for the number of later latents that frames
- * depend on. */
-static gint
-look_ahead(GstLatentDemux *self)
+gint
+gst_latent_send_ask(GstLatentDemux *self, const gchar *field)
 {
     GstQuery *query = gst_query_new_custom(
         GST_QUERY_CUSTOM, gst_structure_new_empty(GST_VAE_LOOK_AHEAD_QUERY));
-    gint latents = 0;
+    gint number = 0;
     if (gst_pad_peer_query(self->srcpad, query))
-        gst_structure_get_int(gst_query_get_structure(query), "latents",
-                              &latents);
+        gst_structure_get_int(gst_query_get_structure(query), field, &number);
     gst_query_unref(query);
-    return latents;
+    return number;
 }
 
 /* Returns TRUE if all latents of the run were sent, and the later latents that
@@ -235,7 +232,7 @@ is_sent(GstLatentDemux *self)
     if (run->next < run->end)
         return FALSE;
     return run->next >= self->clip.data.t || run->shown == run->end ||
-           run->next >= run->end + look_ahead(self);
+           run->next >= run->end + gst_latent_send_ask(self, "latents");
 }
 
 GstFlowReturn

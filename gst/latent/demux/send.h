@@ -57,6 +57,9 @@ GstFlowReturn gst_latent_send_open(GstLatentDemux *self, guint64 total,
 /* Sends the due events and the next latent. Returns GST_FLOW_EOS after the last
  * latent. */
 GstFlowReturn gst_latent_send_next(GstLatentDemux *self);
+/* Asks the decoder downstream for a field of GST_VAE_LOOK_AHEAD_QUERY; 0: not
+ * known. */
+gint gst_latent_send_ask(GstLatentDemux *self, const gchar *field);
 /* Ends a run that stopped with ret: sends EOS and posts the error if it was not
  * posted yet. */
 void gst_latent_send_end(GstLatentDemux *self, GstFlowReturn ret);

@@ -52,12 +52,16 @@ static gboolean
 query_look_ahead(GstVaeBase *base, GstQuery *query)
 {
     const GstStructure *s = gst_query_get_structure(query);
+    const GstVaeQueueTimes times = gst_vae_queue_times(&base->queue);
+    gint channels = times.channels, temporal = times.temporal;
 
     if (!s || !gst_structure_has_name(s, GST_VAE_LOOK_AHEAD_QUERY))
         return FALSE;
+    if (!channels)
+        gst_vae_loader_tell(&base->worker.loader, &channels, &temporal);
     gst_structure_set(gst_query_writable_structure(query), "latents",
-                      G_TYPE_INT, gst_vae_queue_times(&base->queue).look_ahead,
-                      NULL);
+                      G_TYPE_INT, times.look_ahead, "channels", G_TYPE_INT,
+                      channels, "temporal", G_TYPE_INT, temporal, NULL);
     return TRUE;
 }
 

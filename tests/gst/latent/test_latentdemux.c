@@ -101,6 +101,20 @@ TEST(types_and_layouts)
     }
 }
 
+/* The model decides which axis has the channels: 16 latents of 128 channels,
+ * although the space with 16 channels comes first. */
+TEST(images)
+{
+    const Clip clip = {VAE_TYPE_F32, 16, 128, 1, 1};
+    const gchar *path = write_clip("a", "x", &clip, TCHW, NULL, 0);
+    Run *run =
+        run_all("filesrc location=%s ! latentdemux ! vaedecode backend=ref "
+                "model=%s/taef2/weights.safetensors ! fakesink name=sink",
+                path, g_getenv("VAE_TEST_VECTORS"));
+    CHECK_SAYS(run->eos && run->buffers->len == 16, "%d frames, %s",
+               run->buffers->len, run->error ? run->error : "no error");
+}
+
 /* The latents of a file of float64 are float32. The bytes of one latent are no
  * NaN, which conversions change. */
 TEST(float64)
