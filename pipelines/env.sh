@@ -257,6 +257,12 @@ play() {
     launch=
 }
 
+# Elements that decode any video to whole frames, without sound. The decoders of
+# gstreamer1.0-libav have caps with features, so (ANY).
+# shellcheck disable=SC2034
+decoded='decodebin caps=video/x-raw(ANY) expose-all-streams=false !
+    videoconvert ! deinterlace fields=top ! videoconvert'
+
 # tell_options LINE: if an element's message names a property that is in
 # `options`, prints the option of the script for it.
 tell_options() {

@@ -10,7 +10,8 @@ usage() {
     cat <<'EOF'
 usage: video-to-latents.sh [OPTION...] VIDEO OUT
 
-VIDEO  any video that GStreamer can decode
+VIDEO  any video that GStreamer can decode; each two fields of interlaced video
+       become one frame
 OUT    the latents, a .safetensors file
 
   --model WEIGHTS      the VAE to encode with: a file of weights or a diffusers
@@ -52,7 +53,7 @@ case $out in
 esac
 
 one_model
-need_elements vaeencode latentmux decodebin
+need_elements vaeencode latentmux decodebin deinterlace
 
 # decodebin would decode a file of latents, and the result would be a copy with
 # losses.
@@ -65,10 +66,8 @@ esac
 
 latents=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
 write_to "$out"
-# shellcheck disable=SC2086 # a property, or nothing
-play filesrc "$(location "$video")" ! \
-    decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! \
-    videoscale ! "$caps" ! \
+# shellcheck disable=SC2086 # words, or nothing
+play filesrc "$(location "$video")" ! $decoded ! videoscale ! "$caps" ! \
     vaeencode $variant ${model:+"model=$(quoted "$model")"} ! "$latents" ! \
     latentmux ! filesink "$(location "$part")"
 wrote "$out"

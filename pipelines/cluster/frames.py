@@ -126,7 +126,8 @@ def decode(path, spool):
     if not os.path.getsize(path):
         raise Error(f"{path}: is empty")  # GStreamer would wait
     command = ["gst-launch-1.0", "-v", "filesrc", f"location={path}", *(
-        "! decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! "
+        "! decodebin caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! "
+        "deinterlace fields=top ! videoconvert ! "
         "video/x-raw,format=I420 ! filesink name=frames").split(),
         f"location={spool}"]
     try:

@@ -88,9 +88,9 @@ if [ -n "${CLIP:-}" ]; then
     [ -f "$CLIP" ] || die "CLIP=$CLIP: no such file"
     pipelines=$top/pipelines
     . "$pipelines/env.sh"
-    play filesrc "$(location "$CLIP")" ! \
-        decodebin caps=video/x-raw expose-all-streams=false ! videoconvert ! \
-        videoscale ! "video/x-raw,format=RGB,width=$width,height=$height" ! \
+    # shellcheck disable=SC2086 # words
+    play filesrc "$(location "$CLIP")" ! $decoded ! videoscale ! \
+        "video/x-raw,format=RGB,width=$width,height=$height" ! \
         identity eos-after="$((frames + 1))" ! filesink "$(location "$tmp/clip.rgb")"
 fi
 

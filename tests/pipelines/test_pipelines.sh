@@ -363,6 +363,75 @@ video_to_latents() {
     odd_size
 }
 
+# media_file NAME COUNT TEXT ELEMENT...: the elements make a video of moving
+# pictures. Its latents must hold COUNT frames, and vaetool must say TEXT of them.
+# Nothing is tested if GStreamer here cannot write this video or alone decodes no
+# frame of it.
+media_file() {
+    name=$1
+    count=$2
+    text=$3
+    shift 3
+    file=$tmp/$name
+    if ! gst-launch-1.0 -q videotestsrc num-buffers=18 pattern=ball ! \
+        video/x-raw,width=160,height=96,framerate=16/1,format=I420 ! "$@" ! \
+        filesink location="$file" 2>"$tmp/said" ||
+        [ "$(frames_of "$file" 2>"$tmp/said")" != "$count" ]; then
+        echo "$name: not to be had here"
+        return
+    fi
+    sh "$pipelines/video-to-latents.sh" "$file" "$dir/media.safetensors" \
+        2>"$tmp/log" || fail "$name: $(cat "$tmp/log")"
+    vaetool info "$dir/media.safetensors" >"$tmp/info"
+    grep -q "^  $count frames" "$tmp/info" && grep -q "$text" "$tmp/info" ||
+        fail "$name: not $count frames, $text: $(cat "$tmp/info")"
+    python3 - "$pipelines/cluster" "$file" "$count" <<'END' || fail "$name: frames.py"
+import sys
+sys.path.insert(0, sys.argv[1])
+from frames import open_frames
+frames = open_frames(sys.argv[2], sys.argv[2] + ".out")
+assert frames.shape == [int(sys.argv[3]), 96, 160], frames.shape
+assert len(frames.read(0, 2)) == 2 * 160 * 96 * 3 // 2
+END
+    echo "$name: $count frames"
+}
+
+# The videos that people have. Debian's gstreamer1.0-libav decodes all of them, its
+# other packages some.
+media() {
+    need_demo
+    need qtmux matroskamux avimux
+    sound='audiotestsrc num-buffers=40 ! audio/x-raw,rate=44100 ! sound.'
+    h264='x264enc ! h264parse'
+    ten="videoconvert ! video/x-raw,format=I420_10LE ! $h264"
+    slow='capssetter caps=video/x-raw,framerate=8/1'
+    # shellcheck disable=SC2086 # words
+    {
+        media_file h264.mp4 18 '160x96' $h264 ! mp4mux
+        media_file h264.mkv 18 '160x96' $h264 ! matroskamux
+        media_file h264.ts 18 '160x96' $h264 ! mpegtsmux
+        media_file h264.avi 18 '160x96' $h264 ! avimux
+        media_file sound.mov 18 '160x96' $h264 ! queue ! sound. $sound \
+            qtmux name=sound
+        media_file ten.mp4 18 '160x96' $ten ! mp4mux
+        # Earlier versions write no orientation.
+        if gst-inspect-1.0 --exists --atleast-version=1.26 mp4mux; then
+            media_file turned.mp4 18 'image-orientation = rotate-90' \
+                taginject tags=image-orientation=rotate-90 ! $h264 ! mp4mux
+        fi
+        # Each two frames become the fields of one.
+        media_file fields.mkv 9 '160x96' interlace field-pattern=1:1 ! \
+            x264enc interlaced=true ! h264parse ! matroskamux
+        media_file variable.mkv 18 'tensors: 2' $slow ! $h264 ! \
+            matroskamux
+        media_file mpeg4.mp4 18 '160x96' avenc_mpeg4 ! mp4mux
+        media_file h265.mp4 18 '160x96' x265enc ! h265parse ! mp4mux
+        media_file jpeg.mov 18 '160x96' jpegenc ! qtmux
+        media_file jpeg.avi 18 '160x96' jpegenc ! avimux
+        media_file raw.mkv 18 '160x96' matroskamux
+    }
+}
+
 # slow_preview SCRIPT [OUT]: shows latents at a very high rate. The script must say
 # that the model is slow.
 slow_preview() {
@@ -581,6 +650,6 @@ pictures() {
 }
 
 case $test_case in
-usage | demo | pictures) "$test_case" ;;
+usage | demo | media | pictures) "$test_case" ;;
 *-*) "$(echo "$test_case" | tr - _)" ;;
 esac
