@@ -88,7 +88,7 @@ if [ -n "${CLIP:-}" ]; then
     [ -f "$CLIP" ] || die "CLIP=$CLIP: no such file"
     pipelines=$top/pipelines
     . "$pipelines/env.sh"
-    # shellcheck disable=SC2086 # words
+    # shellcheck disable=SC2086,SC2154 # words of env.sh
     play filesrc "$(location "$CLIP")" ! $decoded ! videoscale ! \
         "video/x-raw,format=RGB,width=$width,height=$height" ! \
         identity eos-after="$((frames + 1))" ! filesink "$(location "$tmp/clip.rgb")"
