@@ -355,11 +355,12 @@ typedef struct VaeNonfiniteArgs {
  * Picture <-> network frame (h, w, 3); h x w is at least the picture's size.
  * Out crops; in repeats the last column and row. low, high: the network's
  * values for 0 and 1. The colour formulas of kernels/colour.h give the same
- * bytes in every backend. Out: x_type, host: F32. c: the network's elements per
- * pixel, 0 means 3 (host: 3); those after the third are skipped, or written as
- * 0. n: pictures that are alike (vae_pictures_alike()), at most `pictures` of
- * the table, with memory; 0 means 1. next: bytes from one VaePicture to the
- * next. Their frames follow each other.
+ * bytes in every backend. Out: x_type, host: F32. alpha: the network's fourth
+ * channel is alpha; a picture without it reads as high. c: the network's
+ * elements per pixel, 0 means 3 (host: 3, or 4 with alpha); the others are
+ * skipped, or written as 0. n: pictures that are alike (vae_pictures_alike()),
+ * at most `pictures` of the table, with memory; 0 means 1. next: bytes from one
+ * VaePicture to the next. Their frames follow each other.
  */
 typedef struct VaePictureOutArgs {
     const VaePicture *picture;
@@ -370,6 +371,7 @@ typedef struct VaePictureOutArgs {
     float low, high;
     VaeType x_type;
     int c;
+    bool alpha;
 } VaePictureOutArgs;
 
 typedef struct VaePictureInArgs {
@@ -381,6 +383,7 @@ typedef struct VaePictureInArgs {
     int h, w;
     float low, high;
     int c;
+    bool alpha;
 } VaePictureInArgs;
 
 typedef struct VaeKernels {

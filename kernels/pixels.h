@@ -2,7 +2,7 @@
  * pixels.h: the memory layout of each pixel format.
  *
  * A format has three parts, R, G, B or Y, U, V, with samples of one size. The
- * conversions work for any parts.
+ * conversions work for any parts. Alpha is the fourth sample of a pixel.
  */
 #ifndef VAE_PIXELS_H
 #define VAE_PIXELS_H
@@ -25,6 +25,7 @@ typedef struct VaeLayout {
     uint8_t shift; /* bits below the code in a sample */
     bool yuv;
     uint8_t sub_x, sub_y; /* 1: U and V have half the columns, rows */
+    bool alpha;
 } VaeLayout;
 
 static inline const VaeLayout *
@@ -32,27 +33,38 @@ vae_layout(VaePixels pixels)
 {
     /* In the order of VaePixels. */
     static const VaeLayout all[] = {
-        {{{0, 0, 12}, {0, 4, 12}, {0, 8, 12}}, 4, 0, 0, 0, 0, 0}, /* RGB_F32 */
-        {{{0, 0, 3}, {0, 1, 3}, {0, 2, 3}}, 1, 8, 0, 0, 0, 0},    /* RGB */
-        {{{0, 0, 4}, {0, 1, 4}, {0, 2, 4}}, 1, 8, 0, 0, 0, 0},    /* RGBA */
-        {{{0, 2, 4}, {0, 1, 4}, {0, 0, 4}}, 1, 8, 0, 0, 0, 0},    /* BGRX */
-        {{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}, 1, 8, 0, 1, 1, 1},    /* I420 */
-        {{{0, 0, 1}, {1, 0, 2}, {1, 1, 2}}, 1, 8, 0, 1, 1, 1},    /* NV12 */
-        {{{0, 2, 3}, {0, 1, 3}, {0, 0, 3}}, 1, 8, 0, 0, 0, 0},    /* BGR */
-        {{{2, 0, 1}, {0, 0, 1}, {1, 0, 1}}, 1, 8, 0, 0, 0, 0},    /* GBR */
-        {{{2, 0, 2}, {0, 0, 2}, {1, 0, 2}}, 2, 10, 0, 0, 0, 0},   /* GBR_10 */
-        {{{2, 0, 2}, {0, 0, 2}, {1, 0, 2}}, 2, 12, 0, 0, 0, 0},   /* GBR_12 */
-        {{{2, 0, 2}, {0, 0, 2}, {1, 0, 2}}, 2, 16, 0, 0, 0, 0},   /* GBR_16 */
-        {{{0, 0, 1}, {2, 0, 1}, {1, 0, 1}}, 1, 8, 0, 1, 1, 1},    /* YV12 */
-        {{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}, 1, 8, 0, 1, 1, 0},    /* Y42B */
-        {{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}, 1, 8, 0, 1, 0, 0},    /* Y444 */
-        {{{0, 0, 2}, {1, 0, 2}, {2, 0, 2}}, 2, 10, 0, 1, 1, 1},   /* I420_10 */
-        {{{0, 0, 2}, {1, 0, 4}, {1, 2, 4}}, 2, 10, 6, 1, 1, 1},   /* P010 */
+        {{{0, 0, 12}, {0, 4, 12}, {0, 8, 12}}, 4, 0, 0, 0, 0, 0, 0}, /* RGB_F32
+                                                                      */
+        {{{0, 0, 3}, {0, 1, 3}, {0, 2, 3}}, 1, 8, 0, 0, 0, 0, 0},    /* RGB */
+        {{{0, 0, 4}, {0, 1, 4}, {0, 2, 4}}, 1, 8, 0, 0, 0, 0, 1},    /* RGBA */
+        {{{0, 2, 4}, {0, 1, 4}, {0, 0, 4}}, 1, 8, 0, 0, 0, 0, 0},    /* BGRX */
+        {{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}, 1, 8, 0, 1, 1, 1, 0},    /* I420 */
+        {{{0, 0, 1}, {1, 0, 2}, {1, 1, 2}}, 1, 8, 0, 1, 1, 1, 0},    /* NV12 */
+        {{{0, 2, 3}, {0, 1, 3}, {0, 0, 3}}, 1, 8, 0, 0, 0, 0, 0},    /* BGR */
+        {{{2, 0, 1}, {0, 0, 1}, {1, 0, 1}}, 1, 8, 0, 0, 0, 0, 0},    /* GBR */
+        {{{2, 0, 2}, {0, 0, 2}, {1, 0, 2}}, 2, 10, 0, 0, 0, 0, 0}, /* GBR_10 */
+        {{{2, 0, 2}, {0, 0, 2}, {1, 0, 2}}, 2, 12, 0, 0, 0, 0, 0}, /* GBR_12 */
+        {{{2, 0, 2}, {0, 0, 2}, {1, 0, 2}}, 2, 16, 0, 0, 0, 0, 0}, /* GBR_16 */
+        {{{0, 0, 1}, {2, 0, 1}, {1, 0, 1}}, 1, 8, 0, 1, 1, 1, 0},  /* YV12 */
+        {{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}, 1, 8, 0, 1, 1, 0, 0},  /* Y42B */
+        {{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}}, 1, 8, 0, 1, 0, 0, 0},  /* Y444 */
+        {{{0, 0, 2}, {1, 0, 2}, {2, 0, 2}}, 2, 10, 0, 1, 1, 1, 0}, /* I420_10 */
+        {{{0, 0, 2}, {1, 0, 4}, {1, 2, 4}}, 2, 10, 6, 1, 1, 1, 0}, /* P010 */
+        {{{0, 0, 4}, {0, 1, 4}, {0, 2, 4}}, 1, 8, 0, 0, 0, 0, 0},  /* RGBX */
+        {{{0, 2, 4}, {0, 1, 4}, {0, 0, 4}}, 1, 8, 0, 0, 0, 0, 1},  /* BGRA */
+        /* RGBA_F32 */
+        {{{0, 0, 16}, {0, 4, 16}, {0, 8, 16}}, 4, 0, 0, 0, 0, 0, 1},
     };
     return &all[pixels];
 }
 
-/* True if a pixel has a fourth byte, which is written as 255. */
+VAE_INLINE bool
+vae_layout_floats(const VaeLayout *l)
+{
+    return l->bytes == 4;
+}
+
+/* True if a pixel has a fourth byte, which is alpha or 255. */
 static inline bool
 vae_layout_four(const VaeLayout *l)
 {
@@ -157,6 +169,16 @@ vae_picture_samples(const VaePicture *p, int c)
     const VaePart part = vae_layout(p->pixels)->part[c];
     const VaeSamples s = {p->data[part.plane] + part.at, p->stride[part.plane],
                           part.step};
+    return s;
+}
+
+/* The alpha of a format that has it. */
+static inline VaeSamples
+vae_picture_alpha(const VaePicture *p)
+{
+    const VaeLayout *l = vae_layout(p->pixels);
+    const VaeSamples s = {p->data[0] + 3 * l->bytes, p->stride[0],
+                          l->part[0].step};
     return s;
 }
 

@@ -25,7 +25,7 @@ typedef struct VaeBackendParams {
     int threads;            /* >= 1 */
     int device;             /* index of the device; -1 selects device 0 */
     bool deterministic;
-    VaePixels pixels; /* widest format of pictures; RGB_F32: any */
+    VaePixels pixels; /* widest format of pictures; floats: any */
     bool pictures_on_device;
     VaeLog log;
     VaeOpening *opening;           /* receives times; or NULL */
@@ -78,6 +78,7 @@ typedef struct VaeRun {
                              the sequence */
     int channels;         /* of latents */
     float low, high;      /* the network's values of black and white */
+    bool alpha;           /* its pictures have a fourth channel */
     uint64_t *bad; /* receives the number of non-finite values of the result, by
                       run() or VAE_FINISH_COUNT; 0 before the run. Or NULL */
     VaeStreamStats *stats; /* run(), or finish() for runs in flight, adds

@@ -48,7 +48,7 @@ struct VaeArch {
     /* True if the file has this architecture's names; fills info and data.
      * info has the name of the architecture, "official" names, the prefixes of
      * the file as has_decoder and has_encoder, means of 0, deviations and a
-     * scale of 1; the rest is zero. */
+     * scale of 1, pictures of 3 channels; the rest is zero. */
     bool (*recognise)(VaeRecognise *r, VaeError *error);
     /* Writes what decides the results beside the tensors, for the fingerprint.
      * NULL: nothing does. */

@@ -40,17 +40,18 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
     if (decode ? !model->arch->decode : !model->arch->encode)
         return vae_fail(error, VAE_ERR_MODEL, "%s has no %s", info->arch,
                         decode ? "decoder" : "encoder");
-    p.network = (VaeNetwork){.forward = decode ? model->arch->decode
-                                               : model->arch->encode,
-                             .arch_data = model->arch_data,
-                             .steps = decode ? info->decode : info->encode,
-                             .black = info->chunk ? info->temporal - 1 : 0,
-                             .latent_channels = info->latent_channels,
-                             .spatial = info->spatial,
-                             .tensors = {.find = p.dry_run ? require : find,
-                                         .at = required_at,
-                                         .user = (VaeModel *) model,
-                                         .file = model->file}};
+    p.network = (VaeNetwork){
+        .forward = decode ? model->arch->decode : model->arch->encode,
+        .arch_data = model->arch_data,
+        .steps = decode ? info->decode : info->encode,
+        .black = info->chunk ? info->temporal - 1 : 0,
+        .latent_channels = info->latent_channels,
+        .picture_channels = decode ? info->out_channels : info->in_channels,
+        .spatial = info->spatial,
+        .tensors = {.find = p.dry_run ? require : find,
+                    .at = required_at,
+                    .user = (VaeModel *) model,
+                    .file = model->file}};
     return vae_program_build(&p, out, error);
 }
 

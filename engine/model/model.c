@@ -56,6 +56,8 @@ vae_model_set_arch(VaeModel *m, const VaeArch *arch, bool decoder, bool encoder)
                              .reason = "generated",
                              .path = m->path,
                              .scale = 1,
+                             .in_channels = 3,
+                             .out_channels = 3,
                              .has_decoder = decoder && arch->decode,
                              .has_encoder = encoder && arch->encode,
                              .mean = m->mean,

@@ -30,7 +30,8 @@ typedef struct Side {
 
 typedef struct Wan21 {
     int z;
-    int side; /* of the patches of pixels that the decoder makes */
+    int side;    /* of the patches of pixels that the decoder makes */
+    int colours; /* channels of a pixel that it makes, also alpha */
     Side enc, dec;
 } Wan21;
 
@@ -56,7 +57,7 @@ decode(VaeBuilder *b)
         x = vae_wan_up(b, x, item->c, item->temporal);
         vae_leave(b);
     }
-    x = vae_wan_head(b, x, 3 * a->side * a->side);
+    x = vae_wan_head(b, x, a->colours * a->side * a->side);
     vae_leave(b);
     if (a->side > 1)
         x = vae_rearrange(
@@ -158,6 +159,7 @@ describe(VaeRecognise *r, const Wan21 *a)
     vae_describe_causal(r, "wan2.1", a->z, a->side << (down < 8 ? down : 8),
                         1 << (time < 8 ? time : 8));
     r->info->scale = a->side;
+    r->info->out_channels = a->colours;
 }
 
 /* The side of the patches that the decoder's last layer makes. If weight and
@@ -171,6 +173,13 @@ read_patch(VaeRecognise *r)
     const int weight =
         vae_patch_side(vae_model_dim(r->model, 0, "decoder.head.2.weight"));
     return bias > 1 && bias == weight ? bias : 1;
+}
+
+/* 4 if the weight of a layer has so many channels of pictures, else 3. */
+static int
+read_channels(const VaeModel *m, int dim, const char *layer)
+{
+    return vae_model_dim(m, dim, "%s.weight", layer) == 4 ? 4 : 3;
 }
 
 /* The encoder of a file whose decoder makes larger frames takes small ones. */
@@ -231,6 +240,8 @@ recognise(VaeRecognise *r, VaeError *error)
     read_side(m, "decoder.upsamples", "decoder.conv1", &a->dec);
     a->z = vae_wan_latent_channels(m, error);
     a->side = read_patch(r);
+    a->colours = read_channels(m, 0, "decoder.head.2");
+    r->info->in_channels = read_channels(m, 1, "encoder.conv1");
     if (a->side > 1)
         drop_encoder(r);
     if (a->z)
@@ -242,7 +253,7 @@ static void
 preset(VaeRecognise *r)
 {
     Wan21 *a = r->data;
-    *a = (Wan21){.z = 16, .side = 1, .enc.c = 96, .dec.c = 384};
+    *a = (Wan21){.z = 16, .side = 1, .colours = 3, .enc.c = 96, .dec.c = 384};
     static const int width[4] = {96, 192, 384, 384};
     for (int s = 0; s < 4; s++) {
         for (int i = 0; i < 2; i++)

@@ -126,7 +126,7 @@ check_place(const VaeStream *s, const VaePicture *p, int number,
 
 /* Checks that each plane has memory, and that its rows do not overlap. */
 static VaeStatus
-check_planes(const VaePicture *p, int number, VaeError *error)
+check_planes(const VaePicture *p, bool alpha, int number, VaeError *error)
 {
     size_t row[3];
     int rows[3];
@@ -138,6 +138,13 @@ check_planes(const VaePicture *p, int number, VaeError *error)
                                  VAE_MATRIX_BT2020, error);
     if (status != VAE_OK)
         return status;
+    if (p->pixels == VAE_PIXELS_RGBA_F32 && !alpha)
+        return vae_fail_parts(
+            error, VAE_ERR_ARGUMENT,
+            (VaeErrorParts){NULL, "4 floats a pixel", "3"},
+            "picture %d has 4 floats a pixel, expected 3: the network has no "
+            "alpha",
+            number);
     const int planes = vae_picture_planes(p, row, rows);
     for (int i = 0; i < planes; i++) {
         if (!p->data[i])
@@ -206,7 +213,8 @@ vae_stream_check_pictures(const VaeStream *s, const VaePicture *pictures, int n,
         if (p->data[0] &&
             (p->width != s->params.width || p->height != s->params.height))
             return fail_size(s, p, i, error);
-        VaeStatus status = check_planes(p, i, error);
+        VaeStatus status =
+            check_planes(p, vae_stream_pixel_floats(s) == 4, i, error);
         if (status == VAE_OK)
             status = check_place(s, p, i, error);
         if (status != VAE_OK)

@@ -193,18 +193,17 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
         s->borrowed
             ? VAE_OK
             : s->class->open(
-                  &(VaeBackendParams){
-                      .precision = s->plan.precision,
-                      .threads = s->plan.threads,
-                      .device = s->params.device,
-                      .deterministic = s->params.deterministic,
-                      .pixels = s->params.tiles ? VAE_PIXELS_RGB_F32
-                                                : s->params.pixels,
-                      .pictures_on_device =
-                          s->params.pictures_on_device != 0 && !s->params.tiles,
-                      .log = log,
-                      .opening = &s->opening,
-                      .cancelled = s->params.cancelled},
+                  &(VaeBackendParams){.precision = s->plan.precision,
+                                      .threads = s->plan.threads,
+                                      .device = s->params.device,
+                                      .deterministic = s->params.deterministic,
+                                      .pixels = vae_stream_widest(s),
+                                      .pictures_on_device =
+                                          s->params.pictures_on_device != 0 &&
+                                          !s->params.tiles,
+                                      .log = log,
+                                      .opening = &s->opening,
+                                      .cancelled = s->params.cancelled},
                   &s->backend, &s->device, error);
     vae_opening_end(&s->opening, VAE_OPENING_DEVICE, begin);
     if (opened != VAE_OK)

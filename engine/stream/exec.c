@@ -55,6 +55,7 @@ vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
                   .channels = info->latent_channels,
                   .low = info->pixel_low,
                   .high = info->pixel_high,
+                  .alpha = vae_stream_pixel_floats(s) == 4,
                   .bad = s->params.nan_policy != VAE_NAN_PASS || s->fallback_of
                              ? &s->guard.bad
                              : NULL,

@@ -24,7 +24,7 @@ static bool
 needs_data(const VaeStream *s, VaePixels pixels)
 {
     return s->params.direction == VAE_ENCODE &&
-           (s->fallback || pixels == VAE_PIXELS_RGB_F32);
+           (s->fallback || vae_layout_floats(vae_layout(pixels)));
 }
 
 static size_t
@@ -38,7 +38,7 @@ set_rooms(VaeStream *s)
 {
     VaeGuard *g = &s->guard;
     const bool decode = s->params.direction == VAE_DECODE;
-    const VaePicture widest = {.pixels = s->params.pixels,
+    const VaePicture widest = {.pixels = vae_stream_widest(s),
                                .width = s->params.width,
                                .height = s->params.height};
     VaePicture packed;

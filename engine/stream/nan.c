@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pixels.h"
 #include "stream.h"
 
 /* True if all n numbers are finite. type: any but U8. */
@@ -50,11 +51,12 @@ latent_is_finite(const VaeStream *s, const VaeLatentIn *latent)
 static bool
 picture_is_finite(const VaePicture *p)
 {
-    if (p->pixels != VAE_PIXELS_RGB_F32 || p->on_device)
+    const VaeLayout *l = vae_layout(p->pixels);
+    if (!vae_layout_floats(l) || p->on_device)
         return true;
     for (int y = 0; y < p->height; y++)
         if (!all_finite(p->data[0] + y * p->stride[0], VAE_TYPE_F32,
-                        (size_t) p->width * 3))
+                        (size_t) p->width * l->part[0].step / sizeof(float)))
             return false;
     return true;
 }

@@ -145,6 +145,32 @@ struct VaeStream {
     VaeLatentIn *no_latents; /* latents without data, for runs of the end */
 };
 
+/* The channels of the network's pictures: 3, or 4 with alpha. */
+static inline int
+vae_stream_pixel_floats(const VaeStream *s)
+{
+    const VaeModelInfo *info = &s->model->info;
+    return s->params.direction == VAE_DECODE ? info->out_channels
+                                             : info->in_channels;
+}
+
+/* The format that holds all of the network's values. */
+static inline VaePixels
+vae_stream_floats(const VaeStream *s)
+{
+    return vae_stream_pixel_floats(s) == 4 ? VAE_PIXELS_RGBA_F32
+                                           : VAE_PIXELS_RGB_F32;
+}
+
+/* The widest format of pictures that the backend converts. */
+static inline VaePixels
+vae_stream_widest(const VaeStream *s)
+{
+    return s->params.tiles || s->params.pixels == VAE_PIXELS_RGB_F32
+               ? vae_stream_floats(s)
+               : s->params.pixels;
+}
+
 /* send_receive.c. */
 void vae_stream_free_waiting(VaeStream *s);
 

@@ -113,6 +113,8 @@ const char *bytes_text(uint64_t bytes, char *buffer, size_t size);
 
 /* video.c. True for [T,H,W,3] of a supported type. */
 bool is_video(const VaeTensorInfo *t);
+/* The same, or [T,H,W,4] with alpha. */
+bool is_any_video(const VaeTensorInfo *t);
 /* The network's values for black and white, the bytes 0 and 255. */
 typedef struct VideoRange {
     float low, high;

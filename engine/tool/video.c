@@ -8,11 +8,27 @@
 
 #include "tool.h"
 
+static bool
+is_frames_of(const VaeTensorInfo *t, int channels)
+{
+    return t->supported && t->n_dims == 4 && t->dims[0] > 0 && t->dims[1] > 0 &&
+           t->dims[2] > 0 && t->dims[3] == channels;
+}
+
 bool
 is_video(const VaeTensorInfo *t)
 {
-    return t->supported && t->n_dims == 4 && t->dims[0] > 0 && t->dims[1] > 0 &&
-           t->dims[2] > 0 && t->dims[3] == 3;
+    return is_frames_of(t, 3);
+}
+
+bool
+is_any_video(const VaeTensorInfo *t)
+{
+    const bool named =
+        strcmp(t->name, "frames") == 0 || strcmp(t->name, "video_u8") == 0;
+    /* Few latents are four pixels wide and so high. */
+    return is_video(t) || (is_frames_of(t, 4) &&
+                           (named || (t->dims[1] >= 16 && t->dims[2] >= 16)));
 }
 
 void
@@ -73,7 +89,7 @@ find_video(const VaeTensorFile *file, const char *name)
             return t;
     }
     const VaeTensorInfo *only = vae_tensor_file_at(file, 0);
-    return vae_tensor_file_count(file) == 1 && is_video(only) ? only : NULL;
+    return vae_tensor_file_count(file) == 1 && is_any_video(only) ? only : NULL;
 }
 
 VaeStatus

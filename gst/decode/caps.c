@@ -208,13 +208,20 @@ keep_format(GstVaeBase *base, GstCaps *caps)
     return both;
 }
 
-/* All raw caps of this size. */
+/* All raw caps of this size, those with alpha first if the model has it. */
 static GstCaps *
 offered_caps(GstVaeDecode *self, const GstVaeLatentInfo *in)
 {
     GstCaps *caps = gst_caps_make_writable(
         gst_pad_get_pad_template_caps(self->base.srcpad));
 
+    if (self->base.choice.info->out_channels == 4) {
+        GstCaps *alpha =
+            gst_caps_from_string(GST_VAE_RAW_CAPS_OF("RGBA, BGRA"));
+
+        gst_caps_append(alpha, caps);
+        caps = alpha;
+    }
     gst_caps_set_simple(caps, "width", G_TYPE_INT, in->width, "height",
                         G_TYPE_INT, in->height, "framerate", GST_TYPE_FRACTION,
                         in->fps_n, in->fps_d, "pixel-aspect-ratio",

@@ -25,6 +25,7 @@ typedef struct Writer {
     VaeSamples part[3];
     VaeColourOut yuv;
     VaeColourRgb rgb;
+    int n; /* channels of the network */
     bool left, top;
 } Writer;
 
@@ -61,7 +62,7 @@ rgb_codes(const Writer *w, const float *x, int y)
             for (int i = 0; i < n; i++)
                 codes[i] = (uint16_t) vae_colour_rgb_code(
                     &k,
-                    vae_colour_unit(x[(from + i) * 3 + c], a->low, a->high));
+                    vae_colour_unit(x[(from + i) * w->n + c], a->low, a->high));
             store(w, c, y, from, codes, n);
         }
     }
@@ -73,20 +74,51 @@ rgb_bytes(const Writer *w, const float *x, int y)
     const VaePictureOutArgs *a = w->a;
     const int width = a->picture->width;
     const ptrdiff_t step = w->part[0].step;
-    uint8_t codes[3 * CHUNK];
+    uint8_t codes[4 * CHUNK];
+    const int k = w->n;
     for (int from = 0; from < width; from += CHUNK) {
         const int n = smaller(CHUNK, width - from);
         uint8_t *r = vae_sample_at(&w->part[0], y, from);
         uint8_t *g = vae_sample_at(&w->part[1], y, from);
         uint8_t *b = vae_sample_at(&w->part[2], y, from);
-        w->simd->bytes(codes, x + (size_t) from * 3, (size_t) n * 3, a->low,
+        w->simd->bytes(codes, x + (size_t) (from * k), (size_t) (n * k), a->low,
                        a->high);
         for (int i = 0; i < n; i++) {
-            r[i * step] = codes[3 * i];
-            g[i * step] = codes[3 * i + 1];
-            b[i * step] = codes[3 * i + 2];
+            r[i * step] = codes[k * i];
+            g[i * step] = codes[k * i + 1];
+            b[i * step] = codes[k * i + 2];
         }
     }
+}
+
+static void
+float_row(const Writer *w, const float *x, int y)
+{
+    const VaePicture *p = w->a->picture;
+    const int n = w->layout->alpha ? 4 : 3;
+    float *to = (float *) (p->data[0] + y * p->stride[0]);
+    if (n == w->n)
+        memcpy(to, x, (size_t) (p->width * n) * sizeof *to);
+    else
+        for (int i = 0; i < p->width; i++) {
+            const float v[4] = {x[i * w->n], x[i * w->n + 1], x[i * w->n + 2],
+                                w->a->high};
+            memcpy(to + i * n, v, (size_t) n * sizeof *to);
+        }
+}
+
+/* Writes the fourth byte of each pixel. */
+static void
+fourth_bytes(const Writer *w, const float *x, uint8_t *row)
+{
+    const VaePictureOutArgs *a = w->a;
+    const VaeColourRgb k = vae_colour_rgb(8, false);
+    const bool alpha = a->alpha && w->layout->alpha;
+    for (int i = 0; i < a->picture->width; i++)
+        row[4 * i + 3] =
+            alpha ? (uint8_t) vae_colour_rgb_code(
+                        &k, vae_colour_unit(x[4 * i + 3], a->low, a->high))
+                  : 255;
 }
 
 static void
@@ -94,19 +126,18 @@ rgb_row(const Writer *w, int y)
 {
     const VaePictureOutArgs *a = w->a;
     const VaePicture *p = a->picture;
-    const float *x = (const float *) a->x + (size_t) y * a->w * 3;
+    const float *x = (const float *) a->x + (size_t) y * (size_t) (a->w * w->n);
     uint8_t *row = p->data[0] + y * p->stride[0];
-    if (p->pixels == VAE_PIXELS_RGB_F32)
-        memcpy(row, x, (size_t) p->width * 3 * sizeof(float));
+    if (vae_layout_floats(w->layout))
+        float_row(w, x, y);
     else if (w->layout->depth > 8 || p->limited_rgb)
         rgb_codes(w, x, y);
-    else if (p->pixels == VAE_PIXELS_RGB)
+    else if (p->pixels == VAE_PIXELS_RGB && w->n == 3)
         w->simd->bytes(row, x, (size_t) p->width * 3, a->low, a->high);
     else
         rgb_bytes(w, x, y);
     if (vae_layout_four(w->layout))
-        for (int i = 0; i < p->width; i++)
-            row[4 * i + 3] = 255;
+        fourth_bytes(w, x, row);
 }
 
 /*
@@ -121,16 +152,17 @@ static void
 read_words(const Writer *w, Words *to, int y, int from, int n)
 {
     const VaePictureOutArgs *a = w->a;
-    uint16_t words[3 * (CHUNK + 2)];
+    uint16_t words[4 * (CHUNK + 2)];
     const int last = a->picture->width - 1;
     const int begin = from ? from - 1 : 0, end = smaller(from + n, last);
     const int count = end - begin + 1, skip = from ? 0 : 1;
-    const float *x = (const float *) a->x + ((size_t) y * a->w + begin) * 3;
-    w->simd->words(words, x, (size_t) count * 3, a->low, a->high);
+    const float *x =
+        (const float *) a->x + ((size_t) y * a->w + begin) * (size_t) w->n;
+    w->simd->words(words, x, (size_t) (count * w->n), a->low, a->high);
     for (int c = 0; c < 3; c++) {
         int *v = to->rgb[c];
         for (int i = 0; i < count; i++)
-            v[i + skip] = words[3 * i + c];
+            v[i + skip] = words[w->n * i + c];
         if (skip)
             v[0] = v[1];
         if (from + n > last)
@@ -237,6 +269,7 @@ vae_cpu_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
     Writer w = {.a = a,
                 .simd = vae_cpu_simd(q),
                 .layout = l,
+                .n = a->alpha ? 4 : 3,
                 .left = !p->site_center,
                 .top = p->site_top};
     for (int c = 0; c < 3; c++)
@@ -369,6 +402,38 @@ read_yuv(const Reader *r, float *v, int y, int from, int n)
         v[i] = vae_colour_value(rgb[i], 65535.0f, r->mid, r->step);
 }
 
+/* The first three floats of each pixel. */
+static void
+read_floats(const Reader *r, float *v, int y, int from, int n)
+{
+    const VaeSamples *s = &r->part[0];
+    const uint8_t *at = vae_sample_at(s, y, from);
+    if (s->step == 12)
+        memcpy(v, at, (size_t) n * 12);
+    else
+        for (int i = 0; i < n; i++)
+            memcpy(v + 3 * i, at + i * s->step, 12);
+}
+
+/* Adds alpha to n pixels of three values, in place. */
+static void
+add_alpha(const Reader *r, float *v, int y, int from, int n)
+{
+    const VaeLayout *l = r->layout;
+    const VaeSamples s = vae_picture_alpha(r->a->picture);
+    const VaeColourRgb k = vae_colour_rgb(8, false);
+    for (int i = n - 1; i >= 0; i--) {
+        const uint8_t *at = l->alpha ? vae_sample_at(&s, y, from + i) : NULL;
+        float alpha = r->a->high;
+        if (at && l->bytes == 4)
+            memcpy(&alpha, at, sizeof alpha);
+        else if (at)
+            alpha = vae_colour_rgb_value(&k, *at, r->mid, r->step);
+        memmove(v + 4 * i, v + 3 * i, 12);
+        v[4 * i + 3] = alpha;
+    }
+}
+
 static void
 read_row(const Reader *r, int y)
 {
@@ -376,24 +441,27 @@ read_row(const Reader *r, int y)
     const VaePicture *p = a->picture;
     const size_t size = a->y_type == VAE_TYPE_F32 ? 4 : 2;
     const int line = smaller(y, p->height - 1);
-    uint8_t *to = (uint8_t *) a->y + (size_t) y * a->w * 3 * size;
-    float v[3 * CHUNK];
+    const size_t k = a->alpha ? 4 : 3;
+    uint8_t *to = (uint8_t *) a->y + (size_t) y * a->w * k * size;
+    float v[4 * CHUNK];
     for (int from = 0; from < p->width; from += CHUNK) {
         const int n = smaller(CHUNK, p->width - from);
-        if (p->pixels == VAE_PIXELS_RGB_F32)
-            memcpy(v, vae_sample_at(&r->part[0], line, from), (size_t) n * 12);
+        if (vae_layout_floats(r->layout))
+            read_floats(r, v, line, from, n);
         else if (r->layout->yuv)
             read_yuv(r, v, line, from, n);
         else if (r->layout->depth == 8)
             read_bytes(r, v, line, from, n);
         else
             read_codes(r, v, line, from, n);
-        r->simd->convert(to + (size_t) from * 3 * size, a->y_type, v,
-                         VAE_TYPE_F32, (size_t) n * 3);
+        if (a->alpha)
+            add_alpha(r, v, line, from, n);
+        r->simd->convert(to + (size_t) from * k * size, a->y_type, v,
+                         VAE_TYPE_F32, (size_t) n * k);
     }
-    const uint8_t *last = to + (size_t) (p->width - 1) * 3 * size;
+    const uint8_t *last = to + (size_t) (p->width - 1) * k * size;
     for (int x = p->width; x < a->w; x++)
-        memcpy(to + (size_t) x * 3 * size, last, 3 * size);
+        memcpy(to + (size_t) x * k * size, last, k * size);
 }
 
 void

@@ -14,8 +14,8 @@ typedef struct Format {
     int width, height;
     int bytes, shift, most;
     int sub_x, sub_y;
-    bool yuv, floats, left, top;
-    VaeColourRgb rgb;
+    bool yuv, floats, alpha, left, top;
+    VaeColourRgb rgb, full;
 } Format;
 
 static Format
@@ -33,10 +33,12 @@ format_of(const VaePicture *p)
     f.sub_x = l->sub_x;
     f.sub_y = l->sub_y;
     f.yuv = l->yuv;
-    f.floats = p->pixels == VAE_PIXELS_RGB_F32;
+    f.floats = vae_layout_floats(l);
+    f.alpha = l->alpha;
     f.left = !p->site_center;
     f.top = p->site_top;
     f.rgb = vae_colour_rgb(f.floats ? 8 : l->depth, p->limited_rgb);
+    f.full = vae_colour_rgb(8, false);
     return f;
 }
 
@@ -86,6 +88,7 @@ get(const Format &f, const VaeSamples &s, int y, int x)
 typedef struct Out {
     Format to;
     VaeColourOut colour;
+    bool alpha; /* the network has it */
     bool four;  /* pixels have four bytes ... */
     bool whole; /* ... which are written at once */
     int at[3];  /* of the parts in them */
@@ -113,7 +116,7 @@ out_rgb(Out o, Places p)
     const int y = (int) blockIdx.y;
     if (x >= f.width)
         return;
-    uint32_t word = 0xff000000u;
+    uint32_t word = 0;
     VAE_UNROLL
     for (int c = 0; c < 3; c++) {
         const VaeSamples s = part_of(f, p, c);
@@ -130,14 +133,21 @@ out_rgb(Out o, Places p)
         else
             vae_sample_write(at, f.bytes, f.shift, code);
     }
+    const VaeSamples s = part_of(f, p, 0);
+    const float v = o.alpha ? value(o, y, x, 3) : o.high;
+    if (f.floats && f.alpha)
+        reinterpret_cast<float *>(vae_sample_at(&s, y, x))[3] = v;
     if (!o.four)
         return;
-    const VaeSamples s = part_of(f, p, 0);
+    const uint32_t alpha = o.alpha && f.alpha
+                               ? (uint32_t) vae_colour_rgb_code(
+                                     &f.full, vae_colour_unit(v, o.low, o.high))
+                               : 255;
     uint8_t *pixel = s.data - o.at[0] + y * s.stride + 4 * x;
     if (o.whole)
-        *reinterpret_cast<uint32_t *>(pixel) = word;
+        *reinterpret_cast<uint32_t *>(pixel) = word | alpha << 24;
     else
-        pixel[3] = 255;
+        pixel[3] = (uint8_t) alpha;
 }
 
 /* The words of a visible pixel, coordinates clamped to the picture. */
@@ -218,6 +228,7 @@ vae_cuda_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
     o.type = a->x_type;
     o.w = a->w;
     o.c = a->c ? a->c : 3;
+    o.alpha = a->alpha;
     o.frame = (size_t) a->h * a->w * o.c;
     o.low = a->low;
     o.high = a->high;
@@ -237,8 +248,10 @@ typedef struct In {
     size_t frame; /* elements */
     VaeType type;
     int w, c;
+    int first; /* bytes of a pixel before its first part */
     int chroma_w, chroma_h;
-    float mid, step;
+    float mid, step, high;
+    bool alpha; /* the network has it */
 } In;
 
 /* U or V at a pixel, in sixteenths of a code. */
@@ -278,6 +291,16 @@ read_pixel(const In &in, const Places &p, int y, int x, float *v)
                    : vae_colour_rgb_value(&f.rgb, get(f, s, y, x), in.mid,
                                           in.step);
     }
+    if (!f.alpha)
+        return;
+    VaeSamples s = part_of(f, p, 0);
+    if (f.floats) {
+        v[3] = reinterpret_cast<const float *>(vae_sample_at(&s, y, x))[3];
+    } else {
+        s.data += 3 - in.first;
+        v[3] = vae_colour_rgb_value(&f.full, *vae_sample_at(&s, y, x), in.mid,
+                                    in.step);
+    }
 }
 
 /* One thread per pixel of the network's frame. */
@@ -290,7 +313,7 @@ picture_in(In in, Places p)
     const int y = (int) blockIdx.y;
     if (x >= in.w)
         return;
-    float v[3];
+    float v[4] = {0, 0, 0, in.high};
     read_pixel(in, p, y < f.height ? y : f.height - 1,
                x < f.width ? x : f.width - 1, v);
     const size_t at = blockIdx.z * in.frame + ((size_t) y * in.w + x) * in.c;
@@ -298,7 +321,7 @@ picture_in(In in, Places p)
     for (int c = 0; c < 3; c++)
         vae_store(in.y, in.type, at + c, v[c]);
     for (int c = 3; c < in.c; c++)
-        vae_store(in.y, in.type, at + c, 0);
+        vae_store(in.y, in.type, at + c, c == 3 && in.alpha ? v[3] : 0);
 }
 
 void
@@ -316,6 +339,9 @@ vae_cuda_picture_in(const VaeQueue *q, const VaePictureInArgs *a)
     in.type = a->y_type;
     in.w = a->w;
     in.c = a->c ? a->c : 3;
+    in.alpha = a->alpha;
+    in.high = a->high;
+    in.first = l->part[0].at;
     in.frame = (size_t) a->h * a->w * in.c;
     in.mid = vae_colour_mid(a->low, a->high);
     in.step = vae_colour_step(a->low, a->high);

@@ -23,14 +23,25 @@ get(const VaePicture *p, int c, int y, int x)
                            (1 << l->depth) - 1);
 }
 
+/* The network's values of a pixel. */
+static const float *
+pixel(const VaePictureOutArgs *a, int y, int x)
+{
+    return (const float *) a->x + ((size_t) y * a->w + x) * (a->alpha ? 4 : 3);
+}
+
 static void
 out_floats(const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
+    const int n = vae_layout(p->pixels)->alpha ? 4 : 3;
     for (int y = 0; y < p->height; y++)
-        memcpy(p->data[0] + y * p->stride[0],
-               (const float *) a->x + (size_t) y * a->w * 3,
-               (size_t) p->width * 3 * sizeof(float));
+        for (int x = 0; x < p->width; x++) {
+            float v[4] = {0, 0, 0, a->high};
+            memcpy(v, pixel(a, y, x), (a->alpha ? 4 : 3) * sizeof *v);
+            memcpy(p->data[0] + y * p->stride[0] + (size_t) (x * n) * sizeof *v,
+                   v, (size_t) n * sizeof *v);
+        }
 }
 
 static void
@@ -39,15 +50,21 @@ out_rgb(const VaePictureOutArgs *a)
     const VaePicture *p = a->picture;
     const VaeLayout *l = vae_layout(p->pixels);
     const VaeColourRgb k = vae_colour_rgb(l->depth, p->limited_rgb);
+    const VaeColourRgb full = vae_colour_rgb(8, false);
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++) {
-            const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
+            const float *v = pixel(a, y, x);
             for (int c = 0; c < 3; c++)
                 put(p, c, y, x,
                     vae_colour_rgb_code(
                         &k, vae_colour_unit(v[c], a->low, a->high)));
+            const int alpha =
+                l->alpha && a->alpha
+                    ? vae_colour_rgb_code(
+                          &full, vae_colour_unit(v[3], a->low, a->high))
+                    : 255;
             if (vae_layout_four(l))
-                p->data[0][y * p->stride[0] + 4 * x + 3] = 255;
+                p->data[0][y * p->stride[0] + 4 * x + 3] = (uint8_t) alpha;
         }
 }
 
@@ -58,7 +75,7 @@ add_words(const VaePictureOutArgs *a, int x, int y, int weight, int *sum)
     const VaePicture *p = a->picture;
     x = x < 0 ? 0 : x < p->width ? x : p->width - 1;
     y = y < 0 ? 0 : y < p->height ? y : p->height - 1;
-    const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
+    const float *v = pixel(a, y, x);
     for (int i = 0; i < 3; i++)
         sum[i] +=
             weight * vae_colour_word(vae_colour_unit(v[i], a->low, a->high));
@@ -108,7 +125,7 @@ out_yuv(const VaePictureOutArgs *a)
 void
 vae_ref_picture_out(const VaeQueue *q, const VaePictureOutArgs *a)
 {
-    if (a->picture->pixels == VAE_PIXELS_RGB_F32)
+    if (vae_layout_floats(vae_layout(a->picture->pixels)))
         out_floats(a);
     else if (vae_layout(a->picture->pixels)->yuv)
         out_yuv(a);
@@ -146,12 +163,19 @@ read_pixel(const VaePictureInArgs *a, const VaeColourIn *k, int x, int y,
                          upsample(p, 2, x, y), rgb);
         for (int i = 0; i < 3; i++)
             v[i] = vae_colour_value(rgb[i], 65535.0f, mid, step);
-    } else if (p->pixels == VAE_PIXELS_RGB_F32) {
-        memcpy(v, p->data[0] + y * p->stride[0] + (size_t) x * 12, 12);
+    } else if (vae_layout_floats(l)) {
+        const VaeSamples s = vae_picture_samples(p, 0);
+        memcpy(v, vae_sample_at(&s, y, x), l->alpha ? 16 : 12);
     } else {
         const VaeColourRgb rgb = vae_colour_rgb(l->depth, p->limited_rgb);
         for (int i = 0; i < 3; i++)
             v[i] = vae_colour_rgb_value(&rgb, get(p, i, y, x), mid, step);
+        if (l->alpha) {
+            const VaeColourRgb full = vae_colour_rgb(8, false);
+            const VaeSamples s = vae_picture_alpha(p);
+            v[3] = vae_colour_rgb_value(&full, *vae_sample_at(&s, y, x), mid,
+                                        step);
+        }
     }
 }
 
@@ -165,11 +189,12 @@ vae_ref_picture_in(const VaeQueue *q, const VaePictureInArgs *a)
         k = vae_colour_in(p->matrix, p->full_range, l->depth);
     for (int y = 0; y < a->h; y++)
         for (int x = 0; x < a->w; x++) {
-            float v[3];
+            float v[4] = {0, 0, 0, a->high};
             read_pixel(a, &k, x < p->width ? x : p->width - 1,
                        y < p->height ? y : p->height - 1, v);
-            for (int i = 0; i < 3; i++)
-                vae_store(a->y, a->y_type, ((size_t) y * a->w + x) * 3 + i,
+            const int n = a->alpha ? 4 : 3;
+            for (int i = 0; i < n; i++)
+                vae_store(a->y, a->y_type, ((size_t) y * a->w + x) * n + i,
                           v[i]);
         }
 }

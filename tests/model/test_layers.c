@@ -53,8 +53,97 @@ test_shuffle(void)
           "  of a decoder alone", info ? info->reason : error.message);
 }
 
+enum { N_PIXELS = 5 * 16 * 24, N_LATENT = 2 * 16 * 2 * 3 };
+
+/* The fourth channel is alpha; here its weights are those of red. */
+static void
+test_alpha_decoder(void)
+{
+    static const int rows[4] = {0, 1, 2, 0};
+    static uint8_t weight[1 << 16], bias[64], bytes[N_PIXELS * 4];
+    static float all[N_PIXELS * 4];
+    VaeError error = {0};
+    int wrong = 0;
+    load("wan21");
+    SCOPED_BLOCK float *usual = decode(write_set(), 1, &error);
+    take_rows("decoder.head.2.weight", rows, 4, weight);
+    take_rows("decoder.head.2.bias", rows, 4, bias);
+    SCOPED_BLOCK float *colours = decode(write_set(), 1, &error);
+    const bool good =
+        usual && colours &&
+        decode_to(write_set(), 1, VAE_PIXELS_RGBA_F32, 16, all, &error) &&
+        decode_to(write_set(), 1, VAE_PIXELS_BGRA, 4, bytes, &error);
+    for (int i = 0; good && i < N_PIXELS; i++) {
+        const float *v = usual + 3 * i, *a = all + 4 * i;
+        const uint8_t *b = bytes + 4 * i;
+        wrong += memcmp(v, colours + 3 * i, 3 * sizeof *v) != 0 ||
+                 memcmp(v, a, 3 * sizeof *v) != 0 || a[3] != v[0] ||
+                 b[3] != b[2];
+    }
+    check(good && !wrong, "4 channels are RGBA", error.message);
+    load("wan21");
+    check(!decode_to(write_set(), 1, VAE_PIXELS_RGBA_F32, 16, all, &error) &&
+              strstr(error.message, "the network has no alpha"),
+          "  and without alpha floats are 3", error.message);
+}
+
+/* Writes wan21, whose encoder reads only channel `at` of n, with the weights of
+ * red. */
+static const char *
+one_colour(int n, int at)
+{
+    static uint8_t data[1 << 16];
+    load("wan21");
+    VaeTensorOut *t = find("encoder.conv1.weight");
+    const size_t area = 27 * vae_type_size(t->type);
+    memset(data, 0, sizeof data);
+    for (int o = 0; o < (int) t->dims[0]; o++)
+        memcpy(data + (size_t) (o * n + at) * area,
+               (const uint8_t *) t->data + (size_t) (o * 3) * area, area);
+    t->dims[1] = n;
+    t->data = data;
+    return write_set();
+}
+
+static void
+test_alpha_encoder(void)
+{
+    static float rgb[N_PIXELS * 3], rgba[N_PIXELS * 4];
+    static float a[N_LATENT], b[N_LATENT], opaque[N_LATENT];
+    static uint8_t bytes[N_PIXELS * 4];
+    const int64_t dims[1] = {N_PIXELS * 3};
+    VaeError error = {0};
+    vae_generate("frames", dims, 1, rgb);
+    for (int i = 0; i < N_PIXELS; i++) {
+        memcpy(rgba + 4 * i, rgb + 3 * i, 3 * sizeof *rgb);
+        rgba[4 * i] = 9;
+        rgba[4 * i + 3] = rgb[3 * i];
+    }
+    check(
+        encode_from(one_colour(3, 0), VAE_PIXELS_RGB_F32, 12, rgb, a, &error) &&
+            encode_from(one_colour(4, 3), VAE_PIXELS_RGBA_F32, 16, rgba, b,
+                        &error) &&
+            memcmp(a, b, sizeof a) == 0,
+        "an encoder of 4 channels reads alpha", error.message);
+    memset(bytes, 255, sizeof bytes);
+    check(encode_from(one_colour(4, 3), VAE_PIXELS_RGBA, 4, bytes, a, &error) &&
+              encode_from(one_colour(4, 3), VAE_PIXELS_RGB_F32, 12, rgb, opaque,
+                          &error) &&
+              memcmp(a, opaque, sizeof a) == 0,
+          "  and a picture without alpha is opaque", error.message);
+    bytes[3] = 0;
+    check(encode_from(one_colour(4, 3), VAE_PIXELS_RGBA, 4, bytes, b, &error) &&
+              memcmp(a, b, sizeof a) != 0 &&
+              encode_from(one_colour(4, 3), VAE_PIXELS_BGRX, 4, bytes, b,
+                          &error) &&
+              memcmp(a, b, sizeof a) == 0,
+          "  also if its fourth byte is no alpha", error.message);
+}
+
 void
 test_layers(void)
 {
     test_shuffle();
+    test_alpha_decoder();
+    test_alpha_encoder();
 }

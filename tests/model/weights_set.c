@@ -118,35 +118,79 @@ expect_error(const char *what, VaeStatus status, const char *const *words)
     check(good, what, error.message);
 }
 
-float *
-decode(const char *path, int scale, VaeError *error)
+/* Opens a stream of a file for pictures of 16x24, times scale; NULL on failure.
+ */
+static VaeStream *
+open_stream(const char *path, VaeDirection direction, int scale,
+            VaeError *error)
 {
-    enum { FRAMES = 5 };
-    const int h = 16 * scale, w = 24 * scale;
     const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
+                                    .direction = direction,
                                     .backend = VAE_BACKEND_REF,
-                                    .width = w,
-                                    .height = h,
+                                    .width = 24 * scale,
+                                    .height = 16 * scale,
                                     .slice_size = 1};
     SCOPED_MODEL VaeModel *model = NULL;
-    SCOPED_STREAM VaeStream *stream = NULL;
-    if (vae_model_open(path, NULL, &model, error) != VAE_OK ||
-        vae_stream_new(model, &params, &stream, error) != VAE_OK)
-        return NULL;
+    VaeStream *stream = NULL;
+    if (vae_model_open(path, NULL, &model, error) == VAE_OK)
+        vae_stream_new(model, &params, &stream, error);
+    return stream;
+}
+
+enum { FRAMES = 5 };
+
+static void
+set_frames(VaePicture *frames, VaePixels pixels, int scale, int pixel,
+           uint8_t *data)
+{
+    const int h = 16 * scale, w = 24 * scale;
+    for (int i = 0; i < FRAMES; i++)
+        frames[i] = (VaePicture){.pixels = pixels,
+                                 .width = w,
+                                 .height = h,
+                                 .data = {data + (ptrdiff_t) i * h * w * pixel},
+                                 .stride = {w * pixel}};
+}
+
+bool
+decode_to(const char *path, int scale, VaePixels pixels, int pixel, void *out,
+          VaeError *error)
+{
+    SCOPED_STREAM VaeStream *stream =
+        open_stream(path, VAE_DECODE, scale, error);
+    if (!stream)
+        return false;
     static float latent[2][16 * 2 * 3];
     const int64_t dims[1] = {2 * 16 * 2 * 3};
     vae_generate("latent", dims, 1, latent[0]);
     const VaeLatentIn in[2] = {{.data = latent[0]}, {.data = latent[1]}};
     VaePicture frames[FRAMES];
-    float *out = malloc(sizeof(float) * (size_t) (FRAMES * h * w) * 3);
-    for (int i = 0; i < FRAMES; i++)
-        frames[i] = (VaePicture){.width = w,
-                                 .height = h,
-                                 .data = {(uint8_t *) (out + i * h * w * 3)},
-                                 .stride = {w * 12}};
-    if (vae_stream_decode(stream, in, 2, frames, FRAMES, error) != VAE_OK)
-        check(false, "decode", error->message);
+    set_frames(frames, pixels, scale, pixel, out);
+    return vae_stream_decode(stream, in, 2, frames, FRAMES, error) == VAE_OK;
+}
+
+float *
+decode(const char *path, int scale, VaeError *error)
+{
+    float *out =
+        malloc(sizeof(float) * (size_t) (FRAMES * 16 * 24 * scale * scale) * 3);
+    if (!decode_to(path, scale, VAE_PIXELS_RGB_F32, 12, out, error)) {
+        free(out);
+        return NULL;
+    }
     return out;
+}
+
+bool
+encode_from(const char *path, VaePixels pixels, int pixel, void *in, float *out,
+            VaeError *error)
+{
+    SCOPED_STREAM VaeStream *stream = open_stream(path, VAE_ENCODE, 1, error);
+    VaePicture frames[FRAMES];
+    VaeLatentOut latents[2] = {{.data = out}, {.data = out + 16 * 2 * 3}};
+    set_frames(frames, pixels, 1, pixel, in);
+    return stream && vae_stream_encode(stream, frames, FRAMES, latents, 2,
+                                       error) == VAE_OK;
 }
 
 void

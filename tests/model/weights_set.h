@@ -57,6 +57,12 @@ void open_variant(const char *what, const char *variant, VaeStatus status,
 /* Five frames of 16x24 pixels, times scale, of two latents; NULL and *error on
  * failure. */
 float *decode(const char *path, int scale, VaeError *error);
+/* The same to pictures of another format, of `pixel` bytes a pixel. */
+bool decode_to(const char *path, int scale, VaePixels pixels, int pixel,
+               void *out, VaeError *error);
+/* Two latents of 16x2x3 of five frames of 16x24 pixels. */
+bool encode_from(const char *path, VaePixels pixels, int pixel, void *in,
+                 float *out, VaeError *error);
 /* The fingerprint of a file: 64 digits and a NUL. */
 void fingerprint(const char *path, char *out);
 

@@ -120,7 +120,8 @@ pictures_in(const VaeLaunch *l, const VaeOp *op)
                                                    .w = y->shape.w,
                                                    .c = y->shape.c,
                                                    .low = l->run->low,
-                                                   .high = l->run->high});
+                                                   .high = l->run->high,
+                                                   .alpha = l->run->alpha});
         frame += (size_t) n * vae_frame_bytes(y);
     }
     return code;
@@ -140,17 +141,18 @@ pictures_out(const VaeLaunch *l, const VaeOp *op)
             body + (size_t) (op->trim + i) * vae_frame_bytes(x);
         n = count_alike(l, to, l->out_stride, units - i);
         if (to->data[0])
-            l->kernels->picture_out(&l->queue,
-                                    &(VaePictureOutArgs){.picture = to,
-                                                         .n = n,
-                                                         .next = l->out_stride,
-                                                         .x = frame,
-                                                         .x_type = x->type,
-                                                         .h = x->shape.h,
-                                                         .w = x->shape.w,
-                                                         .c = x->shape.c,
-                                                         .low = l->run->low,
-                                                         .high = l->run->high});
+            l->kernels->picture_out(
+                &l->queue, &(VaePictureOutArgs){.picture = to,
+                                                .n = n,
+                                                .next = l->out_stride,
+                                                .x = frame,
+                                                .x_type = x->type,
+                                                .h = x->shape.h,
+                                                .w = x->shape.w,
+                                                .c = x->shape.c,
+                                                .low = l->run->low,
+                                                .high = l->run->high,
+                                                .alpha = l->run->alpha});
     }
 }
 

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define VAE_PIXELS_KINDS (VAE_PIXELS_P010 + 1)
+#define VAE_PIXELS_KINDS (VAE_PIXELS_RGBA_F32 + 1)
 
 #ifdef __cplusplus
 }

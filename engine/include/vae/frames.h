@@ -23,9 +23,10 @@ typedef enum VaePixels {
                            (VaeModelInfo.pixel_low, pixel_high), not clamped;
                            the stride is in bytes */
     VAE_PIXELS_RGB,
-    VAE_PIXELS_RGBA, /* also RGBx; a decoder writes 255 to the fourth byte, an
-                        encoder ignores it */
-    VAE_PIXELS_BGRX, /* also BGRA; the fourth byte as for RGBA */
+    VAE_PIXELS_RGBA, /* the fourth byte is alpha. A decoder without alpha writes
+                        255 to it, an encoder without alpha ignores it */
+    VAE_PIXELS_BGRX, /* a decoder writes 255 to the fourth byte, an encoder
+                        ignores it */
     VAE_PIXELS_I420,
     VAE_PIXELS_NV12,
     VAE_PIXELS_BGR,
@@ -37,7 +38,11 @@ typedef enum VaePixels {
     VAE_PIXELS_Y42B, /* 4:2:2 */
     VAE_PIXELS_Y444,
     VAE_PIXELS_I420_10,
-    VAE_PIXELS_P010
+    VAE_PIXELS_P010,
+    VAE_PIXELS_RGBX,    /* the fourth byte as for BGRX */
+    VAE_PIXELS_BGRA,    /* the fourth byte as for RGBA */
+    VAE_PIXELS_RGBA_F32 /* 4 floats a pixel, as for RGB_F32; only for a network
+                           with alpha */
 } VaePixels;
 
 /* The luma weights of red and blue. */
@@ -55,22 +60,18 @@ typedef enum VaeMatrix {
  *
  * width, height  visible size. Chroma planes have ceil(width / 2) columns in
  *                4:2:0 and 4:2:2, and ceil(height / 2) rows in 4:2:0
- * limited_rgb    only for RGB formats except RGB_F32. True: black is 16 and
- *                white is 235 (of 255; more bits scale both). False: full range
- * matrix, full_range
- *                only for YUV formats
- * site_center    only for chroma with half the columns. True: samples are
- *                between two columns (JPEG). False: in the left column (MPEG-2)
- * site_top       only for chroma with half the rows. True: samples are in the
- *                upper row. False: between two rows
- * on_device      data are addresses in the memory of the stream's device, in
- *                its primary CUDA context. The library does not copy the
- *                picture through the host. Samples are aligned to their size
- * pinned         set it to false. Only the plugin, which pins memory by a
- *                private function, sets it to true. A device then writes
- *                results directly to data, possibly before vae_stream_wait()
- * data, stride   per plane, from the top row down. Strides are in bytes, and
- *                are at least those of a row
+ * limited_rgb    only for RGB formats except those of floats. True: black is 16
+ * and white is 235 (of 255; more bits scale both). False: full range matrix,
+ * full_range only for YUV formats site_center    only for chroma with half the
+ * columns. True: samples are between two columns (JPEG). False: in the left
+ * column (MPEG-2) site_top       only for chroma with half the rows. True:
+ * samples are in the upper row. False: between two rows on_device      data are
+ * addresses in the memory of the stream's device, in its primary CUDA context.
+ * The library does not copy the picture through the host. Samples are aligned
+ * to their size pinned         set it to false. Only the plugin, which pins
+ * memory by a private function, sets it to true. A device then writes results
+ * directly to data, possibly before vae_stream_wait() data, stride   per plane,
+ * from the top row down. Strides are in bytes, and are at least those of a row
  * ready          only with on_device: NULL, or a CUevent (cudaEvent_t) that the
  *                device waits for before it uses the picture. Keep it valid as
  *                long as data

@@ -69,6 +69,9 @@ typedef struct VaeModelInfo {
      * its caps state are those before scaling.
      */
     int scale;
+    /* The channels of the frames that an encoder takes and a decoder gives: 3,
+     * or 4 with alpha. Alpha has the range of the colours. */
+    int in_channels, out_channels;
 } VaeModelInfo;
 
 typedef struct VaeModelOptions {

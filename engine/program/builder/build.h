@@ -45,6 +45,7 @@ typedef struct VaeNetwork {
     VaeSteps steps;
     int black; /* black frames in front of the first one, for an encoder */
     int latent_channels, spatial;
+    int picture_channels; /* 3, or 4 with alpha */
     VaeTensorSource tensors;
 } VaeNetwork;
 

@@ -60,11 +60,12 @@ bool vae_is_first(const VaeBuilder *b);
 /* The architecture's own description, filled in by its recognise(). */
 const void *vae_arch_data(const VaeBuilder *b);
 
-/* The program's input: latents (t, h, w, Z) or pictures (t, H, W, 3). */
+/* The program's input: latents (t, h, w, Z) or pictures (t, H, W, 3
+ * or 4). */
 const VaeTensor *vae_input(VaeBuilder *b);
 /* Ends the program. x: the latents (c = Z, 2Z, or Z + 1 with one logvar) or
- * pictures (c = 3). If x has more frames than the step gives, the last ones are
- * the result. */
+ * pictures (c = 3, or 4 with alpha). If x has more frames than the step gives,
+ * the last ones are the result. */
 void vae_output(VaeBuilder *b, const VaeTensor *x);
 
 /* Weights: name.weight, name.bias. name "" is the entered path itself. */

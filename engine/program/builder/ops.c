@@ -41,7 +41,8 @@ vae_input(VaeBuilder *b)
     const VaeShape shape = {.t = b->program->n_in + black,
                             .h = q->height,
                             .w = q->width,
-                            .c = decode ? q->network.latent_channels : 3};
+                            .c = decode ? q->network.latent_channels
+                                        : q->network.picture_channels};
     VaeTensor *y = vae_builder_tensor(b, "input", shape, q->act);
     if (!op || !y)
         return NULL;
@@ -99,7 +100,7 @@ vae_output(VaeBuilder *b, const VaeTensor *x)
     VaeShape shape = {.t = b->program->n_out,
                       .h = decode ? q->height * f : q->height / f,
                       .w = decode ? q->width * f : q->width / f,
-                      .c = decode ? 3 : z};
+                      .c = decode ? q->network.picture_channels : z};
     op->x = (VaeTensor *) x;
     op->trim = x->shape.t - shape.t;
     if (op->trim > 0)

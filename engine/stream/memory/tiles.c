@@ -135,7 +135,7 @@ static int
 result_floats(const VaeStream *s)
 {
     const VaeModelInfo *info = &s->model->info;
-    return s->params.direction == VAE_DECODE ? 3
+    return s->params.direction == VAE_DECODE ? vae_stream_pixel_floats(s)
            : info->has_posterior             ? 2 * info->latent_channels
                                              : info->latent_channels;
 }
@@ -351,11 +351,12 @@ set_units(VaeStream *s, const VaeProgram *p, const VaeTile *t,
         float *to = m->results + (size_t) i * tile_floats(s);
         if (decode)
             m->pictures[i] =
-                (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
+                (VaePicture){.pixels = vae_stream_floats(s),
                              .width = t->w * unit,
                              .height = t->h * unit,
                              .data = {(uint8_t *) to},
-                             .stride = {(ptrdiff_t) (t->w * unit) * 3 *
+                             .stride = {(ptrdiff_t) (t->w * unit) *
+                                        vae_stream_pixel_floats(s) *
                                         (ptrdiff_t) sizeof(float)}};
         else
             m->out[i] = (VaeLatentOut){
@@ -429,7 +430,8 @@ deliver(const VaeStream *s, const VaeProgram *p, const VaeRun *run)
                                              .h = g->all_h * b.scale,
                                              .w = g->all_w * b.scale,
                                              .low = run->low,
-                                             .high = run->high});
+                                             .high = run->high,
+                                             .alpha = run->alpha});
         }
     }
 }

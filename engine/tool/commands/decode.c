@@ -129,11 +129,13 @@ make_picture(const Decode *d, uint8_t *frame, VaePicture *out)
 {
     const int w = d->width, h = d->height;
     uint8_t *data = frame + d->frame_head;
-    *out = (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
+    const int n = d->info->out_channels;
+    *out = (VaePicture){.pixels =
+                            n == 4 ? VAE_PIXELS_RGBA_F32 : VAE_PIXELS_RGB_F32,
                         .width = w,
                         .height = h,
                         .data = {data},
-                        .stride = {w * 3 * (ptrdiff_t) sizeof(float)}};
+                        .stride = {w * n * (ptrdiff_t) sizeof(float)}};
     if (d->format != OUTPUT_Y4M)
         return;
     memcpy(frame, Y4M_FRAME, d->frame_head);
@@ -177,7 +179,7 @@ make_all_buffers(Decode *d, VaeError *error)
     d->latent_size = (size_t) d->clip.channels * (size_t) d->clip.height *
                      (size_t) d->clip.width * vae_type_size(d->clip.type);
     const size_t w = (size_t) d->width, h = (size_t) d->height;
-    d->frame_size = w * h * 3 * sizeof(float);
+    d->frame_size = w * h * (size_t) d->info->out_channels * sizeof(float);
     if (d->format == OUTPUT_Y4M) {
         d->frame_head = strlen(Y4M_FRAME);
         d->frame_size =
@@ -349,7 +351,7 @@ write_frames(Decode *d, VaeError *error)
         .name = "frames",
         .type = VAE_TYPE_F32,
         .n_dims = 4,
-        .dims = {d->all, d->height, d->width, 3},
+        .dims = {d->all, d->height, d->width, d->info->out_channels},
     };
     FrameMetadata metadata = {.n = 0};
     fill_metadata(d, &metadata);

@@ -63,11 +63,13 @@ check_video(Encode *e, VaeError *error)
                         "%s: tensor \"%s\" has type %s; video is U8 or "
                         "float",
                         name, v->name, v->type_name);
-    if (v->n_dims != 4 || v->dims[3] != 3 || v->dims[0] < 1 || v->dims[1] < 1 ||
-        v->dims[1] > 65535 || v->dims[2] < 1 || v->dims[2] > 65535)
+    if (v->n_dims != 4 || v->dims[3] < 3 || v->dims[3] > 4 || v->dims[0] < 1 ||
+        v->dims[1] < 1 || v->dims[1] > 65535 || v->dims[2] < 1 ||
+        v->dims[2] > 65535)
         return vae_fail(error, VAE_ERR_SIZE,
-                        "%s: tensor \"%s\" is %s, video is [T,H,W,3]%s", name,
-                        v->name,
+                        "%s: tensor \"%s\" is %s, video is [T,H,W,3], or "
+                        "[T,H,W,4] with alpha%s",
+                        name, v->name,
                         vae_dims_text(v->dims, v->n_dims, text, sizeof text),
                         other_order(v, hint, sizeof hint));
     e->height = (int) v->dims[1];
@@ -143,7 +145,8 @@ make_buffers(Encode *e, VaeError *error)
     const VaePlan *plan = vae_stream_get_plan(e->stream);
     const VaeSteps *s = &e->info->encode;
     const bool bytes = e->video->type == VAE_TYPE_U8;
-    const size_t pixel = bytes ? 3 : 3 * sizeof(float);
+    const bool alpha = e->video->dims[3] == 4;
+    const size_t pixel = (alpha ? 4 : 3) * (bytes ? 1 : sizeof(float));
     const int channels = e->info->latent_channels;
     const int n_in = s->first_in + plan->slice_size * s->step_in;
     const int n_out = s->first_out + plan->slice_size * s->step_out;
@@ -173,7 +176,9 @@ make_buffers(Encode *e, VaeError *error)
     }
     for (int i = 0; i < n_in; i++)
         e->pictures[i] = (VaePicture){
-            .pixels = bytes ? VAE_PIXELS_RGB : VAE_PIXELS_RGB_F32,
+            .pixels = bytes   ? alpha ? VAE_PIXELS_RGBA : VAE_PIXELS_RGB
+                      : alpha ? VAE_PIXELS_RGBA_F32
+                              : VAE_PIXELS_RGB_F32,
             .width = e->width,
             .height = e->height,
             .stride = {(ptrdiff_t) (pixel * (size_t) e->width)},

@@ -235,6 +235,9 @@ print_model(const VaeModel *model, const char *hash)
     } else {
         printf("  no encoder\n");
     }
+    if (m->out_channels == 4 || m->in_channels == 4)
+        printf("  pictures have alpha: %d channels to decode, %d to encode\n",
+               m->out_channels, m->in_channels);
     printf("  n latents are %s frames\n", frame_rule(m, text, sizeof text));
     if (m->chunk)
         printf(
@@ -382,7 +385,7 @@ recognise(const Options *o, Info *in)
     in->sequences = in->has_clip && table ? (long long) table->dims[0] : 1;
     if (!in->model)
         in->video = find_video(in->file, o->tensor);
-    if (in->video && !is_video(in->video))
+    if (in->video && !is_any_video(in->video))
         in->video = NULL;
     /* A tensor can fit both. Without a stated layout it is video, because few
      * latents are three pixels wide. */

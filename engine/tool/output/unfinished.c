@@ -66,7 +66,7 @@ open_part(Unfinished *u, const char *path)
         vae_tensor_file_count(u->part) == 1)
         t = vae_tensor_file_find(u->part, "frames");
     fclose(from);
-    if (!t || !is_video(t) || u->size < t->offset ||
+    if (!t || !is_any_video(t) || u->size < t->offset ||
         u->size - t->offset > t->bytes)
         return false;
     u->frames = t;

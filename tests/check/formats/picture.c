@@ -42,17 +42,30 @@ frame_new(VaeCheck *t, VaePicture like, int extra, int fill)
 /* The arguments for a picture, and h x w pixels from low to 1 of the network.
  */
 static VaePictureOutArgs
-out_args(const VaePicture *p, const float *x, int h, int w, float low)
+out_args(const VaePicture *p, const float *x, int h, int w, float low,
+         bool alpha)
 {
-    return (VaePictureOutArgs){
-        .picture = p, .x = x, .h = h, .w = w, .low = low, .high = 1};
+    return (VaePictureOutArgs){.picture = p,
+                               .x = x,
+                               .h = h,
+                               .w = w,
+                               .low = low,
+                               .high = 1,
+                               .c = alpha ? 4 : 3,
+                               .alpha = alpha};
 }
 
 static VaePictureInArgs
-in_args(const VaePicture *p, float *y, int h, int w, float low)
+in_args(const VaePicture *p, float *y, int h, int w, float low, bool alpha)
 {
-    return (VaePictureInArgs){
-        .picture = p, .y = y, .h = h, .w = w, .low = low, .high = 1};
+    return (VaePictureInArgs){.picture = p,
+                              .y = y,
+                              .h = h,
+                              .w = w,
+                              .low = low,
+                              .high = 1,
+                              .c = alpha ? 4 : 3,
+                              .alpha = alpha};
 }
 
 static int
@@ -63,16 +76,28 @@ within(int i, int n)
 
 /* ---------------------------------------------------------------- out */
 
+static const float *
+pixel_at(const VaePictureOutArgs *a, int x, int y)
+{
+    return (const float *) a->x + ((size_t) y * a->w + x) * a->c;
+}
+
+/* The code of eight bits of a value. */
+static int
+byte_of(float v, float low)
+{
+    const float u = low < 0 ? (v + 1) / 2 : v;
+    return (int) lrintf((u > 0 ? fminf(u, 1) : 0) * 255);
+}
+
 static void
 unit_at(const VaePictureOutArgs *a, int x, int y, double *rgb)
 {
     x = within(x, a->picture->width);
     y = within(y, a->picture->height);
     for (int c = 0; c < 3; c++)
-        rgb[c] = vae_exact_unit(
-            ((double) ((const float *) a->x)[((size_t) y * a->w + x) * 3 + c] -
-             a->low) /
-            ((double) a->high - a->low));
+        rgb[c] = vae_exact_unit(((double) pixel_at(a, x, y)[c] - a->low) /
+                                ((double) a->high - a->low));
 }
 
 static void
@@ -150,7 +175,7 @@ exact_rgb(VaeCheck *t, const VaePictureOutArgs *a)
     const VaeExact k = vae_exact(p);
     for (int y = 0; y < p->height; y++)
         for (int x = 0; x < p->width; x++) {
-            const float *v = (const float *) a->x + ((size_t) y * a->w + x) * 3;
+            const float *v = pixel_at(a, x, y);
             double rgb[3];
             unit_at(a, x, y, rgb);
             for (int c = 0; c < 3; c++) {
@@ -164,8 +189,12 @@ exact_rgb(VaeCheck *t, const VaePictureOutArgs *a)
                                    code, want);
             }
             const uint8_t *fourth = vae_kind_sample(p, 3, x, y);
-            if (fourth && *fourth != 255)
-                vae_check_fail(t, "%d, %d: byte 3 is %d", x, y, *fourth);
+            const int alpha = a->alpha && vae_kind_alpha(p->pixels)
+                                  ? byte_of(v[3], a->low)
+                                  : 255;
+            if (fourth && *fourth != alpha)
+                vae_check_fail(t, "%d, %d: byte 3 is %d, expected %d", x, y,
+                               *fourth, alpha);
         }
 }
 
@@ -173,10 +202,14 @@ static void
 exact_floats(VaeCheck *t, const VaePictureOutArgs *a)
 {
     const VaePicture *p = a->picture;
+    const int n = vae_kind_alpha(p->pixels) ? 4 : 3;
     for (int y = 0; y < p->height; y++)
-        vae_check_equal(t, "floats", vae_kind_sample(p, 0, 0, y),
-                        (const float *) a->x + (size_t) y * a->w * 3,
-                        (size_t) p->width * 12);
+        for (int x = 0; x < p->width; x++) {
+            float want[4] = {0, 0, 0, a->high};
+            memcpy(want, pixel_at(a, x, y), (size_t) a->c * sizeof *want);
+            vae_check_equal(t, "floats", vae_kind_sample(p, 0, x, y), want,
+                            (size_t) n * sizeof *want);
+        }
 }
 
 /* Checks that bytes after the pixels of a row still have the value `fill`. */
@@ -218,7 +251,7 @@ run_out(VaeCheck *t, VaePictureOutArgs a, int extra)
         a.picture = &ref.p;
         t->ref->picture_out(&t->queue, &a);
         padding(t, &ref, fill);
-        if (like.pixels == VAE_PIXELS_RGB_F32) {
+        if (vae_kinds[like.pixels].bits == 32) {
             exact_floats(t, &a);
         } else if (vae_kind_yuv(like.pixels)) {
             exact_luma(t, &a);
@@ -272,9 +305,15 @@ static void
 want_in(const VaePictureInArgs *a, int x, int y, float *v)
 {
     const VaePicture *p = a->picture;
-    if (p->pixels == VAE_PIXELS_RGB_F32) {
-        memcpy(v, vae_kind_sample(p, 0, x, y), 12);
+    const bool alpha = vae_kind_alpha(p->pixels);
+    v[3] = a->high;
+    if (vae_kinds[p->pixels].bits == 32) {
+        memcpy(v, vae_kind_sample(p, 0, x, y), alpha ? 16 : 12);
         return;
+    }
+    if (alpha) {
+        const float u = (float) *vae_kind_sample(p, 3, x, y) / 255;
+        v[3] = a->low < 0 ? (u - 0.5f) / 0.5f : u;
     }
     const VaeExact k = vae_exact(p);
     if (vae_kind_yuv(p->pixels)) {
@@ -304,10 +343,10 @@ exact_in(VaeCheck *t, const VaePictureInArgs *a, const float *got)
     const int words = !vae_kind_yuv(p->pixels) ? 0 : vae_kind_bytes(p->pixels);
     const double bound = words * (a->high - a->low) * (1 / 65535.0 + 1e-7);
     for (int y = 0; y < a->h; y++)
-        for (int x = 0; x < a->w; x++, got += 3) {
-            float want[3];
+        for (int x = 0; x < a->w; x++, got += a->c) {
+            float want[4];
             want_in(a, within(x, p->width), within(y, p->height), want);
-            for (int c = 0; c < 3; c++)
+            for (int c = 0; c < a->c; c++)
                 if (!(fabsf(got[c] - want[c]) <= bound) &&
                     !(isnan(got[c]) && isnan(want[c])))
                     vae_check_fail(t, "%d, %d: found %.9g, expected %.9g", x, y,
@@ -318,7 +357,7 @@ exact_in(VaeCheck *t, const VaePictureInArgs *a, const float *got)
 static void
 run_in(VaeCheck *t, VaePictureInArgs a)
 {
-    const size_t n = (size_t) a.h * a.w * 3;
+    const size_t n = (size_t) a.h * a.w * a.c;
     float *ref = vae_check_buffer(t, n * 4, 4);
     a.y = ref;
     t->ref->picture_in(&t->queue, &a);
@@ -345,6 +384,7 @@ typedef struct Case {
     VaePicture like;
     float low;
     int extra, pad_w, pad_h;
+    bool alpha; /* the network has it */
 } Case;
 
 static bool
@@ -353,12 +393,12 @@ begin(VaeCheck *t, const char *what, const Case *c)
     static const char *const matrices[] = {"_601", "_709", "_2020"};
     const VaePicture *p = &c->like;
     return vae_check_begin(
-        t, "picture_%s_%s_%dx%d%s%s%s%s%s_low%g_s%d_p%dx%d", what,
+        t, "picture_%s_%s_%dx%d%s%s%s%s%s_low%g_s%d_p%dx%d%s", what,
         vae_kinds[p->pixels].name, p->width, p->height,
         vae_kind_yuv(p->pixels) ? matrices[p->matrix] : "",
         p->full_range ? "_full" : "", p->limited_rgb ? "_limited" : "",
         p->site_center ? "_centre" : "", p->site_top ? "_top" : "", c->low,
-        c->extra, c->pad_w, c->pad_h);
+        c->extra, c->pad_w, c->pad_h, c->alpha ? "_alpha" : "");
 }
 
 static void
@@ -367,7 +407,7 @@ case_out(VaeCheck *t, const Case *c)
     if (!begin(t, "out", c))
         return;
     const int h = c->like.height + c->pad_h, w = c->like.width + c->pad_w;
-    const size_t n = (size_t) h * w * 3;
+    const size_t n = (size_t) h * w * (c->alpha ? 4 : 3);
     float *x = vae_check_random(t, n, c->low < 0 ? 0.7f : 0.35f);
     static const float special[] = {NAN, INFINITY, -INFINITY, 1e30f,
                                     -1,  1,        0,         -0.0f};
@@ -375,7 +415,7 @@ case_out(VaeCheck *t, const Case *c)
         x[i] += c->low < 0 ? 0 : 0.5f;
     for (size_t i = 0; i < VAE_COUNT(special); i++)
         x[vae_check_bits(t) % n] = special[i];
-    run_out(t, out_args(&c->like, x, h, w, c->low), c->extra);
+    run_out(t, out_args(&c->like, x, h, w, c->low, c->alpha), c->extra);
 }
 
 static void
@@ -387,11 +427,11 @@ case_in(VaeCheck *t, const Case *c)
     for (int k = 0; k < 3; k++)
         for (size_t i = 0; i < f.bytes[k]; i++)
             f.p.data[k][i] = (uint8_t) vae_check_bits(t);
-    if (c->like.pixels == VAE_PIXELS_RGB_F32)
+    if (vae_kinds[c->like.pixels].bits == 32)
         for (size_t i = 0; i < f.bytes[0] / 4; i++)
             ((float *) f.p.data[0])[i] = (float) vae_check_range(t, -99, 99);
     run_in(t, in_args(&f.p, NULL, c->like.height + c->pad_h,
-                      c->like.width + c->pad_w, c->low));
+                      c->like.width + c->pad_w, c->low, c->alpha));
 }
 
 /* Runs every setting that this format has; for large pictures only some of
@@ -412,7 +452,10 @@ each_setting(VaeCheck *t, Case c, void (*run)(VaeCheck *t, const Case *c))
             (bits & 8 && !k->sub_y) || (bits >> 4 && !yuv) ||
             (c.like.width > 100 && (bits & 1 || bits >> 4 > 1)))
             continue;
-        run(t, &c);
+        for (int alpha = 0; alpha < (bits < 4 ? 2 : 1); alpha++) {
+            c.alpha = alpha;
+            run(t, &c);
+        }
     }
 }
 
@@ -450,8 +493,8 @@ case_many(VaeCheck *t, VaePixels pixels, int n)
     float *x = vae_check_random(t, (size_t) n * FRAME, 0.5f);
     float *y = vae_check_buffer(t, (size_t) n * FRAME * 4, 4);
     float *alone = vae_check_buffer(t, FRAME * 4, 4);
-    VaePictureOutArgs out = out_args(&many[0].p, x, HIGH, W, -1);
-    VaePictureInArgs in = in_args(&many[0].p, y, HIGH, W, -1);
+    VaePictureOutArgs out = out_args(&many[0].p, x, HIGH, W, -1, false);
+    VaePictureInArgs in = in_args(&many[0].p, y, HIGH, W, -1, false);
     for (int i = 0; i < n; i++)
         many[i] = frame_new(t, like, 3, 0x33);
     in.next = out.next = sizeof(Frame);
@@ -506,7 +549,7 @@ case_corners(VaeCheck *t, const Case *c)
     for (int corner = 0; corner < 8; corner++) {
         for (int i = 0; i < 45; i++)
             x[i] = corner >> i % 3 & 1 ? 1 : c->low;
-        run_out(t, out_args(&c->like, x, 3, 5, c->low), 0);
+        run_out(t, out_args(&c->like, x, 3, 5, c->low, false), 0);
     }
 }
 
@@ -529,8 +572,8 @@ case_round_trip_rgb(VaeCheck *t, const Case *c)
         memcpy(vae_kind_sample(&in.p, i % 3, i / 3, 0), &code,
                (size_t) vae_kind_bytes(pixels));
     }
-    const VaePictureInArgs there = in_args(&in.p, x, 1, n, c->low);
-    const VaePictureOutArgs back = out_args(&out.p, x, 1, n, c->low);
+    const VaePictureInArgs there = in_args(&in.p, x, 1, n, c->low, false);
+    const VaePictureOutArgs back = out_args(&out.p, x, 1, n, c->low, false);
     t->ref->picture_in(&t->queue, &there);
     t->ref->picture_out(&t->queue, &back);
     for (int i = 0; i < 3 * n; i++)
@@ -552,8 +595,8 @@ case_round_trip_yuv(VaeCheck *t, const Case *c)
     const int size = vae_kind_bytes(like.pixels);
     Frame in = frame_new(t, like, 0, 0), out = frame_new(t, like, 0, 0);
     float *x = vae_check_buffer(t, 45 * 4, 4);
-    const VaePictureInArgs there = in_args(&in.p, x, 3, 5, c->low);
-    const VaePictureOutArgs back = out_args(&out.p, x, 3, 5, c->low);
+    const VaePictureInArgs there = in_args(&in.p, x, 3, 5, c->low, false);
+    const VaePictureOutArgs back = out_args(&out.p, x, 3, 5, c->low, false);
     for (int n = 0; n < 100; n++) {
         double rgb[3], yuv[3];
         for (int i = 0; i < 3; i++)
@@ -591,7 +634,7 @@ case_greys(VaeCheck *t, const Case *c)
     float *x = vae_check_buffer(t, 3003 * 4, 4);
     for (int i = 0; i < 3003; i++)
         x[i] = (float) (i / 3) / 1000;
-    const VaePictureOutArgs a = out_args(&f.p, x, 1, 1001, 0);
+    const VaePictureOutArgs a = out_args(&f.p, x, 1, 1001, 0, false);
     t->ref->picture_out(&t->queue, &a);
     vae_check_that(t, vae_kind_code(&f.p, 0, 0, 0) == k.black, "black");
     vae_check_that(t, vae_kind_code(&f.p, 0, 1000, 0) == k.black + k.luma,
@@ -632,8 +675,9 @@ check_speed(VaeCheck *t)
             Frame f = frame_new(t, like, 0, 0);
             const size_t n = (size_t) 1920 * 1080 * 3;
             float *x = vae_check_random(t, n, 0.5f);
-            const VaePictureInArgs a = in_args(&f.p, x, 1080, 1920, -1);
-            const VaePictureOutArgs b = out_args(&f.p, x, 1080, 1920, -1);
+            const VaePictureInArgs a = in_args(&f.p, x, 1080, 1920, -1, false);
+            const VaePictureOutArgs b =
+                out_args(&f.p, x, 1080, 1920, -1, false);
             const double bytes =
                 (double) (n * 4 + f.bytes[0] + f.bytes[1] + f.bytes[2]);
             while (vae_check_bench(t, bytes, 0))

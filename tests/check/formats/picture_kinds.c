@@ -9,7 +9,7 @@
 const VaeKind vae_kinds[VAE_PIXELS_KINDS] = {
     [VAE_PIXELS_RGB_F32] = {"floats", {"RGB"}, 32, 0, 0, 0},
     [VAE_PIXELS_RGB] = {"rgb", {"RGB"}, 8, 0, 0, 0},
-    [VAE_PIXELS_RGBA] = {"rgba", {"RGBx"}, 8, 0, 0, 0},
+    [VAE_PIXELS_RGBA] = {"rgba", {"RGBA"}, 8, 0, 0, 0},
     [VAE_PIXELS_BGRX] = {"bgrx", {"BGRx"}, 8, 0, 0, 0},
     [VAE_PIXELS_I420] = {"i420", {"Y", "U", "V"}, 8, 0, 1, 1},
     [VAE_PIXELS_NV12] = {"nv12", {"Y", "UV"}, 8, 0, 1, 1},
@@ -23,12 +23,21 @@ const VaeKind vae_kinds[VAE_PIXELS_KINDS] = {
     [VAE_PIXELS_Y444] = {"y444", {"Y", "U", "V"}, 8, 0, 0, 0},
     [VAE_PIXELS_I420_10] = {"i420-10", {"Y", "U", "V"}, 10, 0, 1, 1},
     [VAE_PIXELS_P010] = {"p010", {"Y", "UV"}, 10, 6, 1, 1},
+    [VAE_PIXELS_RGBX] = {"rgbx", {"RGBx"}, 8, 0, 0, 0},
+    [VAE_PIXELS_BGRA] = {"bgra", {"BGRA"}, 8, 0, 0, 0},
+    [VAE_PIXELS_RGBA_F32] = {"floats4", {"RGBA"}, 32, 0, 0, 0},
 };
 
 bool
 vae_kind_yuv(VaePixels pixels)
 {
     return vae_kinds[pixels].plane[0][0] == 'Y';
+}
+
+bool
+vae_kind_alpha(VaePixels pixels)
+{
+    return strchr(vae_kinds[pixels].plane[0], 'A') != NULL;
 }
 
 int
@@ -68,7 +77,9 @@ uint8_t *
 vae_kind_sample(const VaePicture *p, int c, int x, int y)
 {
     const VaeKind *k = &vae_kinds[p->pixels];
-    const char letter = (vae_kind_yuv(p->pixels) ? "YUVx" : "RGBx")[c];
+    const char letter = (vae_kind_yuv(p->pixels)     ? "YUVx"
+                         : vae_kind_alpha(p->pixels) ? "RGBA"
+                                                     : "RGBx")[c];
     for (int i = 0; i < 3 && k->plane[i]; i++) {
         const char *what = k->plane[i], *at = strchr(what, letter);
         if (at)

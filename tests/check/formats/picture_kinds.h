@@ -18,6 +18,7 @@ typedef struct VaeKind {
 extern const VaeKind vae_kinds[VAE_PIXELS_KINDS];
 
 bool vae_kind_yuv(VaePixels pixels);
+bool vae_kind_alpha(VaePixels pixels);
 int vae_kind_bytes(VaePixels pixels); /* bytes of a sample */
 int vae_kind_most(VaePixels pixels);  /* the largest code */
 

@@ -5,6 +5,8 @@
  */
 #include "vae_test.h"
 
+#include "vae-private/tensors.h"
+
 /* Latents of LW x LH decode to a picture of W x H, which is cropped to odd
  * sizes. */
 #define LW 7
@@ -374,6 +376,99 @@ TEST(pipelines)
         expect(far <= allowed(formats[i]), formats[i], "", NULL, far);
         g_free(taken);
     }
+}
+
+/* Copies a tensor with one more colour, a copy of the first: `outer` copies of
+ * a row of three colours. */
+static void
+add_colour(VaeTensorOut *t, gint dim, guint8 **data)
+{
+    gsize inner = vae_type_size(t->type), outer = 1;
+    for (gint d = 0; d < t->n_dims; d++)
+        if (d < dim)
+            outer *= (gsize) t->dims[d];
+        else if (d > dim)
+            inner *= (gsize) t->dims[d];
+    *data = g_malloc(outer * inner * 4);
+    for (gsize i = 0; i < outer; i++) {
+        const guint8 *from = (const guint8 *) t->data + i * inner * 3;
+        memcpy(*data + i * inner * 4, from, inner * 3);
+        memcpy(*data + i * inner * 4 + inner * 3, from, inner);
+    }
+    t->dims[dim] = 4;
+    t->data = *data;
+}
+
+/* Weights of Wan2.1 whose pictures have alpha: a copy of red. */
+static const gchar *
+weights_with_alpha(void)
+{
+    static const gchar *const layers[] = {
+        "decoder.head.2.weight", "decoder.head.2.bias", "encoder.conv1.weight"};
+    const gchar *path = vae_test_path("alpha.safetensors");
+    guint8 *data[3] = {NULL};
+    VaeTensorFile *file = NULL;
+    VaeError error = {0};
+    CHECK_SAYS(vae_tensor_file_open(vae_test_weights(), &file, &error) ==
+                   VAE_OK,
+               "%s", error.message);
+    const gsize n = vae_tensor_file_count(file);
+    g_autofree VaeTensorOut *out = g_new0(VaeTensorOut, n);
+    for (gsize i = 0; i < n; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(file, i);
+        out[i] = (VaeTensorOut){.name = t->name,
+                                .type = t->type,
+                                .n_dims = t->n_dims,
+                                .data = t->data};
+        memcpy(out[i].dims, t->dims, sizeof t->dims);
+        for (gint k = 0; k < 3; k++)
+            if (strcmp(t->name, layers[k]) == 0)
+                add_colour(&out[i], k < 2 ? 0 : 1, &data[k]);
+    }
+    CHECK_SAYS(vae_tensor_file_write(path, out, n, NULL, 0, &error) == VAE_OK,
+               "%s", error.message);
+    for (gint k = 0; k < 3; k++)
+        g_free(data[k]);
+    vae_tensor_file_free(&file);
+    return path;
+}
+
+/* The decoder prefers RGBA; its alpha is the network's. The encoder posts no
+ * WARNING for alpha. */
+TEST(alpha)
+{
+    const gchar *model = weights_with_alpha();
+    g_autofree gchar *text = g_strdup_printf(
+        "videotestsrc num-buffers=5 pattern=ball foreground-color=0x80ffffff ! "
+        "video/x-raw,format=RGBA,width=%d,height=%d,framerate=16/1 ! "
+        "vaeencode model=\"%s\" backend=ref ! "
+        "vaedecode model=\"%s\" backend=ref ! "
+        "fakesink name=s sync=false enable-last-sample=true",
+        W, H, model, model);
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
+    g_autoptr(GstElement) sink = gst_bin_get_by_name(GST_BIN(pipeline), "s");
+    g_autoptr(GstSample) sample = NULL;
+    GstVideoInfo info;
+    GstVideoFrame frame;
+    gint clear = 0;
+    vae_test_play(pipeline);
+    g_object_get(sink, "last-sample", &sample, NULL);
+    CHECK(sample != NULL);
+    CHECK(gst_video_info_from_caps(&info, gst_sample_get_caps(sample)));
+    CHECK_INT(GST_VIDEO_INFO_FORMAT(&info), GST_VIDEO_FORMAT_RGBA);
+    CHECK(gst_video_frame_map(&frame, &info, gst_sample_get_buffer(sample),
+                              GST_MAP_READ));
+    for (gint y = 0; y < H; y++)
+        for (gint x = 0; x < W; x++) {
+            const guint8 *pixel =
+                (const guint8 *) GST_VIDEO_FRAME_PLANE_DATA(&frame, 0) +
+                y * GST_VIDEO_FRAME_PLANE_STRIDE(&frame, 0) + 4 * x;
+            CHECK_INT(pixel[3], pixel[0]);
+            clear += pixel[3] != 255;
+        }
+    CHECK(clear > 0);
+    gst_video_frame_unmap(&frame);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
 }
 
 /* If downstream accepts every format, it gets the first format of the first
