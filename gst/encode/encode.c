@@ -169,12 +169,13 @@ latent_caps(GstVaeEncode *self)
     return caps;
 }
 
+static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
+
 /* latent_caps() with the field `tensors`, which holds the type a second time:
  * so each type has a structure of its own. */
 static GstCaps *
 offered_caps(GstVaeEncode *self, const GstCaps *ours)
 {
-    static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
     GstVaeLatentInfo info = latent_info(self);
     GstCaps *caps = gst_caps_new_empty();
 
@@ -234,6 +235,40 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     session->frame_time = self->frame_time;
     self->out = session->latent;
     return TRUE;
+}
+
+/* Changes the type of the latents. The stream computes for the normalization,
+ * which stays. */
+static gboolean
+adapt(GstVaeBase *base, GstVaeSession *session)
+{
+    GstVaeLatentInfo info = session->latent;
+    GstCaps *offer = gst_caps_new_empty(), *peer, *caps;
+    gboolean ok = !gst_vae_tensors_is_caps(session->caps);
+
+    for (guint i = 0; i < G_N_ELEMENTS(types); i++) {
+        info.type = types[i];
+        peer = gst_vae_latent_info_to_caps(&info);
+        gst_vae_tensor_meta_describe(peer, &info);
+        gst_caps_append(offer, peer);
+    }
+    peer = gst_pad_peer_query_caps(base->srcpad, offer);
+    caps = gst_caps_intersect_full(offer, peer, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(peer);
+    gst_caps_unref(offer);
+    ok = ok && !gst_caps_is_empty(caps);
+    if (ok) {
+        caps = gst_caps_fixate(caps);
+        ok = gst_vae_latent_info_from_caps(caps, &info, NULL);
+    }
+    if (ok) {
+        g_mutex_lock(&base->queue.lock);
+        gst_caps_replace(&session->caps, caps);
+        session->latent = info;
+        g_mutex_unlock(&base->queue.lock);
+    }
+    gst_caps_unref(caps);
+    return ok;
 }
 
 static void
@@ -356,6 +391,7 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
     base_class->set_caps = set_caps;
     base_class->find_model = find_model;
     base_class->negotiate = negotiate;
+    base_class->adapt = adapt;
     base_class->set_times = set_times;
     base_class->collect = gst_vae_encode_collect;
     base_class->finish = gst_vae_encode_finish;

@@ -144,7 +144,7 @@ TEST(decode_format)
     }
 }
 
-static GMutex gate;
+static GMutex gate; /* static, so it needs no initialization */
 
 static GstPadProbeReturn
 wait_at_gate(GstPad *pad, GstPadProbeInfo *info, gpointer data)
@@ -209,7 +209,6 @@ TEST(decode_formats)
 {
     GstVideoInfo info;
     SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
-    g_mutex_init(&gate);
     change_twice(h, NULL, 9);
     GstEvent *event;
     while ((event = vae_test_event(h, GST_EVENT_CAPS))) {
@@ -226,7 +225,6 @@ TEST(decode_formats)
     gst_video_info_set_format(&info, GST_VIDEO_FORMAT_Y444, 16, 16);
     info.fps_n = VAE_TEST_FPS;
     change_twice(h, &info, 3);
-    g_mutex_clear(&gate);
 }
 
 static GstPadProbeReturn
@@ -332,6 +330,35 @@ TEST(encode)
     CHECK_INT(pushed, pulled);
     vae_test_wait_eos(h);
     vae_test_no_more(h);
+}
+
+/* Downstream changes the type twice, and no latent passes meanwhile. */
+TEST(encode_types)
+{
+    static const char *const latents[] = {"float32", "float16", "bfloat16"};
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
+    g_autoptr(GstCaps) now = NULL;
+    GstClockTime pushed = 0;
+    GstVideoInfo info;
+    gst_harness_set_sink_caps_str(h, "video/x-vae-latent,type=float32");
+    gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_BUFFER, wait_at_gate, NULL,
+                      NULL);
+    g_mutex_lock(&gate);
+    set_video(h, &info, GST_VIDEO_FORMAT_I420, 16, 16, 16);
+    for (guint k = 0; k < G_N_ELEMENTS(latents); k++) {
+        g_autofree gchar *caps =
+            g_strconcat("video/x-vae-latent,type=", latents[k], NULL);
+        if (k > 0)
+            gst_harness_set_sink_caps_str(h, caps);
+        push_frames(h, &info, k ? 4 : 1, &pushed);
+    }
+    g_mutex_unlock(&gate);
+    for (guint k = 0; k < G_N_ELEMENTS(latents); k++)
+        gst_buffer_unref(vae_test_pull(h));
+    now = gst_pad_get_current_caps(h->sinkpad);
+    CHECK_STR(gst_structure_get_string(gst_caps_get_structure(now, 0), "type"),
+              "bfloat16");
+    vae_test_none(h, GST_MESSAGE_ERROR);
 }
 
 /* The same caps again are no change. */
