@@ -2,8 +2,7 @@
 # Builds gst-vae and runs its tests. The last line is "N passed, N failed, N
 # skipped". The exit status is 0 if none failed.
 #
-#   sh tests/run.sh          a release build, the demo, the quick tests and a
-#                            minute of fuzzing
+#   sh tests/run.sh          a release build, the demo, the quick tests, fuzzing
 #   sh tests/run.sh --full   for each change: slower tests, other builds,
 #                            sanitizers and analyzers
 #   sh tests/run.sh --long   --full, and everything that takes long or needs
