@@ -95,8 +95,9 @@ static VaeStatus
 try_output(const char *path, VaeError *error)
 {
     Output out;
-    const VaeTensorHeader header = {tensors, COUNT(tensors), metadata, 1};
-    VaeStatus status = output_open(&out, path, &header, error);
+    const OutputHead head = {
+        OUTPUT_SAFETENSORS, {tensors, COUNT(tensors), metadata, 1, 0}, NULL};
+    VaeStatus status = output_open(&out, path, &head, error);
     if (status == VAE_OK)
         status = output_write(&out, 2, "cdef", 4, error);
     if (status == VAE_OK)
