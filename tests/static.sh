@@ -22,7 +22,7 @@ esac
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(nproc)
-folders='engine gst kernels pipelines tests'
+folders='engine gst kernels pipelines python tests'
 # shellcheck disable=SC2086 # a list of words
 {
     sources=$(find $folders -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \

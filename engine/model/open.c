@@ -164,7 +164,7 @@ open_model(const char *path, const VaeTensorList *source,
         status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
     else if ((status = open_file(m, source, error)) == VAE_OK)
         status = find_tensors(m, error);
-    if (status != VAE_OK)
+    if (!m || status != VAE_OK)
         vae_model_free(&m);
     else if (source) {
         m->release = source->release;
