@@ -112,6 +112,24 @@ class Bytes(small.Test):
         self.assertEqual(made.shape, (16, 2, 2, 2))
 
 
+class Spy:
+    """A stream of the engine that notes the addresses that it gets."""
+
+    def __init__(self, stream):
+        self.stream, self.seen = stream, []
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def decode(self, latents, frames):
+        self.seen += [latents.address, frames.address]
+        self.stream.decode(latents, frames)
+
+    def encode(self, frames, *latents):
+        self.seen += [frame.address for frame in frames]
+        self.stream.encode(frames, *latents)
+
+
 class Memory(small.Test):
     """Nothing is copied that need not be."""
 
@@ -129,6 +147,21 @@ class Memory(small.Test):
         self.assertNotEqual(moved.packed().address, address)
         self.assertEqual(memoryview(moved.packed()).tolist()[2][1],
                          [20.0, 21.0, 22.0, 23.0])
+
+    def test_the_engine_gets_the_callers_memory(self):
+        vae = gst_vae.open(small.weights("wan21"))
+        latent, video = small.tensor([16, 2, 2]), small.tensor([5, 16, 16, 3], "B")
+        out = memoryview(bytearray(768)).cast("B", [1, 16, 16, 3])
+        with vae.decoder(16, 16, **REF) as decoder:
+            decoder.stream = Spy(decoder.stream)
+            decoder(latent, out=out)
+            self.assertEqual(decoder.stream.seen, [gst_vae.tensor(latent).address,
+                                                   gst_vae.tensor(out).address])
+        with vae.encoder(16, 16, **REF) as encoder:
+            encoder.stream = Spy(encoder.stream)
+            encoder(video)
+            begin = gst_vae.tensor(video).address
+            self.assertEqual(encoder.stream.seen, [begin + 768 * k for k in range(5)])
 
     def test_out(self):
         """Frames are written where the caller says, also of a float decoder."""
@@ -197,7 +230,10 @@ class Streams(small.Test):
         self.assertIn("slices of 2", str(plan))
         latents = small.tensor([16, 1, 2, 2])
         frames = flat(vae.decode(latents, **REF))
+        kept = vae._idle[gst_vae.Decoder][1]
         vae.release()
+        with self.assertRaisesRegex(gst_vae.Error, "closed"):
+            kept.plan
         self.assertEqual(flat(vae.decode(latents, **REF)), frames)
         with vae.decoder(16, 16, **REF) as decoder:
             decoder.release()
