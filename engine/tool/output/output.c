@@ -108,7 +108,7 @@ open_file(Output *out, VaeError *error)
     const VaeStatus status = check_kind(out->path, &in_place, error);
     if (status != VAE_OK)
         return status;
-    out->pipe = output_is_pipe(out->path);
+    out->pipe = in_place && output_is_pipe(out->path);
     if (out->pipe)
         signal(SIGPIPE, SIG_IGN); /* a reader that ends is an error */
     if (strcmp(out->path, "-") == 0) {
