@@ -97,6 +97,10 @@ class Bytes(small.Test):
         self.assertEqual(flat(vae.decode(clip, **REF)), flat(made[0]))
         cropped = vae.decode(clip, size=(20, 13), frames=4, **REF)
         self.assertEqual(cropped.shape, (4, 13, 20, 3))
+        small.write(self.path("stated"), "latent", clip, {
+            "vae.width": "20", "vae.height": "13", "vae.frames": "4"})
+        stated = vae.decode(gst_vae.Latents(self.path("stated")), **REF)
+        self.assertEqual((stated.shape, flat(stated)), (cropped.shape, flat(cropped)))
 
     def test_planes(self):
         """NV12 is I420 with U and V side by side."""
