@@ -128,17 +128,18 @@ vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
 /* ------------------------------------------------------------------ */
 /* The range of pictures of floats.                                    */
 
-/* Finds the least and the greatest value; NaN is neither. */
+/* Finds the least and the greatest value of the colours; NaN is neither. */
 static void
 find_range(const VaePicture *p, float *least, float *greatest)
 {
+    const int step = vae_layout(p->pixels)->part[0].step;
     *least = INFINITY;
     *greatest = -INFINITY;
     for (int y = 0; y < p->height; y++) {
         const uint8_t *row = p->data[0] + y * p->stride[0];
-        for (int x = 0; x < 3 * p->width; x++) {
+        for (int i = 0; i < 3 * p->width; i++) {
             float v;
-            memcpy(&v, row + (size_t) x * sizeof v, sizeof v);
+            memcpy(&v, row + i / 3 * step + i % 3 * (int) sizeof v, sizeof v);
             *least = v < *least ? v : *least;
             *greatest = v > *greatest ? v : *greatest;
         }
@@ -167,7 +168,7 @@ vae_doubt_picture(const VaeModelInfo *info, const VaePicture *picture,
                   char *text, size_t size)
 {
     float least, greatest;
-    if (picture->pixels != VAE_PIXELS_RGB_F32 || picture->on_device)
+    if (!vae_layout_floats(vae_layout(picture->pixels)) || picture->on_device)
         return false;
     find_range(picture, &least, &greatest);
     const char *other = other_range(info, least, greatest);

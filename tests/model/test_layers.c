@@ -3,6 +3,8 @@
  * weights of a layer are rows of the usual layer, so each result is a result of
  * the usual network.
  */
+#include <math.h>
+
 #include "weights_set.h"
 
 /* Replaces a tensor by n of its rows, data. */
@@ -125,6 +127,13 @@ test_alpha_encoder(void)
                         &error) &&
             memcmp(a, b, sizeof a) == 0,
         "an encoder of 4 channels reads alpha", error.message);
+    for (int i = 0; i < N_PIXELS * 4; i++)
+        rgba[i] = i % 4 == 3 ? -1 : fabsf(rgba[i]) / 9;
+    warned[0] = '\0';
+    check(encode_from(one_colour(4, 3), VAE_PIXELS_RGBA_F32, 16, rgba, b,
+                      &error) &&
+              strstr(warned, "pixel-range"),
+          "  and the range of colours is checked without alpha", warned);
     memset(bytes, 255, sizeof bytes);
     check(encode_from(one_colour(4, 3), VAE_PIXELS_RGBA, 4, bytes, a, &error) &&
               encode_from(one_colour(4, 3), VAE_PIXELS_RGB_F32, 12, rgb, opaque,

@@ -118,6 +118,14 @@ expect_error(const char *what, VaeStatus status, const char *const *words)
     check(good, what, error.message);
 }
 
+char warned[300];
+
+static void
+keep_warning(void *user, const char *message)
+{
+    snprintf(warned, sizeof warned, "%s", message);
+}
+
 /* Opens a stream of a file for pictures of 16x24, times scale; NULL on failure.
  */
 static VaeStream *
@@ -127,6 +135,7 @@ open_stream(const char *path, VaeDirection direction, int scale,
     const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
                                     .direction = direction,
                                     .backend = VAE_BACKEND_REF,
+                                    .warn = keep_warning,
                                     .width = 24 * scale,
                                     .height = 16 * scale,
                                     .slice_size = 1};

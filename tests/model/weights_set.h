@@ -27,6 +27,7 @@ typedef struct Set {
 extern Set set;
 extern char folder[];
 extern int failures;
+extern char warned[300]; /* the last warning of a stream */
 
 void check(bool good, const char *what, const char *detail);
 
