@@ -325,7 +325,7 @@ TEST(file_details)
     CHECK_FILE(NPY("\1\0", "\4\0{x}\n"), "x}",
                "a key: 'descr', 'fortran_order' or 'shape'");
     CHECK_FILE(NPY("\1\0", "\20\0{'descr': '>f4'}"), ">f4",
-               "'<f4', '<f2' or '|u1'");
+               "'<f4', '<f2', '<f8' or '|u1'");
     CHECK_FILE(NPY("\1\0", "\27\0{'fortran_order': True}"), "fortran_order",
                "C order");
 }
