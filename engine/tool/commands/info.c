@@ -380,7 +380,8 @@ recognise(const Options *o, Info *in)
     if (o->batch_index < 0)
         reading.batch_index = 0;
     in->has_clip =
-        !in->model && find_clip(&reading, in->file, NULL, &in->clip, why) == VAE_OK &&
+        !in->model &&
+        find_clip(&reading, in->file, NULL, &in->clip, why) == VAE_OK &&
         vae_latent_sequences_find(in->file, &in->clip, &table, why) == VAE_OK;
     in->sequences = in->has_clip && table ? (long long) table->dims[0] : 1;
     if (!in->model)
