@@ -232,10 +232,9 @@ tell_constant(VaeStream *s)
     const unsigned long long n = s->doubts.same;
     char line[160];
     snprintf(line, sizeof line,
-             "the %s of the first %llu %s%s one value in all places: is this "
-             "the right input?",
-             decode ? "numbers" : "colours", n, decode ? "latent" : "frame",
-             n == 1 ? " are" : "s are");
+             "each of the first %llu %s: is this the right input?", n,
+             decode ? "latents has only one number in all places"
+                    : "frames has only one colour");
     s->params.warn(s->params.log_user, line);
     s->doubts.varies = true;
 }

@@ -186,15 +186,7 @@ set_nan_policy(Options *o, const Option *p, const char *word)
 static bool
 set_layout(Options *o, const Option *p, const char *word)
 {
-    static const char *const words[] = {[VAE_LAYOUT_AUTO] = "auto",
-                                        [VAE_LAYOUT_CTHW] = "cthw",
-                                        [VAE_LAYOUT_TCHW] = "tchw"};
-    for (int i = VAE_LAYOUT_AUTO; i <= VAE_LAYOUT_TCHW; i++)
-        if (strcmp(word, words[i]) == 0) {
-            o->layout = (VaeLatentLayout) i;
-            return true;
-        }
-    return false;
+    return vae_layout_parse(word, &o->layout);
 }
 
 /* Reads "30000/1001" or "24". */

@@ -14,12 +14,13 @@
 /* Adds a property to those that the file contradicts. */
 static void
 overrule(GstLatentClip *clip, const gchar *setting, const gchar *stated,
-         const gchar *value)
+         const gchar *value, const gchar *instead)
 {
     gchar *before = clip->overruled;
     clip->overruled = g_strdup_printf(
-        "%s%s%s is %s, so the property's value %s is not used",
-        before ? before : "", before ? "; " : "", setting, stated, value);
+        "%s%s%s is %s, so the property's value %s is not used%s",
+        before ? before : "", before ? "; " : "", setting, stated, value,
+        instead);
     vae_text_printable(clip->overruled);
     g_free(before);
 }
@@ -33,7 +34,7 @@ fill_space(GstLatentClip *clip, const gchar *name, const gchar *value,
     const gchar *stated = clip->data.space;
     const gchar *space = stated ? stated : value;
     if (stated && value && strcmp(stated, value) != 0)
-        overrule(clip, "latent-space", stated, value);
+        overrule(clip, "latent-space", stated, value, "");
     if (!space)
         return VAE_OK;
     G_STATIC_ASSERT(sizeof clip->info.space == 64);
@@ -65,7 +66,7 @@ fill_normalization(GstLatentClip *clip, gint setting)
     if (is_set && value != info->normalization)
         overrule(clip, "normalization",
                  vae_normalization_name(info->normalization),
-                 vae_normalization_name(value));
+                 vae_normalization_name(value), " (that of vaedecode is)");
     if (vae_space_find(info->space))
         info->normalization =
             vae_space_normalization(info->space, info->normalization);

@@ -48,8 +48,9 @@ class Latents:
     """The latents of a file. latents: a Tensor [C, T, h, w]. info: what the file
     states."""
 
-    def __init__(self, path: Any, tensor: str | None = None, batch_index: int = 0):
-        clip = _engine.open_clip(path, tensor, batch_index)
+    def __init__(self, path: Any, tensor: str | None = None, batch_index: int = 0,
+                 layout: str = "auto"):
+        clip = _engine.open_clip(path, tensor, batch_index, layout)
         self.path = path
         self.info, self.latents = Report(**clip.info), clip.latents
 

@@ -36,16 +36,24 @@ find(Clip *c, const char *path, const VaeLatentOptions *options,
     return status;
 }
 
-/* open_clip(path, tensor, batch_index) */
+/* open_clip(path, tensor, batch_index, layout) */
 static PyObject *
 open_clip(PyObject *self, PyObject *args)
 {
     VaeLatentOptions options = VAE_INIT(VaeLatentOptions);
     PyObject *path;
+    const char *layout;
     VaeError error = {0};
-    if (!PyArg_ParseTuple(args, "O&zi", PyUnicode_FSConverter, &path,
-                          &options.tensor, &options.batch_index))
+    if (!PyArg_ParseTuple(args, "O&zis", PyUnicode_FSConverter, &path,
+                          &options.tensor, &options.batch_index, &layout))
         return NULL;
+    if (!vae_layout_parse(layout, &options.layout)) {
+        PyErr_Format(PyExc_ValueError,
+                     "the layout is \"%s\", expected auto, cthw or tchw",
+                     layout);
+        Py_DECREF(path);
+        return NULL;
+    }
     allocfunc alloc = (allocfunc) PyType_GetSlot(clip_type, Py_tp_alloc);
     Clip *c = (Clip *) alloc(clip_type, 0);
     if (c) {
@@ -98,9 +106,10 @@ static PyType_Spec spec = {
     "gst_vae.Clip", sizeof(Clip), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
-static PyMethodDef functions[] = {{"open_clip", open_clip, METH_VARARGS,
-                                   "open_clip(path, tensor, batch_index)"},
-                                  {0}};
+static PyMethodDef functions[] = {
+    {"open_clip", open_clip, METH_VARARGS,
+     "open_clip(path, tensor, batch_index, layout)"},
+    {0}};
 
 int
 vae_py_add_clip(PyObject *module)

@@ -72,7 +72,7 @@ static const Setting settings[] = {
     {"deterministic", BOOL, AT(deterministic), NULL, NULL},
     {"restarts", BOOL, AT(restarts), NULL, NULL},
     {"normalization", WORD, AT(normalization), parse_normalization,
-     "normalized or raw"},
+     "normalized, raw or comfyui"},
     {"posterior", WORD, AT(posterior), parse_posterior, "mean or sample"},
     {"spill", WORD, AT(spill), parse_spill, "auto, off or host"},
     {"seed", SEED, AT(seed), NULL, NULL},

@@ -63,6 +63,8 @@ class Values(small.Test):
             (ValueError, "2.56", lambda: vae.frames_of(-1)),
             (Error, "backend is gpu", lambda: gst_vae.available("gpu")),
             (Error, "no tensor|holds|latent", lambda: gst_vae.Latents(WAN)),
+            (ValueError, "layout is \"x\", expected auto, cthw or tchw",
+             lambda: gst_vae.Latents(WAN, layout="x")),
             (Error, "pixels", lambda: vae.encoder(32, 32, **REF)(video)),
             (Error, "the encoder takes float32",
              lambda: vae.encoder(16, 16, dtype="float32", **REF)(video)),
@@ -87,6 +89,10 @@ class Values(small.Test):
         with self.assertRaisesRegex(Error, "other: states the latent space hunyuan, and "
                                     ".*wan21.* expects wan2.1"):
             vae.decode(gst_vae.Latents(self.path("other")), **REF)
+        small.write(self.path("other"), "latent", small.tensor([5, 16, 2, 2]))
+        for layout, shape in (("tchw", (16, 5, 2, 2)), ("cthw", (5, 16, 2, 2))):
+            clip = gst_vae.Latents(self.path("other"), layout=layout)
+            self.assertEqual(tuple(clip.latents.shape), shape)
 
     def test_parts_of_an_error(self):
         with self.assertRaises(Error) as caught:

@@ -163,6 +163,20 @@ fail_value(const VaeTensorFile *file, const char *key, const char *value,
                           file->label, key, VAE_NAME_SHOWN, value, expected);
 }
 
+bool
+vae_layout_parse(const char *word, VaeLatentLayout *out)
+{
+    static const char *const words[] = {[VAE_LAYOUT_AUTO] = "auto",
+                                        [VAE_LAYOUT_CTHW] = "cthw",
+                                        [VAE_LAYOUT_TCHW] = "tchw"};
+    for (int i = VAE_LAYOUT_AUTO; i <= VAE_LAYOUT_TCHW; i++)
+        if (strcmp(word, words[i]) == 0) {
+            *out = (VaeLatentLayout) i;
+            return true;
+        }
+    return false;
+}
+
 /* The order of the axes in the metadata; AUTO if it is not stated. */
 static VaeStatus
 stated_layout(const VaeTensorFile *file, VaeLatentLayout *out, VaeError *error)

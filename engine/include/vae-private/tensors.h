@@ -82,6 +82,9 @@ VAE_API VaeStatus vae_latent_sequences_parse(const VaeTensorFile *file,
                                              VaeLatentSequence *out,
                                              VaeError *error);
 
+/* Reads "auto", "cthw" or "tchw". */
+VAE_API bool vae_layout_parse(const char *word, VaeLatentLayout *out);
+
 /* Writes "1x16x3x60x104" to buffer, for messages. Returns buffer. */
 VAE_API const char *vae_dims_text(const int64_t *dims, int n, char *buffer,
                                   size_t size);
