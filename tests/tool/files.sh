@@ -326,15 +326,15 @@ check "  has the same frames" 0 compare --max-abs 0 o.npy o.safetensors
 check "decode to y4m" 0 decode "$latents" o.y4m
 check "  has the luma of the frames" 0 python3 y4m.py o.y4m o.safetensors
 check "decode to standard output" 0 sh -c '"$@" | cmp - o.y4m' - \
-    "$tool" decode $ref --model "$wan" "$latents" -
+    "$tool" decode --backend ref --model "$wan" "$latents" -
 check "  also to a file" 0 sh -c '"$@" >p.y4m && cmp p.y4m o.y4m' - \
-    "$tool" decode $ref --model "$wan" "$latents" -
+    "$tool" decode --backend ref --model "$wan" "$latents" -
 mkfifo opipe
 check "decode to a pipe" 0 sh -c 'cat opipe >p.st & "$@" && wait &&
     cmp p.st o.safetensors' - \
-    "$tool" decode $ref --model "$wan" "$latents" opipe
+    "$tool" decode --backend ref --model "$wan" "$latents" opipe
 check "a reader that ends" 0 sh -c '{ "$@"; echo "code $?" >&2; } | head -c 9' \
-    - "$tool" decode $ref --model "$wan" "$latents" -
+    - "$tool" decode --backend ref --model "$wan" "$latents" -
 says "-: cannot write: Broken pipe" "code 3"
 check "encode to npy" 0 encode o.safetensors z.npy
 check "encode to safetensors" 0 encode o.safetensors z.safetensors
