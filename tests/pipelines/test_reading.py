@@ -240,7 +240,7 @@ class Doubts(Reading):
     def test_orders(self):
         """An error says which other order would fit."""
         for shape, said in (([1, 5, 16, 4, 4], "has 16: set layout=tchw"),
-                            ([24, 16, 4, 4], "has 16: set layout=tchw"),
+                            ([1, 24, 16, 4, 4], "has 16: set layout=tchw"),
                             ([1, 5, 5, 4, 4], None)):
             count = math.prod(shape)
             latents = save(self.path("clip.safetensors"),
