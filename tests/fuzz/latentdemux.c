@@ -97,13 +97,6 @@ check_error(GstMessage *message)
     g_clear_error(&error);
 }
 
-static void
-link_pad(GstElement *demux, GstPad *pad, gpointer sink)
-{
-    if (gst_pad_link(pad, sink) != GST_PAD_LINK_OK)
-        abort();
-}
-
 /* Behind appsrc --------------------------------------------------------- */
 
 static GstPadProbeReturn
@@ -123,10 +116,9 @@ make_pipeline(GstElement **source)
     GstPad *pad = gst_element_get_static_pad(sink, "sink");
     g_object_set(sink, "sync", FALSE, NULL);
     gst_pad_add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, probe_buffer, NULL, NULL);
-    g_signal_connect_object(demux, "pad-added", G_CALLBACK(link_pad), pad, 0);
     gst_object_unref(pad);
     gst_bin_add_many(GST_BIN(pipeline), *source, demux, sink, NULL);
-    if (!gst_element_link(*source, demux))
+    if (!gst_element_link_many(*source, demux, sink, NULL))
         abort();
     return pipeline;
 }
@@ -286,11 +278,12 @@ pass(File *file)
     GstElement *demux =
         gst_object_ref_sink(gst_element_factory_make("latentdemux", NULL));
     GstPad *sink = gst_element_get_static_pad(demux, "sink");
+    GstPad *src = gst_element_get_static_pad(demux, "src");
     ended = FALSE;
     gst_pad_set_element_private(from, file);
     gst_element_set_bus(demux, bus);
-    g_signal_connect(demux, "pad-added", G_CALLBACK(link_pad), to);
-    if (gst_pad_link(from, sink) != GST_PAD_LINK_OK)
+    if (gst_pad_link(from, sink) != GST_PAD_LINK_OK ||
+        gst_pad_link(src, to) != GST_PAD_LINK_OK)
         abort();
     gst_pad_set_active(to, TRUE);
     gst_element_set_state(demux, GST_STATE_PAUSED);
@@ -302,6 +295,8 @@ pass(File *file)
     gst_element_set_state(demux, GST_STATE_NULL);
     gst_pad_set_active(from, FALSE);
     gst_pad_unlink(from, sink);
+    gst_pad_unlink(src, to);
+    gst_object_unref(src);
     gst_object_unref(sink);
     gst_object_unref(demux);
 }
