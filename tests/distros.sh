@@ -10,7 +10,11 @@
 #   --tensors        tests/tensors.sh instead of the commands
 #   --keep           leaves the systems where they are
 #   --folder FOLDER  for the systems, logs and pictures; default: a new folder
-#   --old-mirror     accepts a mirror that is older than its Release file allows
+#   --isa LIST       then also the quick tests with each of these limits of
+#                    oneDNN, such as SSE41,AVX2,AVX512_CORE
+#   --cpus LIST      the same for numbers of visible processors, such as 1,2,4
+#   --packages LIST  installs these packages before the tests of --isa and
+#                    --cpus, such as gstreamer1.0-libav
 #
 # MIRROR names another mirror. Each system also sees VAE_TEST_DATA, the folder
 # with the large vectors, read only. The last line is "N passed, N failed, N
@@ -28,7 +32,9 @@ commands=$(sed -n '/^## Try it/,/^## /s/^\(sh .*\)/\1/p' "$top/README.md")
 keep=
 folder=
 suites=
-old_mirror=
+isas=
+cpus=
+packages=
 while [ $# -gt 0 ]; do
     case $1 in
     --help | -h)
@@ -38,9 +44,14 @@ while [ $# -gt 0 ]; do
     --demo) commands=$(echo "$commands" | head -n 1) ;;
     --tensors) commands='sh tests/tensors.sh' ;;
     --keep) keep=yes ;;
-    --old-mirror) old_mirror=yes ;;
-    --folder)
-        folder=${2:?--folder needs a folder}
+    --folder | --isa | --cpus | --packages)
+        value=${2:?$1 needs a value}
+        case $1 in
+        --folder) folder=$value ;;
+        --isa) isas=$(echo "$value" | tr , ' ') ;;
+        --cpus) cpus=$(echo "$value" | tr , ' ') ;;
+        --packages) packages=$(echo "$value" | tr , ' ') ;;
+        esac
         shift
         ;;
     -*)
@@ -60,6 +71,18 @@ for suite in $suites; do
         exit 2
         ;;
     esac
+done
+
+# Each further command is a line, too.
+[ -z "$packages" ] || commands="$commands
+apt-get -q -y install --no-install-recommends $packages"
+for isa in $isas; do
+    commands="$commands
+ONEDNN_MAX_CPU_ISA=$isa meson test -C build --no-rebuild"
+done
+for n in $cpus; do
+    commands="$commands
+taskset -c 0-$((n - 1)) meson test -C build --no-rebuild"
 done
 
 passed=0
@@ -168,14 +191,18 @@ make() {
         debootstrap --variant=minbase --keyring="$keyring" \
         --components="$components" "$1" "$system" "$mirror" "$script" ||
         return 1
-    [ -z "$old_mirror" ] ||
-        echo 'Acquire::Check-Valid-Until "false";' \
-            >"$system/etc/apt/apt.conf.d/old-mirror"
     # The names of hosts, such as the mirror, may be known only on this machine.
     why='git clone failed'
     cp -L /etc/hosts /etc/resolv.conf "$system/etc/" &&
         mkdir -p "$system/srv/vectors" &&
-        git clone --quiet "$top" "$system/root/gst-vae"
+        git clone --quiet "$top" "$system/root/gst-vae" || return 1
+    # A mirror may be older than its Release file allows.
+    why="apt-get update failed, see $folder/$1-apt.log"
+    inside "$folder/$1-apt.log" 'apt-get -q update' && return
+    grep -q 'Release file .* is expired' "$folder/$1-apt.log" || return 1
+    echo "$1: the mirror's Release file has expired; the test accepts it"
+    echo 'Acquire::Check-Valid-Until "false";' \
+        >"$system/etc/apt/apt.conf.d/old-mirror"
 }
 
 # inside LOG COMMAND: runs the command in the clone in $system, with a new
@@ -221,7 +248,7 @@ try() {
     while [ -n "$rest" ]; do
         command=$(echo "$rest" | head -n 1)
         rest=$(echo "$rest" | tail -n +2)
-        log=$folder/$1-$(basename "${command#sh }" .sh).log
+        log=$folder/$1-$(echo "$command" | tr -cs '[:alnum:]_\n' -).log
         began=$(date +%s)
         if inside "$log" "$command"; then
             result=passed
