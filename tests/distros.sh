@@ -142,10 +142,10 @@ apart() {
     shift
     unshare --mount --pid --fork --kill-child "$@" >"$log" 2>&1 </dev/null &
     job=$!
-    status=0
-    wait "$job" || status=$?
+    code=0
+    wait "$job" || code=$?
     job=
-    return $status
+    return $code
 }
 
 # vendor SUITE: prints the distribution of the release, if debootstrap knows it.
