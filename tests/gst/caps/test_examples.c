@@ -235,6 +235,9 @@ make_files(void)
     make("videotestsrc num-buffers=9 ! "
          "video/x-raw,width=80,height=48,framerate=16/1 ! vp8enc ! webmmux ! "
          "filesink location=clip.mp4");
+    CHECK_INT(symlink(vae_test_network("taef2"), "taef2.safetensors"), 0);
+    make("videotestsrc num-buffers=3 ! video/x-raw,width=80,height=48 ! "
+         "pngenc ! multifilesink location=in-%04d.png");
     make("audiotestsrc num-buffers=9 ! wavenc ! filesink location=sound.wav");
     make("videotestsrc num-buffers=9 ! "
          "video/x-raw,width=80,height=48,framerate=16/1 ! "
@@ -255,11 +258,15 @@ remove_files(void)
                                        "video.webm",
                                        "sound.wav",
                                        "latents.safetensors",
-                                       "latents.npy"};
+                                       "latents.npy",
+                                       "taef2.safetensors",
+                                       "images.safetensors"};
+    static const char *const sequences[] = {"frame", "in", "out"};
     for (guint i = 0; i < G_N_ELEMENTS(made); i++)
         g_remove(made[i]);
-    for (guint i = 0; i < 9; i++) {
-        g_autofree gchar *frame = g_strdup_printf("frame-%04u.png", i);
+    for (guint i = 0; i < 9 * G_N_ELEMENTS(sequences); i++) {
+        g_autofree gchar *frame =
+            g_strdup_printf("%s-%04u.png", sequences[i / 9], i % 9);
         g_remove(frame);
     }
 }
