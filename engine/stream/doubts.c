@@ -235,7 +235,7 @@ tell_constant(VaeStream *s)
              "each of the first %llu %s: is this the right input?", n,
              decode ? "latents has only one number in all places"
                     : "frames has only one colour");
-    s->params.warn(s->params.log_user, line);
+    s->params.doubt(s->params.log_user, line);
     s->doubts.varies = true;
 }
 
@@ -265,7 +265,7 @@ judge_latent(VaeStream *s, const VaeLatentIn *latent)
         vae_doubt_latent(info, s->params.normalization, latent,
                          n / (size_t) info->latent_channels, line, sizeof line);
     if (d->told)
-        s->params.warn(s->params.log_user, line);
+        s->params.doubt(s->params.log_user, line);
 }
 
 static void
@@ -281,17 +281,19 @@ judge_picture(VaeStream *s, const VaePicture *picture)
         return;
     d->told = vae_doubt_picture(&s->model->info, picture, line, sizeof line);
     if (d->told)
-        s->params.warn(s->params.log_user, line);
+        s->params.doubt(s->params.log_user, line);
 }
 
 void
 vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in)
 {
-    if (!s->params.warn)
+    if (!s->params.doubt)
         return;
     if (s->params.direction == VAE_DECODE &&
-        (s->at_start || s->without_context))
+        (s->at_start || s->without_context)) {
         s->doubts.judged = 0;
+        s->doubts.told = false;
+    }
     for (int i = 0; i < n_in; i++)
         if (units->in)
             judge_latent(s, &units->in[i]);
@@ -302,6 +304,6 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in)
 void
 vae_stream_judge_end(VaeStream *s)
 {
-    if (s->params.warn && s->doubts.same > 0 && !s->doubts.varies)
+    if (s->params.doubt && s->doubts.same > 0 && !s->doubts.varies)
         tell_constant(s);
 }

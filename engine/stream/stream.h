@@ -73,7 +73,7 @@ typedef struct VaeTileMemory {
 /* doubts.c: what is known of the input so far. */
 typedef struct VaeDoubts {
     int judged;    /* latents of the sequence, or pictures of the stream */
-    bool told;     /* that the input looks like something else */
+    bool told;     /* the doubt that these look like something else */
     bool varies;   /* a unit has several values, or this doubt was told */
     uint64_t same; /* units so far, if each has one value */
 } VaeDoubts;

@@ -106,5 +106,6 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
         .seed = o->seed,
         .log = o->verbose ? log_line : NULL,
         .warn = warn,
+        .doubt = warn,
     };
 }

@@ -130,6 +130,14 @@ warn_line(void *user, const char *line)
     GST_ELEMENT_WARNING(base, RESOURCE, NOT_FOUND, ("%s", line), (NULL));
 }
 
+static void
+doubt_line(void *user, const char *line)
+{
+    GstVaeBase *base = user;
+
+    GST_ELEMENT_WARNING(base, STREAM, FORMAT, ("%s", line), (NULL));
+}
+
 static bool
 gives_up(void *user)
 {
@@ -211,6 +219,7 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
         GST_LEVEL_INFO)
         params->log = log_line;
     params->warn = warn_line;
+    params->doubt = doubt_line;
     params->cancelled = gives_up;
     params->log_user = base;
     if (params->slice_size == 0 && upstream_is_live(base))

@@ -191,7 +191,7 @@ new_stream(PyObject *self, PyObject *args)
     s->process = getpid();
     s->params = (VaeStreamParams) VAE_INIT(VaeStreamParams);
     s->params.log = log_line;
-    s->params.warn = warn_line;
+    s->params.warn = s->params.doubt = warn_line;
     s->params.cancelled = is_stopped;
     s->params.log_user = s;
     Py_INCREF(model);

@@ -2,9 +2,10 @@
  * vae/doubts.h: finds input that can be computed, but looks like something else
  * than what it is taken as.
  *
- * A stream itself looks at its input and passes each doubt once to
- * VaeStreamParams.warn. It also doubts input whose units all have one value. It
- * does not look at pictures in the memory of a device.
+ * A stream itself looks at its input and passes each doubt to
+ * VaeStreamParams.doubt: for latents once in each sequence, for pictures once.
+ * It also doubts input whose units all have one value. It does not look at
+ * pictures in the memory of a device.
  */
 #ifndef VAE_DOUBTS_H
 #define VAE_DOUBTS_H

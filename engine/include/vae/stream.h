@@ -186,6 +186,9 @@ typedef struct VaeStreamParams {
      * allocates its memory. If it returns true, the call ends with
      * VAE_ERR_CANCELLED. Another thread than the caller's may call it. */
     bool (*cancelled)(void *user);
+    VaeLogFunc doubt; /* or NULL; receives each doubt about the input, see
+                         vae/doubts.h, with log_user. Called by the thread that
+                         sends the input */
 } VaeStreamParams;
 
 /* Bytes by purpose, exactly as allocated. Only library and ops are estimates.
