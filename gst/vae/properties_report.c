@@ -35,8 +35,8 @@ install_stats(GObjectClass *klass)
      *   (#GstVaeBase:nan-policy)
      * - `recovered-steps`: number of such steps that were recovered in fp32
      * - `bytes-weights`, `bytes-carries`, `bytes-activations`, `bytes-scratch`,
-     *   `bytes-staging`, `bytes-library`, `bytes-fallback`, `bytes-total`:
-     *   memory by purpose, as `vaetool plan` prints it
+     *   `bytes-staging`, `bytes-library`, `bytes-ops`, `bytes-fallback`,
+     *   `bytes-total`: memory by purpose, as `vaetool plan` prints it
      * - `bytes-spilled`: carries in host memory (#GstVaeBase:spill), which are
      *   not in `bytes-total`
      * - `memory-setting` (string): the setting that these bytes are of, such as

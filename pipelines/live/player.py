@@ -12,7 +12,8 @@ TICK_MS = 500
 WINDOW = 4
 # Number of frames that are decoded ahead of time.
 AHEAD = 8
-PURPOSES = ("weights", "carries", "activations", "scratch", "staging", "library")
+PURPOSES = ("weights", "carries", "activations", "scratch", "staging", "library",
+            "ops")
 
 # The sink tells the decoder how late it is. No element drops a late frame.
 PICTURES = (
