@@ -134,7 +134,7 @@ def numbers(live):
         for name, labels in after
         if name == "gstvae_memory_bytes"
     }
-    check(len(purposes) == 6, "memory by six purposes")
+    check(len(purposes) == 7, "memory by seven purposes")
     promtool = shutil.which("promtool")
     if promtool:
         text = live.get("/metrics")[2]
