@@ -195,6 +195,9 @@ void
 vae_stream_reset(VaeStream *stream)
 {
     finish(stream, 0, VAE_ERR_CANCELLED, NULL);
+    /* A video may begin with a few black frames, and a seek may follow. */
+    if (stream->params.direction == VAE_DECODE)
+        vae_stream_judge_end(stream);
     atomic_store(&stream->cancel, false);
     stream->sequences++;
     /* the first program of a sequence sets every carry */

@@ -64,6 +64,7 @@ class Stream:
     def close(self):
         """Frees the stream. A second call does nothing."""
         self.stream.close()
+        say(self.stream)
 
     @property
     def plan(self):
@@ -78,6 +79,7 @@ class Stream:
     def reset(self):
         """Begins the next sequence. What waits in the stream is lost."""
         self.stream.reset()
+        say(self.stream)
 
     def cancel(self):
         """Ends the call that runs in another thread, which then raises Cancelled. After
@@ -148,6 +150,7 @@ class Decoder(Stream):
             at, done = at + steps, done + n
             if reports:
                 reports.at(before + at)
+        say(self.stream)
         return done
 
     def drain(self, frames):
@@ -155,7 +158,7 @@ class Decoder(Stream):
         steps = self.stream.drain_count(0)[0]
         if steps:
             self.stream.drain(steps, frames)
-        self.stream.reset()
+        self.reset()
 
     def __call__(self, latents, out=None):
         """Frames [n, height, width, 3] of latents [C, h, w] or [C, T, h, w]."""

@@ -2,7 +2,7 @@
 from . import _engine
 from .decoding import CPU, PACKED, PIXELS, Stream
 from .frameworks import device_of, dims, fail, like, ready, to_float, to_host, type_of, view
-from .reports import Progress
+from .reports import Progress, say
 
 
 def packed_of(frames, on_device):
@@ -72,6 +72,7 @@ class Encoder(Stream):
             if reports:
                 reports.at(at)
         self.given += done
+        say(self.stream)
         return room
 
     def result(self, room, data):

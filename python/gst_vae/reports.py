@@ -8,7 +8,7 @@ log = logging.getLogger("gst_vae")
 
 
 class GstVaeWarning(UserWarning):
-    """A request that is not met, such as a backend that is not there."""
+    """A request that is not met, or input that looks wrong."""
 
 
 def callers_level():

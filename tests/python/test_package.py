@@ -269,6 +269,43 @@ class Streams(small.Test):
         self.assertEqual([w.category for w in caught], [gst_vae.GstVaeWarning])
         self.assertEqual(caught[0].filename, __file__)
 
+    def test_doubts(self):
+        """A whole clip and a stream warn about input that looks wrong, once."""
+        vae = gst_vae.open(small.weights("wan21"))
+        latents = small.tensor([16, 3, 8, 8])
+        zeros = memoryview(bytes(latents.nbytes)).cast("f", latents.shape)
+        small.write(self.path("latents"), "latent", latents)
+        file = gst_vae.Latents(self.path("latents"))
+        colours = small.array.array("f", [k % 256 / 255 for k in range(5 * 768)])
+        video = memoryview(colours).cast("B").cast("f", [5, 16, 16, 3])
+        raw, frames = {"normalization": "raw", **REF}, {"dtype": "float32", **REF}
+
+        def parts(stream, data):
+            stream(data)
+            stream.finish()
+            stream.close()
+
+        for work, said in (
+                (lambda: vae.decode(latents, **REF), None),
+                (lambda: vae.decode(latents, **raw), "set normalization=normalized"),
+                (lambda: vae.decode(file, **raw), "set normalization=normalized"),
+                (lambda: parts(vae.decoder(64, 64, **raw), latents),
+                 "set normalization=normalized"),
+                (lambda: vae.decode(zeros, **REF), "latents has only one number"),
+                (lambda: parts(vae.decoder(64, 64, **REF), zeros),
+                 "latents has only one number"),
+                (lambda: vae.encode(video, **REF), 'pixel-range="0 1"'),
+                (lambda: parts(vae.encoder(16, 16, **frames), video),
+                 'pixel-range="0 1"')):
+            vae.release()
+            with self.subTest(said), warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                work()
+                self.assertEqual([(w.category, w.filename) for w in caught],
+                                 [(gst_vae.GstVaeWarning, __file__)] * bool(said))
+                if said:
+                    self.assertIn(said, str(caught[0].message))
+
     def test_info(self):
         info = gst_vae.open(small.weights("wan21")).info
         self.assertEqual((info.arch, info.latent_channels, info.spatial,
