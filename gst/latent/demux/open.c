@@ -25,13 +25,13 @@ static void
 tell_no_space(GstLatentDemux *self, const gchar *name)
 {
     gchar *text = g_strdup_printf(
-        "%s states no latent space: set latent-space=... of latentdemux, or "
-        "model=... of vaedecode%s",
-        name,
         self->clip.info.normalization_stated
-            ? ""
-            : ". It does not state the normalization either: the latents are "
-              "taken as normalized. If they are raw, set normalization=raw");
+            ? "%s states no latent space: that of the model of vaedecode "
+              "counts, or else latent-space of latentdemux"
+            : "%s states no latent space and no normalization: the properties "
+              "model and normalization of vaedecode decide, or else "
+              "latent-space and normalization of latentdemux",
+        name);
     GST_ELEMENT_INFO(self, STREAM, FORMAT, ("%s", text), ("%s", text));
     g_free(text);
 }

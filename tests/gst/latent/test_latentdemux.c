@@ -356,8 +356,16 @@ TEST(silent_file)
     run = run_all("filesrc location=%s ! decodebin ! fakesink name=sink", path);
     CHECK(run->error != NULL);
     CHECK_SAYS(run->info && strstr(run->info, path) &&
-                   strstr(run->info, "latent-space=") &&
-                   strstr(run->info, "normalization=raw"),
+                   strstr(run->info, " and no normalization: the properties "
+                                     "model and normalization of vaedecode") &&
+                   strstr(run->info, "latent-space") &&
+                   !strstr(run->info, "taken as") && !strstr(run->info, "set "),
+               "%s", run->info);
+    run = run_all("filesrc location=%s ! latentdemux normalization=raw ! "
+                  "fakesink name=sink",
+                  path);
+    CHECK_SAYS(run->info && strstr(run->info, "states no latent space: that") &&
+                   !strstr(run->info, "normalization"),
                "%s", run->info);
 }
 
