@@ -16,7 +16,7 @@ check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
     /* The layout was guessed or stated; the other one would fit. */
     if (clip->t == info->latent_channels)
         snprintf(hint, sizeof hint,
-                 "; the other dimension has %d: set layout=%s", clip->t,
+                 "; the other dimension has %d: set layout to %s", clip->t,
                  clip->t_stride < clip->c_stride ? "tchw" : "cthw");
     snprintf(found, sizeof found, "%d", clip->channels);
     snprintf(expected, sizeof expected, "%d", info->latent_channels);

@@ -120,7 +120,7 @@ vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
         vae_normalization_name(n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
     snprintf(text, size,
              "the latents are taken as %s, but look %s by the statistics of "
-             "%s: if they are, set normalization=%s",
+             "%s: if they are, set normalization to %s",
              vae_normalization_name(n), other, info->space, other);
     return true;
 }
@@ -177,7 +177,7 @@ vae_doubt_picture(const VaeModelInfo *info, const VaePicture *picture,
     snprintf(text, size,
              "the values of the frames are taken as %g to %g, but are from %g "
              "to %g: if black and white are \"%s\", convert the values or set "
-             "pixel-range=\"%s\"",
+             "pixel-range to \"%s\"",
              (double) info->pixel_low, (double) info->pixel_high,
              (double) least, (double) greatest, other, other);
     return true;

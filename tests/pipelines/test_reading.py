@@ -159,9 +159,9 @@ class ComfyUI(Reading):
 # Values of the frames, as a function of bytes; options; what vaetool must say, or
 # None if it must say nothing.
 RANGES = (
-    (lambda v: v / 255, (), 'pixel-range="0 1"'),
+    (lambda v: v / 255, (), 'set pixel-range to "0 1"'),
     (lambda v: v / 255, ("--pixel-range", "0 1"), None),
-    (float, (), 'pixel-range="0 255"'),
+    (float, (), 'set pixel-range to "0 255"'),
     (float, ("--pixel-range=0 255",), None),
     (lambda v: v / 127.5 - 1, (), None),
     (lambda v: v / 127.5 - 1, ("--pixel-range", "0 1"), None),
@@ -206,7 +206,7 @@ class Doubts(Reading):
                          golden("taehv/taehv", "weights"), frames,
                          self.path("latents.safetensors"))
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn('pixel-range="-1 1"', done.stderr)
+        self.assertIn('set pixel-range to "-1 1"', done.stderr)
 
     def test_constant(self):
         zeros = save(self.path("zeros.safetensors"),
@@ -224,7 +224,8 @@ class Doubts(Reading):
                        {"latent": ("F32", shape, data)})
         for word, doubted in (("normalized", False), ("raw", True)):
             _, said = self.decode("wan21", latents, "--normalization", word)
-            self.assertEqual("normalization=normalized" in said, doubted, said)
+            self.assertEqual("set normalization to normalized" in said, doubted,
+                             said)
         self.decode("wan21", latents, "--normalization=normalized")
         # The elements say the same, and take the advice.
         decode = (f"filesrc location={latents} ! latentdemux normalization=%s ! "
@@ -234,13 +235,13 @@ class Doubts(Reading):
             done = subprocess.run(["gst-launch-1.0", *(decode % word).split()],
                                   capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual("set normalization=normalized" in
+            self.assertEqual("set normalization to normalized" in
                              done.stderr + done.stdout, doubted)
 
     def test_orders(self):
         """An error says which other order would fit."""
-        for shape, said in (([1, 5, 16, 4, 4], "has 16: set layout=tchw"),
-                            ([1, 24, 16, 4, 4], "has 16: set layout=tchw"),
+        for shape, said in (([1, 5, 16, 4, 4], "has 16: set layout to tchw"),
+                            ([1, 24, 16, 4, 4], "has 16: set layout to tchw"),
                             ([1, 5, 5, 4, 4], None)):
             count = math.prod(shape)
             latents = save(self.path("clip.safetensors"),
@@ -255,7 +256,7 @@ class Doubts(Reading):
                                  latents, self.path("frames.safetensors"))
                 self.assertEqual(done.returncode, 0, done.stderr)
             else:
-                self.assertNotIn("layout=", done.stderr)
+                self.assertNotIn("set layout", done.stderr)
         frames = save(self.path("frames.safetensors"),
                       {"frames": ("F32", [2, 3, 16, 16], bytes(4 * 1536))})
         done = self.tool("encode", "--model", golden("wan21", "weights"), frames,

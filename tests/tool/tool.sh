@@ -370,7 +370,7 @@ tail -c $bytes "$latents" | tensor one.safetensors latent F32 16,2,6,10
     tail -c $bytes "$latents"
 } | tensor batch.safetensors latent F32 2,16,2,6,10
 check "decode of a batch" 3 decode batch.safetensors x
-says "batch of 2 clips" "batch index"
+says "batch of 2 clips" "expected 1: select one with batch-index"
 check "decode the second clip of a batch" 0 decode --batch-index 1 \
     batch.safetensors second.safetensors
 check "decode a file of one clip" 0 decode --batch-index 0 one.safetensors \

@@ -234,7 +234,7 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
         return vae_fail_parts(error, VAE_ERR_SIZE,
                               (VaeErrorParts){info->name, found, "1"},
                               "%s: tensor \"%.*s\" holds a batch of %s clips, "
-                              "expected 1 or a batch index",
+                              "expected 1: select one with batch-index",
                               file->label, VAE_NAME_SHOWN, info->name, found);
     }
     if (*out >= n) {
