@@ -196,8 +196,21 @@ check_folders(void)
     check_refused("a folder without weights", status, &error, VAE_ERR_NOT_FOUND,
                   "directory|diffusion_pytorch_model.safetensors|.index.json|"
                   "vae/|expected a file, or the folder of a model");
+    check(!strstr(error.message, "snapshots"), "no cache of Hugging Face");
+    if (mkdir(path_of("snapshots"), 0777) != 0)
+        abort();
+    status = vae_tensor_file_open(folder, &file, &error);
+    check_refused("a repository of Hugging Face's cache", status, &error,
+                  VAE_ERR_NOT_FOUND, "directory|snapshots/HASH");
+    rmdir(path_of("snapshots"));
     if (mkdir(path_of("vae"), 0777) != 0)
         abort();
+    if (symlink("../blobs/none", path_of("vae/" WEIGHTS)) != 0)
+        abort();
+    status = vae_tensor_file_open(folder, &file, &error);
+    check_refused("a link without a target", status, &error, VAE_ERR_NOT_FOUND,
+                  "/vae/" WEIGHTS ": |symbolic link to ../blobs/none|exist");
+    unlink(path_of("vae/" WEIGHTS));
     static const char *const variants[] = {NAME ".bf16.safetensors",
                                            WEIGHTS ".index.fp16.json",
                                            NAME ".fp16.safetensors"};
