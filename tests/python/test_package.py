@@ -287,16 +287,16 @@ class Streams(small.Test):
 
         for work, said in (
                 (lambda: vae.decode(latents, **REF), None),
-                (lambda: vae.decode(latents, **raw), "set normalization=normalized"),
-                (lambda: vae.decode(file, **raw), "set normalization=normalized"),
+                (lambda: vae.decode(latents, **raw), "set normalization to normalized"),
+                (lambda: vae.decode(file, **raw), "set normalization to normalized"),
                 (lambda: parts(vae.decoder(64, 64, **raw), latents),
-                 "set normalization=normalized"),
+                 "set normalization to normalized"),
                 (lambda: vae.decode(zeros, **REF), "latents has only one number"),
                 (lambda: parts(vae.decoder(64, 64, **REF), zeros),
                  "latents has only one number"),
-                (lambda: vae.encode(video, **REF), 'pixel-range="0 1"'),
+                (lambda: vae.encode(video, **REF), 'set pixel-range to "0 1"'),
                 (lambda: parts(vae.encoder(16, 16, **frames), video),
-                 'pixel-range="0 1"')):
+                 'set pixel-range to "0 1"')):
             vae.release()
             with self.subTest(said), warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
