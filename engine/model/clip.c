@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "vae-private/model.h"
+#include "vae-private/spaces.h"
 
 static VaeStatus
 check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
@@ -60,7 +61,9 @@ vae_model_check_clip(const VaeModelInfo *info, const VaeLatentClip *clip,
         return vae_fail_parts(
             error, VAE_ERR_MODEL,
             (VaeErrorParts){clip->tensor, clip->space, info->space},
-            "%s: states the latent space %s, the model %s expects %s",
-            clip->file, clip->space, info->path, info->space);
+            "%s: the latent space is %s%s, the model %s expects %s", clip->file,
+            clip->space,
+            vae_space_find(clip->space) ? "" : ", which is not known",
+            info->path, info->space);
     return check_size(info, clip, width, height, error);
 }

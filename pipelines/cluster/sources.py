@@ -53,7 +53,7 @@ class Decoding:
             raise Error(f"{path}: the latents have {clip.channels} channels, the model "
                         f"{model.path} expects {info.latent_channels}")
         if clip.space and info.space and clip.space != info.space:
-            raise Error(f"{path}: states the latent space {clip.space.decode()}, the "
+            raise Error(f"{path}: the latent space is {clip.space.decode()}, the "
                         f"model {model.path} expects {info.space.decode()}")
         self.latents = clip.t
         self.width = clip.width_px * info.scale or clip.width * info.spatial

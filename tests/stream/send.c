@@ -316,7 +316,8 @@ bad_clips(const Run *r, VaeLatentClip good)
     refuse_clip(r, bad, VAE_ERR_SIZE, "a file: the latents have a grid of");
     bad = good;
     bad.space = "another";
-    refuse_clip(r, bad, VAE_ERR_MODEL, "a file: states the latent space");
+    refuse_clip(r, bad, VAE_ERR_MODEL,
+                "a file: the latent space is another, which is not known, ");
     bad = good;
     bad.normalization = VAE_RAW;
     refuse_clip(r, bad, VAE_ERR_ARGUMENT, "a file: the latents are raw");

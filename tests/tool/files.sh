@@ -113,7 +113,7 @@ says 'tensor "?c"' "latent space ?c" \
     "9223372036854775807 frames as stated, more than so many latents can be"
 says_not "$escape"
 check "decode names the space" 3 decode esc.safetensors x
-says "states the latent space ?c"
+says "esc.safetensors: the latent space is ?c, which is not known, the model "
 head -c $((16 * 16 * 3)) /dev/zero |
     tensor esc.safetensors '\u001bc' U8 1,16,16,3
 check "info of video" 0 info esc.safetensors

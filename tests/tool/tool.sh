@@ -333,6 +333,11 @@ sed 's/"shape":\[16,2,6,10\]/"shape":[32,1,6,10]/' "$latents" \
     >channels.safetensors
 check "wrong channels" 3 decode channels.safetensors x
 says "32 channels" "16" "channels.safetensors"
+check "a space of the user" 3 decode --latent-space wan2.2 "$latents" x
+says ": the latent space is wan2.2, the model " " expects wan2.1"
+says_not "states" "not known"
+check "an unknown space of the user" 3 decode --latent-space wan9 "$latents" x
+says ": the latent space is wan9, which is not known, the model "
 # sized WIDTH HEIGHT: writes the latents to a file that states this size.
 sized() {
     tail -c $((16 * 2 * 6 * 10 * 4)) "$latents" |
