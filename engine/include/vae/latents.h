@@ -32,17 +32,18 @@ typedef struct VaeLatentOptions {
 /*
  * One clip of t latents. Channel c of latent k is a contiguous plane of
  * height x width elements. It begins at byte offset + k * t_stride +
- * c * c_stride of the file. If the whole file is in memory, data points to the
- * plane of k = 0, c = 0. The file owns all pointers of the clip and must stay
- * open.
+ * c * c_stride of the file. The elements there have the type `stored`, which is
+ * not always `type`: a program that does not use vae_latent_clip_read() must
+ * convert them. The file owns all pointers of the clip and must stay open.
  */
 typedef struct VaeLatentClip {
-    size_t struct_size; /* VAE_INIT() */
-    VaeType type;
-    int t, channels, height, width;      /* latents and latent pixels */
-    int64_t batch;                       /* clips in the tensor */
+    size_t struct_size;             /* VAE_INIT() */
+    VaeType type;                   /* of what vae_latent_clip_read() writes */
+    int t, channels, height, width; /* latents and latent pixels */
+    int64_t batch;                  /* clips in the tensor */
     uint64_t offset, t_stride, c_stride; /* bytes */
-    const uint8_t *data; /* NULL if only the header is in memory */
+    const uint8_t *data; /* the plane of k = 0, c = 0, of the type `stored`;
+                            NULL if only the header is in memory */
     const char *tensor;  /* name of the tensor */
 
     /* The file's metadata; 0 or NULL if it has no such entry. */
@@ -59,8 +60,8 @@ typedef struct VaeLatentClip {
     int64_t frames;                 /* vae.frames: frames to show. The latents
                                        may decode to more: discard the rest */
     const char *file;               /* name of the file, for messages */
-    VaeType stored; /* type of the elements in the file; offset and strides are
-                       those of it. F64 has the type F32, as it is read */
+    VaeType stored; /* of the elements of the file and of data: F64 if type is
+                       F32 and the file has float64, else the same as type */
 } VaeLatentClip;
 
 /*
