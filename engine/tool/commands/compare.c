@@ -171,7 +171,7 @@ latent_view(const VaeTensorFile *file, const VaeTensorInfo *t, View *out)
         return false;
     *out = (View){.tensor = t,
                   .data = c.data,
-                  .type = c.type,
+                  .type = t->type,
                   .n_dims = 4,
                   .dims = {c.channels, c.t, c.height, c.width},
                   .rows = c.channels,
