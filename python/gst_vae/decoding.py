@@ -1,6 +1,6 @@
 """Streams: what decoders and encoders share, and decoders."""
 from . import _engine
-from .frameworks import device_of, dims, empty_on, fail, like, to_float, to_host, type_of, view
+from .frameworks import device_of, dims, empty_on, fail, like, to_host, type_of, view
 from .reports import Plan, Progress, say
 
 # The pixel format of frames, by their type or by the name of a format with planes.
@@ -23,10 +23,8 @@ def pixels_of(dtype, allowed):
 
 def clip_of(latents, channels):
     """Latents [C, h, w] or [C, T, h, w] as a Tensor [T, C, h, w]."""
-    latents = to_host(latents)
-    t = found = view(latents)
-    if t.dtype == "float64":
-        t = view(to_float(latents))
+    found = view(to_host(latents))
+    t = found.narrowed()
     if len(t.shape) == 5 and t.shape[0] == 1:
         t = t[0]
     if len(t.shape) == 3:

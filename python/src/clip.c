@@ -1,5 +1,6 @@
 /*
  * clip.c: the latents of a file, as a tensor that shares the mapped file.
+ * float64 is copied to float32.
  */
 #include "python.h"
 
@@ -71,12 +72,15 @@ static PyObject *
 get_latents(PyObject *self, void *unused)
 {
     const VaeLatentClip *c = &((Clip *) self)->clip;
-    const int64_t size = (int64_t) vae_type_size(c->type);
+    const int64_t size = (int64_t) vae_type_size(c->stored);
     const int64_t shape[] = {c->channels, c->t, c->height, c->width};
     const int64_t strides[] = {(int64_t) c->c_stride, (int64_t) c->t_stride,
                                c->width * size, size};
-    return vae_py_view(self, vae_type_name(c->type), 4, shape, strides,
-                       (void *) (uintptr_t) c->data, true);
+    PyObject *stored = vae_py_view(self, vae_type_name(c->stored), 4, shape,
+                                   strides, (void *) (uintptr_t) c->data, true);
+    PyObject *made = stored ? vae_py_narrowed(stored, NULL) : NULL;
+    Py_XDECREF(stored);
+    return made;
 }
 
 static PyObject *

@@ -96,6 +96,9 @@ const char *vae_py_dims(const VaePyTensor *t, char *buffer, size_t size);
 PyObject *vae_py_view(PyObject *base, const char *dtype, int n_dims,
                       const int64_t *shape, const int64_t *strides, void *data,
                       bool readonly);
+/* A packed copy as float32 if the tensor is float64, else the tensor itself.
+ * NULL with an exception. */
+PyObject *vae_py_narrowed(PyObject *tensor, PyObject *unused);
 
 /* model.c */
 

@@ -457,27 +457,29 @@ length(PyObject *self)
     return -1;
 }
 
-/* Copies t, with its strides, to packed memory; returns its end. */
+/* Copies t, with its strides, to packed memory; returns its end. If narrow, t
+ * is float64, and the copy is float32. */
 static char *
-copy_packed(char *dst, const VaePyTensor *t, int dim, const char *src)
+copy_packed(char *dst, const VaePyTensor *t, bool narrow, int dim,
+            const char *src)
 {
     const int size = vae_py_item_size(t);
-    if (dim == t->n_dims) {
-        memcpy(dst, src, (size_t) size);
-        return dst + size;
-    }
-    if (dim == t->n_dims - 1 && t->strides[dim] == size) {
-        memcpy(dst, src, (size_t) (size * t->shape[dim]));
-        return dst + size * t->shape[dim];
+    const bool row = dim == t->n_dims - 1 && t->strides[dim] == size;
+    if (row || dim == t->n_dims) {
+        const size_t n = row ? (size_t) t->shape[dim] : 1;
+        if (narrow)
+            vae_type_to_float((float *) (void *) dst, src, VAE_TYPE_F64, n);
+        else
+            memcpy(dst, src, n * (size_t) size);
+        return dst + n * (narrow ? sizeof(float) : (size_t) size);
     }
     for (int64_t i = 0; i < t->shape[dim]; i++)
-        dst = copy_packed(dst, t, dim + 1, src + i * t->strides[dim]);
+        dst = copy_packed(dst, t, narrow, dim + 1, src + i * t->strides[dim]);
     return dst;
 }
 
-/* t.copied(): a packed copy. */
 static PyObject *
-copied(PyObject *self, PyObject *none)
+copy_of(PyObject *self, bool narrow)
 {
     const VaePyTensor *t = (VaePyTensor *) self;
     if (t->device.type == VAE_PY_DL_CUDA) {
@@ -488,7 +490,9 @@ copied(PyObject *self, PyObject *none)
     if (!copy)
         return NULL;
     Py_CLEAR(copy->base);
-    const uint64_t bytes = count_of(t) * (uint64_t) vae_py_item_size(t);
+    if (narrow)
+        set_dtype(copy, "float32");
+    const uint64_t bytes = count_of(t) * (uint64_t) vae_py_item_size(copy);
     if (posix_memalign(&copy->block, 64, bytes ? bytes : 1) != 0) {
         copy->block = NULL;
         Py_DECREF(copy);
@@ -498,8 +502,24 @@ copied(PyObject *self, PyObject *none)
     copy->readonly = false;
     pack_strides(copy);
     if (bytes > 0)
-        copy_packed(copy->data, t, 0, t->data);
+        copy_packed(copy->data, t, narrow, 0, t->data);
     return (PyObject *) copy;
+}
+
+/* t.copied(): a packed copy. */
+static PyObject *
+copied(PyObject *self, PyObject *none)
+{
+    return copy_of(self, false);
+}
+
+PyObject *
+vae_py_narrowed(PyObject *self, PyObject *none)
+{
+    if (strcmp(((VaePyTensor *) self)->dtype, "float64") == 0)
+        return copy_of(self, true);
+    Py_INCREF(self);
+    return self;
 }
 
 /* t.packed(n): t itself if its last n dimensions have no gaps, else a copy. */
@@ -686,6 +706,8 @@ static PyMethodDef methods[] = {
     {"part", part, METH_VARARGS, "part(first, end) of the first dimension."},
     {"packed", packed, METH_VARARGS, "packed(n): without gaps."},
     {"copied", copied, METH_NOARGS, "A packed copy."},
+    {"narrowed", vae_py_narrowed, METH_NOARGS,
+     "A packed copy as float32, if it is float64."},
     {"grown", grown, METH_NOARGS, "With a first dimension of 1."},
     {0}};
 

@@ -38,6 +38,12 @@ def tensor(shape, kind="f", seed=1):
     return memoryview(data).cast("B").cast(kind, shape)
 
 
+def wide(data):
+    """A copy of a memoryview of "f" as "d"."""
+    numbers = array.array("d", data.cast("B").cast("f"))
+    return memoryview(numbers).cast("B").cast("d", data.shape)
+
+
 def part(data, axis, first, end):
     """A copy of a part of a memoryview along one dimension."""
     shape = list(data.shape)
@@ -52,7 +58,7 @@ def part(data, axis, first, end):
 
 def write(path, name, data, metadata=None):
     header = json.dumps({"__metadata__": metadata or {}, name: {
-        "dtype": {"f": "F32", "B": "U8"}[data.format], "shape": list(data.shape),
+        "dtype": {"f": "F32", "d": "F64", "B": "U8"}[data.format], "shape": list(data.shape),
         "data_offsets": [0, data.nbytes]}}).encode()
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header + data.tobytes())

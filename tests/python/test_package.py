@@ -49,6 +49,13 @@ class Bytes(small.Test):
                 again = vae.decode(gst_vae.Latents(self.path("latents")), dtype="float32",
                                    slice_size=1, **REF)
                 self.assertEqual(flat(again), frames)
+                wide = small.wide(latents)
+                small.write(self.path("wide"), "latent", wide)
+                stored = gst_vae.Latents(self.path("wide"))
+                self.assertEqual(flat(stored.latents), latents.tobytes())
+                for given in (wide, stored):
+                    self.assertEqual(flat(vae.decode(given, dtype="float32", **REF)),
+                                     frames)
                 for sizes in ([1] * t, [t - 1, 1]):
                     self.assertEqual(self.stream(vae, latents, shape[2:0:-1], sizes),
                                      frames)
@@ -361,6 +368,7 @@ class Numpy(small.Test):
         self.assertEqual((frames.dtype, frames.shape), (np.uint8, (9, 16, 16, 3)))
         turned = np.ascontiguousarray(latents.transpose(1, 0, 2, 3)).transpose(1, 0, 2, 3)
         self.assertTrue((vae.decode(turned, **REF) == frames).all())
+        self.assertTrue((vae.decode(latents.astype(np.float64), **REF) == frames).all())
         half = vae.decode(latents.astype(np.float16), dtype=np.float16, **REF)
         self.assertEqual(half.dtype, np.float16)
         wide = vae.decode(latents, dtype=np.float32, **REF)
