@@ -1,5 +1,6 @@
 """Sends a file of latents to vaedecode: the command line of vaesend.py."""
 import argparse
+import array as arrays
 import ast
 import json
 import math
@@ -30,8 +31,8 @@ def read_npy(view, path):
         raise ValueError(f"{path}: no header of .npy ({error})") from error
     if not rows_first:
         raise ValueError(f"{path}: in Fortran order, expected C order")
-    name = vaesend.known_type({"<f4": "float32", "<f2": "float16"}.get(kind, kind))
-    return Array(name, shape, view[end:]), {}
+    names = {"<f4": "float32", "<f2": "float16", "<f8": "float64"}
+    return Array(names.get(str(kind), str(kind)), shape, view[end:]), {}
 
 
 def choose_tensor(header, wanted, path):
@@ -70,7 +71,8 @@ def stated(facts, name, path):
 
 
 def read_safetensors(view, path, tensor):
-    names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+    names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16",
+             "F64": "float64"}
     if view[8:9] != b"{":
         raise ValueError(f"{path}: neither .npy nor safetensors")
     try:
@@ -78,7 +80,7 @@ def read_safetensors(view, path, tensor):
         header = json.loads(bytes(view[8:end]))
         facts = said_of(header, path)
         name, entry = choose_tensor(header, tensor, path)
-        kind = vaesend.known_type(names.get(entry["dtype"], entry["dtype"]))
+        kind = names.get(str(entry["dtype"]), str(entry["dtype"]))
         first, last = entry["data_offsets"]
         shape = tuple(entry["shape"])
     except (struct.error, KeyError, TypeError, AttributeError,
@@ -88,6 +90,18 @@ def read_safetensors(view, path, tensor):
     if name == "latent_tensor" and "latent_format_version_0" in header:
         facts.setdefault("vae.normalization", "comfyui")
     return Array(kind, shape, view[end + first:end + last]), facts
+
+
+def narrowed(array):
+    """float64 as float32: caps have no float64."""
+    numbers = arrays.array("d")
+    numbers.frombytes(array.data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    numbers = arrays.array("f", numbers)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return Array("float32", array.shape, numbers.tobytes())
 
 
 def open_latents(path, tensor=None):
@@ -104,11 +118,16 @@ def open_latents(path, tensor=None):
     if not all(isinstance(n, int) and n >= 0 for n in array.shape):
         raise ValueError(f"{path}: latents of shape {list(array.shape)}, "
                          "expected whole numbers")
-    size = math.prod(array.shape) * SIZES[array.type]
+    sizes = {**SIZES, "float64": 8}
+    if array.type not in sizes:
+        raise TypeError(f"{path}: the latents are {array.type}, expected "
+                        f"{', '.join(sizes)}")
+    size = math.prod(array.shape) * sizes[array.type]
     if len(array.data) < size:
         raise ValueError(f"{path}: {len(array.data)} bytes of latents, expected "
                          f"{size} for {list(array.shape)}")
-    return Array(array.type, array.shape, array.data[:size]), facts
+    array = Array(array.type, array.shape, array.data[:size])
+    return narrowed(array) if array.type == "float64" else array, facts
 
 
 def refuse_same(latents, target):

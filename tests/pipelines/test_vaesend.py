@@ -502,6 +502,26 @@ class Tool(unittest.TestCase):
                         f"{words}: all are sent\n") + told
             self.assertEqual(done.stderr, told)
 
+    def test_types(self):
+        """float64 travels as float32. Any other type is an error."""
+        count = 16 * 2 * 3
+        doubles = struct.pack(f"<{count}d", *range(count))
+
+        def npy(kind):
+            head = (f"{{'descr': '{kind}', 'fortran_order': False, "
+                    "'shape': (16, 1, 2, 3)}\n").encode()
+            return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + doubles
+
+        for data in (npy("<f8"), safetensors(entry={"dtype": "F64"}, data=doubles)):
+            array, _ = vaesend_file.open_latents(self.file(data))
+            self.assertEqual(array, ("float32", (16, 1, 2, 3), floats(count)))
+        for data, kind in ((npy("<i8"), "<i8"),
+                           (safetensors(entry={"dtype": "I64"}, data=doubles), "I64")):
+            clip = self.file(data)
+            said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
+            self.assertIn(f"{clip}: the latents are {kind}, expected float32, float16, "
+                          "bfloat16, float64", said)
+
     def test_layouts(self):
         """An impossible layout is an error. A layout with a batch gives a warning if the
         latents have no batch."""
