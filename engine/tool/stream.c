@@ -4,6 +4,10 @@
  */
 #include "tool.h"
 
+#include <string.h>
+
+#include "vae-private/spaces.h"
+
 void
 warn_nonfinite(const VaeStream *stream)
 {
@@ -35,6 +39,26 @@ open_model(const Options *o, VaeModel **out, VaeError *error)
     return status;
 }
 
+static void
+warn(void *user, const char *line)
+{
+    fprintf(stderr, "vaetool: warning: %s\n", line);
+}
+
+/* Tells that an option counts more than what the file states. */
+static void
+tell_override(const VaeTensorFile *file, const char *option, const char *stated,
+              const char *word)
+{
+    char line[300];
+    if (!stated || strcmp(stated, word) == 0)
+        return;
+    snprintf(line, sizeof line, "%s states %s %s; --%s %s overrides it",
+             vae_tensor_file_name(file), option, stated, option, word);
+    vae_text_printable(line);
+    warn(NULL, line);
+}
+
 VaeStatus
 find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
           VaeLatentClip *out, VaeError *error)
@@ -50,9 +74,18 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
     const VaeStatus status = vae_latent_clip_find(file, &options, out, error);
     if (status != VAE_OK)
         return status;
-    if (o->space)
+    if (o->space) {
+        tell_override(file, "latent-space", out->space, o->space);
         out->space = o->space;
+    }
     if (o->normalization_given) {
+        const char *space = info ? info->space : out->space;
+        if (out->normalization_stated &&
+            vae_space_normalization(space, out->normalization) !=
+                vae_space_normalization(space, o->normalization))
+            tell_override(file, "normalization",
+                          vae_normalization_name(out->normalization),
+                          vae_normalization_name(o->normalization));
         out->normalization = o->normalization;
         out->normalization_stated = true;
     }
@@ -67,12 +100,6 @@ static void
 log_line(void *user, const char *line)
 {
     fprintf(stderr, "%s\n", line);
-}
-
-static void
-warn(void *user, const char *line)
-{
-    fprintf(stderr, "vaetool: warning: %s\n", line);
 }
 
 VaeStreamParams

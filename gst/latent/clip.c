@@ -66,7 +66,8 @@ fill_normalization(GstLatentClip *clip, gint setting)
     if (is_set && value != info->normalization)
         overrule(clip, "normalization",
                  vae_normalization_name(info->normalization),
-                 vae_normalization_name(value), " (that of vaedecode is)");
+                 vae_normalization_name(value),
+                 ": set normalization of vaedecode to override the file");
     if (vae_space_find(info->space))
         info->normalization =
             vae_space_normalization(info->space, info->normalization);

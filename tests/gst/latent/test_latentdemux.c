@@ -401,7 +401,8 @@ TEST(overruled)
     Run *run = demux(PULL, path, "latent-space=other normalization=normalized");
     CHECK_SAYS(run->warning && strstr(run->warning, "latent-space is wan2.1") &&
                    strstr(run->warning, "normalization is raw") &&
-                   strstr(run->warning, "(that of vaedecode is)"),
+                   strstr(run->warning, "not used: set normalization of "
+                                        "vaedecode to override the file"),
                "%s", run->warning);
     run = demux(PULL, path,
                 "latent-space=wan2.1 normalization=raw framerate=48/2");
