@@ -466,6 +466,12 @@ head -c $((16 * 6 * 10 * 4)) /dev/zero |
     tensor only-latents.safetensors latent F32 16,1,6,10
 check "latents for frames" 3 encode only-latents.safetensors x.safetensors
 says "no tensor \"video_u8\" or \"frames\" (looks like latents)"
+head -c 3072 /dev/zero | npy flat.npy "3, 16, 16"
+check "encode of another shape" 3 encode flat.npy x.safetensors
+says "flat.npy: tensor \"npy\" is 3x16x16, video is [T,H,W,3]"
+head -c 3072 /dev/zero | tensor ints.safetensors x I32 1,16,16,3
+check "encode of another type" 3 encode ints.safetensors x.safetensors
+says "ints.safetensors: tensor \"x\" has type I32; video is U8 or float"
 check "--peak overrides different ranges" 0 compare --peak 2 \
     wan-frames.safetensors tae-frames.safetensors
 says "(peak 2, clamped to -1..1)"

@@ -50,14 +50,18 @@ other_order(const VaeTensorInfo *v, char *text, size_t size)
 static VaeStatus
 check_video(Encode *e, VaeError *error)
 {
-    const VaeTensorInfo *v = e->video = find_video(e->file, e->o->tensor);
+    const VaeTensorInfo *v = find_video(e->file, e->o->tensor);
     const char *name = vae_tensor_file_name(e->file);
+    const char *like = vae_tensor_file_looks_like(e->file);
     char text[128], hint[80];
+    /* An error says why the only tensor is no video. */
+    if (!v && !e->o->tensor && !like[0] && vae_tensor_file_count(e->file) == 1)
+        v = vae_tensor_file_at(e->file, 0);
+    e->video = v;
     if (!v)
-        return vae_fail(error, VAE_ERR_NOT_FOUND, "%s: no tensor \"%s\"%s",
-                        name,
-                        e->o->tensor ? e->o->tensor : "video_u8\" or \"frames",
-                        vae_tensor_file_looks_like(e->file));
+        return vae_fail(
+            error, VAE_ERR_NOT_FOUND, "%s: no tensor \"%s\"%s", name,
+            e->o->tensor ? e->o->tensor : "video_u8\" or \"frames", like);
     if (!v->supported)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: tensor \"%s\" has type %s; video is U8 or "
