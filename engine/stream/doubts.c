@@ -163,6 +163,16 @@ other_range(const VaeModelInfo *info, float least, float greatest)
     return NULL;
 }
 
+/* True if values are further outside of the network's range than its results.
+ */
+static bool
+is_outside(const VaeModelInfo *info, float least, float greatest)
+{
+    const float spare = (info->pixel_high - info->pixel_low) / 4;
+    return least < info->pixel_low - spare ||
+           greatest > info->pixel_high + spare;
+}
+
 bool
 vae_doubt_picture(const VaeModelInfo *info, const VaePicture *picture,
                   char *text, size_t size)
@@ -172,14 +182,19 @@ vae_doubt_picture(const VaeModelInfo *info, const VaePicture *picture,
         return false;
     find_range(picture, &least, &greatest);
     const char *other = other_range(info, least, greatest);
-    if (!other)
+    char advice[120] = "is this their range?";
+    if (other)
+        snprintf(advice, sizeof advice,
+                 "if black and white are \"%s\", convert the values or set "
+                 "pixel-range to \"%s\"",
+                 other, other);
+    else if (!is_outside(info, least, greatest))
         return false;
     snprintf(text, size,
              "the values of the frames are taken as %g to %g, but are from %g "
-             "to %g: if black and white are \"%s\", convert the values or set "
-             "pixel-range to \"%s\"",
+             "to %g: %s",
              (double) info->pixel_low, (double) info->pixel_high,
-             (double) least, (double) greatest, other, other);
+             (double) least, (double) greatest, advice);
     return true;
 }
 
@@ -202,9 +217,18 @@ part_is_constant(const VaePicture *p, int c)
     return true;
 }
 
+/* Floats may differ by a step of 8 bits, as values of 0..1 do that are taken as
+ * 0..255. */
 static bool
-picture_is_constant(const VaePicture *p)
+picture_is_constant(const VaeModelInfo *info, const VaePicture *p)
 {
+    if (vae_layout_floats(vae_layout(p->pixels))) {
+        const float range = info->pixel_high - info->pixel_low;
+        float least, greatest;
+        find_range(p, &least, &greatest);
+        if (greatest - least <= range * 1.001f / 255)
+            return true;
+    }
     return part_is_constant(p, 0) && part_is_constant(p, 1) &&
            part_is_constant(p, 2);
 }
@@ -276,7 +300,7 @@ judge_picture(VaeStream *s, const VaePicture *picture)
     if (picture->on_device)
         return;
     if (!d->varies)
-        count_constant(s, picture_is_constant(picture));
+        count_constant(s, picture_is_constant(&s->model->info, picture));
     if (d->told || d->judged++ >= PICTURES)
         return;
     d->told = vae_doubt_picture(&s->model->info, picture, line, sizeof line);

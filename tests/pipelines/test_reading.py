@@ -164,7 +164,9 @@ RANGES = (
     (float, (), 'set pixel-range to "0 255"'),
     (float, ("--pixel-range=0 255",), None),
     (lambda v: v / 127.5 - 1, (), None),
-    (lambda v: v / 127.5 - 1, ("--pixel-range", "0 1"), None),
+    (lambda v: v / 127.5 - 1, ("--pixel-range", "0 1"), 'after --pixel-range "0 1"'),
+    (float, ("--pixel-range", "0 1"), 'from -1 to 509'),
+    (lambda v: v / 255, ("--pixel-range", "0 255"), "has only one colour"),
     (lambda v: 0.5, (), "has only one colour"),
 )
 
@@ -207,6 +209,15 @@ class Doubts(Reading):
                          self.path("latents.safetensors"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('set pixel-range to "-1 1"', done.stderr)
+
+    def test_range_of_bytes(self):
+        frames = save(self.path("frames.safetensors"),
+                      {"video_u8": ("U8", [1, 16, 16, 3], bytes(range(256)) * 3)})
+        done = self.tool("encode", "--backend", "ref", "--pixel-range", "0 1",
+                         "--model", golden("wan21", "weights"), frames,
+                         self.path("latents.safetensors"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("--pixel-range has no effect", done.stderr)
 
     def test_constant(self):
         zeros = save(self.path("zeros.safetensors"),

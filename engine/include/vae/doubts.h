@@ -29,8 +29,8 @@ VAE_API bool vae_doubt_latent(const VaeModelInfo *info,
                               VaeNormalization normalization,
                               const VaeLatentIn *latent, size_t plane,
                               char *text, size_t size);
-/* The same for the values of a picture of floats: 0 to 1, -1 to 1 or 0 to 255,
- * where the model takes another range. */
+/* The same for the values of a picture of floats: 0 to 1, -1 to 1, 0 to 255 or
+ * others, where the model takes another range. */
 VAE_API bool vae_doubt_picture(const VaeModelInfo *info,
                                const VaePicture *picture, char *text,
                                size_t size);

@@ -78,6 +78,11 @@ check_video(Encode *e, VaeError *error)
                         other_order(v, hint, sizeof hint));
     e->height = (int) v->dims[1];
     e->width = (int) v->dims[2];
+    if (e->o->pixel_range && v->type == VAE_TYPE_U8)
+        fprintf(stderr,
+                "vaetool: warning: --pixel-range has no effect: tensor \"%s\" "
+                "of %s is U8, where 0 is black and 255 is white\n",
+                v->name, name);
     return VAE_OK;
 }
 
@@ -205,6 +210,17 @@ to_range(float *v, size_t n, const Encode *e)
     const float scale = (to.high - to.low) / (from.high - from.low);
     for (size_t i = 0; i < n; i++)
         v[i] = to.low + (v[i] - from.low) * scale;
+}
+
+/* The engine sees the values that --pixel-range gave. */
+static void
+doubt_frames(void *user, const char *line)
+{
+    const Encode *e = user;
+    const bool stated = e->o->pixel_range && e->video->type != VAE_TYPE_U8;
+    fprintf(stderr, "vaetool: warning: %s%s%s%s\n", line,
+            stated ? " (after --pixel-range \"" : "",
+            stated ? e->o->pixel_range : "", stated ? "\")" : "");
 }
 
 /* Makes frame k of the file picture i of a slice; after the end, the last
@@ -408,6 +424,8 @@ command_encode(const Options *o)
         VaeStreamParams params =
             stream_params(o, VAE_ENCODE, e.width, e.height);
         params.normalization = e.normalization;
+        params.doubt = doubt_frames;
+        params.log_user = &e;
         status = vae_stream_new(e.model, &params, &e.stream, &error);
     }
     if (status == VAE_OK)
