@@ -14,9 +14,11 @@ warn_nonfinite(const VaeStream *stream)
     const VaeStreamStats stats = *vae_stream_stats(stream);
     if (stats.nonfinite > 0)
         fprintf(stderr,
-                "vaetool: warning: %llu values of the latents are not "
+                "vaetool: warning: %llu value%s of the latents %s not "
                 "finite\n",
-                (unsigned long long) stats.nonfinite);
+                (unsigned long long) stats.nonfinite,
+                stats.nonfinite == 1 ? "" : "s",
+                stats.nonfinite == 1 ? "is" : "are");
     if (stats.nonfinite_steps > 0)
         fprintf(stderr,
                 "vaetool: warning: %llu steps gave results that are not "

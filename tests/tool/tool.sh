@@ -335,6 +335,17 @@ sed 's/"shape":\[16,2,6,10\]/"shape":[32,1,6,10]/' "$latents" \
     >channels.safetensors
 check "wrong channels" 3 decode channels.safetensors x
 says "32 channels" "16" "channels.safetensors"
+sed 's/"shape":\[16,2,6,10\]/"shape":[1,32,6,10]/' "$latents" >one.safetensors
+check "one channel" 3 decode --layout cthw one.safetensors x
+says "has 1 channel, the model"
+{
+    printf '\000\000\300\177'
+    head -c $((16 * 2 * 6 * 10 * 4 - 4)) /dev/zero
+} | tensor nan.safetensors latent F32 16,2,6,10
+check "one value that is not finite" 0 decode nan.safetensors nan.npy
+says "warning: 1 value of the latents is not finite"
+check "spaces of images" 0 info --spaces
+says "sd: 4 channels, 8x8 pixels and 1 frame per latent" "and 4 frames per latent"
 check "a space of the user" 3 decode --latent-space wan2.2 "$latents" x
 says ": the latent space is wan2.2, the model " " expects wan2.1"
 says_not "states" "not known"

@@ -218,10 +218,11 @@ print_model(const VaeModel *model, const char *hash)
     Plain words;
     printf("model: %s (%s names; recognised by %s)\n", m->arch, m->names,
            plain(m->reason, &words));
-    printf("  latent space %s, %d channels, %dx%d pixels and %d frames per "
+    printf("  latent space %s, %d channels, %dx%d pixels and %d frame%s per "
            "latent\n",
            m->space ? plain(m->space, &words) : "not stated",
-           m->latent_channels, m->spatial, m->spatial, m->temporal);
+           m->latent_channels, m->spatial, m->spatial, m->temporal,
+           m->temporal == 1 ? "" : "s");
     if (m->has_decoder) {
         print_steps("decode", "latent", "frame", &m->decode);
         print_weights(m->decoder_tensors, m->decoder_bytes);
@@ -445,10 +446,11 @@ print_spaces(bool json)
             json_decref(row);
             continue;
         }
-        printf("%s: %d channels, %dx%d pixels and %d frames per latent, "
+        printf("%s: %d channels, %dx%d pixels and %d frame%s per latent, "
                "usually %d frames per second; %s in files of ComfyUI\n",
                s->name, s->channels, s->spatial, s->spatial, s->counts.temporal,
-               s->fps, vae_normalization_name(s->comfyui));
+               s->counts.temporal == 1 ? "" : "s", s->fps,
+               vae_normalization_name(s->comfyui));
     }
     fputs(json ? "\n]\n" : "", stdout);
     return EXIT_OK;
