@@ -135,7 +135,7 @@ open_stream(const char *path, VaeDirection direction, int scale,
     const VaeStreamParams params = {.struct_size = sizeof(VaeStreamParams),
                                     .direction = direction,
                                     .backend = VAE_BACKEND_REF,
-                                    .warn = keep_warning,
+                                    .doubt = keep_warning,
                                     .width = 24 * scale,
                                     .height = 16 * scale,
                                     .slice_size = 1};
