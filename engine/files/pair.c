@@ -58,8 +58,8 @@ has_partner(const char *folder, const char *name, char *both, size_t size)
     if (!dot || !half || strlen(name) >= sizeof partner ||
         (strcmp(dot, ".pth") != 0 && strcmp(dot, ".safetensors") != 0))
         return false;
-    strcpy(partner, name);
-    memcpy(partner + (half - name), "decoder", HALF);
+    snprintf(partner, sizeof partner, "%.*sdecoder%s", (int) (half - name),
+             name, half + HALF);
     const int n = snprintf(both, size, "%s/%s", folder, partner);
     if (n < 0 || (size_t) n >= size || !is_file(both))
         return false;

@@ -211,7 +211,7 @@ part_is_constant(const VaePicture *p, int c)
     for (int y = 0; y < vae_part_height(p, c); y++) {
         const uint8_t *at = first + y * p->stride[part->plane];
         for (int x = 0; x < vae_part_width(p, c); x++)
-            if (memcmp(at + (size_t) x * part->step, first, l->bytes))
+            if (memcmp(at + (size_t) x * part->step, first, l->bytes) != 0)
                 return false;
     }
     return true;

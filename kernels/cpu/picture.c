@@ -81,8 +81,8 @@ rgb_bytes(const Writer *w, const float *x, int y)
         uint8_t *r = vae_sample_at(&w->part[0], y, from);
         uint8_t *g = vae_sample_at(&w->part[1], y, from);
         uint8_t *b = vae_sample_at(&w->part[2], y, from);
-        w->simd->bytes(codes, x + (size_t) (from * k), (size_t) (n * k), a->low,
-                       a->high);
+        w->simd->bytes(codes, x + (size_t) from * (size_t) k,
+                       (size_t) n * (size_t) k, a->low, a->high);
         for (int i = 0; i < n; i++) {
             r[i * step] = codes[k * i];
             g[i * step] = codes[k * i + 1];
@@ -158,7 +158,7 @@ read_words(const Writer *w, Words *to, int y, int from, int n)
     const int count = end - begin + 1, skip = from ? 0 : 1;
     const float *x =
         (const float *) a->x + ((size_t) y * a->w + begin) * (size_t) w->n;
-    w->simd->words(words, x, (size_t) (count * w->n), a->low, a->high);
+    w->simd->words(words, x, (size_t) count * (size_t) w->n, a->low, a->high);
     for (int c = 0; c < 3; c++) {
         int *v = to->rgb[c];
         for (int i = 0; i < count; i++)

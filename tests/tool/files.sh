@@ -180,7 +180,7 @@ check "equal bytes in other layouts" 1 compare --max-abs 0 square.safetensors \
     square2.safetensors
 check "equal bytes and layouts" 0 compare --max-abs 0 square.safetensors \
     square.safetensors
-for x in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
     printf '\0\0\200\77\0\0\0\100' >&3
     printf '\0\0\0\0\0\0\360\77\0\0\0\0\0\0\0\100' >&4
 done 3>floats 4>doubles

@@ -254,7 +254,8 @@ write_latent(Encode *e, const VaeLatentOut *result, int64_t k, VaeError *error)
     VaeStatus status = VAE_OK;
     for (int t = 0; t < e->n_outputs; t++) {
         for (int c = 0; c < channels && status == VAE_OK; c++) {
-            const uint64_t row = (uint64_t) (t * channels + c);
+            const uint64_t row =
+                (uint64_t) t * (uint64_t) channels + (uint64_t) c;
             const uint64_t plane =
                 e->tchw ? (uint64_t) (k * channels + c)
                         : row * (uint64_t) e->latents + (uint64_t) k;
@@ -367,7 +368,7 @@ static VaeStatus
 write_latents(Encode *e, VaeError *error)
 {
     static const char *const names[] = {"latent", "mean", "logvar"};
-    VaeTensorOut tensors[3];
+    VaeTensorOut tensors[3] = {{0}};
     char width[16], height[16], frames[32], temporal[16], rate[32];
     const VaePlan *plan = vae_stream_get_plan(e->stream);
     const int s = e->info->spatial;
