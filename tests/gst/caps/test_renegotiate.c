@@ -144,11 +144,13 @@ TEST(decode_format)
     }
 }
 
-static GMutex gate; /* static, so it needs no initialization */
+static GMutex gate;  /* static, so it needs no initialization */
+static gint at_gate; /* frames that came to the gate */
 
 static GstPadProbeReturn
 wait_at_gate(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 {
+    g_atomic_int_inc(&at_gate);
     g_mutex_lock(&gate);
     g_mutex_unlock(&gate);
     return GST_PAD_PROBE_OK;
@@ -164,8 +166,9 @@ push_one(GstHarness *h, GstVideoInfo *info, guint k)
         vae_test_push_latents(h, 2, 2, k, k + 1);
 }
 
-/* Downstream changes its format twice, and no frame passes meanwhile. info: of
- * the input, if it is video. frames: of the output. */
+/* Downstream changes its format twice, and no frame passes meanwhile. The first
+ * frame has left the element before, in the first format. info: of the input,
+ * if it is video. frames: of the output. */
 static void
 change_twice(GstHarness *h, GstVideoInfo *info, guint frames)
 {
@@ -180,6 +183,7 @@ change_twice(GstHarness *h, GstVideoInfo *info, guint frames)
         gst_harness_set_src_caps_str(h, latents);
     probe = gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_BUFFER,
                               wait_at_gate, NULL, NULL);
+    g_atomic_int_set(&at_gate, 0);
     if (!info) /* an element without a queue would wait here */
         g_mutex_lock(&gate);
     for (guint k = 0; k < G_N_ELEMENTS(formats); k++) {
@@ -188,6 +192,8 @@ change_twice(GstHarness *h, GstVideoInfo *info, guint frames)
         if (k > 0)
             gst_harness_set_sink_caps_str(h, caps);
         push_one(h, info, k);
+        while (!g_atomic_int_get(&at_gate))
+            g_usleep(1000);
     }
     if (!info)
         g_mutex_unlock(&gate);
