@@ -254,104 +254,92 @@ vae_type_from_float(void *dst, VaeType type, const float *src, size_t n)
     }
 }
 
-static const char *const backends[] = {
-    [VAE_BACKEND_AUTO] = "auto",
-    [VAE_BACKEND_CUDA] = "cuda",
-    [VAE_BACKEND_CPU] = "cpu",
-    [VAE_BACKEND_REF] = "ref",
-};
+const VaeWord vae_backend_words[] = {
+    [VAE_BACKEND_AUTO] = {"auto", "First of cuda, cpu and ref that works on "
+                                  "this machine"},
+    [VAE_BACKEND_CUDA] = {"cuda", "NVIDIA GPU; needs the cuda module of "
+                                  "gst-vae, a driver and cuDNN"},
+    [VAE_BACKEND_CPU] = {"cpu", "CPU; needs a build with oneDNN"},
+    [VAE_BACKEND_REF] = {"ref", "CPU in plain C, the reference; always "
+                                "available, but slow"},
+    {0}};
 
-static const char *const precisions[] = {
-    [VAE_PRECISION_AUTO] = "auto", [VAE_PRECISION_FP32] = "fp32",
-    [VAE_PRECISION_TF32] = "tf32", [VAE_PRECISION_FP16] = "fp16",
-    [VAE_PRECISION_BF16] = "bf16",
-};
+const VaeWord vae_precision_words[] = {
+    [VAE_PRECISION_AUTO] = {"auto", "Decodes in bf16 where it is faster, else "
+                                    "in fp32; encodes in tf32 on cuda, else in "
+                                    "fp32"},
+    [VAE_PRECISION_FP32] = {"fp32", "32-bit floats, on every backend"},
+    [VAE_PRECISION_TF32] = {"tf32", "32-bit floats, products in TF32 (cuda)"},
+    [VAE_PRECISION_FP16] = {"fp16", "IEEE half floats (cuda)"},
+    [VAE_PRECISION_BF16] = {"bf16", "bfloat16 (cuda, and cpu where the "
+                                    "processor has it)"},
+    {0}};
 
-static const char *const nan_policies[] = {"pass", "fallback", "error"};
-static const char *const spills[] = {"auto", "off", "host"};
-static const char *const normalizations[] = {
-    [VAE_NORMALIZED] = "normalized",
-    [VAE_RAW] = "raw",
-    [VAE_COMFYUI] = "comfyui",
-};
+const VaeWord vae_normalization_words[] = {
+    [VAE_NORMALIZED] = {"normalized", "As the diffusion model emits them"},
+    [VAE_RAW] = {"raw", "normalized * deviation + mean of each channel"},
+    [VAE_COMFYUI] = {"comfyui", "As in a .latent of ComfyUI: raw or "
+                                "normalized, by the latent space"},
+    {0}};
 
-static const char *
-word_at(const char *const *words, unsigned n, unsigned i)
+const char *
+vae_word_of(const VaeWord *words, int value)
 {
-    return i < n ? words[i] : "unknown";
+    int i = 0;
+    while (words[i].word && i != value)
+        i++;
+    return words[i].word ? words[i].word : "unknown";
 }
 
-/* The index of word in words; -1 if it is not there. */
-static int
-index_of(const char *const *words, int n, const char *word)
+int
+vae_word_find(const VaeWord *words, const char *word)
 {
-    for (int i = 0; word != NULL && i < n; i++) {
-        if (strcmp(words[i], word) == 0)
+    for (int i = 0; word && words[i].word; i++)
+        if (strcmp(words[i].word, word) == 0)
             return i;
-    }
     return -1;
 }
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+const char *
+vae_backend_name(VaeBackendKind value)
+{
+    return vae_word_of(vae_backend_words, (int) value);
+}
 
 const char *
-vae_backend_name(VaeBackendKind kind)
+vae_precision_name(VaePrecision value)
 {
-    return word_at(backends, COUNT(backends), kind);
+    return vae_word_of(vae_precision_words, (int) value);
+}
+
+const char *
+vae_normalization_name(VaeNormalization value)
+{
+    return vae_word_of(vae_normalization_words, (int) value);
 }
 
 bool
 vae_backend_parse(const char *word, VaeBackendKind *out)
 {
-    const int i = index_of(backends, COUNT(backends), word);
+    const int i = vae_word_find(vae_backend_words, word);
     if (i >= 0)
         *out = (VaeBackendKind) i;
     return i >= 0;
 }
 
-const char *
-vae_precision_name(VaePrecision precision)
-{
-    return word_at(precisions, COUNT(precisions), precision);
-}
-
 bool
 vae_precision_parse(const char *word, VaePrecision *out)
 {
-    const int i = index_of(precisions, COUNT(precisions), word);
+    const int i = vae_word_find(vae_precision_words, word);
     if (i >= 0)
         *out = (VaePrecision) i;
     return i >= 0;
 }
 
 bool
-vae_nan_policy_parse(const char *word, VaeNanPolicy *out)
-{
-    const int i = index_of(nan_policies, COUNT(nan_policies), word);
-    if (i >= 0)
-        *out = (VaeNanPolicy) i;
-    return i >= 0;
-}
-
-bool
-vae_spill_parse(const char *word, VaeSpill *out)
-{
-    const int i = index_of(spills, COUNT(spills), word);
-    if (i >= 0)
-        *out = (VaeSpill) i;
-    return i >= 0;
-}
-
-const char *
-vae_normalization_name(VaeNormalization n)
-{
-    return word_at(normalizations, COUNT(normalizations), n);
-}
-
-bool
 vae_normalization_parse(const char *word, VaeNormalization *out)
 {
-    const int i = index_of(normalizations, COUNT(normalizations), word);
+    const int i = vae_word_find(vae_normalization_words, word);
     if (i >= 0)
         *out = (VaeNormalization) i;
     return i >= 0;

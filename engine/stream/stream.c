@@ -5,54 +5,29 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arguments.h"
 #include "sized.h"
 #include "stream.h"
+#include "vae-private/settings.h"
 #include "vae-private/spaces.h"
 
-#define MAX_SIDE 65535 /* as the caps allow */
-#define MAX_SLICE 4096
-#define MAX_STRIPS 1000
-#define MAX_THREADS 1024
-
 static VaeStatus
-check_ranges(const VaeStreamParams *p, VaeError *error)
+check_size(const VaeModelInfo *info, const VaeStreamParams *p, VaeError *error)
 {
-    const struct {
-        const char *what;
-        int64_t value, least, most;
-    } ranges[] = {
-        {"direction", (int) p->direction, 0, VAE_ENCODE},
-        {"backend", (int) p->backend, 0, VAE_BACKEND_KINDS - 1},
-        {"precision", (int) p->precision, 0, VAE_PRECISION_BF16},
-        {"normalization", (int) p->normalization, 0, VAE_COMFYUI},
-        {"posterior", (int) p->posterior, 0, VAE_POSTERIOR_SAMPLE},
-        {"spill", (int) p->spill, 0, VAE_SPILL_HOST},
-        {"nan_policy", (int) p->nan_policy, 0, VAE_NAN_ERROR},
-        {"pixels", (int) p->pixels, 0, VAE_PIXELS_KINDS - 1},
-        {"slice size", p->slice_size, 0, MAX_SLICE},
-        {"pictures_on_device", p->pictures_on_device, 0, 1},
-        {"frames at once", p->frames_at_once, 0, INT64_MAX},
-        {"strips of rows", p->strips, 0, MAX_STRIPS},
-        {"milliseconds to wait for memory", p->resume_ms, 0, INT64_MAX},
-        {"threads", p->threads, 0, MAX_THREADS},
-        {"look-ahead in latents", p->look_ahead, 0, INT64_MAX},
-        {"CUDA device index", p->device, -1, INT64_MAX},
-    };
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        const VaeStatus status =
-            vae_check_range(ranges[i].what, ranges[i].value, ranges[i].least,
-                            ranges[i].most, error);
-        if (status != VAE_OK)
-            return status;
-    }
-    if (p->memory_share >= 0 && p->memory_share <= 1)
+    if (p->width >= 1 && p->height >= 1 && p->width <= VAE_MAX_SIDE &&
+        p->height <= VAE_MAX_SIDE)
         return VAE_OK;
-    char found[32];
-    snprintf(found, sizeof found, "%g", p->memory_share);
-    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, "0 to 1"},
-                          "memory share %s, expected 0 to 1", found);
+    char found[32], expected[32], hint[128] = "";
+    snprintf(found, sizeof found, "%dx%d", p->width, p->height);
+    snprintf(expected, sizeof expected, "1x1 to %dx%d", VAE_MAX_SIDE,
+             VAE_MAX_SIDE);
+    if (p->direction == VAE_DECODE && (p->width == 0 || p->height == 0))
+        snprintf(hint, sizeof hint,
+                 "; for a file of latents that states no size, it is %d "
+                 "(VaeModelInfo.spatial) times that of the latents",
+                 info->spatial);
+    return vae_fail_parts(error, VAE_ERR_SIZE,
+                          (VaeErrorParts){NULL, found, expected},
+                          "size %s, expected %s%s", found, expected, hint);
 }
 
 static VaeStatus
@@ -77,20 +52,6 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "%s has no posterior to sample: its encoder gives the "
                         "latents themselves",
                         info->arch);
-    if (p->width < 1 || p->height < 1 || p->width > MAX_SIDE ||
-        p->height > MAX_SIDE) {
-        char found[32], expected[32], hint[128] = "";
-        snprintf(found, sizeof found, "%dx%d", p->width, p->height);
-        snprintf(expected, sizeof expected, "1x1 to %dx%d", MAX_SIDE, MAX_SIDE);
-        if (decode && (p->width == 0 || p->height == 0))
-            snprintf(hint, sizeof hint,
-                     "; for a file of latents that states no size, it is %d "
-                     "(VaeModelInfo.spatial) times that of the latents",
-                     info->spatial);
-        return vae_fail_parts(error, VAE_ERR_SIZE,
-                              (VaeErrorParts){NULL, found, expected},
-                              "size %s, expected %s%s", found, expected, hint);
-    }
     return VAE_OK;
 }
 
@@ -119,7 +80,8 @@ set_delay(VaeStream *s)
 {
     const VaeModelInfo *info = &s->model->info;
     VaeStreamParams *p = &s->params;
-    if (!vae_stream_has_delay(s) || p->look_ahead >= info->look_ahead)
+    if (!vae_stream_has_delay(s) || p->look_ahead < 0 ||
+        p->look_ahead >= info->look_ahead)
         p->low_latency = false;
     s->plan.delay = vae_stream_has_delay(s) ? info->delay : 0;
     if (p->low_latency && p->look_ahead * info->temporal < s->plan.delay)
@@ -165,7 +127,9 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
                                       VAE_SIZE_UP_TO(VaeStreamParams, height),
                                       "VaeStreamParams", error);
     if (status == VAE_OK)
-        status = check_ranges(&own, error);
+        status = check_size(&model->info, &own, error);
+    if (status == VAE_OK)
+        status = vae_settings_check(&own, error);
     if (status == VAE_OK)
         status = check_params(model, &own, error);
     if (status != VAE_OK)
@@ -211,7 +175,7 @@ vae_stream_try(const VaeStream *s, const VaeStreamParams *params, VaePlan *out)
                             .few_rungs = true};
     const VaeStatus status =
         vae_stream_open(s->model, params, &terms, &other, NULL);
-    if (status == VAE_OK)
+    if (status == VAE_OK && other)
         *out = other->plan;
     vae_stream_free(&other);
     return status;

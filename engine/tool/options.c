@@ -16,14 +16,15 @@ enum { READS = COMMAND_DECODE | COMMAND_INFO }; /* files of latents */
 
 typedef struct Option Option;
 struct Option {
-    const char *name, *word; /* word: NULL for a switch */
+    const char *name, *word; /* name: without "--"; word: NULL for a switch */
     unsigned commands;
     /* Reads the value (NULL for a switch). False: it is not valid. */
     bool (*set)(Options *o, const Option *p, const char *word);
     const char *help;
     /* For set_text() and the setters below it. */
-    size_t field;  /* offset in Options */
-    int low, high; /* of set_whole() */
+    size_t field;              /* offset in Options */
+    int low, high;             /* of set_whole() */
+    const VaeSetting *setting; /* of set_setting() */
 };
 
 static bool
@@ -80,25 +81,6 @@ set_real(Options *o, const Option *p, const char *word)
     return real(word, field_of(o, p));
 }
 
-static bool
-set_backend(Options *o, const Option *p, const char *word)
-{
-    return vae_backend_parse(word, &o->backend);
-}
-
-static bool
-set_precision(Options *o, const Option *p, const char *word)
-{
-    return vae_precision_parse(word, &o->precision);
-}
-
-static bool
-set_normalization(Options *o, const Option *p, const char *word)
-{
-    o->normalization_given = true;
-    return vae_normalization_parse(word, &o->normalization);
-}
-
 /* Reads "0,1" (CUDA devices) or "cpu,cpu" (one stream for each word). */
 static bool
 set_devices(Options *o, const Option *p, const char *word)
@@ -124,63 +106,35 @@ set_devices(Options *o, const Option *p, const char *word)
     return true;
 }
 
+/* Reads WxH, or N for both if one number is allowed. */
 static bool
-set_memory_limit(Options *o, const Option *p, const char *word)
+pair(const char *word, bool one, int *width, int *height)
 {
-    return vae_memory_limit_parse(word, &o->memory_limit, &o->memory_share);
+    char before[16];
+    const size_t n = strcspn(word, "x");
+    if (n >= sizeof before || !(word[n] || one))
+        return false;
+    memcpy(before, word, n);
+    before[n] = '\0';
+    return whole(before, 1, VAE_MAX_SIDE, width) &&
+           whole(word[n] ? word + n + 1 : before, 1, VAE_MAX_SIDE, height);
 }
 
-static bool
-set_tiles(Options *o, const Option *p, const char *word)
-{
-    o->tiles = strcmp(word, "blend") == 0;
-    return o->tiles || strcmp(word, "off") == 0;
-}
-
-/* WxH, or N for both. */
 static bool
 set_tile_size(Options *o, const Option *p, const char *word)
 {
-    char width[16];
-    const size_t n = strcspn(word, "x");
-    if (n >= sizeof width)
+    int width, height;
+    if (!pair(word, true, &width, &height))
         return false;
-    memcpy(width, word, n);
-    width[n] = '\0';
-    return whole(width, 1, 65536, &o->tile_width) &&
-           whole(word[n] ? word + n + 1 : width, 1, 65536, &o->tile_height);
-}
-
-static bool
-set_spill(Options *o, const Option *p, const char *word)
-{
-    return vae_spill_parse(word, &o->spill);
-}
-
-static bool
-set_seed(Options *o, const Option *p, const char *word)
-{
-    char *end;
-    errno = 0;
-    const unsigned long long v = strtoull(word, &end, 10);
-    if (errno || *word < '0' || *word > '9' || *end)
-        return false;
-    o->seed = v;
+    o->params.tile_width = width;
+    o->params.tile_height = height;
     return true;
 }
 
 static bool
-set_posterior(Options *o, const Option *p, const char *word)
+set_size(Options *o, const Option *p, const char *word)
 {
-    const bool sample = strcmp(word, "sample") == 0;
-    o->posterior = sample ? VAE_POSTERIOR_SAMPLE : VAE_POSTERIOR_MEAN;
-    return sample || strcmp(word, "mean") == 0;
-}
-
-static bool
-set_nan_policy(Options *o, const Option *p, const char *word)
-{
-    return vae_nan_policy_parse(word, &o->nan_policy);
+    return pair(word, false, &o->width, &o->height);
 }
 
 static bool
@@ -219,18 +173,6 @@ set_tail(Options *o, const Option *p, const char *word)
 }
 
 static bool
-set_size(Options *o, const Option *p, const char *word)
-{
-    char *end;
-    errno = 0;
-    const long width = strtol(word, &end, 10);
-    if (errno || end == word || *end != 'x' || width < 1 || width > 65535)
-        return false;
-    o->width = (int) width;
-    return whole(end + 1, 1, 65535, &o->height);
-}
-
-static bool
 set_dtype(Options *o, const Option *p, const char *word)
 {
     static const struct {
@@ -256,134 +198,107 @@ set_peak(Options *o, const Option *p, const char *word)
 #define AT(name) offsetof(Options, name)
 
 static const Option options[] = {
-    {"--model", "FILE", RUNS, set_text, "file or folder of weights", AT(model)},
-    {"--arch", "ARCH", COMMAND_PLAN | COMMAND_BENCH, set_text,
+    {"model", "FILE", RUNS, set_text, "file or folder of weights", AT(model)},
+    {"arch", "ARCH", COMMAND_PLAN | COMMAND_BENCH, set_text,
      "instead of --model: a full-size network with generated weights",
      AT(arch)},
-    {"--size", "WxH", COMMAND_PLAN | COMMAND_BENCH, set_size,
+    {"size", "WxH", COMMAND_PLAN | COMMAND_BENCH, set_size,
      "visible pixels, such as 832x480; at most 65535 each way"},
-    {"--frames", "N", COMMAND_BENCH, set_whole,
+    {"frames", "N", COMMAND_BENCH, set_whole,
      "video frames, rounded up to whole latents", AT(frames), 1, INT_MAX / 2},
-    {"--encode", NULL, COMMAND_BENCH, set_flag, "encode instead of decode",
+    {"encode", NULL, COMMAND_BENCH, set_flag, "encode instead of decode",
      AT(encode)},
-    {"--profile", NULL, COMMAND_BENCH, set_flag, "also print a row for each op",
+    {"profile", NULL, COMMAND_BENCH, set_flag, "also print a row for each op",
      AT(profile)},
-    {"--csv", NULL, COMMAND_BENCH, set_flag, "print comma-separated values",
+    {"csv", NULL, COMMAND_BENCH, set_flag, "print comma-separated values",
      AT(csv)},
-    {"--json", NULL, COMMAND_INFO, set_flag, "print JSON", AT(json)},
-    {"--tensors", NULL, COMMAND_INFO, set_flag, "also list every tensor",
+    {"json", NULL, COMMAND_INFO, set_flag, "print JSON", AT(json)},
+    {"tensors", NULL, COMMAND_INFO, set_flag, "also list every tensor",
      AT(tensors)},
-    {"--spaces", NULL, COMMAND_INFO, set_flag,
+    {"spaces", NULL, COMMAND_INFO, set_flag,
      "instead of a file: print the known latent spaces", AT(spaces)},
-    {"--dtype", "TYPE", COMMAND_WEIGHTS, set_dtype,
-     "f32 (default), f16 or bf16"},
-    {"--max-abs", "X", COMMAND_COMPARE, set_real,
+    {"dtype", "TYPE", COMMAND_WEIGHTS, set_dtype, "f32 (default), f16 or bf16"},
+    {"max-abs", "X", COMMAND_COMPARE, set_real,
      "fail if a difference is larger than X", AT(max_abs)},
-    {"--min-psnr", "DB", COMMAND_COMPARE, set_real,
+    {"min-psnr", "DB", COMMAND_COMPARE, set_real,
      "fail if PSNR is lower than DB", AT(min_psnr)},
-    {"--min-ssim", "S", COMMAND_COMPARE, set_real,
+    {"min-ssim", "S", COMMAND_COMPARE, set_real,
      "fail if SSIM of a [T,H,W,3] tensor is lower than S", AT(min_ssim)},
-    {"--stream", NULL, COMMAND_COMPARE, set_flag,
+    {"stream", NULL, COMMAND_COMPARE, set_flag,
      "compare streams of PPM pictures as they arrive", AT(stream)},
-    {"--peak", "P", COMMAND_COMPARE, set_peak,
+    {"peak", "P", COMMAND_COMPARE, set_peak,
      "peak of PSNR and SSIM, see above"},
-    {"--tensor", "NAME",
+    {"tensor", "NAME",
      COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO, set_text,
      "name of the tensor to read", AT(tensor)},
-    {"--layout", "L", READS, set_layout,
+    {"layout", "L", READS, set_layout,
      "order of the dimensions of latents: cthw, tchw, or auto (default): as "
      "their file states, else by the shape"},
-    {"--batch-index", "N", READS, set_whole,
+    {"batch-index", "N", READS, set_whole,
      "index of the clip in a batch, from 0", AT(batch_index), 0, INT_MAX},
-    {"--latent-space", "NAME", READS, set_text,
+    {"latent-space", "NAME", READS, set_text,
      "latent space of the latents, such as wan2.1; default: as their file "
      "states; it must be that of the model",
      AT(space)},
-    {"--framerate", "N/D", READS | COMMAND_ENCODE, set_framerate,
+    {"framerate", "N/D", READS | COMMAND_ENCODE, set_framerate,
      "frame rate of the video, such as 16 or 30000/1001; default: as the file "
      "states"},
-    {"--pixel-range", "\"LOW HIGH\"", COMMAND_ENCODE, set_pixel_range,
+    {"pixel-range", "\"LOW HIGH\"", COMMAND_ENCODE, set_pixel_range,
      "values of black and white in F32 frames, such as \"0 1\"; default: as "
      "their file states, else the network's own"},
-    {"--backend", "B", RUNS, set_backend, "auto (default), cuda, cpu or ref"},
-    {"--device", "N", RUNS, set_whole,
-     "CUDA index of the GPU for --backend cuda; default: 0", AT(device), 0,
-     INT_MAX},
-    {"--devices", "LIST", COMMAND_DECODE, set_devices,
+    {"devices", "LIST", COMMAND_DECODE, set_devices,
      "decode segments of the clip at the same time: CUDA devices such as 0,1, "
      "or a backend for each stream such as cpu,cpu; all of one backend"},
-    {"--precision", "P", RUNS, set_precision,
-     "auto (default), fp32, tf32, fp16 or bf16"},
-    {"--slice", "N", RUNS, set_whole,
-     "latents that are computed together, at most 4096; 0 (default): the "
-     "largest of 4, 2 and 1 that fits, and 1 from 1280x720 up",
-     AT(slice), 0, 4096},
-    {"--memory-limit", "M", RUNS, set_memory_limit,
-     "most memory of the stream: a size such as 12G, or a share of the free "
-     "memory such as 75%; auto (default): 90 percent of the free memory"},
-    {"--frames-at-once", "N", RUNS, set_whole,
-     "frames that the layers at the full frame rate compute together; 0 "
-     "(default): all of a slice, or fewer if these do not fit",
-     AT(frames_at_once), 0, INT_MAX},
-    {"--strips", "N", RUNS, set_whole,
-     "strips of rows in which the inputs of large convolutions are computed; "
-     "1: whole pictures; 0 (default): strips only if whole pictures do not fit",
-     AT(strips), 0, 1000},
-    {"--spill", "S", RUNS, set_spill,
-     "for --backend cuda: carries (the state between two latents) to keep in "
-     "the host's memory; auto (default): those that do not fit on the GPU; "
-     "off: none; host: all"},
-    {"--tiles", "T", RUNS, set_tiles,
-     "off (default), or blend: if nothing else fits, compute the picture in "
-     "tiles that overlap and are blended, which is not exact"},
-    {"--tile-size", "WxH", RUNS, set_tile_size,
-     "with --tiles blend: size of a tile in pixels; tiles are then used even "
-     "if the picture fits without; N: NxN"},
-    {"--tile-overlap", "N", RUNS, set_whole,
-     "with --tiles blend: overlap of tiles in pixels; 0 (default): that of the "
-     "network's own pipeline, 1/4 or 1/8 of a tile; -1: none",
-     AT(tile_overlap), -1, 65536},
-    {"--threads", "N", RUNS, set_whole,
-     "0 (default): one for each logical processor that the process may use",
-     AT(threads), 0, 4096},
-    {"--normalization", "N", READS, set_normalization,
-     "normalized or raw, or comfyui: the scale of the latents; default: as "
-     "their "
-     "file states, comfyui for a .latent of ComfyUI, else normalized"},
-    {"--normalization", "N", COMMAND_ENCODE, set_normalization,
-     "scale of the latents: normalized (default) or raw, or comfyui, which is "
-     "the "
-     "one of both that ComfyUI saves for the space"},
-    {"--variant", "NAME", RUNS | COMMAND_INFO, set_text,
+    {"tile-size", "WxH", RUNS, set_tile_size,
+     "tile-width and tile-height in pixels, for --tiles blend. Tiles are then "
+     "used even if the picture fits without; N: NxN"},
+    {"variant", "NAME", RUNS | COMMAND_INFO, set_text,
      "name of the network, if the weights fit several networks", AT(variant)},
-    {"--posterior", "P", COMMAND_ENCODE, set_posterior,
-     "for a model with a posterior: mean (default) or sample"},
-    {"--seed", "N", COMMAND_ENCODE, set_seed,
-     "for --posterior sample, 0 to 2^64 - 1; default: 0"},
-    {"--tail", "T", COMMAND_ENCODE, set_tail,
+    {"tail", "T", COMMAND_ENCODE, set_tail,
      "repeat (default): fill the last group of frames with copies of the last "
      "frame; drop: drop an incomplete group"},
-    {"--deterministic", NULL, RUNS, set_flag,
-     "choose algorithms without timing them", AT(deterministic)},
-    {"--look-ahead", "N", COMMAND_DECODE, set_whole,
-     "for a decoder that is not causal: later latents that a frame waits for; "
-     "default: all that the frame depends on; with fewer it is not exact",
-     AT(look_ahead), 0, INT_MAX},
-    {"--nan-policy", "P", RUNS, set_nan_policy,
-     "for results that are not finite: pass (default), fallback (compute a "
-     "16-bit step again in fp32) or error"},
-    {"--resume", NULL, COMMAND_DECODE, set_flag,
+    {"resume", NULL, COMMAND_DECODE, set_flag,
      "write OUT.part and OUT.checkpoint until OUT is complete, and continue "
      "from them if they exist",
      AT(resume)},
-    {"--checkpoint-interval", "N", COMMAND_DECODE, set_whole,
+    {"checkpoint-interval", "N", COMMAND_DECODE, set_whole,
      "for --resume: latents between checkpoints; default: 8", AT(every), 1,
      INT_MAX / 2},
-    {"--verbose", NULL, RUNS, set_flag,
+    {"verbose", NULL, RUNS, set_flag,
      "print the chosen backend and its settings to standard error",
      AT(verbose)},
-    {"--help", NULL, ~0u, set_flag, "print this text", AT(help)},
+    {"help", NULL, ~0u, set_flag, "print this text", AT(help)},
 };
+
+static bool
+set_setting(Options *o, const Option *p, const char *word)
+{
+    if (strcmp(p->name, "normalization") == 0)
+        o->normalization_given = true;
+    return vae_setting_parse(p->setting, &o->params, word ? word : "true");
+}
+
+/* The option of a setting; for no command if it has none. */
+static Option
+option_of(const VaeSetting *s)
+{
+    static const char *const words[] = {[VAE_SETTING_WORD] = "WORD",
+                                        [VAE_SETTING_NUMBER] = "N",
+                                        [VAE_SETTING_SEED] = "N",
+                                        [VAE_SETTING_SWITCH] = NULL,
+                                        [VAE_SETTING_MEMORY] = "SIZE"};
+    Option p = {s->option,   words[s->kind], RUNS,
+                set_setting, s->sentence,    .setting = s};
+    if (!s->option)
+        p.commands = 0;
+    else if (s->only_decode)
+        p.commands = COMMAND_DECODE;
+    else if (s->only_encode)
+        p.commands = COMMAND_ENCODE;
+    else if (strcmp(s->option, "normalization") == 0)
+        p.commands |= COMMAND_INFO;
+    return p;
+}
 
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 enum { LEFT = 22, WIDTH = 79 }; /* columns of the help */
@@ -402,30 +317,62 @@ options_print_words(FILE *to, int at, int left, const char *text)
     fputc('\n', to);
 }
 
-void
-options_print(Command command, FILE *to)
+static void
+print_option(FILE *to, const Option *p)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const Option *p = &options[i];
-        char left[64];
-        if (!(p->commands & command))
-            continue;
-        snprintf(left, sizeof left, "%s%s%s", p->name, p->word ? " " : "",
-                 p->word ? p->word : "");
-        options_print_words(to, fprintf(to, "  %-20s", left), LEFT, p->help);
+    const VaeSetting *s = p->setting;
+    char left[64], expected[128], text[640];
+    snprintf(left, sizeof left, "--%s%s%s", p->name, p->word ? " " : "",
+             p->word ? p->word : "");
+    if (s && p->word && !s->words && s->kind != VAE_SETTING_MEMORY) {
+        vae_setting_expected(s, expected, sizeof expected);
+        snprintf(text, sizeof text, "%s; %s, default: %d", p->help, expected,
+                 (int) s->preset);
+    } else {
+        snprintf(text, sizeof text, "%s%s", p->help, s && s->words ? ":" : "");
+    }
+    options_print_words(to, fprintf(to, "  %-20s", left), LEFT, text);
+    for (int i = 0; s && s->words && s->words[i].word; i++) {
+        snprintf(text, sizeof text, "%s%s: %s", s->words[i].word,
+                 i == s->preset ? " (default)" : "", s->words[i].sentence);
+        options_print_words(to, fprintf(to, "%*s", LEFT + 1, ""), LEFT + 3,
+                            text);
     }
 }
 
-static const Option *
-find(Command command, const char *name, size_t length)
+void
+options_print(Command command, FILE *to)
 {
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const Option *p = &options[i];
-        if ((p->commands & command) && strlen(p->name) == length &&
-            strncmp(p->name, name, length) == 0)
-            return p;
+    const VaeSetting *s;
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (options[i].commands & command)
+            print_option(to, &options[i]);
+    if (command & RUNS)
+        fprintf(to, "\nSettings of the stream:\n");
+    for (int i = 0; (s = vae_setting_at(i)); i++) {
+        const Option p = option_of(s);
+        if (p.commands & command)
+            print_option(to, &p);
     }
-    return NULL;
+}
+
+static bool
+find(Command command, const char *text, size_t length, Option *out)
+{
+    const VaeSetting *s;
+    bool found = false;
+    for (int i = 0; !found; i++) {
+        if (i < N_OPTIONS)
+            *out = options[i];
+        else if ((s = vae_setting_at(i - N_OPTIONS)))
+            *out = option_of(s);
+        else
+            return false;
+        found = (out->commands & command) && strncmp(text, "--", 2) == 0 &&
+                strlen(out->name) == length - 2 &&
+                strncmp(out->name, text + 2, length - 2) == 0;
+    }
+    return found;
 }
 
 static bool usage(const char *command_name, const char *format, ...)
@@ -452,34 +399,38 @@ take(Command command, const char *command_name, int argc, char **argv, int *i,
     const char *text = argv[*i];
     const char *equals = strchr(text, '=');
     const size_t length = equals ? (size_t) (equals - text) : strlen(text);
-    const Option *p = find(command, text, length);
     const char *word = equals ? equals + 1 : NULL;
-    if (!p)
+    char expected[128] = "";
+    Option p;
+    if (!find(command, text, length, &p))
         return usage(command_name, "no option %s", text);
-    if (!p->word && word)
-        return usage(command_name, "%s takes no value, \"%s\" given", p->name,
+    if (!p.word && word)
+        return usage(command_name, "--%s takes no value, \"%s\" given", p.name,
                      word);
-    if (p->word && !word) {
+    if (p.word && !word) {
         if (*i + 1 >= argc)
-            return usage(command_name, "%s needs a value: %s", p->name,
-                         p->word);
+            return usage(command_name, "--%s needs a value: %s", p.name,
+                         p.word);
         word = argv[++*i];
     }
-    if (p->set(out, p, word))
+    if (p.set(out, &p, word))
         return true;
-    fprintf(stderr, "vaetool %s: %s \"%s\" is not valid", command_name, p->name,
-            word);
-    if (p->set == set_whole && p->high < INT_MAX / 2)
-        fprintf(stderr, ", expected %d to %d", p->low, p->high);
-    else if (p->set == set_whole)
-        fprintf(stderr, ", expected %d or more", p->low);
-    fprintf(stderr, "; %s %s: %s\n", p->name, p->word, p->help);
+    if (p.setting)
+        vae_setting_expected(p.setting, expected, sizeof expected);
+    else if (p.set == set_whole && p.high < INT_MAX / 2)
+        snprintf(expected, sizeof expected, "%d to %d", p.low, p.high);
+    else if (p.set == set_whole)
+        snprintf(expected, sizeof expected, "%d or more", p.low);
+    fprintf(stderr, "vaetool %s: --%s \"%s\" is not valid%s%s; --%s %s: %s\n",
+            command_name, p.name, word, *expected ? ", expected " : "",
+            expected, p.name, p.word, p.help);
     return false;
 }
 
 static bool
 check(Command command, const char *name, const Options *o)
 {
+    const VaeStreamParams *set = &o->params;
     const bool sized = command & (COMMAND_PLAN | COMMAND_BENCH);
     if (o->help)
         return true;
@@ -492,22 +443,22 @@ check(Command command, const char *name, const Options *o)
         return usage(name, "--size WxH is missing");
     if (command == COMMAND_BENCH && !o->frames)
         return usage(name, "--frames N is missing");
-    if (o->device >= 0 && o->backend != VAE_BACKEND_AUTO &&
-        o->backend != VAE_BACKEND_CUDA)
+    if (set->device >= 0 && set->backend != VAE_BACKEND_AUTO &&
+        set->backend != VAE_BACKEND_CUDA)
         return usage(name, "--device needs --backend cuda, but %s is given",
-                     vae_backend_name(o->backend));
-    if (o->n_devices && o->device >= 0)
+                     vae_backend_name(set->backend));
+    if (o->n_devices && set->device >= 0)
         return usage(name, "--devices and --device exclude each other");
-    if (o->n_devices && o->backend != VAE_BACKEND_AUTO &&
-        o->backend != o->devices_backend)
+    if (o->n_devices && set->backend != VAE_BACKEND_AUTO &&
+        set->backend != o->devices_backend)
         return usage(name, "--devices names devices of %s, but --backend is %s",
                      vae_backend_name(o->devices_backend),
-                     vae_backend_name(o->backend));
+                     vae_backend_name(set->backend));
     if (o->every && !o->resume)
         return usage(name, "--checkpoint-interval needs --resume");
-    if (!o->tiles && (o->tile_width || o->tile_overlap))
+    if (!set->tiles && (set->tile_width || set->tile_overlap))
         return usage(name, "--tile-%s needs --tiles blend",
-                     o->tile_width ? "size" : "overlap");
+                     set->tile_width ? "size" : "overlap");
     return true;
 }
 
@@ -516,13 +467,13 @@ options_parse(Command command, const char *command_name, int argc, char **argv,
               Options *out)
 {
     bool only_arguments = false;
-    *out = (Options){.device = -1,
+    *out = (Options){.params = VAE_INIT(VaeStreamParams),
                      .batch_index = -1,
-                     .look_ahead = -1,
                      .max_abs = NAN,
                      .min_psnr = NAN,
                      .min_ssim = NAN,
                      .peak = NAN};
+    vae_settings_init(&out->params);
     for (int i = 0; i < argc; i++) {
         if (!only_arguments && strcmp(argv[i], "--") == 0) {
             only_arguments = true;

@@ -84,11 +84,11 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
         const char *space = info ? info->space : out->space;
         if (out->normalization_stated &&
             vae_space_normalization(space, out->normalization) !=
-                vae_space_normalization(space, o->normalization))
+                vae_space_normalization(space, o->params.normalization))
             tell_override(file, "normalization",
                           vae_normalization_name(out->normalization),
-                          vae_normalization_name(o->normalization));
-        out->normalization = o->normalization;
+                          vae_normalization_name(o->params.normalization));
+        out->normalization = o->params.normalization;
         out->normalization_stated = true;
     }
     if (o->fps_n > 0) {
@@ -107,34 +107,12 @@ log_line(void *user, const char *line)
 VaeStreamParams
 stream_params(const Options *o, VaeDirection direction, int width, int height)
 {
-    return (VaeStreamParams){
-        .struct_size = sizeof(VaeStreamParams),
-        .direction = direction,
-        .backend = o->backend,
-        .device = o->device,
-        .precision = o->precision,
-        .width = width,
-        .height = height,
-        .slice_size = o->slice,
-        .threads = o->threads,
-        .memory_limit = o->memory_limit,
-        .memory_share = o->memory_share,
-        .deterministic = o->deterministic,
-        .low_latency = o->look_ahead >= 0,
-        .look_ahead = o->look_ahead < 0 ? 0 : o->look_ahead,
-        .normalization = o->normalization,
-        .posterior = o->posterior,
-        .nan_policy = o->nan_policy,
-        .spill = o->spill,
-        .frames_at_once = o->frames_at_once,
-        .strips = o->strips,
-        .tiles = o->tiles ? VAE_TILES_BLEND : VAE_TILES_OFF,
-        .tile_width = o->tile_width,
-        .tile_height = o->tile_height,
-        .tile_overlap = o->tile_overlap,
-        .seed = o->seed,
-        .log = o->verbose ? log_line : NULL,
-        .warn = warn,
-        .doubt = warn,
-    };
+    VaeStreamParams params = o->params;
+    params.direction = direction;
+    params.width = width;
+    params.height = height;
+    params.log = o->verbose ? log_line : NULL;
+    params.warn = warn;
+    params.doubt = warn;
+    return params;
 }

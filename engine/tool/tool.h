@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "vae-private/settings.h"
 #include "vae-private/tensors.h"
 #include "vae-private/stream.h"
 #include "vae/version.h"
@@ -31,33 +32,19 @@ typedef struct Options {
     const char *argument[2]; /* positional */
     int n_arguments;
     const char *model, *arch, *tensor, *variant, *pixel_range;
-    VaeBackendKind backend;
-    VaePrecision precision;
-    VaeNormalization normalization;
-    VaePosterior posterior;
-    VaeNanPolicy nan_policy;
-    VaeSpill spill;
-    int frames_at_once, strips;
-    bool tiles;
-    int tile_width, tile_height, tile_overlap; /* as in VaeStreamParams */
-    uint64_t seed;
-    int batch_index; /* -1: not given */
+    VaeStreamParams params; /* the settings, without the size */
+    int batch_index;        /* -1: not given */
     VaeLatentLayout layout;
     const char *space;
     int fps_n, fps_d; /* fps_n 0: not given */
-    int look_ahead;   /* -1: not given */
     bool normalization_given;
     VaeType dtype;
-    int device;               /* -1: not given */
-    int devices[MAX_DEVICES]; /* of --devices; each as `device` */
+    int devices[MAX_DEVICES]; /* of --devices; -1: none is named */
     int n_devices;            /* 0: not given */
     VaeBackendKind devices_backend;
-    size_t memory_limit; /* bytes; 0: not given */
-    double memory_share; /* of what is free; 0: not given */
-    int slice, threads, width, height, frames, every;
+    int width, height, frames, every;
     double max_abs, min_psnr, min_ssim, peak; /* NaN: not given */
-    bool json, tensors, spaces, csv, encode, profile, deterministic, drop, help,
-        verbose;
+    bool json, tensors, spaces, csv, encode, profile, drop, help, verbose;
     bool resume, stream;
 } Options;
 

@@ -16,9 +16,9 @@ from .reports import GstVaeWarning
 from .vae import VAE, Latents, open_vae as open
 
 __version__ = _engine.version
-# The settings of a stream. docs/python.md describes them.
-SETTINGS = tuple(name for name in _engine.setting_names()
-                 if name not in ("direction", "width", "height", "pixels"))
+# The settings of a stream, and what each does.
+SETTINGS = {name: text for name, text in _engine.setting_texts().items()
+            if name not in ("direction", "width", "height", "pixels")}
 
 __all__ = ["Cancelled", "Decoder", "Encoder", "Error", "GstVaeWarning", "Latents",
            "OutOfMemory", "SETTINGS", "Tensor", "VAE", "accelerate", "available",

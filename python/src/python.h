@@ -116,8 +116,8 @@ PyObject *vae_py_plan_dict(const VaePlan *plan);
 
 /* Fills params from the settings of a dict; NULL or -1 with an exception. */
 int vae_py_settings(PyObject *dict, VaeStreamParams *params);
-/* The names of all settings. */
-PyObject *vae_py_setting_names(PyObject *self, PyObject *none);
+/* A dict: what each setting does, and its values. */
+PyObject *vae_py_setting_texts(PyObject *self, PyObject *none);
 /* A value of an enumeration by its word, for arguments; false raises. */
 bool vae_py_direction(const char *word, VaeDirection *out);
 

@@ -607,7 +607,8 @@ static PyType_Spec spec = {
 static PyMethodDef functions[] = {
     {"new_stream", new_stream, METH_VARARGS,
      "new_stream(model, settings, (matrix, full_range, limited_rgb))"},
-    {"setting_names", vae_py_setting_names, METH_NOARGS, "All settings."},
+    {"setting_texts", vae_py_setting_texts, METH_NOARGS,
+     "What each setting does, and its values."},
     {0}};
 
 int

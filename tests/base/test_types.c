@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "../files/test.h"
+#include "vae-private/settings.h"
 
 typedef struct Format {
     VaeType type;
@@ -266,6 +267,65 @@ check_memory_limits(void)
     }
 }
 
+/* Each value that a row allows goes through text and member, and the values
+ * beside them are refused. */
+static void
+check_setting(const VaeSetting *s)
+{
+    VaeStreamParams p = VAE_INIT(VaeStreamParams);
+    const bool number = s->kind == VAE_SETTING_NUMBER && s->most < INT64_MAX;
+    char text[24];
+    p.width = p.height = 16;
+    for (int i = 0; s->words && i <= s->most; i++)
+        check(s->words[i].word && vae_setting_parse(s, &p, s->words[i].word) &&
+                  vae_setting_get(s, &p) == i &&
+                  vae_settings_check(&p, NULL) == VAE_OK,
+              "%s: word %d", s->name, i);
+    check(!s->words || !s->words[s->most + 1].word, "%s: last word", s->name);
+    for (int64_t k = -1; number && k <= 1; k += 2) {
+        const int64_t end = k < 0 ? s->least : s->most;
+        snprintf(text, sizeof text, "%lld", (long long) end);
+        check(vae_setting_parse(s, &p, text) && vae_setting_get(s, &p) == end &&
+                  vae_settings_check(&p, NULL) == VAE_OK,
+              "%s: %s is allowed", s->name, text);
+        snprintf(text, sizeof text, "%lld", (long long) (end + k));
+        check(!vae_setting_parse(s, &p, text) && vae_setting_get(s, &p) == end,
+              "%s: %s is refused", s->name, text);
+        if (end + k > INT32_MIN && end + k < INT32_MAX) {
+            vae_setting_set(s, &p, end + k);
+            check(vae_settings_check(&p, NULL) == VAE_ERR_ARGUMENT,
+                  "%s: the check refuses %s", s->name, text);
+        }
+    }
+    check(!vae_setting_parse(s, &p, "?") && !vae_setting_parse(s, &p, ""),
+          "%s: no value", s->name);
+    check(!(s->option || s->property) || s->sentence, "%s: a sentence",
+          s->name);
+}
+
+static void
+check_settings(void)
+{
+    VaeStreamParams p = VAE_INIT(VaeStreamParams);
+    const VaeSetting *s;
+    for (int i = 0; (s = vae_setting_at(i)); i++) {
+        check_setting(s);
+        check(vae_setting_find(s->name) == s, "%s is found", s->name);
+    }
+    vae_settings_init(&p);
+    check(p.device == -1 && !p.low_latency, "presets");
+    s = vae_setting_find("look_ahead");
+    check(vae_setting_parse(s, &p, "0") && p.low_latency &&
+              vae_setting_parse(s, &p, "-1") && !p.low_latency,
+          "a look-ahead is a low latency");
+    s = vae_setting_find("seed");
+    check(vae_setting_parse(s, &p, "18446744073709551615") &&
+              p.seed == UINT64_MAX &&
+              !vae_setting_parse(s, &p, "18446744073709551616") &&
+              !vae_setting_parse(s, &p, "-1"),
+          "seeds");
+}
+
 static void
 check_messages(void)
 {
@@ -306,6 +366,7 @@ main(void)
     check_u8();
     check_words();
     check_memory_limits();
+    check_settings();
     check_messages();
     return test_end();
 }

@@ -36,8 +36,9 @@ class Docs(small.Test):
         with open(os.path.join(os.path.dirname(PAGE), "../engine/include/vae/stream.h"),
                   encoding="utf-8") as file:
             header = file.read()
-        for name in gst_vae.SETTINGS:
+        for name, text in gst_vae.SETTINGS.items():
             self.assertRegex(header, rf"\b{name}\b")
+            self.assertRegex(text, r"^[A-Z].{10,}: [-\w]")
 
 
 if __name__ == "__main__":

@@ -46,14 +46,14 @@ check "bad size" 2 plan --model "$wan" --size 10by10
 check "a size past the limit" 2 plan --model "$wan" --size 65536x10
 says "--size \"65536x10\" is not valid" "at most 65535 each way"
 check "a number past the limits" 2 plan --model "$wan" --size 64x64 --threads -1
-says "--threads \"-1\" is not valid, expected 0 to 4096"
+says "--threads \"-1\" is not valid, expected 0 to 1024"
 check "a negative number" 2 plan --model "$wan" --size 64x64 --slice -1
 says "--slice \"-1\" is not valid, expected 0 to 4096"
 check "frames below 0" 2 plan --model "$wan" --size 64x64 --frames-at-once -1
 says "--frames-at-once \"-1\" is not valid, expected 0 or more"
 check "bad posterior" 2 "$tool" encode --model "$wan" --posterior median \
     "$video" x
-says "median" "mean (default) or sample"
+says "median" "expected mean or sample"
 for number in -1 x 1x 18446744073709551616; do
     check "bad seed $number" 2 "$tool" encode --model "$wan" --seed $number \
         "$video" x
@@ -78,7 +78,7 @@ says 'tensor "latent"' "2 latents of 16 channels, 10x6"
 check "info of one latent" 0 info "$data/wan21/decode_t1_6x10.safetensors"
 says "1 latent of 16 channels, 10x6"
 check "help of an encoder" 0 "$tool" encode --help
-says "--normalization N    scale of the latents: normalized (default) or raw"
+says "--normalization WORD " "normalized (default): As the diffusion model"
 check "info in JSON" 0 info --json "$seed"
 says '"arch": "seedvr2"' '"fingerprint"' '"frames_of_n_latents"' \
     '"tensor_count"' '"decoder_bytes"' '"encoder_tensors"' '"metadata"' \

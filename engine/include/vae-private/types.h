@@ -22,13 +22,23 @@ VAE_API void vae_type_from_float(void *dst, VaeType type, const float *src,
 
 #define VAE_BACKEND_KINDS (VAE_BACKEND_REF + 1)
 
-/* Words of the enumerations. *_parse() returns false for an unknown word, and
- * does not write *out. */
+/* A word of an enumeration, and the sentence that explains it. A list has a row
+ * for each value, from 0 on, and ends with a NULL word. */
+typedef struct VaeWord {
+    const char *word, *sentence;
+} VaeWord;
+
+extern const VaeWord vae_backend_words[], vae_precision_words[],
+    vae_normalization_words[];
+/* Returns "unknown" for a value without a word. */
+const char *vae_word_of(const VaeWord *words, int value);
+/* Returns -1 for an unknown word. */
+int vae_word_find(const VaeWord *words, const char *word);
+
+VAE_API const char *vae_normalization_name(VaeNormalization n);
+/* *_parse() returns false for an unknown word, and does not write *out. */
 VAE_API bool vae_backend_parse(const char *word, VaeBackendKind *out);
 VAE_API bool vae_precision_parse(const char *word, VaePrecision *out);
-VAE_API bool vae_nan_policy_parse(const char *word, VaeNanPolicy *out);
-VAE_API bool vae_spill_parse(const char *word, VaeSpill *out);
-VAE_API const char *vae_normalization_name(VaeNormalization n);
 VAE_API bool vae_normalization_parse(const char *word, VaeNormalization *out);
 
 /*

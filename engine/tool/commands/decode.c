@@ -98,7 +98,7 @@ open_streams(Decode *d, VaeError *error)
         params.device = o->devices[i];
         status = vae_stream_plan(d->model, &params, &plan, error);
     }
-    if (o->n_devices > 1 && !o->threads) {
+    if (o->n_devices > 1 && !o->params.threads) {
         params.threads = plan.threads / o->n_devices;
         if (params.threads < 1)
             params.threads = 1;

@@ -349,7 +349,8 @@ choose_scale(Encode *e, VaeError *error)
     const char *space = e->info->space;
     const VaeNormalization comfyui =
         vae_space_normalization(space, VAE_COMFYUI);
-    e->normalization = vae_space_normalization(space, e->o->normalization);
+    e->normalization =
+        vae_space_normalization(space, e->o->params.normalization);
     e->tchw = e->format == OUTPUT_LATENT && e->info->temporal == 1;
     if (e->format != OUTPUT_LATENT)
         return VAE_OK;
