@@ -13,7 +13,6 @@ void
 gst_vae_cuda_init(GstVaeCuda *cuda)
 {
     g_mutex_init(&cuda->lock);
-    cuda->device_id = -1;
 }
 
 void
@@ -28,7 +27,7 @@ gst_vae_cuda_device(GstVaeCuda *cuda)
     gint device;
 
     GST_OBJECT_LOCK(cuda->element);
-    device = MAX(cuda->device_id, 0);
+    device = MAX(cuda->settings->device, 0);
     GST_OBJECT_UNLOCK(cuda->element);
     return device;
 }
@@ -78,7 +77,7 @@ gst_vae_cuda_possible(GstVaeCuda *cuda)
     if (!gst_vae_cuda_library_fits())
         return FALSE;
     GST_OBJECT_LOCK(cuda->element);
-    backend = cuda->backend;
+    backend = (gint) cuda->settings->backend;
     state = MAX(GST_STATE(cuda->element), GST_STATE_NEXT(cuda->element));
     GST_OBJECT_UNLOCK(cuda->element);
     return (backend == VAE_BACKEND_AUTO || backend == VAE_BACKEND_CUDA) &&

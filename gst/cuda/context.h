@@ -12,10 +12,13 @@
 
 #include <gst/gst.h>
 
+#include "vae/stream.h"
+
 G_BEGIN_DECLS
 
 typedef struct GstVaeCuda {
-    GstElement *element;      /* the owner; borrowed, as its pads */
+    GstElement *element;      /* the owner; borrowed, as its pads and
+ settings */
     GstPad *sinkpad, *srcpad; /* whose peers may have a context */
 
     /* Held while a context is searched, asked for or made. Code that holds it
@@ -23,10 +26,10 @@ typedef struct GstVaeCuda {
     GMutex lock;
 
     /* Under the object lock. */
-    gint backend, device_id; /* the properties backend and cuda-device-id */
-    GstObject *context;      /* the pipeline's GstCudaContext, or NULL */
-    gpointer primary;        /* the engine's context, retained, or NULL */
-    gint primary_device;     /* its device */
+    const VaeStreamParams *settings; /* the properties */
+    GstObject *context;  /* the pipeline's GstCudaContext, or NULL */
+    gpointer primary;    /* the engine's context, retained, or NULL */
+    gint primary_device; /* its device */
 } GstVaeCuda;
 
 /* The owner sets element and pads before it calls anything else. */

@@ -108,7 +108,7 @@ gst_vae_cuda_why_not(GstVaeCuda *cuda)
     if (!gst_vae_cuda_library_fits())
         return g_strdup(UNFIT);
     GST_OBJECT_LOCK(cuda->element);
-    backend = cuda->backend;
+    backend = (gint) cuda->settings->backend;
     GST_OBJECT_UNLOCK(cuda->element);
     if (backend != VAE_BACKEND_AUTO && backend != VAE_BACKEND_CUDA)
         return g_strdup_printf(

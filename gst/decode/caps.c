@@ -293,18 +293,6 @@ gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
     return TRUE;
 }
 
-static void
-set_look_ahead(GstVaeDecode *self, GstVaeSession *session)
-{
-    gint look_ahead;
-
-    GST_OBJECT_LOCK(self);
-    look_ahead = self->look_ahead;
-    GST_OBJECT_UNLOCK(self);
-    session->params.low_latency = look_ahead >= 0;
-    session->params.look_ahead = MAX(look_ahead, 0);
-}
-
 gboolean
 gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
                          GError **error)
@@ -324,7 +312,6 @@ gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
     session->params.width = in->width;
     session->params.height = in->height;
     session->params.normalization = in->normalization;
-    set_look_ahead(self, session);
     session->frame_time =
         gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
     return TRUE;

@@ -282,7 +282,6 @@ static void
 gst_vae_decode_init(GstVaeDecode *self)
 {
     self->fps_d = 1;
-    self->look_ahead = -1;
     g_queue_init(&self->waiting);
     self->anchor = self->input_pts = self->input_end = GST_CLOCK_TIME_NONE;
     gst_vae_pads_init(&self->base);

@@ -15,7 +15,6 @@ typedef struct GstVaeDecode {
 
     gint fps_n, fps_d; /* property; 0/1: not set. Guarded by the object lock */
     gint normalization, sequence;
-    gint look_ahead; /* property; -1: exact */
 
     /* For the streaming thread. */
     GstVaeLatentInfo in; /* the sink caps, completed from the model */

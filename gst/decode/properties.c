@@ -5,13 +5,13 @@
 
 #include "enums.h"
 #include "fields.h"
+#include "params.h"
 
 enum {
     PROP_0,
     PROP_FRAMERATE = GST_VAE_BASE_LAST_PROPERTY,
     PROP_NORMALIZATION,
     PROP_SEQUENCE,
-    PROP_LOOK_AHEAD,
     PROP_LOCATION,
     PROP_INTERVAL,
     PROP_CARRIES
@@ -21,10 +21,10 @@ static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_FRAMERATE, GstVaeDecode, fps_n),
     GST_VAE_FIELD(PROP_NORMALIZATION, GstVaeDecode, normalization),
     GST_VAE_FIELD(PROP_SEQUENCE, GstVaeDecode, sequence),
-    GST_VAE_FIELD(PROP_LOOK_AHEAD, GstVaeDecode, look_ahead),
     GST_VAE_FIELD(PROP_LOCATION, GstVaeDecode, base.checkpoints.location),
     GST_VAE_FIELD(PROP_INTERVAL, GstVaeDecode, base.checkpoints.interval),
     GST_VAE_FIELD(PROP_CARRIES, GstVaeDecode, base.checkpoints.carries),
+    GST_VAE_FIELD(GST_VAE_PARAMS_ID, GstVaeDecode, base.settings.params),
     {0}};
 
 static const GParamFlags ready =
@@ -77,30 +77,6 @@ install_latents(GObjectClass *klass)
                           "decoded without the latents before it",
                           GST_TYPE_VAE_SEQUENCE, GST_VAE_SEQUENCE_FLAGS,
                           ready));
-}
-
-static void
-install_look_ahead(GObjectClass *klass)
-{
-    /**
-     * GstVaeDecode:look-ahead:
-     *
-     * For models whose decoder is not causal (LTX-2). A frame of such a model
-     * also depends on later latents, and leaves when these have arrived. With
-     * -1 a frame waits for all of them and is exact. LATENCY and `look-ahead`
-     * of #GstVaeBase:stats show the delay. With a smaller number N, the frames
-     * of a latent leave after N later latents. They are computed as if the clip
-     * ended there, so they are not exact. At the end of a sequence, the frames
-     * that wait leave at once.
-     */
-    g_object_class_install_property(
-        klass, PROP_LOOK_AHEAD,
-        g_param_spec_int(
-            "look-ahead", "Look Ahead",
-            "Maximum number of later latents that a frame waits for, if "
-            "the model looks ahead. With fewer, the latency is lower and "
-            "the frames are not exact (-1 = all that the model needs)",
-            -1, G_MAXINT, -1, ready));
 }
 
 static void
@@ -238,7 +214,7 @@ gst_vae_decode_install(GObjectClass *klass)
 {
     gst_vae_fields_install(klass, fields);
     install_latents(klass);
-    install_look_ahead(klass);
+    gst_vae_params_install(klass, TRUE, FALSE);
     install_checkpoints(klass);
     install_signals(klass);
 }

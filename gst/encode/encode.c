@@ -228,10 +228,6 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     session->params.width = self->in.width;
     session->params.height = self->in.height;
     session->params.normalization = session->latent.normalization;
-    GST_OBJECT_LOCK(self);
-    session->params.posterior = (VaePosterior) self->posterior;
-    session->params.seed = self->seed;
-    GST_OBJECT_UNLOCK(self);
     session->frame_time = self->frame_time;
     self->out = session->latent;
     return TRUE;

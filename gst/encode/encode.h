@@ -29,8 +29,7 @@ typedef struct GstVaeEncode {
     GstVaeBase base;
 
     /* Guarded by the object lock. */
-    gint tail, posterior;
-    guint64 seed;
+    gint tail;
     GArray *requests; /* of GstVaeKeyRequest, not due yet */
 
     /* For the streaming thread. */

@@ -5,26 +5,18 @@
 
 #include "enums.h"
 #include "fields.h"
+#include "params.h"
 
-enum {
-    PROP_0,
-    PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY,
-    PROP_POSTERIOR,
-    PROP_SEED
-};
+enum { PROP_0, PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY };
 
 static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_TAIL, GstVaeEncode, tail),
-    GST_VAE_FIELD(PROP_POSTERIOR, GstVaeEncode, posterior),
-    GST_VAE_FIELD(PROP_SEED, GstVaeEncode, seed),
+    GST_VAE_FIELD(GST_VAE_PARAMS_ID, GstVaeEncode, base.settings.params),
     {0}};
 
 void
 gst_vae_encode_install(GObjectClass *klass)
 {
-    const GParamFlags ready =
-        G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
-
     gst_vae_fields_install(klass, fields);
     /**
      * GstVaeEncode:tail:
@@ -42,33 +34,5 @@ gst_vae_encode_install(GObjectClass *klass)
                           GST_TYPE_VAE_TAIL, GST_VAE_TAIL_REPEAT,
                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                               GST_PARAM_MUTABLE_PLAYING));
-    /**
-     * GstVaeEncode:posterior:
-     *
-     * Value that the element takes from the distribution of the network.
-     * `sample` is mean + exp(logvar / 2) * e, with standard normal noise e that
-     * depends on #GstVaeEncode:seed. Networks that give no distribution (the
-     * TAEHV family) refuse `sample`.
-     */
-    g_object_class_install_property(
-        klass, PROP_POSTERIOR,
-        g_param_spec_enum("posterior", "Posterior",
-                          "Value to take from the distribution that the "
-                          "network gives; networks of the TAEHV family have a "
-                          "mean only",
-                          GST_TYPE_VAE_POSTERIOR, VAE_POSTERIOR_MEAN, ready));
-    /**
-     * GstVaeEncode:seed:
-     *
-     * Seed of the noise of `posterior=sample`. The noise depends only on the
-     * seed, on the index of the latent in its sequence, and on the position in
-     * the latent. The same seed therefore gives the same noise for every slice
-     * size and number of threads.
-     */
-    g_object_class_install_property(
-        klass, PROP_SEED,
-        g_param_spec_uint64("seed", "Seed",
-                            "Seed of the noise of posterior=sample; the same "
-                            "seed gives the same noise",
-                            0, G_MAXUINT64, 0, ready));
+    gst_vae_params_install(klass, FALSE, TRUE);
 }

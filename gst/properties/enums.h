@@ -18,23 +18,11 @@ typedef enum {
 
 typedef enum { GST_VAE_TAIL_REPEAT, GST_VAE_TAIL_DROP } GstVaeTail;
 
-#define GST_TYPE_VAE_BACKEND (gst_vae_backend_get_type())
-#define GST_TYPE_VAE_PRECISION (gst_vae_precision_get_type())
 #define GST_TYPE_VAE_NORMALIZATION (gst_vae_normalization_get_type())
-#define GST_TYPE_VAE_POSTERIOR (gst_vae_posterior_get_type())
-#define GST_TYPE_VAE_NAN_POLICY (gst_vae_nan_policy_get_type())
-#define GST_TYPE_VAE_SPILL (gst_vae_spill_get_type())
-#define GST_TYPE_VAE_TILES (gst_vae_tiles_get_type())
 #define GST_TYPE_VAE_SEQUENCE (gst_vae_sequence_get_type())
 #define GST_TYPE_VAE_TAIL (gst_vae_tail_get_type())
 
-GType gst_vae_backend_get_type(void);   /* VaeBackendKind */
-GType gst_vae_precision_get_type(void); /* VaePrecision */
 GType gst_vae_normalization_get_type(void);
-GType gst_vae_posterior_get_type(void);  /* VaePosterior */
-GType gst_vae_nan_policy_get_type(void); /* VaeNanPolicy */
-GType gst_vae_spill_get_type(void);      /* VaeSpill */
-GType gst_vae_tiles_get_type(void);      /* VaeTiling */
 GType gst_vae_sequence_get_type(void);
 GType gst_vae_tail_get_type(void);
 

@@ -4,13 +4,15 @@
  */
 #include "fields.h"
 
+#include "params.h"
+
 /* Returns the field of a property, or warns and returns NULL if there is
  * none. */
 static gpointer
 find(const GstVaeField *fields, GObject *object, guint id, GParamSpec *spec)
 {
     for (; fields->id != 0; fields++)
-        if (fields->id == id)
+        if (fields->id == MIN(id, GST_VAE_PARAMS_ID))
             return G_STRUCT_MEMBER_P(object, fields->offset);
     G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
     return NULL;
@@ -68,7 +70,10 @@ gst_vae_fields_set(const GstVaeField *fields, GObject *object, guint id,
     if (!field)
         return;
     GST_OBJECT_LOCK(object);
-    set(field, value);
+    if (id >= GST_VAE_PARAMS_ID)
+        gst_vae_params_set(field, id, value);
+    else
+        set(field, value);
     GST_OBJECT_UNLOCK(object);
 }
 
@@ -81,7 +86,10 @@ gst_vae_fields_get(const GstVaeField *fields, GObject *object, guint id,
     if (!field)
         return;
     GST_OBJECT_LOCK(object);
-    get(field, value);
+    if (id >= GST_VAE_PARAMS_ID)
+        gst_vae_params_get(field, id, value);
+    else
+        get(field, value);
     GST_OBJECT_UNLOCK(object);
 }
 

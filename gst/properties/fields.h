@@ -9,8 +9,8 @@
 G_BEGIN_DECLS
 
 /* The member of a property: a gint for booleans, integers and enums, two gints
- * for a fraction, else guint, guint64 or an owned string. Guarded by the object
- * lock. */
+ * for a fraction, else guint, guint64 or an owned string. That of
+ * GST_VAE_PARAMS_ID is a VaeStreamParams. Guarded by the object lock. */
 typedef struct GstVaeField {
     guint id; /* property id; 0 ends a table */
     gulong offset;

@@ -195,23 +195,11 @@ gst_vae_base_fill_session(GstVaeBase *base, GstVaeSession *session,
     VaeStreamParams *params = &session->params;
 
     session->model = gst_vae_model_ref(base->choice.model);
-    params->struct_size = sizeof *params;
-    params->direction = klass->direction;
     GST_OBJECT_LOCK(base);
-    params->backend = (VaeBackendKind) base->cuda.backend;
-    params->device = base->cuda.device_id;
-    params->precision = (VaePrecision) base->settings.precision;
-    params->slice_size = (int) base->settings.slice_size;
-    params->threads = (int) base->settings.threads;
-    params->deterministic = base->settings.deterministic;
-    params->nan_policy = (VaeNanPolicy) base->settings.nan_policy;
-    params->spill = (VaeSpill) base->settings.spill;
-    params->tiles = base->settings.tiles;
-    params->tile_width = base->settings.tile_width;
-    params->tile_height = base->settings.tile_height;
-    params->tile_overlap = base->settings.tile_overlap;
+    *params = base->settings.params;
     params->resume_ms = (int64_t) (base->settings.resume_timeout / GST_MSECOND);
     GST_OBJECT_UNLOCK(base);
+    params->direction = klass->direction;
     check_tiles(base, params);
     /* Nobody plans the settings that are only logged. The session's streams are
      * the base's own. */

@@ -26,12 +26,9 @@ G_BEGIN_DECLS
 
 /* Properties of the engine's streams, guarded by the object lock. */
 typedef struct GstVaeSettings {
-    gint precision, nan_policy, spill;
-    guint slice_size, threads;
-    gboolean deterministic;
+    VaeStreamParams params; /* without memory_limit and the size */
     gchar *memory_limit;
     guint64 resume_timeout;
-    gint tiles, tile_width, tile_height, tile_overlap;
 } GstVaeSettings;
 
 /* The model in use, and the model that the application requests. */

@@ -162,6 +162,7 @@ gst_vae_base_init(GstVaeBase *base)
 
     base->queue.element = base->stats.element = base->qos.element = element;
     base->cuda.element = base->progress.element = element;
+    base->cuda.settings = &base->settings.params;
     gst_vae_queue_init(&base->queue);
     gst_vae_stats_init(&base->stats);
     gst_vae_latency_init(&base->latency);

@@ -9,14 +9,12 @@
 #include "checkpoint.h"
 #include "context.h"
 #include "latency.h"
+#include "params.h"
 #include "qos.h"
 #include "queue.h"
 #include "stats.h"
 
 G_BEGIN_DECLS
-
-/* The most steps of one call, even if slice-size is larger. */
-#define GST_VAE_MAX_SLICE 64
 
 /* Adds the latent and the pictures of a step to a call. */
 typedef VaeStatus (*GstVaeAddStep)(GstElement *element, GstVaeCall *call,

@@ -4,6 +4,8 @@
  */
 #include "vae_test.h"
 
+#include "vae-private/settings.h"
+
 #define MUTABLE (GST_PARAM_MUTABLE_READY | GST_PARAM_MUTABLE_PLAYING)
 
 /* Returns TRUE if the text is a sentence without a full stop. */
@@ -112,6 +114,25 @@ TEST(words)
         g_print("%s %s: %s\n", expected[i].element, spec->name, texts);
         CHECK(strstr(texts, expected[i].has));
         CHECK(!expected[i].has_not || !strstr(texts, expected[i].has_not));
+    }
+}
+
+/* Each setting of a stream that names a property is one, with its sentence. */
+TEST(settings)
+{
+    g_autoptr(GstElement) decode = gst_element_factory_make("vaedecode", NULL);
+    g_autoptr(GstElement) encode = gst_element_factory_make("vaeencode", NULL);
+    const VaeSetting *s;
+    for (int i = 0; (s = vae_setting_at(i)); i++) {
+        GstElement *const elements[] = {decode, encode};
+        const gboolean has_not[] = {s->only_encode, s->only_decode};
+        for (int k = 0; k < 2 && s->property; k++) {
+            GParamSpec *found = g_object_class_find_property(
+                G_OBJECT_GET_CLASS(elements[k]), s->property);
+            CHECK_INT(found == NULL, has_not[k]);
+            CHECK(!found ||
+                  g_str_equal(g_param_spec_get_blurb(found), s->sentence));
+        }
     }
 }
 
