@@ -7,6 +7,7 @@
 #include "alloc.h"
 #include "clock.h"
 #include "host.h"
+#include "vae-private/os.h"
 
 /* The bytes that are allocated between two questions of vae_host_alloc(). */
 #define PIECE ((size_t) 64 << 20)
@@ -250,4 +251,11 @@ vae_host_bind(VaeBackend *backend, VaeExec *exec, const VaeMemory *memory,
 {
     exec->memory = *memory;
     return VAE_OK;
+}
+
+void
+vae_host_describe(VaeDevice *out, int threads)
+{
+    out->threads = threads;
+    vae_os_processor_name(out->name, sizeof out->name);
 }

@@ -50,9 +50,7 @@ void vae_host_free(VaeBackend *backend, VaePlace place, void *block);
 VaeStatus vae_host_bind(VaeBackend *backend, VaeExec *exec,
                         const VaeMemory *memory, VaeError *error);
 
-/* processor.c: sets *out to the processor's name and the number of threads. */
+/* Sets *out to the processor's name and the number of threads. */
 void vae_host_describe(VaeDevice *out, int threads);
-/* Copies the name of the first processor from a file such as /proc/cpuinfo. */
-bool vae_processor_name(const char *path, char *out, size_t size);
 
 #endif

@@ -3,15 +3,13 @@
  * is in the environment variable VAE_CUDA_MODULE; if that is unset or empty,
  * the module is beside the file with this code, or in the folder of libraries.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "module.h"
-
-#define MODULE "libvae-cuda.so"
+#include "vae-private/os.h"
 
 static const VaeEngineCalls calls = {
     .version = VAE_MODULE_VERSION,
@@ -34,25 +32,24 @@ static const VaeEngineCalls calls = {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const VaeBackendClass *class;
 static char reason[400] =
-    "this build has no cuda backend and " MODULE " is not installed";
+    "this build has no cuda backend and " VAE_CUDA_FILE " is not installed";
 
 /* True if a file of that name exists, which ends the search. */
 static bool
 open_path(const char *path)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = vae_os_fopen(path);
     if (!f)
         return false;
     fclose(f);
-    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    char why[380];
+    void *module = vae_os_module(path, why, sizeof why);
     if (!module) {
-        /* the message names what is missing, such as cuDNN */
-        const char *words = dlerror();
-        snprintf(reason, sizeof reason, "cannot load %s", words ? words : path);
+        snprintf(reason, sizeof reason, "cannot load %s", why);
         return true;
     }
     VaeModuleOpen open;
-    void *symbol = dlsym(module, "vae_module_open");
+    void *symbol = vae_os_module_symbol(module, "vae_module_open");
     memcpy(&open, &symbol, sizeof open);
     class = open ? open(&calls) : NULL;
     if (!class)
@@ -61,26 +58,31 @@ open_path(const char *path)
     return true;
 }
 
+/* Opens the module in the folder of the file with this code. */
+static bool
+open_beside(void)
+{
+    char path[4096];
+    char *self = vae_os_module_of(&calls);
+    const int n = self ? (int) (vae_os_file_name(self) - self) : 0;
+    if (n > 0)
+        snprintf(path, sizeof path, "%.*s" VAE_CUDA_FILE, n, self);
+    free(self);
+    return n > 0 && open_path(path);
+}
+
 static void
 open_module(void)
 {
-    Dl_info self;
-    char path[4096];
-    const char *named = secure_getenv("VAE_CUDA_MODULE");
+    char *named = vae_os_environment("VAE_CUDA_MODULE");
     if (named && *named) {
         if (!open_path(named))
             snprintf(reason, sizeof reason, "VAE_CUDA_MODULE: no file %s",
                      named);
-        return;
+    } else if (!open_beside()) {
+        open_path(VAE_LIBDIR "/" VAE_CUDA_FILE);
     }
-    if (dladdr(&calls, &self) && self.dli_fname) {
-        const char *slash = strrchr(self.dli_fname, '/');
-        const int n = slash ? (int) (slash + 1 - self.dli_fname) : 0;
-        snprintf(path, sizeof path, "%.*s" MODULE, n, self.dli_fname);
-        if (slash && open_path(path))
-            return;
-    }
-    open_path(VAE_LIBDIR "/" MODULE);
+    free(named);
 }
 
 const VaeBackendClass *

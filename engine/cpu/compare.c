@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "cpu.h"
+#include "vae-private/os.h"
 
 /* CONVS: number of convolutions that are timed, of different widths. Runs in
  * both precisions alternate, so that a temporarily slow processor slows both.
@@ -126,14 +127,6 @@ trial_free(Trial *t)
     vae_mem_free(t->scratch);
 }
 
-static double
-thread_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double) t.tv_sec + (double) t.tv_nsec * 1e-9;
-}
-
 static bool
 trial_new(VaeBackend *cpu, const VaeOp *op, int steps, Trial *t)
 {
@@ -156,9 +149,10 @@ static double
 time_once(Trial *t)
 {
     const VaeExecOp *own = &t->exec->ops[0];
-    const double start = thread_seconds();
-    return own->run(own->own, &t->op, NULL) == VAE_OK ? thread_seconds() - start
-                                                      : 0;
+    const double start = vae_os_thread_seconds();
+    return own->run(own->own, &t->op, NULL) == VAE_OK
+               ? vae_os_thread_seconds() - start
+               : 0;
 }
 
 static int

@@ -2,9 +2,9 @@
  * worker.c: the thread on which a cpu backend uses oneDNN and OpenMP.
  */
 #include <omp.h>
-#include <signal.h>
 
 #include "cpu.h"
+#include "vae-private/os.h"
 
 VaeStatus
 vae_cpu_status(VaeDnnlStatus status, const VaeOp *op, const char *doing,
@@ -92,21 +92,16 @@ stop_thread(VaeBackend *cpu, pthread_t *thread)
     pthread_join(*thread, NULL);
 }
 
-/* Blocks all signals in both threads: the application's threads handle them. */
+/* The threads of the application handle its signals. */
 int
 vae_cpu_start(VaeBackend *cpu)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = pthread_create(&cpu->worker, NULL, worker, cpu);
+    int failed = vae_os_thread(&cpu->worker, worker, cpu);
     if (!failed) {
-        failed =
-            pthread_create(&cpu->spin_workaround, NULL, spin_workaround, cpu);
+        failed = vae_os_thread(&cpu->spin_workaround, spin_workaround, cpu);
         if (failed)
             stop_thread(cpu, &cpu->worker);
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     return failed;
 }
 

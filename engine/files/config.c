@@ -6,6 +6,7 @@
 
 #include "alloc.h"
 #include "files.h"
+#include "vae-private/os.h"
 
 /* Usual files have a few thousand bytes. */
 #define MAX_BYTES (1 << 20)
@@ -32,8 +33,7 @@ VaeStatus
 vae_config_load(const char *weights, json_t **out, VaeError *error)
 {
     static const char name[] = "config.json";
-    const char *slash = strrchr(weights, '/');
-    const size_t folder = slash != NULL ? (size_t) (slash - weights) + 1 : 0;
+    const size_t folder = (size_t) (vae_os_file_name(weights) - weights);
     char *path = vae_mem_alloc(folder + sizeof name);
     VaeTensorFile file;
     *out = NULL;

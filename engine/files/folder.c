@@ -1,15 +1,14 @@
 /*
  * Finds the weights in a model's folder, as diffusers writes them.
  */
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "alloc.h"
 #include "files.h"
+#include "vae-private/os.h"
 
 #define WEIGHTS "diffusion_pytorch_model"
 /* The longest name below. */
@@ -18,33 +17,32 @@
 static VaeStatus
 fail_link(const char *path, VaeError *error)
 {
-    char target[PATH_MAX];
-    const ssize_t n = readlink(path, target, sizeof target - 1);
-    target[n < 0 ? 0 : n] = '\0';
-    return vae_fail_parts(
+    char *target = vae_os_broken_link(path);
+    const VaeStatus status = vae_fail_parts(
         error, VAE_ERR_NOT_FOUND,
         (VaeErrorParts){NULL, "a link without a target", "a file"},
         "%s: is a symbolic link to %s, which does not exist; expected a file",
-        vae_file_label(path), target);
+        vae_file_label(path), target ? target : "a file");
+    free(target);
+    return status;
 }
 
 /* True for a symbolic link whose target does not exist. */
 static bool
 is_broken_link(const char *path)
 {
-    struct stat st;
-    return stat(path, &st) != 0 && errno == ENOENT && lstat(path, &st) == 0 &&
-           S_ISLNK(st.st_mode);
+    char *target = vae_os_broken_link(path);
+    free(target);
+    return target != NULL;
 }
 
 /* The cache of Hugging Face has a folder of each repository. */
 static bool
 has_snapshots(const char *folder)
 {
-    struct stat st;
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/snapshots", folder);
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return vae_os_is_kind(path, VAE_FILE_FOLDER);
 }
 
 static VaeStatus
@@ -90,15 +88,14 @@ find_file(const char *folder, char *path, size_t size)
         ".bf16.safetensors", ".safetensors.index.bf16.json"};
     const size_t n = sizeof ends / sizeof ends[0];
     const char *slash =
-        folder[0] != '\0' && folder[strlen(folder) - 1] == '/' ? "" : "/";
+        folder[0] != '\0' && *vae_os_file_name(folder) == '\0' ? "" : "/";
     for (int links = 0; links < 2; links++)
         for (size_t i = 0; i < 2 * n; i++) {
-            struct stat st;
             snprintf(path, size, "%s%s%s" WEIGHTS "%s", folder, slash,
                      folders[i / n], ends[i % n]);
             if (links && is_broken_link(path))
                 return false;
-            if (!links && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+            if (!links && vae_os_is_kind(path, VAE_FILE_REGULAR))
                 return true;
         }
     path[0] = '\0';

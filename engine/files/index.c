@@ -12,6 +12,7 @@
 
 #include "alloc.h"
 #include "files.h"
+#include "vae-private/os.h"
 
 #define MAX_SHARDS 1024
 
@@ -99,11 +100,11 @@ open_path(char *path, size_t n, VaeOpenShard open, VaeTensorFile **out,
           VaeError *error)
 {
     const char name = path[n];
-    char *target = realpath(path, NULL), *folder = NULL;
+    char *target = vae_os_real_path(path), *folder = NULL;
     VaeStatus status;
     if (target) {
         path[n] = '\0';
-        folder = realpath(n ? path : ".", NULL);
+        folder = vae_os_real_path(n ? path : ".");
         path[n] = name;
     }
     if (!folder)
@@ -127,8 +128,7 @@ static VaeStatus
 open_shard(VaeTensorFile *file, const char *name, VaeOpenShard open,
            VaeTensorFile **out, VaeError *error)
 {
-    const char *slash = strrchr(file->name, '/');
-    const size_t folder = slash != NULL ? (size_t) (slash - file->name) + 1 : 0;
+    const size_t folder = (size_t) (vae_os_file_name(file->name) - file->name);
     const size_t size = folder + strlen(name) + 1;
     char *path = vae_mem_alloc(size);
     if (path == NULL)

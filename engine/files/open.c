@@ -1,18 +1,15 @@
 /*
  * open.c: opens tensor files: finds the format, and calls its reader.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "alloc.h"
 #include "arguments.h"
 #include "files.h"
+#include "vae-private/os.h"
 
 /* Enough for the head of every format, and for white space before an index. */
 #define HEAD_BYTES 4096
@@ -241,7 +238,6 @@ open_one_or_two(const char *path, VaeTensorFile **out, VaeError *error)
 VaeStatus
 vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
 {
-    struct stat st;
     VaeStatus status = vae_check_pointers(error, "out", out);
     if (status != VAE_OK)
         return status;
@@ -249,7 +245,7 @@ vae_tensor_file_open(const char *path, VaeTensorFile **out, VaeError *error)
     status = vae_check_path("path", path, error);
     if (status != VAE_OK)
         return status;
-    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+    if (!vae_os_is_kind(path, VAE_FILE_FOLDER))
         return open_one_or_two(path, out, error);
     char *found;
     status = vae_folder_find(path, &found, error);

@@ -2,21 +2,19 @@
  * pair.c: a model in two files, one with the encoder and one with the decoder.
  * Their tensors may have the same names.
  */
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "alloc.h"
 #include "files.h"
+#include "vae-private/os.h"
 
 #define HALF 7 /* letters of "encoder" and "decoder" */
 
 static bool
 is_file(const char *path)
 {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    return vae_os_is_kind(path, VAE_FILE_REGULAR);
 }
 
 /* ------------------------------------------------------------------ */
@@ -67,19 +65,30 @@ has_partner(const char *folder, const char *name, char *both, size_t size)
                              partner) < size;
 }
 
+/* The pairs of a folder. */
+typedef struct Pairs {
+    const char *folder;
+    char *out, *both; /* the first pair; room for another */
+    size_t size;
+    int n;
+} Pairs;
+
+static void
+see_name(void *user, const char *name)
+{
+    Pairs *p = user;
+    if (has_partner(p->folder, name, p->both, p->size) && p->n++ == 0)
+        strcpy(p->out, p->both);
+}
+
 int
 vae_pair_in_folder(const char *folder, char *out, size_t size)
 {
-    char *both = vae_mem_alloc(size);
-    DIR *dir = opendir(folder);
-    int pairs = 0;
-    for (struct dirent *e; both && dir && (e = readdir(dir)) != NULL;)
-        if (has_partner(folder, e->d_name, both, size) && pairs++ == 0)
-            strcpy(out, both);
-    if (dir)
-        closedir(dir);
-    vae_mem_free(both);
-    return pairs;
+    Pairs pairs = {folder, out, vae_mem_alloc(size), size, 0};
+    if (pairs.both)
+        vae_os_list(folder, see_name, &pairs);
+    vae_mem_free(pairs.both);
+    return pairs.n;
 }
 
 /* ------------------------------------------------------------------ */
@@ -90,8 +99,7 @@ vae_pair_in_folder(const char *folder, char *out, size_t size)
 static const char *
 half_of(const VaeTensorFile *file, VaeError *error)
 {
-    const char *slash = strrchr(file->name, '/');
-    const char *name = slash ? slash + 1 : file->name;
+    const char *name = vae_os_file_name(file->name);
     const bool encoder = strstr(name, "encoder") != NULL;
     const bool decoder = strstr(name, "decoder") != NULL;
     if (vae_tensor_file_has_prefix(file, "encoder.") ||

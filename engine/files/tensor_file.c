@@ -5,16 +5,14 @@
 #include "files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "alloc.h"
+#include "vae-private/os.h"
 
 /* Messages show this many bytes from the end of a longer path. */
 #define LABEL_SHOWN ((size_t) 300)
@@ -137,31 +135,29 @@ VaeStatus
 vae_file_begin(const char *path, VaeTensorFile *out, VaeError *error)
 {
     const char *label = vae_file_label(path);
-    /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd = vae_os_open(path, VAE_OPEN_READ | VAE_OPEN_NO_WAIT);
     if (fd < 0)
         return vae_file_fail(path, "open", error);
     VaeStatus status = VAE_OK;
-    struct stat st;
+    VaeFileFacts facts;
     void *map = NULL;
-    if (fstat(fd, &st) != 0) {
+    if (!vae_os_facts_of(fd, &facts)) {
         status = vae_file_fail(path, "open", error);
-    } else if (S_ISDIR(st.st_mode)) {
+    } else if (facts.kind == VAE_FILE_FOLDER) {
         status = fail_kind(label, "directory", error);
-    } else if (!S_ISREG(st.st_mode)) {
+    } else if (facts.kind != VAE_FILE_REGULAR) {
         status = fail_kind(label, "device or pipe", error);
-    } else if (st.st_size == 0) {
+    } else if (facts.size == 0) {
         status = vae_fail_parts(
             error, VAE_ERR_FORMAT,
             (VaeErrorParts){NULL, "an empty file", "a file of tensors"},
             "%s: the file is empty", label);
     } else {
-        map = mmap(NULL, (size_t) st.st_size, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (map == MAP_FAILED)
+        map = vae_os_reserve((size_t) facts.size);
+        if (map == NULL)
             status = vae_fail(error, VAE_ERR_MEMORY,
-                              "%s: no memory for a file of %lld bytes", label,
-                              (long long) st.st_size);
+                              "%s: no memory for a file of %" PRIu64 " bytes",
+                              label, facts.size);
     }
     if (status != VAE_OK) {
         close(fd);
@@ -169,8 +165,8 @@ vae_file_begin(const char *path, VaeTensorFile *out, VaeError *error)
     }
     *out = (VaeTensorFile){.label = label,
                            .bytes = map,
-                           .size = (size_t) st.st_size,
-                           .total = (uint64_t) st.st_size,
+                           .size = (size_t) facts.size,
+                           .total = facts.size,
                            .map = map,
                            .fd = fd,
                            .fetches = true};
@@ -180,8 +176,7 @@ vae_file_begin(const char *path, VaeTensorFile *out, VaeError *error)
 VaeStatus
 vae_file_map(VaeTensorFile *file, VaeError *error)
 {
-    if (mmap(file->map, file->size, PROT_READ, MAP_PRIVATE | MAP_FIXED,
-             file->fd, 0) == MAP_FAILED)
+    if (!vae_os_show_file(file->map, file->size, file->fd))
         return vae_file_fail(file->label, "map", error);
     file->fetches = false;
     return VAE_OK;
@@ -191,7 +186,7 @@ void
 vae_file_end(const VaeTensorFile *file)
 {
     if (file->map != NULL) {
-        munmap(file->map, file->size);
+        vae_os_unreserve(file->map, file->size);
         close(file->fd);
     }
 }
@@ -231,11 +226,11 @@ mapped_by(const VaeTensorFile *file, const VaeTensorInfo *t)
 static VaeStatus
 fail_short(const VaeTensorFile *file, VaeError *error)
 {
-    struct stat st;
-    if (fstat(file->fd, &st) != 0)
+    VaeFileFacts facts;
+    if (!vae_os_facts_of(file->fd, &facts))
         return vae_file_fail(file->label, "read", error);
     char found[32], expected[32];
-    snprintf(found, sizeof found, "%" PRId64 " bytes", (int64_t) st.st_size);
+    snprintf(found, sizeof found, "%" PRIu64 " bytes", facts.size);
     snprintf(expected, sizeof expected, "%zu", file->size);
     return vae_fail_parts(
         error, VAE_ERR_READ, (VaeErrorParts){NULL, found, expected},
@@ -250,7 +245,7 @@ read_at(const VaeTensorFile *file, uint64_t offset, void *dst, size_t n,
 {
     uint8_t *to = dst;
     while (n > 0) {
-        const ssize_t got = pread(file->fd, to, n, (off_t) offset);
+        const ssize_t got = vae_os_read_at(file->fd, to, n, offset);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -264,13 +259,28 @@ read_at(const VaeTensorFile *file, uint64_t offset, void *dst, size_t n,
     return VAE_OK;
 }
 
+static VaeStatus
+fail_memory(const VaeTensorFile *file, VaeError *error)
+{
+    return vae_fail(error, VAE_ERR_MEMORY,
+                    "%s: no memory for tensors (%zu bytes)", file->label,
+                    file->size);
+}
+
+/* Reads n bytes of the file from offset to their place in its space. */
+static VaeStatus
+fill(const VaeTensorFile *file, uint64_t offset, size_t n, VaeError *error)
+{
+    uint8_t *to = (uint8_t *) file->map + offset;
+    return vae_os_commit(to, n) ? read_at(file, offset, to, n, error)
+                                : fail_memory(file, error);
+}
+
 VaeStatus
 vae_file_bytes(const VaeTensorFile *file, uint64_t from, uint64_t n,
                VaeError *error)
 {
-    return file->map ? read_at(file, from, (uint8_t *) file->map + from,
-                               (size_t) n, error)
-                     : VAE_OK;
+    return file->map ? fill(file, from, (size_t) n, error) : VAE_OK;
 }
 
 /* The pages of a tensor in a mapped file. */
@@ -278,7 +288,7 @@ static void
 pages_of(const VaeTensorFile *file, const VaeTensorInfo *t, uint64_t *from,
          size_t *size)
 {
-    const uint64_t page = (uint64_t) sysconf(_SC_PAGESIZE);
+    const uint64_t page = (uint64_t) vae_os_page();
     const uint64_t at =
         (uint64_t) ((const uint8_t *) t->data - (const uint8_t *) file->map);
     const uint64_t end = (at + t->bytes + page - 1) / page * page;
@@ -286,18 +296,12 @@ pages_of(const VaeTensorFile *file, const VaeTensorInfo *t, uint64_t *from,
     *size = (size_t) ((end < file->size ? end : file->size) - *from);
 }
 
-/* Replaces the mapping by memory that has no pages yet. One mapping for the
- * whole file, because systems limit their number. */
+/* Replaces the mapping by memory that has no pages yet. */
 static VaeStatus
 unmap_file(VaeTensorFile *file, VaeError *error)
 {
-    if (!file->fetches &&
-        mmap(file->map, file->size, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-             0) == MAP_FAILED)
-        return vae_fail(error, VAE_ERR_MEMORY,
-                        "%s: no memory for tensors (%zu bytes)", file->label,
-                        file->size);
+    if (!file->fetches && !vae_os_hide_file(file->map, file->size))
+        return fail_memory(file, error);
     file->fetches = true;
     return VAE_OK;
 }
@@ -314,7 +318,7 @@ vae_tensor_file_fetch(const VaeTensorFile *file, const VaeTensorInfo *t,
     pages_of(f, t, &from, &size);
     VaeStatus status = unmap_file(f, error);
     if (status == VAE_OK)
-        status = read_at(f, from, (uint8_t *) f->map + from, size, error);
+        status = fill(f, from, size, error);
     return status;
 }
 
@@ -327,7 +331,7 @@ vae_tensor_file_drop(const VaeTensorFile *file, const VaeTensorInfo *t)
     if (!f || !f->fetches || t->bytes == 0)
         return;
     pages_of(f, t, &from, &size);
-    madvise((uint8_t *) f->map + from, size, MADV_DONTNEED);
+    vae_os_decommit((uint8_t *) f->map + from, size);
 }
 
 VaeStatus

@@ -4,17 +4,14 @@
 #include "files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "alloc.h"
+#include "vae-private/os.h"
 
 #define LENGTH_BYTES ((size_t) 8)
 /* The data begins at a multiple of this, as the format asks for. */
@@ -230,9 +227,9 @@ vae_tensor_header_make(const VaeTensorHeader *header, void **out, size_t *size,
 static VaeStatus
 fail_errno(const char *path, const char *what, int code, VaeError *error)
 {
-    const VaeStatus status = code == ENOSPC || code == EDQUOT ? VAE_ERR_NO_SPACE
-                             : code == ENOMEM                 ? VAE_ERR_MEMORY
-                                                              : VAE_ERR_WRITE;
+    const VaeStatus status = vae_os_is_full(code) ? VAE_ERR_NO_SPACE
+                             : code == ENOMEM     ? VAE_ERR_MEMORY
+                                                  : VAE_ERR_WRITE;
     return vae_fail(error, status, "%s: cannot %s: %s", vae_file_label(path),
                     what, strerror(code));
 }
@@ -243,8 +240,7 @@ write_all(int fd, const void *data, uint64_t size)
 {
     const uint8_t *p = data;
     while (size > 0) {
-        const size_t part = size < SSIZE_MAX ? (size_t) size : SSIZE_MAX;
-        const ssize_t n = write(fd, p, part);
+        const ssize_t n = vae_os_write(fd, p, (size_t) size);
         if (n < 0 && errno != EINTR)
             return errno;
         if (n > 0) {
@@ -263,12 +259,12 @@ open_beside(const char *target, bool again, char *name, size_t size)
 {
     if (again) {
         snprintf(name, size, "%s.tmp", target);
-        return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        return vae_os_open(name,
+                           VAE_OPEN_WRITE | VAE_OPEN_CREATE | VAE_OPEN_EMPTY);
     }
     for (int i = 0; i < MAX_TEMPORARY; i++) {
         snprintf(name, size, "%s.%ld-%d.tmp", target, (long) getpid(), i);
-        const int fd =
-            open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        const int fd = vae_os_open(name, VAE_OPEN_WRITE | VAE_OPEN_NEW);
         if (fd >= 0 || errno != EEXIST)
             return fd;
     }
@@ -287,25 +283,9 @@ write_content(const Writing *w, int fd, VaeError *error)
             return status;
         code = write_all(fd, w->content.tensors[i].data, bytes);
     }
-    if (code == 0 && fsync(fd) != 0)
+    if (code == 0 && vae_os_sync(fd, false) != 0)
         code = errno;
     return code == 0 ? VAE_OK : fail_errno(w->path, "write", code, error);
-}
-
-/* Opens target's folder; returns -1 and sets errno on failure. */
-static int
-open_folder(const char *target)
-{
-    char *copy = strdup(target);
-    if (copy == NULL) {
-        errno = ENOMEM;
-        return -1;
-    }
-    const int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int code = errno;
-    free(copy);
-    errno = code;
-    return fd;
 }
 
 /* Writes a temporary file and renames it to target. folder: the descriptor of
@@ -328,12 +308,12 @@ write_and_rename(const Writing *w, const char *target, int folder,
     VaeStatus status = write_content(w, fd, error);
     if (close(fd) != 0 && status == VAE_OK)
         status = fail_errno(w->path, "write", errno, error);
-    if (status == VAE_OK && rename(name, target) != 0)
+    if (status == VAE_OK && vae_os_rename(name, target) != 0)
         status = fail_errno(w->path, "replace", errno, error);
     if (status != VAE_OK)
-        unlink(name);
+        vae_os_remove(name);
     /* Some file systems cannot sync a folder: EINVAL. */
-    else if (folder >= 0 && fsync(folder) != 0 && errno != EINVAL)
+    else if (folder >= 0 && vae_os_sync(folder, false) != 0 && errno != EINVAL)
         status = fail_errno(w->path, "sync the folder of", errno, error);
     vae_mem_free(name);
     return status;
@@ -343,7 +323,7 @@ write_and_rename(const Writing *w, const char *target, int folder,
 static VaeStatus
 write_at_target(const Writing *w, const char *target, VaeError *error)
 {
-    const int folder = w->again ? open_folder(target) : -1;
+    const int folder = w->again ? vae_os_open_folder_of(target) : -1;
     if (w->again && folder < 0)
         return fail_errno(w->path, "create", errno, error);
     VaeStatus status = write_and_rename(w, target, folder, error);
@@ -357,11 +337,11 @@ static VaeStatus
 write_file(Writing *w, VaeError *error)
 {
     /* Without this check, the rename would replace a device or pipe. */
-    struct stat st;
-    const bool exists = stat(w->path, &st) == 0;
+    VaeFileFacts facts;
+    const bool exists = vae_os_facts(w->path, &facts);
     if (!exists && errno != ENOENT)
         return fail_errno(w->path, "create", errno, error);
-    if (exists && !S_ISREG(st.st_mode))
+    if (exists && facts.kind != VAE_FILE_REGULAR)
         return vae_fail(error, VAE_ERR_WRITE,
                         "%s: is no regular file and is not replaced",
                         vae_file_label(w->path));
@@ -371,7 +351,7 @@ write_file(Writing *w, VaeError *error)
     if (status != VAE_OK)
         return vae_fail_parts(error, status, VAE_PARTS_OF(&inner), "%s: %s",
                               vae_file_label(w->path), inner.message);
-    char *real = realpath(w->path, NULL);
+    char *real = vae_os_real_path(w->path);
     if (real == NULL && errno != ENOENT)
         status = fail_errno(w->path, "create", errno, error);
     else

@@ -10,6 +10,7 @@
 
 #include "files.h"
 #include "model.h"
+#include "vae-private/os.h"
 
 bool
 vae_model_rename(const VaeModel *model, const char *name, char *buffer)
@@ -157,7 +158,7 @@ longest_in(const char *file, const VaeVariant *v)
 static int
 named_by_file(const char *path, const VaeVariant *v, int n)
 {
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    const char *file = vae_os_file_name(path);
     int best = -1;
     size_t most = 0;
     for (int i = 0; i < n; i++) {

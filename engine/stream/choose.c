@@ -4,12 +4,12 @@
  * if the precision that was asked for is slow.
  */
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "choose.h"
 #include "stream.h"
+#include "vae-private/os.h"
 
 /*
  * AUTO chooses fp32 if the largest convolutions take at least this factor
@@ -137,16 +137,6 @@ vae_stream_warn_of_precision(VaeStream *s)
 /* ------------------------------------------------------------------ */
 /* The backend.                                                        */
 
-static int
-usable_threads(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    const int n = CPU_COUNT(&set);
-    return n < 1 ? 1 : n;
-}
-
 /* A log function that also keeps the first and the last line. */
 typedef struct Reasons {
     VaeLog to;
@@ -184,7 +174,7 @@ choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
     s->plan.backend = s->class->kind;
     /* More threads only wait for each other. A library may even end the process
      * if the system refuses a thread. */
-    const int cpus = usable_threads(), most = cpus < 2 ? 8 : 4 * cpus;
+    const int cpus = vae_os_processors(), most = cpus < 2 ? 8 : 4 * cpus;
     s->plan.threads = s->params.threads ? s->params.threads : cpus;
     if (s->plan.threads > most)
         s->plan.threads = most;

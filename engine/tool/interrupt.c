@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "tool.h"
+#include "vae-private/os.h"
 
 static volatile sig_atomic_t caught;
 static sem_t event; /* a signal, or the end of the run */
@@ -19,7 +20,6 @@ static atomic_bool done;
 static pthread_t thread;
 static VaeStream *const *running;
 static int n_running;
-static struct sigaction old_int, old_term, old_hup;
 
 static void
 on_signal(int number)
@@ -45,9 +45,6 @@ cancel_loop(void *data)
 bool
 interrupt_arm(VaeStream *const *streams, int n, VaeError *error)
 {
-    struct sigaction action = {.sa_handler = on_signal,
-                               .sa_flags = SA_RESTART | SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
     caught = 0;
     running = streams;
     n_running = n;
@@ -57,21 +54,14 @@ interrupt_arm(VaeStream *const *streams, int n, VaeError *error)
         vae_fail(error, VAE_ERR_MEMORY, "cannot start a thread");
         return false;
     }
-    sigaction(SIGINT, &action, &old_int);
-    sigaction(SIGTERM, &action, &old_term);
-    /* nohup ignores SIGHUP; keep that. */
-    sigaction(SIGHUP, NULL, &old_hup);
-    if (old_hup.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &action, NULL);
+    vae_os_catch_interrupts(on_signal);
     return true;
 }
 
 void
 interrupt_disarm(void)
 {
-    sigaction(SIGINT, &old_int, NULL);
-    sigaction(SIGTERM, &old_term, NULL);
-    sigaction(SIGHUP, &old_hup, NULL);
+    vae_os_release_interrupts();
     atomic_store(&done, true);
     sem_post(&event);
     pthread_join(thread, NULL);

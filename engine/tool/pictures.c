@@ -10,6 +10,7 @@
 
 #include "ssim.h"
 #include "tool.h"
+#include "vae-private/os.h"
 
 enum { MAX_SIDE = 65535 };
 
@@ -165,7 +166,7 @@ compare_pictures(const Options *o, Pictures *a, Pictures *b)
 static bool
 pictures_open(Pictures *p, const char *path)
 {
-    *p = (Pictures){.path = path, .file = fopen(path, "rb")};
+    *p = (Pictures){.path = path, .file = vae_os_fopen(path)};
     if (!p->file)
         fail_text("%s: cannot open: %s", path, strerror(errno));
     return p->file != NULL;

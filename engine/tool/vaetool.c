@@ -170,8 +170,10 @@ finish(int code)
 int
 main(int argc, char **argv)
 {
+#ifdef SIGXFSZ
     /* Beyond the limit on file sizes, write() fails instead of a signal. */
     signal(SIGXFSZ, SIG_IGN);
+#endif
     if (argc < 2) {
         print_usage(stderr);
         return EXIT_USAGE;

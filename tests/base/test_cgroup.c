@@ -3,7 +3,7 @@
  */
 #include <sys/stat.h>
 
-#include "alloc.h"
+#include "vae-private/os.h"
 #include "../files/test.h"
 
 static char root[] = "/tmp/vae-cgroup-XXXXXX";

@@ -1,7 +1,7 @@
 /*
  * Reads the processor's name from the text of /proc/cpuinfo.
  */
-#include "host.h"
+#include "vae-private/os.h"
 #include "../files/test.h"
 
 static const struct Case {

@@ -4,21 +4,15 @@
 #include "alloc.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
+#include "vae-private/os.h"
 #include "vae-private/stream.h"
 
 #define ALIGNMENT ((size_t) 64)
 /* Blocks of at least this size have their own mapping: freeing one returns its
  * memory to the system at once and does not fragment the heap. */
 #define MAPPED ((size_t) 256 << 10)
-/* The size of a large page. */
-#define LARGE ((size_t) 2 << 20)
 
 /* The address sanitizer tracks blocks of malloc() only. */
 #if defined __SANITIZE_ADDRESS__
@@ -43,32 +37,17 @@ static atomic_uint_fast64_t refused;
 void
 vae_mem_touch(void *part, size_t bytes)
 {
-    const size_t page = (size_t) sysconf(_SC_PAGESIZE);
-#ifdef MADV_POPULATE_WRITE
-    const size_t before = (uintptr_t) part % page;
-    if (madvise((uint8_t *) part - before, before + bytes,
-                MADV_POPULATE_WRITE) == 0)
-        return;
-#endif
-    for (size_t i = 0; i < bytes; i += page)
-        ((volatile uint8_t *) part)[i] = 0;
+    vae_os_touch(part, bytes);
 }
 
 static Head *
 map_block(size_t bytes, bool now)
 {
-    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED)
+    Head *head = vae_os_pages(bytes);
+    if (head == NULL)
         return NULL;
-#ifdef MADV_HUGEPAGE
-    /* A hint: a system without large pages uses small ones. */
-    if (bytes >= LARGE)
-        madvise(map, bytes, MADV_HUGEPAGE);
-#endif
     if (now)
-        vae_mem_touch(map, bytes);
-    Head *head = map;
+        vae_os_touch(head, bytes);
     head->mapped = bytes;
     return head;
 }
@@ -76,7 +55,7 @@ map_block(size_t bytes, bool now)
 static Head *
 heap_block(size_t bytes)
 {
-    Head *head = aligned_alloc(ALIGNMENT, bytes);
+    Head *head = vae_os_heap(ALIGNMENT, bytes);
     if (head != NULL)
         memset(head, 0, bytes);
     return head;
@@ -114,9 +93,9 @@ vae_mem_free(void *block)
         return;
     Head *head = (void *) ((uint8_t *) block - ALIGNMENT);
     if (head->mapped > 0)
-        munmap(head, head->mapped);
+        vae_os_pages_free(head, head->mapped);
     else
-        free(head);
+        vae_os_heap_free(head);
 }
 
 void
@@ -132,51 +111,6 @@ vae_allocation_count(void)
 }
 
 /* ------------------------------------------------------------------ */
-
-/* Memory that is available without swapping. */
-static uint64_t
-system_left(void)
-{
-    FILE *f = fopen("/proc/meminfo", "re");
-    char line[128];
-    unsigned long long kib = 0;
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    const uint64_t left = kib ? (uint64_t) kib << 10 : UINT64_MAX;
-    const uint64_t group =
-        vae_cgroup_left("/proc/self/cgroup", "/sys/fs/cgroup");
-    return group < left ? group : left;
-}
-
-/* The process's address space and data size. */
-static bool
-process_size(uint64_t *space, uint64_t *data)
-{
-    unsigned long long pages[2];
-    FILE *f = fopen("/proc/self/statm", "re");
-    const bool good =
-        f && fscanf(f, "%llu %*u %*u %*u %*u %llu", &pages[0], &pages[1]) == 2;
-    if (f)
-        fclose(f);
-    if (!good)
-        return false;
-    const uint64_t page = (uint64_t) sysconf(_SC_PAGESIZE);
-    *space = pages[0] * page;
-    *data = pages[1] * page;
-    return true;
-}
-
-static uint64_t
-limit_left(int which, uint64_t used)
-{
-    struct rlimit limit;
-    if (getrlimit(which, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return UINT64_MAX;
-    return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
-}
 
 /* Thread pools of backends: how many run now, and the most that ran when one of
  * them ended. */
@@ -199,11 +133,8 @@ vae_mem_team(bool begins)
 static uint64_t
 reserve_for(int threads)
 {
-    struct rlimit stack;
-    uint64_t one = UINT64_C(8) << 20;
-    if (getrlimit(RLIMIT_STACK, &stack) == 0 &&
-        stack.rlim_cur != RLIM_INFINITY && stack.rlim_cur > one)
-        one = stack.rlim_cur;
+    const uint64_t least = UINT64_C(8) << 20, stack = vae_os_stack_size();
+    const uint64_t one = stack > least ? stack : least;
     const int most = atomic_load(&most_teams);
     const bool kept = most > 0 && atomic_load(&teams) <= most;
     return ((uint64_t) (kept ? 128 : 192) << 20) +
@@ -213,13 +144,8 @@ reserve_for(int threads)
 uint64_t
 vae_mem_left(int threads, bool *limited)
 {
-    const uint64_t from_system = system_left();
-    uint64_t space, data, own = UINT64_MAX;
-    if (process_size(&space, &data)) {
-        const uint64_t a = limit_left(RLIMIT_AS, space);
-        const uint64_t b = limit_left(RLIMIT_DATA, data);
-        own = a < b ? a : b;
-    }
+    const uint64_t from_system = vae_os_memory_left();
+    uint64_t own = vae_os_own_limit_left();
     if (own != UINT64_MAX)
         own = own > reserve_for(threads) ? own - reserve_for(threads) : 0;
     *limited = own < from_system;

@@ -56,10 +56,6 @@ vae_room_take(VaeRoom *room, size_t bytes)
  * limits are the smaller. UINT64_MAX if neither is known.
  */
 uint64_t vae_mem_left(int threads, bool *limited);
-/* cgroup.c: the bytes that the control groups in the file `own`, in the format
- * of /proc/self/cgroup, leave to a process. UINT64_MAX: none has a limit.
- * mount: /sys/fs/cgroup, or another folder for tests. */
-uint64_t vae_cgroup_left(const char *own, const char *mount);
 /* A backend calls this before it starts its threads and after they end. */
 void vae_mem_team(bool begins);
 

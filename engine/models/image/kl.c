@@ -11,6 +11,7 @@
 #include "blocks.h"
 #include "describe.h"
 #include "vae-private/spaces.h"
+#include "vae-private/os.h"
 
 enum { LEVELS = 6, MOST_BLOCKS = 16 };
 
@@ -389,10 +390,9 @@ list_fitting(const VaeModel *m, const Kl *a, double factor, VaeVariant *out)
 static const char *
 refusal_of_fp16(const VaeModel *m, const char *path)
 {
-    const char *slash = strrchr(path, '/');
     double upcast = 1;
     vae_model_meta_number(m, "force_upcast", &upcast);
-    if (strstr(slash ? slash : path, "fp16") || upcast == 0)
+    if (strstr(vae_os_file_name(path), "fp16") || upcast == 0)
         return NULL;
     return "AutoencoderKL may have activations above 65504, the largest number "
            "of fp16, unless the weights have fp16 in the name of their file or "

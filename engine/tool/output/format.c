@@ -4,15 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "tool.h"
+#include "vae-private/os.h"
 
 const char *
 suffix_of(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    const char *dot = strrchr(slash ? slash : path, '.');
+    const char *dot = strrchr(vae_os_file_name(path), '.');
     return dot && dot[1] ? dot + 1 : NULL;
 }
 
@@ -51,9 +50,7 @@ output_format(const char *path, const char *what, OutputFormat *out,
 bool
 output_is_pipe(const char *path)
 {
-    struct stat st;
-    return strcmp(path, "-") == 0 ||
-           (stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
+    return strcmp(path, "-") == 0 || vae_os_is_kind(path, VAE_FILE_PIPE);
 }
 
 static const char *

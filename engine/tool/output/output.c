@@ -3,22 +3,19 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tool.h"
+#include "vae-private/os.h"
 
 static VaeStatus
 system_error(VaeError *error, const char *path, const char *doing)
 {
     const int code = errno;
-    const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
+    const bool full = vae_os_is_full(code) || code == EFBIG;
     const VaeStatus status = full             ? VAE_ERR_NO_SPACE
                              : code == ENOMEM ? VAE_ERR_MEMORY
                                               : VAE_ERR_WRITE;
@@ -35,8 +32,8 @@ write_at(Output *out, uint64_t offset, const void *data, size_t size,
     out->at = offset + size;
     while (size > 0) {
         const ssize_t n = out->pipe
-                              ? write(out->fd, from, size)
-                              : pwrite(out->fd, from, size, (off_t) offset);
+                              ? vae_os_write(out->fd, from, size)
+                              : vae_os_write_at(out->fd, from, size, offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -59,7 +56,7 @@ target_of(const Output *out)
 static VaeStatus
 check_kind(const char *path, bool *in_place, VaeError *error)
 {
-    struct stat st;
+    VaeFileFacts facts;
     *in_place = true;
     if (strcmp(path, "-") == 0)
         return isatty(STDOUT_FILENO)
@@ -67,11 +64,11 @@ check_kind(const char *path, bool *in_place, VaeError *error)
                               "-: standard output is a terminal, expected a "
                               "pipe or a file")
                    : VAE_OK;
-    const bool exists = stat(path, &st) == 0;
-    *in_place = exists && !S_ISREG(st.st_mode);
+    const bool exists = vae_os_facts(path, &facts);
+    *in_place = exists && facts.kind != VAE_FILE_REGULAR;
     if (!exists && errno != ENOENT)
         return system_error(error, path, "create");
-    if (exists && S_ISDIR(st.st_mode))
+    if (exists && facts.kind == VAE_FILE_FOLDER)
         return vae_fail(error, VAE_ERR_WRITE, "%s: is a directory", path);
     return VAE_OK;
 }
@@ -87,14 +84,13 @@ output_check_place(const char *path, const char *why_no_pipe, VaeError *error)
                      path, why_no_pipe);
     if (status != VAE_OK || strcmp(path, "-") == 0)
         return status;
-    char *target = realpath(path, NULL); /* the target's folder counts */
-    char *place = strdup(target ? target : path);
+    char *target = vae_os_real_path(path); /* the target's folder counts */
+    const char *file = target ? target : path;
+    char *place = in_place ? strdup(file) : vae_os_folder_of(file);
     free(target);
     if (!place)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
-    const int needed = in_place ? W_OK : W_OK | X_OK;
-    if (faccessat(AT_FDCWD, in_place ? place : dirname(place), needed,
-                  AT_EACCESS) != 0)
+    if (!vae_os_may_write(place, !in_place))
         status = system_error(error, path, "create");
     free(place);
     return status;
@@ -109,20 +105,23 @@ open_file(Output *out, VaeError *error)
     if (status != VAE_OK)
         return status;
     out->pipe = in_place && output_is_pipe(out->path);
+#ifdef SIGPIPE
     if (out->pipe)
         signal(SIGPIPE, SIG_IGN); /* a reader that ends is an error */
+#endif
     if (strcmp(out->path, "-") == 0) {
         out->fd = dup(STDOUT_FILENO);
     } else if (in_place) {
-        out->fd = open(out->path, O_WRONLY | O_CLOEXEC);
+        out->fd = vae_os_open(out->path, VAE_OPEN_WRITE);
     } else {
         char *name;
-        out->target = realpath(out->path, NULL); /* keeps a link */
+        out->target = vae_os_real_path(out->path); /* keeps a link */
         if (!out->target && errno != ENOENT)
             return system_error(error, out->path, "create");
         if (asprintf(&name, "%s.part%ld", target_of(out), (long) getpid()) < 0)
             return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
-        out->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        out->fd = vae_os_open(name, VAE_OPEN_WRITE | VAE_OPEN_CREATE |
+                                        VAE_OPEN_EMPTY);
         if (out->fd >= 0)
             out->temporary = name;
         else
@@ -133,21 +132,12 @@ open_file(Output *out, VaeError *error)
     return VAE_OK;
 }
 
-/* True if path is the file with that status. */
-static bool
-is_file(const char *path, const struct stat *known)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && st.st_dev == known->st_dev &&
-           st.st_ino == known->st_ino;
-}
-
 static bool
 same_file(const char *a, const char *b)
 {
-    struct stat st;
-    return a && b && stat(a, &st) == 0 && S_ISREG(st.st_mode) &&
-           is_file(b, &st);
+    VaeFileFacts facts;
+    return a && b && vae_os_facts(a, &facts) &&
+           facts.kind == VAE_FILE_REGULAR && vae_os_is_file(b, &facts);
 }
 
 VaeStatus
@@ -156,7 +146,7 @@ output_check_resume(const char *path, const char *input, const char *model,
 {
     static const char *const endings[] = {".part", ".checkpoint",
                                           ".checkpoint.tmp"};
-    char *target = realpath(path, NULL);
+    char *target = vae_os_real_path(path);
     VaeStatus status = VAE_OK;
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         char *name;
@@ -222,21 +212,21 @@ output_open(Output *out, const char *path, const OutputHead *head,
 static VaeStatus
 open_part(Output *out, bool go_on, VaeError *error)
 {
-    struct stat st;
-    if (stat(out->path, &st) == 0 && !S_ISREG(st.st_mode))
+    VaeFileFacts facts;
+    if (vae_os_facts(out->path, &facts) && facts.kind != VAE_FILE_REGULAR)
         return vae_fail(error, VAE_ERR_WRITE,
                         "%s: is no regular file, and --resume needs one",
                         out->path);
-    out->target = realpath(out->path, NULL);
+    out->target = vae_os_real_path(out->path);
     if (!out->target && errno != ENOENT)
         return system_error(error, out->path, "create");
     if (asprintf(&out->temporary, "%s.part", target_of(out)) < 0) {
         out->temporary = NULL;
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
     }
-    out->fd =
-        open(out->temporary,
-             O_RDWR | O_CLOEXEC | O_NONBLOCK | (go_on ? 0 : O_CREAT), 0666);
+    out->fd = vae_os_open(out->temporary, VAE_OPEN_READ | VAE_OPEN_WRITE |
+                                              VAE_OPEN_NO_WAIT |
+                                              (go_on ? 0 : VAE_OPEN_CREATE));
     if (out->fd < 0 && go_on && errno == ENOENT)
         return vae_fail(error, VAE_ERR_NOT_FOUND,
                         "%s: is not there, but there is a checkpoint; remove "
@@ -244,17 +234,17 @@ open_part(Output *out, bool go_on, VaeError *error)
                         out->temporary);
     if (out->fd < 0)
         return system_error(error, out->temporary, "open");
-    if (flock(out->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    if (!vae_os_lock(out->fd))
         return vae_fail(error, VAE_ERR_WRITE,
                         "%s: another process is writing it", out->temporary);
     /* Another process may have renamed it before the lock. */
-    if (fstat(out->fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-        !is_file(out->temporary, &st))
+    if (!vae_os_facts_of(out->fd, &facts) || facts.kind != VAE_FILE_REGULAR ||
+        !vae_os_is_file(out->temporary, &facts))
         return vae_fail(error, VAE_ERR_WRITE,
                         "%s: is no regular file, or another process has just "
                         "completed it",
                         out->temporary);
-    if (!go_on && ftruncate(out->fd, 0) != 0)
+    if (!go_on && vae_os_cut(out->fd, 0) != 0)
         return system_error(error, out->temporary, "cut");
     return VAE_OK;
 }
@@ -265,7 +255,7 @@ check_header(Output *out, const void *header, size_t size, VaeError *error)
     void *found = malloc(size);
     if (!found)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
-    const ssize_t n = pread(out->fd, found, size, 0);
+    const ssize_t n = vae_os_read_at(out->fd, found, size, 0);
     out->foreign = n != (ssize_t) size || memcmp(found, header, size) != 0;
     free(found);
     return VAE_OK;
@@ -291,22 +281,22 @@ output_resume(Output *out, const char *path, const OutputHead *head, bool go_on,
 VaeStatus
 output_cut(Output *out, uint64_t bytes, VaeError *error)
 {
-    struct stat st;
+    VaeFileFacts facts;
     const uint64_t whole = out->begin + bytes;
     if (out->foreign)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: does not belong to the checkpoint; remove the "
                         "checkpoint to start again",
                         out->temporary);
-    if (fstat(out->fd, &st) != 0)
+    if (!vae_os_facts_of(out->fd, &facts))
         return system_error(error, out->temporary, "read the size of");
-    if ((uint64_t) st.st_size < whole)
+    if (facts.size < whole)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: has %lld bytes, the checkpoint says %llu; remove "
+                        "%s: has %llu bytes, the checkpoint says %llu; remove "
                         "the checkpoint to start again",
-                        out->temporary, (long long) st.st_size,
+                        out->temporary, (unsigned long long) facts.size,
                         (unsigned long long) whole);
-    if (ftruncate(out->fd, (off_t) whole) != 0)
+    if (vae_os_cut(out->fd, whole) != 0)
         return system_error(error, out->temporary, "cut");
     return VAE_OK;
 }
@@ -314,8 +304,9 @@ output_cut(Output *out, uint64_t bytes, VaeError *error)
 VaeStatus
 output_sync(Output *out, VaeError *error)
 {
-    return fdatasync(out->fd) == 0 ? VAE_OK
-                                   : system_error(error, out->path, "write");
+    return vae_os_sync(out->fd, true) == 0
+               ? VAE_OK
+               : system_error(error, out->path, "write");
 }
 
 VaeStatus
@@ -329,7 +320,7 @@ output_write(Output *out, uint64_t offset, const void *data, size_t size,
 VaeStatus
 output_commit(Output *out, VaeError *error)
 {
-    if (out->keep && fsync(out->fd) != 0)
+    if (out->keep && vae_os_sync(out->fd, false) != 0)
         return system_error(error, out->path, "write");
     if (!out->keep) {
         const int fd = out->fd;
@@ -338,7 +329,7 @@ output_commit(Output *out, VaeError *error)
         if (close(fd) != 0)
             return system_error(error, out->path, "write");
     }
-    if (out->temporary && rename(out->temporary, target_of(out)) != 0)
+    if (out->temporary && vae_os_rename(out->temporary, target_of(out)) != 0)
         return errno == ENOENT ? system_error(error, out->temporary, "rename")
                                : system_error(error, out->path, "replace");
     free(out->temporary);
@@ -352,7 +343,7 @@ output_close(Output *out)
     if (out->fd >= 0)
         close(out->fd);
     if (out->temporary && !out->keep)
-        unlink(out->temporary);
+        vae_os_remove(out->temporary);
     free(out->temporary);
     free(out->target);
     out->temporary = out->target = NULL;

@@ -10,9 +10,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tool.h"
+#include "vae-private/os.h"
 #include "vae-private/stream.h"
 
 /* Continues a hash (FNV-1a). */
@@ -69,7 +69,7 @@ resume_open(Resume *r, const char *out, int every, const VaeLatentClip *clip,
         r->path = NULL;
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out);
     }
-    r->exists = access(r->path, F_OK) == 0;
+    r->exists = vae_os_facts(r->path, &(VaeFileFacts){0});
     return describe_clip(clip, sequences, r->clip, sizeof r->clip, error);
 }
 
@@ -87,17 +87,15 @@ end_of_run(const Resume *r, int k, int end)
 static char *
 done_text(const Resume *r)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *to = open_memstream(&text, &size);
-    if (!to)
-        return NULL;
-    for (int k = 0, end; k < r->t; k = end) {
+    enum { RANGE = 24 }; /* bytes of two numbers, '-' and ',' */
+    char *text = calloc((size_t) r->t + 1, RANGE), *to = text;
+    for (int k = 0, end; text && k < r->t; k = end) {
         end = end_of_run(r, k, r->t);
         if (r->done[k])
-            fprintf(to, "%s%d-%d", ftell(to) > 0 ? "," : "", k, end - 1);
+            to += snprintf(to, RANGE, "%s%d-%d", to > text ? "," : "", k,
+                           end - 1);
     }
-    return fclose(to) == 0 ? text : NULL;
+    return text;
 }
 
 bool
@@ -246,7 +244,7 @@ resume_done(Resume *r, VaeError *error)
 {
     /* Called before OUT.part is renamed: without a checkpoint, the next run
      * starts again. */
-    if (unlink(r->path) != 0 && errno != ENOENT)
+    if (vae_os_remove(r->path) != 0 && errno != ENOENT)
         return vae_fail(error, VAE_ERR_WRITE, "%s: cannot remove: %s", r->path,
                         strerror(errno));
     return VAE_OK;

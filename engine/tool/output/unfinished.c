@@ -6,9 +6,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "tool.h"
+#include "vae-private/os.h"
 #include "vae-private/stream.h"
 
 /* path without the ending; NULL if it has another. */
@@ -16,9 +16,11 @@ static char *
 strip_ending(const char *path, const char *ending)
 {
     const size_t n = strlen(path), end = strlen(ending);
-    return n > end && strcmp(path + n - end, ending) == 0
-               ? strndup(path, n - end)
-               : NULL;
+    char *copy =
+        n > end && strcmp(path + n - end, ending) == 0 ? strdup(path) : NULL;
+    if (copy)
+        copy[n - end] = '\0';
+    return copy;
 }
 
 /* Opens the header of a file whose data may not be complete. */
@@ -42,27 +44,17 @@ open_header(Unfinished *u, FILE *from, const char *path, VaeError *error)
 }
 
 static bool
-size_of(FILE *file, uint64_t *size)
-{
-    if (fseeko(file, 0, SEEK_END) != 0)
-        return false;
-    const off_t end = ftello(file);
-    *size = end > 0 ? (uint64_t) end : 0;
-    rewind(file);
-    return end > 0;
-}
-
-static bool
 open_part(Unfinished *u, const char *path)
 {
-    struct stat facts;
+    VaeFileFacts facts;
     const VaeTensorInfo *t = NULL;
-    if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode))
+    if (!vae_os_facts(path, &facts) || facts.kind != VAE_FILE_REGULAR)
         return false; /* opening a pipe would wait */
-    FILE *from = fopen(path, "rb");
+    FILE *from = vae_os_fopen(path);
     if (!from)
         return false;
-    if (size_of(from, &u->size) && open_header(u, from, path, NULL) == VAE_OK &&
+    u->size = facts.size;
+    if (u->size > 0 && open_header(u, from, path, NULL) == VAE_OK &&
         vae_tensor_file_count(u->part) == 1)
         t = vae_tensor_file_find(u->part, "frames");
     fclose(from);

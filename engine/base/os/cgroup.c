@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "alloc.h"
+#include "vae-private/os.h"
 
 enum { PATH = 4096 };
 
