@@ -119,20 +119,20 @@ static const VaeSetting settings[] = {
      .sentence = "Number of threads of the cpu backend (0 = one for each "
                  "logical processor that the process may use)"},
     {MEMBER(normalization, WORD), WORDS(vae_normalization_words, VAE_COMFYUI),
-     .option = "normalization", .saved = true,
+     .option = "normalization", .saved = "vae.normalization",
      .sentence = "Normalization of the latents; without it that of their "
                  "file, else normalized"},
     {MEMBER(posterior, WORD), WORDS(posteriors, VAE_POSTERIOR_SAMPLE),
      .option = "posterior", ELEMENT("posterior", "Posterior"),
-     .only_encode = true, .saved = true,
+     .only_encode = true, .saved = "vae.posterior",
      .sentence = "Value to take from the distribution that the network gives; "
                  "networks of the TAEHV family have a mean only"},
     {MEMBER(seed, SEED), .option = "seed", ELEMENT("seed", "Seed"),
-     .only_encode = true, .saved = true,
+     .only_encode = true, .saved = "vae.seed",
      .sentence = "Seed of the noise of posterior=sample; the same seed gives "
                  "the same noise"},
     {MEMBER(deterministic, SWITCH), RANGE(0, 1, 0), .option = "deterministic",
-     ELEMENT("deterministic", "Deterministic"), .saved = true,
+     ELEMENT("deterministic", "Deterministic"), .saved = "vae.deterministic",
      .sentence = "Do not choose algorithms by timing, so that every run gives "
                  "the same bytes"},
     {MEMBER(look_ahead, NUMBER), RANGE(-1, INT_MAX, -1), .option = "look-ahead",

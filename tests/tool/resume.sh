@@ -179,7 +179,7 @@ refused() {
     true_that "and the frames are unchanged" cmp "$part" "$out/kept"
 }
 refused "raw latents" --normalization raw
-says "the normalization" normalized raw
+says "run: normalization is" normalized raw
 check "other weights" 3 "$tool" decode --backend ref --resume --model "$tiny" \
     "$out/clip.safetensors" "$out/a.safetensors"
 says "the network" "wan2.1" "taew2_1"

@@ -33,7 +33,8 @@ typedef struct VaeSetting {
      * of the property of the elements and its title. NULL: it has none. */
     const char *option, *property, *title;
     bool only_decode, only_encode; /* the other direction ignores it */
-    bool saved;           /* a checkpoint keeps it: other bytes depend on it */
+    /* The key in a checkpoint, or NULL if no result depends on the setting. */
+    const char *saved;
     const VaeWord *words; /* of WORD */
     const char *sentence; /* without a full stop; NULL if nobody prints it */
 } VaeSetting;

@@ -3,6 +3,7 @@
  */
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "files.h"
 #include "saved_fields.h"
 #include "sized.h"
+#include "vae-private/settings.h"
 #include "vae-private/stream.h"
 
 #define FORMAT "1"
@@ -29,34 +31,44 @@ add(VaeCheckpointFields *f, const char *key, const char *name,
     va_end(args);
 }
 
-/* Adds the settings that only some streams read. */
+/* The value of a setting, or "" if the results of the stream do not depend on
+ * it. */
+static const char *
+value_of(const VaeSetting *row, const VaeStream *s, char text[24])
+{
+    const VaeStreamParams *p = &s->params;
+    const int64_t value = vae_setting_get(row, p);
+    if (row->only_encode && p->direction != VAE_ENCODE)
+        return "";
+    if ((row->offset == offsetof(VaeStreamParams, deterministic) &&
+         !s->class->by_timing) ||
+        (row->offset == offsetof(VaeStreamParams, seed) &&
+         p->posterior != VAE_POSTERIOR_SAMPLE))
+        return "";
+    if (row->kind == VAE_SETTING_WORD)
+        return vae_word_of(row->words, (int) value);
+    if (row->kind == VAE_SETTING_SWITCH)
+        return value ? "true" : "false";
+    snprintf(text, 24, "%" PRIu64, (uint64_t) value);
+    return text;
+}
+
 static void
 add_settings(VaeCheckpointFields *f, const VaeStream *s)
 {
-    const VaeStreamParams *p = &s->params;
-    const bool encode = p->direction == VAE_ENCODE;
-    const bool sample = encode && p->posterior == VAE_POSTERIOR_SAMPLE;
-    char tiles[64] = "", seed[24] = "", threads[16] = "";
-    const char *deterministic = p->deterministic ? "true" : "false";
+    const VaeSetting *row;
+    char tiles[64] = "", text[24], threads[16] = "";
     if (s->plan.tiles)
         snprintf(tiles, sizeof tiles, " in tiles of %dx%d, overlap %d",
                  s->plan.tile_width, s->plan.tile_height, s->plan.tile_overlap);
-    if (sample)
-        snprintf(seed, sizeof seed, "%" PRIu64, p->seed);
     if (s->class->by_threads)
         snprintf(threads, sizeof threads, "%d", s->plan.threads);
-    if (!s->class->by_timing)
-        deterministic = "";
-    add(f, "vae.size", "the size", "%dx%d%s", p->width, p->height, tiles);
-    add(f, "vae.normalization", "the normalization", "%s",
-        vae_normalization_name(p->normalization));
-    add(f, "vae.posterior", "the posterior", "%s",
-        !encode  ? ""
-        : sample ? "sample"
-                 : "mean");
-    add(f, "vae.seed", "the seed", "%s", seed);
+    add(f, "vae.size", "the size", "%dx%d%s", s->params.width, s->params.height,
+        tiles);
+    for (int i = 0; (row = vae_setting_at(i)); i++)
+        if (row->saved)
+            add(f, row->saved, row->name, "%s", value_of(row, s, text));
     add(f, "vae.threads", "the number of threads", "%s", threads);
-    add(f, "vae.deterministic", "deterministic", "%s", deterministic);
     /* all other policies give the same bytes */
     add(f, "vae.nan-policy", "the nan-policy", "%s",
         s->fallback ? "fallback" : "");

@@ -310,11 +310,11 @@ other_posteriors(const Case *c, VaeStreamParams params)
     VaeStreamParams p = params;
     p.posterior = VAE_POSTERIOR_SAMPLE;
     refused(c->bed, "another posterior", p, at, VAE_ERR_ARGUMENT,
-            WORDS(file, "the posterior", "mean", "sample"));
+            WORDS(file, "run: posterior is", "mean", "sample"));
     save_at(c, 3, true, p);
     p.seed = 5;
     refused(c->bed, "another seed", p, at, VAE_ERR_ARGUMENT,
-            WORDS(file, "the seed", "\"0\"", "\"5\""));
+            WORDS(file, "run: seed is", "\"0\"", "\"5\""));
     save_at(c, 3, true, params);
 }
 
@@ -333,7 +333,7 @@ other_runs(const Case *c)
     p = params;
     p.normalization = VAE_RAW;
     refused(c->bed, "another normalization", p, at, VAE_ERR_ARGUMENT,
-            WORDS(file, "the normalization", "raw", "normalized"));
+            WORDS(file, "run: normalization is", "raw", "normalized"));
     p = params;
     p.direction = decode ? VAE_ENCODE : VAE_DECODE;
     refused(c->bed, "the other direction", p, at, VAE_ERR_ARGUMENT,
