@@ -9,6 +9,7 @@
 #   sh tests/deps.sh browser a browser, for the test of the live page
 #   sh tests/deps.sh slurm   Slurm, for the test of decode.sbatch
 #   sh tests/deps.sh arm     to build for 64-bit Arm, and to run the result
+#   sh tests/deps.sh windows to build for 64-bit Windows, and to run the result
 #
 # If nothing is missing, the script needs no network and no root rights. It asks
 # no questions.
@@ -26,6 +27,8 @@ browser='chromium'
 slurm='slurm-wlm munge'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
     dpkg-dev meson ninja-build pkg-config'
+windows='gcc-mingw-w64-x86-64-posix g++-mingw-w64-x86-64-posix wine wine64
+    cmake make gcc libc6-dev meson ninja-build pkgconf libjansson-dev'
 tests='g++ clang clang-format clang-tidy libomp-dev libclang-rt-dev
     cppcheck shellcheck python3-dev python3-numpy python3-yaml
     gstreamer1.0-plugins-base-apps gstreamer1.0-plugins-bad-apps
@@ -41,8 +44,9 @@ tensors) want="$demo $tensors" ;;
 browser) want=$browser ;;
 slurm) want=$slurm ;;
 arm) want=$arm ;;
+windows) want=$windows ;;
 *)
-    echo 'usage: sh tests/deps.sh demo|live|page|tests|tensors|browser|slurm|arm' >&2
+    echo 'usage: sh tests/deps.sh demo|live|page|tests|tensors|browser|slurm|arm|windows' >&2
     exit 2
     ;;
 esac

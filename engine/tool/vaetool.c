@@ -6,6 +6,17 @@
 
 #include "tool.h"
 
+#ifdef _WIN32
+#include <fcntl.h>
+#include <io.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <windows.h>
+
+#include <shellapi.h>
+#endif
+
 typedef struct Entry {
     Command command;
     const char *name, *arguments, *summary;
@@ -167,9 +178,33 @@ finish(int code)
     return code;
 }
 
+#ifdef _WIN32
+/* The C library gives arguments in the code page, and converts line ends. */
+static void
+prepare_console(int *argc, char ***argv)
+{
+    wchar_t **wide = CommandLineToArgvW(GetCommandLineW(), argc);
+    char **all = calloc((size_t) *argc + 1, sizeof *all);
+    for (int i = 0; wide && all && i < *argc; i++) {
+        const int n =
+            WideCharToMultiByte(CP_UTF8, 0, wide[i], -1, NULL, 0, NULL, NULL);
+        all[i] = calloc(1, (size_t) n + 1);
+        if (all[i])
+            WideCharToMultiByte(CP_UTF8, 0, wide[i], -1, all[i], n, NULL, NULL);
+    }
+    if (wide && all)
+        *argv = all;
+    SetConsoleOutputCP(CP_UTF8);
+    _setmode(STDOUT_FILENO, _O_BINARY);
+}
+#endif
+
 int
 main(int argc, char **argv)
 {
+#ifdef _WIN32
+    prepare_console(&argc, &argv);
+#endif
 #ifdef SIGXFSZ
     /* Beyond the limit on file sizes, write() fails instead of a signal. */
     signal(SIGXFSZ, SIG_IGN);

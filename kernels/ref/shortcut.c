@@ -4,7 +4,7 @@
 #include "ref.h"
 
 static void
-dup(const VaeShortcutArgs *a)
+duplicate(const VaeShortcutArgs *a)
 {
     const int rep = a->cy * a->ft * a->fs * a->fs / a->cx;
     const int h = a->h * a->fs, w = a->w * a->fs;
@@ -73,7 +73,7 @@ void
 vae_ref_shortcut(const VaeQueue *q, const VaeShortcutArgs *a)
 {
     if (a->kind == VAE_SHORTCUT_DUP)
-        dup(a);
+        duplicate(a);
     else if (a->kind == VAE_SHORTCUT_TILE)
         tile(a);
     else

@@ -13,7 +13,9 @@
 extern "C" {
 #endif
 
+#ifndef VAE_API /* a build for Windows defines it */
 #define VAE_API __attribute__((visibility("default")))
+#endif
 
 typedef enum VaeStatus {
     VAE_OK,
