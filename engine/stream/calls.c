@@ -15,7 +15,7 @@ static int
 chunk_frames(const VaeStream *s, int latents)
 {
     const VaeCounts c = vae_model_counts(&s->model->info);
-    const int64_t at = (int64_t) (s->latents % (uint64_t) c.chunk);
+    const int64_t at = (int64_t) (s->at.latents % (uint64_t) c.chunk);
     return (int) (vae_count_frames(c, at + latents) - vae_count_frames(c, at));
 }
 
@@ -24,7 +24,7 @@ vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
 {
     const VaeSteps *s = &stream->steps;
     steps = steps < 0 ? 0 : steps > MAX_UNITS ? MAX_UNITS : steps;
-    const bool first = stream->at_start && steps > 0;
+    const bool first = stream->at.next == FIRST && steps > 0;
     const int later = first ? steps - 1 : steps;
     if (stream->model->info.chunk) {
         *n_in = *n_out = steps;
@@ -61,10 +61,11 @@ vae_stream_steps_of(const VaeStream *stream, int n_in)
             vae_stream_count(stream, ++steps, &in, &out);
         return in == n_in ? steps : -1;
     }
-    const int rest = stream->at_start ? n_in - s->first_in : n_in;
+    const bool first = stream->at.next == FIRST;
+    const int rest = first ? n_in - s->first_in : n_in;
     if (rest < 0 || rest % s->step_in)
         return -1;
-    return rest / s->step_in + stream->at_start;
+    return rest / s->step_in + first;
 }
 
 VaeStatus
@@ -180,7 +181,7 @@ vae_stream_check_state(const VaeStream *s, VaeDirection direction,
             (VaeErrorParts){NULL, words[direction], words[s->params.direction]},
             "the call %ss, and the stream %ss", words[direction],
             words[s->params.direction]);
-    if (s->broken)
+    if (s->at.broken)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "a broken sequence", "a reset stream"},
@@ -229,11 +230,12 @@ fail_counts(const VaeStream *s, int n_in, int n_out, VaeError *error)
 {
     char found[48], expected[96];
     const VaeSteps *steps = &s->steps;
+    const bool first = s->at.next == FIRST;
     snprintf(found, sizeof found, "%d in and %d out", n_in, n_out);
     snprintf(expected, sizeof expected,
              "%d in and %d out, for each later step %d and %d",
-             s->at_start ? steps->first_in : steps->step_in,
-             s->at_start ? steps->first_out : steps->step_out, steps->step_in,
+             first ? steps->first_in : steps->step_in,
+             first ? steps->first_out : steps->step_out, steps->step_in,
              steps->step_out);
     return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                           (VaeErrorParts){NULL, found, expected},
@@ -288,7 +290,7 @@ vae_stream_check_call(const VaeStream *s, VaeDirection direction,
         status = vae_stream_check_waiting(s, error);
     if (status != VAE_OK)
         return status;
-    if (s->ended)
+    if (s->at.ended)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "an ended sequence", "a reset stream"},

@@ -313,8 +313,7 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in)
 {
     if (!s->params.doubt)
         return;
-    if (s->params.direction == VAE_DECODE &&
-        (s->at_start || s->without_context)) {
+    if (s->params.direction == VAE_DECODE && s->at.next != NEXT) {
         s->doubts.judged = 0;
         s->doubts.told = false;
     }

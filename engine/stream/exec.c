@@ -17,7 +17,7 @@ leaves_out(const VaeStream *s)
 void
 vae_stream_warm_up(VaeStream *stream, int steps)
 {
-    stream->warm_up = steps > 0 ? steps : 0;
+    stream->at.warm_up = steps > 0 ? steps : 0;
 }
 
 int
@@ -51,7 +51,7 @@ vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
                   .normalise = s->normalise,
                   .sample = s->params.posterior == VAE_POSTERIOR_SAMPLE,
                   .seed = s->params.seed,
-                  .index = s->latents,
+                  .index = s->at.latents,
                   .channels = info->latent_channels,
                   .low = info->pixel_low,
                   .high = info->pixel_high,
@@ -64,11 +64,11 @@ vae_stream_run_exec(VaeStream *s, int which, const VaeUnits *units,
                       s->fallback_of ? &s->fallback_of->cancel : &s->cancel,
                   .dump = s->params.dump,
                   .dump_user = s->params.dump_user,
-                  .step = s->step};
+                  .step = s->at.step};
     if (vae_stream_has_tiles(s))
         return vae_stream_run_tiles(s, which, &run, error);
     if (leaves_out(s))
-        run.ahead = s->warm_up;
+        run.ahead = s->at.warm_up;
     if (s->programs[which]->delayed)
         vae_stream_place_frames(s, s->programs[which], units, &run);
     return s->class->run(s->backend, s->execs[which], &run, error);
@@ -78,20 +78,20 @@ void
 vae_stream_count_run(VaeStream *s, int which)
 {
     const int steps = s->programs[which]->steps;
-    s->step++;
+    s->at.step++;
     s->runs++;
-    s->warm_up -= s->warm_up < steps ? s->warm_up : steps;
-    if (s->ended)
-        s->drained += steps;
+    s->at.warm_up -= s->at.warm_up < steps ? s->at.warm_up : steps;
+    if (s->at.ended)
+        s->at.drained += steps;
     else
-        s->latents += (uint64_t) (s->params.direction == VAE_DECODE
-                                      ? s->programs[which]->n_in
-                                      : s->programs[which]->n_out);
+        s->at.latents += (uint64_t) (s->params.direction == VAE_DECODE
+                                         ? s->programs[which]->n_in
+                                         : s->programs[which]->n_out);
     s->stats.runs_first += which == FIRST;
     s->stats.runs_next += which == NEXT;
     s->stats.runs_next1 += which == NEXT1;
     s->stats.runs_without_context += which == WITHOUT_CONTEXT;
-    s->at_start = s->without_context = false;
+    s->at.next = NEXT;
 }
 
 /* ------------------------------------------------------------------ */

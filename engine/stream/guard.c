@@ -98,12 +98,6 @@ vae_stream_guard_free(VaeStream *s)
     s->guard = (VaeGuard){0};
 }
 
-void
-vae_stream_forget_guarded(VaeStream *s)
-{
-    s->guard.pending = false;
-}
-
 VaeUnits
 vae_stream_copied_units(const VaeStream *s)
 {

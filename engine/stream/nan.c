@@ -64,7 +64,7 @@ picture_is_finite(const VaePicture *p)
 static bool
 input_is_finite(const VaeStream *s, int n, const VaeUnits *units)
 {
-    for (int i = 0; i < n && !s->ended; i++)
+    for (int i = 0; i < n && !s->at.ended; i++)
         if (s->params.direction == VAE_DECODE
                 ? !latent_is_finite(s, &units->in[i])
                 : !picture_is_finite(&units->pictures[i]))
@@ -146,8 +146,8 @@ narrow(VaeStream *s, VaeError *error)
         VaeClock clock = vae_stream_clock(s);
         clock.begin++;
         vae_stream_clear_unused(fallback, &clock, wide);
-        s->in_fallback = !convert(fallback, wide, s, small);
-        if (!s->in_fallback)
+        s->at.in_fallback = !convert(fallback, wide, s, small);
+        if (!s->at.in_fallback)
             status = vae_carries_write(&s->carries, small, error);
     }
     vae_mem_free(small);
@@ -168,16 +168,14 @@ count_bad(VaeStream *s, VaeError *error)
 }
 
 static VaeStatus
-run_fallback(VaeStream *s, int which, const VaeUnits *units, bool *finite,
-             VaeError *error)
+run_fallback(VaeStream *s, const VaeUnits *units, bool *finite, VaeError *error)
 {
     VaeStream *fallback = s->fallback;
-    const int at = which == FIRST || which == WITHOUT_CONTEXT ? which : NEXT;
-    fallback->latents = s->latents;
+    fallback->at = s->at;
     fallback->guard.bad = 0;
-    VaeStatus status = vae_stream_run_exec(fallback, at, units, error);
-    fallback->at_start =
-        false; /* so that vae_stream_release() keeps its carries */
+    VaeStatus status = vae_stream_run_exec(fallback, s->at.next, units, error);
+    fallback->at.next = NEXT; /* so that vae_stream_release() keeps its
+                                 carries */
     if (status == VAE_OK)
         status = count_bad(fallback, error);
     if (status == VAE_OK && fallback->class->finish)
@@ -192,19 +190,18 @@ static VaeStatus
 recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
     const VaeProgram *p = s->programs[which];
-    const bool begins = which == FIRST || which == WITHOUT_CONTEXT;
     bool usable = input_is_finite(s, p->n_in, units);
     bool finite = false;
     VaeStatus status = VAE_OK;
     if (usable)
         status = vae_stream_resume(s->fallback, error);
-    if (status == VAE_OK && usable && !begins)
+    if (status == VAE_OK && usable && s->at.next == NEXT)
         status = widen(s, &usable, error);
     if (status != VAE_OK || !usable)
         return status;
     const uint64_t nonfinite = s->stats.nonfinite;
     s->stats.nonfinite = s->guard.nonfinite;
-    status = run_fallback(s, which, units, &finite, error);
+    status = run_fallback(s, units, &finite, error);
     if (status != VAE_OK || !finite) {
         s->stats.nonfinite = nonfinite;
         return status;
@@ -215,12 +212,12 @@ recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 
 /* Runs a step while only the fallback has the carries. */
 static VaeStatus
-run_in_fallback(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
+run_in_fallback(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
     bool finite = false;
     VaeStatus status = vae_stream_resume(s->fallback, error);
     if (status == VAE_OK)
-        status = run_fallback(s, which, units, &finite, error);
+        status = run_fallback(s, units, &finite, error);
     if (status != VAE_OK)
         return status;
     s->stats.nonfinite_steps++;
@@ -255,7 +252,7 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
     const bool decode = s->params.direction == VAE_DECODE;
     char latent[60];
     snprintf(latent, sizeof latent, "latent %llu%s",
-             (unsigned long long) s->latents,
+             (unsigned long long) s->at.latents,
              (decode ? p->n_in : p->n_out) > 1 ? " or one after it" : "");
     if (!input_is_finite(s, p->n_in, units))
         return vae_fail(error, VAE_ERR_BACKEND,
@@ -288,12 +285,8 @@ take_back(VaeStream *s)
     s->stats.runs_next -= g->which == NEXT;
     s->stats.runs_next1 -= g->which == NEXT1;
     s->stats.runs_without_context -= g->which == WITHOUT_CONTEXT;
-    s->at_start = g->which == FIRST;
-    s->without_context = g->which == WITHOUT_CONTEXT;
-    s->step = g->step;
-    s->runs = g->runs;
-    s->latents = g->latents;
-    s->drained = g->drained;
+    s->runs--;
+    s->at = g->before;
 }
 
 /* Applies the nan-policy to the last run. Its results are non-finite and
@@ -385,26 +378,22 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
     VaeStatus status = vae_stream_settle(s, error);
     if (status != VAE_OK)
         return status;
-    const bool begins = which == FIRST || which == WITHOUT_CONTEXT;
-    if (s->in_fallback && !begins && p->steps > 1)
+    s->at.in_fallback = s->at.in_fallback && s->at.next == NEXT;
+    if (s->at.in_fallback && p->steps > 1)
         return one_by_one(s, p, units, error);
     g->nonfinite = s->stats.nonfinite;
-    if (s->in_fallback && !begins) {
-        status = run_in_fallback(s, which, units, error);
+    if (s->at.in_fallback) {
+        status = run_in_fallback(s, units, error);
         if (status == VAE_OK)
             vae_stream_count_run(s, which);
         return status;
     }
-    s->in_fallback = false;
     if (s->fallback)
         status = vae_carries_save(&s->carries, VAE_BEFORE_RUN, error);
     const bool overlaps =
         status == VAE_OK && !g->singly && vae_stream_copy_units(s, p, units);
     g->which = which;
-    g->step = s->step;
-    g->runs = s->runs;
-    g->latents = s->latents;
-    g->drained = s->drained;
+    g->before = s->at;
     g->bad = 0;
     if (status == VAE_OK)
         status = vae_stream_run_exec(s, which, units, error);

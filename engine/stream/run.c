@@ -16,13 +16,13 @@ finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
 {
     const bool keep = status == VAE_OK;
     if (!keep)
-        vae_stream_forget_guarded(s);
+        s->guard.pending = false;
     if (!s->class->finish)
         return status;
     const VaeStatus end = s->class->finish(
         s->backend, keep ? pending : 0,
         keep ? VAE_FINISH_KEEP : VAE_FINISH_DISCARD, keep ? error : NULL);
-    s->broken = s->broken || end != VAE_OK;
+    s->at.broken = s->at.broken || end != VAE_OK;
     if (keep && end != VAE_OK) /* and the runs after it */
         s->class->finish(s->backend, 0, VAE_FINISH_DISCARD, NULL);
     if (!keep && s->fallback)
@@ -41,22 +41,16 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "restarts false", "restarts true"},
             "the stream was not made for restarts");
-    if (stream->broken)
-        vae_stream_forget_guarded(stream);
+    if (stream->at.broken)
+        stream->guard.pending = false;
     status = vae_stream_settle(stream, error);
     if (status != VAE_OK) {
-        stream->broken = true;
+        stream->at.broken = true;
         return finish(stream, 0, status, error);
     }
     atomic_store(&stream->cancel, false);
     stream->sequences++;
-    stream->at_start = stream->broken = false;
-    stream->without_context = stream->from_restart = true;
-    stream->in_fallback = false;
-    stream->step = stream->drained = stream->warm_up = 0;
-    stream->latents = stream->origin = stream->began = latents;
-    stream->began_at_restart = true;
-    stream->ended = false;
+    stream->at = vae_sequence_from((VaeOrigin){latents, true});
     return VAE_OK;
 }
 
@@ -69,7 +63,7 @@ vae_stream_get_plan(const VaeStream *stream)
 bool
 vae_stream_at_start(const VaeStream *stream)
 {
-    return stream->at_start;
+    return stream->at.next == FIRST;
 }
 
 static VaeStatus
@@ -93,16 +87,17 @@ static VaeStatus
 guess(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
     const int steps = s->model->info.look_ahead - s->params.look_ahead;
-    const bool in_fallback = s->in_fallback;
-    VaeCarryStore *carries = in_fallback ? &s->fallback->carries : &s->carries;
+    const VaeSequence before = s->at;
+    VaeCarryStore *carries =
+        before.in_fallback ? &s->fallback->carries : &s->carries;
     VaeStatus status = vae_carries_save(carries, VAE_BEFORE_GUESS, error);
     if (status != VAE_OK)
         return status;
-    s->ended = true;
+    s->at.ended = true;
     status = run_steps(s, units, steps, error);
-    s->ended = false;
-    s->drained = 0;
-    s->in_fallback = in_fallback;
+    const int step = s->at.step; /* a dump counts these runs, too */
+    s->at = before;
+    s->at.step = step;
     return status == VAE_OK
                ? vae_carries_restore(carries, VAE_BEFORE_GUESS, error)
                : status;
@@ -113,15 +108,12 @@ static VaeStatus
 run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
     VaeUnits at = *units;
-    const bool guesses = s->params.low_latency && !s->ended;
+    const bool guesses = s->params.low_latency && !s->at.ended;
     while (steps > 0) {
         const int most = guesses ? 1 : steps;
         const int slice = s->plan.slice_size;
-        const int which = s->at_start          ? FIRST
-                          : s->without_context ? WITHOUT_CONTEXT
-                          : slice == 1 || (most >= slice && !s->warm_up)
-                              ? NEXT
-                              : NEXT1;
+        const bool single = slice > 1 && (most < slice || s->at.warm_up);
+        const int which = s->at.next == NEXT && single ? NEXT1 : s->at.next;
         const VaeProgram *p = s->programs[which];
         if (guesses)
             vae_stream_set_frames(s, &at, 1);
@@ -129,11 +121,11 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
         if (status == VAE_OK && guesses)
             status = guess(s, &at, error);
         if (status != VAE_OK) {
-            s->broken = true;
+            s->at.broken = true;
             return status;
         }
         vae_units_skip(s, &at, p->n_in, p->n_out);
-        if (!s->ended)
+        if (!s->at.ended)
             s->stats.units_in += (uint64_t) p->n_in;
         if (!vae_stream_has_delay(s))
             s->stats.units_out += (uint64_t) p->n_out;
@@ -148,10 +140,10 @@ static void
 place_chunk(const VaeStream *s, const VaePicture *from, int n)
 {
     const uint64_t chunk = (uint64_t) s->model->info.chunk;
-    const int rate = s->at_start ? 1 : s->steps.step_out;
+    const int rate = s->at.next == FIRST ? 1 : s->steps.step_out;
     VaePicture *slot = s->slots;
     for (int k = 0; k < n; k++) {
-        const bool begins = (s->latents + (uint64_t) k) % chunk == 0;
+        const bool begins = (s->at.latents + (uint64_t) k) % chunk == 0;
         const int missing = begins ? rate - 1 : 0;
         memset(slot, 0, (size_t) missing * sizeof *slot);
         for (int i = missing; i < rate; i++)
@@ -170,12 +162,13 @@ run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     VaeUnits at = *units;
     VaeStatus status = VAE_OK;
     while (steps > 0 && status == VAE_OK) {
-        const int place = (int) (s->latents % (uint64_t) chunk);
+        const int place = (int) (s->at.latents % (uint64_t) chunk);
         const int rest = decode ? steps : chunk - place;
         VaeUnits now = at;
         int n_in, n_out, n = s->plan.slice_size;
-        s->at_start = s->at_start || (!decode && place == 0);
-        n = s->at_start || s->without_context ? 1 : n < rest ? n : rest;
+        if (!decode && place == 0)
+            s->at.next = FIRST;
+        n = s->at.next != NEXT ? 1 : n < rest ? n : rest;
         n = n < steps ? n : steps;
         vae_stream_count(s, n, &n_in, &n_out);
         if (decode) {
@@ -201,12 +194,7 @@ vae_stream_reset(VaeStream *stream)
     atomic_store(&stream->cancel, false);
     stream->sequences++;
     /* the first program of a sequence sets every carry */
-    stream->at_start = true;
-    stream->without_context = stream->broken = stream->from_restart =
-        stream->in_fallback = false;
-    stream->step = stream->drained = stream->warm_up = 0;
-    stream->latents = stream->origin = stream->began = 0;
-    stream->began_at_restart = stream->ended = false;
+    stream->at = vae_sequence_from((VaeOrigin){0});
     vae_stream_step_up(stream);
 }
 
@@ -241,13 +229,13 @@ vae_stream_wait(VaeStream *s, int pending, VaeError *error)
                                  VAE_STREAM_CALLS - 1, error);
     if (status != VAE_OK)
         return status;
-    if (s->calls <= (uint64_t) pending || s->broken)
+    if (s->calls <= (uint64_t) pending || s->at.broken)
         return VAE_OK;
     const uint64_t start = vae_now_ns();
     const uint64_t done =
         s->ends[(s->calls - 1 - (uint64_t) pending) % VAE_STREAM_CALLS];
     status = done == s->runs ? vae_stream_settle(s, error) : VAE_OK;
-    s->broken = status != VAE_OK;
+    s->at.broken = status != VAE_OK;
     status = finish(s, (int) (s->runs - done), status, error);
     s->stats.busy_ns += vae_now_ns() - start;
     return status;
@@ -386,7 +374,7 @@ vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
         status = vae_stream_check_pictures(stream, frames, n_frames, error);
     if (status != VAE_OK || steps == 0)
         return status;
-    stream->ended = true;
+    stream->at.ended = true;
     return end(stream,
                begin(stream, &(VaeUnits){.pictures = frames}, steps, error),
                error);

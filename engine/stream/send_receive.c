@@ -230,7 +230,7 @@ check_stream(VaeStream *s, VaeDirection direction, VaeError *error)
 static int
 next_steps(const VaeStream *s)
 {
-    return s->at_start || s->without_context ? 1 : s->plan.slice_size;
+    return s->at.next != NEXT ? 1 : s->plan.slice_size;
 }
 
 /* The number of latents that an encoder must still compute so that they decode
@@ -240,11 +240,11 @@ static int64_t
 results_missing(const VaeStream *s)
 {
     const VaeWaiting *w = s->waiting;
-    if (s->params.direction == VAE_DECODE || s->from_restart)
+    if (s->params.direction == VAE_DECODE || s->at.origin.restart)
         return 0;
-    const int64_t frames = (int64_t) vae_stream_units_before(s, s->latents) +
+    const int64_t frames = (int64_t) vae_stream_units_before(s, s->at.latents) +
                            w->sent - w->repeated;
-    return vae_model_latents_of(s->model, frames) - (int64_t) s->latents;
+    return vae_model_latents_of(s->model, frames) - (int64_t) s->at.latents;
 }
 
 /* Sets *to to the place of the next unit, which the caller writes. */

@@ -146,7 +146,6 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
     s->few_rungs = terms->few_rungs;
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
-    s->at_start = true;
     /* an encoder's run ends with its chunk */
     if (own.direction == VAE_ENCODE && model->info.chunk &&
         own.slice_size >= model->info.chunk)

@@ -10,17 +10,11 @@
 #include "blend.h"
 #include "carries.h"
 #include "model.h"
+#include "sequence.h"
 
-/* Indices of programs: first those of the picture, or of a tile of full size,
- * then those of the other shapes of tiles. */
-enum {
-    FIRST,
-    NEXT,
-    NEXT1,
-    WITHOUT_CONTEXT,
-    KINDS,
-    PROGRAMS = KINDS * VAE_TILE_SHAPES
-};
+/* The number of programs: first those of the picture, or of a tile of full
+ * size, then those of the other shapes of tiles. */
+#define PROGRAMS (KINDS * VAE_TILE_SHAPES)
 
 /* The labels of programs. */
 extern const char *const vae_stream_labels[KINDS];
@@ -40,12 +34,12 @@ typedef struct VaeRung {
     uint64_t windows; /* most bytes by which windows extend the arena */
 } VaeRung;
 
-/* nan.c: the last guarded run, and the state of the stream before it. */
+/* nan.c: the last guarded run. */
 typedef struct VaeGuard {
-    bool pending; /* the result is not checked yet */
-    bool singly;  /* each run is checked before the next begins */
-    int which, step, drained;
-    uint64_t runs, latents;
+    bool pending;       /* the result is not checked yet */
+    bool singly;        /* each run is checked before the next begins */
+    int which;          /* its program */
+    VaeSequence before; /* the place before the run */
     uint64_t bad;       /* number of non-finite values of the result */
     uint64_t nonfinite; /* value of stats.nonfinite before the run */
     /* Copies of the units of a run in flight. */
@@ -110,16 +104,11 @@ struct VaeStream {
     VaeTileMemory tiles;
     VaeMemory memory;
 
-    bool at_start, without_context, broken;
+    VaeSequence at;
     uint64_t runs;                   /* begun */
     uint64_t ends[VAE_STREAM_CALLS]; /* value of `runs` at the end of each of
                                         the last calls */
     uint64_t calls;
-    int step;          /* runs since the sequence began */
-    int warm_up;       /* next steps, whose results are discarded */
-    uint64_t latents;  /* latents in or out since then */
-    bool from_restart; /* the sequence began by a restart, at the latent */
-    uint64_t origin;
     atomic_bool cancel;
     bool normalise; /* the network reads or writes v * std + mean */
     float std[VAE_MAX_LATENT_CHANNELS], mean[VAE_MAX_LATENT_CHANNELS];
@@ -132,15 +121,10 @@ struct VaeStream {
     /* nan.c. */
     VaeStream *fallback;    /* in fp32, for non-finite steps, or NULL */
     VaeStream *fallback_of; /* NULL: this stream is no fallback */
-    bool in_fallback;       /* only the fallback has the carries */
     VaeGuard guard;
     VaeOpTime *times[PROGRAMS];
 
     /* delay.c. */
-    uint64_t began; /* index of the latent at which the delay lines began */
-    bool began_at_restart; /* they began at a restart */
-    bool ended;            /* the end of the sequence is drained */
-    int drained;           /* steps of the end so far */
     VaePicture *slots; /* pictures of a run; NULL without delay and chunks */
     VaeLatentIn *no_latents; /* latents without data, for runs of the end */
 };
@@ -400,7 +384,7 @@ vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
 {
     if (s->params.direction == VAE_ENCODE)
         units->out += n_out;
-    else if (!s->ended)
+    else if (!s->at.ended)
         units->in += n_in;
     if (vae_stream_has_delay(s))
         return;
@@ -439,9 +423,7 @@ VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
 /* Checks the result of the last guarded run, unless that is done, and applies
  * the policy. */
 VaeStatus vae_stream_settle(VaeStream *stream, VaeError *error);
-/* guard.c: the first discards that run, the second allocates and the third
- * frees the memory for copies of units. */
-void vae_stream_forget_guarded(VaeStream *stream);
+/* guard.c: allocates and frees the memory for copies of units. */
 VaeStatus vae_stream_guard_take(VaeStream *stream, VaeError *error);
 void vae_stream_guard_free(VaeStream *stream);
 /* Copies those units of a run that are read after it has ended. False: the run

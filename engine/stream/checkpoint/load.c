@@ -176,16 +176,17 @@ load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
     return status;
 }
 
-/* The position in the sequence, read from the file and checked. */
-typedef struct Place {
-    uint64_t latents, frames, origin, before;
-    bool carries, from_restart;
-    uint64_t begin;
-} Place;
+/* What the file says, checked. */
+typedef struct Saved {
+    uint64_t latents, frames, before;
+    bool carries;
+    VaeSequence at; /* the place at which the stream continues */
+} Saved;
 
-/* Finds the latent at which a stream without saved carries must begin. */
+/* Moves the place back to the latent at which a stream without saved carries
+ * must begin. */
 static VaeStatus
-find_begin(const VaeStream *s, Place *p, VaeError *error)
+move_back(const VaeStream *s, VaeSequence *at, VaeError *error)
 {
     int history = 0;
     const VaeStatus status =
@@ -197,21 +198,25 @@ find_begin(const VaeStream *s, Place *p, VaeError *error)
     if (vae_stream_has_delay(s))
         history += s->model->info.look_ahead;
     const uint64_t back = (uint64_t) history;
-    p->begin = p->latents > p->origin + back ? p->latents - back : p->origin;
-    if ((p->begin > p->origin || p->from_restart) && !s->params.restarts)
+    const VaeOrigin origin = at->origin;
+    const bool whole = at->latents <= origin.latent + back;
+    const VaeOrigin begin =
+        whole ? origin : (VaeOrigin){at->latents - back, true};
+    if (begin.restart && !s->params.restarts)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the checkpoint has no carries and the stream was not "
                         "made for restarts");
+    *at = vae_sequence_from(begin);
+    at->origin = origin;
     return VAE_OK;
 }
 
 /* Sets the stream to that position. */
 static VaeStatus
-take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
+take(VaeStream *s, const VaeTensorFile *file, Saved *p, VaeError *error)
 {
-    p->begin = p->latents;
     VaeStatus status =
-        p->carries ? vae_stream_resume(s, error) : find_begin(s, p, error);
+        p->carries ? vae_stream_resume(s, error) : move_back(s, &p->at, error);
     if (status != VAE_OK)
         return status;
     vae_stream_reset(s);
@@ -220,27 +225,16 @@ take(VaeStream *s, const VaeTensorFile *file, Place *p, VaeError *error)
             vae_stream_resume(s, error); /* a reset may have freed the memory */
     if (p->carries && status == VAE_OK)
         status = load_carries(s, file, error);
-    if (!p->carries && (p->begin > p->origin || p->from_restart))
-        status = vae_stream_restart(s, p->begin, error);
-    if (status != VAE_OK)
-        return status;
-    if (p->carries) {
-        s->at_start = false;
-        s->began = p->origin;
-        s->began_at_restart = p->from_restart;
-    }
-    s->latents = p->begin;
-    /* from here on, the stream continues the sequence that began at p->origin
-     */
-    s->origin = p->origin;
-    s->from_restart = p->from_restart;
-    return VAE_OK;
+    if (status == VAE_OK)
+        s->at = p->at;
+    return status;
 }
 
 static VaeStatus
-read_place(const VaeTensorFile *file, Place *p, VaeError *error)
+read_place(const VaeTensorFile *file, Saved *p, VaeError *error)
 {
     uint64_t carries = 0;
+    VaeOrigin origin = {0};
     VaeStatus status = read_count(file, "vae.latents", &p->latents, error);
     if (status == VAE_OK)
         status = read_count(file, "vae.frames", &p->frames, error);
@@ -249,12 +243,15 @@ read_place(const VaeTensorFile *file, Place *p, VaeError *error)
     if (status == VAE_OK)
         status = read_count(file, "vae.carries", &carries, error);
     p->carries = carries > 0;
-    p->from_restart =
+    origin.restart =
         strcmp(vae_tensor_file_metadata(file, "vae.origin"), "start") != 0;
-    if (status == VAE_OK && p->from_restart)
-        status = read_count(file, "vae.origin", &p->origin, error);
-    if (status == VAE_OK && p->origin > p->latents)
+    if (status == VAE_OK && origin.restart)
+        status = read_count(file, "vae.origin", &origin.latent, error);
+    if (status == VAE_OK && origin.latent > p->latents)
         status = damaged(file, "vae.origin", error);
+    p->at = vae_sequence_from(origin);
+    p->at.next = NEXT;
+    p->at.latents = p->latents;
     return status;
 }
 
@@ -269,7 +266,7 @@ vae_checkpoint_check(const VaeTensorFile *file, VaeError *error)
 
 static VaeStatus
 check_file(const VaeStream *s, const VaeTensorFile *file,
-           const VaeCheckpointParams *params, Place *place, VaeError *error)
+           const VaeCheckpointParams *params, Saved *place, VaeError *error)
 {
     VaeCheckpointFields f;
     VaeStatus status = vae_checkpoint_describe(s, params, 0, &f, error);
@@ -291,7 +288,7 @@ vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
 {
     VaeTensorFile *file = NULL;
     VaeCheckpointParams own;
-    Place p = {0};
+    Saved p = {0};
     VaeStatus status = vae_checkpoint_params(s, params, &own, error);
     if (status == VAE_OK)
         status = vae_check_pointers(error, "out", out);
@@ -307,11 +304,11 @@ vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
     vae_tensor_file_free(&file);
     if (status != VAE_OK)
         return status;
-    const uint64_t next = vae_stream_units_before(s, p.begin);
+    const uint64_t next = vae_stream_units_before(s, p.at.latents);
     const bool decode = s->params.direction == VAE_DECODE;
     const VaeCheckpoint found = {
         .latents = p.latents,
-        .begin = p.begin,
+        .begin = p.at.latents,
         .frames = p.frames,
         .carries = p.carries,
         .before = p.before,

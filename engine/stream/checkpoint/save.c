@@ -98,13 +98,13 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     if (status != VAE_OK)
         return status;
     vae_stream_count_waiting(s, &sent, &made);
-    if (s->broken)
+    if (s->at.broken)
         status =
             vae_fail(error, VAE_ERR_ARGUMENT,
                      "%s: an error has ended the sequence, so no checkpoint "
                      "can continue it",
                      p->path);
-    if (status == VAE_OK && (s->ended || vae_stream_end_was_sent(s)))
+    if (status == VAE_OK && (s->at.ended || vae_stream_end_was_sent(s)))
         status = vae_fail(error, VAE_ERR_ARGUMENT,
                           "%s: the sequence has ended, so no checkpoint can "
                           "continue it",
@@ -114,7 +114,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
                           "%s: %d results wait in the stream, which a "
                           "checkpoint would lose; receive them first",
                           p->path, made);
-    if (status == VAE_OK && s->in_fallback && p->carries)
+    if (status == VAE_OK && s->at.in_fallback && p->carries)
         status =
             vae_fail(error, VAE_ERR_UNSUPPORTED,
                      "%s: the carries now hold numbers that are too large for "
@@ -125,7 +125,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     VaeCheckpointFields f;
     uint8_t *block = NULL;
     /* before the first run, no carry has a value */
-    const bool carries = p->carries && !s->at_start && !s->without_context;
+    const bool carries = p->carries && s->at.next == NEXT;
     status = vae_checkpoint_describe(s, p, carries ? vae_carry_items(s) : 0, &f,
                                      error);
     if (carries && status == VAE_OK)

@@ -115,8 +115,8 @@ vae_checkpoint_describe(const VaeStream *s, const VaeCheckpointParams *params,
     const VaeStatus status = vae_model_fingerprint(s->model, weights, error);
     if (status != VAE_OK)
         return status;
-    if (s->from_restart)
-        snprintf(origin, sizeof origin, "%" PRIu64, s->origin);
+    if (s->at.origin.restart)
+        snprintf(origin, sizeof origin, "%" PRIu64, s->at.origin.latent);
     f->n = 0;
     add(f, "vae.checkpoint", "the format", FORMAT);
     add(f, "vae.direction", "the direction", "%s",
@@ -129,7 +129,7 @@ vae_checkpoint_describe(const VaeStream *s, const VaeCheckpointParams *params,
     add_settings(f, s);
     add(f, "vae.carries", NULL, "%d", carries);
     add(f, "vae.origin", NULL, "%s", origin);
-    add(f, "vae.latents", NULL, "%" PRIu64, s->latents);
+    add(f, "vae.latents", NULL, "%" PRIu64, s->at.latents);
     add(f, "vae.frames", NULL, "%" PRIu64, params->frames);
     add(f, "vae.before", NULL, "%" PRIu64, params->before);
     return VAE_OK;

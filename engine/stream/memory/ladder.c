@@ -443,7 +443,7 @@ take_tiles(VaeStream *s, VaeRung *out)
     const VaePlan plan = s->plan;
     Limit limit;
     bool fits = false;
-    if (!s->at_start || find_limit(s, true, &limit, NULL) != VAE_OK)
+    if (s->at.next != FIRST || find_limit(s, true, &limit, NULL) != VAE_OK)
         return false;
     vae_stream_free_tiles(s);
     while (!fits && vae_stream_shrink_tiles(s))

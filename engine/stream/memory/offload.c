@@ -34,7 +34,7 @@ vae_stream_offload(VaeStream *s, VaeError *error)
         return VAE_OK;
     /* A new or broken sequence has no carries to keep. The carries of tiles are
      * already in host memory. */
-    if (!s->at_start && !s->broken && !vae_stream_has_tiles(s))
+    if (s->at.next != FIRST && !s->at.broken && !vae_stream_has_tiles(s))
         status = vae_carries_offload(&s->carries, error);
     if (status != VAE_OK)
         return status;
@@ -125,7 +125,7 @@ vae_stream_resume(VaeStream *s, VaeError *error)
     if (status == VAE_ERR_MEMORY && vae_stream_goes_on(s, &why) != VAE_OK)
         status = VAE_ERR_CANCELLED;
     if (status == VAE_ERR_MEMORY && patience.ns && atomic_load(&s->cancel)) {
-        s->broken = true;
+        s->at.broken = true;
         return vae_fail(error, VAE_ERR_CANCELLED,
                         "the wait for memory of the device was cancelled");
     }

@@ -21,17 +21,16 @@ vae_stream_has_delay(const VaeStream *s)
 static int64_t
 latents_of(const VaeStream *s)
 {
-    return (int64_t) (s->latents - s->began);
+    return (int64_t) (s->at.latents - s->at.lines.latent);
 }
 
 VaeClock
 vae_stream_clock(const VaeStream *s)
 {
-    const VaeStream *owner = s->fallback_of ? s->fallback_of : s;
-    const int64_t n = latents_of(owner);
-    return (VaeClock){.begin = n + owner->drained,
-                      .end = owner->ended ? n : -1,
-                      .without_context = owner->began_at_restart};
+    const int64_t n = latents_of(s);
+    return (VaeClock){.begin = n + s->at.drained,
+                      .end = s->at.ended ? n : -1,
+                      .without_context = s->at.lines.restart};
 }
 
 /* The index of the next frame after so many latents and so many steps of the
@@ -40,7 +39,7 @@ static int64_t
 next_frame(const VaeStream *s, int64_t latents, int drained)
 {
     const int rate = s->steps.step_out;
-    const int64_t first = s->began_at_restart ? 1 - rate : 0;
+    const int64_t first = s->at.lines.restart ? 1 - rate : 0;
     const int64_t end = rate * (latents - 1) + 1;
     int64_t next = end - s->plan.delay;
     if (latents < 1)
@@ -57,9 +56,9 @@ int64_t
 vae_stream_frames_so_far(const VaeStream *s)
 {
     if (!vae_stream_has_delay(s))
-        return vae_model_frames_of(s->model, (int64_t) s->latents);
-    return vae_model_frames_of(s->model, (int64_t) s->began) +
-           next_frame(s, latents_of(s), s->drained) - next_frame(s, 0, 0);
+        return vae_model_frames_of(s->model, (int64_t) s->at.latents);
+    return vae_model_frames_of(s->model, (int64_t) s->at.lines.latent) +
+           next_frame(s, latents_of(s), s->at.drained) - next_frame(s, 0, 0);
 }
 
 int
@@ -75,9 +74,9 @@ vae_stream_set_frames(const VaeStream *s, VaeUnits *units, int steps)
     const int64_t n = latents_of(s);
     if (!vae_stream_has_delay(s))
         return;
-    units->from = next_frame(s, n, s->drained);
-    units->until = s->ended ? next_frame(s, n, s->drained + steps)
-                            : next_frame(s, n + steps, 0);
+    units->from = next_frame(s, n, s->at.drained);
+    units->until = s->at.ended ? next_frame(s, n, s->at.drained + steps)
+                               : next_frame(s, n + steps, 0);
 }
 
 void
@@ -143,12 +142,12 @@ vae_stream_drain_count(const VaeStream *s, int steps, int *n_out)
     const int all = s->model->info.look_ahead;
     int left = 0;
     if (vae_stream_has_delay(s) && n > 0 &&
-        next_frame(s, n, s->drained) < next_frame(s, n, all))
-        left = all - s->drained;
+        next_frame(s, n, s->at.drained) < next_frame(s, n, all))
+        left = all - s->at.drained;
     steps = steps < 0 ? 0 : steps > left ? left : steps;
     if (n_out)
-        *n_out = steps ? (int) (next_frame(s, n, s->drained + steps) -
-                                next_frame(s, n, s->drained))
+        *n_out = steps ? (int) (next_frame(s, n, s->at.drained + steps) -
+                                next_frame(s, n, s->at.drained))
                        : 0;
     return left;
 }
