@@ -231,7 +231,7 @@ static const Option options[] = {
     {"tensor", "NAME",
      COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO, set_text,
      "name of the tensor to read", AT(tensor)},
-    {"layout", "L", READS, set_layout,
+    {"layout", "L", READS | COMMAND_COMPARE, set_layout,
      "order of the dimensions of latents: cthw, tchw, or auto (default): as "
      "their file states, else by the shape"},
     {"batch-index", "N", READS, set_whole,

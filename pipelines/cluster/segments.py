@@ -8,6 +8,7 @@ and needs no Ray: jobs of Kubernetes and Slurm run it for each index, and the la
 joins the segments.
 """
 import argparse
+import fractions
 import json
 import os
 import shutil
@@ -172,8 +173,7 @@ def run_index(options):
     """One segment of a clip, and the join if it was the last."""
     worker = Worker(options.model, worker_settings(options))
     model = worker.model
-    source = Decoding(model, options.latents, options.out,
-                      tensor=options.tensor, batch_index=options.batch_index)
+    source = decoding(model, options, options.latents, options.out)
     history = model.history(DECODE)
     plan = worker.open(source.job())
     all_segments = cut(source.latents, options.count, plan["cost"])
@@ -245,6 +245,33 @@ def add_worker_options(parser, threads):
                         "free memory")
 
 
+def add_reading_options(parser):
+    parser.add_argument("--tensor", metavar="NAME", help="name of the tensor to read")
+    parser.add_argument("--batch-index", type=int, default=-1, metavar="N",
+                        help="index of the clip in a batch, from 0")
+    parser.add_argument("--layout", choices=libvae.LAYOUTS, default="auto",
+                        help="order of the dimensions; default: auto")
+    parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS,
+                        help="scale of the latents; default: as their file states, else "
+                        "normalized")
+    parser.add_argument("--latent-space", metavar="NAME",
+                        help="latent space; it must be that of the model")
+    parser.add_argument("--framerate", type=fractions.Fraction, metavar="N/D",
+                        help="frame rate of the video, such as 24/1")
+
+
+def decoding(model, options, path, out):
+    """The latents of a file, read as add_reading_options() says."""
+    normalization = (libvae.NORMALIZATIONS.index(options.normalization)
+                     if options.normalization else None)
+    rate = options.framerate
+    return Decoding(model, path, out, tensor=options.tensor,
+                    batch_index=options.batch_index, normalization=normalization,
+                    layout=libvae.LAYOUTS.index(options.layout),
+                    space=options.latent_space,
+                    rate=(rate.numerator, rate.denominator) if rate else None)
+
+
 def worker_settings(options):
     return {"backend": libvae.BACKENDS.index(options.backend),
             "precision": libvae.PRECISIONS.index(options.precision),
@@ -263,9 +290,7 @@ def main(arguments):
                        "processor that the process may use")
     parser.add_argument("--index", type=int, required=True, help="the segment, from 0")
     parser.add_argument("--count", type=count, required=True, help="number of segments")
-    parser.add_argument("--tensor", metavar="NAME", help="name of the tensor to read")
-    parser.add_argument("--batch-index", type=int, default=-1, metavar="N",
-                        help="index of the clip in a batch, from 0")
+    add_reading_options(parser)
     parser.add_argument("latents", metavar="LATENTS", help="a file of latents")
     parser.add_argument("out", metavar="OUT", help="the frames: .safetensors, or .rgb "
                         "(packed bytes without a header)")

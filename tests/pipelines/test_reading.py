@@ -280,7 +280,8 @@ OPTIONS = ("tensor", "layout", "batch-index", "framerate", "normalization",
 READERS = ([VAETOOL, "decode"], ["pipelines/latents-to-video.sh"],
            ["pipelines/live-preview.sh"], ["pipelines/preview-and-record.sh"],
            ["pipelines/compare-live.sh"], ["pipelines/live/live.py"],
-           ["pipelines/vaesend.py"], ["pipelines/cluster/decode.py"])
+           ["pipelines/vaesend.py"], ["pipelines/cluster/decode.py"],
+           ["pipelines/cluster/segments.py"])
 
 
 class Options(Reading):

@@ -188,6 +188,27 @@ tensor single.safetensors latent F32 16,1,1,2 '{"vae.layout":"cthw"}' <floats
 tensor double.safetensors latent F64 1,16,1,2 '{"vae.layout":"tchw"}' <doubles
 check "float64 whose layout is stated" 0 compare --max-abs 0 single.safetensors \
     double.safetensors
+check "the type of the file" 0 info double.safetensors
+says "float64, 1 latent of 16 channels"
+tensor image.safetensors latent F32 1,4,2,4 <floats
+check "an image of 4 channels" 0 info image.safetensors
+says "1 latent of 4 channels, 4x2"
+says_not "1 channel"
+check "no rate is stated" 0 info --json image.safetensors
+says_not framerate
+
+echo "# other names of latents"
+tensor comfyui.latent latent_tensor F32 1,2,16,6,10 <tchw
+check "no layout for a .latent file" 1 compare --max-abs 0 cthw.safetensors \
+    comfyui.latent
+says "latent and latent_tensor DIFFERENT SHAPES"
+check "a layout for the file that states none" 0 compare --max-abs 0 \
+    --layout tchw comfyui.latent cthw.safetensors
+says "latent_tensor and latent 16x2x6x10 max 0"
+check "latents for ComfyUI" 0 encode --tensor frames "$latents" cthw.latent
+check "another scale" 0 compare cthw.safetensors cthw.latent
+says "latent and latent_tensor 16x2x6x10" \
+    "different scales: normalized in cthw.safetensors, raw in cthw.latent"
 
 echo "# NaN"
 numbers nan nan nan nan | tensor nan.safetensors x F32 4

@@ -194,7 +194,8 @@ stated_layout(const VaeTensorFile *file, VaeLatentLayout *out, VaeError *error)
     return VAE_OK;
 }
 
-/* The order of the two first axes of 4-D. */
+/* The order of the two first axes of 4-D. 1 is one image, as no latent has one
+ * channel. */
 static VaeLatentLayout
 guess_layout(const VaeTensorInfo *info, const VaeLatentOptions *o)
 {
@@ -204,8 +205,11 @@ guess_layout(const VaeTensorInfo *info, const VaeLatentOptions *o)
         return second == o->channels && (first != second || images)
                    ? VAE_LAYOUT_TCHW
                    : VAE_LAYOUT_CTHW;
-    return known_channels(second) && !known_channels(first) ? VAE_LAYOUT_TCHW
-                                                            : VAE_LAYOUT_CTHW;
+    const bool image =
+        first == 1 && second <= MAX_CHANNELS && vae_space_usual((int) second);
+    return image || (known_channels(second) && !known_channels(first))
+               ? VAE_LAYOUT_TCHW
+               : VAE_LAYOUT_CTHW;
 }
 
 static VaeStatus

@@ -159,12 +159,17 @@ whole_view(const VaeTensorInfo *t)
     return v;
 }
 
-/* A view of latents as [C,T,h,w] in any layout; false if they are none. */
+/* A view of latents as [C,T,h,w] in any layout; false if they are none.
+ * --layout is for files that state none. */
 static bool
-latent_view(const VaeTensorFile *file, const VaeTensorInfo *t, View *out)
+latent_view(const Options *o, const VaeTensorFile *file, const VaeTensorInfo *t,
+            View *out)
 {
+    const bool stated = vae_tensor_file_metadata(file, "vae.layout");
     const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
                                       .tensor = t->name,
+                                      .layout =
+                                          stated ? VAE_LAYOUT_AUTO : o->layout,
                                       .batch_index = -1};
     VaeLatentClip c = VAE_INIT(VaeLatentClip);
     if (vae_latent_clip_find(file, &options, &c, NULL) != VAE_OK || !c.data)
@@ -182,19 +187,20 @@ latent_view(const VaeTensorFile *file, const VaeTensorInfo *t, View *out)
     return true;
 }
 
-/* Views both as [C,T,h,w] if a file states its layout or only one of them has a
- * batch, else as they are. */
+/* Views both as [C,T,h,w] if a layout is known or only one of them has a batch,
+ * else as they are. */
 static void
-make_views(const VaeTensorFile *file_a, const VaeTensorInfo *a,
-           const VaeTensorFile *file_b, const VaeTensorInfo *b, View *x,
-           View *y)
+make_views(const Options *o, const VaeTensorFile *file_a,
+           const VaeTensorInfo *a, const VaeTensorFile *file_b,
+           const VaeTensorInfo *b, View *x, View *y)
 {
     const bool differ = a->n_dims != b->n_dims ||
+                        o->layout != VAE_LAYOUT_AUTO ||
                         vae_tensor_file_metadata(file_a, "vae.layout") ||
                         vae_tensor_file_metadata(file_b, "vae.layout");
     const bool video = is_frames(a) || strncmp(a->name, "video", 5) == 0;
-    if (differ && !video && latent_view(file_a, a, x) &&
-        latent_view(file_b, b, y))
+    if (differ && !video && latent_view(o, file_a, a, x) &&
+        latent_view(o, file_b, b, y))
         return;
     *x = whole_view(a);
     *y = whole_view(b);
@@ -363,7 +369,7 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
     VideoRange range;
     View x, y;
     const bool same_range = find_range(o, file_a, a, file_b, b, &range);
-    make_views(file_a, a, file_b, b, &x, &y);
+    make_views(o, file_a, a, file_b, b, &x, &y);
     x.black_white = y.black_white = range;
     /* U8 is scaled to the range next to a float tensor, or if --peak gives the
      * range. */
@@ -441,6 +447,15 @@ is_nameless(const VaeTensorInfo *t)
     return strcmp(t->name, "npy") == 0;
 }
 
+/* True if only one of the tensors has the name of latents in files of ComfyUI.
+ */
+static bool
+one_is_comfyui(const VaeTensorInfo *x, const VaeTensorInfo *y)
+{
+    static const char name[] = "latent_tensor";
+    return (strcmp(x->name, name) == 0) != (strcmp(y->name, name) == 0);
+}
+
 /* The latents of the file, or its only tensor; NULL if there are several. */
 static const VaeTensorInfo *
 main_tensor(const VaeTensorFile *f)
@@ -462,7 +477,8 @@ partner(const VaeTensorFile *a, const VaeTensorInfo *x, const VaeTensorFile *b)
     if (!y)
         y = other_video(a, x, b);
     if (!y && other &&
-        (is_nameless(x) || (is_nameless(other) && x == main_tensor(a))))
+        (is_nameless(x) || (x == main_tensor(a) &&
+                            (is_nameless(other) || one_is_comfyui(x, other)))))
         y = other;
     return y;
 }
@@ -499,6 +515,21 @@ print_rates(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
                o->argument[0], n[1], d[1], o->argument[1]);
 }
 
+/* Prints the scales of the latents if the files state different ones. */
+static void
+print_scales(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
+{
+    VaeLatentClip x = VAE_INIT(VaeLatentClip), y = VAE_INIT(VaeLatentClip);
+    if (vae_latent_clip_find(a, NULL, &x, NULL) == VAE_OK &&
+        vae_latent_clip_find(b, NULL, &y, NULL) == VAE_OK &&
+        (x.normalization_stated || x.normalization == VAE_COMFYUI) &&
+        (y.normalization_stated || y.normalization == VAE_COMFYUI) &&
+        x.normalization != y.normalization)
+        printf("different scales: %s in %s, %s in %s\n",
+               vae_normalization_name(x.normalization), o->argument[0],
+               vae_normalization_name(y.normalization), o->argument[1]);
+}
+
 int
 command_compare(const Options *o)
 {
@@ -515,6 +546,7 @@ command_compare(const Options *o)
     else {
         code = compare_files(o, a, b);
         print_rates(o, a, b);
+        print_scales(o, a, b);
     }
     vae_tensor_file_free(&a);
     vae_tensor_file_free(&b);

@@ -80,16 +80,20 @@ model_json(const VaeModel *model, const char *hash)
 static json_t *
 clip_json(const VaeLatentClip *c)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:s?, s:s, s:b, s:[i, i],"
-                     " s:i, s:i, s:I, s:I}",
-                     "tensor", c->tensor, "type", vae_type_name(c->type),
-                     "latents", c->t, "channels", c->channels, "height",
-                     c->height, "width", c->width, "latent_space", c->space,
-                     "normalization", vae_normalization_name(c->normalization),
-                     "normalization_stated", c->normalization_stated,
-                     "framerate", c->fps_n, c->fps_d, "video_width",
-                     c->width_px, "video_height", c->height_px, "frames",
-                     (json_int_t) c->frames, "batch", (json_int_t) c->batch);
+    json_t *clip = json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:s?, s:s, s:b,"
+        " s:i, s:i, s:I, s:I}",
+        "tensor", c->tensor, "type", vae_type_name(c->stored), "latents", c->t,
+        "channels", c->channels, "height", c->height, "width", c->width,
+        "latent_space", c->space, "normalization",
+        vae_normalization_name(c->normalization), "normalization_stated",
+        c->normalization_stated, "video_width", c->width_px, "video_height",
+        c->height_px, "frames", (json_int_t) c->frames, "batch",
+        (json_int_t) c->batch);
+    if (c->fps_n > 0)
+        json_object_set_new(clip, "framerate",
+                            json_pack("[i, i]", c->fps_n, c->fps_d));
+    return clip;
 }
 
 static json_t *
@@ -282,7 +286,7 @@ print_clip(const VaeLatentClip *c)
 {
     Plain words;
     printf("latents: tensor \"%s\", %s, %d latent%s of %d channel%s, %dx%d\n",
-           plain(c->tensor, &words), vae_type_name(c->type), c->t,
+           plain(c->tensor, &words), vae_type_name(c->stored), c->t,
            c->t == 1 ? "" : "s", c->channels, c->channels == 1 ? "" : "s",
            c->width, c->height);
     if (c->batch > 1)
