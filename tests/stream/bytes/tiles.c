@@ -214,7 +214,7 @@ check_errors(Case *c)
     refused(c, p, VAE_ERR_ARGUMENT, "a tile width of");
     p = tiled(c);
     p.tile_height = -c->unit;
-    refused(c, p, VAE_ERR_ARGUMENT, "a tile height of");
+    refused(c, p, VAE_ERR_ARGUMENT, "tile_height -");
     p = tiled(c);
     p.tile_overlap++;
     refused(c, p, VAE_ERR_ARGUMENT, "a tile overlap of");
