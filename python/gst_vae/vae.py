@@ -104,6 +104,11 @@ class VAE:
         while self._idle:
             self._idle.popitem()[1][1].close()
 
+    @property
+    def is_loaded(self) -> bool:
+        """True if release() would free memory."""
+        return bool(self._idle)
+
     def _check(self, clip):
         """The file must be of this latent space, and of one sequence."""
         space, n = clip.info.space, clip.info.sequences

@@ -1,0 +1,1 @@
+"""Nodes for ComfyUI. python3 -m gst_vae.comfyui PATH-OF-COMFYUI installs them."""
