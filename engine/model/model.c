@@ -13,7 +13,7 @@
 void
 vae_model_summarise(VaeModel *m)
 {
-    uint64_t by_type[4] = {0};
+    uint64_t by_type[VAE_TYPE_F64 + 1] = {0};
     m->info.tensor_count = m->n_required;
     m->info.decoder_tensors = m->n_decoder;
     m->info.encoder_tensors = m->n_required - m->n_decoder;

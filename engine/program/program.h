@@ -108,7 +108,8 @@ void vae_weight_drop(const VaeWeight *w);
 void vae_weight_read(const VaeWeight *w, float *dst);
 /* The same for a modulation, see modulation.c. */
 void vae_modulation_read(const VaeWeight *w, float *dst);
-/* True if the file has the values in that order, in one block. */
+/* True if the file has the values in that order, in one block, and each takes
+ * at most the bytes of a float. */
 bool vae_weight_is_whole(const VaeWeight *w);
 /* The same, and the block is aligned, of F32 or BF16. */
 bool vae_weight_is_direct(const VaeWeight *w);

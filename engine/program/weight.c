@@ -70,7 +70,8 @@ vae_weight_read(const VaeWeight *w, float *dst)
 bool
 vae_weight_is_whole(const VaeWeight *w)
 {
-    return w->n_parts == 1 && w->taps == VAE_TAPS_OWN && w->groups <= 1;
+    return w->n_parts == 1 && w->taps == VAE_TAPS_OWN && w->groups <= 1 &&
+           w->part[0]->type != VAE_TYPE_F64;
 }
 
 bool

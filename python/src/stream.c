@@ -246,7 +246,7 @@ check_latents(const Stream *s, PyObject *object, const char *what, int n)
                     expected, s->params.width, s->params.height);
         return false;
     }
-    if (!vae_py_vae_type(t, &type) || type == VAE_TYPE_U8) {
+    if (!vae_py_vae_type(t, &type) || type > VAE_TYPE_BF16) {
         vae_py_fail(t->dtype, "float32, float16 or bfloat16",
                     "%s are %s, expected float32, float16 or bfloat16", what,
                     t->dtype);

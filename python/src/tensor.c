@@ -19,7 +19,7 @@ static const struct Known {
     {"bfloat16", NULL, {VAE_PY_DL_BFLOAT, 16, 1}, VAE_TYPE_BF16},
     {"uint8", "B", {VAE_PY_DL_UINT, 8, 1}, VAE_TYPE_U8},
     {"uint16", "H", {VAE_PY_DL_UINT, 16, 1}, -1},
-    {"float64", "d", {VAE_PY_DL_FLOAT, 64, 1}, -1},
+    {"float64", "d", {VAE_PY_DL_FLOAT, 64, 1}, VAE_TYPE_F64},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 

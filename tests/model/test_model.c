@@ -106,6 +106,29 @@ test_prefixes(void)
                        "(vae.decoder.head.2.weight is 9x8x1x3x3"));
 }
 
+/* float64 weights that hold float32 numbers. */
+static void
+test_wide(void)
+{
+    static const char *const models[] = {"wan21", "seedvr2", "taehv/taew2_1"};
+    for (int k = 0; k < 3; k++) {
+        load(models[k]);
+        size_t bytes = 0;
+        for (size_t i = 0; i < set.n; i++)
+            bytes += 2 * (size_t) vae_tensor_file_at(set.file, i)->bytes;
+        SCOPED_BLOCK float *doubles = malloc(bytes);
+        double *at = (double *) (void *) doubles;
+        for (size_t i = 0; i < set.n; i++) {
+            const VaeTensorInfo *t = vae_tensor_file_at(set.file, i);
+            set.out[i].type = VAE_TYPE_F64;
+            set.out[i].data = at;
+            for (size_t j = 0; j < t->bytes / sizeof(float); j++)
+                *at++ = (double) ((const float *) t->data)[j];
+        }
+        expect_same("float64 weights decode to the same bytes", models[k]);
+    }
+}
+
 static void
 test_halves(void)
 {
@@ -489,6 +512,7 @@ main(int argc, char **argv)
     test_old_attention_names();
     test_prefixes();
     test_layers();
+    test_wide();
     test_halves();
     test_mismatches();
     test_nearest();

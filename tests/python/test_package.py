@@ -205,6 +205,18 @@ class Memory(small.Test):
         gc.collect()
         self.assertIsNone(kept())
 
+    def test_wide_weights(self):
+        tensors, _ = small.state(small.weights("wan21"))
+        vae = gst_vae.open({name: small.wide(t) for name, t in tensors.items()})
+        self.assertEqual(vae.info.weights_type, "float64")
+        latents = small.tensor([16, 2, 2, 2])
+        self.assertEqual(flat(vae.decode(latents)),
+                         flat(gst_vae.open(tensors).decode(latents)))
+        with vae.decoder(16, 16) as decoder, self.assertRaisesRegex(
+                gst_vae.Error, "are float64, expected float32"):
+            decoder.stream.decode(gst_vae.tensor(small.wide(small.tensor([1, 16, 2, 2]))),
+                                  [])
+
     def test_reuse_of_the_callers_memory(self):
         """An encoder copies the frames that wait."""
         vae = gst_vae.open(small.weights("wan21"))

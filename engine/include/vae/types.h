@@ -59,8 +59,7 @@ typedef enum VaeType {
     VAE_TYPE_F16,
     VAE_TYPE_BF16,
     VAE_TYPE_U8,
-    VAE_TYPE_F64 /* only in files of latents and frames, which are read as F32
-                  */
+    VAE_TYPE_F64 /* only in files and weights, and read as F32 */
 } VaeType;
 
 /* Bytes of one element: 4, 2, 2, 1, 8. */

@@ -279,7 +279,7 @@ TEST(engine_details)
     check_engine_details("decoder.conv1.bias", "decoder.conv1.bios",
                          "decoder.conv1.bias", "no such tensor", "32");
     check_engine_details("\"F32\"", "\"I32\"", "encoder.conv1.weight", "I32",
-                         "F32, F16 or BF16");
+                         "F32, F16, BF16 or F64");
 }
 
 /* A network without an encoder or a decoder. */
