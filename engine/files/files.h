@@ -61,11 +61,15 @@ VaeStatus vae_tensor_file_read(const VaeTensorFile *file,
  * begin as 0 and "". */
 bool vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
                                  char prefix[VAE_MAX_PREFIX]);
-/* Makes a file of the tensors with that prefix, under their names without it.
- * It owns the whole file. */
+/* Makes a file of the tensors with that prefix, under their names without it;
+ * "": of those without one. It owns the whole file. */
 VaeStatus vae_tensor_file_part(VaeTensorFile *whole, const char *prefix,
                                VaeTensorFile **out, VaeError *error);
-/* Frees a part, but not the whole file, which it returns. */
+/* The same of all tensors, with half, such as "decoder.", before their names.
+ */
+VaeStatus vae_tensor_file_half(VaeTensorFile *whole, const char *half,
+                               VaeTensorFile **out, VaeError *error);
+/* Frees a part or half, but not the whole file, which it returns. */
 VaeTensorFile *vae_tensor_file_whole(VaeTensorFile *part);
 
 /* True if the name of some tensor begins with prefix. */
@@ -99,6 +103,9 @@ bool vae_dims_count(const int64_t *dims, int n, uint64_t *count);
 /* Sorts the tensors by name. Fails if a name appears twice. */
 VaeStatus vae_tensor_file_sort(VaeTensorFile *file, VaeError *error);
 
+/* Makes a file without tensors, with room for shards. */
+VaeStatus vae_tensor_file_new(const char *name, size_t n_shards,
+                              VaeTensorFile **out, VaeError *error);
 /* Allocates the list of n tensors. */
 VaeStatus vae_tensor_file_room(VaeTensorFile *file, size_t n, VaeError *error);
 

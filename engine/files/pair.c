@@ -130,16 +130,14 @@ take_tensors(VaeTensorFile *pair, const VaeTensorFile *file, const char *half,
     }
 }
 
+/* Adds the tensors of the shards, each with its half. */
 static VaeStatus
-join(VaeTensorFile *pair, VaeError *error)
+add_tensors(VaeTensorFile *pair, const char *const *half, VaeError *error)
 {
-    const char *half[2];
+    const size_t n = pair->n_shards;
     size_t count = 0, bytes = 0;
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < n; k++) {
         const VaeTensorFile *file = pair->shards[k];
-        half[k] = half_of(file, error);
-        if (!half[k])
-            return VAE_ERR_MODEL;
         count += file->n_tensors;
         for (size_t i = 0; i < file->n_tensors; i++)
             bytes += strlen(file->tensors[i].name) + HALF + 2;
@@ -150,9 +148,21 @@ join(VaeTensorFile *pair, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", pair->label);
     char *text = pair->names;
     pair->n_tensors = 0;
-    for (size_t k = 0; k < 2; k++)
+    for (size_t k = 0; k < n; k++)
         take_tensors(pair, pair->shards[k], half[k], &text);
     return vae_tensor_file_sort(pair, error);
+}
+
+static VaeStatus
+join(VaeTensorFile *pair, VaeError *error)
+{
+    const char *half[2];
+    for (int k = 0; k < 2; k++) {
+        half[k] = half_of(pair->shards[k], error);
+        if (!half[k])
+            return VAE_ERR_MODEL;
+    }
+    return add_tensors(pair, half, error);
 }
 
 VaeStatus
@@ -160,20 +170,8 @@ vae_pair_open(const char *first, const char *second, VaeOpenShard open,
               VaeTensorFile **out, VaeError *error)
 {
     const char *const paths[] = {first, second};
-    const size_t length = strlen(first) + 1;
-    VaeStatus status = VAE_ERR_MEMORY;
-    VaeTensorFile *pair = vae_mem_alloc(sizeof *pair);
-    if (pair) {
-        pair->name = vae_mem_alloc(length);
-        pair->shards = vae_mem_alloc(2 * sizeof *pair->shards);
-    }
-    if (pair && pair->name && pair->shards) {
-        memcpy(pair->name, first, length);
-        pair->label = vae_file_label(pair->name);
-        status = VAE_OK;
-    } else {
-        vae_fail(error, status, "%s: no memory", vae_file_label(first));
-    }
+    VaeTensorFile *pair;
+    VaeStatus status = vae_tensor_file_new(first, 2, &pair, error);
     for (int i = 0; i < 2 && status == VAE_OK; i++) {
         status = open(paths[i], &pair->shards[pair->n_shards], error);
         pair->n_shards += status == VAE_OK;
@@ -183,5 +181,24 @@ vae_pair_open(const char *first, const char *second, VaeOpenShard open,
     if (status != VAE_OK)
         vae_tensor_file_free(&pair);
     *out = pair;
+    return status;
+}
+
+VaeStatus
+vae_tensor_file_half(VaeTensorFile *whole, const char *half,
+                     VaeTensorFile **out, VaeError *error)
+{
+    VaeTensorFile *file;
+    VaeStatus status = vae_tensor_file_new(whole->name, 1, &file, error);
+    if (status == VAE_OK) {
+        file->shards[0] = whole;
+        file->n_shards = 1;
+        status = add_tensors(file, (const char *[]){half, NULL}, error);
+    }
+    if (status != VAE_OK && file) {
+        file->n_shards = 0;
+        vae_tensor_file_free(&file);
+    }
+    *out = file;
     return status;
 }

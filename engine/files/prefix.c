@@ -3,7 +3,6 @@
  */
 #include <string.h>
 
-#include "alloc.h"
 #include "files.h"
 
 /* What programs write before the names of a VAE's tensors, also several. Each
@@ -50,19 +49,20 @@ vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
     return false;
 }
 
-/* Copies the tensors with the prefix of the part. */
+/* Copies the tensors with the prefix of the part; without one, those that have
+ * none. */
 static void
 take_tensors(VaeTensorFile *part, const VaeTensorFile *whole)
 {
     const size_t skip = strlen(part->prefix);
     part->n_tensors = 0;
     for (size_t i = 0; i < whole->n_tensors; i++) {
-        VaeTensorInfo *t = &part->tensors[part->n_tensors];
-        if (strncmp(whole->tensors[i].name, part->prefix, skip) != 0)
+        const char *name = whole->tensors[i].name;
+        if (skip ? strncmp(name, part->prefix, skip) != 0
+                 : prefix_size(name) > 0)
             continue;
-        *t = whole->tensors[i];
-        t->name += skip;
-        part->n_tensors++;
+        part->tensors[part->n_tensors] = whole->tensors[i];
+        part->tensors[part->n_tensors++].name = name + skip;
     }
 }
 
@@ -70,32 +70,21 @@ VaeStatus
 vae_tensor_file_part(VaeTensorFile *whole, const char *prefix,
                      VaeTensorFile **out, VaeError *error)
 {
-    const size_t length = strlen(whole->name) + 1;
-    VaeTensorFile *part = vae_mem_alloc(sizeof *part);
-    VaeStatus status = VAE_ERR_MEMORY;
-    *out = NULL;
-    if (part) {
-        part->name = vae_mem_alloc(length);
-        part->shards = vae_mem_alloc(sizeof *part->shards);
-        part->label = whole->label;
-        strcpy(part->prefix, prefix);
-    }
-    if (part && part->name && part->shards)
+    VaeTensorFile *part;
+    VaeStatus status = vae_tensor_file_new(whole->name, 1, &part, error);
+    *out = part;
+    if (status == VAE_OK)
         status = vae_tensor_file_room(part, whole->n_tensors, error);
-    else
-        vae_fail(error, status, "%s: no memory", whole->label);
     if (status == VAE_OK) {
-        memcpy(part->name, whole->name, length);
-        part->label = vae_file_label(part->name);
+        strcpy(part->prefix, prefix);
         take_tensors(part, whole);
         status = vae_tensor_file_sort(part, error);
     }
     if (status != VAE_OK) {
-        vae_tensor_file_free(&part);
+        vae_tensor_file_free(out);
         return status;
     }
     part->shards[part->n_shards++] = whole;
-    *out = part;
     return VAE_OK;
 }
 

@@ -99,6 +99,27 @@ vae_tensor_file_room(VaeTensorFile *file, size_t n, VaeError *error)
 }
 
 VaeStatus
+vae_tensor_file_new(const char *name, size_t n_shards, VaeTensorFile **out,
+                    VaeError *error)
+{
+    const size_t length = strlen(name) + 1;
+    VaeTensorFile *file = vae_mem_alloc(sizeof *file);
+    if (file) {
+        file->name = vae_mem_alloc(length);
+        file->shards = vae_mem_alloc(n_shards * sizeof *file->shards);
+    }
+    *out = file;
+    if (!file || !file->name || !file->shards) {
+        vae_tensor_file_free(out);
+        return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory",
+                        vae_file_label(name));
+    }
+    memcpy(file->name, name, length);
+    file->label = vae_file_label(file->name);
+    return VAE_OK;
+}
+
+VaeStatus
 vae_file_fail(const char *path, const char *what, VaeError *error)
 {
     const bool missing = errno == ENOENT || errno == ENOTDIR;

@@ -20,6 +20,7 @@ typedef struct VaeRecognise {
     float *mean, *std;    /* of the latents, per channel */
     void *data;           /* the architecture's own description, zeroed */
     char *reason;         /* room for a text of info, VAE_REASON bytes */
+    bool *assumed;        /* a variant was assumed */
     const char **no_fp16; /* why the network refuses fp16; NULL: it does not */
 } VaeRecognise;
 

@@ -51,6 +51,7 @@ vae_model_set_arch(VaeModel *m, const VaeArch *arch, bool decoder, bool encoder)
 {
     m->arch = arch;
     m->naming = 0;
+    m->assumed = false;
     m->info = (VaeModelInfo){.arch = arch->name,
                              .names = "official",
                              .reason = "generated",
@@ -82,6 +83,7 @@ vae_recognise_params(VaeModel *m)
                           .std = m->std,
                           .data = m->arch_data,
                           .reason = m->reason,
+                          .assumed = &m->assumed,
                           .no_fp16 = &m->no_fp16};
 }
 

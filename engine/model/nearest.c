@@ -111,16 +111,14 @@ differences(const VaeModel *m, const VaeModel *preset, const Candidate *best,
 static VaeStatus
 fail_unlike_all(const VaeModel *m, VaeError *error)
 {
-    VaeListing names = {0}, known = {.most = 100};
+    VaeListing names = {0};
     for (size_t i = 0; i < vae_tensor_file_count(m->file); i++)
         vae_listing_add(&names, "%s", vae_tensor_file_at(m->file, i)->name);
-    for (int i = 0; vae_archs[i]; i++)
-        vae_listing_add(&known, "%s", vae_archs[i]->name);
     return vae_fail_parts(
         error, VAE_ERR_MODEL,
         (VaeErrorParts){NULL, names.text, "weights of a known VAE"},
-        "%s: weights of no known VAE%s; known: %s; it holds %d tensor%s (%s%s)",
-        m->path, vae_tensor_file_looks_like(m->file), known.text, names.count,
+        "%s: weights of no known VAE%s; it holds %d tensor%s (%s%s)", m->path,
+        vae_tensor_file_looks_like(m->file), names.count,
         names.count == 1 ? "" : "s", names.text,
         names.count > VAE_LISTED ? ", ..." : "");
 }

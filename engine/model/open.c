@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "arguments.h"
 #include "files.h"
 #include "sized.h"
 #include "model.h"
+#include "vae-private/os.h"
 #include "vae-private/spaces.h"
 
 #define MAX_SPATIAL 64 /* larger factors come from a broken file */
@@ -57,35 +59,165 @@ recognise_tensors(VaeModel *m, bool *found, VaeError *error)
     return VAE_OK;
 }
 
-/* Looks for the tensors in the whole file, then under each prefix. */
+/* Makes m->file the whole file again. */
+static void
+leave_part(VaeModel *m, VaeTensorFile *whole)
+{
+    if (m->file != whole)
+        vae_tensor_file_whole(m->file);
+    m->file = whole;
+}
+
+/* Makes m->file the tensors with the prefix, and sets *found if they are those
+ * of a network. Without a prefix, these are the tensors that have none. */
+static VaeStatus
+look(VaeModel *m, VaeTensorFile *whole, const char *prefix, bool *found,
+     VaeError *error)
+{
+    char some[VAE_MAX_PREFIX] = "";
+    size_t at = 0;
+    VaeStatus status = VAE_OK;
+    *found = false;
+    leave_part(m, whole);
+    if (*prefix || vae_tensor_file_next_prefix(whole, &at, some))
+        status = vae_tensor_file_part(whole, prefix, &m->file, error);
+    if (status != VAE_OK)
+        m->file = whole;
+    else
+        status = recognise_tensors(m, found, error);
+    return status;
+}
+
+/* The names of some files of one half do not say "encoder." or "decoder.". */
+static VaeStatus
+look_at_halves(VaeModel *m, VaeTensorFile *whole, bool *found, VaeError *error)
+{
+    static const char *const halves[] = {"decoder.", "encoder."};
+    VaeError first = {0};
+    *found = false;
+    if (vae_tensor_file_has_prefix(whole, halves[0]) ||
+        vae_tensor_file_has_prefix(whole, halves[1]))
+        return VAE_OK;
+    for (int i = 0; i < 2; i++) {
+        VaeError why = {0};
+        leave_part(m, whole);
+        VaeStatus status =
+            vae_tensor_file_half(whole, halves[i], &m->file, &why);
+        if (status != VAE_OK)
+            m->file = whole;
+        else
+            status = recognise_tensors(m, found, &why);
+        if (status == VAE_OK && *found)
+            return status;
+        if (status != VAE_OK && first.status == VAE_OK)
+            first = why;
+    }
+    *found = false;
+    return first.status == VAE_OK
+               ? VAE_OK
+               : vae_fail_parts(error, first.status, VAE_PARTS_OF(&first), "%s",
+                                first.message);
+}
+
+/* The networks of a file. */
+typedef struct Networks {
+    char prefix[VAE_MAX_PREFIX]; /* of the one that is taken */
+    const char *arch;            /* its name; NULL: there is none */
+    const char *other;           /* the name of another one, or NULL */
+    VaeListing others;           /* all but the one that is taken */
+    VaeError first;              /* of a network that was recognised */
+} Networks;
+
+static void
+add_other(Networks *all, const char *arch, const char *prefix)
+{
+    vae_listing_add(&all->others, *prefix ? "%s (prefix \"%s\")" : "%s%s", arch,
+                    prefix);
+    if (strcmp(arch, all->arch) != 0)
+        all->other = arch;
+}
+
+/* Finds the networks without a prefix and under each. Takes the first that the
+ * variant names, else the first. */
+static VaeStatus
+find_networks(VaeModel *m, VaeTensorFile *whole, Networks *all, VaeError *error)
+{
+    char prefix[VAE_MAX_PREFIX] = "";
+    size_t at = 0;
+    do {
+        VaeError why = {0};
+        bool found;
+        const VaeStatus status = look(m, whole, prefix, &found, &why);
+        if (status == VAE_ERR_MEMORY)
+            return vae_fail(error, status, "%s", why.message);
+        if (status != VAE_OK && all->first.status == VAE_OK)
+            all->first = why;
+        if (status != VAE_OK || !found)
+            continue;
+        const char *arch = m->info.arch;
+        const bool better = all->arch && m->variant &&
+                            strcmp(all->arch, m->variant) != 0 &&
+                            strcmp(arch, m->variant) == 0;
+        if (all->arch && !better) {
+            add_other(all, arch, prefix);
+            continue;
+        }
+        const Networks before = *all;
+        all->arch = arch;
+        strcpy(all->prefix, prefix);
+        if (before.arch)
+            add_other(all, before.arch, before.prefix);
+    } while (vae_tensor_file_next_prefix(whole, &at, prefix));
+    return VAE_OK;
+}
+
+/* Adds the place of the network, and what else is in the file, to the reason.
+ */
+static void
+tell_place(VaeModel *m, const VaeTensorFile *whole, const Networks *all)
+{
+    char by[VAE_REASON], others[600] = "";
+    const size_t n =
+        vae_tensor_file_count(whole) - vae_tensor_file_count(m->file);
+    if (n == 0 && !*all->prefix)
+        return;
+    if (all->others.count)
+        snprintf(others, sizeof others, ", among them those of %s",
+                 all->others.text);
+    if (all->other)
+        snprintf(others + strlen(others), sizeof others - strlen(others),
+                 "; to use %s, set variant to %s", all->other, all->other);
+    snprintf(by, sizeof by, "%s", m->info.reason);
+    snprintf(m->reason, sizeof m->reason,
+             "%s; %s%s%s, %zu other tensors ignored%s", by,
+             *all->prefix ? "prefix \"" : "no prefix", all->prefix,
+             *all->prefix ? "\"" : "", n, others);
+    m->info.reason = m->reason;
+}
+
+/* Looks for the tensors in the whole file, under each prefix, and in a file of
+ * one half. */
 static VaeStatus
 recognise(VaeModel *m, VaeError *error)
 {
     VaeTensorFile *whole = m->file;
-    char prefix[VAE_MAX_PREFIX] = "";
-    size_t at = 0;
+    Networks all = {.others = {.most = 3}};
     bool found = false;
-    VaeStatus status = recognise_tensors(m, &found, error);
-    while (status == VAE_OK && !found &&
-           vae_tensor_file_next_prefix(whole, &at, prefix)) {
-        if (m->file != whole)
-            vae_tensor_file_whole(m->file);
-        m->file = whole;
-        status = vae_tensor_file_part(whole, prefix, &m->file, error);
-        if (status != VAE_OK)
-            m->file = whole;
-        else
-            status = recognise_tensors(m, &found, error);
+    VaeStatus status = find_networks(m, whole, &all, error);
+    if (status == VAE_OK && all.arch) {
+        status = look(m, whole, all.prefix, &found, error);
+        if (status == VAE_OK)
+            tell_place(m, whole, &all);
+        return status;
     }
-    if (status == VAE_OK && !found)
+    if (status == VAE_OK && all.first.status != VAE_OK)
+        return vae_fail_parts(error, all.first.status, VAE_PARTS_OF(&all.first),
+                              "%s", all.first.message);
+    if (status == VAE_OK)
+        status = look_at_halves(m, whole, &found, error);
+    if (status == VAE_OK && !found) {
+        leave_part(m, whole);
         return vae_model_unknown(m, error);
-    if (status == VAE_OK && m->file != whole) {
-        char by[VAE_REASON];
-        snprintf(by, sizeof by, "%s", m->info.reason);
-        snprintf(m->reason, sizeof m->reason,
-                 "%s; prefix \"%s\", %zu other tensors ignored", by, prefix,
-                 vae_tensor_file_count(whole) - vae_tensor_file_count(m->file));
-        m->info.reason = m->reason;
     }
     return status;
 }
@@ -144,6 +276,86 @@ find_tensors(VaeModel *m, VaeError *error)
     return status;
 }
 
+/* ------------------------------------------------------------------ */
+/* Pairs.                                                              */
+
+static VaeStatus open_model(const char *path, const VaeTensorList *source,
+                            const VaeModelOptions *options, VaeModel **out,
+                            VaeError *error);
+
+static const char *
+halves_of(const VaeModelInfo *info)
+{
+    return !info->has_encoder   ? "the decoder"
+           : !info->has_decoder ? "the encoder"
+                                : "both halves";
+}
+
+/* True for an encoder and a decoder. If the pair does not open, they must also
+ * be of one network; some variants have the same encoder, but not the same
+ * decoder. */
+static bool
+fit(const VaeModel *a, const VaeModel *b, bool opens)
+{
+    const VaeModelInfo *x = &a->info, *y = &b->info;
+    if (x->has_decoder == y->has_decoder || x->has_encoder == y->has_encoder)
+        return false;
+    if (!opens)
+        return strcmp(x->arch, y->arch) == 0;
+    return a->assumed || b->assumed || !x->space || !y->space ||
+           strcmp(x->space, y->space) == 0;
+}
+
+/* Opens each file of a pair alone. Fails if they are not two halves of one
+ * network. *status: of the pair, with its error. */
+static void
+check_halves(const char *const paths[2], const VaeModelOptions *options,
+             VaeStatus *status, VaeError *error)
+{
+    VaeModel *half[2] = {NULL};
+    VaeError why;
+    for (int i = 0; i < 2; i++)
+        if (open_model(paths[i], NULL, options, &half[i], &why) != VAE_OK) {
+            if (*status != VAE_OK)
+                *status = vae_fail_parts(error, why.status, VAE_PARTS_OF(&why),
+                                         "%s", why.message);
+            goto done;
+        }
+    if (!fit(half[0], half[1], *status == VAE_OK)) {
+        const VaeModelInfo *a = &half[0]->info, *b = &half[1]->info;
+        *status = vae_fail_parts(
+            error, VAE_ERR_MODEL, (VaeErrorParts){NULL, b->arch, a->arch},
+            "%s is %s of %s, and %s is %s of %s; expected the encoder and the "
+            "decoder of one network",
+            vae_file_label(paths[0]), halves_of(a), a->arch,
+            vae_file_label(paths[1]), halves_of(b), b->arch);
+    }
+done:
+    vae_model_free(&half[0]);
+    vae_model_free(&half[1]);
+}
+
+/* Explains why a pair does not open, or finds that it is none. */
+static VaeStatus
+check_pair(const char *path, const VaeModelOptions *options, VaeStatus status,
+           VaeError *error)
+{
+    char *found = NULL, *first = NULL;
+    const char *second;
+    if (status != VAE_OK && status != VAE_ERR_MODEL && status != VAE_ERR_FORMAT)
+        return status;
+    if (vae_os_is_kind(path, VAE_FILE_FOLDER) &&
+        vae_folder_find(path, &found, NULL) != VAE_OK)
+        return status;
+    if (vae_pair_split(found ? found : path, &first, &second, NULL) == VAE_OK &&
+        first)
+        check_halves((const char *const[]){first, second}, options, &status,
+                     error);
+    vae_mem_free(first);
+    vae_mem_free(found);
+    return status;
+}
+
 /* Opens a path or a source; the other is NULL or its name. */
 static VaeStatus
 open_model(const char *path, const VaeTensorList *source,
@@ -164,6 +376,8 @@ open_model(const char *path, const VaeTensorList *source,
         status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
     else if ((status = open_file(m, source, error)) == VAE_OK)
         status = find_tensors(m, error);
+    if (!source)
+        status = check_pair(path, options, status, error);
     if (!m || status != VAE_OK)
         vae_model_free(&m);
     else if (source) {

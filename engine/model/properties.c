@@ -156,9 +156,8 @@ longest_in(const char *file, const VaeVariant *v)
 /* The longest name counts, because the name of a family is also that of one of
  * its variants. -1: the file's name has none of them. */
 static int
-named_by_file(const char *path, const VaeVariant *v, int n)
+named_by(const char *file, const VaeVariant *v, int n)
 {
-    const char *file = vae_os_file_name(path);
     int best = -1;
     size_t most = 0;
     for (int i = 0; i < n; i++) {
@@ -173,6 +172,17 @@ named_by_file(const char *path, const VaeVariant *v, int n)
         }
     }
     return best;
+}
+
+/* The name of a pair is that of either file. */
+static int
+named_by_file(const VaeModel *m, const VaeVariant *v, int n)
+{
+    const int named = named_by(vae_os_file_name(m->path), v, n);
+    return named >= 0
+               ? named
+               : named_by(vae_os_file_name(vae_tensor_file_name(m->file)), v,
+                          n);
 }
 
 static int
@@ -190,7 +200,7 @@ vae_model_choose_variant(VaeRecognise *r, const VaeVariant *v, int n,
                          const char *what, VaeError *error)
 {
     const char *stated = vae_model_variant(r->model);
-    const int named = named_by_file(r->info->path, v, n);
+    const int named = named_by_file(r->model, v, n);
     const int other = named >= 0 ? named : n > 0 ? 0 : -1;
     const int i = stated ? stated_variant(stated, v, n) : other;
     static const char text[] = "names and shapes of its tensors";
@@ -208,10 +218,12 @@ vae_model_choose_variant(VaeRecognise *r, const VaeVariant *v, int n,
         snprintf(r->reason, VAE_REASON, "%s", text);
     else if (named >= 0)
         snprintf(r->reason, VAE_REASON, "%s, and the name of the file", text);
-    else
+    else {
+        *r->assumed = true;
         snprintf(r->reason, VAE_REASON,
                  "%s, the same as those of %s: variant %s assumed", text,
                  others.text, v[i].name);
+    }
     r->info->reason = r->reason;
     return i;
 }

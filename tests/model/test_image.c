@@ -152,19 +152,22 @@ static void
 test_tiny_names(void)
 {
     static const struct {
-        const char *what, *before, *after, *without;
+        const char *what, *model, *before, *after, *without;
         bool bare;
         int shift;
     } rows[] = {
-        {"diffusers", "", "layers.", "none.", false, 1},
-        {"ComfyUI", "taesd_", "", "none.", false, 0},
-        {"an official decoder", "", "", "encoder.", true, 0},
-        {"an official encoder", "", "", "decoder.", true, 0},
+        {"diffusers", "taef2", "", "layers.", "none.", false, 1},
+        {"ComfyUI", "taef2", "taesd_", "", "none.", false, 0},
+        {"a decoder", "taef2", "", "", "encoder.", true, 0},
+        {"an encoder", "taef2", "", "", "decoder.", true, 0},
+        {"a decoder of TAEHV", "taehv/taew2_1", "", "", "encoder.", true, 0},
+        {"an encoder of TAEHV", "taehv/taew2_1", "", "", "decoder.", true, 0},
+        {"other blocks", "taehv/taew2_2_super", "", "", "encoder.", true, 0},
     };
     static const float one = 1;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char want[65], got[65];
-        load("taef2");
+        load(rows[i].model);
         drop_prefix(rows[i].without);
         fingerprint(write_set(), want);
         rename_tiny(rows[i].before, rows[i].after, rows[i].bare, rows[i].shift);
@@ -176,12 +179,12 @@ test_tiny_names(void)
     }
 }
 
-/* Writes half of taef2 under its bare official names. */
+/* Writes half of a network under its bare official names. */
 static const char *
-write_half(const char *name, const char *without)
+write_half(const char *model, const char *name, const char *without)
 {
     static char path[512];
-    load("taef2");
+    load(model);
     drop_prefix(without);
     rename_tiny("", "", true, 0);
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -209,8 +212,9 @@ test_pair(void)
     fingerprint(write_set(), want);
     remove(write_set());
     snprintf(second, sizeof second, "%s",
-             write_half("t_decoder.safetensors", "encoder."));
-    const char *first = write_half("t_encoder.safetensors", "decoder.");
+             write_half("taef2", "t_decoder.safetensors", "encoder."));
+    const char *first =
+        write_half("taef2", "t_encoder.safetensors", "decoder.");
     snprintf(both, sizeof both, "%s,%s", second, first);
     fingerprint(both, got);
     check(strcmp(got, want) == 0, "a decoder and an encoder, by a comma", NULL);
@@ -219,14 +223,15 @@ test_pair(void)
     snprintf(both, sizeof both, "%s,%s/none.pth", second, folder);
     expect_pair_error("one of two is missing", both, "none.pth");
     snprintf(both, sizeof both, "%s,%s", second, second);
-    expect_pair_error("a decoder twice", both, "appears twice");
+    expect_pair_error("a decoder twice", both,
+                      "is the decoder of taef2; expected the encoder and");
     snprintf(third, sizeof third, "%s/half.safetensors", folder);
     rename(first, third);
     snprintf(both, sizeof both, "%s,%s", second, third);
     expect_pair_error("a name without a half", both, "half.safetensors");
-    write_half("t_encoder.safetensors", "decoder.");
-    write_half("u_encoder.safetensors", "decoder.");
-    rename(third, write_half("u_decoder.safetensors", "encoder."));
+    write_half("taef2", "t_encoder.safetensors", "decoder.");
+    write_half("taef2", "u_encoder.safetensors", "decoder.");
+    rename(third, write_half("taef2", "u_decoder.safetensors", "encoder."));
     expect_pair_error("two pairs in a folder", folder, "2 pairs");
     static const char *const names[] = {"t_encoder", "t_decoder", "u_encoder",
                                         "u_decoder"};
@@ -236,10 +241,47 @@ test_pair(void)
     }
 }
 
+/* Halves of two networks, also of equal shapes. */
+static void
+test_mixed_pairs(void)
+{
+    static const struct {
+        const char *model, *encoder, *other, *decoder, *words;
+    } rows[] = {
+        {"taef2", "a_encoder", "taehv/taew2_1", "b_decoder",
+         "a_encoder is the encoder of taef2, and "},
+        {"taef2", "a_encoder", "taehv/taew2_1", "b_decoder",
+         "b_decoder is the decoder of taew2_1; expected"},
+        {"taehv/taew2_1", "taehv_encoder", "taehv/taew2_1", "taecvx_decoder",
+         "taehv_encoder is the encoder of taehv, and "},
+        {"taehv/taew2_1", "encoder", "taehv/taew2_1", "taecvx_decoder", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char first[512], second[512], both[1200];
+        snprintf(first, sizeof first, "%s",
+                 write_half(rows[i].model, rows[i].encoder, "decoder."));
+        snprintf(second, sizeof second, "%s",
+                 write_half(rows[i].other, rows[i].decoder, "encoder."));
+        snprintf(both, sizeof both, "%s,%s", first, second);
+        if (rows[i].words) {
+            expect_pair_error("halves of two networks", both, rows[i].words);
+        } else {
+            SCOPED_MODEL VaeModel *model = NULL;
+            VaeError error = {0};
+            check(vae_model_open(both, NULL, &model, &error) == VAE_OK &&
+                      strcmp(vae_model_info(model)->arch, "taecvx") == 0,
+                  "one file names the network", error.message);
+        }
+        remove(first);
+        remove(second);
+    }
+}
+
 void
 test_image(void)
 {
     test_pair();
+    test_mixed_pairs();
     test_equal_shapes();
     test_fp16();
     test_tiny_names();

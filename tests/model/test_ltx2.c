@@ -156,7 +156,7 @@ test_ltx2_stated(void)
     open_ltx2("LTX-2.3 without a configuration", "official",
               "with zeros around pictures and no shortcuts around upsamplers: "
               "assumed");
-    const char *config = vae_tensor_file_metadata(set.file, "config");
+    const char *config = vae_tensor_file_metadata(set.files[0], "config");
     set.meta[set.n_meta++] = (VaeMetadata){"config", config};
     open_ltx2("LTX-2.3 with one", "official", "stated by the file");
     set.meta[set.n_meta++] = (VaeMetadata){"variant", "ltx2.0"};

@@ -15,26 +15,35 @@ check(bool good, const char *what, const char *detail)
 void
 clear_set(void)
 {
-    vae_tensor_file_free(&set.file);
+    for (int i = 0; i < 2; i++)
+        vae_tensor_file_free(&set.files[i]);
     memset(&set, 0, sizeof set);
 }
 
 void
 load(const char *model)
 {
+    clear_set();
+    add_model(model, "");
+}
+
+void
+add_model(const char *model, const char *prefix)
+{
     char path[512];
     VaeError error;
-    clear_set();
+    VaeTensorFile **file = &set.files[set.files[0] != NULL];
     snprintf(path, sizeof path, "%s/%s/weights.safetensors",
              getenv("VAE_TEST_VECTORS"), model);
-    if (vae_tensor_file_open(path, &set.file, &error) != VAE_OK) {
+    if (vae_tensor_file_open(path, file, &error) != VAE_OK) {
         fprintf(stderr, "%s\n", error.message);
         exit(1);
     }
-    for (size_t i = 0; i < vae_tensor_file_count(set.file); i++) {
-        const VaeTensorInfo *t = vae_tensor_file_at(set.file, i);
+    for (size_t i = 0; i < vae_tensor_file_count(*file); i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(*file, i);
         VaeTensorOut *o = &set.out[set.n];
-        snprintf(set.names[set.n], sizeof set.names[0], "%s", t->name);
+        snprintf(set.names[set.n], sizeof set.names[0], "%s%s", prefix,
+                 t->name);
         *o = (VaeTensorOut){.name = set.names[set.n],
                             .type = t->type,
                             .n_dims = t->n_dims,
@@ -43,7 +52,7 @@ load(const char *model)
         set.n++;
     }
     set.n_names = set.n;
-    const char *groups = vae_tensor_file_metadata(set.file, "norm_num_groups");
+    const char *groups = vae_tensor_file_metadata(*file, "norm_num_groups");
     if (groups)
         set.meta[set.n_meta++] = (VaeMetadata){"norm_num_groups", groups};
 }

@@ -15,7 +15,7 @@
 #define MAX_TENSORS 3000
 
 typedef struct Set {
-    VaeTensorFile *file;
+    VaeTensorFile *files[2];
     VaeTensorOut out[MAX_TENSORS];
     char names[MAX_TENSORS][160];
     size_t n, n_names;
@@ -34,6 +34,8 @@ void check(bool good, const char *what, const char *detail);
 void clear_set(void);
 /* Fills the set from VAE_TEST_VECTORS. */
 void load(const char *model);
+/* Adds the tensors of one more model, with a prefix. */
+void add_model(const char *model, const char *prefix);
 /* Writes the set; returns the path. */
 const char *write_set(void);
 void drop_prefix(const char *prefix);

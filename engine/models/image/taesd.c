@@ -131,14 +131,10 @@ encode(VaeBuilder *b)
 /* ------------------------------------------------------------------ */
 /* Recognition.                                                        */
 
-/* A file of one half has bare names, such as "3.conv.0.weight". */
-enum { OFFICIAL, DIFFUSERS, COMFYUI, BARE_DECODER, BARE_ENCODER, NAMINGS };
+enum { OFFICIAL, DIFFUSERS, COMFYUI, NAMINGS };
 
-static const char *const naming_names[] = {[OFFICIAL] = "official",
-                                           [DIFFUSERS] = "diffusers",
-                                           [COMFYUI] = "ComfyUI",
-                                           [BARE_DECODER] = "official",
-                                           [BARE_ENCODER] = "official"};
+static const char *const naming_names[] = {
+    [OFFICIAL] = "official", [DIFFUSERS] = "diffusers", [COMFYUI] = "ComfyUI"};
 
 static bool
 rename_tensor(int naming, const char *name, char *out)
@@ -150,12 +146,8 @@ rename_tensor(int naming, const char *name, char *out)
     const long index = strtol(name + 8, &rest, 10);
     if (naming == DIFFUSERS)
         sprintf(out, "%.8slayers.%ld%s", name, index - decoder, rest);
-    else if (naming == COMFYUI)
-        sprintf(out, "taesd_%s", name);
-    else if (decoder == (naming == BARE_DECODER))
-        strcpy(out, name + 8);
     else
-        return false;
+        sprintf(out, "taesd_%s", name);
     return true;
 }
 
