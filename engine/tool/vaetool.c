@@ -32,7 +32,8 @@ static const Entry entries[] = {
      "metadata. FILE is safetensors, an index of shards, a diffusers\n"
      "folder, npy, or a file of torch.save() (.pth, .pt). If FILE is\n"
      "OUT.part or OUT.checkpoint of decode --resume, or a checkpoint of\n"
-     "vaedecode, prints its state and how to continue.\n"},
+     "vaedecode, prints its state and how to continue. Fails if it knows\n"
+     "nothing in the file.\n"},
     {COMMAND_DECODE, "decode", "--model WEIGHTS LATENTS OUT",
      "decode latents to frames", 2, command_decode,
      "LATENTS is safetensors (such as a .latent file of ComfyUI), npy, or\n"

@@ -77,9 +77,9 @@ says safetensors npy PyTorch
 echo "# metadata"
 numbers one | tensor meta.safetensors x F32 1 \
     "{\"a\":\"line\\nbreak\",\"b\":\"$(printf '%0300d' 0)\"}"
-check "info with metadata" 0 info meta.safetensors
+check "info with metadata, of a file that is nothing else" 3 info meta.safetensors
 says "a = line break" "... (300 bytes)"
-check "in JSON" 0 info --json meta.safetensors
+check "in JSON" 3 info --json meta.safetensors
 says '"a": "line\nbreak"' "$(printf '%0300d' 0)"
 
 echo "# control characters in names and metadata"
@@ -87,14 +87,14 @@ escape=$(printf '\033')
 c1=$(printf '\302\233')
 numbers one | tensor esc.safetensors '\u001b[31m\u009b1m' F32 1 \
     '{"\u001bkey":"\u001b]0;title\u0007\u007f\u009b2J, \u00e4\u00f6\u00fc"}'
-check "info" 0 info --tensors esc.safetensors
+check "info" 3 info --tensors esc.safetensors
 says "  ?[31m??1m " "?key = ?]0;title????2J, $(printf '\303\244')"
 says_not "$escape" "$c1"
 cp esc.safetensors "$escape$c1.safetensors"
-check "info of a file with such a name" 0 info "$escape$c1.safetensors"
+check "info of a file with such a name" 3 info "$escape$c1.safetensors"
 says "???.safetensors"
 says_not "$escape" "$c1"
-check "info in JSON" 0 info --json --tensors esc.safetensors
+check "info in JSON" 3 info --json --tensors esc.safetensors
 says '\u001B' '\u009B'
 says_not "$escape" "$c1"
 check "compare" 0 compare esc.safetensors esc.safetensors

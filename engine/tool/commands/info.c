@@ -220,8 +220,10 @@ print_model(const VaeModel *model, const char *hash)
     const VaeModelInfo *m = vae_model_info(model);
     char text[65];
     Plain words;
-    printf("model: %s (%s names; recognised by %s)\n", m->arch, m->names,
-           plain(m->reason, &words));
+    char line[1024];
+    snprintf(line, sizeof line, "model: %s (%s names; recognised by %s)",
+             m->arch, m->names, m->reason);
+    print_plain(line);
     printf("  latent space %s, %d channels, %dx%d pixels and %d frame%s per "
            "latent\n",
            m->space ? plain(m->space, &words) : "not stated",
@@ -479,6 +481,10 @@ command_info(const Options *o)
         code = print_json(&in, o->tensors);
     else
         print_text(&in, o->tensors);
+    if (code == EXIT_OK && !in.model && !in.has_clip && !in.video &&
+        !in.is_unfinished)
+        code = fail_text("%s: has no weights, latents or frames that are known",
+                         in.path);
     if (in.file == in.unfinished.part)
         in.file = NULL;
     unfinished_close(&in.unfinished);
