@@ -10,6 +10,12 @@
 #include "vae/doubts.h"
 #include "vae-private/spaces.h"
 
+/* Where a doubt is written. */
+typedef struct Line {
+    char *text;
+    size_t size;
+} Line;
+
 /* ------------------------------------------------------------------ */
 /* The normalization of latents.                                       */
 
@@ -101,13 +107,12 @@ looks_other(const Channel *channels, const VaeModelInfo *info,
            fit[!declared] < GOOD_FIT;
 }
 
-bool
-vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
-                 const VaeLatentIn *latent, size_t plane, char *text,
-                 size_t size)
+static bool
+doubt_latent(const VaeModelInfo *info, const VaeStreamParams *params,
+             const VaeLatentIn *latent, size_t plane, Line line)
 {
     const VaeNormalization n =
-        vae_space_normalization(info->space, normalization);
+        vae_space_normalization(info->space, params->normalization);
     const size_t bytes = plane * vae_type_size(latent->type);
     Channel channels[VAE_MAX_LATENT_CHANNELS];
     for (int i = 0; i < info->latent_channels; i++)
@@ -118,11 +123,25 @@ vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
         return false;
     const char *other =
         vae_normalization_name(n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
-    snprintf(text, size,
-             "the latents are taken as %s, but look %s by the statistics of "
-             "%s: if they are, set normalization to %s",
-             vae_normalization_name(n), other, info->space, other);
+    const char *format =
+        params->normalization_stated
+            ? "the input states that its latents are %s, but by the statistics "
+              "of %s they may be %s: if the statement is wrong, set "
+              "normalization to %s"
+            : "the latents are taken as %s, but by the statistics of %s they "
+              "look %s: if they are, set normalization to %s";
+    snprintf(line.text, line.size, format, vae_normalization_name(n),
+             info->space, other, other);
     return true;
+}
+
+bool
+vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
+                 const VaeLatentIn *latent, size_t plane, char *text,
+                 size_t size)
+{
+    const VaeStreamParams params = {.normalization = normalization};
+    return doubt_latent(info, &params, latent, plane, (Line){text, size});
 }
 
 /* ------------------------------------------------------------------ */
@@ -146,56 +165,80 @@ find_range(const VaePicture *p, float *least, float *greatest)
     }
 }
 
+/* Values of black and white. */
+typedef struct Range {
+    float low, high;
+} Range;
+
 /* The range that the values look like, or NULL if they may be those of the
- * network. Results of a network may exceed its range a little. Few pictures of
- * -1..1 have their darkest pixel in 0..0.25, so this is the sign of 0..1. */
+ * range that they are taken as. Results of a network may exceed its range a
+ * little. Few pictures of -1..1 have their darkest pixel in 0..0.25, so this is
+ * the sign of 0..1. */
 static const char *
-other_range(const VaeModelInfo *info, float least, float greatest)
+other_range(Range taken, Range found)
 {
-    const bool is_signed = info->pixel_low < 0;
-    if (least >= 0 && greatest > 2)
-        return "0 255";
-    if (is_signed && least >= 0 && least <= 0.25f && greatest <= 1 &&
-        greatest - least > 0.1f)
+    const bool is_signed = taken.low < 0;
+    if (found.low >= 0 && found.high > 2)
+        return taken.high > 2 ? NULL : "0 255";
+    if (is_signed && found.low >= 0 && found.low <= 0.25f && found.high <= 1 &&
+        found.high - found.low > 0.1f)
         return "0 1";
-    if (!is_signed && least < -0.25f && least >= -1.5f && greatest <= 1.5f)
+    if (!is_signed && found.low < -0.25f && found.low >= -1.5f &&
+        found.high <= 1.5f)
         return "-1 1";
     return NULL;
 }
 
-/* True if values are further outside of the network's range than its results.
- */
+/* True if values are further outside of the range than results of a network. */
 static bool
-is_outside(const VaeModelInfo *info, float least, float greatest)
+is_outside(Range taken, Range found)
 {
-    const float spare = (info->pixel_high - info->pixel_low) / 4;
-    return least < info->pixel_low - spare ||
-           greatest > info->pixel_high + spare;
+    const float spare = (taken.high - taken.low) / 4;
+    return found.low < taken.low - spare || found.high > taken.high + spare;
+}
+
+static bool
+doubt_picture(const VaeModelInfo *info, const VaeStreamParams *params,
+              const VaePicture *picture, Line line)
+{
+    const Range network = {info->pixel_low, info->pixel_high};
+    const bool converts = params->picture_low != params->picture_high;
+    const Range taken =
+        converts ? (Range){params->picture_low, params->picture_high} : network;
+    const float scale = (taken.high - taken.low) / (network.high - network.low);
+    char advice[120] = "is this their range?";
+    Range found;
+    if (!vae_layout_floats(vae_layout(picture->pixels)) || picture->on_device)
+        return false;
+    find_range(picture, &found.low, &found.high);
+    found.low = taken.low + (found.low - network.low) * scale;
+    found.high = taken.low + (found.high - network.low) * scale;
+    const char *other = other_range(taken, found);
+    if (!other && !is_outside(taken, found))
+        return false;
+    if (other && converts)
+        snprintf(advice, sizeof advice,
+                 "if black and white are \"%s\", set pixel-range to \"%s\"",
+                 other, other);
+    else if (other)
+        snprintf(advice, sizeof advice,
+                 "if black and white are \"%s\", convert the values to %g to "
+                 "%g",
+                 other, (double) taken.low, (double) taken.high);
+    snprintf(line.text, line.size,
+             "the values of the frames are taken as %g to %g, but are from %g "
+             "to %g: %s",
+             (double) taken.low, (double) taken.high, (double) found.low,
+             (double) found.high, advice);
+    return true;
 }
 
 bool
 vae_doubt_picture(const VaeModelInfo *info, const VaePicture *picture,
                   char *text, size_t size)
 {
-    float least, greatest;
-    if (!vae_layout_floats(vae_layout(picture->pixels)) || picture->on_device)
-        return false;
-    find_range(picture, &least, &greatest);
-    const char *other = other_range(info, least, greatest);
-    char advice[120] = "is this their range?";
-    if (other)
-        snprintf(advice, sizeof advice,
-                 "if black and white are \"%s\", convert the values or set "
-                 "pixel-range to \"%s\"",
-                 other, other);
-    else if (!is_outside(info, least, greatest))
-        return false;
-    snprintf(text, size,
-             "the values of the frames are taken as %g to %g, but are from %g "
-             "to %g: %s",
-             (double) info->pixel_low, (double) info->pixel_high,
-             (double) least, (double) greatest, advice);
-    return true;
+    const VaeStreamParams params = {.picture_low = 0};
+    return doubt_picture(info, &params, picture, (Line){text, size});
 }
 
 /* ------------------------------------------------------------------ */
@@ -285,9 +328,9 @@ judge_latent(VaeStream *s, const VaeLatentIn *latent)
         count_constant(s, latent_is_constant(latent, n));
     if (d->told || d->judged > LAST_LATENT || d->judged++ < FIRST_LATENT)
         return;
-    d->told =
-        vae_doubt_latent(info, s->params.normalization, latent,
-                         n / (size_t) info->latent_channels, line, sizeof line);
+    d->told = doubt_latent(info, &s->params, latent,
+                           n / (size_t) info->latent_channels,
+                           (Line){line, sizeof line});
     if (d->told)
         s->params.doubt(s->params.log_user, line);
 }
@@ -303,7 +346,8 @@ judge_picture(VaeStream *s, const VaePicture *picture)
         count_constant(s, picture_is_constant(&s->model->info, picture));
     if (d->told || d->judged++ >= PICTURES)
         return;
-    d->told = vae_doubt_picture(&s->model->info, picture, line, sizeof line);
+    d->told = doubt_picture(&s->model->info, &s->params, picture,
+                            (Line){line, sizeof line});
     if (d->told)
         s->params.doubt(s->params.log_user, line);
 }

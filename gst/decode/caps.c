@@ -148,8 +148,10 @@ complete(GstVaeDecode *self)
         GST_INFO_OBJECT(self, "no framerate stated: %d/%d, usual for %s",
                         in->fps_n, in->fps_d, model->arch);
     }
-    if (mode != GST_VAE_NORMALIZATION_AUTO)
+    if (mode != GST_VAE_NORMALIZATION_AUTO) {
         in->normalization = (VaeNormalization) (mode - 1);
+        in->normalization_stated = FALSE;
+    }
 }
 
 gboolean
@@ -312,6 +314,7 @@ gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
     session->params.width = in->width;
     session->params.height = in->height;
     session->params.normalization = in->normalization;
+    session->params.normalization_stated = in->normalization_stated;
     session->frame_time =
         gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
     return TRUE;

@@ -113,7 +113,7 @@ class VAE:
         """The file must be of this latent space, and of one sequence."""
         space, n = clip.info.space, clip.info.sequences
         if space and self.info.space and space != self.info.space:
-            raise fail(f"{clip.path}: states the latent space {space}, and "
+            raise fail(f"{clip.path}: the latent space is {space}, the model "
                        f"{self.info.path} expects {self.info.space}", space,
                        self.info.space)
         if n > 1:

@@ -132,7 +132,7 @@ test_alpha_encoder(void)
     warned[0] = '\0';
     check(encode_from(one_colour(4, 3), VAE_PIXELS_RGBA_F32, 16, rgba, b,
                       &error) &&
-              strstr(warned, "pixel-range"),
+              strstr(warned, "convert the values to -1 to 1"),
           "  and the range of colours is checked without alpha", warned);
     memset(bytes, 255, sizeof bytes);
     check(encode_from(one_colour(4, 3), VAE_PIXELS_RGBA, 4, bytes, a, &error) &&

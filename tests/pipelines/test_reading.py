@@ -164,8 +164,10 @@ RANGES = (
     (float, (), 'set pixel-range to "0 255"'),
     (float, ("--pixel-range=0 255",), None),
     (lambda v: v / 127.5 - 1, (), None),
-    (lambda v: v / 127.5 - 1, ("--pixel-range", "0 1"), 'after --pixel-range "0 1"'),
-    (float, ("--pixel-range", "0 1"), 'from -1 to 509'),
+    (lambda v: v / 127.5 - 1, ("--pixel-range", "0 1"),
+     'taken as 0 to 1, but are from -1 to 1: if black and white are "-1 1", set '
+     'pixel-range to "-1 1"'),
+    (float, ("--pixel-range", "0 1"), 'taken as 0 to 1, but are from 0 to 255: if'),
     (lambda v: v / 255, ("--pixel-range", "0 255"), "has only one colour"),
     (lambda v: 0.5, (), "has only one colour"),
 )
@@ -237,6 +239,13 @@ class Doubts(Reading):
             _, said = self.decode("wan21", latents, "--normalization", word)
             self.assertEqual("set normalization to normalized" in said, doubted,
                              said)
+            self.assertEqual("are taken as raw" in said, doubted, said)
+            stating = save(self.path("stating.safetensors"),
+                           {"latent": ("F32", shape, data)},
+                           {"vae.normalization": word})
+            _, said = self.decode("wan21", stating)
+            self.assertEqual("the input states that its latents are raw" in said,
+                             doubted, said)
         self.decode("wan21", latents, "--normalization=normalized")
         # The elements say the same, and take the advice.
         decode = (f"filesrc location={latents} ! latentdemux normalization=%s ! "

@@ -86,7 +86,7 @@ class Values(small.Test):
         vae = gst_vae.open(WAN)
         small.write(self.path("other"), "latent", small.tensor([16, 1, 2, 2]),
                     {"vae.latent_space": "hunyuan"})
-        with self.assertRaisesRegex(Error, "other: states the latent space hunyuan, and "
+        with self.assertRaisesRegex(Error, "other: the latent space is hunyuan, the model "
                                     ".*wan21.* expects wan2.1"):
             vae.decode(gst_vae.Latents(self.path("other")), **REF)
         small.write(self.path("other"), "latent", small.tensor([5, 16, 2, 2]))

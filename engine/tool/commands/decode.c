@@ -85,6 +85,8 @@ open_streams(Decode *d, VaeError *error)
     VaeStreamParams params = stream_params(o, VAE_DECODE, d->width, d->height);
     VaeStatus status = VAE_OK;
     params.normalization = d->clip.normalization;
+    params.normalization_stated =
+        d->clip.normalization_stated && !o->normalization_given;
     /* More steps than latents would take memory for nothing. */
     if (params.slice_size > d->whole.t)
         params.slice_size = d->whole.t;

@@ -18,6 +18,8 @@ typedef struct Encode {
     OutputFormat format;
     bool tchw; /* the latents follow each other in the file */
     VaeNormalization normalization;
+    VideoRange
+        range; /* of floats: as given, else as stated, else the network's */
     int width, height;
     int64_t frames, latents;   /* to read and to write in all */
     int fps_n, fps_d;          /* of the frames; 0: not stated */
@@ -195,32 +197,17 @@ make_buffers(Encode *e, VaeError *error)
     return VAE_OK;
 }
 
-/* Scales the values from the range that the file states to the network's. */
+/* Scales the values from the range of the file to the network's. */
 static void
 to_range(float *v, size_t n, const Encode *e)
 {
     const VideoRange to = {e->info->pixel_low, e->info->pixel_high};
-    VideoRange from;
-    if (e->o->pixel_range)
-        video_range_parse(e->o->pixel_range, &from);
-    else if (!video_range(e->file, &from))
-        return;
+    const VideoRange from = e->range;
     if (from.low == to.low && from.high == to.high)
         return;
     const float scale = (to.high - to.low) / (from.high - from.low);
     for (size_t i = 0; i < n; i++)
         v[i] = to.low + (v[i] - from.low) * scale;
-}
-
-/* The engine sees the values that --pixel-range gave. */
-static void
-doubt_frames(void *user, const char *line)
-{
-    const Encode *e = user;
-    const bool stated = e->o->pixel_range && e->video->type != VAE_TYPE_U8;
-    fprintf(stderr, "vaetool: warning: %s%s%s%s\n", line,
-            stated ? " (after --pixel-range \"" : "",
-            stated ? e->o->pixel_range : "", stated ? "\")" : "");
 }
 
 /* Makes frame k of the file picture i of a slice; after the end, the last
@@ -342,6 +329,16 @@ as_comfyui(const Encode *e, VaeTensorOut *tensors)
     return 2;
 }
 
+static void
+choose_range(Encode *e)
+{
+    e->range = (VideoRange){e->info->pixel_low, e->info->pixel_high};
+    if (e->o->pixel_range)
+        video_range_parse(e->o->pixel_range, &e->range);
+    else
+        video_range(e->file, &e->range);
+}
+
 /* Chooses the scale of the latents; in a .latent file it is that of ComfyUI. */
 static VaeStatus
 choose_scale(Encode *e, VaeError *error)
@@ -425,9 +422,10 @@ command_encode(const Options *o)
     if (status == VAE_OK) {
         VaeStreamParams params =
             stream_params(o, VAE_ENCODE, e.width, e.height);
+        choose_range(&e);
         params.normalization = e.normalization;
-        params.doubt = doubt_frames;
-        params.log_user = &e;
+        params.picture_low = e.range.low;
+        params.picture_high = e.range.high;
         status = vae_stream_new(e.model, &params, &e.stream, &error);
     }
     if (status == VAE_OK)
