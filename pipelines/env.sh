@@ -15,6 +15,15 @@ demo_latents=$pipelines/demo/latents.safetensors
 # shellcheck disable=SC2034
 demo_caps=video/x-vae-latent,latent-space=gst-vae-demo
 
+# Makes --option=value of the script's arguments two arguments.
+for argument; do
+    shift
+    case $argument in
+    --*=*) set -- "$@" "${argument%%=*}" "${argument#*=}" ;;
+    *) set -- "$@" "$argument" ;;
+    esac
+done
+
 # Files and a pipeline that must not remain when the script ends.
 tmp=
 part=
@@ -36,6 +45,16 @@ has_value() {
     [ $# -ge 2 ] || die "$1 needs a value; see --help"
 }
 
+# need_rate RATE: a whole number or a fraction, above 0.
+need_rate() {
+    case /$1/ in
+    *[!0-9/]* | *//* | /*/*/*/ | */0*) ;;
+    *) return 0 ;;
+    esac
+    die "--framerate $1: expected a whole number or a fraction, such as 24 or" \
+        30000/1001
+}
+
 # The options of scripts that read latents; each is also a property. A script sets
 # `options` to those of its options that are properties.
 # shellcheck disable=SC2034 # the script uses it
@@ -53,9 +72,10 @@ reading_usage() {
   --normalization N    normalized, raw, or comfyui: the one of both that ComfyUI
                        saves; default: as the file states
   --tensor NAME        name of the tensor, if the file has several
-  --layout L           cthw or tchw: order of the dimensions
+  --layout L           order of the dimensions: cthw, tchw, or auto (default): as
+                       the file states, else by the shape
   --batch-index N      clip of a batch, from 0
-  --framerate N/D      frame rate of the video, such as 24/1
+  --framerate RATE     frame rate of the video, such as 24 or 30000/1001
   --variant NAME       network of the WEIGHTS, if their shapes fit several
 END
 }
@@ -90,11 +110,11 @@ take_option() {
         *) die "unknown option $1; see --help" ;;
         esac
         has_value "$@"
-        if [ "$1" = --normalization ]; then
-            normalization="normalization=$(quoted "$2")"
-        else
-            demux="$demux ${1#--}=$(quoted "$2")"
-        fi
+        case $1 in
+        --normalization) normalization="normalization=$(quoted "$2")" ;;
+        --framerate) need_rate "$2" ;;
+        esac
+        [ "$1" = --normalization ] || demux="$demux ${1#--}=$(quoted "$2")"
         ;;
     -*) die "unknown option $1; see --help" ;;
     *) return 1 ;;
@@ -269,10 +289,16 @@ tell_options() {
     told=
     for option in $options; do
         case $1 in
-        *"$option="*) told="$told --$option" ;;
+        *"$option="* | *"set $option to "* | *"one with $option"*)
+            told="${told:+$told and }--$option"
+            ;;
         esac
     done
-    [ -z "$told" ] || echo "${0##*/}: here as the option$told; see --help"
+    case $told in
+    '') ;;
+    *' and '*) echo "${0##*/}: set them by the options $told; see --help" ;;
+    *) echo "${0##*/}: set it by the option $told; see --help" ;;
+    esac
 }
 
 # tell_failure LINE: prints an error or a warning of gst-launch-1.0 in the form

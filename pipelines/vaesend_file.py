@@ -140,7 +140,7 @@ def refuse_same(latents, target):
 
 def layout_of(options, array, facts):
     """"cthw" or "tchw": from the options, from the file, or by the shape."""
-    if options.layout:
+    if options.layout not in (None, "auto"):
         return options.layout
     word = facts.get("vae.layout")
     if word is None:
@@ -262,8 +262,9 @@ def parse(arguments):
                         help="frames of every latent after the first")
     parser.add_argument("--tensor", metavar="NAME",
                         help="name of the tensor in the file")
-    parser.add_argument("--layout", choices=["cthw", "tchw"],
-                        help="order of the dimensions of the tensor")
+    parser.add_argument("--layout", choices=["auto", "cthw", "tchw"],
+                        help="order of the dimensions of the tensor; auto (default): as "
+                        "the file states, else by the shape")
     parser.add_argument("--batch-index", type=int, metavar="N",
                         help="index of the clip in a batch, from 0")
     parser.add_argument("--listen", action="store_true",

@@ -11,6 +11,7 @@ import argparse
 import fractions
 import json
 import os
+import re
 import shutil
 import socket
 import sys
@@ -227,6 +228,13 @@ def count(text):
     return int(text)
 
 
+def frame_rate(text):
+    if not re.fullmatch("0*[1-9][0-9]*(/0*[1-9][0-9]*)?", text):
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number or a fraction, "
+                                         "such as 24 or 30000/1001")
+    return fractions.Fraction(text)
+
+
 def add_worker_options(parser, threads):
     parser.add_argument("--model", required=True, metavar="WEIGHTS",
                         help="file of weights, under the same path on all nodes")
@@ -250,14 +258,15 @@ def add_reading_options(parser):
     parser.add_argument("--batch-index", type=int, default=-1, metavar="N",
                         help="index of the clip in a batch, from 0")
     parser.add_argument("--layout", choices=libvae.LAYOUTS, default="auto",
-                        help="order of the dimensions; default: auto")
+                        help="order of the dimensions; auto (default): as the file "
+                        "states, else by the shape")
     parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS,
                         help="scale of the latents; default: as their file states, else "
                         "normalized")
     parser.add_argument("--latent-space", metavar="NAME",
                         help="latent space; it must be that of the model")
-    parser.add_argument("--framerate", type=fractions.Fraction, metavar="N/D",
-                        help="frame rate of the video, such as 24/1")
+    parser.add_argument("--framerate", type=frame_rate, metavar="RATE",
+                        help="frame rate of the video, such as 24 or 30000/1001")
 
 
 def decoding(model, options, path, out):

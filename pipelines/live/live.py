@@ -3,6 +3,7 @@
 
 import argparse
 import os
+import re
 import signal
 import sys
 
@@ -28,9 +29,9 @@ def port_number(text):
 
 
 def frame_rate(text):
-    n, _, d = text.partition("/")
-    if not n.isdigit() or not (d or "1").isdigit() or not int(n) * int(d or 1):
-        raise argparse.ArgumentTypeError("%s: expected N/D, such as 24/1" % text)
+    if not re.fullmatch("0*[1-9][0-9]*(/0*[1-9][0-9]*)?", text):
+        raise argparse.ArgumentTypeError(
+            "%s: expected a whole number or a fraction, such as 24 or 30000/1001" % text)
     return text
 
 
@@ -39,9 +40,11 @@ READING = (
     ("demux", "latent-space", {"metavar": "NAME"}, "latent space of a file that does not state "
      "it, such as wan2.1"),
     ("demux", "tensor", {"metavar": "NAME"}, "name of the tensor, if the file has several"),
-    ("demux", "layout", {"choices": ("cthw", "tchw")}, "order of the dimensions"),
+    ("demux", "layout", {"choices": ("auto", "cthw", "tchw")}, "order of the dimensions; auto "
+     "(default): as the file states, else by the shape"),
     ("demux", "batch-index", {"metavar": "N", "type": int}, "clip of a batch, from 0"),
-    ("demux", "framerate", {"metavar": "N/D", "type": frame_rate}, "frame rate of the video, such as 24/1"),
+    ("demux", "framerate", {"metavar": "RATE", "type": frame_rate},
+     "frame rate of the video, such as 24 or 30000/1001"),
     ("decode", "normalization", {"choices": ("normalized", "raw", "comfyui")},
      "scale of the latents; comfyui: the one that ComfyUI saves; default: as the "
      "latents state"),

@@ -116,6 +116,15 @@ usage() {
     refused 'no such file' sh "$pipelines/preview-and-record.sh" \
         "$dir/none" "$dir/out.webm"
     refused 'true or false' sh "$pipelines/live-preview.sh" --sync maybe
+    refused '^live-preview.sh: --sync maybe: expected' \
+        sh "$pipelines/live-preview.sh" --sync=maybe
+    for rate in 0 24/0 -3 23.976 2/3/4 2/ x ''; do
+        for script in latents-to-video.sh live-preview.sh live/live.py \
+            cluster/segments.py; do
+            refused "$rate: expected a whole number or a fraction, such as 24" \
+                "$pipelines/$script" "--framerate=$rate"
+        done
+    done
     refused 'HOST:PORT' sh "$pipelines/live-preview.sh" --from nowhere
     refused 'multiple of 4' sh "$pipelines/round-trip.sh" --size 10x10
     for size in 0x4 4x0 65536x4 4x99999999999; do
@@ -266,7 +275,7 @@ latents_to_video() {
     zeros 2 "$dir/latents.npy"
     refused 'no latent-space' sh "$pipelines/latents-to-video.sh" \
         "$dir/latents.npy" "$dir/npy.y4m"
-    refused 'option.* --model.* --latent-space' \
+    refused 'set them by the options --model and --latent-space' \
         sh "$pipelines/latents-to-video.sh" "$dir/latents.npy" "$dir/npy.y4m"
     refused '^latents-to-video.sh: --normalization none: vaedecode does not' \
         sh "$pipelines/latents-to-video.sh" --normalization none "$dir/npy.y4m"

@@ -305,6 +305,7 @@ class Options(Reading):
                     continue
                 with self.subTest(reader=reader, option=option):
                     self.assertIn("--" + option, done.stdout)
+            self.assertIn("auto (default): as", " ".join(done.stdout.split()))
 
     def batch(self):
         """The second clip of a batch, in another order, and the clip alone."""
@@ -354,6 +355,21 @@ class Options(Reading):
             self.assertEqual(done.returncode, 0, done.stderr)
             results.append(self.read(out))
         self.assertEqual(*results)
+
+    def test_advice(self):
+        """A script says which of its options is meant."""
+        both, _, options = self.batch()
+        tensor, layout, batch = (options[i:i + 2] for i in (0, 2, 4))
+        for words, said in ((layout + batch, "tensor"),
+                            (tensor + layout, "batch-index"),
+                            (tensor + batch, "layout")):
+            done = subprocess.run(
+                [os.path.join(streams.PIPELINES, "latents-to-video.sh"),
+                 *words, "--latent-space=gst-vae-demo", both,
+                 self.path("video.y4m")], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(f"latents-to-video.sh: set it by the option --{said}; see",
+                          done.stderr)
 
     def test_sender(self):
         both, alone, options = self.batch()

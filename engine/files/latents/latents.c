@@ -147,8 +147,8 @@ select_tensor(const VaeTensorFile *file, const char *requested,
         return fail_missing(file, "no latent tensor", "", error);
     else if (candidates > 1)
         return fail_missing(file,
-                            "several tensors with 4 or 5 dimensions, "
-                            "name the one to read",
+                            "several tensors with 4 or 5 dimensions: select "
+                            "one with tensor",
                             "", error);
     return VAE_OK;
 }
