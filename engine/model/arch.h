@@ -21,6 +21,8 @@ typedef struct VaeRecognise {
     void *data;           /* the architecture's own description, zeroed */
     char *reason;         /* room for a text of info, VAE_REASON bytes */
     bool *assumed;        /* a variant was assumed */
+    const char **doubt;   /* what is not known of the network; NULL: nothing. A
+                             stream tells it with the doubts about its input */
     const char **no_fp16; /* why the network refuses fp16; NULL: it does not */
 } VaeRecognise;
 

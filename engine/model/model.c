@@ -52,6 +52,7 @@ vae_model_set_arch(VaeModel *m, const VaeArch *arch, bool decoder, bool encoder)
     m->arch = arch;
     m->naming = 0;
     m->assumed = false;
+    m->doubt = NULL;
     m->info = (VaeModelInfo){.arch = arch->name,
                              .names = "official",
                              .reason = "generated",
@@ -84,6 +85,7 @@ vae_recognise_params(VaeModel *m)
                           .data = m->arch_data,
                           .reason = m->reason,
                           .assumed = &m->assumed,
+                          .doubt = &m->doubt,
                           .no_fp16 = &m->no_fp16};
 }
 

@@ -30,6 +30,7 @@ struct VaeModel {
     bool assumed;        /* one of several variants, without a statement */
     int naming;          /* index of the architecture's naming; 0: official */
     const char *no_fp16; /* why it refuses fp16, or NULL */
+    const char *doubt;   /* as VaeRecognise has it */
     VaeTensorFile *file;
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per required tensor, or NULL */

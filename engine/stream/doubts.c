@@ -357,6 +357,9 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in)
 {
     if (!s->params.doubt)
         return;
+    if (s->model->doubt && !s->doubts.begun)
+        s->params.doubt(s->params.log_user, s->model->doubt);
+    s->doubts.begun = true;
     if (s->params.direction == VAE_DECODE && s->at.next != NEXT) {
         s->doubts.judged = 0;
         s->doubts.told = false;

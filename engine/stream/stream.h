@@ -66,6 +66,7 @@ typedef struct VaeTileMemory {
 
 /* doubts.c: what is known of the input so far. */
 typedef struct VaeDoubts {
+    bool begun;    /* the stream had input */
     int judged;    /* latents of the sequence, or pictures of the stream */
     bool told;     /* the doubt that these look like something else */
     bool varies;   /* a unit has several values, or this doubt was told */

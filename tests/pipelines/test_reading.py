@@ -212,6 +212,14 @@ class Doubts(Reading):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('set pixel-range to "-1 1"', done.stderr)
 
+    def test_scale_of_taecvx(self):
+        """A stream says once that the scale of its latents is not known."""
+        for network, times in (("taecvx", 1), ("taehv", 0)):
+            name = "taehv/" + network
+            at = {"taecvx": "decode_t3_2x2", "taehv": "decode_t2_2x2"}[network]
+            _, said = self.decode(name, golden(name, at), "--slice", "1")
+            self.assertEqual(said.count("if taecvx works on normalized"), times, said)
+
     def test_range_of_bytes(self):
         frames = save(self.path("frames.safetensors"),
                       {"video_u8": ("U8", [1, 16, 16, 3], bytes(range(256)) * 3)})

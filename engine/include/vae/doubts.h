@@ -5,7 +5,8 @@
  * A stream itself looks at its input and passes each doubt to
  * VaeStreamParams.doubt: for latents once in each sequence, for pictures once.
  * It also doubts input whose units all have one value. It does not look at
- * pictures in the memory of a device.
+ * pictures in the memory of a device. If something is not known of the network
+ * itself, the stream passes this once, with the first input.
  */
 #ifndef VAE_DOUBTS_H
 #define VAE_DOUBTS_H

@@ -17,12 +17,22 @@ typedef struct Variant {
     VaeTaeBlocks blocks;
     const char *space; /* a name of the table of spaces */
     bool raw;          /* it takes raw latents, and has no other blocks */
+    const char *doubt; /* as VaeRecognise has it */
 } Variant;
+
+/* The author's example for CogVideoX 1.5 (examples/TAECVX_T2I_Demo.ipynb of
+ * madebyollin/taehv, commit 1f14a56) divides the latents by 0.7, unlike those
+ * for other networks. The README there says that no network needs a scale, and
+ * in issue 2 the author is not sure. */
+#define TAECVX_DOUBT                                                           \
+    "it is not known if taecvx works on normalized latents, as is assumed "    \
+    "here, or on raw ones, as in the example of its author: compare with the " \
+    "full VAE of CogVideoX"
 
 static const Variant variants[] = {
     {"taew2_1", NULL, VAE_TAE_BASE, "wan2.1"},
     {"taehv", NULL, VAE_TAE_BASE, "hunyuan"},
-    {"taecvx", NULL, VAE_TAE_BASE, "cogvideox"},
+    {"taecvx", NULL, VAE_TAE_BASE, "cogvideox", .doubt = TAECVX_DOUBT},
     {"taeos1_3", NULL, VAE_TAE_BASE, "opensora1.3"},
     {"taew2_2", "taew2_2_super", VAE_TAE_SUPER, "wan2.2"},
     {"taehv1_5", "taehv1_5_super", VAE_TAE_SUPER, "hunyuan1.5"},
@@ -128,6 +138,7 @@ describe(VaeRecognise *r, const VaeTae *a, const Variant *v)
     info->fps_n = space->fps;
     info->fps_d = 1;
     info->takes_normalized = !v->raw;
+    *r->doubt = v->doubt;
     vae_space_statistics(info->space, a->z, r->mean, r->std);
 }
 
