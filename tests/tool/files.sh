@@ -194,8 +194,8 @@ tensor image.safetensors latent F32 1,4,2,4 <floats
 check "an image of 4 channels" 0 info image.safetensors
 says "1 latent of 4 channels, 4x2"
 says_not "1 channel"
-check "no rate is stated" 0 info --json image.safetensors
-says_not framerate
+check "what is not stated" 0 info --json image.safetensors
+says_not framerate video_width video_height frames
 
 echo "# other names of latents"
 tensor comfyui.latent latent_tensor F32 1,2,16,6,10 <tchw

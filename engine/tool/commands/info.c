@@ -81,15 +81,19 @@ static json_t *
 clip_json(const VaeLatentClip *c)
 {
     json_t *clip = json_pack(
-        "{s:s, s:s, s:i, s:i, s:i, s:i, s:s?, s:s, s:b,"
-        " s:i, s:i, s:I, s:I}",
-        "tensor", c->tensor, "type", vae_type_name(c->stored), "latents", c->t,
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:s?, s:s, s:b, s:I}", "tensor",
+        c->tensor, "type", vae_type_name(c->stored), "latents", c->t,
         "channels", c->channels, "height", c->height, "width", c->width,
         "latent_space", c->space, "normalization",
         vae_normalization_name(c->normalization), "normalization_stated",
-        c->normalization_stated, "video_width", c->width_px, "video_height",
-        c->height_px, "frames", (json_int_t) c->frames, "batch",
-        (json_int_t) c->batch);
+        c->normalization_stated, "batch", (json_int_t) c->batch);
+    if (c->width_px > 0)
+        json_object_update_new(clip, json_pack("{s:i, s:i}", "video_width",
+                                               c->width_px, "video_height",
+                                               c->height_px));
+    if (c->frames > 0)
+        json_object_set_new(clip, "frames",
+                            json_integer((json_int_t) c->frames));
     if (c->fps_n > 0)
         json_object_set_new(clip, "framerate",
                             json_pack("[i, i]", c->fps_n, c->fps_d));
