@@ -12,6 +12,7 @@ from ._engine import Cancelled, Error, OutOfMemory, Tensor
 from .decoding import Decoder
 from .diffusers import accelerate
 from .encoding import Encoder
+from .pipeline import PipelineError, stream
 from .reports import GstVaeWarning
 from .vae import VAE, Latents, open_vae as open
 
@@ -21,8 +22,8 @@ SETTINGS = {name: text for name, text in _engine.setting_texts().items()
             if name not in ("direction", "width", "height", "pixels")}
 
 __all__ = ["Cancelled", "Decoder", "Encoder", "Error", "GstVaeWarning", "Latents",
-           "OutOfMemory", "SETTINGS", "Tensor", "VAE", "accelerate", "available",
-           "demo", "open", "plugin_path", "tensor", "tool_path"]
+           "OutOfMemory", "PipelineError", "SETTINGS", "Tensor", "VAE", "accelerate",
+           "available", "demo", "open", "plugin_path", "stream", "tensor", "tool_path"]
 
 
 def tensor(data: object) -> Tensor:

@@ -41,7 +41,7 @@ def open_vae(weights: Any, *, variant: str | None = None,
     path = os.fspath(weights)
     if isinstance(path, str) and not os.path.exists(path) and path.count("/") == 1:
         path = cached(path) or path
-    return VAE(_engine.open_file(path, variant))
+    return VAE(_engine.open_file(path, variant), (path, variant))
 
 
 class Latents:
@@ -58,9 +58,10 @@ class Latents:
 class VAE:
     """See open()."""
 
-    def __init__(self, model):
+    def __init__(self, model, file=None):
         self.model = model
         self.info = Report(**model.info)
+        self.file = file  # (path, variant) of weights in a file
         self._idle = {}
 
     def __repr__(self):
@@ -120,6 +121,19 @@ class VAE:
             raise fail(f"{clip.path}: has {n} sequences, expected 1; vaetool decodes "
                        "them", str(n), "1")
 
+    def settle(self, latents, size, frames, settings):
+        """The arguments of a call, with what the latents tell."""
+        if isinstance(latents, Latents):
+            self._check(latents)
+            info, latents = latents.info, latents.latents
+            if size is None and info.size[0]:
+                size = tuple(n * self.info.scale for n in info.size)
+            frames = frames or info.frames or None
+            settings = {"normalization": info.normalization, **settings}
+        if device_of(latents).startswith("cuda:"):
+            settings = {"device": int(device_of(latents)[5:]), **settings}
+        return latents, size, frames, settings
+
     def _run(self, kind, size, settings, work):
         """Calls work(stream) with the stream of the last call if it has the same
         settings, or with a new one."""
@@ -152,13 +166,7 @@ class VAE:
         tell. frames: return at most so many. out: memory for all frames. progress: True,
         or a function of (done, total). The stream is kept for the next call with the same
         settings: see release()."""
-        if isinstance(latents, Latents):
-            self._check(latents)
-            info, latents = latents.info, latents.latents
-            if size is None and info.size[0]:
-                size = tuple(n * self.info.scale for n in info.size)
-            frames = frames or info.frames or None
-            settings = {"normalization": info.normalization, **settings}
+        latents, size, frames, settings = self.settle(latents, size, frames, settings)
         t = view(to_host(latents))
         if 0 in t.shape:
             raise fail(f"there are no latents to decode: {dims(t)}", dims(t))
@@ -167,8 +175,6 @@ class VAE:
                  for clip in (t if batch else [t])]
         if size is None:
             size = tuple(n * self.info.spatial for n in clips[0].shape[:1:-1])
-        if device_of(latents).startswith("cuda:"):
-            settings = {"device": int(device_of(latents)[5:]), **settings}
         memory = out
         if out is not None and not batch:
             memory = view(out, True).grown()
