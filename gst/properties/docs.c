@@ -3,17 +3,19 @@
  */
 #include "docs.h"
 
-#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "vae-private/os.h"
 
 gchar *
 gst_vae_plugin_folder(void)
 {
     static gint here;
-    Dl_info info;
+    char *plugin = vae_os_module_of(&here);
+    gchar *folder = plugin ? g_path_get_dirname(plugin) : NULL;
 
-    if (!dladdr(&here, &info) || !info.dli_fname)
-        return NULL;
-    return g_path_get_dirname(info.dli_fname);
+    free(plugin);
+    return folder;
 }
 
 /* In the build tree, a file beside the plugin names the folder of the source.

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include <glib/gstdio.h>
+#include "vae-private/os.h"
 
 #include "details.h"
 #include "docs.h"
@@ -25,16 +25,15 @@ static GHashTable *cache;
 static gchar *
 model_key(const gchar *path, const gchar *variant)
 {
-    GStatBuf st;
+    VaeFileFacts file;
 
-    if (g_stat(path, &st) != 0)
+    if (!vae_os_facts(path, &file))
         return g_strdup_printf("%s|%s", path, variant ? variant : "");
     return g_strdup_printf("%s|%s|%" G_GUINT64_FORMAT "|%" G_GUINT64_FORMAT
-                           "|%" G_GUINT64_FORMAT "|%" G_GINT64_FORMAT ".%ld",
-                           path, variant ? variant : "", (guint64) st.st_dev,
-                           (guint64) st.st_ino, (guint64) st.st_size,
-                           (gint64) st.st_mtim.tv_sec,
-                           (long) st.st_mtim.tv_nsec);
+                           "|%" G_GUINT64_FORMAT "|%" G_GUINT64_FORMAT,
+                           path, variant ? variant : "", (guint64) file.volume,
+                           (guint64) file.number, (guint64) file.size,
+                           (guint64) file.written);
 }
 
 static VaeStatus

@@ -57,8 +57,8 @@ gst_vae_engine_fail(GstVaeEngine *engine, const GstVaeSession *session,
 /* Cancelled by a flush, or the pool was taken away with its session; neither
  * is an error, and what follows begins a sequence. */
 static void
-tell(GstVaeEngine *engine, const GstVaeSlice *slice, VaeStatus status,
-     const VaeError *error)
+report(GstVaeEngine *engine, const GstVaeSlice *slice, VaeStatus status,
+       const VaeError *error)
 {
     if (status != VAE_OK && status != VAE_ERR_CANCELLED)
         gst_vae_engine_fail(engine, slice->items[0]->session, error);
@@ -300,7 +300,7 @@ end_running(GstVaeEngine *engine, int left, VaeStatus lost)
     engine->running = NULL;
     status = vae_stream_wait(engine->stream, left, &error);
     if (lost == VAE_OK)
-        tell(engine, slice, status, &error);
+        report(engine, slice, status, &error);
     else
         status = lost;
     end_slice(engine, slice, status);
@@ -436,7 +436,7 @@ run_slice(GstVaeEngine *engine, GstVaeSlice *slice, guint flushes)
         engine->before = *vae_stream_stats(engine->stream);
     if (status == VAE_OK)
         status = begin(engine, slice, &error);
-    tell(engine, slice, status, &error);
+    report(engine, slice, status, &error);
     if (behind) {
         GST_LOG_OBJECT(engine->element, "%u steps begun while %u run", slice->n,
                        engine->running->n);
@@ -450,7 +450,7 @@ run_slice(GstVaeEngine *engine, GstVaeSlice *slice, guint flushes)
         return;
     } else if (status == VAE_OK) {
         status = vae_stream_wait(engine->stream, 0, &error);
-        tell(engine, slice, status, &error);
+        report(engine, slice, status, &error);
     }
     end_slice(engine, slice, status);
 }

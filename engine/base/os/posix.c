@@ -115,7 +115,10 @@ set_facts(const struct stat *st, VaeFileFacts *out)
                                                           : VAE_FILE_OTHER,
                           .size = (uint64_t) st->st_size,
                           .volume = (uint64_t) st->st_dev,
-                          .number = (uint64_t) st->st_ino};
+                          .number = (uint64_t) st->st_ino,
+                          .written = (uint64_t) st->st_mtim.tv_sec *
+                                         UINT64_C(1000000000) +
+                                     (uint64_t) st->st_mtim.tv_nsec};
 }
 
 bool

@@ -317,6 +317,8 @@ facts_of(HANDLE h, VaeFileFacts *out)
     out->size = (uint64_t) i.nFileSizeHigh << 32 | i.nFileSizeLow;
     out->volume = i.dwVolumeSerialNumber;
     out->number = (uint64_t) i.nFileIndexHigh << 32 | i.nFileIndexLow;
+    out->written = (uint64_t) i.ftLastWriteTime.dwHighDateTime << 32 |
+                   i.ftLastWriteTime.dwLowDateTime;
     return true;
 }
 

@@ -2,8 +2,8 @@
  * vae-private/os.h: calls of the operating system that differ between systems.
  * engine/base/os has a file for each kind of system. Paths are UTF-8. A
  * function that fails returns -1, NULL or false and sets errno, unless its
- * comment says otherwise. free() frees the strings. vaetool uses those that
- * VAE_API exports.
+ * comment says otherwise. free() frees the strings. vaetool and the plugin use
+ * those that VAE_API exports.
  */
 #ifndef VAE_PRIVATE_OS_H
 #define VAE_PRIVATE_OS_H
@@ -66,6 +66,7 @@ typedef struct VaeFileFacts {
     VaeFileKind kind;
     uint64_t size;
     uint64_t volume, number; /* the same for all paths of a file */
+    uint64_t written;        /* the time of the last write */
 } VaeFileFacts;
 
 VAE_API bool vae_os_facts(const char *path, VaeFileFacts *out);
@@ -139,7 +140,7 @@ void *vae_os_module(const char *path, char *why, size_t size);
 void *vae_os_module_symbol(void *module, const char *name);
 /* The path of the program or library that holds the address; NULL if unknown.
  */
-char *vae_os_module_of(const void *address);
+VAE_API char *vae_os_module_of(const void *address);
 
 /* Logical processors that the process may use; at least 1. */
 int vae_os_processors(void);

@@ -14,7 +14,7 @@
 static gboolean
 contains(const guint8 *data, gsize size, const gchar *word)
 {
-    return memmem(data, size, word, strlen(word)) != NULL;
+    return g_strstr_len((const gchar *) data, (gssize) size, word) != NULL;
 }
 
 /* The format has no magic: a plausible header length, then JSON with one of
