@@ -13,6 +13,9 @@
  *
  * Each sum runs over frames, then over pieces of 32 channels, then over taps,
  * so it depends neither on the number of frames nor on the size of the picture.
+ * Bias, residual and ReLU are added before the one rounding. If a block has all
+ * channels of a pixel, it also computes the norm of its result, with the bits
+ * of norm.cu.
  */
 #include "conv.cuh"
 

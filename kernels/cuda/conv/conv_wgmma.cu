@@ -9,8 +9,9 @@
  * channels, 64 bytes. Its octets are swizzled, so that eight threads copy 128
  * bytes in one cycle, and multiplications read as many.
  *
- * The copies are those of conv.cu, with cp.async. The fence behind them may
- * wait for all of a warp's copies. So one half of the warps copies for even
+ * The copies are those of conv.cu, with cp.async. TMA would need a descriptor
+ * from the driver for each address that a layer reads. The fence behind them
+ * may wait for all of a warp's copies. So one half of the warps copies for even
  * steps and one for odd steps, and no warp has copies of two steps under way.
  *
  * A step is a row of taps, so that its multiplications take longer than its

@@ -166,10 +166,22 @@ vae_cudnn_is_exact(Desc engine, const VaeCudaConvShape *s)
 }
 
 /*
+ * cuDNN does not always report that an engine splits sums. Then the settings
+ * show it:
+ *
+ * On sm_90 the engines with CUDNN_KNOB_TYPE_WORKSPACE 0 split the sums of the
+ * last, incomplete round of tiles among all multiprocessors. The size of this
+ * round depends on the number of frames, and so does their workspace (3x3x3,
+ * 384 channels of 104x60, bf16: 131 bytes for two frames, 2.1 MB for three, 131
+ * for four).
+ *
  * On an H200 (cuDNN 9.19) the engine of 1x1 convolutions, 39, chose its kernel
  * by the number of pixels: frames had other bytes among three frames than among
  * four, with workspace (2) and without (1). It is an engine with a limit of its
  * workspace and without a tile.
+ *
+ * On sm_100 a choice states into how many parts it splits a sum
+ * (CUDNN_KNOB_TYPE_SPLIT_K_SLC). One part is the whole sum.
  */
 bool
 vae_cudnn_splits_sums(const VaeCudaChoice *choice)
