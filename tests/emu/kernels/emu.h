@@ -9,6 +9,7 @@
  * launch, the thread and the line if
  * - threads wait at different barriers, or lanes at different warp functions;
  * - a thread has returned while others of its block or warp wait for it;
+ * - a thread returns before its copies to shared memory are waited for;
  * - a warp function does not name all lanes of its warp;
  * - an access of 16 bytes has an address that is no multiple of 16;
  * - shared memory is written past its end (with AddressSanitizer: accessed).
