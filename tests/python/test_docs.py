@@ -4,6 +4,7 @@ import io
 import os
 import re
 import sys
+import urllib.request
 
 import small
 from small import gst_vae
@@ -34,6 +35,16 @@ class Docs(small.Test):
                 except gst_vae.PipelineError as error:
                     if "installed" not in str(error):
                         raise
+        if "server" in names:
+            self.ask(names["server"])
+
+    def ask(self, server):
+        address = f"http://127.0.0.1:{server.server_port}"
+        with contextlib.redirect_stderr(io.StringIO()):  # its log
+            with urllib.request.urlopen(address) as page:
+                self.assertIn(b"moof", page.read())
+        server.shutdown()
+        server.server_close()
 
     def test_settings(self):
         self.assertIn("memory_limit", gst_vae.SETTINGS)

@@ -203,9 +203,10 @@ class Ends(small.Test):
             self.assertIs(caught.exception, error)
             self.assertEqual(self.frames(path), 9)
 
-    @unittest.skipIf(missing("x264enc", "mp4mux"), "no x264enc or mp4mux")
-    def test_control_c(self):
-        """The signal arrives while stream() waits for the pipeline or the generator."""
+    def signalled(self, number, after):
+        """Sends a signal to a process that streams without an end, while stream() waits
+        for the pipeline or the generator. Returns the number of latents, the file and
+        what the process said."""
         code = """if 1:
             import itertools, sys, gst_vae
             def latents():
@@ -214,18 +215,30 @@ class Ends(small.Test):
                     yield memoryview(bytes(16 * 2 * 2 * 4)).cast("f", [16, 2, 2])
             gst_vae.stream(latents(), sys.argv[1], sys.argv[2], backend="ref")
             """
-        path = self.path("a.mp4")
+        path, given = self.path("a.mp4"), 0
         with subprocess.Popen([sys.executable, "-c", code, path, WAN], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            given = 0
             for line in process.stdout:
                 given = int(line) + 1
-                if given == 8:
-                    process.send_signal(signal.SIGINT)
+                if given == after:
+                    process.send_signal(number)
             said = process.stderr.read()
+        return given, path, said
+
+    @unittest.skipIf(missing("x264enc", "mp4mux"), "no x264enc or mp4mux")
+    def test_control_c(self):
+        given, path, said = self.signalled(signal.SIGINT, 8)
         self.assertIn("KeyboardInterrupt", said)
         self.assertGreaterEqual(given, 8)
         self.assertIn(self.frames(path) // 4, range(given - 2, given + 1))
+
+    @unittest.skipIf(missing("x264enc", "mp4mux"), "no x264enc or mp4mux")
+    def test_kill(self):
+        """The file has the fragments until then."""
+        _, path, _ = self.signalled(signal.SIGKILL, 100)
+        with open(path, "rb") as file:
+            kinds = [kind for kind, _ in boxes(file.read())]
+        self.assertIn("moof", kinds[kinds.index("moov"):])
 
     def test_elements_may_end_early(self):
         gst_vae.stream(self.stopped(AssertionError("too far"), 200),
