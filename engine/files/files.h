@@ -13,6 +13,7 @@
 #define VAE_FILE_HEAD 16
 /* The `total` of a file whose length is not known. */
 #define VAE_TOTAL_UNKNOWN UINT64_MAX
+#define VAE_MAX_LATENTS (1 << 24) /* in a file */
 /* Messages show at most this many bytes of a name from a file ("%.*s"), so that
  * the rest of the message fits. */
 #define VAE_NAME_SHOWN 160

@@ -452,8 +452,9 @@ vae_json_load(const char *text, size_t n, const char *label, const char *part,
     return VAE_OK;
 }
 
-/* A recording that was not ended states that its one tensor has no rows. It has
- * as many as the file holds as a whole; the bytes behind them do not count. */
+/* An open recording states that its one tensor has no rows. It has as many as
+ * the file holds as a whole; the bytes after them do not count. In a stream of
+ * unknown length it may have any number, so it has the largest one. */
 static void
 complete_recording(VaeTensorFile *file, uint64_t data_start)
 {
@@ -461,12 +462,19 @@ complete_recording(VaeTensorFile *file, uint64_t data_start)
     VaeTensorInfo *info = &file->tensors[0];
     uint64_t row;
     if (state == NULL || strcmp(state, "open") != 0 || file->n_tensors != 1 ||
-        file->total == VAE_TOTAL_UNKNOWN || !info->supported ||
-        info->n_dims < 2 || info->dims[0] != 0 || info->offset != data_start)
+        !info->supported || info->n_dims < 2 || info->dims[0] != 0 ||
+        info->offset != data_start)
         return;
     if (!vae_dims_count(info->dims + 1, info->n_dims - 1, &row) || row == 0 ||
         __builtin_mul_overflow(row, (uint64_t) vae_type_size(info->type), &row))
         return;
+    if (file->total == VAE_TOTAL_UNKNOWN) {
+        if (row <= INT64_MAX / VAE_MAX_LATENTS) {
+            info->dims[0] = VAE_MAX_LATENTS;
+            info->bytes = VAE_MAX_LATENTS * row;
+        }
+        return;
+    }
     info->dims[0] = (int64_t) ((file->total - data_start) / row);
     info->bytes = (uint64_t) info->dims[0] * row;
     file->total = data_start + info->bytes;

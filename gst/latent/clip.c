@@ -216,10 +216,22 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
     if (status == VAE_OK)
         status = vae_latent_clip_find(clip->file, &options, &clip->data, error);
     if (status == VAE_OK)
+        clip->open =
+            total == G_MAXUINT64 &&
+            vae_tensor_file_metadata(clip->file, GST_LATENT_KEY_RECORDING);
+    if (status == VAE_OK)
         status = fill_info(clip, name, settings, error);
     if (status != VAE_OK)
         gst_latent_clip_clear(clip);
     return status;
+}
+
+void
+gst_latent_clip_end(GstLatentClip *clip, gint t)
+{
+    clip->open = FALSE;
+    clip->data.t = t;
+    clip->frames = gst_latent_clip_first_frame(clip, t);
 }
 
 void

@@ -35,6 +35,7 @@ typedef struct GstLatentClip {
     VaeLatentClip data;
     GstVaeLatentInfo info;
     gboolean guessed;     /* neither file nor user states the frame rate */
+    gboolean open;        /* data.t and frames are not known yet, but huge */
     gboolean own_rate;    /* the user sets it; the file's times are ignored */
     VaeCounts counts;     /* frames of its latents */
     gint64 frames;        /* frames of the whole clip */
@@ -55,6 +56,8 @@ VaeStatus gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                                const GstLatentSettings *settings,
                                VaeError *error);
 void gst_latent_clip_clear(GstLatentClip *clip);
+/* Ends an open clip after latent t - 1. */
+void gst_latent_clip_end(GstLatentClip *clip, gint t);
 
 /* Returns the tensor of the latents' times, or NULL if the file has none, or if
  * they are ignored. */

@@ -18,7 +18,6 @@
 #define MAX_SIDE 16384
 #define MAX_CHANNELS 1024
 /* Eight frames per latent still fit in an int. */
-#define MAX_LATENTS (1 << 24)
 #define MAX_PIXELS (1 << 20)
 /* At most this many tensors are named in a message. */
 #define NAMES_SHOWN 6
@@ -282,7 +281,7 @@ set_geometry(const VaeTensorFile *file, const VaeTensorInfo *info,
     VaeStatus status =
         check_range(file, info, "channels", c, MAX_CHANNELS, error);
     if (status == VAE_OK)
-        status = check_range(file, info, "latents", t, MAX_LATENTS, error);
+        status = check_range(file, info, "latents", t, VAE_MAX_LATENTS, error);
     if (status == VAE_OK)
         status = check_range(file, info, "height", dims[2], MAX_SIDE, error);
     if (status == VAE_OK)

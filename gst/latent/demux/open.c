@@ -127,10 +127,11 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     if (self->clip.guessed)
         GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,
                         self->clip.info.fps_n, self->clip.info.fps_d);
-    if (vae_tensor_file_metadata(self->clip.file, GST_LATENT_KEY_RECORDING))
+    if (!self->clip.open &&
+        vae_tensor_file_metadata(self->clip.file, GST_LATENT_KEY_RECORDING))
         GST_ELEMENT_WARNING(self, STREAM, DEMUX,
-                            ("%s: the recording was interrupted; its %d "
-                             "complete latents are read",
+                            ("%s: the recording was interrupted, or its header "
+                             "was sent first; its %d complete latents are read",
                              name, self->clip.data.t),
                             (NULL));
     if (!self->clip.info.space[0])
@@ -147,8 +148,9 @@ gst_latent_send_open(GstLatentDemux *self, guint64 total, const gchar *name)
         return ret;
     GST_OBJECT_LOCK(self);
     gst_segment_init(&self->segment, GST_FORMAT_TIME);
-    self->segment.duration =
-        gst_latent_clip_time(&self->clip, self->clip.data.t);
+    if (!self->clip.open)
+        self->segment.duration =
+            gst_latent_clip_time(&self->clip, self->clip.data.t);
     self->known = TRUE;
     GST_OBJECT_UNLOCK(self);
     gst_latent_run_begin(&self->run, &self->clip, &self->segment, 0, 0);

@@ -309,12 +309,13 @@ answer_position(const GstLatentClip *clip, const GstSegment *segment,
     return TRUE;
 }
 
-/* Converts the length of the clip to a format. Returns FALSE for other
- * formats. */
+/* Converts the length of the clip to a format. Returns FALSE for other formats,
+ * and if the length is not known. */
 static gboolean
 length_in(const GstLatentClip *clip, GstFormat format, gint64 *length)
 {
-    return convert(clip, GST_FORMAT_DEFAULT, clip->frames, format, length);
+    return !clip->open &&
+           convert(clip, GST_FORMAT_DEFAULT, clip->frames, format, length);
 }
 
 static gboolean

@@ -3,9 +3,8 @@
  *
  * The latents leave as soon as their bytes have arrived. A file in the order
  * [T, C, h, w] needs the memory of one latent, another one that of the file.
- * Some files are collected, and sent at EOS: those of PyTorch, open recordings
- * of unknown length, and files with times or sequences, whose tables follow the
- * latents.
+ * Some files are collected, and sent at EOS: those of PyTorch, and files with
+ * times or sequences, whose tables follow the latents.
  */
 #include "stream.h"
 
@@ -64,11 +63,8 @@ can_stream(const GstLatentBytes *bytes, guint64 need, guint64 total,
     if (vae_tensor_file_open_memory(bytes->data, need, total, name, &file,
                                     &error) != VAE_OK)
         return TRUE;
-    const gboolean can =
-        (total != G_MAXUINT64 ||
-         !vae_tensor_file_metadata(file, GST_LATENT_KEY_RECORDING)) &&
-        !vae_tensor_file_find(file, GST_LATENT_TIMES) &&
-        !vae_tensor_file_find(file, VAE_SEQUENCES);
+    const gboolean can = !vae_tensor_file_find(file, GST_LATENT_TIMES) &&
+                         !vae_tensor_file_find(file, VAE_SEQUENCES);
     vae_tensor_file_free(&file);
     return can;
 }
@@ -188,6 +184,23 @@ fail_short(GstLatentDemux *self)
     return gst_latent_send_fail(self, &error);
 }
 
+/* Ends a recording whose header did not state its length. */
+static GstFlowReturn
+end_open(GstLatentDemux *self)
+{
+    VaeError error;
+    if (self->run.next == 0) {
+        vae_fail(&error, VAE_ERR_FORMAT,
+                 "the recording ends before its first latent is complete");
+        return gst_latent_send_fail(self, &error);
+    }
+    GST_OBJECT_LOCK(self);
+    gst_latent_clip_end(&self->clip, self->run.next);
+    self->segment.duration = gst_latent_clip_time(&self->clip, self->run.next);
+    GST_OBJECT_UNLOCK(self);
+    return GST_FLOW_EOS;
+}
+
 /* Sends the latents of a file that was collected. */
 static GstFlowReturn
 send_all(GstLatentDemux *self)
@@ -207,6 +220,8 @@ gst_latent_stream_end(GstLatentDemux *self)
     GstFlowReturn ret = GST_FLOW_EOS;
     if (self->flow == GST_FLOW_OK && !self->window.adapter)
         ret = send_all(self);
+    else if (self->flow == GST_FLOW_OK && self->clip.open)
+        ret = end_open(self);
     else if (self->flow == GST_FLOW_OK && self->run.next < self->clip.data.t)
         ret = fail_short(self);
     gst_latent_send_end(self, ret);

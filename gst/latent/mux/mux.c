@@ -29,11 +29,17 @@
  * the index of its first latent, and its number of frames.
  *
  * The header at the front of the file has the number of latents, which is known
- * only at the end. Downstream must therefore be able to seek, as filesink can.
- * For a stream use gdppay. Until the EOS event, the header states that the
- * recording is open (vae.recording). If the process is killed, latentdemux and
- * vaetool read every latent that is complete in the file. With
- * buffer-mode=unbuffered, filesink writes each latent when it arrives.
+ * only at the end. If downstream can seek, as filesink can, the element writes
+ * the header again at EOS. Until then the header states that the recording is
+ * open (vae.recording). If the process is killed, latentdemux and vaetool read
+ * every latent that is complete in the file. With buffer-mode=unbuffered,
+ * filesink writes each latent when it arrives.
+ *
+ * If downstream cannot seek, as a pipe, a socket or an appsink, the element
+ * keeps the file in memory and sends it at EOS as one buffer. If the latents
+ * get longer than #GstLatentMux:max-kept-size, it sends an open header and from
+ * then on each latent when it comes. Such a file has neither the times nor the
+ * sequences of its latents. To send latents live use gdppay.
  *
  * ## Example launch lines
  * |[
@@ -55,9 +61,14 @@
 
 #include "details.h"
 #include "docs.h"
+#include "fields.h"
 #include "metas.h"
 
 #define GST_CAT_DEFAULT gst_latent_mux_debug
+
+#define DEFAULT_MAX_KEPT_SIZE ((guint64) 512 << 20)
+
+enum { PROP_0, PROP_MAX_KEPT_SIZE };
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
@@ -212,6 +223,8 @@ reset(GstLatentMux *self)
     self->header = (GstLatentHeader){0};
     gst_latent_record_reset(&self->record);
     self->warned = self->times_told = self->tags_told = FALSE;
+    self->stream_told = self->streamed = FALSE;
+    g_clear_object(&self->kept);
     self->origin = self->shift = 0;
 }
 
@@ -336,13 +349,18 @@ finalize(GObject *object)
     gst_clear_caps(&GST_LATENT_MUX(object)->caps);
     gst_clear_caps(&GST_LATENT_MUX(object)->refused);
     drop_tags(GST_LATENT_MUX(object));
+    g_clear_object(&GST_LATENT_MUX(object)->kept);
     gst_latent_record_clear(&GST_LATENT_MUX(object)->record);
     G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);
 }
 
+static const GstVaeField fields[] = {
+    GST_VAE_FIELD(PROP_MAX_KEPT_SIZE, GstLatentMux, max_kept_size), {0}};
+
 static void
 gst_latent_mux_init(GstLatentMux *self)
 {
+    self->max_kept_size = DEFAULT_MAX_KEPT_SIZE;
     gst_latent_record_init(&self->record);
     self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
     gst_pad_set_chain_function(self->sinkpad, sink_chain);
@@ -359,6 +377,25 @@ gst_latent_mux_class_init(GstLatentMuxClass *klass)
 {
     GstElementClass *element_class = GST_ELEMENT_CLASS(klass);
     G_OBJECT_CLASS(klass)->finalize = finalize;
+    gst_vae_fields_install(G_OBJECT_CLASS(klass), fields);
+    /**
+     * GstLatentMux:max-kept-size:
+     *
+     * If downstream cannot seek, the file is kept in memory and sent at EOS.
+     * This is the maximum size of its latents. If they get longer, they are
+     * sent at once, and the header leaves their number open. With 0 each latent
+     * is sent when it comes.
+     */
+    g_object_class_install_property(
+        G_OBJECT_CLASS(klass), PROP_MAX_KEPT_SIZE,
+        g_param_spec_uint64("max-kept-size", "Max Kept Size",
+                            "Maximum size, in bytes, of the latents that are "
+                            "kept in memory until EOS if downstream cannot "
+                            "seek. Longer files, or all with 0, are sent with "
+                            "an open header",
+                            0, G_MAXSIZE, DEFAULT_MAX_KEPT_SIZE,
+                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                                GST_PARAM_MUTABLE_READY));
     element_class->change_state = GST_DEBUG_FUNCPTR(change_state);
     gst_element_class_add_static_pad_template(element_class, &sink_template);
     gst_element_class_add_static_pad_template(element_class, &src_template);

@@ -4,7 +4,7 @@
 #ifndef GST_LATENT_MUX_H
 #define GST_LATENT_MUX_H
 
-#include <gst/gst.h>
+#include <gst/base/base.h>
 
 #include "header.h"
 #include "record.h"
@@ -20,13 +20,15 @@ GST_DEBUG_CATEGORY_EXTERN(gst_latent_mux_debug);
 
 typedef enum {
     GST_LATENT_MUX_EMPTY,   /* nothing sent */
-    GST_LATENT_MUX_WRITING, /* behind the first header */
-    GST_LATENT_MUX_DONE     /* behind the last header, or failed */
+    GST_LATENT_MUX_WRITING, /* after the first header */
+    GST_LATENT_MUX_DONE     /* after the last header, or failed */
 } GstLatentMuxState;
 
 struct _GstLatentMux {
     GstElement parent;
     GstPad *sinkpad, *srcpad;
+
+    guint64 max_kept_size; /* property, guarded by the object lock */
 
     /* Under the sink pad's stream lock. */
     GstLatentMuxState state;
@@ -39,7 +41,11 @@ struct _GstLatentMux {
     GstTagList *upstream[2];
     GstLatentHeader header;
     GstLatentRecord record;
-    gboolean warned, times_told, tags_told;
+    gboolean warned, times_told, tags_told, stream_told;
+    /* If downstream cannot seek: the latents until EOS, or else the header went
+     * first and is never replaced. */
+    GstAdapter *kept;
+    gboolean streamed;
     /* origin: running time minus timestamp in the first segment. shift: the
      * same in the current segment, minus origin. Both may wrap around. */
     GstClockTime origin, shift;
@@ -49,12 +55,12 @@ struct _GstLatentMux {
 
 /* Posts an error with the latent space. (takes error) */
 void gst_latent_mux_post(GstLatentMux *self, GError *error);
-/* Sends the first header. */
+/* Sends the first header, or keeps the file in memory. */
 GstFlowReturn gst_latent_mux_begin(GstLatentMux *self);
 /* Sends one latent of the right size. (takes buffer) */
 GstFlowReturn gst_latent_mux_write(GstLatentMux *self, GstBuffer *buffer);
-/* Sends the tables behind the latents, and the true header over the first one.
- */
+/* Sends the tables after the latents, and the true header over the first one.
+ * Sends the whole file if it was kept. */
 GstFlowReturn gst_latent_mux_complete(GstLatentMux *self);
 
 G_END_DECLS

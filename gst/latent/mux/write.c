@@ -1,6 +1,6 @@
 /*
  * write.c: writes the file of latentmux: its header, the latents and the tables
- * behind them.
+ * after them.
  */
 #include "details.h"
 #include "error.h"
@@ -17,13 +17,14 @@ gst_latent_mux_post(GstLatentMux *self, GError *error)
                         gst_vae_error_context(NULL, self->info.space));
 }
 
-/* Seeks downstream to the start of the file, and sends the header there. */
+/* Seeks downstream to the start of the file, and sends the header there, which
+ * the whole file may follow in the buffer. (takes buffer) */
 static GstFlowReturn
 push_header(GstLatentMux *self, GstBuffer *buffer)
 {
     GstSegment segment;
     GST_BUFFER_OFFSET(buffer) = 0;
-    GST_BUFFER_OFFSET_END(buffer) = self->header.size;
+    GST_BUFFER_OFFSET_END(buffer) = gst_buffer_get_size(buffer);
     gst_segment_init(&segment, GST_FORMAT_BYTES);
     if (!gst_pad_push_event(self->srcpad, gst_event_new_segment(&segment))) {
         gst_buffer_unref(buffer);
@@ -87,32 +88,102 @@ fail(GstLatentMux *self, const VaeError *error)
     return GST_FLOW_ERROR;
 }
 
+/* Sends the first header, whose number of latents is open. With size 0 it is as
+ * short as possible. */
+static GstFlowReturn
+push_open_header(GstLatentMux *self, gsize size)
+{
+    VaeError error;
+    self->header.size = size;
+    GstBuffer *header = gst_latent_header_make(&self->header, &error);
+    if (!header)
+        return fail(self, &error);
+    self->header.size = gst_buffer_get_size(header);
+    return push_header(self, header);
+}
+
+static guint64
+most_kept(GstLatentMux *self)
+{
+    GST_OBJECT_LOCK(self);
+    const guint64 max = self->max_kept_size;
+    GST_OBJECT_UNLOCK(self);
+    return max;
+}
+
+/* Begins a file that downstream takes only from its start to its end. */
+static GstFlowReturn
+begin_unseekable(GstLatentMux *self)
+{
+    if (most_kept(self) == 0) {
+        self->streamed = TRUE;
+        return push_open_header(self, 0);
+    }
+    /* The text comes twice, because gst-launch-1.0 shows only the debug text of
+     * an INFO message. */
+    const gchar *text = "Downstream cannot seek: the file is kept in memory "
+                        "and sent at EOS";
+    GST_ELEMENT_INFO(self, STREAM, MUX, ("%s", text), ("%s", text));
+    self->kept = gst_adapter_new();
+    return GST_FLOW_OK;
+}
+
 GstFlowReturn
 gst_latent_mux_begin(GstLatentMux *self)
 {
     if (!gst_pad_is_linked(self->srcpad))
         return GST_FLOW_NOT_LINKED;
-    if (!downstream_seekable(self)) {
-        GST_ELEMENT_ERROR(self, STREAM, MUX,
-                          ("Downstream cannot seek, but the header of a latent "
-                           "file is written last; write to a regular file, or "
-                           "use gdppay for a stream"),
-                          (NULL));
-        return GST_FLOW_ERROR;
-    }
-    VaeError error;
     self->header = (GstLatentHeader){.info = &self->info};
     take_tags(self);
-    self->header.size = gst_latent_header_room(&self->info, self->tags, &error);
-    if (self->header.size == 0)
-        return fail(self, &error);
-    GstBuffer *header = gst_latent_header_make(&self->header, &error);
-    if (!header)
-        return fail(self, &error);
     GstCaps *caps = gst_pad_get_pad_template_caps(self->srcpad);
     gst_pad_push_event(self->srcpad, gst_event_new_caps(caps));
     gst_caps_unref(caps);
-    return push_header(self, header);
+    if (!downstream_seekable(self))
+        return begin_unseekable(self);
+    VaeError error;
+    const gsize room = gst_latent_header_room(&self->info, self->tags, &error);
+    return room > 0 ? push_open_header(self, room) : fail(self, &error);
+}
+
+/* Sends what was kept. Later latents are sent when they come. */
+static GstFlowReturn
+stop_keeping(GstLatentMux *self)
+{
+    const gsize size = gst_adapter_available(self->kept);
+    GST_ELEMENT_WARNING(
+        self, STREAM, MUX,
+        ("Downstream cannot seek, and the file is longer than max-kept-size, "
+         "%" G_GUINT64_FORMAT " bytes: its latents are sent now, and its "
+         "header leaves their number open. latentdemux and vaetool read such a "
+         "file, other programs do not. Set max-kept-size higher, or write to a "
+         "regular file",
+         most_kept(self)),
+        (NULL));
+    GstBuffer *latents =
+        size > 0 ? gst_adapter_take_buffer(self->kept, size) : NULL;
+    g_clear_object(&self->kept);
+    self->streamed = TRUE;
+    take_tags(self);
+    const GstFlowReturn ret = push_open_header(self, 0);
+    if (ret == GST_FLOW_OK && latents)
+        return gst_pad_push(self->srcpad, latents);
+    gst_clear_buffer(&latents);
+    return ret;
+}
+
+/* Sends a part of the file, or keeps a copy: the memory of a latent may belong
+ * to a pool. (takes buffer) */
+static GstFlowReturn
+put(GstLatentMux *self, GstBuffer *buffer)
+{
+    if (!self->kept)
+        return gst_pad_push(self->srcpad, buffer);
+    GstBuffer *copy = gst_buffer_copy_deep(buffer);
+    gst_buffer_unref(buffer);
+    GST_BUFFER_OFFSET(copy) = GST_BUFFER_OFFSET_END(copy) =
+        GST_BUFFER_OFFSET_NONE;
+    gst_adapter_push(self->kept, copy);
+    return GST_FLOW_OK;
 }
 
 /* Writes a table of pairs of numbers at *offset, and adds its size to
@@ -128,7 +199,7 @@ push_table(GstLatentMux *self, GArray *table, guint64 *offset)
     GST_BUFFER_OFFSET(buffer) = *offset;
     *offset += size;
     GST_BUFFER_OFFSET_END(buffer) = *offset;
-    return gst_pad_push(self->srcpad, buffer);
+    return put(self, buffer);
 }
 
 /* Makes the last header. It has all tags that have come, if there is room for
@@ -152,6 +223,34 @@ last_header(GstLatentMux *self, VaeError *error)
     return header;
 }
 
+/* Writes the tables of the times and of the sequences, if the header has
+ * them. */
+static GstFlowReturn
+push_tables(GstLatentMux *self)
+{
+    guint64 offset =
+        self->header.size +
+        self->record.latents * gst_vae_latent_info_step_size(&self->info);
+    GstFlowReturn ret = GST_FLOW_OK;
+    if (self->header.times)
+        ret = push_table(self, self->record.times, &offset);
+    if (ret == GST_FLOW_OK && self->header.sequences > 1)
+        ret = push_table(self, self->record.sequences, &offset);
+    return ret;
+}
+
+/* Returns the header and what was kept as one buffer. (takes header) */
+static GstBuffer *
+append_kept(GstLatentMux *self, GstBuffer *header)
+{
+    const gsize size = gst_adapter_available(self->kept);
+    if (size > 0)
+        header = gst_buffer_append(header,
+                                   gst_adapter_take_buffer(self->kept, size));
+    g_clear_object(&self->kept);
+    return header;
+}
+
 GstFlowReturn
 gst_latent_mux_complete(GstLatentMux *self)
 {
@@ -160,6 +259,8 @@ gst_latent_mux_complete(GstLatentMux *self)
         self, "%" G_GINT64_FORMAT " latents, %" G_GINT64_FORMAT " frames",
         record->latents, record->frames);
     self->state = GST_LATENT_MUX_DONE;
+    if (self->streamed)
+        return GST_FLOW_OK;
     self->header.latents = record->latents;
     self->header.frames = record->frames;
     self->header.sequences = record->latents > 0 ? record->sequences->len : 0;
@@ -169,18 +270,32 @@ gst_latent_mux_complete(GstLatentMux *self)
     GstBuffer *header = last_header(self, &error);
     if (!header)
         return fail(self, &error);
-    guint64 offset =
-        self->header.size +
-        record->latents * gst_vae_latent_info_step_size(&self->info);
-    GstFlowReturn ret = GST_FLOW_OK;
-    if (self->header.times)
-        ret = push_table(self, record->times, &offset);
-    if (ret == GST_FLOW_OK && record->sequences->len > 1)
-        ret = push_table(self, record->sequences, &offset);
+    const GstFlowReturn ret = push_tables(self);
     if (ret == GST_FLOW_OK)
-        return push_header(self, header);
+        return push_header(self,
+                           self->kept ? append_kept(self, header) : header);
     gst_buffer_unref(header);
     return ret;
+}
+
+/* Warns of what a header that went first cannot say. */
+static void
+warn_of_stream(GstLatentMux *self)
+{
+    const GstLatentRecord *record = &self->record;
+    if (!self->streamed || self->stream_told ||
+        (record->sequences->len <= 1 && !record->uneven))
+        return;
+    self->stream_told = TRUE;
+    GST_ELEMENT_WARNING(
+        self, STREAM, MUX,
+        ("Latent %" G_GINT64_FORMAT " %s, which a file whose header goes first "
+         "cannot say. Set max-kept-size higher, write to a regular file, or "
+         "send the latents with gdppay",
+         record->latents,
+         record->sequences->len > 1 ? "begins another sequence"
+                                    : "has not the time of the frame rate"),
+        (NULL));
 }
 
 static void
@@ -219,6 +334,10 @@ GstFlowReturn
 gst_latent_mux_write(GstLatentMux *self, GstBuffer *buffer)
 {
     const gsize size = gst_buffer_get_size(buffer);
+    GstFlowReturn ret = GST_FLOW_OK;
+    if (self->kept &&
+        gst_adapter_available(self->kept) + size > most_kept(self))
+        ret = stop_keeping(self);
     const guint64 offset = self->header.size + self->record.latents * size;
     buffer = gst_buffer_make_writable(buffer);
     if (GST_BUFFER_PTS_IS_VALID(buffer))
@@ -226,6 +345,7 @@ gst_latent_mux_write(GstLatentMux *self, GstBuffer *buffer)
     gst_latent_record_note(&self->record, &self->info, buffer);
     warn_of_sequence(self);
     warn_of_times(self);
+    warn_of_stream(self);
     GST_BUFFER_PTS(buffer) = GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
     GST_BUFFER_DURATION(buffer) = GST_CLOCK_TIME_NONE;
     GST_BUFFER_OFFSET(buffer) = offset;
@@ -234,7 +354,10 @@ gst_latent_mux_write(GstLatentMux *self, GstBuffer *buffer)
                           GST_BUFFER_FLAG_DELTA_UNIT | GST_BUFFER_FLAG_DISCONT);
     GST_LOG_OBJECT(self, "latent %" G_GINT64_FORMAT ": %" GST_PTR_FORMAT,
                    self->record.latents, buffer);
-    const GstFlowReturn ret = gst_pad_push(self->srcpad, buffer);
+    if (ret == GST_FLOW_OK)
+        ret = put(self, buffer);
+    else
+        gst_buffer_unref(buffer);
     if (ret == GST_FLOW_OK)
         gst_latent_record_count(&self->record);
     return ret;

@@ -103,6 +103,7 @@ TEST(words)
         {"vaedecode", "normalization", "deviation + mean", NULL},
         {"latentdemux", "normalization", "deviation + mean", NULL},
         {"latentdemux", "max-push-size", "in bytes", NULL},
+        {"latentmux", "max-kept-size", "in bytes", NULL},
         {"latentdemux", "warm-up", "8 for the TAEHV family", NULL},
     };
     for (guint i = 0; i < G_N_ELEMENTS(expected); i++) {

@@ -62,16 +62,6 @@ TEST(layout)
     mux_finish();
 }
 
-TEST(not_seekable)
-{
-    const gchar *source = plain_clip(&small);
-    Run *run = run_all("filesrc location=%s ! latentdemux ! latentmux ! "
-                       "fakesink name=sink",
-                       source);
-    assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_MUX, "gdppay");
-    CHECK_INT(run->buffers->len, 0);
-}
-
 TEST(no_latents)
 {
     mux_open(small_caps);
