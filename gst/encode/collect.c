@@ -237,6 +237,18 @@ begin_if_forced(GstVaeEncode *self, GstClockTime pts)
         NULL);
 }
 
+/* Ends a sequence that has as many latents as it may have. */
+static void
+end_if_full(GstVaeEncode *self)
+{
+    GST_OBJECT_LOCK(self);
+    const guint64 most = (guint64) self->key_int_max;
+    GST_OBJECT_UNLOCK(self);
+    if (most > 0 && !self->need_start && self->n_pending == 0 &&
+        self->latent >= most)
+        gst_vae_encode_key_unit(&self->base);
+}
+
 /* Sets the time of a frame: its own one, else a counted one. Returns FALSE if
  * it is outside the segment. */
 static gboolean
@@ -316,6 +328,7 @@ gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer)
         self->need_start = self->discont = TRUE;
     }
     begin_if_forced(self, span.pts);
+    end_if_full(self);
     if (ret == GST_FLOW_OK && self->need_start && self->n_pending == 0)
         ret = gst_vae_base_switch(base, TRUE, span.pts, &without_context);
     if (ret != GST_FLOW_OK) {

@@ -7,9 +7,9 @@
  * models, the first frame of a sequence is a group, and every four later frames
  * are a group. The first latent of a sequence has no DELTA_UNIT, and its OFFSET
  * is 0. A sequence begins at a frame with DISCONT, after a flush, after new
- * caps, after a gap in the middle of a group and after a force-key-unit event.
- * A #GstVaeBase:model that is set while playing takes over at the next start of
- * a sequence.
+ * caps, after a gap in the middle of a group, after a force-key-unit event and
+ * after #GstVaeEncode:key-int-max latents. A #GstVaeBase:model that is set
+ * while playing takes over at the next start of a sequence.
  *
  * ## Example launch lines
  * |[

@@ -29,7 +29,7 @@ typedef struct GstVaeEncode {
     GstVaeBase base;
 
     /* Guarded by the object lock. */
-    gint tail;
+    gint tail, key_int_max;
     GArray *requests; /* of GstVaeKeyRequest, not due yet */
 
     /* For the streaming thread. */

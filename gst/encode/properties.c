@@ -7,10 +7,11 @@
 #include "fields.h"
 #include "params.h"
 
-enum { PROP_0, PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY };
+enum { PROP_0, PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY, PROP_KEY_INT_MAX };
 
 static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_TAIL, GstVaeEncode, tail),
+    GST_VAE_FIELD(PROP_KEY_INT_MAX, GstVaeEncode, key_int_max),
     GST_VAE_FIELD(GST_VAE_PARAMS_ID, GstVaeEncode, base.settings.params),
     {0}};
 
@@ -34,5 +35,20 @@ gst_vae_encode_install(GObjectClass *klass)
                           GST_TYPE_VAE_TAIL, GST_VAE_TAIL_REPEAT,
                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                               GST_PARAM_MUTABLE_PLAYING));
+    /**
+     * GstVaeEncode:key-int-max:
+     *
+     * Maximum number of latents in a sequence. The next sequence begins after
+     * them, so that a receiver which joins late, or a segment of a file, starts
+     * without earlier latents.
+     */
+    g_object_class_install_property(
+        klass, PROP_KEY_INT_MAX,
+        g_param_spec_int("key-int-max", "Key Int Max",
+                         "Maximum number of latents in a sequence, after which "
+                         "receivers and files can start; 0 is no maximum",
+                         0, G_MAXINT, 0,
+                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                             GST_PARAM_MUTABLE_PLAYING));
     gst_vae_params_install(klass, FALSE, TRUE);
 }

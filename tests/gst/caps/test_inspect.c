@@ -98,6 +98,7 @@ TEST(words)
         {"vaeencode", "qos", "upstream", "vaedecode"},
         {"vaedecode", "nan-policy", "overflow", NULL},
         {"vaeencode", "tail", "do not fill a latent", "group"},
+        {"vaeencode", "key-int-max", "latents", NULL},
         {"vaedecode", "spill", "between two latents", "step"},
         {"vaedecode", "checkpoint-carries", "between two latents", NULL},
         {"vaedecode", "normalization", "deviation + mean", NULL},

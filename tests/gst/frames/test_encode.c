@@ -192,6 +192,31 @@ TEST(force_key_unit)
     CHECK(seen);
 }
 
+/* A sequence has at most so many latents, as GOPs of x264enc. A requested
+ * sequence begins earlier and starts the count again. */
+TEST(key_int_max)
+{
+    GstVideoInfo info;
+    GstHarness *h = encoder_sized(W, H, "key-int-max", 2, &info);
+    vae_test_push_frames(h, &info, 0, 12);
+    pull(h, 0, (guint[]){1, 5, 0});
+    pull(h, 5, (guint[]){6, 10, 0});
+    CHECK(gst_harness_push_upstream_event(
+        h, gst_video_event_new_upstream_force_key_unit(vae_test_time(12), TRUE,
+                                                       1)));
+    vae_test_push_frames(h, &info, 12, 18);
+    pull(h, 10, (guint[]){11, 12, 0});
+    pull(h, 12, (guint[]){13, 17, 0});
+    vae_test_push_eos(h);
+    pull(h, 17, (guint[]){18, 0});
+    vae_test_teardown(h);
+    h = encoder_sized(W, H, "key-int-max", 1, &info);
+    vae_test_push_frames(h, &info, 0, 3);
+    for (guint n = 0; n < 3; n++)
+        pull(h, n, (guint[]){n + 1, 0});
+    vae_test_end(h);
+}
+
 TEST(no_pts)
 {
     GstVideoInfo info;
