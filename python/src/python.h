@@ -63,7 +63,7 @@ typedef struct VaePyWork {
  */
 int vae_py_run(VaePyWork *work);
 
-/* tensor.c */
+/* tensor/ */
 
 #define VAE_PY_DIMS 8
 
