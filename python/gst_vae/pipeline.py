@@ -156,7 +156,7 @@ class Job:
             end = min(self.vae.frames_of(k + 1), self.frames)
             if begin >= end:
                 return
-            yield memoryview(unit.packed()).tobytes(), begin, end, k > 0
+            yield unit.tobytes(), begin, end, k > 0
 
     def pictures(self):
         """Frames that this process decodes."""
@@ -166,7 +166,7 @@ class Job:
             for k, frame in enumerate(itertools.chain.from_iterable(parts)):
                 if k >= self.frames:
                     return
-                yield aligned(memoryview(frame).tobytes(), 3 * self.size[0]), k, k + 1, \
+                yield aligned(frame.tobytes(), 3 * self.size[0]), k, k + 1, \
                     False
 
 

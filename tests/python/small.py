@@ -58,7 +58,7 @@ def part(data, axis, first, end):
 
 def write(path, name, data, metadata=None):
     header = json.dumps({"__metadata__": metadata or {}, name: {
-        "dtype": {"f": "F32", "d": "F64", "B": "U8"}[data.format], "shape": list(data.shape),
+        "dtype": {"f": "F32", "d": "F64", "H": "BF16", "B": "U8"}[data.format], "shape": list(data.shape),
         "data_offsets": [0, data.nbytes]}}).encode()
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header + data.tobytes())

@@ -129,14 +129,21 @@ copy_packed(char *dst, const VaePyTensor *t, bool narrow, int dim,
     return dst;
 }
 
+static bool
+on_host(const VaePyTensor *t)
+{
+    if (t->device.type != VAE_PY_DL_CUDA)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "the tensor is in device memory");
+    return false;
+}
+
 static PyObject *
 copy_of(PyObject *self, bool narrow)
 {
     const VaePyTensor *t = (VaePyTensor *) self;
-    if (t->device.type == VAE_PY_DL_CUDA) {
-        PyErr_SetString(PyExc_ValueError, "the tensor is in device memory");
+    if (!on_host(t))
         return NULL;
-    }
     VaePyTensor *copy = share(self);
     if (!copy)
         return NULL;
@@ -161,6 +168,19 @@ PyObject *
 vae_py_copied(PyObject *self, PyObject *none)
 {
     return copy_of(self, false);
+}
+
+PyObject *
+vae_py_tobytes(PyObject *self, PyObject *none)
+{
+    const VaePyTensor *t = (VaePyTensor *) self;
+    if (!on_host(t))
+        return NULL;
+    const uint64_t size = vae_py_count(t) * (uint64_t) vae_py_item_size(t);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t) size);
+    if (bytes && size > 0)
+        copy_packed(PyBytes_AsString(bytes), t, false, 0, t->data);
+    return bytes;
 }
 
 PyObject *

@@ -36,7 +36,7 @@ PyObject *vae_py_empty(PyObject *self, PyObject *args);
 /* tensor(object, writable=False): a view of the object's memory. */
 PyObject *vae_py_tensor(PyObject *self, PyObject *args);
 
-/* shape.c: the methods of a tensor; they share its memory */
+/* shape.c: methods of a tensor */
 
 /* t.moved(*axes): the dimensions in another order. */
 PyObject *vae_py_moved(PyObject *self, PyObject *axes);
@@ -46,6 +46,8 @@ PyObject *vae_py_part(PyObject *self, PyObject *args);
 PyObject *vae_py_grown(PyObject *self, PyObject *none);
 /* t[i]: without the first dimension. */
 PyObject *vae_py_item(PyObject *self, Py_ssize_t i);
+/* t.tobytes(): packed, of any type. */
+PyObject *vae_py_tobytes(PyObject *self, PyObject *none);
 /* t.copied(): a packed copy. */
 PyObject *vae_py_copied(PyObject *self, PyObject *none);
 /* t.packed(n): t itself if its last n dimensions have no gaps, else a copy. */

@@ -92,6 +92,7 @@ static PyMethodDef methods[] = {
     {"part", vae_py_part, METH_VARARGS,
      "part(first, end) of the first dimension."},
     {"packed", vae_py_without_gaps, METH_VARARGS, "packed(n): without gaps."},
+    {"tobytes", vae_py_tobytes, METH_NOARGS, "Packed bytes."},
     {"copied", vae_py_copied, METH_NOARGS, "A packed copy."},
     {"narrowed", vae_py_narrowed, METH_NOARGS,
      "A packed copy as float32, if it is float64."},
