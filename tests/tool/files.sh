@@ -210,6 +210,10 @@ check "another scale" 0 compare cthw.safetensors cthw.latent
 says "latent and latent_tensor 16x2x6x10" \
     "different scales: normalized in cthw.safetensors, raw in cthw.latent"
 
+check "two files of ComfyUI" 0 compare --max-abs 0 cthw.latent cthw.latent
+says "latent_tensor 16x2x6x10 max 0 at [0,0,0,0]" \
+    "latent_format_version_0 0 without elements in both files"
+
 echo "# NaN"
 numbers nan nan nan nan | tensor nan.safetensors x F32 4
 numbers one nan two one | tensor some.safetensors x F32 4

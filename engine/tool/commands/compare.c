@@ -302,20 +302,24 @@ static int
 compare_pair(const Options *o, const View *a, const View *b)
 {
     char shape[128], where[192], kind[64];
+    vae_dims_text(a->dims, a->n_dims, shape, sizeof shape);
+    if (elements_of(a->tensor) == 0) {
+        print_names(a, b);
+        printf(" %s without elements in both files\n", shape);
+        return EXIT_OK;
+    }
     Peak p = peak_of(o, a);
     const Difference d = measure(a, b, &p);
     complete_peak(o, &d, &p, kind, sizeof kind);
     const bool nan = d.nan_a || d.nan_b;
     const double n = (double) d.elements;
-    const double mse = n > 0 ? d.clamped_squares / n : 0;
+    const double mse = d.clamped_squares / n;
     const double psnr =
         nan ? (double) NAN : 10 * log10(p.value * p.value / mse);
     const double ssim = ssim_of(o, a, b, p.value);
     print_names(a, b);
-    printf(" %s max %.9g at [%s] rms %.9g ",
-           vae_dims_text(a->dims, a->n_dims, shape, sizeof shape), d.max,
-           where_text(a, d.where, where, sizeof where),
-           n > 0 ? sqrt(d.squares / n) : 0);
+    printf(" %s max %.9g at [%s] rms %.9g ", shape, d.max,
+           where_text(a, d.where, where, sizeof where), sqrt(d.squares / n));
     if (nan)
         printf("PSNR none, NaN: %llu in A, %llu in B, %llu in both",
                (unsigned long long) d.nan_a, (unsigned long long) d.nan_b,
