@@ -374,6 +374,19 @@ vae_tensor_file_name(const VaeTensorFile *file)
     return file->name;
 }
 
+bool
+vae_tensor_file_is_from(const VaeTensorFile *file, const char *path)
+{
+    VaeFileFacts facts;
+    if (file->map && vae_os_facts_of(file->fd, &facts) &&
+        vae_os_is_file(path, &facts))
+        return true;
+    for (size_t i = 0; i < file->n_shards; i++)
+        if (vae_tensor_file_is_from(file->shards[i], path))
+            return true;
+    return false;
+}
+
 size_t
 vae_tensor_file_count(const VaeTensorFile *file)
 {

@@ -202,6 +202,12 @@ vae_model_info(const VaeModel *model)
     return &model->info;
 }
 
+bool
+vae_model_is_from(const VaeModel *model, const char *path)
+{
+    return model->file && vae_tensor_file_is_from(model->file, path);
+}
+
 const VaeTensorInfo *
 vae_model_tensor(const VaeModel *model, size_t i)
 {

@@ -120,6 +120,37 @@ check "info of video" 0 info esc.safetensors
 says 'video: tensor "?c"'
 says_not "$escape"
 
+echo "# an output that is a part of the input or the model"
+# same FILE WHAT MODEL LATENTS: decode must refuse to write FILE.
+same() {
+    cp "$1" before
+    for resume in "" --resume; do
+        check "OUT is $1 $resume" 3 by "$3" decode $resume "$4" "$1"
+        says "$1: is the $2; write to another file"
+    done
+    true_that "the file is unchanged" cmp before "$1"
+}
+# index FILE: prints an index of one shard.
+index() {
+    python3 -c 'import json, sys
+with open(sys.argv[1], "rb") as f:
+    head = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+head.pop("__metadata__", None)
+print(json.dumps({"weight_map": dict.fromkeys(head, sys.argv[1])}))' "$1"
+}
+cp "$wan" shard.safetensors
+index shard.safetensors >wan.safetensors.index.json
+mkdir folder
+cp "$wan" folder/diffusion_pytorch_model.safetensors
+cp "$latents" lshard.safetensors
+index lshard.safetensors >latents.json
+same shard.safetensors model wan.safetensors.index.json "$latents"
+same folder/diffusion_pytorch_model.safetensors model folder "$latents"
+same lshard.safetensors input "$wan" latents.json
+check "encode to a shard" 3 by wan.safetensors.index.json encode "$latents" \
+    shard.safetensors
+says "shard.safetensors: is the model; write to another file"
+
 echo "# frame rate"
 tail -c $((16 * 2 * 6 * 10 * 4)) "$latents" |
     tensor ntsc.safetensors latent F32 16,2,6,10 \

@@ -55,6 +55,9 @@ VAE_API VaeStatus vae_model_write(const VaeModel *model, const char *path,
  * are valid until a stream of the model is opened. */
 VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
 
+/* True if path leads to a file that the model was opened from. */
+VAE_API bool vae_model_is_from(const VaeModel *model, const char *path);
+
 /* Checks that a decoder of the model can decode the clip to pictures of this
  * size. The error names both files. */
 VAE_API VaeStatus vae_model_check_clip(const VaeModelInfo *info,

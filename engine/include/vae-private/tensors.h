@@ -38,6 +38,11 @@ VAE_API const char *vae_tensor_file_looks_like(const VaeTensorFile *file);
 /* The path of the open file. For a folder, that of the file in it. */
 VAE_API const char *vae_tensor_file_name(const VaeTensorFile *file);
 
+/* True if path leads to a file that the tensors come from: the one that was
+ * opened, its shards or the files of a folder. */
+VAE_API bool vae_tensor_file_is_from(const VaeTensorFile *file,
+                                     const char *path);
+
 /* Writes entry i of __metadata__ to *out, in the order of the file; false if
  * there is none. Shards give the entries of the first one that has any. Owned
  * by the file. */

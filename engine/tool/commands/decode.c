@@ -52,11 +52,6 @@ open_input(Decode *d, VaeError *error)
     const char *out = d->o->argument[1];
     VaeStatus status = output_format(out, "frames", &d->format, error);
     if (status == VAE_OK)
-        status = output_check(out, d->o->argument[0], d->o->model, error);
-    if (status == VAE_OK && d->o->resume)
-        status =
-            output_check_resume(out, d->o->argument[0], d->o->model, error);
-    if (status == VAE_OK)
         status = output_check_place(
             out,
             d->o->resume || d->o->n_devices > 1
@@ -70,6 +65,10 @@ open_input(Decode *d, VaeError *error)
         d->info = vae_model_info(d->model);
         status = vae_tensor_file_open(d->o->argument[0], &d->file, error);
     }
+    if (status == VAE_OK)
+        status = output_check(out, d->file, d->model, error);
+    if (status == VAE_OK && d->o->resume)
+        status = output_check_resume(out, d->file, d->model, error);
     if (status == VAE_OK)
         status = find_clip(d->o, d->file, d->info, &d->clip, error);
     d->whole = d->clip;

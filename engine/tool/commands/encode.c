@@ -124,8 +124,6 @@ open_input(Encode *e, VaeError *error)
     const char *in = e->o->argument[0], *out = e->o->argument[1];
     VaeStatus status = output_format(out, "latents", &e->format, error);
     if (status == VAE_OK)
-        status = output_check(out, in, e->o->model, error);
-    if (status == VAE_OK)
         status = output_check_place(
             out, "because latents are not written in their order", error);
     if (status == VAE_OK)
@@ -136,6 +134,8 @@ open_input(Encode *e, VaeError *error)
         if (status == VAE_ERR_FORMAT)
             status = input_is_video(in, error);
     }
+    if (status == VAE_OK)
+        status = output_check(out, e->file, e->model, error);
     if (status == VAE_OK)
         status = video_range_check(e->file, error);
     if (status == VAE_OK)

@@ -132,17 +132,9 @@ open_file(Output *out, VaeError *error)
     return VAE_OK;
 }
 
-static bool
-same_file(const char *a, const char *b)
-{
-    VaeFileFacts facts;
-    return a && b && vae_os_facts(a, &facts) &&
-           facts.kind == VAE_FILE_REGULAR && vae_os_is_file(b, &facts);
-}
-
 VaeStatus
-output_check_resume(const char *path, const char *input, const char *model,
-                    VaeError *error)
+output_check_resume(const char *path, const VaeTensorFile *input,
+                    const VaeModel *model, VaeError *error)
 {
     static const char *const endings[] = {".part", ".checkpoint",
                                           ".checkpoint.tmp"};
@@ -165,13 +157,13 @@ output_check_resume(const char *path, const char *input, const char *model,
 }
 
 VaeStatus
-output_check(const char *path, const char *input, const char *model,
-             VaeError *error)
+output_check(const char *path, const VaeTensorFile *input,
+             const VaeModel *model, VaeError *error)
 {
-    if (same_file(path, input))
+    if (vae_tensor_file_is_from(input, path))
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%s: is the input; write to another file", path);
-    if (same_file(path, model))
+    if (vae_model_is_from(model, path))
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "%s: is the model; write to another file", path);
     return VAE_OK;
