@@ -249,7 +249,8 @@ VaeStatus output_open(Output *out, const char *path, const OutputHead *head,
 /*
  * The same, but writes path.part, which stays until it is committed. go_on:
  * path.part must exist and keeps its content. output_cut() fails if its header
- * differs, so that the checkpoint can report first what differs.
+ * differs, so that the checkpoint can report first what differs. Without go_on
+ * a path.part with another header is an error, because it may be the user's.
  */
 VaeStatus output_resume(Output *out, const char *path, const OutputHead *head,
                         bool go_on, VaeError *error);

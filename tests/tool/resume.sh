@@ -250,6 +250,15 @@ check "OUT.part is a pipe" 3 go
 says "$part" "no regular file"
 rm "$part"
 
+cp "$net" "$part"
+check "OUT.part is another file" 3 go
+says "$part: exists without a checkpoint, and is not the unfinished output" \
+    "remove it, or write to another file"
+true_that "and is unchanged" cmp "$net" "$part"
+head -c 40 "$out/kept" >"$part"
+check "OUT.part has a part of its header" 0 go
+true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
+
 echo "# two at once"
 exec 9>"$part"
 flock 9

@@ -236,21 +236,38 @@ open_part(Output *out, bool go_on, VaeError *error)
                         "%s: is no regular file, or another process has just "
                         "completed it",
                         out->temporary);
-    if (!go_on && vae_os_cut(out->fd, 0) != 0)
-        return system_error(error, out->temporary, "cut");
     return VAE_OK;
 }
 
+/* Finds out if OUT.part has another header. A new run may have left a part of
+ * its header. */
 static VaeStatus
-check_header(Output *out, const void *header, size_t size, VaeError *error)
+check_header(Output *out, const void *header, bool go_on, VaeError *error)
 {
+    const size_t size = out->begin;
     void *found = malloc(size);
     if (!found)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", out->path);
     const ssize_t n = vae_os_read_at(out->fd, found, size, 0);
-    out->foreign = n != (ssize_t) size || memcmp(found, header, size) != 0;
+    out->foreign = n < 0 || (go_on && n != (ssize_t) size) ||
+                   memcmp(found, header, (size_t) n) != 0;
     free(found);
     return VAE_OK;
+}
+
+/* Begins OUT.part again. */
+static VaeStatus
+start_again(Output *out, const void *header, VaeError *error)
+{
+    if (out->foreign)
+        return vae_fail(error, VAE_ERR_WRITE,
+                        "%s: exists without a checkpoint, and is not the "
+                        "unfinished output of this command; remove it, or "
+                        "write to another file",
+                        out->temporary);
+    if (vae_os_cut(out->fd, 0) != 0)
+        return system_error(error, out->temporary, "cut");
+    return write_at(out, 0, header, out->begin, error);
 }
 
 VaeStatus
@@ -264,8 +281,9 @@ output_resume(Output *out, const char *path, const OutputHead *head, bool go_on,
         return status;
     status = open_part(out, go_on, error);
     if (status == VAE_OK)
-        status = go_on ? check_header(out, bytes, out->begin, error)
-                       : write_at(out, 0, bytes, out->begin, error);
+        status = check_header(out, bytes, go_on, error);
+    if (status == VAE_OK && !go_on)
+        status = start_again(out, bytes, error);
     free(bytes);
     return status;
 }
