@@ -14,7 +14,7 @@
 static int
 chunk_frames(const VaeStream *s, int latents)
 {
-    const VaeCounts c = vae_model_counts(&s->model->info);
+    const VaeCounts c = vae_model_counts(&s->main.model->info);
     const int64_t at = (int64_t) (s->at.latents % (uint64_t) c.chunk);
     return (int) (vae_count_frames(c, at + latents) - vae_count_frames(c, at));
 }
@@ -26,14 +26,14 @@ vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
     steps = steps < 0 ? 0 : steps > MAX_UNITS ? MAX_UNITS : steps;
     const bool first = stream->at.next == FIRST && steps > 0;
     const int later = first ? steps - 1 : steps;
-    if (stream->model->info.chunk) {
+    if (stream->main.model->info.chunk) {
         *n_in = *n_out = steps;
-        *(stream->params.direction == VAE_DECODE ? n_out : n_in) =
+        *(stream->main.params.direction == VAE_DECODE ? n_out : n_in) =
             chunk_frames(stream, steps);
         return;
     }
     *n_in = (first ? s->first_in : 0) + later * s->step_in;
-    *n_out = vae_stream_has_delay(stream)
+    *n_out = vae_machine_has_delay(&stream->main)
                  ? vae_stream_frames_after(stream, steps)
                  : (first ? s->first_out : 0) + later * s->step_out;
 }
@@ -41,9 +41,9 @@ vae_stream_count(const VaeStream *stream, int steps, int *n_in, int *n_out)
 uint64_t
 vae_stream_units_before(const VaeStream *s, uint64_t latents)
 {
-    const VaeCounts counts = vae_model_counts(&s->model->info);
+    const VaeCounts counts = vae_model_counts(&s->main.model->info);
     const VaeSteps *steps = &s->steps;
-    if (s->params.direction == VAE_DECODE || latents == 0)
+    if (s->main.params.direction == VAE_DECODE || latents == 0)
         return latents;
     if (counts.chunk)
         return (uint64_t) vae_count_frames(counts, (int64_t) latents);
@@ -55,7 +55,7 @@ int
 vae_stream_steps_of(const VaeStream *stream, int n_in)
 {
     const VaeSteps *s = &stream->steps;
-    if (stream->model->info.chunk) {
+    if (stream->main.model->info.chunk) {
         int steps = 0, in = 0, out;
         while (in < n_in)
             vae_stream_count(stream, ++steps, &in, &out);
@@ -93,14 +93,14 @@ check_place(const VaeStream *s, const VaePicture *p, int number,
 {
     if (!p->on_device)
         return VAE_OK;
-    if (!s->class->pictures_on_device)
+    if (!s->main.class->pictures_on_device)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "device memory", "host memory"},
             "picture %d is in the memory of a device, which "
             "the backend %s does not have",
-            number, s->class->name);
-    if (vae_stream_has_tiles(s))
+            number, s->main.class->name);
+    if (vae_machine_has_tiles(&s->main))
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "device memory", "host memory"},
@@ -175,12 +175,13 @@ vae_stream_check_state(const VaeStream *s, VaeDirection direction,
     const VaeStatus status = vae_check_pointers(error, "stream", s);
     if (status != VAE_OK)
         return status;
-    if (s->params.direction != direction)
-        return vae_fail_parts(
-            error, VAE_ERR_ARGUMENT,
-            (VaeErrorParts){NULL, words[direction], words[s->params.direction]},
-            "the call %ss, and the stream %ss", words[direction],
-            words[s->params.direction]);
+    if (s->main.params.direction != direction)
+        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
+                              (VaeErrorParts){NULL, words[direction],
+                                              words[s->main.params.direction]},
+                              "the call %ss, and the stream %ss",
+                              words[direction],
+                              words[s->main.params.direction]);
     if (s->at.broken)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
@@ -195,8 +196,8 @@ fail_size(const VaeStream *s, const VaePicture *p, int number, VaeError *error)
 {
     char found[32], expected[32];
     snprintf(found, sizeof found, "%dx%d", p->width, p->height);
-    snprintf(expected, sizeof expected, "%dx%d", s->params.width,
-             s->params.height);
+    snprintf(expected, sizeof expected, "%dx%d", s->main.params.width,
+             s->main.params.height);
     return vae_fail_parts(error, VAE_ERR_SIZE,
                           (VaeErrorParts){NULL, found, expected},
                           "picture %d is %s, the stream was made for %s",
@@ -209,13 +210,13 @@ vae_stream_check_pictures(const VaeStream *s, const VaePicture *pictures, int n,
 {
     for (int i = 0; i < n; i++) {
         const VaePicture *p = &pictures[i];
-        if (!p->data[0] && s->params.direction == VAE_DECODE)
+        if (!p->data[0] && s->main.params.direction == VAE_DECODE)
             continue;
-        if (p->data[0] &&
-            (p->width != s->params.width || p->height != s->params.height))
+        if (p->data[0] && (p->width != s->main.params.width ||
+                           p->height != s->main.params.height))
             return fail_size(s, p, i, error);
         VaeStatus status =
-            check_planes(p, vae_stream_pixel_floats(s) == 4, i, error);
+            check_planes(p, vae_machine_pixel_floats(&s->main) == 4, i, error);
         if (status == VAE_OK)
             status = check_place(s, p, i, error);
         if (status != VAE_OK)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "choose.h"
-#include "stream.h"
+#include "machine.h"
 #include "vae-private/os.h"
 
 /*
@@ -28,14 +28,14 @@ typedef struct Times {
 } Times;
 
 static VaeStatus
-build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
+build(const VaeMachine *m, VaePrecision precision, VaeProgram **out)
 {
     const int unit =
-        s->params.direction == VAE_DECODE ? 1 : s->model->info.spatial;
+        m->params.direction == VAE_DECODE ? 1 : m->model->info.spatial;
     VaeCarrySet carries = {0};
     const VaeStatus status =
-        vae_model_build(s->model,
-                        &(VaeBuildParams){.direction = s->params.direction,
+        vae_model_build(m->model,
+                        &(VaeBuildParams){.direction = m->params.direction,
                                           .steps = 1,
                                           .height = SIDE * unit,
                                           .width = SIDE * unit,
@@ -45,7 +45,7 @@ build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
                                           .carries = &carries},
                         out, NULL);
     if (status == VAE_OK)
-        vae_program_fuse(*out, *out, vae_stream_fusions(s), (VaeCuts){0});
+        vae_program_fuse(*out, *out, vae_machine_fusions(m), (VaeCuts){0});
     vae_carry_set_free(&carries);
     return status;
 }
@@ -53,13 +53,13 @@ build(const VaeStream *s, VaePrecision precision, VaeProgram **out)
 static VaeStatus
 make_times(void *user, void *dst, VaeError *error)
 {
-    const VaeStream *s = user;
+    const VaeMachine *m = user;
     VaeProgram *programs[2] = {NULL, NULL};
     Times times = {{0, 0}};
-    if (build(s, VAE_PRECISION_FP32, &programs[0]) == VAE_OK &&
-        build(s, VAE_PRECISION_BF16, &programs[1]) == VAE_OK &&
-        !s->class->compare(
-            s->backend, (const VaeProgram *const[]){programs[0], programs[1]},
+    if (build(m, VAE_PRECISION_FP32, &programs[0]) == VAE_OK &&
+        build(m, VAE_PRECISION_BF16, &programs[1]) == VAE_OK &&
+        !m->class->compare(
+            m->backend, (const VaeProgram *const[]){programs[0], programs[1]},
             times.seconds))
         times = (Times){{0, 0}};
     vae_program_free(&programs[0]);
@@ -71,57 +71,57 @@ make_times(void *user, void *dst, VaeError *error)
 /* Takes the times from the model's cache, because all of its streams must
  * choose the same precision. */
 static Times
-take_times(VaeStream *s)
+take_times(VaeMachine *m)
 {
     struct {
         char table[8];
         int direction;
-    } key = {.table = "times", .direction = (int) s->params.direction};
+    } key = {.table = "times", .direction = (int) m->params.direction};
     const void *times = NULL;
     const VaeWeightRequest request = {.key = &key,
                                       .key_size = sizeof key,
                                       .bytes = sizeof(Times),
                                       .make = make_times,
-                                      .user = s};
-    if (vae_weight_cache_get(&s->model->weights, &request, &times, NULL) !=
+                                      .user = m};
+    if (vae_weight_cache_get(&m->model->weights, &request, &times, NULL) !=
         VAE_OK)
         return (Times){{0, 0}};
     return *(const Times *) times;
 }
 
 static void
-settle_precision(VaeStream *s)
+settle_precision(VaeMachine *m)
 {
-    const VaeStreamParams *p = &s->params;
+    const VaeStreamParams *p = &m->params;
     const bool automatic = p->precision == VAE_PRECISION_AUTO &&
                            p->direction == VAE_DECODE && !p->deterministic;
-    if (s->class->compare && p->deterministic && s->why[0] &&
-        s->plan.precision == VAE_PRECISION_FP32)
-        snprintf(s->why + strlen(s->why), sizeof s->why - strlen(s->why), "%s",
+    if (m->class->compare && p->deterministic && m->why[0] &&
+        m->plan.precision == VAE_PRECISION_FP32)
+        snprintf(m->why + strlen(m->why), sizeof m->why - strlen(m->why), "%s",
                  ", and deterministic times nothing");
-    if (!s->class->compare || s->borrowed || !automatic)
+    if (!m->class->compare || m->shares || !automatic)
         return;
-    const Times times = take_times(s);
+    const Times times = take_times(m);
     const double fp32 = times.seconds[0], bf16 = times.seconds[1];
     if (fp32 <= 0 || bf16 <= 0)
         return;
-    s->plan.precision =
+    m->plan.precision =
         bf16 > SLOWER * fp32 ? VAE_PRECISION_FP32 : VAE_PRECISION_BF16;
-    snprintf(s->why, sizeof s->why,
+    snprintf(m->why, sizeof m->why,
              "the model's largest convolutions take %.2f times as long in "
              "bf16 as in fp32",
              bf16 / fp32);
 }
 
 void
-vae_stream_warn_of_precision(VaeStream *s)
+vae_machine_warn_of_precision(VaeMachine *m)
 {
-    const VaeStreamParams *p = &s->params;
+    const VaeStreamParams *p = &m->params;
     char line[300];
-    if (!s->class->compare || s->borrowed || !p->warn || p->deterministic ||
+    if (!m->class->compare || m->shares || !p->warn || p->deterministic ||
         p->precision != VAE_PRECISION_BF16)
         return;
-    const Times times = take_times(s);
+    const Times times = take_times(m);
     const double fp32 = times.seconds[0], bf16 = times.seconds[1];
     if (fp32 <= 0 || bf16 <= SLOWER * fp32)
         return;
@@ -156,112 +156,114 @@ keep(void *user, const char *line)
 /* Chooses the next backend. passed: the log for the reasons why AUTO skips
  * backends. */
 static VaeStatus
-choose_next(VaeStream *s, int *next, const VaeLog *passed, VaeError *error)
+choose_next(VaeMachine *m, const VaeMachine *shared, int *next,
+            const VaeLog *passed, VaeError *error)
 {
-    const VaeLog log = {s->params.log, s->params.log_user};
-    VaeBackendChoice choice = {.kind = s->params.backend,
-                               .precision = s->params.precision,
-                               .direction = s->params.direction,
+    const VaeLog log = {m->params.log, m->params.log_user};
+    VaeBackendChoice choice = {.kind = m->params.backend,
+                               .precision = m->params.precision,
+                               .direction = m->params.direction,
                                .next = *next};
-    VaeOpeningMark begin = vae_opening_begin(&s->opening);
+    VaeOpeningMark begin = vae_opening_begin(&m->opening);
     const VaeStatus status = vae_backend_choose(&choice, passed, error);
-    vae_opening_end(&s->opening, VAE_OPENING_BACKEND, begin);
+    vae_opening_end(&m->opening, VAE_OPENING_BACKEND, begin);
     if (status != VAE_OK)
         return status;
     *next = choice.next;
-    s->class = choice.class;
-    s->plan.precision = choice.chosen;
-    s->plan.backend = s->class->kind;
+    m->class = choice.class;
+    m->plan.precision = choice.chosen;
+    m->plan.backend = m->class->kind;
     /* More threads only wait for each other. A library may even end the process
      * if the system refuses a thread. */
     const int cpus = vae_os_processors(), most = cpus < 2 ? 8 : 4 * cpus;
-    s->plan.threads = s->params.threads ? s->params.threads : cpus;
-    if (s->plan.threads > most)
-        s->plan.threads = most;
-    begin = vae_opening_begin(&s->opening);
+    m->plan.threads = m->params.threads ? m->params.threads : cpus;
+    if (m->plan.threads > most)
+        m->plan.threads = most;
+    begin = vae_opening_begin(&m->opening);
     const VaeStatus opened =
-        s->borrowed
+        shared
             ? VAE_OK
-            : s->class->open(
-                  &(VaeBackendParams){.precision = s->plan.precision,
-                                      .threads = s->plan.threads,
-                                      .device = s->params.device,
-                                      .deterministic = s->params.deterministic,
-                                      .pixels = vae_stream_widest(s),
+            : m->class->open(
+                  &(VaeBackendParams){.precision = m->plan.precision,
+                                      .threads = m->plan.threads,
+                                      .device = m->params.device,
+                                      .deterministic = m->params.deterministic,
+                                      .pixels = vae_machine_widest(m),
                                       .pictures_on_device =
-                                          s->params.pictures_on_device != 0 &&
-                                          !s->params.tiles,
+                                          m->params.pictures_on_device != 0 &&
+                                          !m->params.tiles,
                                       .log = log,
-                                      .opening = &s->opening,
-                                      .cancelled = s->params.cancelled},
-                  &s->backend, &s->device, error);
-    vae_opening_end(&s->opening, VAE_OPENING_DEVICE, begin);
+                                      .opening = &m->opening,
+                                      .cancelled = m->params.cancelled},
+                  &m->backend, &m->device, error);
+    vae_opening_end(&m->opening, VAE_OPENING_DEVICE, begin);
     if (opened != VAE_OK)
         return opened;
-    if (s->borrowed) {
-        s->backend = s->borrowed->backend;
-        s->device = s->borrowed->device;
+    if (shared) {
+        m->backend = shared->backend;
+        m->device = shared->device;
     }
-    s->plan.threads = s->device.threads;
-    s->plan.device = s->device.name;
-    memcpy(s->why, choice.why, sizeof s->why);
-    settle_precision(s);
+    m->plan.threads = m->device.threads;
+    m->plan.device = m->device.name;
+    memcpy(m->why, choice.why, sizeof m->why);
+    settle_precision(m);
     return VAE_OK;
 }
 
 /* Warns if AUTO chooses a backend without devices although a device other than
  * the first was named. */
 static void
-warn_of_device(const VaeStream *s, const char *why)
+warn_of_device(const VaeMachine *m, const char *why)
 {
     char line[800];
-    assert(s->class);
-    if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
-        s->params.device <= 0 || s->class->memory_left)
+    assert(m->class);
+    if (!m->params.warn || m->params.backend != VAE_BACKEND_AUTO ||
+        m->params.device <= 0 || m->class->memory_left)
         return;
     snprintf(line, sizeof line,
              "device %d was asked for, and the %s backend is taken: %s",
-             s->params.device, vae_backend_name(s->plan.backend), why);
-    s->params.warn(s->params.log_user, line);
+             m->params.device, vae_backend_name(m->plan.backend), why);
+    m->params.warn(m->params.log_user, line);
 }
 
 /* Warns if AUTO chooses the slowest backend. */
 static void
-warn_of_ref(const VaeStream *s, const char *why)
+warn_of_ref(const VaeMachine *m, const char *why)
 {
     char line[800];
-    if (!s->params.warn || s->params.backend != VAE_BACKEND_AUTO ||
-        s->plan.backend != VAE_BACKEND_REF)
+    if (!m->params.warn || m->params.backend != VAE_BACKEND_AUTO ||
+        m->plan.backend != VAE_BACKEND_REF)
         return;
     snprintf(line, sizeof line,
              "the ref backend computes, in plain C, about 10 times slower "
              "than the cpu backend: %s",
              why);
-    s->params.warn(s->params.log_user, line);
+    m->params.warn(m->params.log_user, line);
 }
 
 /* Tries one backend after another, because AUTO also skips those that cannot be
  * opened. */
 VaeStatus
-vae_stream_choose_backend(VaeStream *s, VaeError *error)
+vae_machine_choose_backend(VaeMachine *m, const VaeMachine *shared,
+                           VaeError *error)
 {
-    Reasons reasons = {.to = {s->params.log, s->params.log_user}};
+    Reasons reasons = {.to = {m->params.log, m->params.log_user}};
     const VaeLog log = {keep, &reasons};
     int next = 0;
     VaeError why = {0};
-    VaeStatus status = choose_next(s, &next, &log, &why);
-    while (s->params.backend == VAE_BACKEND_AUTO && s->class &&
-           s->class->kind != VAE_BACKEND_REF &&
+    VaeStatus status = choose_next(m, shared, &next, &log, &why);
+    while (m->params.backend == VAE_BACKEND_AUTO && m->class &&
+           m->class->kind != VAE_BACKEND_REF &&
            (status == VAE_ERR_BACKEND || status == VAE_ERR_UNSUPPORTED)) {
         vae_log(&log, "backend %s is not taken: %s",
-                vae_backend_name(s->class->kind), why.message);
-        status = choose_next(s, &next, &log, &why);
+                vae_backend_name(m->class->kind), why.message);
+        status = choose_next(m, shared, &next, &log, &why);
     }
     if (error && status != VAE_OK)
         *error = why;
     if (status == VAE_OK)
-        warn_of_device(s, reasons.first);
+        warn_of_device(m, reasons.first);
     if (status == VAE_OK)
-        warn_of_ref(s, reasons.last);
+        warn_of_ref(m, reasons.last);
     return status;
 }

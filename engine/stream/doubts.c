@@ -295,21 +295,21 @@ enum { SAME_LATENTS = 4, SAME_PICTURES = 48 };
 static void
 tell_constant(VaeStream *s)
 {
-    const bool decode = s->params.direction == VAE_DECODE;
+    const bool decode = s->main.params.direction == VAE_DECODE;
     const unsigned long long n = s->doubts.same;
     char line[160];
     snprintf(line, sizeof line,
              "each of the first %llu %s: is this the right input?", n,
              decode ? "latents has only one number in all places"
                     : "frames has only one colour");
-    s->params.doubt(s->params.log_user, line);
+    s->main.params.doubt(s->main.params.log_user, line);
     s->doubts.varies = true;
 }
 
 static void
 count_constant(VaeStream *s, bool constant)
 {
-    const bool decode = s->params.direction == VAE_DECODE;
+    const bool decode = s->main.params.direction == VAE_DECODE;
     VaeDoubts *d = &s->doubts;
     d->varies = !constant;
     d->same++;
@@ -320,7 +320,7 @@ count_constant(VaeStream *s, bool constant)
 static void
 judge_latent(VaeStream *s, const VaeLatentIn *latent)
 {
-    const VaeModelInfo *info = &s->model->info;
+    const VaeModelInfo *info = &s->main.model->info;
     const size_t n = vae_stream_latent_elements(s);
     VaeDoubts *d = &s->doubts;
     char line[300];
@@ -328,11 +328,11 @@ judge_latent(VaeStream *s, const VaeLatentIn *latent)
         count_constant(s, latent_is_constant(latent, n));
     if (d->told || d->judged > LAST_LATENT || d->judged++ < FIRST_LATENT)
         return;
-    d->told = doubt_latent(info, &s->params, latent,
+    d->told = doubt_latent(info, &s->main.params, latent,
                            n / (size_t) info->latent_channels,
                            (Line){line, sizeof line});
     if (d->told)
-        s->params.doubt(s->params.log_user, line);
+        s->main.params.doubt(s->main.params.log_user, line);
 }
 
 static void
@@ -343,24 +343,24 @@ judge_picture(VaeStream *s, const VaePicture *picture)
     if (picture->on_device)
         return;
     if (!d->varies)
-        count_constant(s, picture_is_constant(&s->model->info, picture));
+        count_constant(s, picture_is_constant(&s->main.model->info, picture));
     if (d->told || d->judged++ >= PICTURES)
         return;
-    d->told = doubt_picture(&s->model->info, &s->params, picture,
+    d->told = doubt_picture(&s->main.model->info, &s->main.params, picture,
                             (Line){line, sizeof line});
     if (d->told)
-        s->params.doubt(s->params.log_user, line);
+        s->main.params.doubt(s->main.params.log_user, line);
 }
 
 void
 vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in)
 {
-    if (!s->params.doubt)
+    if (!s->main.params.doubt)
         return;
-    if (s->model->doubt && !s->doubts.begun)
-        s->params.doubt(s->params.log_user, s->model->doubt);
+    if (s->main.model->doubt && !s->doubts.begun)
+        s->main.params.doubt(s->main.params.log_user, s->main.model->doubt);
     s->doubts.begun = true;
-    if (s->params.direction == VAE_DECODE && s->at.next != NEXT) {
+    if (s->main.params.direction == VAE_DECODE && s->at.next != NEXT) {
         s->doubts.judged = 0;
         s->doubts.told = false;
     }
@@ -374,6 +374,6 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in)
 void
 vae_stream_judge_end(VaeStream *s)
 {
-    if (s->params.doubt && s->doubts.same > 0 && !s->doubts.varies)
+    if (s->main.params.doubt && s->doubts.same > 0 && !s->doubts.varies)
         tell_constant(s);
 }

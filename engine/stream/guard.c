@@ -1,9 +1,9 @@
 /*
  * guard.c: copies the units of a run in flight, for nan.c.
  *
- * Pictures are copied only if they are read after the run: by the fallback, or
- * by the error message, which says if the input was finite. The message reads
- * only float pictures.
+ * Pictures are copied only if they are read after the run: by a step in fp32,
+ * or by the error message, which says if the input was finite. The message
+ * reads only float pictures.
  */
 #include <string.h>
 
@@ -14,17 +14,17 @@
 size_t
 vae_stream_latent_elements(const VaeStream *s)
 {
-    const int down = s->model->info.spatial;
-    return (size_t) s->model->info.latent_channels *
-           (size_t) (s->plan.padded_height / down) *
-           (size_t) (s->plan.padded_width / down);
+    const int down = s->main.model->info.spatial;
+    return (size_t) s->main.model->info.latent_channels *
+           (size_t) (s->main.plan.padded_height / down) *
+           (size_t) (s->main.plan.padded_width / down);
 }
 
 static bool
 needs_data(const VaeStream *s, VaePixels pixels)
 {
-    return s->params.direction == VAE_ENCODE &&
-           (s->fallback || vae_layout_floats(vae_layout(pixels)));
+    return s->main.params.direction == VAE_ENCODE &&
+           (s->main.wide || vae_layout_floats(vae_layout(pixels)));
 }
 
 static size_t
@@ -37,24 +37,24 @@ static void
 set_rooms(VaeStream *s)
 {
     VaeGuard *g = &s->guard;
-    const bool decode = s->params.direction == VAE_DECODE;
-    const VaePicture widest = {.pixels = vae_stream_widest(s),
-                               .width = s->params.width,
-                               .height = s->params.height};
+    const bool decode = s->main.params.direction == VAE_DECODE;
+    const VaePicture widest = {.pixels = vae_machine_widest(&s->main),
+                               .width = s->main.params.width,
+                               .height = s->main.params.height};
     VaePicture packed;
     size_t latents = 0, pictures = 0;
     for (int i = 0; i < PROGRAMS; i++)
-        if (s->programs[i]) {
-            const VaeProgram *p = s->programs[i];
+        if (s->main.programs[i]) {
+            const VaeProgram *p = s->main.programs[i];
             latents = larger(latents, decode ? p->n_in : p->n_out);
             pictures = larger(pictures, decode ? p->n_out : p->n_in);
         }
     g->latent_bytes =
         decode ? vae_stream_latent_elements(s) * sizeof(float) : 0;
-    g->picture_bytes =
-        needs_data(s, s->params.pixels) && !s->params.pictures_on_device
-            ? vae_picture_pack(&widest, 0, &packed)
-            : 0;
+    g->picture_bytes = needs_data(s, s->main.params.pixels) &&
+                               !s->main.params.pictures_on_device
+                           ? vae_picture_pack(&widest, 0, &packed)
+                           : 0;
     g->room_latents = latents;
     g->room_pictures = pictures;
 }
@@ -64,8 +64,8 @@ vae_stream_guard_take(VaeStream *s, VaeError *error)
 {
     VaeGuard *g = &s->guard;
     const size_t had_latents = g->room_latents, had_pictures = g->room_pictures;
-    if (s->params.nan_policy == VAE_NAN_PASS || !s->class->finish ||
-        vae_stream_has_delay(s) || vae_stream_has_tiles(s))
+    if (s->main.params.nan_policy == VAE_NAN_PASS || !s->main.class->finish ||
+        vae_machine_has_delay(&s->main) || vae_machine_has_tiles(&s->main))
         return VAE_OK;
     set_rooms(s);
     if (g->in && g->room_latents <= had_latents &&
@@ -85,7 +85,8 @@ vae_stream_guard_take(VaeStream *s, VaeError *error)
         return VAE_OK;
     vae_stream_guard_free(s);
     return vae_fail(error, VAE_ERR_MEMORY, "out of memory for copies of the %s",
-                    s->params.direction == VAE_DECODE ? "latents" : "frames");
+                    s->main.params.direction == VAE_DECODE ? "latents"
+                                                           : "frames");
 }
 
 void
@@ -130,7 +131,7 @@ copy_pictures(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
         VaePicture *to = &g->pictures[i];
         uint8_t *at = g->data + (size_t) i * g->picture_bytes;
         *to = *from;
-        if (!needs_data(s, from->pixels) || (from->on_device && !s->fallback))
+        if (!needs_data(s, from->pixels) || (from->on_device && !s->main.wide))
             continue;
         if (from->on_device ||
             vae_picture_pack(from, (uintptr_t) at, to) > g->picture_bytes)
@@ -146,7 +147,7 @@ vae_stream_copy_units(VaeStream *s, const VaeProgram *p, const VaeUnits *units)
 {
     if (!s->guard.in)
         return false;
-    if (s->params.direction == VAE_ENCODE)
+    if (s->main.params.direction == VAE_ENCODE)
         return copy_pictures(s, p, units);
     copy_latents(s, p, units);
     return true;

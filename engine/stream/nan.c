@@ -4,10 +4,10 @@
  * The backend counts the non-finite values of each run's result. With the
  * policy FALLBACK, the carries are saved before each run. If a slice is
  * non-finite, it is computed again step by step from the saved carries. If a
- * step is non-finite, the fallback stream computes it in fp32. The slice size
- * therefore does not decide which steps are computed in fp32. Afterwards the
- * carries of the fallback are converted back to 16 bits. If they do not fit,
- * the fallback also computes the next step (`in_fallback`).
+ * step is non-finite, a second machine (`wide`) computes it in fp32. The slice
+ * size therefore does not decide which steps are computed in fp32. Afterwards
+ * the carries of the second machine are converted back to 16 bits. If they do
+ * not fit, it also computes the next step (`in_fallback`).
  *
  * A device computes a run while it copies the results of the run before. The
  * count of a run is therefore checked before the next run begins, or when the
@@ -65,7 +65,7 @@ static bool
 input_is_finite(const VaeStream *s, int n, const VaeUnits *units)
 {
     for (int i = 0; i < n && !s->at.ended; i++)
-        if (s->params.direction == VAE_DECODE
+        if (s->main.params.direction == VAE_DECODE
                 ? !latent_is_finite(s, &units->in[i])
                 : !picture_is_finite(&units->pictures[i]))
             return false;
@@ -73,14 +73,14 @@ input_is_finite(const VaeStream *s, int n, const VaeUnits *units)
 }
 
 /* ------------------------------------------------------------------ */
-/* Carries between the stream and its fallback.                        */
+/* Carries between the two machines.                                   */
 
 static const VaeCarry *
-same_carry(const VaeStream *s, const VaeCarry *other)
+same_carry(const VaeMachine *m, const VaeCarry *other)
 {
-    for (int i = 0; i < s->carries.set.n; i++)
-        if (strcmp(s->carries.set.items[i]->name, other->name) == 0)
-            return s->carries.set.items[i];
+    for (int i = 0; i < m->carries.set.n; i++)
+        if (strcmp(m->carries.set.items[i]->name, other->name) == 0)
+            return m->carries.set.items[i];
     assert(false);
     return NULL;
 }
@@ -88,7 +88,7 @@ same_carry(const VaeStream *s, const VaeCarry *other)
 /* Converts carries from one block to another. False: some values are
  * non-finite. */
 static bool
-convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
+convert(const VaeMachine *from, const uint8_t *src, const VaeMachine *to,
         uint8_t *dst)
 {
     bool finite = true;
@@ -108,47 +108,47 @@ convert(const VaeStream *from, const uint8_t *src, const VaeStream *to,
     return finite;
 }
 
-/* Copies the saved carries to the fallback. *usable: they are finite. */
+/* Copies the saved carries to the second machine. *usable: they are finite. */
 static VaeStatus
 widen(VaeStream *s, bool *usable, VaeError *error)
 {
-    VaeStream *fallback = s->fallback;
-    uint8_t *narrow = vae_mem_alloc((size_t) s->plan.carries);
-    uint8_t *wide = vae_mem_alloc((size_t) fallback->plan.carries);
+    VaeMachine *m = s->main.wide;
+    uint8_t *narrow = vae_mem_alloc((size_t) s->main.plan.carries);
+    uint8_t *wide = vae_mem_alloc((size_t) m->plan.carries);
     VaeStatus status =
         narrow && wide
-            ? vae_carries_read_snapshot(&s->carries, narrow, error)
+            ? vae_carries_read_snapshot(&s->main.carries, narrow, error)
             : vae_fail(error, VAE_ERR_MEMORY, "out of memory for carries");
     if (status == VAE_OK) {
         const VaeClock clock = vae_stream_clock(s);
-        vae_stream_clear_unused(s, &clock, narrow);
-        *usable = convert(s, narrow, fallback, wide);
+        vae_stream_clear_unused(s->main.programs[NEXT], &clock, narrow);
+        *usable = convert(&s->main, narrow, m, wide);
     }
     if (status == VAE_OK && *usable)
-        status = vae_carries_write(&fallback->carries, wide, error);
+        status = vae_carries_write(&m->carries, wide, error);
     vae_mem_free(narrow);
     vae_mem_free(wide);
     return status;
 }
 
-/* Copies the fallback's carries back after a step, if they fit. */
+/* Copies the second machine's carries back after a step, if they fit. */
 static VaeStatus
 narrow(VaeStream *s, VaeError *error)
 {
-    VaeStream *fallback = s->fallback;
-    uint8_t *small = vae_mem_alloc((size_t) s->plan.carries);
-    uint8_t *wide = vae_mem_alloc((size_t) fallback->plan.carries);
+    VaeMachine *m = s->main.wide;
+    uint8_t *small = vae_mem_alloc((size_t) s->main.plan.carries);
+    uint8_t *wide = vae_mem_alloc((size_t) m->plan.carries);
     VaeStatus status =
         small && wide
-            ? vae_carries_read(&fallback->carries, wide, error)
+            ? vae_carries_read(&m->carries, wide, error)
             : vae_fail(error, VAE_ERR_MEMORY, "out of memory for carries");
     if (status == VAE_OK) {
         VaeClock clock = vae_stream_clock(s);
         clock.begin++;
-        vae_stream_clear_unused(fallback, &clock, wide);
-        s->at.in_fallback = !convert(fallback, wide, s, small);
+        vae_stream_clear_unused(m->programs[NEXT], &clock, wide);
+        s->at.in_fallback = !convert(m, wide, &s->main, small);
         if (!s->at.in_fallback)
-            status = vae_carries_write(&s->carries, small, error);
+            status = vae_carries_write(&s->main.carries, small, error);
     }
     vae_mem_free(small);
     vae_mem_free(wide);
@@ -156,32 +156,28 @@ narrow(VaeStream *s, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
-/* One step by the fallback.                                           */
+/* One step by the second machine.                                     */
 
 /* Waits for the count of the last run. */
 static VaeStatus
-count_bad(VaeStream *s, VaeError *error)
+count_bad(const VaeMachine *m, VaeError *error)
 {
-    return s->class->finish
-               ? s->class->finish(s->backend, 0, VAE_FINISH_COUNT, error)
+    return m->class->finish
+               ? m->class->finish(m->backend, 0, VAE_FINISH_COUNT, error)
                : VAE_OK;
 }
 
 static VaeStatus
-run_fallback(VaeStream *s, const VaeUnits *units, bool *finite, VaeError *error)
+run_wide(VaeStream *s, const VaeUnits *units, bool *finite, VaeError *error)
 {
-    VaeStream *fallback = s->fallback;
-    fallback->at = s->at;
-    fallback->guard.bad = 0;
-    VaeStatus status = vae_stream_run_exec(fallback, s->at.next, units, error);
-    fallback->at.next = NEXT; /* so that vae_stream_release() keeps its
-                                 carries */
+    VaeMachine *m = s->main.wide;
+    s->guard.bad = 0;
+    VaeStatus status = vae_stream_run_exec(s, m, s->at.next, units, error);
     if (status == VAE_OK)
-        status = count_bad(fallback, error);
-    if (status == VAE_OK && fallback->class->finish)
-        status = fallback->class->finish(fallback->backend, 0, VAE_FINISH_KEEP,
-                                         error);
-    *finite = fallback->guard.bad == 0;
+        status = count_bad(m, error);
+    if (status == VAE_OK && m->class->finish)
+        status = m->class->finish(m->backend, 0, VAE_FINISH_KEEP, error);
+    *finite = s->guard.bad == 0;
     return status;
 }
 
@@ -189,19 +185,19 @@ run_fallback(VaeStream *s, const VaeUnits *units, bool *finite, VaeError *error)
 static VaeStatus
 recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
-    const VaeProgram *p = s->programs[which];
+    const VaeProgram *p = s->main.programs[which];
     bool usable = input_is_finite(s, p->n_in, units);
     bool finite = false;
     VaeStatus status = VAE_OK;
     if (usable)
-        status = vae_stream_resume(s->fallback, error);
+        status = vae_stream_take_back(s, s->main.wide, error);
     if (status == VAE_OK && usable && s->at.next == NEXT)
         status = widen(s, &usable, error);
     if (status != VAE_OK || !usable)
         return status;
     const uint64_t nonfinite = s->stats.nonfinite;
     s->stats.nonfinite = s->guard.nonfinite;
-    status = run_fallback(s, units, &finite, error);
+    status = run_wide(s, units, &finite, error);
     if (status != VAE_OK || !finite) {
         s->stats.nonfinite = nonfinite;
         return status;
@@ -210,14 +206,14 @@ recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
     return narrow(s, error);
 }
 
-/* Runs a step while only the fallback has the carries. */
+/* Runs a step while only the second machine has the carries. */
 static VaeStatus
 run_in_fallback(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
     bool finite = false;
-    VaeStatus status = vae_stream_resume(s->fallback, error);
+    VaeStatus status = vae_stream_take_back(s, s->main.wide, error);
     if (status == VAE_OK)
-        status = run_fallback(s, units, &finite, error);
+        status = run_wide(s, units, &finite, error);
     if (status != VAE_OK)
         return status;
     s->stats.nonfinite_steps++;
@@ -233,7 +229,7 @@ one_by_one(VaeStream *s, const VaeProgram *p, const VaeUnits *units,
            VaeError *error)
 {
     const int in = p->n_in / p->steps, out = p->n_out / p->steps;
-    const int which = s->programs[NEXT1] ? NEXT1 : NEXT;
+    const int which = s->main.programs[NEXT1] ? NEXT1 : NEXT;
     VaeUnits at = *units;
     VaeStatus status = VAE_OK;
     s->guard.singly = true;
@@ -249,7 +245,7 @@ static VaeStatus
 not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
            VaeError *error)
 {
-    const bool decode = s->params.direction == VAE_DECODE;
+    const bool decode = s->main.params.direction == VAE_DECODE;
     char latent[60];
     snprintf(latent, sizeof latent, "latent %llu%s",
              (unsigned long long) s->at.latents,
@@ -258,20 +254,21 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
         return vae_fail(error, VAE_ERR_BACKEND,
                         "%s%s has values that are not finite (NaN or infinite)",
                         decode ? "" : "the frames of ", latent);
-    if (vae_stream_has_delay(s))
+    if (vae_machine_has_delay(&s->main))
         return vae_fail(error, VAE_ERR_BACKEND,
                         "frames that %s gives after %s are not finite (NaN or "
                         "infinite) in %s; they depend on %d latents on either "
                         "side",
-                        s->model->info.arch, latent,
-                        vae_precision_name(s->plan.precision),
-                        s->model->info.look_ahead);
+                        s->main.model->info.arch, latent,
+                        vae_precision_name(s->main.plan.precision),
+                        s->main.model->info.look_ahead);
     return vae_fail(
         error, VAE_ERR_BACKEND,
         "the result of %s for %s is not finite (NaN or infinite) in "
         "%s, although the input is; try %s",
-        s->model->info.arch, latent, vae_precision_name(s->plan.precision),
-        s->plan.precision == VAE_PRECISION_FP32
+        s->main.model->info.arch, latent,
+        vae_precision_name(s->main.plan.precision),
+        s->main.plan.precision == VAE_PRECISION_FP32
             ? "other weights"
             : "precision fp32 or the nan-policy fallback");
 }
@@ -295,15 +292,15 @@ static VaeStatus
 apply_policy(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
     const int which = s->guard.which;
-    const VaeProgram *p = s->programs[which];
+    const VaeProgram *p = s->main.programs[which];
     take_back(s);
-    if (s->params.nan_policy == VAE_NAN_ERROR)
+    if (s->main.params.nan_policy == VAE_NAN_ERROR)
         return not_finite(s, p, units, error);
-    if (s->fallback && p->steps > 1) {
+    if (s->main.wide && p->steps > 1) {
         const uint64_t runs = s->runs;
         s->stats.nonfinite = s->guard.nonfinite;
         VaeStatus status =
-            vae_carries_restore(&s->carries, VAE_BEFORE_RUN, error);
+            vae_carries_restore(&s->main.carries, VAE_BEFORE_RUN, error);
         if (status == VAE_OK)
             status = one_by_one(s, p, units, error);
         s->runs = runs + 1; /* for vae_stream_wait() these steps are one run,
@@ -312,7 +309,7 @@ apply_policy(VaeStream *s, const VaeUnits *units, VaeError *error)
     }
     s->stats.nonfinite_steps += (uint64_t) p->steps;
     const VaeStatus status =
-        s->fallback ? recover(s, which, units, error) : VAE_OK;
+        s->main.wide ? recover(s, which, units, error) : VAE_OK;
     if (status == VAE_OK)
         vae_stream_count_run(s, which);
     return status;
@@ -324,16 +321,16 @@ static VaeStatus
 count_carries(VaeStream *s, VaeError *error)
 {
     const VaeClock clock = vae_stream_clock(s);
-    if (s->guard.bad || !s->fallback ||
-        !vae_stream_is_early(s, s->programs[s->guard.which], clock))
+    if (s->guard.bad || !s->main.wide ||
+        !vae_stream_is_early(s, s->main.programs[s->guard.which], clock))
         return VAE_OK;
-    uint8_t *carries = vae_mem_alloc((size_t) s->plan.carries);
+    uint8_t *carries = vae_mem_alloc((size_t) s->main.plan.carries);
     if (!carries)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory for carries");
-    const VaeStatus status = vae_carries_read(&s->carries, carries, error);
-    vae_stream_clear_unused(s, &clock, carries);
-    for (int i = 0; i < s->carries.set.n && status == VAE_OK; i++) {
-        const VaeCarry *c = s->carries.set.items[i];
+    const VaeStatus status = vae_carries_read(&s->main.carries, carries, error);
+    vae_stream_clear_unused(s->main.programs[NEXT], &clock, carries);
+    for (int i = 0; i < s->main.carries.set.n && status == VAE_OK; i++) {
+        const VaeCarry *c = s->main.carries.set.items[i];
         const size_t n = c->bytes / vae_type_size(c->type);
         s->guard.bad += !all_finite(carries + c->offset, c->type, n);
     }
@@ -346,18 +343,20 @@ static VaeStatus
 settle(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
     s->guard.pending = false;
-    VaeStatus status = count_bad(s, error);
+    VaeStatus status = count_bad(&s->main, error);
     if (status == VAE_OK)
         status = count_carries(s, error);
     if (status != VAE_OK || s->guard.bad == 0)
         return status;
     /* deliver earlier runs first, because stats.nonfinite is saved before this
      * run adds to it */
-    if (s->class->finish)
-        status = s->class->finish(s->backend, 1, VAE_FINISH_KEEP, error);
-    if (s->class->finish && status == VAE_OK) {
+    if (s->main.class->finish)
+        status =
+            s->main.class->finish(s->main.backend, 1, VAE_FINISH_KEEP, error);
+    if (s->main.class->finish && status == VAE_OK) {
         s->guard.nonfinite = s->stats.nonfinite;
-        status = s->class->finish(s->backend, 0, VAE_FINISH_KEEP, error);
+        status =
+            s->main.class->finish(s->main.backend, 0, VAE_FINISH_KEEP, error);
     }
     return status == VAE_OK ? apply_policy(s, units, error) : status;
 }
@@ -373,7 +372,7 @@ VaeStatus
 vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
                        VaeError *error)
 {
-    const VaeProgram *p = s->programs[which];
+    const VaeProgram *p = s->main.programs[which];
     VaeGuard *g = &s->guard;
     VaeStatus status = vae_stream_settle(s, error);
     if (status != VAE_OK)
@@ -388,15 +387,15 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
             vae_stream_count_run(s, which);
         return status;
     }
-    if (s->fallback)
-        status = vae_carries_save(&s->carries, VAE_BEFORE_RUN, error);
+    if (s->main.wide)
+        status = vae_carries_save(&s->main.carries, VAE_BEFORE_RUN, error);
     const bool overlaps =
         status == VAE_OK && !g->singly && vae_stream_copy_units(s, p, units);
     g->which = which;
     g->before = s->at;
     g->bad = 0;
     if (status == VAE_OK)
-        status = vae_stream_run_exec(s, which, units, error);
+        status = vae_stream_run_exec(s, &s->main, which, units, error);
     if (status != VAE_OK)
         return status;
     vae_stream_count_run(s, which);

@@ -16,8 +16,8 @@ open_stream(VaeModel *model, const VaeStreamParams *params, bool make,
     const VaeStatus status = vae_stream_open(
         model, params, &(VaeTerms){.all_rungs = true, .make = make}, out,
         error);
-    return status != VAE_OK && *out && (*out)->too_large
-               ? vae_stream_does_not_fit(*out, error)
+    return status != VAE_OK && *out && (*out)->main.search.too_large
+               ? vae_machine_does_not_fit(&(*out)->main, error)
                : status;
 }
 
@@ -35,15 +35,16 @@ vae_stream_plan_ladder(VaeModel *model, const VaeStreamParams *params,
     if (status == VAE_OK)
         status = open_stream(model, params, false, &s, error);
     if (status == VAE_OK) {
-        VaePlan plan = s->plan;
+        VaePlan plan = s->main.plan;
         plan.device = NULL; /* the stream owns it */
         vae_sized_write(out, &plan, sizeof plan);
-        vae_stream_tell(s);
+        vae_machine_tell(&s->main);
     }
     *n_rungs = 0;
     if (rungs && s &&
-        (status == VAE_OK || (status == VAE_ERR_MEMORY && s->too_large)) &&
-        vae_stream_plan_rungs(s, true, rungs, n_rungs, error) != VAE_OK)
+        (status == VAE_OK ||
+         (status == VAE_ERR_MEMORY && s->main.search.too_large)) &&
+        vae_machine_plan_rungs(&s->main, true, rungs, n_rungs, error) != VAE_OK)
         status = VAE_ERR_CANCELLED;
     vae_stream_free(&s);
     return status;
@@ -67,28 +68,28 @@ new_and_make(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
 
 /* Logs the times of the parts of opening. `begin`: when it began. */
 static void
-tell_opening(const VaeStream *s, uint64_t begin)
+tell_opening(const VaeMachine *m, uint64_t begin)
 {
     static const char *const names[VAE_OPENING_PARTS] = {
         "backend", "device",  "library", "test",    "programs", "choices",
         "plans",   "weights", "upload",  "prepare", "code",     "memory"};
-    const VaeLog log = {s->params.log, s->params.log_user};
+    const VaeLog log = {m->params.log, m->params.log_user};
     const uint64_t ns = vae_now_ns() - begin;
     char parts[32 * (VAE_OPENING_PARTS + 1)];
     size_t n = 0;
     for (int i = 0; i < VAE_OPENING_PARTS; i++)
-        if (s->opening.ns[i])
+        if (m->opening.ns[i])
             n += (size_t) snprintf(parts + n, sizeof parts - n, "%s %.3f, ",
-                                   names[i], 1e-9 * (double) s->opening.ns[i]);
+                                   names[i], 1e-9 * (double) m->opening.ns[i]);
     vae_log(&log, "opened in %.3f s: %sother %.3f", 1e-9 * (double) ns, parts,
-            1e-9 * (double) (ns - s->opening.total));
+            1e-9 * (double) (ns - m->opening.total));
 }
 
 /* True if AUTO has chosen a device, and the cpu backend can replace it. */
 static bool
-may_leave_device(const VaeStream *s)
+may_leave_device(const VaeMachine *m)
 {
-    return s->params.backend == VAE_BACKEND_AUTO && s->class->memory_left &&
+    return m->params.backend == VAE_BACKEND_AUTO && m->class->memory_left &&
            vae_backend_available(VAE_BACKEND_CPU, NULL, 0);
 }
 
@@ -97,10 +98,10 @@ may_leave_device(const VaeStream *s)
 static VaeStatus
 leave_device(VaeModel *model, VaeStream **out, VaeError *why)
 {
-    VaeStreamParams host = (*out)->params;
-    char line[sizeof why->message + sizeof(*out)->device + 40];
+    VaeStreamParams host = (*out)->main.params;
+    char line[sizeof why->message + sizeof(*out)->main.device + 40];
     snprintf(line, sizeof line, "the cpu backend computes, not %s: %s",
-             (*out)->device.name, why->message);
+             (*out)->main.device.name, why->message);
     host.backend = VAE_BACKEND_CPU;
     vae_stream_free(out);
     const VaeStatus status = new_and_make(model, &host, out, NULL);
@@ -132,14 +133,14 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
                               "an outline of %s has no numbers to compute with",
                               model->info.arch);
     status = new_and_make(model, params, out, &why);
-    if (status == VAE_ERR_MEMORY && *out && (*out)->class &&
-        may_leave_device(*out))
+    if (status == VAE_ERR_MEMORY && *out && (*out)->main.class &&
+        may_leave_device(&(*out)->main))
         status = leave_device(model, out, &why);
     if (status == VAE_OK) {
-        tell_opening(*out, begin);
-        vae_stream_tell_ladder(*out);
-        vae_stream_tell(*out);
-        vae_stream_warn_of_setting(*out);
+        tell_opening(&(*out)->main, begin);
+        vae_machine_tell_ladder(&(*out)->main);
+        vae_machine_tell(&(*out)->main);
+        vae_machine_warn_of_setting(&(*out)->main);
     } else {
         vae_stream_free(out);
     }

@@ -10,23 +10,24 @@
 #include "stream.h"
 
 /* Waits for runs in flight. After a failed call no run may access the caller's
- * memory, so it also waits for those of the fallback. */
+ * memory, so it also waits for those of the second machine. */
 static VaeStatus
 finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
 {
     const bool keep = status == VAE_OK;
     if (!keep)
         s->guard.pending = false;
-    if (!s->class->finish)
+    if (!s->main.class->finish)
         return status;
-    const VaeStatus end = s->class->finish(
-        s->backend, keep ? pending : 0,
+    const VaeStatus end = s->main.class->finish(
+        s->main.backend, keep ? pending : 0,
         keep ? VAE_FINISH_KEEP : VAE_FINISH_DISCARD, keep ? error : NULL);
     s->at.broken = s->at.broken || end != VAE_OK;
     if (keep && end != VAE_OK) /* and the runs after it */
-        s->class->finish(s->backend, 0, VAE_FINISH_DISCARD, NULL);
-    if (!keep && s->fallback)
-        s->class->finish(s->fallback->backend, 0, VAE_FINISH_DISCARD, NULL);
+        s->main.class->finish(s->main.backend, 0, VAE_FINISH_DISCARD, NULL);
+    if (!keep && s->main.wide)
+        s->main.class->finish(s->main.wide->backend, 0, VAE_FINISH_DISCARD,
+                              NULL);
     return keep ? end : status;
 }
 
@@ -36,7 +37,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
     VaeStatus status = vae_check_pointers(error, "stream", stream);
     if (status != VAE_OK)
         return status;
-    if (!stream->params.restarts)
+    if (!stream->main.params.restarts)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "restarts false", "restarts true"},
@@ -57,7 +58,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
 const VaePlan *
 vae_stream_get_plan(const VaeStream *stream)
 {
-    return &stream->plan;
+    return &stream->main.plan;
 }
 
 bool
@@ -69,9 +70,10 @@ vae_stream_at_start(const VaeStream *stream)
 static VaeStatus
 run_program(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
-    if (s->params.nan_policy != VAE_NAN_PASS)
+    if (s->main.params.nan_policy != VAE_NAN_PASS)
         return vae_stream_run_guarded(s, which, units, error);
-    const VaeStatus status = vae_stream_run_exec(s, which, units, error);
+    const VaeStatus status =
+        vae_stream_run_exec(s, &s->main, which, units, error);
     if (status == VAE_OK)
         vae_stream_count_run(s, which);
     return status;
@@ -86,10 +88,11 @@ static VaeStatus run_steps(VaeStream *s, const VaeUnits *units, int steps,
 static VaeStatus
 guess(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
-    const int steps = s->model->info.look_ahead - s->params.look_ahead;
+    const int steps =
+        s->main.model->info.look_ahead - s->main.params.look_ahead;
     const VaeSequence before = s->at;
     VaeCarryStore *carries =
-        before.in_fallback ? &s->fallback->carries : &s->carries;
+        before.in_fallback ? &s->main.wide->carries : &s->main.carries;
     VaeStatus status = vae_carries_save(carries, VAE_BEFORE_GUESS, error);
     if (status != VAE_OK)
         return status;
@@ -108,13 +111,13 @@ static VaeStatus
 run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
     VaeUnits at = *units;
-    const bool guesses = s->params.low_latency && !s->at.ended;
+    const bool guesses = s->main.params.low_latency && !s->at.ended;
     while (steps > 0) {
         const int most = guesses ? 1 : steps;
-        const int slice = s->plan.slice_size;
+        const int slice = s->main.plan.slice_size;
         const bool single = slice > 1 && (most < slice || s->at.warm_up);
         const int which = s->at.next == NEXT && single ? NEXT1 : s->at.next;
-        const VaeProgram *p = s->programs[which];
+        const VaeProgram *p = s->main.programs[which];
         if (guesses)
             vae_stream_set_frames(s, &at, 1);
         VaeStatus status = run_program(s, which, &at, error);
@@ -127,7 +130,7 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
         vae_units_skip(s, &at, p->n_in, p->n_out);
         if (!s->at.ended)
             s->stats.units_in += (uint64_t) p->n_in;
-        if (!vae_stream_has_delay(s))
+        if (!vae_machine_has_delay(&s->main))
             s->stats.units_out += (uint64_t) p->n_out;
         steps -= p->steps;
     }
@@ -139,7 +142,7 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 static void
 place_chunk(const VaeStream *s, const VaePicture *from, int n)
 {
-    const uint64_t chunk = (uint64_t) s->model->info.chunk;
+    const uint64_t chunk = (uint64_t) s->main.model->info.chunk;
     const int rate = s->at.next == FIRST ? 1 : s->steps.step_out;
     VaePicture *slot = s->slots;
     for (int k = 0; k < n; k++) {
@@ -157,15 +160,15 @@ place_chunk(const VaeStream *s, const VaePicture *from, int n)
 static VaeStatus
 run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
-    const bool decode = s->params.direction == VAE_DECODE;
-    const int chunk = s->model->info.chunk;
+    const bool decode = s->main.params.direction == VAE_DECODE;
+    const int chunk = s->main.model->info.chunk;
     VaeUnits at = *units;
     VaeStatus status = VAE_OK;
     while (steps > 0 && status == VAE_OK) {
         const int place = (int) (s->at.latents % (uint64_t) chunk);
         const int rest = decode ? steps : chunk - place;
         VaeUnits now = at;
-        int n_in, n_out, n = s->plan.slice_size;
+        int n_in, n_out, n = s->main.plan.slice_size;
         if (!decode && place == 0)
             s->at.next = FIRST;
         n = s->at.next != NEXT ? 1 : n < rest ? n : rest;
@@ -189,13 +192,14 @@ vae_stream_reset(VaeStream *stream)
 {
     finish(stream, 0, VAE_ERR_CANCELLED, NULL);
     /* A video may begin with a few black frames, and a seek may follow. */
-    if (stream->params.direction == VAE_DECODE)
+    if (stream->main.params.direction == VAE_DECODE)
         vae_stream_judge_end(stream);
     atomic_store(&stream->cancel, false);
     stream->sequences++;
     /* the first program of a sequence sets every carry */
     stream->at = vae_sequence_from((VaeOrigin){0});
-    vae_stream_step_up(stream);
+    vae_machine_step_up(&stream->main);
+    stream->stats.released = stream->main.released;
 }
 
 static VaeStatus
@@ -208,8 +212,8 @@ begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     const uint64_t start = vae_now_ns();
     vae_stream_set_frames(s, &at, steps);
     at.base = at.from;
-    status = s->model->info.chunk ? run_chunks(s, &at, steps, error)
-                                  : run_steps(s, &at, steps, error);
+    status = s->main.model->info.chunk ? run_chunks(s, &at, steps, error)
+                                       : run_steps(s, &at, steps, error);
     if (status == VAE_OK)
         s->stats.units_out += (uint64_t) (at.until - at.from);
     if (status != VAE_OK)
@@ -244,27 +248,26 @@ vae_stream_wait(VaeStream *s, int pending, VaeError *error)
 VaeStatus
 vae_stream_release(VaeStream *s, VaeError *error)
 {
-    VaeStatus status = vae_stream_wait(s, 0, error);
-    if (status == VAE_OK && s->fallback)
-        status = vae_stream_release(s->fallback, error);
+    const VaeStatus status = vae_stream_wait(s, 0, error);
     return status == VAE_OK ? vae_stream_offload(s, error) : status;
 }
 
 bool
 vae_stream_overlaps(const VaeStream *stream)
 {
-    return stream->class->finish && !vae_stream_has_tiles(stream) &&
-           (stream->params.nan_policy == VAE_NAN_PASS || stream->guard.in);
+    return stream->main.class->finish &&
+           !vae_machine_has_tiles(&stream->main) &&
+           (stream->main.params.nan_policy == VAE_NAN_PASS || stream->guard.in);
 }
 
 VaePin *
 vae_stream_pin(VaeStream *s, void *data, size_t bytes)
 {
-    VaePin *pin = s->class->pin ? vae_mem_alloc(sizeof *pin) : NULL;
+    VaePin *pin = s->main.class->pin ? vae_mem_alloc(sizeof *pin) : NULL;
     if (!pin)
         return NULL;
     *pin = (VaePin){.data = data, .bytes = bytes};
-    if (s->class->pin(s->backend, pin))
+    if (s->main.class->pin(s->main.backend, pin))
         return pin;
     vae_mem_free(pin);
     return NULL;

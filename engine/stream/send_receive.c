@@ -132,13 +132,15 @@ larger(int a, int b)
 static int
 most_in(const VaeStream *s)
 {
-    return larger(s->steps.first_in, s->plan.slice_size * s->steps.step_in);
+    return larger(s->steps.first_in,
+                  s->main.plan.slice_size * s->steps.step_in);
 }
 
 static int
 most_out(const VaeStream *s)
 {
-    return larger(s->steps.first_out, s->plan.slice_size * s->steps.step_out);
+    return larger(s->steps.first_out,
+                  s->main.plan.slice_size * s->steps.step_out);
 }
 
 static void
@@ -230,7 +232,7 @@ check_stream(VaeStream *s, VaeDirection direction, VaeError *error)
 static int
 next_steps(const VaeStream *s)
 {
-    return s->at.next != NEXT ? 1 : s->plan.slice_size;
+    return s->at.next != NEXT ? 1 : s->main.plan.slice_size;
 }
 
 /* The number of latents that an encoder must still compute so that they decode
@@ -240,11 +242,12 @@ static int64_t
 results_missing(const VaeStream *s)
 {
     const VaeWaiting *w = s->waiting;
-    if (s->params.direction == VAE_DECODE || s->at.origin.restart)
+    if (s->main.params.direction == VAE_DECODE || s->at.origin.restart)
         return 0;
     const int64_t frames = (int64_t) vae_stream_units_before(s, s->at.latents) +
                            w->sent - w->repeated;
-    return vae_model_latents_of(s->model, frames) - (int64_t) s->at.latents;
+    return vae_model_latents_of(s->main.model, frames) -
+           (int64_t) s->at.latents;
 }
 
 /* Sets *to to the place of the next unit, which the caller writes. */
@@ -312,7 +315,7 @@ static VaeStatus
 run_slice(VaeStream *s, int n_in, int n_out, const Unit *first, VaeError *error)
 {
     VaeWaiting *w = s->waiting;
-    const bool decode = s->params.direction == VAE_DECODE;
+    const bool decode = s->main.params.direction == VAE_DECODE;
     for (int i = 0; i < n_in; i++) {
         const Unit u = copy_at(s, &w->in, i < w->sent ? i : w->last);
         if (decode)
@@ -344,8 +347,8 @@ drain_slice(VaeStream *s, const Unit *first, VaeError *error)
     int steps = vae_stream_drain_count(s, 0, NULL), n_out;
     if (steps == 0)
         return VAE_END;
-    if (steps > s->plan.slice_size)
-        steps = s->plan.slice_size;
+    if (steps > s->main.plan.slice_size)
+        steps = s->main.plan.slice_size;
     vae_stream_drain_count(s, steps, &n_out);
     set_results(s, n_out, first);
     const VaeStatus status =
@@ -426,9 +429,9 @@ static VaeStatus
 check_clip(const VaeStream *s, const VaeLatentClip *clip, int k,
            VaeError *error)
 {
-    const VaeNormalization expected = s->params.normalization;
+    const VaeNormalization expected = s->main.params.normalization;
     const VaeNormalization of_clip =
-        vae_space_normalization(s->model->info.space, clip->normalization);
+        vae_space_normalization(s->main.model->info.space, clip->normalization);
     char found[16];
     snprintf(found, sizeof found, "%d", k);
     if (k < 0)
@@ -448,8 +451,9 @@ check_clip(const VaeStream *s, const VaeLatentClip *clip, int k,
                             vae_normalization_name(expected)},
             "%s: the latents are %s, the stream expects %s ones", clip->file,
             vae_normalization_name(of_clip), vae_normalization_name(expected));
-    return vae_model_check_clip(&s->model->info, clip, s->params.width,
-                                s->params.height, error);
+    return vae_model_check_clip(&s->main.model->info, clip,
+                                s->main.params.width, s->main.params.height,
+                                error);
 }
 
 VaeStatus

@@ -360,7 +360,7 @@ copies_of_a_step(const Bed *bed)
     const int copies = emu_fault_count(EMU_FAULT_NO_COPY);
     emu_set_fault(EMU_FAULT_NONE, 0);
     for (int i = 0; i < PROGRAMS; i++) {
-        const VaeProgram *p = stream->programs[i];
+        const VaeProgram *p = stream->main.programs[i];
         if (!p || strcmp(p->label, "next") != 0)
             continue;
         for (int k = 0; k < p->n_ops; k++) {

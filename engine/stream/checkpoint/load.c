@@ -122,19 +122,19 @@ expected_text(const VaeCarry *c, char text[CARRY_TEXT])
 static VaeStatus
 check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
 {
-    if (vae_tensor_file_count(file) != (size_t) vae_carry_items(s)) {
+    if (vae_tensor_file_count(file) != (size_t) vae_carry_items(&s->main)) {
         char have[32], want[32];
         snprintf(have, sizeof have, "%zu carries", vae_tensor_file_count(file));
-        snprintf(want, sizeof want, "%d", vae_carry_items(s));
+        snprintf(want, sizeof want, "%d", vae_carry_items(&s->main));
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                               (VaeErrorParts){.found = have, .expected = want},
                               "%s: the checkpoint has %s, expected %s",
                               vae_file_label(vae_tensor_file_name(file)), have,
                               want);
     }
-    for (int i = 0; i < vae_carry_items(s); i++) {
+    for (int i = 0; i < vae_carry_items(&s->main); i++) {
         VaeCarryItem item;
-        vae_carry_item_at(s, i, &item);
+        vae_carry_item_at(&s->main, i, &item);
         const VaeCarry *c = item.carry;
         const VaeTensorInfo *t = vae_tensor_file_find(file, item.name);
         int64_t dims[4];
@@ -156,22 +156,22 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
 static VaeStatus
 load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
 {
-    uint8_t *block = vae_mem_alloc(vae_carry_items_bytes(s));
+    uint8_t *block = vae_mem_alloc(vae_carry_items_bytes(&s->main));
     if (!block)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory: the checkpoint's carries take %.1f MiB",
-                        (double) vae_carry_items_bytes(s) / 1048576);
-    for (int i = 0; i < vae_carry_items(s); i++) {
+                        (double) vae_carry_items_bytes(&s->main) / 1048576);
+    for (int i = 0; i < vae_carry_items(&s->main); i++) {
         VaeCarryItem item;
-        vae_carry_item_at(s, i, &item);
+        vae_carry_item_at(&s->main, i, &item);
         const VaeTensorInfo *t = vae_tensor_file_find(file, item.name);
         memcpy(block + item.at, t->data, item.carry->bytes);
     }
     VaeStatus status = VAE_OK;
-    if (s->plan.tiles)
-        memcpy(s->tiles.carries, block, vae_carry_items_bytes(s));
+    if (s->main.plan.tiles)
+        memcpy(s->main.tiles.carries, block, vae_carry_items_bytes(&s->main));
     else
-        status = vae_carries_write(&s->carries, block, error);
+        status = vae_carries_write(&s->main.carries, block, error);
     vae_mem_free(block);
     return status;
 }
@@ -189,20 +189,20 @@ static VaeStatus
 move_back(const VaeStream *s, VaeSequence *at, VaeError *error)
 {
     int history = 0;
-    const VaeStatus status =
-        vae_model_history(s->model, s->params.direction, &history, error);
+    const VaeStatus status = vae_model_history(
+        s->main.model, s->main.params.direction, &history, error);
     if (status != VAE_OK)
         return status;
     /* the next frames are those of latents that came look_ahead latents earlier
      */
-    if (vae_stream_has_delay(s))
-        history += s->model->info.look_ahead;
+    if (vae_machine_has_delay(&s->main))
+        history += s->main.model->info.look_ahead;
     const uint64_t back = (uint64_t) history;
     const VaeOrigin origin = at->origin;
     const bool whole = at->latents <= origin.latent + back;
     const VaeOrigin begin =
         whole ? origin : (VaeOrigin){at->latents - back, true};
-    if (begin.restart && !s->params.restarts)
+    if (begin.restart && !s->main.params.restarts)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "the checkpoint has no carries and the stream was not "
                         "made for restarts");
@@ -276,7 +276,7 @@ check_file(const VaeStream *s, const VaeTensorFile *file,
         status = check_fields(file, &f, params, error);
     if (status == VAE_OK)
         status = read_place(file, place, error);
-    place->carries |= vae_carry_items(s) == 0;
+    place->carries |= vae_carry_items(&s->main) == 0;
     if (status == VAE_OK && place->carries)
         status = check_carries(s, file, error);
     return status;
@@ -305,7 +305,7 @@ vae_stream_load(VaeStream *s, const VaeCheckpointParams *params,
     if (status != VAE_OK)
         return status;
     const uint64_t next = vae_stream_units_before(s, p.at.latents);
-    const bool decode = s->params.direction == VAE_DECODE;
+    const bool decode = s->main.params.direction == VAE_DECODE;
     const VaeCheckpoint found = {
         .latents = p.latents,
         .begin = p.at.latents,

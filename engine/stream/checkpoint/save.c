@@ -14,18 +14,18 @@
 static VaeStatus
 copy_carries(VaeStream *s, uint8_t **out, VaeError *error)
 {
-    const size_t bytes = vae_carry_items_bytes(s);
+    const size_t bytes = vae_carry_items_bytes(&s->main);
     *out = vae_mem_alloc(bytes);
     if (!*out)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory: a checkpoint with carries takes %.1f "
                         "MiB",
                         (double) bytes / 1048576);
-    if (s->plan.tiles) {
-        memcpy(*out, s->tiles.carries, bytes);
+    if (s->main.plan.tiles) {
+        memcpy(*out, s->main.tiles.carries, bytes);
         return VAE_OK;
     }
-    const VaeStatus status = vae_carries_read(&s->carries, *out, error);
+    const VaeStatus status = vae_carries_read(&s->main.carries, *out, error);
     if (status != VAE_OK) {
         vae_mem_free(*out);
         *out = NULL;
@@ -36,9 +36,9 @@ copy_carries(VaeStream *s, uint8_t **out, VaeError *error)
 static uint64_t
 sum_carries(uint64_t sum, const VaeStream *s, const uint8_t *block)
 {
-    for (int i = 0; i < vae_carry_items(s); i++) {
+    for (int i = 0; i < vae_carry_items(&s->main); i++) {
         VaeCarryItem item;
-        vae_carry_item_at(s, i, &item);
+        vae_carry_item_at(&s->main, i, &item);
         sum = vae_checkpoint_sum(sum, block + item.at, item.carry->bytes);
     }
     return sum;
@@ -49,7 +49,7 @@ write_file(const VaeStream *s, const VaeCheckpointParams *p,
            const VaeCheckpointFields *f, const uint8_t *block, VaeError *error)
 {
     VaeMetadata meta[VAE_CHECKPOINT_FIELDS + VAE_CHECKPOINT_OWN + 1];
-    const int n = block ? vae_carry_items(s) : 0;
+    const int n = block ? vae_carry_items(&s->main) : 0;
     VaeTensorOut *tensors = vae_mem_alloc((size_t) (n + 1) * sizeof *tensors);
     VaeCarryItem *items = vae_mem_alloc((size_t) (n + 1) * sizeof *items);
     char text[24];
@@ -71,7 +71,7 @@ write_file(const VaeStream *s, const VaeCheckpointParams *p,
     snprintf(text, sizeof text, "%016" PRIx64, sum);
     meta[m++] = (VaeMetadata){"vae.checksum", text};
     for (int i = 0; i < n; i++) {
-        vae_carry_item_at(s, i, &items[i]);
+        vae_carry_item_at(&s->main, i, &items[i]);
         tensors[i] = (VaeTensorOut){.name = items[i].name,
                                     .type = items[i].carry->type,
                                     .n_dims = 4,
@@ -119,15 +119,15 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
             vae_fail(error, VAE_ERR_UNSUPPORTED,
                      "%s: the carries now hold numbers that are too large for "
                      "%s; save without carries, or some latents later",
-                     p->path, vae_precision_name(s->plan.precision));
+                     p->path, vae_precision_name(s->main.plan.precision));
     if (status != VAE_OK)
         return status;
     VaeCheckpointFields f;
     uint8_t *block = NULL;
     /* before the first run, no carry has a value */
     const bool carries = p->carries && s->at.next == NEXT;
-    status = vae_checkpoint_describe(s, p, carries ? vae_carry_items(s) : 0, &f,
-                                     error);
+    status = vae_checkpoint_describe(
+        s, p, carries ? vae_carry_items(&s->main) : 0, &f, error);
     if (carries && status == VAE_OK)
         status = copy_carries(s, &block, error);
     if (status == VAE_OK)

@@ -36,12 +36,12 @@ add(VaeCheckpointFields *f, const char *key, const char *name,
 static const char *
 value_of(const VaeSetting *row, const VaeStream *s, char text[24])
 {
-    const VaeStreamParams *p = &s->params;
+    const VaeStreamParams *p = &s->main.params;
     const int64_t value = vae_setting_get(row, p);
     if (row->only_encode && p->direction != VAE_ENCODE)
         return "";
     if ((row->offset == offsetof(VaeStreamParams, deterministic) &&
-         !s->class->by_timing) ||
+         !s->main.class->by_timing) ||
         (row->offset == offsetof(VaeStreamParams, seed) &&
          p->posterior != VAE_POSTERIOR_SAMPLE))
         return "";
@@ -58,21 +58,22 @@ add_settings(VaeCheckpointFields *f, const VaeStream *s)
 {
     const VaeSetting *row;
     char tiles[64] = "", text[24], threads[16] = "";
-    if (s->plan.tiles)
+    if (s->main.plan.tiles)
         snprintf(tiles, sizeof tiles, " in tiles of %dx%d, overlap %d",
-                 s->plan.tile_width, s->plan.tile_height, s->plan.tile_overlap);
-    if (s->class->by_threads)
-        snprintf(threads, sizeof threads, "%d", s->plan.threads);
-    add(f, "vae.size", "the size", "%dx%d%s", s->params.width, s->params.height,
-        tiles);
+                 s->main.plan.tile_width, s->main.plan.tile_height,
+                 s->main.plan.tile_overlap);
+    if (s->main.class->by_threads)
+        snprintf(threads, sizeof threads, "%d", s->main.plan.threads);
+    add(f, "vae.size", "the size", "%dx%d%s", s->main.params.width,
+        s->main.params.height, tiles);
     for (int i = 0; (row = vae_setting_at(i)); i++)
         if (row->saved)
             add(f, row->saved, row->name, "%s", value_of(row, s, text));
     add(f, "vae.threads", "the number of threads", "%s", threads);
     /* all other policies give the same bytes */
     add(f, "vae.nan-policy", "the nan-policy", "%s",
-        s->fallback ? "fallback" : "");
-    add(f, "vae.delay", "the delay in frames", "%d", s->plan.delay);
+        s->main.wide ? "fallback" : "");
+    add(f, "vae.delay", "the delay in frames", "%d", s->main.plan.delay);
 }
 
 VaeStatus
@@ -112,7 +113,8 @@ vae_checkpoint_describe(const VaeStream *s, const VaeCheckpointParams *params,
                         int carries, VaeCheckpointFields *f, VaeError *error)
 {
     char weights[65], origin[24] = "start";
-    const VaeStatus status = vae_model_fingerprint(s->model, weights, error);
+    const VaeStatus status =
+        vae_model_fingerprint(s->main.model, weights, error);
     if (status != VAE_OK)
         return status;
     if (s->at.origin.restart)
@@ -120,12 +122,12 @@ vae_checkpoint_describe(const VaeStream *s, const VaeCheckpointParams *params,
     f->n = 0;
     add(f, "vae.checkpoint", "the format", FORMAT);
     add(f, "vae.direction", "the direction", "%s",
-        s->params.direction == VAE_ENCODE ? "encode" : "decode");
-    add(f, "vae.arch", "the network", "%s", s->model->info.arch);
+        s->main.params.direction == VAE_ENCODE ? "encode" : "decode");
+    add(f, "vae.arch", "the network", "%s", s->main.model->info.arch);
     add(f, "vae.weights", "the fingerprint of the weights", "%s", weights);
-    add(f, "vae.backend", "the backend", "%s", s->class->name);
+    add(f, "vae.backend", "the backend", "%s", s->main.class->name);
     add(f, "vae.precision", "the precision", "%s",
-        vae_precision_name(s->plan.precision));
+        vae_precision_name(s->main.plan.precision));
     add_settings(f, s);
     add(f, "vae.carries", NULL, "%d", carries);
     add(f, "vae.origin", NULL, "%s", origin);

@@ -3,26 +3,26 @@
  */
 #include <stdio.h>
 
-#include "stream.h"
+#include "machine.h"
 
 int
-vae_carry_items(const VaeStream *s)
+vae_carry_items(const VaeMachine *m)
 {
-    const int tiles = s->plan.tiles;
-    return s->carries.set.n * (tiles ? tiles : 1);
+    const int tiles = m->plan.tiles;
+    return m->carries.set.n * (tiles ? tiles : 1);
 }
 
 void
-vae_carry_item_at(const VaeStream *s, int i, VaeCarryItem *out)
+vae_carry_item_at(const VaeMachine *m, int i, VaeCarryItem *out)
 {
-    const int n = s->carries.set.n, tile = i / n;
-    const VaeCarrySet *set = &s->carries.set;
+    const int n = m->carries.set.n, tile = i / n;
+    const VaeCarrySet *set = &m->carries.set;
     out->at = 0;
-    if (s->plan.tiles)
-        set = vae_stream_tile_carries(s, tile, &out->at);
+    if (m->plan.tiles)
+        set = vae_machine_tile_carries(m, tile, &out->at);
     out->carry = set->items[i % n];
     out->at += out->carry->offset;
-    if (s->plan.tiles)
+    if (m->plan.tiles)
         snprintf(out->name, sizeof out->name, "tile.%d.%s", tile,
                  out->carry->name);
     else
@@ -30,10 +30,10 @@ vae_carry_item_at(const VaeStream *s, int i, VaeCarryItem *out)
 }
 
 size_t
-vae_carry_items_bytes(const VaeStream *s)
+vae_carry_items_bytes(const VaeMachine *m)
 {
-    size_t end = (size_t) s->plan.carries;
-    if (s->plan.tiles)
-        vae_stream_tile_carries(s, s->plan.tiles, &end);
+    size_t end = (size_t) m->plan.carries;
+    if (m->plan.tiles)
+        vae_machine_tile_carries(m, m->plan.tiles, &end);
     return end;
 }

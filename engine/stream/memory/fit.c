@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "stream.h"
+#include "machine.h"
 
 #define MIB(bytes) ((double) (bytes) / 1048576)
 
 /* The text of settings that fit. Each is planned before it is added. */
 typedef struct Advice {
-    VaeStream const *s;
+    const VaeMachine *m;
     VaeStreamParams params; /* those of the stream, with one change */
     char text[400];
     size_t used;
@@ -21,11 +21,11 @@ typedef struct Advice {
 } Advice;
 
 static Advice
-begin(const VaeStream *s, uint64_t limit)
+begin(const VaeMachine *m, uint64_t limit)
 {
-    Advice a = {.s = s, .params = s->params};
-    a.params.backend = s->plan.backend;
-    a.params.precision = s->plan.precision;
+    Advice a = {.m = m, .params = m->params};
+    a.params.backend = m->plan.backend;
+    a.params.precision = m->plan.precision;
     a.params.memory_limit = (size_t) limit;
     a.params.log = a.params.warn = NULL;
     return a;
@@ -52,9 +52,19 @@ add(Advice *a, uint64_t bytes, const char *format, ...)
 static bool
 fits(Advice *a, const VaeStreamParams *params, VaePlan *out)
 {
-    const VaeStatus status =
-        a->cancelled ? VAE_ERR_CANCELLED : vae_stream_try(a->s, params, out);
-    a->cancelled = status == VAE_ERR_CANCELLED;
+    /* On the host it shares the open backend, because a limit of the process
+     * may leave no memory for more threads. */
+    const VaeTerms terms = {.shared = a->m->class->memory_left ? NULL : a->m,
+                            .few_rungs = true};
+    VaeMachine *other = a->cancelled ? NULL : vae_mem_alloc(sizeof *other);
+    VaeStatus status = VAE_ERR_MEMORY;
+    if (other) {
+        status = vae_machine_open(other, a->m->model, params, &terms, NULL);
+        *out = other->plan;
+        vae_machine_close(other);
+        vae_mem_free(other);
+    }
+    a->cancelled = a->cancelled || status == VAE_ERR_CANCELLED;
     return status == VAE_OK;
 }
 
@@ -64,7 +74,7 @@ try_slice(Advice *a)
 {
     VaeStreamParams params = a->params;
     VaePlan plan, best;
-    int good = 0, too_large = a->s->params.slice_size;
+    int good = 0, too_large = a->m->params.slice_size;
     while (too_large - good > 1) {
         params.slice_size = good + (too_large - good) / 2;
         if (fits(a, &params, &plan)) {
@@ -85,7 +95,7 @@ try_spill(Advice *a)
     VaePlan plan;
     VaeStreamParams params = a->params;
     params.spill = VAE_SPILL_HOST;
-    if (a->s->params.spill == VAE_SPILL_OFF && a->s->class->copy &&
+    if (a->m->params.spill == VAE_SPILL_OFF && a->m->class->copy &&
         fits(a, &params, &plan))
         add(a, plan.peak, "spill host");
 }
@@ -122,7 +132,7 @@ try_precision(Advice *a)
 {
     static const VaePrecision narrow[] = {VAE_PRECISION_BF16,
                                           VAE_PRECISION_FP16};
-    const VaePrecision now = a->s->plan.precision;
+    const VaePrecision now = a->m->plan.precision;
     VaePlan plan;
     VaeStreamParams params = a->params;
     if (now != VAE_PRECISION_FP32 && now != VAE_PRECISION_TF32)
@@ -141,20 +151,20 @@ static void
 try_processor(Advice *a)
 {
     VaePlan plan;
-    VaeStreamParams params = a->s->params;
+    VaeStreamParams params = a->m->params;
     params.log = params.warn = NULL;
     params.backend = VAE_BACKEND_CPU;
-    if (a->s->class->memory_left && fits(a, &params, &plan))
+    if (a->m->class->memory_left && fits(a, &params, &plan))
         add(a, plan.peak, "backend cpu");
 }
 
 /* Scales the picture to n / all. */
 static void
-scale(const VaeStream *s, int n, int all, VaeStreamParams *params)
+scale(const VaeMachine *m, int n, int all, VaeStreamParams *params)
 {
-    const int unit = s->model->info.spatial;
-    const int w = s->plan.padded_width / unit * n / all;
-    const int h = s->plan.padded_height / unit * n / all;
+    const int unit = m->model->info.spatial;
+    const int w = m->plan.padded_width / unit * n / all;
+    const int h = m->plan.padded_height / unit * n / all;
     params->width = (w < 1 ? 1 : w) * unit;
     params->height = (h < 1 ? 1 : h) * unit;
 }
@@ -163,15 +173,15 @@ scale(const VaeStream *s, int n, int all, VaeStreamParams *params)
 static void
 try_size(Advice *a)
 {
-    const VaeStream *s = a->s;
-    const int w = s->plan.padded_width, h = s->plan.padded_height;
-    const int all = (w > h ? w : h) / s->model->info.spatial;
+    const VaeMachine *m = a->m;
+    const int w = m->plan.padded_width, h = m->plan.padded_height;
+    const int all = (w > h ? w : h) / m->model->info.spatial;
     VaeStreamParams params = a->params;
     VaePlan plan, best = {0};
     int good = 0, too_large = all;
     while (too_large - good > 1) {
         const int n = good + (too_large - good) / 2;
-        scale(s, n, all, &params);
+        scale(m, n, all, &params);
         if (fits(a, &params, &plan)) {
             good = n;
             best = plan;
@@ -194,28 +204,29 @@ size_text(uint64_t bytes, char *out, size_t size)
 
 /* Writes the limit, and where it comes from. */
 static void
-tell_limit(const VaeStream *s, uint64_t limit, bool own, char *out, size_t size)
+tell_limit(const VaeMachine *m, uint64_t limit, bool own, char *out,
+           size_t size)
 {
     char text[32];
     size_text(limit, text, sizeof text);
-    if (limit > 0 && s->params.memory_limit == limit)
+    if (limit > 0 && m->params.memory_limit == limit)
         snprintf(out, size, "the memory limit is %s", text);
     else
         snprintf(out, size, "%s are free%s%s", text,
-                 s->class->memory_left ? " on the device"
+                 m->class->memory_left ? " on the device"
                  : own ? " within this process's limits (ulimit -v, -d)"
                        : "",
-                 s->params.memory_share > 0 ? " within the memory limit" : "");
+                 m->params.memory_share > 0 ? " within the memory limit" : "");
 }
 
 VaeStatus
-vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
+vae_machine_does_not_fit(const VaeMachine *m, VaeError *error)
 {
-    const VaePlan *p = &s->least;
-    const uint64_t limit = s->limit;
-    const bool own = s->own_limit;
-    const bool device = s->class->memory_left != NULL;
-    Advice a = begin(s, limit);
+    const VaePlan *p = &m->search.least;
+    const uint64_t limit = m->search.limit;
+    const bool own = m->search.own_limit;
+    const bool device = m->class->memory_left != NULL;
+    Advice a = begin(m, limit);
     if (limit > 0) {
         try_slice(&a);
         try_spill(&a);
@@ -229,7 +240,7 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
     if (a.cancelled)
         return vae_was_cancelled(error);
     char parts[256];
-    if (s->least_is_prepared)
+    if (m->search.least_is_prepared)
         snprintf(parts, sizeof parts,
                  "weights %.1f, carries %.1f, activations %.1f, scratch %.1f, "
                  "staging %.1f, while loading %.1f, library about %.1f, "
@@ -248,11 +259,11 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
                  p->tiles, device ? " in host memory" : "", MIB(p->tiled));
     }
     char given[160];
-    tell_limit(s, limit, own, given, sizeof given);
+    tell_limit(m, limit, own, given, sizeof given);
     char needed[32], limited[32];
     /* A rough plan is smaller than what a stream needs. The other is rounded
      * up, so that a stream fits in the memory that the error names. */
-    if (s->least_is_prepared)
+    if (m->search.least_is_prepared)
         snprintf(needed, sizeof needed, "%.1f MiB",
                  ceil(10 * MIB(p->peak)) / 10);
     else
@@ -263,7 +274,7 @@ vae_stream_does_not_fit(const VaeStream *s, VaeError *error)
         (VaeErrorParts){.found = needed, .expected = limit > 0 ? limited : ""},
         "%s of %dx%d in %s with %d latent step%s per slice needs %s "
         "(%s) and %s; %s%s%s",
-        vae_stream_direction(s), s->params.width, s->params.height,
+        vae_machine_direction(m), m->params.width, m->params.height,
         vae_precision_name(p->precision), p->slice_size,
         p->slice_size == 1 ? "" : "s", needed, parts, given,
         a.used ? "settings that would fit: "

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "stream.h"
+#include "machine.h"
 
 /* From so many pixels on, AUTO uses slices of 1 step, which need less than half
  * of the memory of slices of 4. */
@@ -32,34 +32,34 @@ static const VaeRung cuts[] = {
 /* True if a slice size that is set by hand is the largest, not the only one:
  * smaller slices are exact, and tiles, which the stream may choose, are not. */
 static bool
-may_lower_slice(const VaeStream *s)
+may_lower_slice(const VaeMachine *m)
 {
-    const VaeStreamParams *p = &s->params;
-    return p->slice_size > 1 && vae_stream_may_tile(p);
+    const VaeStreamParams *p = &m->params;
+    return p->slice_size > 1 && vae_may_tile(p);
 }
 
 /* Lists the rungs that spill no more carries than the caller sets, the fastest
  * first. *cut: the first rung with strips or groups of frames; later ones
  * differ only in these. Returns the number of rungs. */
 static int
-list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS], int *cut)
+list_rungs(const VaeMachine *m, VaeRung rungs[VAE_RUNGS], int *cut)
 {
-    const VaeStreamParams *p = &s->params;
+    const VaeStreamParams *p = &m->params;
     const int64_t pixels =
-        (int64_t) s->plan.padded_width * s->plan.padded_height;
+        (int64_t) m->plan.padded_width * m->plan.padded_height;
     VaeRung rung = {.group = p->frames_at_once,
                     .strips = (int) p->strips,
                     .windows = UINT64_MAX};
     int n = 0;
-    if (p->spill == VAE_SPILL_HOST && s->class->copy)
+    if (p->spill == VAE_SPILL_HOST && m->class->copy)
         rung.spared = UINT64_MAX;
     /* If no step reads another, larger slices only take more memory. */
-    const bool alone = s->model->info.temporal == 1;
+    const bool alone = m->model->info.temporal == 1;
     rung.slice = p->slice_size                      ? p->slice_size
                  : alone || pixels >= LARGE_PICTURE ? 1
                                                     : 4;
     rungs[n++] = rung;
-    while ((!p->slice_size || s->lowers_slice) && rung.slice > 1) {
+    while ((!p->slice_size || m->search.lowers_slice) && rung.slice > 1) {
         rung.slice /= 2;
         rungs[n++] = rung;
     }
@@ -82,34 +82,34 @@ typedef struct Limit {
     bool own;                  /* the limit is that of the process (ulimit) */
 } Limit;
 
-/* Bytes of the stream's memory, which it frees before it allocates anew. */
+/* Bytes of the machine's memory, which it frees before it allocates anew. */
 static uint64_t
-held(const VaeStream *s)
+held(const VaeMachine *m)
 {
-    const VaeStream *fallback = s->fallback;
-    const uint64_t theirs = fallback ? fallback->plan.total : 0;
-    return (s->memory.arena ? s->plan.total - theirs : 0) +
-           (fallback && fallback->memory.arena ? theirs : 0);
+    const VaeMachine *wide = m->wide;
+    const uint64_t theirs = wide ? wide->plan.total : 0;
+    return (m->memory.arena ? m->plan.total - theirs : 0) +
+           (wide && wide->memory.arena ? theirs : 0);
 }
 
 /* make: the memory is allocated next, so the free memory is also a limit. */
 static VaeStatus
-find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
+find_limit(VaeMachine *m, bool make, Limit *out, VaeError *error)
 {
-    const VaeStreamParams *p = &s->params;
+    const VaeStreamParams *p = &m->params;
     uint64_t free = UINT64_MAX;
     VaeStatus status = VAE_OK;
     *out = (Limit){.bytes = p->memory_limit, .preferred = p->memory_limit};
     if (p->memory_limit && !make)
         return VAE_OK;
-    if (s->class->memory_left)
-        status = s->class->memory_left(s->backend, &free, error);
+    if (m->class->memory_left)
+        status = m->class->memory_left(m->backend, &free, error);
     else
-        free = vae_mem_left(s->plan.threads, &out->own);
+        free = vae_mem_left(m->plan.threads, &out->own);
     if (status != VAE_OK)
         return status;
-    if (free < UINT64_MAX - held(s))
-        free += held(s);
+    if (free < UINT64_MAX - held(m))
+        free += held(m);
     if (p->memory_limit) {
         out->own = out->own && free < p->memory_limit;
         if (free < p->memory_limit)
@@ -125,17 +125,17 @@ find_limit(VaeStream *s, bool make, Limit *out, VaeError *error)
 }
 
 static bool
-can_spill(const VaeStream *s)
+can_spill(const VaeMachine *m)
 {
-    return s->params.spill == VAE_SPILL_AUTO && s->class->copy;
+    return m->params.spill == VAE_SPILL_AUTO && m->class->copy;
 }
 
 int
-vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
+vae_machine_list_rungs(const VaeMachine *m, VaeRung rungs[VAE_RUNGS])
 {
-    int cut, all = list_rungs(s, rungs, &cut);
+    int cut, all = list_rungs(m, rungs, &cut);
     const int n = all;
-    for (int i = cut - 1; i < n && can_spill(s); i++) {
+    for (int i = cut - 1; i < n && can_spill(m); i++) {
         rungs[all] = rungs[i];
         rungs[all++].spared = UINT64_MAX;
     }
@@ -146,27 +146,27 @@ vae_stream_list_rungs(const VaeStream *s, VaeRung rungs[VAE_RUNGS])
  * not fit. A plan that was not prepared has fewer bytes than it needs, so it
  * counts only as long as none was prepared. */
 static void
-keep_least(VaeStream *s)
+keep_least(VaeMachine *m)
 {
-    const bool prepared = s->execs[FIRST] != NULL;
-    if (s->least.peak &&
-        (prepared == s->least_is_prepared ? s->least.peak <= s->plan.peak
-                                          : s->least_is_prepared))
+    const bool prepared = m->execs[FIRST] != NULL;
+    if (m->search.least.peak && (prepared == m->search.least_is_prepared
+                                     ? m->search.least.peak <= m->plan.peak
+                                     : m->search.least_is_prepared))
         return;
-    s->least = s->plan;
-    s->least_is_prepared = prepared;
+    m->search.least = m->plan;
+    m->search.least_is_prepared = prepared;
 }
 
 /* Builds a rung roughly. *fits: the plan has at most `most` bytes, so an exact
  * plan is worth its time. */
 static VaeStatus
-try_roughly(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
+try_roughly(VaeMachine *m, VaeRung rung, uint64_t most, bool *fits,
             VaeError *error)
 {
-    const VaeStatus status = vae_stream_build(s, rung, VAE_BUILD_ROUGH, error);
-    *fits = status == VAE_OK && s->plan.peak <= most;
+    const VaeStatus status = vae_machine_build(m, rung, VAE_BUILD_ROUGH, error);
+    *fits = status == VAE_OK && m->plan.peak <= most;
     if (status == VAE_OK && !*fits)
-        keep_least(s);
+        keep_least(m);
     return status;
 }
 
@@ -175,75 +175,76 @@ try_roughly(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
  * more, because a library may take minutes to prepare a picture that cannot
  * fit. */
 static VaeStatus
-try_rung(VaeStream *s, VaeRung rung, uint64_t most, bool *fits, VaeError *error)
+try_rung(VaeMachine *m, VaeRung rung, uint64_t most, bool *fits,
+         VaeError *error)
 {
-    VaeStatus status = try_roughly(s, rung, most, fits, error);
+    VaeStatus status = try_roughly(m, rung, most, fits, error);
     if (status != VAE_OK || !*fits)
         return status;
-    if (s->rough)
-        status = vae_stream_build(s, rung, VAE_BUILD_EXACT, error);
-    if (status == VAE_OK && s->plan.peak <= most)
-        status = vae_stream_prepare(s, NULL, error);
-    *fits = s->plan.peak <= most;
+    if (m->rough)
+        status = vae_machine_build(m, rung, VAE_BUILD_EXACT, error);
+    if (status == VAE_OK && m->plan.peak <= most)
+        status = vae_machine_prepare(m, NULL, error);
+    *fits = m->plan.peak <= most;
     if (status == VAE_OK && !*fits)
-        keep_least(s);
+        keep_least(m);
     return status;
 }
 
 /* Spills the missing bytes. The first attempt counts only activations and
  * carries, later ones also weights and memory of libraries. */
 static VaeStatus
-spill_enough(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
+spill_enough(VaeMachine *m, VaeRung rung, uint64_t most, bool *fits,
              VaeError *error)
 {
-    VaeStatus status = try_rung(s, rung, most, fits, error);
+    VaeStatus status = try_rung(m, rung, most, fits, error);
     while (status == VAE_OK && !*fits &&
-           s->plan.peak - most <= s->plan.carries - s->plan.spilled) {
-        rung.spared = s->plan.spilled + (s->plan.peak - most);
-        status = try_rung(s, rung, most, fits, error);
+           m->plan.peak - most <= m->plan.carries - m->plan.spilled) {
+        rung.spared = m->plan.spilled + (m->plan.peak - most);
+        status = try_rung(m, rung, most, fits, error);
     }
     return status;
 }
 
 /* The same with windows for copies while ops compute: as many as fit. */
 static VaeStatus
-try_spilling(VaeStream *s, VaeRung rung, uint64_t most, bool *fits,
+try_spilling(VaeMachine *m, VaeRung rung, uint64_t most, bool *fits,
              VaeError *error)
 {
     VaeRung least = rung;
     least.windows = 0;
     least.spared = UINT64_MAX;
-    VaeStatus status = try_roughly(s, least, most, fits, error);
+    VaeStatus status = try_roughly(m, least, most, fits, error);
     if (status != VAE_OK || !*fits)
         return status;
-    status = spill_enough(s, rung, most, fits, error);
+    status = spill_enough(m, rung, most, fits, error);
     if (status != VAE_OK || *fits)
         return status;
     rung.windows = 0;
-    status = spill_enough(s, rung, most, fits, error);
+    status = spill_enough(m, rung, most, fits, error);
     if (status == VAE_OK && !*fits) /* so that an error names the least bytes */
-        return try_rung(s, least, most, fits, error);
+        return try_rung(m, least, most, fits, error);
     if (status != VAE_OK)
         return status;
-    rung = s->rung;
-    rung.windows = most - s->plan.peak;
-    status = try_rung(s, rung, most, fits, error);
+    rung = m->rung;
+    rung.windows = most - m->plan.peak;
+    status = try_rung(m, rung, most, fits, error);
     if (status != VAE_OK || *fits)
         return status;
     rung.windows = 0;
-    return try_rung(s, rung, most, fits, error);
+    return try_rung(m, rung, most, fits, error);
 }
 
 /* Tries one rung after another until one fits. */
 static VaeStatus
-try_rungs(VaeStream *s, const VaeRung *rungs, int n, const Limit *limit,
+try_rungs(VaeMachine *m, const VaeRung *rungs, int n, const Limit *limit,
           bool *fits, VaeError *error)
 {
     VaeStatus status = VAE_OK;
     *fits = false;
     for (int i = 0; i < n && status == VAE_OK && !*fits; i++)
         status =
-            try_rung(s, rungs[i], i < n - 1 ? limit->preferred : limit->bytes,
+            try_rung(m, rungs[i], i < n - 1 ? limit->preferred : limit->bytes,
                      fits, error);
     return status;
 }
@@ -252,62 +253,62 @@ try_rungs(VaeStream *s, const VaeRung *rungs, int n, const Limit *limit,
  * be free than before. A run that fails is reported when its program is
  * prepared. */
 static bool
-tune(const VaeStream *s)
+tune(const VaeMachine *m)
 {
-    const bool own_memory = s->class->memory_left != NULL;
+    const bool own_memory = m->class->memory_left != NULL;
     for (int i = 0; i < PROGRAMS && own_memory; i++)
-        if (s->programs[i])
-            s->class->prepare(s->backend, NULL, s->programs[i], NULL, NULL);
+        if (m->programs[i])
+            m->class->prepare(m->backend, NULL, m->programs[i], NULL, NULL);
     return own_memory;
 }
 
 /* *fits false: even the last rung, with all carries spilled, does not fit. */
 static VaeStatus
-may_fit(VaeStream *s, const Limit *limit, bool *fits, VaeError *error)
+may_fit(VaeMachine *m, const Limit *limit, bool *fits, VaeError *error)
 {
     VaeRung rungs[VAE_RUNGS];
     int cut;
-    const int n = list_rungs(s, rungs, &cut);
+    const int n = list_rungs(m, rungs, &cut);
     VaeRung last = rungs[n - 1];
     last.windows = 0;
-    if (can_spill(s))
+    if (can_spill(m))
         last.spared = UINT64_MAX;
-    return try_roughly(s, last, limit->bytes, fits, error);
+    return try_roughly(m, last, limit->bytes, fits, error);
 }
 
 /* Tries all rungs with the current tiles. */
 static VaeStatus
-climb_down(VaeStream *s, bool make, Limit *limit, bool *fits, VaeError *error)
+climb_down(VaeMachine *m, bool make, Limit *limit, bool *fits, VaeError *error)
 {
     VaeRung rungs[VAE_RUNGS];
-    int cut, n = list_rungs(s, rungs, &cut);
-    if (s->few_rungs) { /* the last one, and the last without cuts */
+    int cut, n = list_rungs(m, rungs, &cut);
+    if (m->search.few_rungs) { /* the last one, and the last without cuts */
         rungs[0] = rungs[cut - 1];
         rungs[1] = rungs[n - 1];
         n = cut < n ? 2 : 1;
         cut = 1;
     }
-    VaeStatus status = try_rungs(s, rungs, n, limit, fits, error);
-    if (status == VAE_OK && *fits && make && tune(s)) {
-        status = find_limit(s, make, limit, error);
+    VaeStatus status = try_rungs(m, rungs, n, limit, fits, error);
+    if (status == VAE_OK && *fits && make && tune(m)) {
+        status = find_limit(m, make, limit, error);
         if (status == VAE_OK)
-            status = try_rungs(s, rungs, n, limit, fits, error);
+            status = try_rungs(m, rungs, n, limit, fits, error);
     }
     /* each further group of frames copies each carry once more */
-    const bool spills = can_spill(s) || rungs[0].spared;
+    const bool spills = can_spill(m) || rungs[0].spared;
     for (int i = cut - 1; i < n && spills && status == VAE_OK && !*fits; i++)
-        status = try_spilling(s, rungs[i], limit->bytes, fits, error);
+        status = try_spilling(m, rungs[i], limit->bytes, fits, error);
     return status;
 }
 
 /* The same, but returns early if nothing can fit. */
 static VaeStatus
-climb_down_quickly(VaeStream *s, bool make, Limit *limit, bool *fits,
+climb_down_quickly(VaeMachine *m, bool make, Limit *limit, bool *fits,
                    VaeError *error)
 {
-    VaeStatus status = may_fit(s, limit, fits, error);
+    VaeStatus status = may_fit(m, limit, fits, error);
     if (status == VAE_OK && *fits)
-        status = climb_down(s, make, limit, fits, error);
+        status = climb_down(m, make, limit, fits, error);
     return status;
 }
 
@@ -315,56 +316,58 @@ climb_down_quickly(VaeStream *s, bool make, Limit *limit, bool *fits,
  * the free memory. If the least has strips, this first prepares the last rung
  * without cuts, which may need less: a library has more code for strips. */
 static VaeStatus
-take_least(VaeStream *s, const Limit *limit, bool *fits, VaeError *error)
+take_least(VaeMachine *m, const Limit *limit, bool *fits, VaeError *error)
 {
     VaeRung rungs[VAE_RUNGS];
     VaeStatus status = VAE_OK;
     int cut;
-    const int n = list_rungs(s, rungs, &cut);
-    if (s->few_rungs || !s->least_is_prepared ||
-        vae_stream_may_tile(&s->params))
+    const int n = list_rungs(m, rungs, &cut);
+    if (m->search.few_rungs || !m->search.least_is_prepared ||
+        vae_may_tile(&m->params))
         return VAE_OK;
-    if (s->least.strips)
-        status = try_rung(s, rungs[cut - 1], s->least.peak - 1, fits, error);
+    if (m->search.least.strips)
+        status =
+            try_rung(m, rungs[cut - 1], m->search.least.peak - 1, fits, error);
     if (status == VAE_OK && *fits)
-        keep_least(s);
+        keep_least(m);
     *fits = false;
     for (int i = 0; i < n && status == VAE_OK && !*fits; i++)
-        if (s->least.peak <= limit->bytes && !s->least.spilled &&
-            rungs[i].slice == s->least.slice_size &&
-            rungs[i].group == s->least.frames_at_once &&
-            rungs[i].strips == s->least.strips)
-            status = try_rung(s, rungs[i], limit->bytes, fits, error);
+        if (m->search.least.peak <= limit->bytes && !m->search.least.spilled &&
+            rungs[i].slice == m->search.least.slice_size &&
+            rungs[i].group == m->search.least.frames_at_once &&
+            rungs[i].strips == m->search.least.strips)
+            status = try_rung(m, rungs[i], limit->bytes, fits, error);
     return status;
 }
 
 VaeStatus
-vae_stream_choose_rung(VaeStream *s, bool make, bool all, VaeError *error)
+vae_machine_choose_rung(VaeMachine *m, const VaeTerms *terms, VaeError *error)
 {
-    const int unit = s->model->info.spatial;
+    const bool make = terms->make;
+    const int unit = m->model->info.spatial;
     Limit limit;
     bool fits = false;
-    VaeStatus status = find_limit(s, make, &limit, error);
-    s->plan.padded_width = round_up(s->params.width, unit);
-    s->plan.padded_height = round_up(s->params.height, unit);
-    s->lowers_slice = s->too_large = false;
-    s->least.peak = 0;
+    VaeStatus status = find_limit(m, make, &limit, error);
+    m->plan.padded_width = round_up(m->params.width, unit);
+    m->plan.padded_height = round_up(m->params.height, unit);
+    m->search.lowers_slice = m->search.too_large = false;
+    m->search.least.peak = 0;
     if (status == VAE_OK)
-        status = (all ? climb_down : climb_down_quickly)(s, make, &limit, &fits,
-                                                         error);
-    if (status == VAE_OK && !fits && may_lower_slice(s)) {
-        s->lowers_slice = true;
-        status = climb_down_quickly(s, make, &limit, &fits, error);
+        status = (terms->all_rungs ? climb_down : climb_down_quickly)(
+            m, make, &limit, &fits, error);
+    if (status == VAE_OK && !fits && may_lower_slice(m)) {
+        m->search.lowers_slice = true;
+        status = climb_down_quickly(m, make, &limit, &fits, error);
     }
-    while (status == VAE_OK && !fits && vae_stream_shrink_tiles(s))
-        status = climb_down_quickly(s, make, &limit, &fits, error);
+    while (status == VAE_OK && !fits && vae_machine_shrink_tiles(m))
+        status = climb_down_quickly(m, make, &limit, &fits, error);
     if (status == VAE_OK && !fits)
-        status = take_least(s, &limit, &fits, error);
+        status = take_least(m, &limit, &fits, error);
     if (status != VAE_OK || fits)
         return status;
-    s->too_large = true;
-    s->limit = limit.bytes;
-    s->own_limit = limit.own;
+    m->search.too_large = true;
+    m->search.limit = limit.bytes;
+    m->search.own_limit = limit.own;
     return vae_fail(error, VAE_ERR_MEMORY, "does not fit");
 }
 
@@ -391,15 +394,15 @@ vae_plan_setting(const VaePlan *p, char *out, size_t size)
              tiles);
 }
 
-/* The rung below s->rung. False: there is none. */
+/* The rung below m->rung. False: there is none. */
 static bool
-next_rung(const VaeStream *s, VaeRung *out)
+next_rung(const VaeMachine *m, VaeRung *out)
 {
     VaeRung rungs[VAE_RUNGS];
-    const VaeRung *now = &s->rung;
+    const VaeRung *now = &m->rung;
     int cut, i = 0;
-    const int n = list_rungs(s, rungs, &cut);
-    const bool spilled = can_spill(s) && now->spared;
+    const int n = list_rungs(m, rungs, &cut);
+    const bool spilled = can_spill(m) && now->spared;
     while (i < n &&
            (rungs[i].slice != now->slice || rungs[i].group != now->group ||
             rungs[i].strips != now->strips))
@@ -410,24 +413,24 @@ next_rung(const VaeStream *s, VaeRung *out)
         return true;
     }
     out->windows = 0;
-    if (can_spill(s) && s->plan.spilled < s->plan.carries) {
-        out->spared = s->plan.carries;
+    if (can_spill(m) && m->plan.spilled < m->plan.carries) {
+        out->spared = m->plan.carries;
         return true;
     }
-    return s->plan.spilled && now->windows;
+    return m->plan.spilled && now->windows;
 }
 
 /* The next rung with a smaller slice than the caller set. False: there is none.
  */
 static bool
-lower_slice(VaeStream *s, VaeRung *out)
+lower_slice(VaeMachine *m, VaeRung *out)
 {
     VaeRung rungs[VAE_RUNGS];
     int cut;
-    if (s->lowers_slice || !may_lower_slice(s))
+    if (m->search.lowers_slice || !may_lower_slice(m))
         return false;
-    s->lowers_slice = true;
-    list_rungs(s, rungs, &cut);
+    m->search.lowers_slice = true;
+    list_rungs(m, rungs, &cut);
     *out = rungs[1];
     return true;
 }
@@ -436,40 +439,41 @@ lower_slice(VaeStream *s, VaeRung *out)
  * False: there is none. Tiles do not change within a sequence, because each
  * tile has its own carries. */
 static bool
-take_tiles(VaeStream *s, VaeRung *out)
+take_tiles(VaeMachine *m, bool begun, VaeRung *out)
 {
-    const VaeTileGrid grid = s->grid;
-    const VaeRung rung = s->rung;
-    const VaePlan plan = s->plan;
+    const VaeTileGrid grid = m->grid;
+    const VaeRung rung = m->rung;
+    const VaePlan plan = m->plan;
     Limit limit;
     bool fits = false;
-    if (s->at.next != FIRST || find_limit(s, true, &limit, NULL) != VAE_OK)
+    if (begun || find_limit(m, true, &limit, NULL) != VAE_OK)
         return false;
-    vae_stream_free_tiles(s);
-    while (!fits && vae_stream_shrink_tiles(s))
-        if (climb_down_quickly(s, true, &limit, &fits, NULL) != VAE_OK)
+    vae_machine_free_tiles(m);
+    while (!fits && vae_machine_shrink_tiles(m))
+        if (climb_down_quickly(m, true, &limit, &fits, NULL) != VAE_OK)
             break;
-    *out = s->rung;
+    *out = m->rung;
     if (fits)
         return true;
-    s->grid = grid;
-    s->rung = rung;
-    s->plan = plan;
-    vae_stream_drop_programs(s);
+    m->grid = grid;
+    m->rung = rung;
+    m->plan = plan;
+    vae_machine_drop_programs(m);
     return false;
 }
 
 bool
-vae_stream_step_down(VaeStream *s, const VaeError *why)
+vae_machine_step_down(VaeMachine *m, bool begun, const VaeError *why)
 {
-    const VaeLog log = {s->params.log, s->params.log_user};
+    const VaeLog log = {m->params.log, m->params.log_user};
     char before[160], after[160];
-    const uint64_t refused = s->plan.peak;
+    const uint64_t refused = m->plan.peak;
     VaeRung rung;
-    vae_plan_setting(&s->plan, before, sizeof before);
-    if (!next_rung(s, &rung) && !lower_slice(s, &rung) && !take_tiles(s, &rung))
+    vae_plan_setting(&m->plan, before, sizeof before);
+    if (!next_rung(m, &rung) && !lower_slice(m, &rung) &&
+        !take_tiles(m, begun, &rung))
         return false;
-    VaePlan next = s->plan;
+    VaePlan next = m->plan;
     next.slice_size = rung.slice;
     next.frames_at_once = rung.group;
     next.strips = rung.strips;
@@ -479,58 +483,36 @@ vae_stream_step_down(VaeStream *s, const VaeError *why)
         vae_log(&log, "fewer carries are fetched ahead: %s", why->message);
     else
         vae_log(&log, "%s instead of %s: %s", after, before, why->message);
-    s->rung = rung;
-    s->refused = refused;
-    vae_stream_drop_programs(s);
+    m->rung = rung;
+    m->search.refused = refused;
+    vae_machine_drop_programs(m);
     return true;
 }
 
 void
-vae_stream_step_up(VaeStream *s)
+vae_machine_step_up(VaeMachine *m)
 {
-    const VaeLog log = {s->params.log, s->params.log_user};
-    const VaeRung rung = s->rung;
-    const VaeTileGrid grid = s->grid;
-    const bool lowers_slice = s->lowers_slice;
+    const VaeLog log = {m->params.log, m->params.log_user};
+    const VaeRung rung = m->rung;
+    const VaeTileGrid grid = m->grid;
+    const bool lowers_slice = m->search.lowers_slice;
     Limit limit;
-    if (!s->refused || find_limit(s, true, &limit, NULL) != VAE_OK ||
-        limit.preferred < s->refused)
+    if (!m->search.refused || find_limit(m, true, &limit, NULL) != VAE_OK ||
+        limit.preferred < m->search.refused)
         return;
-    s->refused = 0;
-    s->stats.released = true; /* the next call allocates the memory */
-    vae_stream_free_memory(s);
-    vae_stream_free_tiles(s); /* the next rung may have other tiles */
-    vae_stream_drop_programs(s);
-    if (vae_stream_may_tile(&s->params))
-        s->grid = (VaeTileGrid){0};
-    if (vae_stream_choose_rung(s, true, false, NULL) == VAE_OK) {
-        vae_log(&log, "there is memory again: slices of %d", s->rung.slice);
+    m->search.refused = 0;
+    m->released = true;
+    vae_machine_free_memory(m);
+    vae_machine_free_tiles(m); /* the next rung may have other tiles */
+    vae_machine_drop_programs(m);
+    if (vae_may_tile(&m->params))
+        m->grid = (VaeTileGrid){0};
+    if (vae_machine_choose_rung(m, &(VaeTerms){.make = true}, NULL) == VAE_OK) {
+        vae_log(&log, "there is memory again: slices of %d", m->rung.slice);
     } else {
-        s->rung = rung;
-        s->grid = grid;
-        s->lowers_slice = lowers_slice;
+        m->rung = rung;
+        m->grid = grid;
+        m->search.lowers_slice = lowers_slice;
     }
-    vae_stream_drop_programs(s); /* they are prepared without weights */
-}
-
-/* Other programs and libraries may have used memory since the rung was chosen.
- * The rest may be enough for a smaller rung. */
-VaeStatus
-vae_stream_make(VaeStream *s, VaeError *error)
-{
-    VaeError why = {0};
-    VaeStatus status;
-    do {
-        status = vae_stream_take(s, &why);
-        if (status != VAE_OK || !s->fallback)
-            continue;
-        status = vae_stream_take(s->fallback, &why);
-        if (status != VAE_OK)
-            vae_stream_free_memory(s);
-    } while (status == VAE_ERR_MEMORY && vae_stream_step_down(s, &why));
-    if (status == VAE_ERR_MEMORY && vae_stream_goes_on(s, &why) != VAE_OK)
-        status = VAE_ERR_CANCELLED;
-    if (error && status != VAE_OK)
-        *error = why;
-    return status;
+    vae_machine_drop_programs(m); /* they are prepared without weights */
 }

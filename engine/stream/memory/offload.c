@@ -1,5 +1,6 @@
 /*
- * offload.c: frees the memory of a device, and allocates it again.
+ * offload.c: allocates the memory of a stream, frees that of a device, and
+ * allocates it again.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -10,56 +11,125 @@
 #include "clock.h"
 #include "stream.h"
 
-/* Returns the first error. */
+/* Allocates the memory for units of a run of the main machine. */
 static VaeStatus
-offload_all(VaeStream *s, VaeError *error)
+take_units(VaeStream *s, VaeError *error)
 {
-    VaeStatus status = VAE_OK;
-    for (int i = 0; i < PROGRAMS; i++) {
-        if (!s->execs[i])
-            continue;
-        const VaeStatus one = s->class->bind(s->backend, s->execs[i], NULL,
-                                             status == VAE_OK ? error : NULL);
-        status = status == VAE_OK ? one : status;
+    const VaeProgram *p = s->main.programs[NEXT];
+    const VaeStatus status = vae_stream_guard_take(s, error);
+    if (status != VAE_OK || (!p->delayed && !s->main.model->info.chunk))
+        return status;
+    vae_mem_free(s->slots);
+    vae_mem_free(s->no_latents);
+    s->slots = vae_mem_alloc((size_t) p->n_out * sizeof *s->slots);
+    s->no_latents = vae_mem_alloc((size_t) p->n_in * sizeof *s->no_latents);
+    return s->slots && s->no_latents
+               ? VAE_OK
+               : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+}
+
+/* After an error the programs of the machine are dropped. */
+static VaeStatus
+take(VaeStream *s, VaeMachine *m, VaeError *error)
+{
+    VaeStatus status = vae_machine_take(m, error);
+    if (status != VAE_OK || m != &s->main)
+        return status;
+    status = take_units(s, error);
+    if (status != VAE_OK) {
+        vae_machine_free_memory(m);
+        vae_machine_drop_programs(m);
     }
-    vae_stream_free_memory(s);
     return status;
 }
 
+/* Other programs and libraries may have used memory since the rung was chosen.
+ * The rest may be enough for a smaller rung. */
+VaeStatus
+vae_stream_make(VaeStream *s, VaeError *error)
+{
+    VaeMachine *m = &s->main;
+    VaeError why = {0};
+    VaeStatus status;
+    do {
+        status = take(s, m, &why);
+        if (status != VAE_OK || !m->wide)
+            continue;
+        status = take(s, m->wide, &why);
+        if (status != VAE_OK)
+            vae_machine_free_memory(m);
+    } while (status == VAE_ERR_MEMORY && vae_machine_step_down(m, false, &why));
+    if (status == VAE_ERR_MEMORY && vae_machine_goes_on(m, &why) != VAE_OK)
+        status = VAE_ERR_CANCELLED;
+    if (error && status != VAE_OK)
+        *error = why;
+    return status;
+}
+
+/* Returns the first error. */
+static VaeStatus
+offload_all(VaeMachine *m, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    for (int i = 0; i < PROGRAMS; i++) {
+        if (!m->execs[i])
+            continue;
+        const VaeStatus one = m->class->bind(m->backend, m->execs[i], NULL,
+                                             status == VAE_OK ? error : NULL);
+        status = status == VAE_OK ? one : status;
+    }
+    vae_machine_free_memory(m);
+    return status;
+}
+
+static VaeStatus
+offload(VaeMachine *m, bool keep, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    if (m->released || !m->class->memory_left)
+        return VAE_OK;
+    if (keep)
+        status = vae_carries_offload(&m->carries, error);
+    if (status != VAE_OK)
+        return status;
+    m->released = true;
+    return offload_all(m, error);
+}
+
+/* A new or broken sequence has no carries to keep. Those of tiles are already
+ * in host memory. The second machine's are used only while it computes alone.
+ */
 VaeStatus
 vae_stream_offload(VaeStream *s, VaeError *error)
 {
+    VaeMachine *m = &s->main;
     VaeStatus status = VAE_OK;
-    if (s->stats.released || !s->class->memory_left)
-        return VAE_OK;
-    /* A new or broken sequence has no carries to keep. The carries of tiles are
-     * already in host memory. */
-    if (s->at.next != FIRST && !s->at.broken && !vae_stream_has_tiles(s))
-        status = vae_carries_offload(&s->carries, error);
-    if (status != VAE_OK)
-        return status;
-    s->stats.released = true;
-    return offload_all(s, error);
+    const bool keep = s->at.next != FIRST && !s->at.broken;
+    if (m->wide)
+        status = offload(m->wide, keep && s->at.in_fallback, error);
+    if (status == VAE_OK)
+        status = offload(m, keep && !vae_machine_has_tiles(m), error);
+    s->stats.released = m->released;
+    return status;
 }
 
 /* Allocates the memory again and copies weights and carries back. After an
  * error everything is offloaded. */
 static VaeStatus
-allocate_again(VaeStream *s, VaeError *error)
+allocate_again(VaeStream *s, VaeMachine *m, VaeError *error)
 {
     VaeStatus status;
-    if (!s->programs[FIRST]) { /* the programs were dropped for a smaller slice
-                                  size */
-        status = vae_stream_take(s, error);
+    if (!m->programs[FIRST]) { /* dropped for a smaller slice size */
+        status = take(s, m, error);
         if (status != VAE_OK)
             return status;
     } else {
-        status = vae_stream_take_memory(s, error);
+        status = vae_machine_take_memory(m, error);
     }
     if (status == VAE_OK)
-        status = vae_carries_reload(&s->carries, error);
+        status = vae_carries_reload(&m->carries, error);
     if (status != VAE_OK)
-        offload_all(s, NULL);
+        offload_all(m, NULL);
     return status;
 }
 
@@ -74,11 +144,11 @@ typedef struct Patience {
 static bool
 wait_for_others(VaeStream *s, Patience *p, const VaeError *why)
 {
-    const VaeLog log = {s->params.log, s->params.log_user};
+    const VaeLog log = {s->main.params.log, s->main.params.log_user};
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     if (!p->start) {
         p->start = vae_now_ns();
-        p->ns = (uint64_t) s->params.resume_ms * 1000000;
+        p->ns = (uint64_t) s->main.params.resume_ms * 1000000;
         if (p->ns)
             vae_log(&log, "waits up to %.1f s for memory: %s",
                     (double) p->ns / 1e9, why->message);
@@ -91,38 +161,39 @@ wait_for_others(VaeStream *s, Patience *p, const VaeError *why)
 
 /* The error of a stream that cannot allocate its memory again. */
 static VaeStatus
-not_resumed(VaeStream *s, VaeStatus status, const Patience *p,
+not_resumed(const VaeMachine *m, VaeStatus status, const Patience *p,
             const VaeError *why, VaeError *error)
 {
     uint64_t left = 0;
     char waited[40] = "", is_free[60] = "";
     if (p->ns)
         snprintf(waited, sizeof waited, " within %.1f s", (double) p->ns / 1e9);
-    if (status == VAE_ERR_MEMORY && s->class->memory_left &&
-        s->class->memory_left(s->backend, &left, NULL) == VAE_OK)
+    if (status == VAE_ERR_MEMORY && m->class->memory_left &&
+        m->class->memory_left(m->backend, &left, NULL) == VAE_OK)
         snprintf(is_free, sizeof is_free, " (%.1f MiB are free)",
                  (double) left / 1048576);
     return vae_fail(error, status,
                     "the device's memory (%.1f MiB) was freed and cannot be "
                     "allocated again%s: %s%s",
-                    (double) s->plan.total / 1048576, waited, why->message,
+                    (double) m->plan.total / 1048576, waited, why->message,
                     is_free);
 }
 
 VaeStatus
-vae_stream_resume(VaeStream *s, VaeError *error)
+vae_stream_take_back(VaeStream *s, VaeMachine *m, VaeError *error)
 {
     VaeError why = {0};
     Patience patience = {0};
-    VaeStatus status = vae_check_pointers(error, "stream", s);
-    if (status != VAE_OK || !s->stats.released)
+    VaeStatus status = VAE_OK;
+    if (!m->released)
         return status;
-    const int tiles = s->plan.tiles;
+    const int tiles = m->plan.tiles;
     do
-        status = allocate_again(s, &why);
-    while (status == VAE_ERR_MEMORY && (vae_stream_step_down(s, &why) ||
-                                        wait_for_others(s, &patience, &why)));
-    if (status == VAE_ERR_MEMORY && vae_stream_goes_on(s, &why) != VAE_OK)
+        status = allocate_again(s, m, &why);
+    while (status == VAE_ERR_MEMORY &&
+           (vae_machine_step_down(m, s->at.next != FIRST, &why) ||
+            wait_for_others(s, &patience, &why)));
+    if (status == VAE_ERR_MEMORY && vae_machine_goes_on(m, &why) != VAE_OK)
         status = VAE_ERR_CANCELLED;
     if (status == VAE_ERR_MEMORY && patience.ns && atomic_load(&s->cancel)) {
         s->at.broken = true;
@@ -130,9 +201,20 @@ vae_stream_resume(VaeStream *s, VaeError *error)
                         "the wait for memory of the device was cancelled");
     }
     if (status != VAE_OK)
-        return not_resumed(s, status, &patience, &why, error);
-    s->stats.released = false;
-    if (s->plan.tiles > tiles)
-        vae_stream_warn_of_setting(s);
+        return not_resumed(m, status, &patience, &why, error);
+    m->released = false;
+    if (m->plan.tiles > tiles)
+        vae_machine_warn_of_setting(m);
     return VAE_OK;
+}
+
+VaeStatus
+vae_stream_resume(VaeStream *s, VaeError *error)
+{
+    VaeStatus status = vae_check_pointers(error, "stream", s);
+    if (status == VAE_OK)
+        status = vae_stream_take_back(s, &s->main, error);
+    if (status == VAE_OK)
+        s->stats.released = false;
+    return status;
 }

@@ -5,51 +5,51 @@
 #include <assert.h>
 
 #include "prefetch.h"
-#include "stream.h"
+#include "machine.h"
 
-const char *const vae_stream_labels[KINDS] = {"first", "next", "next1",
-                                              "without-context"};
+const char *const vae_program_labels[KINDS] = {"first", "next", "next1",
+                                               "without-context"};
 
 void
-vae_stream_drop_programs(VaeStream *s)
+vae_machine_drop_programs(VaeMachine *m)
 {
     for (int i = 0; i < PROGRAMS; i++) {
-        if (s->execs[i])
-            s->class->exec_free(s->backend, &s->execs[i]);
-        vae_program_free(&s->programs[i]);
-        vae_mem_free(s->times[i]); /* the times of its ops */
-        s->times[i] = NULL;
+        if (m->execs[i])
+            m->class->exec_free(m->backend, &m->execs[i]);
+        vae_program_free(&m->programs[i]);
+        vae_mem_free(m->times[i]); /* the times of its ops */
+        m->times[i] = NULL;
     }
     for (int i = 0; i < VAE_TILE_SHAPES; i++)
-        vae_carry_set_free(vae_stream_carry_set(s, i));
+        vae_carry_set_free(vae_machine_carry_set(m, i));
 }
 
 /* True if the stream has this program. */
 static bool
-has_program(const VaeStream *s, int i)
+has_program(const VaeMachine *m, int i)
 {
     const int kind = i % KINDS, shape = i / KINDS;
     VaeTile tile;
-    if ((kind == NEXT1 && s->rung.slice == 1) ||
-        (kind == WITHOUT_CONTEXT && !s->params.restarts))
+    if ((kind == NEXT1 && m->rung.slice == 1) ||
+        (kind == WITHOUT_CONTEXT && !m->params.restarts))
         return false;
-    return shape == 0 || (vae_stream_has_tiles(s) &&
-                          vae_tile_of_shape(&s->grid, shape, &tile));
+    return shape == 0 || (vae_machine_has_tiles(m) &&
+                          vae_tile_of_shape(&m->grid, shape, &tile));
 }
 
 /* The number of operations of a step, for all tiles. */
 static double
-count_flop(const VaeStream *s, int kind)
+count_flop(const VaeMachine *m, int kind)
 {
     double flop = 0;
-    const int n = vae_stream_has_tiles(s) ? vae_tile_count(&s->grid) : 1;
+    const int n = vae_machine_has_tiles(m) ? vae_tile_count(&m->grid) : 1;
     for (int i = 0; i < n; i++) {
         int shape = 0;
         if (n > 1) {
-            const VaeTile tile = vae_tile_at(&s->grid, i);
-            shape = vae_tile_shape(&s->grid, &tile);
+            const VaeTile tile = vae_tile_at(&m->grid, i);
+            shape = vae_tile_shape(&m->grid, &tile);
         }
-        const VaeProgram *p = s->programs[shape * KINDS + kind];
+        const VaeProgram *p = m->programs[shape * KINDS + kind];
         flop += p->flop / p->steps;
     }
     return flop;
@@ -57,13 +57,13 @@ count_flop(const VaeStream *s, int kind)
 
 /* Places the carries of each shape of tiles. All shapes share the memory. */
 static bool
-place_carries(VaeStream *s)
+place_carries(VaeMachine *m)
 {
-    VaeCarryStore *store = &s->carries;
+    VaeCarryStore *store = &m->carries;
     store->spilled = store->rest = 0;
     for (int i = 0; i < VAE_TILE_SHAPES; i++) {
-        VaeCarrySet *set = vae_stream_carry_set(s, i);
-        if (!vae_carry_set_place(set, (size_t) s->rung.spared))
+        VaeCarrySet *set = vae_machine_carry_set(m, i);
+        if (!vae_carry_set_place(set, (size_t) m->rung.spared))
             return false;
         if (set->spilled > store->spilled)
             store->spilled = set->spilled;
@@ -76,9 +76,9 @@ place_carries(VaeStream *s)
 /* Counts the bytes of carries that a later step copies within the device, and
  * to and from host memory. */
 static void
-count_copies(VaeStream *s)
+count_copies(VaeMachine *m)
 {
-    const VaeProgram *p = s->programs[NEXT];
+    const VaeProgram *p = m->programs[NEXT];
     uint64_t copied = 0, bus = 0;
     for (int i = 0; i < p->n_ops; i++) {
         const VaeOp *op = &p->ops[i];
@@ -91,8 +91,8 @@ count_copies(VaeStream *s)
         copied += op->carry->spilled && !op->window ? 0 : bytes;
         bus += op->carry->spilled ? bytes : 0;
     }
-    s->plan.copied_step = copied / (uint64_t) p->steps;
-    s->plan.bus_step = bus / (uint64_t) p->steps;
+    m->plan.copied_step = copied / (uint64_t) p->steps;
+    m->plan.bus_step = bus / (uint64_t) p->steps;
 }
 
 /* True if one of these execs also has the weight of op in that layout. */
@@ -114,12 +114,12 @@ shares_weight(const VaeExec *const execs[], int n, const VaeOp *op, int phase,
 
 /* Bytes of weights that tiles of other shapes need in layouts of their own. */
 static uint64_t
-other_layouts(const VaeStream *s)
+other_layouts(const VaeMachine *m)
 {
     const VaeExec *execs[VAE_TILE_SHAPES];
     uint64_t bytes = 0;
     for (int shape = 0; shape < VAE_TILE_SHAPES; shape++) {
-        const VaeExec *e = execs[shape] = s->execs[shape * KINDS + NEXT];
+        const VaeExec *e = execs[shape] = m->execs[shape * KINDS + NEXT];
         for (int i = 0; e && shape && i < 4 * e->program->n_ops; i++) {
             const VaeOp *op = &e->program->ops[i / 4];
             const VaeLayOut own = e->ops[i / 4].laid_out[i % 4];
@@ -141,20 +141,20 @@ raise_to(uint64_t *most, uint64_t bytes)
 /* Sets the plan to the sizes of the programs and, if they exist, of the execs.
  */
 static void
-sum_up(VaeStream *s)
+sum_up(VaeMachine *m)
 {
-    VaePlan *p = &s->plan;
+    VaePlan *p = &m->plan;
     p->weights = p->arena = p->scratch = p->staging = p->loading = 0;
     p->library = p->ops = 0;
-    const uint64_t carries = s->carries.rest;
-    p->spilled = s->carries.spilled;
+    const uint64_t carries = m->carries.rest;
+    p->spilled = m->carries.spilled;
     p->carries = carries + p->spilled;
     for (int i = 0; i < PROGRAMS; i++) {
-        const VaeExec *exec = s->execs[i];
-        if (s->programs[i]) {
-            raise_to(&p->arena, s->programs[i]->arena);
-            p->ops += vae_program_bytes(s->programs[i]) +
-                      (size_t) s->programs[i]->n_ops * sizeof(VaeExecOp);
+        const VaeExec *exec = m->execs[i];
+        if (m->programs[i]) {
+            raise_to(&p->arena, m->programs[i]->arena);
+            p->ops += vae_program_bytes(m->programs[i]) +
+                      (size_t) m->programs[i]->n_ops * sizeof(VaeExecOp);
         }
         if (!exec)
             continue;
@@ -165,63 +165,63 @@ sum_up(VaeStream *s)
         raise_to(&p->scratch, exec->scratch);
         raise_to(&p->staging, exec->staging);
     }
-    p->weights += other_layouts(s);
+    p->weights += other_layouts(m);
     bool snapshots[VAE_SNAPSHOTS];
-    const VaePlan *fallback = s->fallback ? &s->fallback->plan : NULL;
-    p->fallback = (fallback ? fallback->total : 0) +
-                  (uint64_t) vae_stream_snapshots(s, snapshots) * carries;
-    p->tiled = vae_stream_tiled_bytes(s);
-    const uint64_t ops = s->class->memory_left ? 0 : p->ops;
+    const VaePlan *wide = m->wide ? &m->wide->plan : NULL;
+    p->fallback = (wide ? wide->total : 0) +
+                  (uint64_t) vae_machine_snapshots(m, snapshots) * carries;
+    p->tiled = vae_machine_tiled_bytes(m);
+    const uint64_t ops = m->class->memory_left ? 0 : p->ops;
     p->total = p->weights + carries + p->arena + p->scratch + p->staging +
                p->library + p->fallback + ops +
-               (s->class->memory_left ? 0 : p->tiled);
+               (m->class->memory_left ? 0 : p->tiled);
     p->peak = p->weights + p->loading + p->library + ops;
     raise_to(&p->peak, p->total);
-    if (fallback) /* the fallback is made last */
-        raise_to(&p->peak, p->total - fallback->total + fallback->peak);
-    assert(s->programs[FIRST] && s->programs[NEXT]);
-    p->flop_first = count_flop(s, FIRST);
-    p->flop_step = count_flop(s, NEXT);
+    if (wide) /* it is made last */
+        raise_to(&p->peak, p->total - wide->total + wide->peak);
+    assert(m->programs[FIRST] && m->programs[NEXT]);
+    p->flop_first = count_flop(m, FIRST);
+    p->flop_step = count_flop(m, NEXT);
     p->tiles = p->tile_width = p->tile_height = p->tile_overlap = 0;
-    if (vae_stream_has_tiles(s)) {
-        const int unit = s->model->info.spatial;
-        p->tiles = vae_tile_count(&s->grid);
-        p->tile_width = s->grid.w * unit;
-        p->tile_height = s->grid.h * unit;
-        p->tile_overlap = s->grid.overlap * unit;
+    if (vae_machine_has_tiles(m)) {
+        const int unit = m->model->info.spatial;
+        p->tiles = vae_tile_count(&m->grid);
+        p->tile_width = m->grid.w * unit;
+        p->tile_height = m->grid.h * unit;
+        p->tile_overlap = m->grid.overlap * unit;
     }
-    p->frames_at_once = s->programs[NEXT]->group;
-    p->strips = s->programs[NEXT]->strips;
-    p->whole = s->programs[NEXT]->whole_slabs;
-    count_copies(s);
+    p->frames_at_once = m->programs[NEXT]->group;
+    p->strips = m->programs[NEXT]->strips;
+    p->whole = m->programs[NEXT]->whole_slabs;
+    count_copies(m);
 }
 
 /* Records one program. */
 static VaeStatus
-record(VaeStream *s, int which, VaeError *error)
+record(VaeMachine *m, int which, VaeError *error)
 {
-    VaeProgram **program = &s->programs[which];
-    const bool decode = s->params.direction == VAE_DECODE;
-    const int unit = s->model->info.spatial, up = decode ? 1 : unit;
+    VaeProgram **program = &m->programs[which];
+    const bool decode = m->params.direction == VAE_DECODE;
+    const int unit = m->model->info.spatial, up = decode ? 1 : unit;
     const int kind = which % KINDS, shape = which / KINDS;
-    const VaePrecision precision = s->plan.precision;
-    VaeTile tile = {.w = s->plan.padded_width / unit,
-                    .h = s->plan.padded_height / unit};
-    if (vae_stream_has_tiles(s))
-        vae_tile_of_shape(&s->grid, shape, &tile);
+    const VaePrecision precision = m->plan.precision;
+    VaeTile tile = {.w = m->plan.padded_width / unit,
+                    .h = m->plan.padded_height / unit};
+    if (vae_machine_has_tiles(m))
+        vae_tile_of_shape(&m->grid, shape, &tile);
     const VaeStatus status = vae_model_build(
-        s->model,
-        &(VaeBuildParams){.direction = s->params.direction,
+        m->model,
+        &(VaeBuildParams){.direction = m->params.direction,
                           .first = kind == FIRST,
                           .without_context = kind == WITHOUT_CONTEXT,
-                          .steps = kind == NEXT ? s->plan.slice_size : 1,
+                          .steps = kind == NEXT ? m->plan.slice_size : 1,
                           .height = tile.h * up,
                           .width = tile.w * up,
                           .act = vae_act_type(precision),
-                          .sum = s->class->narrow_sums ? vae_act_type(precision)
+                          .sum = m->class->narrow_sums ? vae_act_type(precision)
                                                        : VAE_TYPE_F32,
-                          .label = vae_stream_labels[kind],
-                          .carries = vae_stream_carry_set(s, shape)},
+                          .label = vae_program_labels[kind],
+                          .carries = vae_machine_carry_set(m, shape)},
         program, error);
     if (status == VAE_OK && kind != FIRST && (*program)->steps == 1 &&
         !vae_program_set_ranges(*program))
@@ -232,85 +232,85 @@ record(VaeStream *s, int which, VaeError *error)
 /* The number of programs that are planned. A rough plan has only those of full
  * tiles. */
 static int
-planned(const VaeStream *s)
+planned(const VaeMachine *m)
 {
-    return s->rough ? KINDS : PROGRAMS;
+    return m->rough ? KINDS : PROGRAMS;
 }
 
 /* Adds windows for spilled carries. They may use all of the arena, which is as
  * large as the largest program needs. False: out of memory. */
 static bool
-prefetch(VaeStream *s)
+prefetch(VaeMachine *m)
 {
     size_t most = 0;
     bool good = true;
-    for (int i = 0; i < planned(s); i++)
-        if (s->programs[i] && s->programs[i]->arena > most)
-            most = s->programs[i]->arena;
-    most += s->rung.windows < SIZE_MAX - most ? (size_t) s->rung.windows
+    for (int i = 0; i < planned(m); i++)
+        if (m->programs[i] && m->programs[i]->arena > most)
+            most = m->programs[i]->arena;
+    most += m->rung.windows < SIZE_MAX - most ? (size_t) m->rung.windows
                                               : SIZE_MAX - most;
-    for (int i = 0; i < planned(s) && good; i++)
-        good = !s->programs[i] || vae_program_prefetch(s->programs[i], most);
+    for (int i = 0; i < planned(m) && good; i++)
+        good = !m->programs[i] || vae_program_prefetch(m->programs[i], most);
     return good;
 }
 
 VaeStatus
-vae_stream_build(VaeStream *s, VaeRung rung, VaeBuildHow how, VaeError *error)
+vae_machine_build(VaeMachine *m, VaeRung rung, VaeBuildHow how, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    VaeFusions fusions = vae_stream_fusions(s);
+    VaeFusions fusions = vae_machine_fusions(m);
     const VaeCuts cuts = {.group = rung.group, .strips = rung.strips};
     const bool asks = fusions.can_strip && rung.strips > 1;
     const bool rough = how == VAE_BUILD_ROUGH;
-    const VaeOpeningMark begin = vae_opening_begin(&s->opening);
+    const VaeOpeningMark begin = vae_opening_begin(&m->opening);
     if (rough)
         fusions.can_strip = NULL;
-    vae_stream_drop_programs(s);
-    s->rung = rung;
-    s->rough = rough && (asks || vae_stream_has_tiles(s));
-    s->plan.slice_size = rung.slice;
+    vae_machine_drop_programs(m);
+    m->rung = rung;
+    m->rough = rough && (asks || vae_machine_has_tiles(m));
+    m->plan.slice_size = rung.slice;
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
-        if (has_program(s, i))
-            status = record(s, i, error);
-    if (status == VAE_OK && !place_carries(s))
+        if (has_program(m, i))
+            status = record(m, i, error);
+    if (status == VAE_OK && !place_carries(m))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    for (int i = 0; i < planned(s) && status == VAE_OK; i++) {
-        if (!s->programs[i])
+    for (int i = 0; i < planned(m) && status == VAE_OK; i++) {
+        if (!m->programs[i])
             continue;
-        if (!vae_program_fuse(s->programs[i],
-                              s->programs[i / KINDS * KINDS + NEXT], fusions,
+        if (!vae_program_fuse(m->programs[i],
+                              m->programs[i / KINDS * KINDS + NEXT], fusions,
                               cuts) ||
-            !vae_program_plan(s->programs[i]))
+            !vae_program_plan(m->programs[i]))
             status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
         if (status == VAE_OK)
-            status = vae_stream_goes_on(s, error);
+            status = vae_machine_goes_on(m, error);
     }
-    if (status == VAE_OK && s->carries.spilled && !prefetch(s))
+    if (status == VAE_OK && m->carries.spilled && !prefetch(m))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     if (status == VAE_OK)
-        sum_up(s);
+        sum_up(m);
     else
-        vae_stream_drop_programs(s);
-    vae_opening_end(&s->opening, VAE_OPENING_PROGRAMS, begin);
+        vae_machine_drop_programs(m);
+    vae_opening_end(&m->opening, VAE_OPENING_PROGRAMS, begin);
     return status;
 }
 
 VaeStatus
-vae_stream_prepare(VaeStream *s, VaeWeightCache *cache, VaeError *error)
+vae_machine_prepare(VaeMachine *m, VaeWeightCache *cache, VaeError *error)
 {
-    const VaeOpeningMark begin = vae_opening_begin(&s->opening);
+    const VaeOpeningMark begin = vae_opening_begin(&m->opening);
     VaeStatus status = VAE_OK;
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++) {
-        if (!s->programs[i])
+        if (!m->programs[i])
             continue;
-        if (s->execs[i])
-            s->class->exec_free(s->backend, &s->execs[i]);
-        status = s->class->prepare(s->backend, cache, s->programs[i],
-                                   &s->execs[i], error);
+        if (m->execs[i])
+            m->class->exec_free(m->backend, &m->execs[i]);
+        status = m->class->prepare(m->backend, cache, m->programs[i],
+                                   &m->execs[i], error);
     }
     if (status == VAE_OK)
-        sum_up(s);
-    vae_opening_end(&s->opening, VAE_OPENING_PREPARE, begin);
+        sum_up(m);
+    vae_opening_end(&m->opening, VAE_OPENING_PREPARE, begin);
     return status;
 }
 
@@ -318,83 +318,62 @@ vae_stream_prepare(VaeStream *s, VaeWeightCache *cache, VaeError *error)
 /* Their memory.                                                       */
 
 static VaeStatus
-take_slots(VaeStream *s, VaeError *error)
-{
-    const VaeProgram *p = s->programs[NEXT];
-    if (!p->delayed && !s->model->info.chunk)
-        return VAE_OK;
-    s->slots = vae_mem_alloc((size_t) p->n_out * sizeof *s->slots);
-    s->no_latents = vae_mem_alloc((size_t) p->n_in * sizeof *s->no_latents);
-    return s->slots && s->no_latents
-               ? VAE_OK
-               : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-}
-
-static VaeStatus
-take_block(VaeStream *s, uint64_t bytes, uint8_t **out, VaeError *error)
+take_block(VaeMachine *m, uint64_t bytes, uint8_t **out, VaeError *error)
 {
     void *block = NULL;
-    const VaeStatus status = s->class->alloc(s->backend, VAE_ON_DEVICE,
+    const VaeStatus status = m->class->alloc(m->backend, VAE_ON_DEVICE,
                                              (size_t) bytes, &block, error);
     *out = block;
     return status;
 }
 
 VaeStatus
-vae_stream_take_memory(VaeStream *s, VaeError *error)
+vae_machine_take_memory(VaeMachine *m, VaeError *error)
 {
-    s->carries.class = s->class;
-    s->carries.backend = s->backend;
+    m->carries.class = m->class;
+    m->carries.backend = m->backend;
     bool snapshots[VAE_SNAPSHOTS];
-    const VaeOpeningMark begin = vae_opening_begin(&s->opening);
-    vae_stream_snapshots(s, snapshots);
-    VaeStatus status = vae_stream_guard_take(s, error);
+    const VaeOpeningMark begin = vae_opening_begin(&m->opening);
+    vae_machine_snapshots(m, snapshots);
+    VaeStatus status = take_block(m, m->plan.arena, &m->memory.arena, error);
     if (status == VAE_OK)
-        status = take_slots(s, error);
+        status = vae_carries_take(&m->carries, snapshots, error);
     if (status == VAE_OK)
-        status = take_block(s, s->plan.arena, &s->memory.arena, error);
+        status = vae_machine_take_tiles(m, error);
+    m->memory.carries = m->carries.now.device;
+    m->memory.spilled = m->carries.now.host;
     if (status == VAE_OK)
-        status = vae_carries_take(&s->carries, snapshots, error);
-    if (status == VAE_OK)
-        status = vae_stream_take_tiles(s, error);
-    s->memory.carries = s->carries.now.device;
-    s->memory.spilled = s->carries.now.host;
-    if (status == VAE_OK)
-        status = take_block(s, s->plan.scratch, &s->memory.scratch, error);
+        status = take_block(m, m->plan.scratch, &m->memory.scratch, error);
     for (int i = 0; i < PROGRAMS && status == VAE_OK; i++)
-        if (s->execs[i])
-            status = s->class->bind(s->backend, s->execs[i], &s->memory, error);
-    vae_opening_end(&s->opening, VAE_OPENING_MEMORY, begin);
+        if (m->execs[i])
+            status = m->class->bind(m->backend, m->execs[i], &m->memory, error);
+    vae_opening_end(&m->opening, VAE_OPENING_MEMORY, begin);
     return status;
 }
 
 void
-vae_stream_free_memory(VaeStream *s)
+vae_machine_free_memory(VaeMachine *m)
 {
-    s->class->free(s->backend, VAE_ON_DEVICE, s->memory.arena);
-    vae_carries_drop(&s->carries);
-    s->class->free(s->backend, VAE_ON_DEVICE, s->memory.scratch);
-    s->memory = (VaeMemory){0};
-    vae_stream_drop_tiles(s);
-    vae_mem_free(s->slots);
-    vae_mem_free(s->no_latents);
-    s->slots = NULL;
-    s->no_latents = NULL;
+    m->class->free(m->backend, VAE_ON_DEVICE, m->memory.arena);
+    vae_carries_drop(&m->carries);
+    m->class->free(m->backend, VAE_ON_DEVICE, m->memory.scratch);
+    m->memory = (VaeMemory){0};
+    vae_machine_drop_tiles(m);
 }
 
 VaeStatus
-vae_stream_take(VaeStream *s, VaeError *error)
+vae_machine_take(VaeMachine *m, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    if (!s->programs[FIRST])
-        status = vae_stream_build(s, s->rung, VAE_BUILD_EXACT, error);
+    if (!m->programs[FIRST])
+        status = vae_machine_build(m, m->rung, VAE_BUILD_EXACT, error);
     if (status == VAE_OK)
-        status = vae_stream_prepare(s, &s->model->weights, error);
+        status = vae_machine_prepare(m, &m->model->weights, error);
     if (status == VAE_OK)
-        status = vae_stream_take_memory(s, error);
+        status = vae_machine_take_memory(m, error);
     if (status != VAE_OK) {
-        vae_stream_free_memory(s);
-        vae_stream_drop_programs(s);
+        vae_machine_free_memory(m);
+        vae_machine_drop_programs(m);
     }
     return status;
 }

@@ -4,33 +4,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "stream.h"
+#include "machine.h"
 
 #define MIB(bytes) ((double) (bytes) / 1048576)
 
 static VaeStatus
-plan_rung(const VaeStream *s, VaeRung rung, bool exact, VaePlan *out)
+plan_rung(const VaeMachine *m, VaeRung rung, bool exact, VaePlan *out)
 {
-    VaeStream other = {.model = s->model,
-                       .params = s->params,
-                       .steps = s->steps,
-                       .class = s->class,
-                       .backend = s->backend,
-                       .fallback = s->fallback,
-                       .plan = s->plan,
-                       .grid = s->grid};
+    VaeMachine other = {.model = m->model,
+                        .params = m->params,
+                        .class = m->class,
+                        .backend = m->backend,
+                        .shares = true,
+                        .wide = m->wide,
+                        .plan = m->plan,
+                        .grid = m->grid};
     const VaePlan *p = &other.plan;
-    if (exact && vae_stream_may_tile(&s->params))
+    if (exact && vae_may_tile(&m->params))
         other.grid = (VaeTileGrid){0};
-    VaeStatus status = vae_stream_build(&other, rung, VAE_BUILD_EXACT, NULL);
+    VaeStatus status = vae_machine_build(&other, rung, VAE_BUILD_EXACT, NULL);
     if (status == VAE_OK && exact)
-        status = vae_stream_prepare(&other, NULL, NULL);
+        status = vae_machine_prepare(&other, NULL, NULL);
     *out = *p;
-    if (!exact) /* uses the weights and the scratch of s */
-        out->peak = s->plan.peak - s->plan.arena -
-                    (s->plan.carries - s->plan.spilled) + p->arena +
+    if (!exact) /* uses the weights and the scratch of m */
+        out->peak = m->plan.peak - m->plan.arena -
+                    (m->plan.carries - m->plan.spilled) + p->arena +
                     (p->carries - p->spilled);
-    vae_stream_drop_programs(&other);
+    vae_machine_drop_programs(&other);
     return status;
 }
 
@@ -53,23 +53,23 @@ add_rung(VaeRungPlan *rungs, int *n, const VaePlan *plan, bool chosen)
 }
 
 VaeStatus
-vae_stream_plan_rungs(const VaeStream *s, bool exact,
-                      VaeRungPlan rungs[VAE_RUNGS], int *n, VaeError *error)
+vae_machine_plan_rungs(const VaeMachine *m, bool exact,
+                       VaeRungPlan rungs[VAE_RUNGS], int *n, VaeError *error)
 {
     VaeRung all[VAE_RUNGS];
-    const int listed = vae_stream_list_rungs(s, all);
+    const int listed = vae_machine_list_rungs(m, all);
     *n = 0;
     for (int i = 0; i < listed; i++) {
-        VaePlan plan = s->plan;
+        VaePlan plan = m->plan;
         VaeStatus status = VAE_OK;
         const bool chosen =
-            !s->too_large &&
-            !(exact && s->plan.tiles && vae_stream_may_tile(&s->params)) &&
-            s->rung.slice == all[i].slice && s->rung.group == all[i].group &&
-            s->rung.strips == all[i].strips &&
-            !s->rung.spared == !all[i].spared;
+            !m->search.too_large &&
+            !(exact && m->plan.tiles && vae_may_tile(&m->params)) &&
+            m->rung.slice == all[i].slice && m->rung.group == all[i].group &&
+            m->rung.strips == all[i].strips &&
+            !m->rung.spared == !all[i].spared;
         if (!chosen)
-            status = plan_rung(s, all[i], exact, &plan);
+            status = plan_rung(m, all[i], exact, &plan);
         if (status == VAE_ERR_CANCELLED)
             return vae_was_cancelled(error);
         if (status == VAE_OK)
@@ -79,14 +79,14 @@ vae_stream_plan_rungs(const VaeStream *s, bool exact,
 }
 
 void
-vae_stream_tell_ladder(const VaeStream *s)
+vae_machine_tell_ladder(const VaeMachine *m)
 {
-    const VaeLog log = {s->params.log, s->params.log_user};
+    const VaeLog log = {m->params.log, m->params.log_user};
     VaeRungPlan rungs[VAE_RUNGS];
     char setting[160];
     int n = 0;
     if (log.func)
-        vae_stream_plan_rungs(s, false, rungs, &n, NULL);
+        vae_machine_plan_rungs(m, false, rungs, &n, NULL);
     for (int i = 0; i < n; i++) {
         const VaePlan *p = &rungs[i].plan;
         vae_plan_setting(p, setting, sizeof setting);
@@ -100,14 +100,14 @@ vae_stream_tell_ladder(const VaeStream *s)
 }
 
 void
-vae_stream_tell(const VaeStream *s)
+vae_machine_tell(const VaeMachine *m)
 {
-    const VaeLog log = {s->params.log, s->params.log_user};
-    const VaePlan *p = &s->plan;
+    const VaeLog log = {m->params.log, m->params.log_user};
+    const VaePlan *p = &m->plan;
     char how[64] = "", setting[160], spilled[64] = "";
-    if (s->class->memory_left) /* -1 is the first device */
+    if (m->class->memory_left) /* -1 is the first device */
         snprintf(how, sizeof how, " device %d",
-                 s->params.device < 0 ? 0 : s->params.device);
+                 m->params.device < 0 ? 0 : m->params.device);
     else
         snprintf(how, sizeof how, " with %d thread%s", p->threads,
                  p->threads == 1 ? "" : "s");
@@ -116,28 +116,28 @@ vae_stream_tell(const VaeStream *s)
         snprintf(spilled, sizeof spilled, ", and %.1f MiB of the host",
                  MIB(p->spilled));
     vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, %s, %.1f MiB%s",
-            vae_stream_direction(s), vae_backend_name(p->backend), how,
-            s->device.name, vae_precision_name(p->precision),
-            s->why[0] ? " since " : "", s->why, s->params.width,
-            s->params.height, setting, MIB(p->peak), spilled);
+            vae_machine_direction(m), vae_backend_name(p->backend), how,
+            m->device.name, vae_precision_name(p->precision),
+            m->why[0] ? " since " : "", m->why, m->params.width,
+            m->params.height, setting, MIB(p->peak), spilled);
 }
 
 static void
-warn_of_slice(const VaeStream *s)
+warn_of_slice(const VaeMachine *m)
 {
     char line[200];
     snprintf(line, sizeof line,
              "slices of %d, and not of %d as set, because nothing else fits in "
              "memory without %s tiles, which are not exact",
-             s->plan.slice_size, s->params.slice_size,
-             s->plan.tiles ? "smaller" : "any");
-    s->params.warn(s->params.log_user, line);
+             m->plan.slice_size, m->params.slice_size,
+             m->plan.tiles ? "smaller" : "any");
+    m->params.warn(m->params.log_user, line);
 }
 
 static void
-warn_of_tiles(const VaeStream *s)
+warn_of_tiles(const VaeMachine *m)
 {
-    const VaePlan *p = &s->plan;
+    const VaePlan *p = &m->plan;
     char line[300], overlap[80] = "which do not overlap";
     if (p->tile_overlap)
         snprintf(overlap, sizeof overlap,
@@ -146,46 +146,46 @@ warn_of_tiles(const VaeStream *s)
         line, sizeof line,
         "the %s not exact: %dx%d pixels are computed in %d tiles of %dx%d, "
         "%s",
-        s->params.direction == VAE_DECODE ? "picture is" : "latents are",
-        s->plan.padded_width, s->plan.padded_height, p->tiles, p->tile_width,
+        m->params.direction == VAE_DECODE ? "picture is" : "latents are",
+        m->plan.padded_width, m->plan.padded_height, p->tiles, p->tile_width,
         p->tile_height, overlap);
-    s->params.warn(s->params.log_user, line);
+    m->params.warn(m->params.log_user, line);
 }
 
 static void
-warn_of_spill(const VaeStream *s)
+warn_of_spill(const VaeMachine *m)
 {
     char line[120];
     snprintf(line, sizeof line,
              "spill host has no effect with the backend %s: its carries are in "
              "the host's memory",
-             s->class->name);
-    s->params.warn(s->params.log_user, line);
+             m->class->name);
+    m->params.warn(m->params.log_user, line);
 }
 
 static void
-warn_of_strips(const VaeStream *s)
+warn_of_strips(const VaeMachine *m)
 {
     char line[200];
     snprintf(line, sizeof line,
              "%d large layer%s computed in whole pictures, not in %d strips as "
              "set: the library would give other bytes, or cannot compute them "
              "in strips",
-             s->plan.whole, s->plan.whole == 1 ? " is" : "s are",
-             (int) s->params.strips);
-    s->params.warn(s->params.log_user, line);
+             m->plan.whole, m->plan.whole == 1 ? " is" : "s are",
+             (int) m->params.strips);
+    m->params.warn(m->params.log_user, line);
 }
 
 void
-vae_stream_warn_of_setting(const VaeStream *s)
+vae_machine_warn_of_setting(const VaeMachine *m)
 {
-    const VaePlan *p = &s->plan;
-    if (s->params.warn && p->slice_size < s->params.slice_size)
-        warn_of_slice(s);
-    if (s->params.warn && s->params.strips > 1 && p->whole)
-        warn_of_strips(s);
-    if (s->params.warn && p->tiles)
-        warn_of_tiles(s);
-    if (s->params.warn && s->params.spill == VAE_SPILL_HOST && !s->class->copy)
-        warn_of_spill(s);
+    const VaePlan *p = &m->plan;
+    if (m->params.warn && p->slice_size < m->params.slice_size)
+        warn_of_slice(m);
+    if (m->params.warn && m->params.strips > 1 && p->whole)
+        warn_of_strips(m);
+    if (m->params.warn && p->tiles)
+        warn_of_tiles(m);
+    if (m->params.warn && m->params.spill == VAE_SPILL_HOST && !m->class->copy)
+        warn_of_spill(m);
 }

@@ -11,12 +11,6 @@
 #include "clock.h"
 #include "stream.h"
 
-bool
-vae_stream_has_delay(const VaeStream *s)
-{
-    return s->params.direction == VAE_DECODE && s->model->info.delay > 0;
-}
-
 /* The number of latents of the sequence so far. */
 static int64_t
 latents_of(const VaeStream *s)
@@ -41,11 +35,11 @@ next_frame(const VaeStream *s, int64_t latents, int drained)
     const int rate = s->steps.step_out;
     const int64_t first = s->at.lines.restart ? 1 - rate : 0;
     const int64_t end = rate * (latents - 1) + 1;
-    int64_t next = end - s->plan.delay;
+    int64_t next = end - s->main.plan.delay;
     if (latents < 1)
         return first;
     if (drained) {
-        const int64_t exact = end + rate * drained - s->model->info.delay;
+        const int64_t exact = end + rate * drained - s->main.model->info.delay;
         next = exact > next ? exact : next;
         next = next < end ? next : end;
     }
@@ -55,9 +49,9 @@ next_frame(const VaeStream *s, int64_t latents, int drained)
 int64_t
 vae_stream_frames_so_far(const VaeStream *s)
 {
-    if (!vae_stream_has_delay(s))
-        return vae_model_frames_of(s->model, (int64_t) s->at.latents);
-    return vae_model_frames_of(s->model, (int64_t) s->at.lines.latent) +
+    if (!vae_machine_has_delay(&s->main))
+        return vae_model_frames_of(s->main.model, (int64_t) s->at.latents);
+    return vae_model_frames_of(s->main.model, (int64_t) s->at.lines.latent) +
            next_frame(s, latents_of(s), s->at.drained) - next_frame(s, 0, 0);
 }
 
@@ -72,7 +66,7 @@ void
 vae_stream_set_frames(const VaeStream *s, VaeUnits *units, int steps)
 {
     const int64_t n = latents_of(s);
-    if (!vae_stream_has_delay(s))
+    if (!vae_machine_has_delay(&s->main))
         return;
     units->from = next_frame(s, n, s->at.drained);
     units->until = s->at.ended ? next_frame(s, n, s->at.drained + steps)
@@ -100,10 +94,9 @@ vae_stream_place_frames(const VaeStream *s, const VaeProgram *p,
 /* Numbers that are not finite.                                        */
 
 void
-vae_stream_clear_unused(const VaeStream *s, const VaeClock *next,
+vae_stream_clear_unused(const VaeProgram *p, const VaeClock *next,
                         uint8_t *carries)
 {
-    const VaeProgram *p = s->programs[NEXT];
     for (int i = 0; i < p->n_ops && p->delayed; i++) {
         const VaeOp *op = &p->ops[i];
         const VaeCarry *carry = op->carry;
@@ -139,9 +132,9 @@ int
 vae_stream_drain_count(const VaeStream *s, int steps, int *n_out)
 {
     const int64_t n = latents_of(s);
-    const int all = s->model->info.look_ahead;
+    const int all = s->main.model->info.look_ahead;
     int left = 0;
-    if (vae_stream_has_delay(s) && n > 0 &&
+    if (vae_machine_has_delay(&s->main) && n > 0 &&
         next_frame(s, n, s->at.drained) < next_frame(s, n, all))
         left = all - s->at.drained;
     steps = steps < 0 ? 0 : steps > left ? left : steps;

@@ -28,7 +28,7 @@ typedef struct VaeSequence {
                          sequence after a checkpoint without carries */
     bool ended;       /* no latent follows; the delay lines are drained */
     int drained;      /* steps since the last latent, if the sequence ended */
-    bool in_fallback; /* only the fallback has the carries, see nan.c */
+    bool in_fallback; /* only the fp32 machine has the carries, see nan.c */
 } VaeSequence;
 
 /* The place before the first step. */

@@ -197,8 +197,8 @@ open_bench(Bench *b, const char *network, int side)
     make_data(b, info,
               b->params.direction == VAE_DECODE ? info->decode.step_out
                                                 : info->encode.step_in);
-    b->exec = b->stream->execs[NEXT1] ? b->stream->execs[NEXT1]
-                                      : b->stream->execs[NEXT];
+    b->exec = b->stream->main.execs[NEXT1] ? b->stream->main.execs[NEXT1]
+                                           : b->stream->main.execs[NEXT];
     const size_t n = (size_t) b->exec->program->n_ops;
     b->hooks = calloc(n, sizeof *b->hooks);
     b->rates = calloc(n + 1, sizeof *b->rates);

@@ -334,10 +334,11 @@ fused(const VaeStream *stream)
 {
     Fused f = {.arena = vae_stream_get_plan(stream)->arena};
     for (int i = 0; i < PROGRAMS; i++)
-        for (int k = 0; stream->programs[i] && k < stream->programs[i]->n_ops;
+        for (int k = 0;
+             stream->main.programs[i] && k < stream->main.programs[i]->n_ops;
              k++) {
-            f.behind += vae_norm_behind(stream->programs[i], k) >= 0;
-            f.in_front += vae_norm_in_front(stream->programs[i], k) >= 0;
+            f.behind += vae_norm_behind(stream->main.programs[i], k) >= 0;
+            f.in_front += vae_norm_in_front(stream->main.programs[i], k) >= 0;
         }
     return f;
 }

@@ -197,9 +197,10 @@ loading_runs(const VaeStream *stream, int phases)
     static char known[100][VAE_CUDA_LAYER_NAME];
     int n = 0, runs = 0;
     for (int i = 0; i < PROGRAMS; i++)
-        for (int k = 0; stream->programs[i] && k < stream->programs[i]->n_ops;
+        for (int k = 0;
+             stream->main.programs[i] && k < stream->main.programs[i]->n_ops;
              k++) {
-            const VaeOp *op = &stream->programs[i]->ops[k];
+            const VaeOp *op = &stream->main.programs[i]->ops[k];
             if (op->kind != VAE_OP_CONV)
                 continue;
             const VaeCudaConvShape shape = vae_cuda_shape(op, false);

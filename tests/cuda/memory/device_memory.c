@@ -315,7 +315,7 @@ flop_of(const VaeStream *stream)
 {
     double sum = 0;
     for (int i = 0; i < PROGRAMS; i++)
-        sum += stream->programs[i] ? stream->programs[i]->flop : 0;
+        sum += stream->main.programs[i] ? stream->main.programs[i]->flop : 0;
     return sum;
 }
 

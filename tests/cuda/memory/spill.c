@@ -388,10 +388,11 @@ by_executor(const Bed *bed, VaeDirection direction)
     VaeStream *stream = spilling(bed->model, direction, VAE_SPILL_HOST, 0);
     int copies = 0;
     for (int i = 0; i < PROGRAMS; i++)
-        for (int k = 0; stream->execs[i] && k < stream->programs[i]->n_ops; k++)
-            if (stream->programs[i]->ops[k].kind >= VAE_OP_FETCH &&
-                stream->programs[i]->ops[k].kind <= VAE_OP_STORED) {
-                stream->execs[i]->ops[k].run = NULL;
+        for (int k = 0;
+             stream->main.execs[i] && k < stream->main.programs[i]->n_ops; k++)
+            if (stream->main.programs[i]->ops[k].kind >= VAE_OP_FETCH &&
+                stream->main.programs[i]->ops[k].kind <= VAE_OP_STORED) {
+                stream->main.execs[i]->ops[k].run = NULL;
                 copies++;
             }
     expect(copies > 0, "%s: ops for copies", name_of(direction));

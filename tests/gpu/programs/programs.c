@@ -48,10 +48,10 @@ graph_tell_programs(const VaeStream *stream)
     const char *before = "";
     printf("[");
     for (int i = 0; i < PROGRAMS; i++) {
-        const VaeProgram *p = stream->programs[i];
+        const VaeProgram *p = stream->main.programs[i];
         if (!p)
             continue;
-        const VaeCudaExec *e = vae_cuda_exec(stream->execs[i]);
+        const VaeCudaExec *e = vae_cuda_exec(stream->main.execs[i]);
         int convs = 0, copies = 0;
         for (int k = 1; k < p->n_ops - 1; k++) {
             convs += p->ops[k].kind == VAE_OP_CONV;

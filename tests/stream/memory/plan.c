@@ -146,11 +146,11 @@ height_of(const Bed *bed)
 }
 
 static size_t
-snapshots(const VaeStream *s)
+snapshots(const VaeMachine *m)
 {
     size_t bytes = 0;
     for (int i = 0; i < VAE_SNAPSHOTS; i++)
-        bytes += asked_for(s->carries.snapshots[i].device);
+        bytes += asked_for(m->carries.snapshots[i].device);
     return bytes;
 }
 
@@ -169,13 +169,14 @@ check_snapshots(const Bed *bed)
                                           .low_latency = true,
                                           .look_ahead = 1});
     const VaePlan *plan = vae_stream_get_plan(s);
-    const uint64_t other = s->fallback ? s->fallback->plan.total : 0;
-    const uint64_t n = s->fallback ? 2 : 1;
-    same(label, "copies of the carries", plan->fallback - other, snapshots(s));
-    same(label, "their number", snapshots(s), n * plan->carries);
-    if (s->fallback)
-        same(label, "copies of the fallback", s->fallback->plan.fallback,
-             snapshots(s->fallback));
+    const uint64_t other = s->main.wide ? s->main.wide->plan.total : 0;
+    const uint64_t n = s->main.wide ? 2 : 1;
+    same(label, "copies of the carries", plan->fallback - other,
+         snapshots(&s->main));
+    same(label, "their number", snapshots(&s->main), n * plan->carries);
+    if (s->main.wide)
+        same(label, "copies of the fallback", s->main.wide->plan.fallback,
+             snapshots(s->main.wide));
 }
 
 static size_t
@@ -183,7 +184,7 @@ count_ops(const VaeStream *s)
 {
     size_t n = 0;
     for (int i = 0; i < PROGRAMS; i++)
-        n += s->programs[i] ? (size_t) s->programs[i]->n_ops : 0;
+        n += s->main.programs[i] ? (size_t) s->main.programs[i]->n_ops : 0;
     return n;
 }
 
@@ -208,14 +209,14 @@ check_purposes(const char *label, const VaePlan *plan, const Bed *bed,
                const VaeStream *s)
 {
     same(label, "weights", plan->weights, cached_weights(bed));
-    same(label, "carries", plan->carries, asked_for(s->memory.carries));
-    same(label, "activations", plan->arena, asked_for(s->memory.arena));
+    same(label, "carries", plan->carries, asked_for(s->main.memory.carries));
+    same(label, "activations", plan->arena, asked_for(s->main.memory.arena));
     /* Without a scratch, the stream allocates a block of 1 byte. */
-    const size_t scratch = asked_for(s->memory.scratch);
+    const size_t scratch = asked_for(s->main.memory.scratch);
     same(label, "scratch", plan->scratch, scratch > 1 ? scratch : 0);
     same(label, "staging", plan->staging, 0);
     same(label, "host memory of tiles", plan->tiled,
-         asked_for(s->tiles.carries) + asked_for(s->tiles.block));
+         asked_for(s->main.tiles.carries) + asked_for(s->main.tiles.block));
     same(label, "loading", plan->loading, loading_peak);
     same(label, "total", plan->total,
          plan->weights + plan->carries + plan->arena + plan->scratch +
@@ -244,7 +245,7 @@ check_primitives(const char *label, const VaeStream *s)
 {
     int most = 0;
     for (int i = 0; i < PROGRAMS; i++) {
-        const VaeExec *e = s->execs[i];
+        const VaeExec *e = s->main.execs[i];
         for (int k = 0; e && k < e->program->n_ops; k++) {
             const VaeWeight *weight = e->program->ops[k].weight;
             int n = 0;
