@@ -21,7 +21,9 @@
  * name. vae.title, vae.comment, vae.application and all that begin with
  * vae.tag. become tags.
  *
- * A seek needs random access upstream. The element begins
+ * A seek needs random access upstream, or a source that seeks by bytes, such as
+ * an HTTP server with ranges. A file that the element keeps in memory needs
+ * neither, see #GstLatentDemux:max-push-size. The element begins
  * #GstLatentDemux:warm-up latents before the latent of the seek position. The
  * decoder drops the frames before the segment. The default of 38 is as far as
  * any network looks back, so the frames after a seek are those of an
@@ -50,6 +52,7 @@
 
 #include "docs.h"
 #include "fields.h"
+#include "jump.h"
 #include "stream.h"
 #include "task.h"
 
@@ -99,85 +102,22 @@ pull_header(GstLatentDemux *self)
     return ret;
 }
 
+/* The task of the sink pad. In push mode it runs after a seek in memory. */
 static void
-pull_loop(GstPad *pad)
+loop(GstPad *pad)
 {
     GstLatentDemux *self = GST_LATENT_DEMUX(GST_PAD_PARENT(pad));
     GstFlowReturn ret = GST_FLOW_OK;
-    if (!self->known)
+    if (self->pull && !self->known)
         ret = pull_header(self);
     if (ret == GST_FLOW_OK)
-        ret = gst_latent_send_next(self);
+        ret = self->pull ? gst_latent_send_next(self)
+                         : gst_latent_stream_next(self);
     if (ret == GST_FLOW_OK)
         return;
     gst_pad_pause_task(pad);
-    gst_latent_send_end(self, ret);
-}
-
-/* Applies a seek. The task is stopped, and the stream lock is held. */
-static void
-apply_seek(GstLatentDemux *self, GstEvent *event)
-{
-    GstSegment segment = self->segment;
-    GstClockTime interval;
-    gst_event_parse_seek_trickmode_interval(event, &interval);
-    gst_latent_seek_apply(&self->clip, event, &segment);
-    GST_OBJECT_LOCK(self);
-    self->segment = segment;
-    const gint warm_up = gst_latent_seek_is_quick(event)
-                             ? MIN(self->key_unit_warm_up, self->warm_up)
-                             : self->warm_up;
-    GST_OBJECT_UNLOCK(self);
-    gst_latent_run_begin(&self->run, &self->clip, &segment, warm_up, interval);
-    self->segment_due = TRUE;
-    self->seqnum = gst_event_get_seqnum(event);
-    GST_DEBUG_OBJECT(self, "seek to %" GST_TIME_FORMAT " starts at latent %d",
-                     GST_TIME_ARGS(segment.position), self->run.next);
-}
-
-/* Converts the seek to one in time. Returns NULL if the seek is refused.
- * (transfer full) */
-static GstEvent *
-check_seek(GstLatentDemux *self, GstEvent *event)
-{
-    const gchar *refused = "upstream has no random access";
-    GstEvent *timed = NULL;
-    GST_OBJECT_LOCK(self);
-    if (self->pull && !self->known) {
-        refused = "the file has not been read yet";
-    } else if (self->pull) {
-        timed = gst_latent_seek_by_time(&self->clip, event);
-        refused = gst_latent_seek_refused(&self->segment, timed);
-    }
-    GST_OBJECT_UNLOCK(self);
-    if (!refused)
-        return timed;
-    GST_WARNING_OBJECT(self, "seek refused: %s", refused);
-    gst_clear_event(&timed);
-    return NULL;
-}
-
-static gboolean
-seek(GstLatentDemux *self, GstPad *pad, GstEvent *event)
-{
-    GstEvent *timed = check_seek(self, event);
-    if (!timed)
-        return FALSE;
-    gst_latent_seek_stop(self->sinkpad, pad, timed);
-    /* The element may have left PAUSED meanwhile. */
-    const gboolean done = self->known;
-    if (done)
-        apply_seek(self, timed);
-    gst_event_unref(timed);
-    /* A thread whose start failed may wait for the lock, so it is released
-     * first. */
-    GST_PAD_STREAM_UNLOCK(self->sinkpad);
-    const gboolean runs =
-        gst_vae_task_start(self->sinkpad, (GstTaskFunction) pull_loop);
-    /* The element may have left PAUSED meanwhile, which stops an older task. */
-    if (!GST_PAD_IS_ACTIVE(self->sinkpad))
-        gst_pad_stop_task(self->sinkpad);
-    return done && runs;
+    if (ret != GST_FLOW_CUSTOM_SUCCESS)
+        gst_latent_send_end(self, ret);
 }
 
 static gboolean
@@ -185,7 +125,8 @@ src_event(GstPad *pad, GstObject *parent, GstEvent *event)
 {
     if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK)
         return gst_pad_event_default(pad, parent, event);
-    const gboolean done = seek(GST_LATENT_DEMUX(parent), pad, event);
+    const gboolean done = gst_latent_jump(GST_LATENT_DEMUX(parent), event,
+                                          (GstTaskFunction) loop);
     gst_event_unref(event);
     return done;
 }
@@ -211,17 +152,19 @@ static gboolean
 src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
     GstLatentDemux *self = GST_LATENT_DEMUX(parent);
-    gboolean known;
+    gboolean known, seekable = FALSE;
     switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_POSITION:
     case GST_QUERY_DURATION:
     case GST_QUERY_SEEKING:
     case GST_QUERY_CONVERT:
     case GST_QUERY_SEGMENT:
+        if (GST_QUERY_TYPE(query) == GST_QUERY_SEEKING)
+            seekable = gst_latent_jump_possible(self);
         GST_OBJECT_LOCK(self);
         known =
             self->known && gst_latent_seek_answer(&self->clip, &self->segment,
-                                                  self->pull, query);
+                                                  seekable, query);
         GST_OBJECT_UNLOCK(self);
         return known;
     case GST_QUERY_CAPS:
@@ -240,10 +183,30 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
     return gst_latent_stream_push(GST_LATENT_DEMUX(parent), buffer);
 }
 
+/* Upstream begins at another byte. Returns FALSE after an error. */
+static gboolean
+sink_segment(GstLatentDemux *self, GstEvent *event)
+{
+    const GstSegment *segment;
+    gst_event_parse_segment(event, &segment);
+    if (segment->format != GST_FORMAT_BYTES)
+        return TRUE;
+    if (gst_latent_jump_is_pending(self)) {
+        gst_latent_jump_land(self, segment->start);
+        return TRUE;
+    }
+    if (segment->start == 0)
+        return TRUE;
+    GST_ELEMENT_ERROR(self, STREAM, DEMUX,
+                      ("A latent file has to be read from its start"), (NULL));
+    return FALSE;
+}
+
 static gboolean
 sink_flush(GstLatentDemux *self, GstEvent *event)
 {
-    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP && !self->pull)
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP && !self->pull &&
+        !gst_latent_jump_is_pending(self))
         gst_latent_stream_reset(self);
     return gst_pad_push_event(self->srcpad, gst_event_ref(event));
 }
@@ -252,7 +215,6 @@ static gboolean
 sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
 {
     GstLatentDemux *self = GST_LATENT_DEMUX(parent);
-    const GstSegment *segment;
     gboolean ok = TRUE;
     switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
@@ -263,16 +225,11 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         gst_latent_stream_reset(self);
         break;
     case GST_EVENT_SEGMENT:
-        gst_event_parse_segment(event, &segment);
-        if (segment->format == GST_FORMAT_BYTES && segment->start != 0) {
-            GST_ELEMENT_ERROR(self, STREAM, DEMUX,
-                              ("A latent file has to be read from its start"),
-                              (NULL));
-            ok = FALSE;
-        }
+        ok = sink_segment(self, event);
         break;
     case GST_EVENT_EOS:
-        gst_latent_stream_end(self);
+        if (!gst_latent_jump_is_pending(self))
+            gst_latent_stream_end(self);
         break;
     default:
         break;
@@ -301,14 +258,10 @@ sink_activate_mode(GstPad *pad, GstObject *parent, GstPadMode mode,
                    gboolean active)
 {
     GstLatentDemux *self = GST_LATENT_DEMUX(parent);
-    if (mode == GST_PAD_MODE_PUSH) {
-        self->pull = FALSE;
-        return TRUE;
-    }
     if (!active)
         return gst_pad_stop_task(pad);
-    self->pull = TRUE;
-    return gst_vae_task_start(pad, (GstTaskFunction) pull_loop);
+    self->pull = mode == GST_PAD_MODE_PULL;
+    return !self->pull || gst_vae_task_start(pad, (GstTaskFunction) loop);
 }
 
 static GstStateChangeReturn

@@ -109,28 +109,32 @@ gst_latent_seek_by_time(const GstLatentClip *clip, GstEvent *event)
     return timed;
 }
 
+/* sinkpad: NULL if upstream is not flushed */
 static void
 push_flush(GstPad *sinkpad, GstPad *srcpad, GstEvent *flush, guint32 seqnum)
 {
     gst_event_set_seqnum(flush, seqnum);
-    gst_pad_push_event(sinkpad, gst_event_ref(flush));
+    if (sinkpad)
+        gst_pad_push_event(sinkpad, gst_event_ref(flush));
     gst_pad_push_event(srcpad, flush);
 }
 
 void
-gst_latent_seek_stop(GstPad *sinkpad, GstPad *srcpad, GstEvent *event)
+gst_latent_seek_stop(GstPad *sinkpad, GstPad *srcpad, gboolean pull,
+                     GstEvent *event)
 {
     const guint32 seqnum = gst_event_get_seqnum(event);
+    GstPad *up = pull ? sinkpad : NULL;
     GstSeekFlags flags;
 
     gst_event_parse_seek(event, NULL, NULL, &flags, NULL, NULL, NULL, NULL);
     if (flags & GST_SEEK_FLAG_FLUSH)
-        push_flush(sinkpad, srcpad, gst_event_new_flush_start(), seqnum);
+        push_flush(up, srcpad, gst_event_new_flush_start(), seqnum);
     else
         gst_pad_pause_task(sinkpad);
     GST_PAD_STREAM_LOCK(sinkpad);
     if (flags & GST_SEEK_FLAG_FLUSH)
-        push_flush(sinkpad, srcpad, gst_event_new_flush_stop(TRUE), seqnum);
+        push_flush(up, srcpad, gst_event_new_flush_stop(TRUE), seqnum);
 }
 
 void

@@ -39,9 +39,11 @@ GstEvent *gst_latent_seek_by_time(const GstLatentClip *clip, GstEvent *event);
 /* Returns TRUE if the seek asks for a quick picture and not the exact one. */
 gboolean gst_latent_seek_is_quick(GstEvent *event);
 
-/* Stops the task of the sink pad, and flushes both sides if the seek has FLUSH.
- * Returns with the stream lock of the sink pad held. */
-void gst_latent_seek_stop(GstPad *sinkpad, GstPad *srcpad, GstEvent *event);
+/* Stops the task of the sink pad, and flushes downstream, and upstream too if
+ * it is pulled, if the seek has FLUSH. Returns with the stream lock of the sink
+ * pad held. */
+void gst_latent_seek_stop(GstPad *sinkpad, GstPad *srcpad, gboolean pull,
+                          GstEvent *event);
 
 /* Applies a seek that was not refused to the segment. With KEY_UNIT the segment
  * begins at a latent, which the SNAP flags choose. */

@@ -235,14 +235,28 @@ is_sent(GstLatentDemux *self)
            run->next >= run->end + gst_latent_send_ask(self, "latents");
 }
 
+gboolean
+gst_latent_send_is_kept(const GstLatentDemux *self)
+{
+    const VaeLatentClip *data = &self->clip.data;
+    return self->whole || data->c_stride > data->t_stride;
+}
+
+GstFlowReturn
+gst_latent_send_advance(GstLatentDemux *self)
+{
+    const GstFlowReturn ret = push_due(self);
+    if (ret == GST_FLOW_OK && is_sent(self) &&
+        !gst_latent_run_continue(&self->run, &self->clip))
+        return GST_FLOW_EOS;
+    return ret;
+}
+
 GstFlowReturn
 gst_latent_send_next(GstLatentDemux *self)
 {
     GstLatentRun *run = &self->run;
-    GstFlowReturn ret = push_due(self);
-    if (ret == GST_FLOW_OK && is_sent(self) &&
-        !gst_latent_run_continue(run, &self->clip))
-        ret = GST_FLOW_EOS;
+    GstFlowReturn ret = gst_latent_send_advance(self);
     if (ret != GST_FLOW_OK)
         return ret;
     const gint k = run->next;
@@ -321,6 +335,7 @@ gst_latent_send_end(GstLatentDemux *self, GstFlowReturn ret)
     GST_DEBUG_OBJECT(self, "stopping: %s", gst_flow_get_name(ret));
     if (ret == GST_FLOW_FLUSHING)
         return;
+    self->ended = TRUE;
     if (ret == GST_FLOW_NOT_LINKED ||
         (ret < GST_FLOW_EOS && ret != GST_FLOW_CUSTOM_ERROR))
         GST_ELEMENT_FLOW_ERROR(self, ret);

@@ -30,8 +30,9 @@ struct _GstLatentDemux {
     gboolean pull;
     GstLatentBytes bytes; /* the header, or what was collected so far */
     /* In push mode. whole: latents are sent at EOS. window: the bytes after the
-     * header; empty before the header. flow: of the last buffer. */
-    gboolean whole;
+     * header; empty before the header. flow: of the last buffer. eos: all bytes
+     * have come. ended: EOS or SEGMENT_DONE was sent. */
+    gboolean whole, eos, ended;
     GstLatentWindow window;
     GstFlowReturn flow;
     GstLatentRun run;
@@ -43,6 +44,10 @@ struct _GstLatentDemux {
     gboolean known;
     GstLatentClip clip;
     GstSegment segment;
+
+    /* Guarded by the object lock. A seek in time that upstream executes, or
+     * NULL. */
+    GstEvent *pending;
 };
 
 /* Posts the library's error. Returns GST_FLOW_CUSTOM_ERROR, which here means
@@ -54,6 +59,12 @@ void gst_latent_send_close(GstLatentDemux *self);
  * No clip may be open. */
 GstFlowReturn gst_latent_send_open(GstLatentDemux *self, guint64 total,
                                    const gchar *name);
+/* TRUE if a pushed file stays in memory as a whole. The caller holds the stream
+ * lock or the object lock, and the clip is known. */
+gboolean gst_latent_send_is_kept(const GstLatentDemux *self);
+/* Sends the due events, and moves to the next latent to send, run.next. Returns
+ * GST_FLOW_EOS if there is none. */
+GstFlowReturn gst_latent_send_advance(GstLatentDemux *self);
 /* Sends the due events and the next latent. Returns GST_FLOW_EOS after the last
  * latent. */
 GstFlowReturn gst_latent_send_next(GstLatentDemux *self);

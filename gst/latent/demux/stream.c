@@ -20,8 +20,11 @@ gst_latent_stream_reset(GstLatentDemux *self)
     gst_latent_send_close(self);
     gst_latent_bytes_clear(&self->bytes);
     gst_latent_window_clear(&self->window);
-    self->whole = FALSE;
+    self->whole = self->eos = self->ended = FALSE;
     self->flow = GST_FLOW_OK;
+    GST_OBJECT_LOCK(self);
+    gst_clear_event(&self->pending);
+    GST_OBJECT_UNLOCK(self);
 }
 
 static GstFlowReturn
@@ -109,25 +112,59 @@ end_of(const VaeLatentClip *data, gint k)
            (data->channels - 1) * data->c_stride + plane;
 }
 
-/* Sends the latents that have arrived. */
+/* Posts the error of a file that ends inside of its latents. */
+static GstFlowReturn
+fail_short(GstLatentDemux *self)
+{
+    const guint64 end = gst_latent_window_end(&self->window);
+    const guint64 full = end_of(&self->clip.data, self->clip.data.t - 1);
+    gchar found[32], expected[32];
+    VaeError error;
+    g_snprintf(found, sizeof found, "%" G_GUINT64_FORMAT, end);
+    g_snprintf(expected, sizeof expected, "%" G_GUINT64_FORMAT, full);
+    vae_fail_parts(&error, VAE_ERR_FORMAT,
+                   (VaeErrorParts){NULL, found, expected},
+                   "the latent file ends at byte %s, in latent %d of %d; "
+                   "expected %s bytes or more",
+                   found, self->run.next, self->clip.data.t, expected);
+    return gst_latent_send_fail(self, &error);
+}
+
+GstFlowReturn
+gst_latent_stream_next(GstLatentDemux *self)
+{
+    if (self->ended || (!self->eos && self->run.next >= self->clip.data.t))
+        return GST_FLOW_CUSTOM_SUCCESS;
+    const GstFlowReturn ret = gst_latent_send_advance(self);
+    if (ret != GST_FLOW_OK)
+        return ret;
+    if (self->window.adapter && end_of(&self->clip.data, self->run.next) >
+                                    gst_latent_window_end(&self->window))
+        return self->eos ? fail_short(self) : GST_FLOW_CUSTOM_SUCCESS;
+    return gst_latent_send_next(self);
+}
+
+/* Sends the latents that have arrived. A file that is kept is read to its end,
+ * also if it is not needed now, and during a seek. */
 static GstFlowReturn
 send_arrived(GstLatentDemux *self)
 {
     const VaeLatentClip *data = &self->clip.data;
-    GstFlowReturn ret = GST_FLOW_OK;
-    while (ret == GST_FLOW_OK && self->run.next < data->t &&
-           end_of(data, self->run.next) <=
-               gst_latent_window_end(&self->window)) {
-        ret = gst_latent_send_next(self);
-        if (ret == GST_FLOW_CUSTOM_ERROR)
-            ret = GST_FLOW_ERROR;
-    }
-    if (self->run.next >= data->t)
-        gst_latent_window_drop(&self->window, G_MAXUINT64);
-    else if (data->t_stride > data->c_stride) /* [T, C, h, w] */
+    const gboolean kept = gst_latent_send_is_kept(self);
+    GstFlowReturn ret;
+    do
+        ret = gst_latent_stream_next(self);
+    while (ret == GST_FLOW_OK);
+    if (!kept)
         gst_latent_window_drop(&self->window,
                                data->offset + self->run.next * data->t_stride);
-    return ret;
+    if (ret == GST_FLOW_EOS)
+        gst_latent_send_end(self, ret);
+    if (ret == GST_FLOW_CUSTOM_SUCCESS || (kept && ret == GST_FLOW_EOS) ||
+        (kept && ret == GST_FLOW_FLUSHING &&
+         !GST_PAD_IS_FLUSHING(self->sinkpad)))
+        return GST_FLOW_OK;
+    return ret == GST_FLOW_CUSTOM_ERROR ? GST_FLOW_ERROR : ret;
 }
 
 static GstFlowReturn
@@ -166,24 +203,6 @@ gst_latent_stream_push(GstLatentDemux *self, GstBuffer *buffer)
     return ret;
 }
 
-/* Posts the error of a file that ends inside of its latents. */
-static GstFlowReturn
-fail_short(GstLatentDemux *self)
-{
-    const guint64 end = gst_latent_window_end(&self->window);
-    const guint64 full = end_of(&self->clip.data, self->clip.data.t - 1);
-    gchar found[32], expected[32];
-    VaeError error;
-    g_snprintf(found, sizeof found, "%" G_GUINT64_FORMAT, end);
-    g_snprintf(expected, sizeof expected, "%" G_GUINT64_FORMAT, full);
-    vae_fail_parts(&error, VAE_ERR_FORMAT,
-                   (VaeErrorParts){NULL, found, expected},
-                   "the latent file ends at byte %s, in latent %d of %d; "
-                   "expected %s bytes or more",
-                   found, self->run.next, self->clip.data.t, expected);
-    return gst_latent_send_fail(self, &error);
-}
-
 /* Ends a recording whose header did not state its length. */
 static GstFlowReturn
 end_open(GstLatentDemux *self)
@@ -201,28 +220,31 @@ end_open(GstLatentDemux *self)
     return GST_FLOW_EOS;
 }
 
-/* Sends the latents of a file that was collected. */
+/* Opens a file that was collected. */
 static GstFlowReturn
-send_all(GstLatentDemux *self)
+open_whole(GstLatentDemux *self)
 {
     gchar *name = gst_latent_source_name(self->sinkpad);
-    GstFlowReturn ret = gst_latent_send_open(self, self->bytes.size, name);
+    const GstFlowReturn ret =
+        gst_latent_send_open(self, self->bytes.size, name);
     g_free(name);
-    while (ret == GST_FLOW_OK)
-        ret = gst_latent_send_next(self);
-    gst_latent_bytes_clear(&self->bytes);
     return ret;
 }
 
 void
 gst_latent_stream_end(GstLatentDemux *self)
 {
-    GstFlowReturn ret = GST_FLOW_EOS;
-    if (self->flow == GST_FLOW_OK && !self->window.adapter)
-        ret = send_all(self);
-    else if (self->flow == GST_FLOW_OK && self->clip.open)
+    GstFlowReturn ret = self->flow;
+    self->eos = TRUE;
+    if (self->ended)
+        return;
+    if (ret != GST_FLOW_OK)
+        ret = GST_FLOW_EOS;
+    else if (!self->window.adapter && !self->known)
+        ret = open_whole(self);
+    else if (self->clip.open)
         ret = end_open(self);
-    else if (self->flow == GST_FLOW_OK && self->run.next < self->clip.data.t)
-        ret = fail_short(self);
+    while (ret == GST_FLOW_OK)
+        ret = gst_latent_stream_next(self);
     gst_latent_send_end(self, ret);
 }

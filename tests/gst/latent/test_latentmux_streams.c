@@ -84,6 +84,26 @@ TEST(kept_tables)
     GstBuffer *second = g_ptr_array_index(run->buffers, 2);
     CHECK(!GST_BUFFER_FLAG_IS_SET(second, GST_BUFFER_FLAG_DELTA_UNIT));
     CHECK_INT(GST_BUFFER_PTS(second), frame_time(9));
+
+    /* In push mode such a file is collected, and seeks read it again. */
+    run = run_new("filesrc location=%s ! queue ! latentdemux ! "
+                  "fakesink name=sink",
+                  path);
+    gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
+    gst_element_get_state(run->pipeline, NULL, NULL, GST_CLOCK_TIME_NONE);
+    for (gint first = 2; first >= 0; first -= 2) {
+        CHECK(gst_element_seek_simple(run->pipeline, GST_FORMAT_TIME,
+                                      GST_SEEK_FLAG_FLUSH,
+                                      (gint64) frame_time(first * 9 / 2)));
+        gst_element_get_state(run->pipeline, NULL, NULL, GST_CLOCK_TIME_NONE);
+    }
+    g_ptr_array_set_size(run->buffers, 0);
+    CHECK(gst_element_seek_simple(run->pipeline, GST_FORMAT_TIME,
+                                  GST_SEEK_FLAG_FLUSH, (gint64) frame_time(9)));
+    run_play(run);
+    CHECK_SAYS(run->eos && !run->error, "%s", run->error);
+    CHECK_INT(run->buffers->len, 2);
+    CHECK_INT(GST_BUFFER_OFFSET(g_ptr_array_index(run->buffers, 0)), 2);
 }
 
 /* Each latent leaves when it comes, and latentdemux sends it at once. */

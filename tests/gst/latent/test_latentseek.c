@@ -57,8 +57,9 @@ TEST(seek_refused)
     CHECK(!gst_element_seek(run->pipeline, 1, GST_FORMAT_BYTES,
                             GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
                             GST_SEEK_TYPE_NONE, -1));
-    run = run_new("filesrc location=%s ! queue ! latentdemux ! "
-                  "fakesink name=sink",
+    /* The inner latentmux sends its file once. */
+    run = run_new("filesrc location=%s ! latentdemux ! latentmux "
+                  "max-kept-size=0 ! latentdemux ! fakesink name=sink",
                   vae_test_path("a"));
     gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
     wait_preroll(run);
@@ -120,6 +121,56 @@ TEST(key_unit)
     run = lengthy_run("key-unit-warm-up=9 warm-up=1", "");
     play(run, 1, GST_SEEK_FLAG_KEY_UNIT, at(50), at(52));
     check_order(run, "|(49) 50 51");
+}
+
+/* Checks the bytes of what was sent. */
+static void
+check_bytes(const Run *run)
+{
+    for (guint i = 0; i < run->buffers->len; i++) {
+        GstBuffer *buffer = g_ptr_array_index(run->buffers, i);
+        g_autofree guint8 *data =
+            step_data(&lengthy, (gint) GST_BUFFER_OFFSET(buffer));
+        CHECK(gst_buffer_memcmp(buffer, 0, data, step_bytes(&lengthy)) == 0);
+    }
+}
+
+/* Without random access, upstream seeks by bytes, or a file that is in memory
+ * needs no seek. */
+TEST(pushed)
+{
+    static const VaeMetadata tchw[] = {{"vae.layout", "tchw"}};
+    static const Order orders[] = {TCHW, CTHW};
+    for (guint i = 0; i < G_N_ELEMENTS(orders); i++) {
+        const gboolean kept = orders[i] == CTHW;
+        const gchar *path =
+            write_clip("a", "latent", &lengthy, orders[i], tchw, kept ? 0 : 1);
+        Run *run = run_new("filesrc location=%s blocksize=300 ! queue "
+                           "max-size-buffers=2 ! latentdemux warm-up=2 ! "
+                           "fakesink name=sink",
+                           path);
+        play(run, 1, 0, at(50) + 5, at(52));
+        check_order(run, "|(48) (49) 50 51");
+        check_bytes(run);
+        play(run, 1, 0, at(1), at(2));
+        check_order(run, "|(0) 1");
+        check_bytes(run);
+        play(run, 1, GST_SEEK_FLAG_TRICKMODE_KEY_UNITS, at(40), at(50));
+        check_order(run, "|(38) (39) 40|(44) (45) 46");
+        play(run, 1, GST_SEEK_FLAG_KEY_UNIT, at(58) + 1, -1);
+        check_order(run, "|(56) (57) 58 59");
+        check_bytes(run);
+        gst_element_set_state(run->pipeline, GST_STATE_PAUSED);
+        CHECK(gst_element_seek(run->pipeline, -1, GST_FORMAT_TIME,
+                               GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
+                               GST_SEEK_TYPE_SET, 1) == kept);
+        if (!kept)
+            continue;
+        play(run, -1, 0, at(8), at(22) + 1);
+        check_order(run, "|(13) (14) 15 16 17 18 19 20 21 22"
+                         "|(6) (7) 8 9 10 11 12 13 14");
+        check_bytes(run);
+    }
 }
 
 /* The shortest clip for which docs/streaming.md states that quick seeks to all
