@@ -27,8 +27,8 @@ browser='chromium'
 slurm='slurm-wlm munge'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
     dpkg-dev meson ninja-build pkg-config'
-windows='gcc-mingw-w64-x86-64-posix g++-mingw-w64-x86-64-posix wine wine64
-    cmake make gcc libc6-dev meson ninja-build pkgconf libjansson-dev'
+windows="$demo gcc-mingw-w64-x86-64-posix g++-mingw-w64-x86-64-posix
+    mingw-w64-tools wine wine64 cmake make python3-pip"
 tests='g++ clang clang-format clang-tidy libomp-dev libclang-rt-dev
     cppcheck shellcheck python3-dev python3-numpy python3-yaml
     gstreamer1.0-plugins-base-apps gstreamer1.0-plugins-bad-apps

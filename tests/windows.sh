@@ -1,13 +1,13 @@
 #!/bin/sh
-# Cross-builds vaetool for 64-bit Windows, without oneDNN, and runs it under Wine.
-# The last line is "N passed, N failed, N skipped". The exit status is 0 if none
-# failed.
+# Cross-builds libvae, vaetool and the plugin for 64-bit Windows, and runs them
+# under Wine, the plugin in GStreamer's own programs. The last line is "N passed,
+# N failed, N skipped". The exit status is 0 if none failed.
 #
 #   sh tests/windows.sh [BUILD FOLDER]    default: build-windows
 #
 # A test decodes a vector as a Windows program and as a program of this system:
 # both files must be equal. If a package is not available, the whole script is
-# one skip.
+# one skip. What windows/root.sh builds stays in BUILD FOLDER-root.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 case $#,${1:-} in
@@ -32,57 +32,35 @@ wine=/usr/lib/wine/wine64
 for tool in x86_64-w64-mingw32-gcc-posix "$wine" cmake apt-get; do
     command -v "$tool" >/dev/null || skip "$tool is not installed"
 done
-mkdir -p "$build-root/apt/lists/partial" "$build-root/sources" \
-    "$build-root/work" && root=$(cd "$build-root" && pwd) || exit
-
-# Runs apt with the sources of this system's packages.
-apt() {
-    apt-get -q -o Dir::State="$root/apt" -o Dir::Cache="$root/apt" \
-        -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$root/sources" \
-        -o APT::Sandbox::User= -o Acquire::Languages=none "$@"
-}
-
-# Debian has no jansson for Windows, so this builds it.
-jansson() {
-    for list in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources; do
-        [ ! -f "$list" ] ||
-            sed 's/^Types: deb$/Types: deb-src/;s/^deb /deb-src /' "$list" \
-                >"$root/sources/${list##*/}" || return
-    done
-    rm -rf "$root/jansson" && mkdir "$root/jansson" || return
-    apt update && (cd "$root" && apt source --download-only jansson) &&
-        tar -xf "$root"/jansson_*.orig.tar.* -C "$root/jansson" \
-            --strip-components=1 &&
-        cmake -S "$root/jansson" -B "$root/jansson/build" \
-            -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_BUILD_TYPE=Release \
-            -DCMAKE_C_COMPILER=x86_64-w64-mingw32-gcc-posix \
-            -DJANSSON_BUILD_DOCS=OFF -DJANSSON_WITHOUT_TESTS=ON \
-            -DJANSSON_EXAMPLES=OFF -DCMAKE_INSTALL_PREFIX="$root/usr" &&
-        cmake --build "$root/jansson/build" &&
-        cmake --install "$root/jansson/build" && : >"$root/complete"
-}
-[ -f "$root/complete" ] || jansson >"$build-root.log" 2>&1 || {
+sh tests/windows/root.sh "$build-root" >"$build-root.log" 2>&1 || {
     tail -n 20 "$build-root.log"
-    skip 'the source of jansson is not to be had'
+    skip 'libraries for Windows are not to be had'
 }
+root=$(cd "$build-root" && pwd) || exit
 
-compile() { # FOLDER OPTION...
-    folder=$1
-    shift
+compile() { # FOLDER TARGETS OPTION...
+    folder=$1 targets=$2
+    shift 2
     if [ -f "$folder/build.ninja" ]; then
         meson setup --reconfigure "$folder" "$@" ||
             meson setup --wipe "$folder" "$@"
     else
         meson setup "$folder" "$@"
-    fi && meson compile -C "$folder"
+    fi || return
+    # shellcheck disable=SC2086 # a list of words
+    ninja -C "$folder" $targets
 }
-# Both without oneDNN, so that both compute with the same code.
-both='--buildtype=release -Donednn=disabled -Dcuda=disabled -Dgst=disabled
-    -Dpython=disabled -Dtests=disabled -Ddocs=disabled'
+both='--buildtype=release -Donednn=enabled -Dcuda=disabled -Dgst=enabled
+    -Dgst-cuda=disabled -Dpython=disabled -Ddocs=disabled'
 # shellcheck disable=SC2086 # lists of words
-if ! PKG_CONFIG_LIBDIR=$root/usr/lib/pkgconfig compile "$build" \
-    --cross-file tests/windows/mingw.ini $both >"$build.log" 2>&1 ||
-    ! compile "$build-native" $both >>"$build.log" 2>&1; then
+if ! compile "$build" \
+    'engine/vaetool.exe gst/libgstvae.dll tests/golden/golden.exe' \
+    --cross-file "$root/root.ini" --cross-file tests/windows/mingw.ini \
+    --prefix=/gst-vae -Dlibdir=lib $both >"$build.log" 2>&1 ||
+    ! meson install -C "$build" --no-rebuild --destdir "$root/dist" \
+        >>"$build.log" 2>&1 ||
+    ! compile "$build-native" 'engine/vaetool gst/libgstvae.so' $both \
+        >>"$build.log" 2>&1; then
     tail -n 60 "$build.log"
     echo 'FAILED: build'
     echo '0 passed, 1 failed, 0 skipped'
@@ -94,11 +72,16 @@ export WINEDLLOVERRIDES='mscoree,mshtml=' LC_ALL=C.UTF-8
 export WINELOADER="$wine" WINESERVER=/usr/lib/wine/wineserver64
 [ -d "$WINEPREFIX" ] || "$wine" wineboot -i >/dev/null 2>&1
 
-data=$PWD/tests/golden/data/taehv/taew2_1
+vectors=$PWD/tests/golden/data
+data=$vectors/taehv/taew2_1
+demo=$PWD/pipelines/demo
 build=$(cd "$build" && pwd)
-tool=$build/engine/vaetool.exe
+installed=$root/dist/gst-vae
+tool=$installed/bin/vaetool.exe
 native=$build-native/engine/vaetool
 decode="decode --model $data/weights.safetensors $data/decode_t5_6x10.safetensors"
+# Two versions of oneDNN may compute different bytes. The backend ref cannot.
+ref="$decode --backend ref"
 passed=1 failed=0
 check() { # WHAT COMMAND...
     what=$1
@@ -116,7 +99,7 @@ windows() { # OUTPUT OPTION...: decodes to that file
     out=$1
     shift
     # shellcheck disable=SC2086 # a list of words
-    "$wine" "$tool" $decode "$out" "$@"
+    "$wine" "$tool" $ref "$out" "$@"
 }
 slices() { windows "s$1.npy" --slice "$1" && cmp "s$1.npy" native.npy; }
 backslashes() { windows 'Ünicode\frames 例.npy' && cmp 'Ünicode/frames 例.npy' native.npy; }
@@ -125,18 +108,34 @@ resumes() { windows kept.npy --resume && cmp kept.npy native.npy; }
 refuses() {
     ! windows missing/out.npy && grep -q 'missing/out.npy: cannot create' "$build.log"
 }
-cd "$root/work" && rm -rf ./* && mkdir Ünicode || exit 1
+# With the backend cpu: the same bytes in slices, and those of the native build
+# but for rounding.
+processor() {
+    # shellcheck disable=SC2086 # lists of words
+    "$wine" "$tool" $decode --backend cpu --precision fp32 "cpu$1.npy" --slice "$1" &&
+        cmp "cpu$1.npy" cpu1.npy &&
+        "$native" compare --min-psnr 100 "cpu$1.npy" native.npy
+}
+golden() { # BACKEND PRECISION
+    VAE_TEST_VECTORS=Z:$vectors "$wine" "$build/tests/golden/golden.exe" small "$@"
+}
+mkdir -p "$root/work" && cd "$root/work" && rm -rf ./* && mkdir Ünicode || exit 1
+check 'golden vectors, ref fp32' golden ref fp32
+check 'golden vectors, cpu fp32' golden cpu fp32
+check 'golden vectors, cpu bf16' golden cpu bf16
 # shellcheck disable=SC2086 # a list of words
-check 'native decode' "$native" $decode native.npy
+check 'native decode' "$native" $ref native.npy
 check 'slices of 1 latent' slices 1
 check 'slices of 4 latents' slices 4
+check 'the backend cpu, in slices of 1 latent' processor 1
+check 'the backend cpu, in slices of 4 latents' processor 4
 check 'a path with backslashes and other letters' backslashes
 check 'an old file is replaced' replaces
 check 'a whole run of --resume' resumes
 check 'a missing folder is an error that names it' refuses
 # A killed run leaves its files; the same command continues.
 # shellcheck disable=SC2086 # a list of words
-"$wine" "$tool" $decode cut.npy --resume --slice 1 --checkpoint-interval 1 \
+"$wine" "$tool" $ref cut.npy --resume --slice 1 --checkpoint-interval 1 \
     >/dev/null 2>&1 &
 tries=0
 while [ ! -f cut.npy.checkpoint ] && [ ! -f cut.npy ] && [ $tries -lt 1200 ]; do
@@ -148,5 +147,88 @@ wait
 "$WINESERVER" -w # until all programs have ended
 cut() { windows cut.npy --resume --slice 1 --checkpoint-interval 1 && cmp cut.npy native.npy; }
 check 'a killed run continues' cut
+
+# The plugin, in GStreamer's programs, with few of GStreamer's plugins: Wine 8
+# cannot load some of the others. Wine takes PATH from WINEPATH.
+mkdir -p "$root/plugins"
+for name in coreelements videoconvertscale png vpx matroska; do
+    cp "$root"/site/*/lib/gstreamer-1.0/gst$name.dll "$root/plugins/"
+done
+site=Z:$root/site
+export WINEPATH="Z:$installed/bin;$site/gstreamer_libs/bin;$site/gstreamer_ext_runtime/bin;$site/gstreamer_plugins_libs/bin"
+export GST_PLUGIN_SYSTEM_PATH_1_0="Z:$root/plugins"
+export GST_PLUGIN_PATH_1_0="Z:$installed/lib/gstreamer-1.0" GST_REGISTRY_1_0="Z:$root/registry.bin"
+export GST_REGISTRY_FORK=no
+windows_gst() { # PROGRAM ARGUMENT...
+    program=$1
+    shift
+    "$wine" "$root/site/gstreamer_cli/bin/gst-$program-1.0.exe" "$@"
+}
+native_gst() { # ARGUMENT...
+    GST_PLUGIN_SYSTEM_PATH_1_0='' GST_PLUGIN_PATH_1_0=$native_plugins \
+        GST_REGISTRY_1_0=$root/native.bin gst-launch-1.0 -q "$@"
+}
+native_plugins=$build-native/gst:$(pkg-config --variable=pluginsdir gstreamer-1.0)
+vector="filesrc location=$data/decode_t5_6x10.safetensors ! latentdemux !
+    vaedecode backend=ref model"
+# Each library is installed, or in GStreamer's wheels, or a part of Windows.
+closed() {
+    for file in "$installed"/bin/* "$installed"/lib/gstreamer-1.0/*.dll; do
+        x86_64-w64-mingw32-objdump -p "$file" | sed -n 's/.*DLL Name: //p'
+    done | sort -u | while read -r dll; do
+        case $dll in
+        KERNEL32.dll | SHELL32.dll | msvcrt.dll) ;;
+        *)
+            [ -f "$installed/bin/$dll" ] || [ -f "$root/site/gstreamer_libs/bin/$dll" ] || {
+                echo "$dll is not there"
+                exit 1
+            }
+            ;;
+        esac
+    done
+}
+listed() {
+    for element in vaedecode vaeencode latentdemux latentmux; do
+        windows_gst inspect $element | grep 'Description  *[A-Z].* latent' || return
+    done
+}
+# shellcheck disable=SC2086 # lists of words
+frames() {
+    native_gst $vector="$data/weights.safetensors" ! video/x-raw,format=RGB ! \
+        filesink location=native.rgb &&
+        cp "$data/weights.safetensors" 'Ünicode/gewichte 例.safetensors' &&
+        windows_gst launch -q $vector='"Ünicode/gewichte 例.safetensors"' ! \
+            video/x-raw,format=RGB ! filesink location=windows.rgb &&
+        cmp windows.rgb native.rgb
+}
+# shellcheck disable=SC2086 # lists of words
+picture() {
+    windows_gst launch -q $vector="$data/weights.safetensors" ! videoconvert ! \
+        pngenc snapshot=true ! filesink location=one.png &&
+        native_gst filesrc location=one.png ! pngdec ! videoconvert ! \
+            video/x-raw,format=RGB ! filesink location=one.rgb &&
+        cmp -n $((80 * 48 * 3)) one.rgb native.rgb
+}
+# The demo, with the model that the plugin finds by itself: 33 frames.
+video() {
+    windows_gst launch -q filesrc location="$demo/latents.safetensors" ! \
+        latentdemux ! vaedecode backend=cpu ! videoconvert ! vp8enc deadline=1 ! \
+        webmmux ! filesink location=demo.webm &&
+        native_gst filesrc location=demo.webm ! matroskademux ! vp8dec ! \
+            videoconvert ! video/x-raw,format=RGB,width=416,height=240 ! \
+            filesink location=demo.rgb &&
+        [ "$(wc -c <demo.rgb)" = $((33 * 416 * 240 * 3)) ]
+}
+no_model() {
+    # shellcheck disable=SC2086 # a list of words
+    ! windows_gst launch -q $vector=missing.safetensors ! fakesink &&
+        grep -q 'missing.safetensors: ' "$build.log"
+}
+check 'all libraries are there' closed
+check 'gst-inspect-1.0 lists the elements' listed
+check 'frames of the plugin are those of the native one' frames
+check 'a PNG picture' picture
+check 'the demo as WebM' video
+check 'a missing model is an error that names it' no_model
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

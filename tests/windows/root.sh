@@ -1,0 +1,135 @@
+#!/bin/sh
+# Provides in a folder what Debian does not have for 64-bit Windows: jansson and
+# oneDNN, built from its sources, and GStreamer from Python's wheels.
+#
+#   sh tests/windows/root.sh FOLDER
+#
+# Then these options of Meson cross-build gst-vae:
+#   --cross-file FOLDER/root.ini --cross-file tests/windows/mingw.ini
+# What FOLDER has is not built again.
+set -eu
+[ $# = 1 ] || {
+    echo 'usage: sh tests/windows/root.sh FOLDER' >&2
+    exit 2
+}
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$1/apt/lists/partial" "$1/sources" "$1/usr/lib/pkgconfig"
+cd "$1"
+root=$PWD
+# Options of the build machine are wrong for the target.
+unset CC CXX CFLAGS CXXFLAGS LDFLAGS
+
+# Runs apt with the sources and packages of Debian 13, also on Debian 12.
+apt() {
+    apt-get -q -o Dir::State="$root/apt" -o Dir::Cache="$root/apt" \
+        -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$root/sources" \
+        -o APT::Sandbox::User= -o Acquire::Languages=none "$@"
+}
+refreshed=
+refresh() {
+    [ -z "$refreshed" ] || return 0
+    codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    for list in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources; do
+        [ ! -f "$list" ] ||
+            sed -e 's/^Types:.*/Types: deb deb-src/' -e 's/^deb \(.*\)/&\ndeb-src \1/' \
+                -e "s/\b$codename\b/trixie/g" "$list" >"sources/${list##*/}"
+    done
+    apt update
+    refreshed=yes
+}
+
+unpack_source() { # PACKAGE
+    refresh
+    apt source --download-only "$1"
+    rm -rf "$1.new"
+    mkdir "$1.new"
+    tar -xf "$1"_*.orig.tar.* -C "$1.new" --strip-components=1
+    mv "$1.new" "$1"
+}
+build() { # PACKAGE OPTION...
+    package=$1
+    shift
+    [ -d "$package" ] || unpack_source "$package"
+    cmake -S "$package" -B "$package/build" -G Ninja \
+        -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_SYSTEM_PROCESSOR=x86_64 \
+        -DCMAKE_BUILD_TYPE=Release \
+        -DCMAKE_C_COMPILER=x86_64-w64-mingw32-gcc-posix \
+        -DCMAKE_CXX_COMPILER=x86_64-w64-mingw32-g++-posix \
+        -DCMAKE_INSTALL_PREFIX="$root/usr" "$@"
+    cmake --build "$package/build"
+    cmake --install "$package/build"
+}
+
+jansson() {
+    build jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_WITHOUT_TESTS=ON \
+        -DJANSSON_EXAMPLES=OFF
+}
+# Most kernels are left out, because they would take most of the time. The
+# linker takes libdnnl.a as a script.
+onednn() {
+    [ -d onednn ] || unpack_source onednn
+    (cd onednn/src/cpu/x64 && rm -f rnn/*.cpp lrn/*.cpp prelu/*.cpp shuffle/*.cpp \
+        ./*pool*.cpp ./*_normalization*.cpp ./*resampling*.cpp ./*_reduction*.cpp \
+        ./*_deconvolution.cpp ./*_deconv.cpp ./jit_brgemm_conv_bwd*.cpp \
+        ./*_sum.cpp ./jit_uni_binary*.cpp ./jit_uni_eltwise*.cpp \
+        ./*_inner_product.cpp)
+    build onednn -DDNNL_LIBRARY_TYPE=STATIC -DDNNL_CPU_RUNTIME=OMP \
+        -DCMAKE_CXX_FLAGS='-Wa,-muse-unaligned-vector-move -Wa,-mbig-obj' \
+        -DONEDNN_BUILD_GRAPH=OFF -DDNNL_BUILD_TESTS=OFF \
+        -DDNNL_BUILD_EXAMPLES=OFF -DDNNL_BUILD_DOC=OFF \
+        -DDNNL_ENABLE_WORKLOAD=INFERENCE -DONEDNN_ENABLE_GEMM_KERNELS_ISA=NONE \
+        -DDNNL_ENABLE_PRIMITIVE='CONVOLUTION;MATMUL;REORDER;SOFTMAX'
+    mv usr/lib/libdnnl.a usr/lib/libdnnl-cxx.a
+    echo 'INPUT(-ldnnl-cxx -lstdc++ -lgomp)' >usr/lib/libdnnl.a
+}
+
+# The wheels have programs and libraries, Debian has headers of an older
+# version, which fit.
+gstreamer() {
+    python3 -m pip download -q --no-deps --only-binary=:all: \
+        --platform win_amd64 --python-version 3.12 -d wheels \
+        'gstreamer-cli==1.28.*' 'gstreamer-libs==1.28.*' \
+        'gstreamer-plugins==1.28.*' 'gstreamer-plugins-libs==1.28.*' \
+        'gstreamer-ext-runtime==1.28.*'
+    for wheel in wheels/*.whl; do
+        python3 -m zipfile -e "$wheel" unpacked
+    done
+    rm -rf site && mkdir site
+    mv unpacked/*.data/purelib/* site/
+    rm -rf unpacked
+    refresh
+    (cd apt && apt download libgio-2.0-dev libgstreamer1.0-dev \
+        libgstreamer-plugins-base1.0-dev libgstreamer-plugins-bad1.0-dev)
+    for package in apt/*.deb; do
+        dpkg-deb -x "$package" debs
+    done
+    cp -r debs/usr/include/glib-2.0 debs/usr/include/gstreamer-1.0 usr/include/
+    mkdir -p usr/lib/glib-2.0/include
+    sed -f "$here/glibconfig.sed" debs/usr/lib/*/glib-2.0/include/glibconfig.h \
+        >usr/lib/glib-2.0/include/glibconfig.h
+    for name in glib-2.0 gobject-2.0 gstreamer-1.0 gstreamer-base-1.0 \
+        gstreamer-video-1.0 gstreamer-tag-1.0 gstreamer-analytics-1.0; do
+        import_library "$name" debs/usr/lib/*/pkgconfig/"$name.pc"
+    done
+    rm -rf debs
+}
+import_library() { # NAME FILE OF PKG-CONFIG
+    sed -e "s,^prefix=.*,prefix=$root/usr," -e 's,^libdir=.*,libdir=${prefix}/lib,' \
+        -e '/^[A-Z][a-z]*\.private/d' "$2" >"usr/lib/pkgconfig/$1.pc"
+    short=$(echo "$1" | sed 's/^gstreamer-\(.*-\)/gst\1/')
+    dll=$(cd site/gstreamer_libs/bin && ls "$short"-[0-9]*.dll)
+    gendef - "site/gstreamer_libs/bin/$dll" >"usr/lib/$short.def"
+    x86_64-w64-mingw32-dlltool -d "usr/lib/$short.def" -D "$dll" \
+        -l "usr/lib/lib$short.a"
+}
+
+cat >root.ini <<END
+[constants]
+root = '$root/usr'
+END
+for step in jansson onednn gstreamer; do
+    [ -f "$step.done" ] || {
+        "$step"
+        : >"$step.done"
+    }
+done
