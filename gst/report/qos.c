@@ -60,17 +60,22 @@ tell_if_slow(GstVaeQos *qos)
     took = qos->took;
     video = qos->video;
     g_mutex_unlock(&qos->lock);
-    if (tell)
-        GST_ELEMENT_WARNING(
-            qos->element, CORE, CLOCK,
-            ("Decoding is %.1f times slower than real time, so frames come too "
-             "late for the sink: a smaller model of the same latent space is "
-             "faster, slice-size=1 delivers frames in smaller groups, and "
-             "sync=false on the sink shows every frame as soon as it is "
-             "decoded",
-             (gdouble) took / (gdouble) video),
-            ("the last slice has %.3f s of video and took %.3f s",
-             (gdouble) video / GST_SECOND, (gdouble) took / GST_SECOND));
+    if (!tell)
+        return;
+    gint slice;
+    g_object_get(qos->element, "slice-size", &slice, NULL);
+    GST_ELEMENT_WARNING(
+        qos->element, CORE, CLOCK,
+        ("Decoding is %.1f times slower than real time, so frames come too "
+         "late for the sink: a smaller model of the same latent space is "
+         "faster, %ssync=false on the sink shows every frame as soon as "
+         "it is decoded",
+         (gdouble) took / (gdouble) video,
+         slice == 1 ? "and "
+                    : "slice-size=1 delivers frames in smaller groups, "
+                      "and "),
+        ("the last slice has %.3f s of video and took %.3f s",
+         (gdouble) video / GST_SECOND, (gdouble) took / GST_SECOND));
 }
 
 void

@@ -197,9 +197,9 @@ push_untimed(GstHarness *h, guint k0, guint k1)
 
 /* At this rate no machine is fast enough. */
 static GstHarness *
-slow_decoder(void)
+slow_decoder(gint slice)
 {
-    GstHarness *h = vae_test_harness("vaedecode", "slice-size", 4, NULL);
+    GstHarness *h = vae_test_harness("vaedecode", "slice-size", slice, NULL);
     vae_test_set_grid(h, 16, LW, LH, ",framerate=100000/1");
     push_untimed(h, 0, 1);
     return h;
@@ -209,7 +209,7 @@ slow_decoder(void)
 TEST(slow)
 {
     for (guint late = 0; late < 2; late++) {
-        SCOPED GstHarness *h = slow_decoder();
+        SCOPED GstHarness *h = slow_decoder(4);
         tell(h, 2, late ? (GstClockTimeDiff) GST_SECOND : -1, 2);
         push_untimed(h, 1, 40);
         vae_test_push_eos(h);
@@ -219,11 +219,29 @@ TEST(slow)
     }
 }
 
+/* The WARNING does not advise what is set. */
+TEST(slow_advice)
+{
+    for (gint slice = 1; slice <= 4; slice += 3) {
+        SCOPED GstHarness *h = slow_decoder(slice);
+        tell(h, 2, (GstClockTimeDiff) GST_SECOND, 2);
+        push_untimed(h, 1, 40);
+        vae_test_push_eos(h);
+        g_autoptr(GstMessage) message = gst_bus_pop_filtered(
+            GST_ELEMENT_BUS(h->element), GST_MESSAGE_WARNING);
+        g_autoptr(GError) error = NULL;
+        CHECK(message != NULL);
+        gst_message_parse_warning(message, &error, NULL);
+        CHECK(strstr(error->message, "and sync=false"));
+        CHECK((strstr(error->message, "slice-size") == NULL) == (slice == 1));
+    }
+}
+
 /* In a short clip the WARNING comes when the sink is late, without another
  * slice. */
 TEST(slow_at_once)
 {
-    SCOPED GstHarness *h = slow_decoder();
+    SCOPED GstHarness *h = slow_decoder(4);
     push_untimed(h, 1, 5);
     for (guint i = 0; i < 17; i++)
         gst_buffer_unref(vae_test_pull(h));
