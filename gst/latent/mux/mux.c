@@ -151,23 +151,58 @@ sink_chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 
 /* Events ---------------------------------------------------------------- */
 
+/* Returns the first field that differs, and its two values, which the caller
+ * frees. */
+static const gchar *
+find_change(const GstCaps *caps, const GstCaps *before, gchar **found,
+            gchar **expected)
+{
+    const GstStructure *is = gst_caps_get_structure(caps, 0);
+    const GstStructure *was = gst_caps_get_structure(before, 0);
+    const GstStructure *all[] = {was, is}; /* a field may be missing in one */
+    for (guint k = 0; k < G_N_ELEMENTS(all); k++)
+        for (gint i = 0; i < gst_structure_n_fields(all[k]); i++) {
+            const gchar *name = gst_structure_nth_field_name(all[k], (guint) i);
+            const GValue *a = gst_structure_get_value(is, name);
+            const GValue *b = gst_structure_get_value(was, name);
+            if (a && b && gst_value_compare(a, b) == GST_VALUE_EQUAL)
+                continue;
+            *found = a ? gst_value_serialize(a) : g_strdup("not stated");
+            *expected = b ? gst_value_serialize(b) : g_strdup("not stated");
+            return name;
+        }
+    return NULL;
+}
+
+/* Returns the element that keeps a field of the video the same, or NULL. */
+static const gchar *
+find_cure(const gchar *field)
+{
+    if (strstr(field, "width") || strstr(field, "height"))
+        return "videoscale";
+    return g_str_equal(field, "framerate") ? "videorate" : NULL;
+}
+
 /* Ends the file with the latents so far. Upstream sends the event again with
  * the next buffer; it is then refused without a second error. */
 static gboolean
 refuse_change(GstLatentMux *self, GstCaps *caps)
 {
+    gchar *found = NULL, *expected = NULL;
     if (self->state == GST_LATENT_MUX_WRITING) {
         gst_latent_mux_complete(self);
-        gchar *found = gst_caps_to_string(caps);
-        gchar *expected = gst_caps_to_string(self->caps);
-        GST_ELEMENT_ERROR_WITH_DETAILS(
-            self, STREAM, FORMAT,
-            ("Latent %" G_GINT64_FORMAT " has the caps %s, expected %s, "
-             "the caps of all latents in the file",
-             self->record.latents, found, expected),
-            ("a file has latents of one type and size"),
-            ("field", G_TYPE_STRING, "caps", "found", G_TYPE_STRING, found,
-             "expected", G_TYPE_STRING, expected, NULL));
+        const gchar *field = find_change(caps, self->caps, &found, &expected);
+        const gchar *cure = find_cure(field);
+        GError *error = NULL;
+        gst_vae_set_mismatch(
+            &error, (GstVaeMismatch){field, found, expected},
+            "Latent %" G_GINT64_FORMAT
+            " has the %s %s, expected %s, as all latents before it in the "
+            "file. Write it to another file%s%s%s",
+            self->record.latents, field, found, expected,
+            cure ? ", or put " : "", cure ? cure : "",
+            cure ? " and fixed caps before vaeencode" : "");
+        gst_latent_mux_post(self, error);
         g_free(found);
         g_free(expected);
     }

@@ -4,7 +4,7 @@
 #include "mux_test.h"
 
 static void
-check_change(const gchar *caps)
+check_change(const gchar *caps, const gchar *words)
 {
     mux_open(small_caps);
     mux_push(&small, 0, 1);
@@ -14,7 +14,7 @@ check_change(const gchar *caps)
     CHECK(mux_push(&small, 2, 4) == GST_FLOW_OK);
     g_autoptr(GstCaps) other = gst_caps_from_string(caps);
     gst_harness_push_event(mux, gst_event_new_caps(other));
-    assert_posted(GST_MESSAGE_ERROR, "Latent 3 has the caps");
+    assert_posted(GST_MESSAGE_ERROR, words);
     CHECK(mux_push(&small, 3, 4) != GST_FLOW_OK);
     mux_finish();
     assert_file(OUT, &small, 3, 9);
@@ -25,15 +25,20 @@ TEST(caps_change)
     check_change("video/x-vae-latent, type=float16, channels=16, "
                  "latent-width=3, latent-height=5, width=37, height=21, "
                  "latent-space=wan2.1, normalization=normalized, "
-                 "framerate=24/1");
+                 "framerate=24/1",
+                 "Latent 3 has the latent-width 3, expected 5, as all latents "
+                 "before it in the file. Write it to another file, or put "
+                 "videoscale and fixed caps before vaeencode");
     check_change("video/x-vae-latent, type=float16, channels=16, "
                  "latent-width=5, latent-height=3, width=37, height=21, "
                  "latent-space=wan2.2, normalization=normalized, "
-                 "framerate=24/1");
+                 "framerate=24/1",
+                 "has the latent-space wan2.2, expected wan2.1");
     check_change("video/x-vae-latent, type=bfloat16, channels=16, "
                  "latent-width=5, latent-height=3, width=37, height=21, "
                  "latent-space=wan2.1, normalization=normalized, "
-                 "framerate=24/1");
+                 "framerate=24/1",
+                 "has the type bfloat16, expected float16");
 }
 
 TEST(wrong_size)
