@@ -68,7 +68,8 @@ enum {
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS,
-    GST_STATIC_CAPS("application/x-safetensors; application/x-npy"));
+    GST_STATIC_CAPS("application/x-safetensors; application/x-npy; "
+                    "application/x-pytorch"));
 
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
     "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
@@ -395,7 +396,7 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     gst_element_class_set_static_metadata(
         element_class, "Latent file demuxer", "Codec/Demuxer/Video",
         "Reads video latents from files: safetensors, npy, .latent of ComfyUI, "
-        "and .pt of PyTorch (only directly behind a source such as filesrc)",
+        "and .pt of PyTorch",
         GST_VAE_AUTHOR);
     gst_vae_set_page(element_class, "using.md");
 }

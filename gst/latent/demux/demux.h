@@ -10,8 +10,8 @@ G_BEGIN_DECLS
 
 GST_ELEMENT_REGISTER_DECLARE(latentdemux)
 
-/* Registers the functions that recognise application/x-safetensors and
- * application/x-npy by their content. */
+/* Registers the functions that recognise the files by their content:
+ * application/x-safetensors, application/x-npy and application/x-pytorch. */
 gboolean gst_vae_latent_typefind_register(GstPlugin *plugin);
 
 G_END_DECLS

@@ -1,5 +1,5 @@
 /*
- * typefind.c: recognises safetensors and npy files by their content.
+ * typefind.c: recognises safetensors, npy and PyTorch files by their content.
  */
 #include "demux.h"
 
@@ -50,19 +50,37 @@ find_npy(GstTypeFind *find, gpointer data)
                                            "application/x-npy");
 }
 
+/* A zip file whose first entry is "NAME/data.pkl". Other zip files are
+ * application/zip. */
+static void
+find_torch(GstTypeFind *find, gpointer data)
+{
+    const guint8 *head = gst_type_find_peek(find, 0, 30);
+    if (!head || memcmp(head, "PK\3\4", 4) != 0)
+        return;
+    const guint n = GST_READ_UINT16_LE(head + 26);
+    const guint8 *name = gst_type_find_peek(find, 30, MAX(n, 1));
+    if (name && n >= 9 && memcmp(name + n - 9, "/data.pkl", 9) == 0)
+        gst_type_find_suggest_empty_simple(find, GST_TYPE_FIND_MAXIMUM,
+                                           "application/x-pytorch");
+}
+
+static gboolean
+add(GstPlugin *plugin, const gchar *type, GstTypeFindFunction find,
+    const gchar *endings)
+{
+    GstCaps *caps = gst_caps_new_empty_simple(type);
+    const gboolean ok = gst_type_find_register(plugin, type, GST_RANK_PRIMARY,
+                                               find, endings, caps, NULL, NULL);
+    gst_caps_unref(caps);
+    return ok;
+}
+
 gboolean
 gst_vae_latent_typefind_register(GstPlugin *plugin)
 {
-    GstCaps *safetensors =
-        gst_caps_new_empty_simple("application/x-safetensors");
-    GstCaps *npy = gst_caps_new_empty_simple("application/x-npy");
-    const gboolean ok =
-        gst_type_find_register(plugin, "application/x-safetensors",
-                               GST_RANK_PRIMARY, find_safetensors,
-                               "safetensors,latent", safetensors, NULL, NULL) &&
-        gst_type_find_register(plugin, "application/x-npy", GST_RANK_PRIMARY,
-                               find_npy, "npy", npy, NULL, NULL);
-    gst_caps_unref(safetensors);
-    gst_caps_unref(npy);
-    return ok;
+    return add(plugin, "application/x-safetensors", find_safetensors,
+               "safetensors,latent") &&
+           add(plugin, "application/x-npy", find_npy, "npy") &&
+           add(plugin, "application/x-pytorch", find_torch, "pt,pth");
 }

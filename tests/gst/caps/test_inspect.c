@@ -141,9 +141,8 @@ TEST(settings)
 TEST(inspect)
 {
     static const char *const decode[] = {"latents", "raw video", NULL};
-    static const char *const files[] = {
-        "safetensors", "npy", ".latent",
-        ".pt of PyTorch (only directly behind a source", NULL};
+    static const char *const files[] = {"safetensors", "npy", ".latent",
+                                        ".pt of PyTorch", NULL};
     static const char *const file[] = {"latents", "safetensors", NULL};
     check_element("vaedecode", "Codec/Decoder/Video", GST_RANK_MARGINAL,
                   decode);

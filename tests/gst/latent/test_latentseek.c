@@ -369,6 +369,27 @@ TEST(typefind)
         check_type(none[i], 48, NULL);
 }
 
+/* A file of torch.save() begins with such a zip entry. */
+TEST(torch)
+{
+    g_autofree gchar *path =
+        g_build_filename(g_getenv("VAE_TEST_VECTORS"), "..", "..", "files",
+                         "torch", "data", "latent.pt", NULL);
+    g_autoptr(GBytes) bytes = read_bytes(path);
+    gsize size;
+    const guint8 *data = g_bytes_get_data(bytes, &size);
+    g_autofree guint8 *other = g_memdup2(data, size);
+    check_type(data, size, "application/x-pytorch");
+    other[44]++; /* the last letter of data.pkl */
+    check_type(other, size, "application/zip");
+    Run *run = run_all("filesrc location=%s ! "
+                       "decodebin caps=video/x-vae-latent ! "
+                       "fakesink name=sink",
+                       path);
+    CHECK_SAYS(run->eos && !run->error, "%s", run->error);
+    CHECK(run->buffers->len > 0);
+}
+
 /* decodebin recognises the type and selects the demuxer. */
 TEST(decodebin)
 {
