@@ -99,33 +99,38 @@ true_that "gives the same" cmp "$out/whole.safetensors" "$out/a.safetensors"
 
 echo "# refused"
 # Makes the checkpoint of a run that ended early.
-until [ -e "$point" ]; do
-    start
-    while kill -0 $pid 2>/dev/null && [ ! -e "$point" ]; do
-        sleep 0.01
+end_early() {
+    until [ -e "$point" ]; do
+        start "$@"
+        while kill -0 $pid 2>/dev/null && [ ! -e "$point" ]; do
+            sleep 0.01
+        done
+        kill -9 $pid 2>/dev/null
+        wait $pid 2>/dev/null
     done
-    kill -9 $pid 2>/dev/null
-    wait $pid 2>/dev/null
-done
+}
+end_early
 cp "$point" "$out/point"
 cp "$part" "$out/kept"
 fingerprint=$("$tool" info "$net" | sed -n 's/^  fingerprint //p')
-command="continue with: vaetool decode --resume --model WEIGHTS LATENTS"
+command="continue with: vaetool decode --resume"
+settings="--variant wan2.1 --backend ref --precision fp32 --normalization normalized"
+names="--model WEIGHTS LATENTS $out/a.safetensors"
 check "info of the checkpoint" 0 "$tool" info "$point"
 says "checkpoint: decode of wan2.1, " " latents and " " frames are done" \
     "without carries" "fingerprint $fingerprint" "backend ref" \
     "precision fp32" "size 24x16" "latents 21 latents of 16x2x3 float32" \
-    "$command $out/a.safetensors"
+    "$command $settings $names"
 says_not "no known model"
 check "in JSON" 0 "$tool" info --json "$point"
 says '"checkpoint": {' '"direction": "decode"' "\"fingerprint\": \"$fingerprint" \
     '"precision": "fp32"' '"size": "24x16"' '"carries": false' \
-    "--resume --model WEIGHTS LATENTS $out/a.safetensors"
+    "--resume $settings $names"
 head -c -400 "$out/kept" >"$part"
 check "info of frames whose last one is incomplete" 0 "$tool" info "$part"
 says "unfinished output: " " of 81 frames of 24x16 are written" \
     "checkpoint: decode of wan2.1, " "fingerprint $fingerprint" \
-    "$command $out/a.safetensors"
+    "$command $settings $names"
 check "in JSON" 0 "$tool" info --json "$part"
 says '"frames": 81' '"frames_written": ' '"output": ' '"checkpoint": {'
 says_not '"no_model"'
@@ -149,7 +154,7 @@ says '"latents": null' '"frames": null' '"fingerprint": "\u009B31m"'
 rm "$point"
 check "info of frames without the checkpoint" 0 "$tool" info "$part"
 says "unfinished output: " "no checkpoint, so all is computed again" \
-    "$point" "$command $out/a.safetensors"
+    "$point" "$command $names"
 sed 's/"vae.precision":"fp32"/"vae.precision":"bf16"/' "$out/point" >"$point"
 check "info of a damaged checkpoint" 3 "$tool" info "$point"
 says "$point" "damaged"
@@ -228,6 +233,23 @@ wait $pid
 true_that "the frames were removed during the run: the error names the file" \
     grep -q 'a.safetensors.part.*No such file' "$out/log"
 rm -f "$point"
+
+echo "# the command that info prints"
+tiled="--normalization raw --tiles blend --tile-size 16x16 --tile-overlap -1"
+odd="$out/it's a clip.safetensors"
+# shellcheck disable=SC2086 # several options
+end_early $tiled
+mv "$part" "$odd.part"
+mv "$point" "$odd.checkpoint"
+check "info" 0 "$tool" info "$odd.checkpoint"
+follow=$(sed -n "s|^continue with: vaetool|'$tool'|p" "$out/log" |
+    sed "s|WEIGHTS LATENTS|'$net' '$out/clip.safetensors'|")
+check "continues" 0 sh -c "$follow"
+says "continuing: "
+# shellcheck disable=SC2086 # several options
+check "the same in one run" 0 decode $tiled "$out/clip.safetensors" \
+    "$out/b.safetensors"
+true_that "gives the same" cmp "$out/b.safetensors" "$odd"
 
 echo "# its own input"
 for end in part checkpoint checkpoint.tmp; do

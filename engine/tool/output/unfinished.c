@@ -150,6 +150,68 @@ unfinished_close(Unfinished *u)
     *u = (Unfinished){0};
 }
 
+/* The entries of a checkpoint that decide the bytes of the frames. Most are
+ * options of decode. */
+static const char *const settings[] = {
+    "vae.backend",       "vae.precision", "vae.size",    "vae.normalization",
+    "vae.posterior",     "vae.seed",      "vae.threads", "vae.nan-policy",
+    "vae.deterministic", "latents",       RESUME_DONE};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+/* Adds an option and a word for a POSIX shell. Sets *text to NULL if there is
+ * no memory. */
+static void
+add_words(char **text, const char *option, const char *word)
+{
+    const char *plain_bytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv"
+                              "wxyz0123456789_./,:+@%=-";
+    const bool quoted = !*word || word[strspn(word, plain_bytes)];
+    char *longer = malloc((*text ? strlen(*text) : 0) + strlen(option) +
+                          4 * strlen(word) + 5);
+    if (*text && longer) {
+        char *to = longer + sprintf(longer, "%s %s%s%s", *text, option,
+                                    *option ? " " : "", quoted ? "'" : "");
+        for (; *word; word++)
+            to += sprintf(to, *word == '\'' ? "'\\''" : "%c", *word);
+        strcpy(to, quoted ? "'" : "");
+    } else {
+        free(longer);
+        longer = NULL;
+    }
+    free(*text);
+    *text = longer;
+}
+
+/* Adds the options without which the checkpoint is refused. */
+static void
+add_options(char **text, const VaeTensorFile *c)
+{
+    int width, height, overlap;
+    char words[64];
+    if (*stated(c, "vae.arch"))
+        add_words(text, "--variant", stated(c, "vae.arch"));
+    for (size_t i = 0; i < SETTINGS; i++) {
+        const char *value = stated(c, settings[i]);
+        const bool is_size = strcmp(settings[i], "vae.size") == 0;
+        if (strncmp(settings[i], "vae.", 4) != 0 || is_size || !*value ||
+            strcmp(value, "false") == 0)
+            continue;
+        snprintf(words, sizeof words, "--%s", settings[i] + 4);
+        if (strcmp(value, "true") == 0)
+            add_words(text, "", words);
+        else
+            add_words(text, words, value);
+    }
+    if (sscanf(stated(c, "vae.size"), "%*dx%*d in tiles of %dx%d, overlap %d",
+               &width, &height, &overlap) != 3)
+        return;
+    add_words(text, "--tiles", "blend");
+    snprintf(words, sizeof words, "%dx%d", width, height);
+    add_words(text, "--tile-size", words);
+    snprintf(words, sizeof words, "%d", overlap > 0 ? overlap : -1);
+    add_words(text, "--tile-overlap", words);
+}
+
 /* How to continue from the file, in a line; the caller frees it. */
 static char *
 how_to_continue(const Unfinished *u)
@@ -157,11 +219,16 @@ how_to_continue(const Unfinished *u)
     const VaeTensorFile *c = u->checkpoint;
     char *text = NULL;
     int n;
-    if (u->out)
-        n = asprintf(&text,
-                     "vaetool decode --resume --model WEIGHTS LATENTS %s",
-                     u->out);
-    else if (strcmp(stated(c, "vae.direction"), "decode") == 0)
+    if (u->out) {
+        text = strdup("vaetool decode --resume");
+        if (c)
+            add_options(&text, c);
+        add_words(&text, "--model", "WEIGHTS");
+        add_words(&text, "", "LATENTS");
+        add_words(&text, "", u->out);
+        return text;
+    }
+    if (strcmp(stated(c, "vae.direction"), "decode") == 0)
         n = asprintf(&text, "vaedecode, by its signal load-checkpoint, or "
                             "vae_stream_load()");
     else
@@ -213,17 +280,12 @@ unfinished_json(const Unfinished *u)
 static void
 print_settings(const VaeTensorFile *c)
 {
-    static const char *const keys[] = {
-        "vae.backend",       "vae.precision",  "vae.size",
-        "vae.normalization", "vae.posterior",  "vae.seed",
-        "vae.threads",       "vae.nan-policy", "vae.deterministic",
-        "latents",           RESUME_DONE};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const char *value = stated(c, keys[i]);
-        const char *name = strchr(keys[i], '.');
+    for (size_t i = 0; i < SETTINGS; i++) {
+        const char *value = stated(c, settings[i]);
+        const char *name = strchr(settings[i], '.');
         Plain words;
         if (*value)
-            printf("  %s %s\n", name ? name + 1 : keys[i],
+            printf("  %s %s\n", name ? name + 1 : settings[i],
                    plain(value, &words));
     }
 }
