@@ -541,6 +541,12 @@ for range in 'nan nan' '1 0' '0 1 ' hello '0 1e-45' '-3e38 3e38' ''; do
     check "compare, the stated range is '$range'" 3 compare \
         wan-frames.safetensors said.safetensors
     says "said.safetensors: vae.pixel_range is \"$range\", expected the values"
+    for json in "" --json; do
+        # shellcheck disable=SC2086 # no word or one
+        check "info $json, the stated range is '$range'" 0 info $json \
+            said.safetensors
+        says "said.safetensors: vae.pixel_range is " "expected the values of"
+    done
     check "encode, the stated range is '$range'" 3 encode said.safetensors \
         said-latents.safetensors
     says "said.safetensors: vae.pixel_range is \"$range\", expected the values"

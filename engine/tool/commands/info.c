@@ -109,10 +109,14 @@ video_json(const VaeTensorFile *file, const VaeTensorInfo *v)
         "{s:s, s:s, s:I, s:I, s:I}", "tensor", v->name, "type",
         vae_type_name(v->type), "frames", (json_int_t) v->dims[0], "width",
         (json_int_t) v->dims[2], "height", (json_int_t) v->dims[1]);
+    VaeError why;
     if (video_range(file, &range))
         json_object_set_new(
             video, "pixel_range",
             json_pack("[f, f]", (double) range.low, (double) range.high));
+    else if (video_range_check(file, &why) != VAE_OK)
+        json_object_set_new(video, "pixel_range_error",
+                            json_string(why.message));
     if (vae_tensor_file_framerate(file, &n, &d, NULL) == VAE_OK && n > 0)
         json_object_set_new(video, "framerate", json_pack("[i, i]", n, d));
     return video;
@@ -337,6 +341,7 @@ static void
 print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
 {
     VideoRange range;
+    VaeError why;
     Plain name;
     int n, d;
     printf("video: tensor \"%s\", %s, %lld frame%s of %lldx%lld\n",
@@ -345,6 +350,8 @@ print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
            (long long) v->dims[2], (long long) v->dims[1]);
     if (video_range(file, &range))
         printf("  pixels %g..%g\n", (double) range.low, (double) range.high);
+    else if (video_range_check(file, &why) != VAE_OK)
+        printf("  not valid: %s\n", plain(why.message, &name));
     if (vae_tensor_file_framerate(file, &n, &d, NULL) == VAE_OK && n > 0)
         printf("  %d/%d frames per second\n", n, d);
 }
