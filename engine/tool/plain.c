@@ -46,21 +46,39 @@ plain_count(const char *words)
     return strtoll(words, NULL, 10);
 }
 
+static void print_message(const char *kind, const char *format, va_list args)
+    VAE_PRINTF(2, 0);
+
+static void
+print_message(const char *kind, const char *format, va_list args)
+{
+    char *text = NULL;
+    fflush(stdout);
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
+    if (text)
+        vae_text_printable(text);
+    fprintf(stderr, "vaetool: %s%s\n", kind, text ? text : "no memory");
+    free(text);
+}
+
 int
 fail_text(const char *format, ...)
 {
-    char *text = NULL;
     va_list args;
-    fflush(stdout);
     va_start(args, format);
-    if (vasprintf(&text, format, args) < 0)
-        text = NULL;
+    print_message("", format, args);
     va_end(args);
-    if (text)
-        vae_text_printable(text);
-    fprintf(stderr, "vaetool: %s\n", text ? text : "no memory");
-    free(text);
     return EXIT_FAILED;
+}
+
+void
+warn_text(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_message("warning: ", format, args);
+    va_end(args);
 }
 
 int

@@ -69,6 +69,8 @@ int64_t plain_count(const char *words);
 /* Prints "vaetool: message" and returns EXIT_FAILED. */
 int fail(const VaeError *error);
 int fail_text(const char *format, ...) VAE_PRINTF(1, 2);
+/* Prints "vaetool: warning: message". */
+void warn_text(const char *format, ...) VAE_PRINTF(1, 2);
 
 /* stream.c. Warns on stderr if latents or results had values that are not
  * finite. */

@@ -74,6 +74,53 @@ echo 'no tensors' >text
 check "the error for another file lists the formats" 3 info text
 says safetensors npy PyTorch
 
+echo "# alpha"
+# Of 4 bytes, opaque is 255. Of floats, it is 1.
+head -c $((16 * 16 * 4)) /dev/zero | tr '\0' '\377' |
+    tensor opaque8.safetensors frames U8 1,16,16,4
+head -c $((16 * 16 * 4)) /dev/zero |
+    tensor clear8.safetensors frames U8 1,16,16,4
+head -c $((16 * 16 * 4 * 4)) /dev/zero |
+    tensor clear4.safetensors frames F32 1,16,16,4
+# shellcheck disable=SC2046 # words
+numbers $(yes one | head -$((16 * 16 * 4))) |
+    tensor opaque4.safetensors frames F32 1,16,16,4
+for n in 4 8; do
+    check "opaque video, $n" 0 encode opaque$n.safetensors white$n.safetensors
+    says_not alpha
+    check "transparent video, $n" 0 encode clear$n.safetensors x.safetensors
+    says "warning: clear$n.safetensors: tensor \"frames\" has transparent pixels" \
+        ", and wan2.1 has no alpha"
+    true_that "it is one line" test "$(grep -c alpha log)" -eq 1
+done
+check "both are the same" 0 compare --max-abs 1e-5 white4.safetensors \
+    white8.safetensors
+# Gives the decoder a fourth channel, a copy of the first.
+cat >alpha.py <<'P'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+n = int.from_bytes(data[:8], "little")
+head, body, at, out = json.loads(data[8:8 + n]), data[8 + n:], 0, []
+del head["__metadata__"]
+for name, t in head.items():
+    one = body[slice(*t["data_offsets"])]
+    if name.startswith("decoder.head.2."):
+        one += one[:len(one) // 3]
+        t["shape"][0] = 4
+    t["data_offsets"] = [at, at + len(one)]
+    at += len(one)
+    out.append(one)
+head = json.dumps(head).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(head)) + head + b"".join(out))
+P
+check "weights with alpha" 0 python3 alpha.py "$wan" alpha.safetensors
+check "  to y4m" 0 by alpha.safetensors decode "$latents" alpha.y4m
+says "warning: alpha.y4m: Y4M has no alpha, so that of wan2.1 is lost" \
+    ".safetensors and .npy keep it"
+check "  to npy" 0 by alpha.safetensors decode "$latents" alpha.npy
+says_not "is lost"
+rm x.safetensors
+
 echo "# metadata"
 numbers one | tensor meta.safetensors x F32 1 \
     "{\"a\":\"line\\nbreak\",\"b\":\"$(printf '%0300d' 0)\"}"

@@ -69,6 +69,11 @@ open_input(Decode *d, VaeError *error)
         status = output_check(out, d->file, d->model, error);
     if (status == VAE_OK && d->o->resume)
         status = output_check_resume(out, d->file, d->model, error);
+    if (status == VAE_OK && d->format == OUTPUT_Y4M &&
+        d->info->out_channels == 4)
+        warn_text("%s: Y4M has no alpha, so that of %s is lost; .safetensors "
+                  "and .npy keep it",
+                  out, d->info->arch);
     if (status == VAE_OK)
         status = find_clip(d->o, d->file, d->info, &d->clip, error);
     d->whole = d->clip;

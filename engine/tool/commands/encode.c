@@ -25,7 +25,8 @@ typedef struct Encode {
     int fps_n, fps_d;          /* of the frames; 0: not stated */
     int n_outputs;             /* latent, mean, logvar */
     size_t plane, latent_size; /* bytes of one channel and of one latent */
-    size_t frame_size;         /* bytes of one picture */
+    size_t frame_size;         /* bytes of one picture in frame_data */
+    bool alpha_told;
     /* Buffers for one slice. frame_data is NULL if pictures point into the
      * file. */
     uint8_t *frame_data;
@@ -81,10 +82,9 @@ check_video(Encode *e, VaeError *error)
     e->height = (int) v->dims[1];
     e->width = (int) v->dims[2];
     if (e->o->pixel_range && v->type == VAE_TYPE_U8)
-        fprintf(stderr,
-                "vaetool: warning: --pixel-range has no effect: tensor \"%s\" "
-                "of %s is U8, where 0 is black and 255 is white\n",
-                v->name, name);
+        warn_text("--pixel-range has no effect: tensor \"%s\" of %s is U8, "
+                  "where 0 is black and 255 is white",
+                  v->name, name);
     return VAE_OK;
 }
 
@@ -156,7 +156,8 @@ make_buffers(Encode *e, VaeError *error)
     const VaePlan *plan = vae_stream_get_plan(e->stream);
     const VaeSteps *s = &e->info->encode;
     const bool bytes = e->video->type == VAE_TYPE_U8;
-    const bool alpha = e->video->dims[3] == 4;
+    const int stored = (int) e->video->dims[3];
+    const bool alpha = stored == 4 && (bytes || e->info->in_channels == 4);
     const size_t pixel = (alpha ? 4 : 3) * (bytes ? 1 : sizeof(float));
     const int channels = e->info->latent_channels;
     const int n_in = s->first_in + plan->slice_size * s->step_in;
@@ -167,7 +168,8 @@ make_buffers(Encode *e, VaeError *error)
                (size_t) (plan->padded_height / e->info->spatial) *
                sizeof(float);
     e->latent_size = e->plane * (size_t) channels;
-    e->frame_size = pixel * (size_t) e->width * (size_t) e->height;
+    e->frame_size = (size_t) stored * (bytes ? 1 : sizeof(float)) *
+                    (size_t) e->width * (size_t) e->height;
     e->results = calloc((size_t) n_out, sizeof *e->results);
     e->pictures = calloc((size_t) n_in, sizeof *e->pictures);
     e->latent_data = malloc((size_t) (n_out * e->n_outputs) * e->latent_size);
@@ -210,6 +212,37 @@ to_range(float *v, size_t n, const Encode *e)
         v[i] = to.low + (v[i] - from.low) * scale;
 }
 
+/* Warns once of alpha that the network does not take, if a pixel is not opaque.
+ * pixels: n of 4 bytes or of 4 floats in the range of the file. */
+static void
+check_alpha(Encode *e, const void *pixels, size_t n)
+{
+    const uint8_t *bytes = pixels;
+    const float *floats = pixels;
+    size_t i = 0;
+    if (e->alpha_told)
+        return;
+    while (i < n && (e->frame_data ? floats[4 * i + 3] >= e->range.high
+                                   : bytes[4 * i + 3] == 255))
+        i++;
+    if (i == n)
+        return;
+    e->alpha_told = true;
+    warn_text(
+        "%s: tensor \"%s\" has transparent pixels, and %s has no alpha: "
+        "their colours are encoded as if they were opaque; blend them with "
+        "a background before, if that is wrong",
+        vae_tensor_file_name(e->file), e->video->name, e->info->arch);
+}
+
+/* Drops the fourth float of each of n pixels. */
+static void
+drop_alpha(float *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        memmove(v + 3 * i, v + 4 * i, 3 * sizeof *v);
+}
+
 /* Makes frame k of the file picture i of a slice; after the end, the last
  * frame. */
 static void
@@ -217,16 +250,24 @@ load_frame(Encode *e, int i, int64_t k)
 {
     const VaeTensorInfo *v = e->video;
     const size_t size = (size_t) v->bytes / (size_t) v->dims[0];
+    const size_t pixels = (size_t) e->width * (size_t) e->height;
+    const bool lost = v->dims[3] == 4 && e->info->in_channels == 3;
     const uint8_t *from;
     if (k >= e->frames)
         k = e->frames - 1;
     from = (const uint8_t *) v->data + (uint64_t) k * size;
     if (!e->frame_data) {
+        if (lost)
+            check_alpha(e, from, pixels);
         e->pictures[i].data[0] = (uint8_t *) from; /* only read */
         return;
     }
     uint8_t *to = e->frame_data + (size_t) i * e->frame_size;
     vae_type_to_float((float *) to, from, v->type, e->frame_size / 4);
+    if (lost) {
+        check_alpha(e, to, pixels);
+        drop_alpha((float *) to, pixels);
+    }
     to_range((float *) to, e->frame_size / 4, e);
     e->pictures[i].data[0] = to;
 }
