@@ -203,6 +203,12 @@ vae_model_info(const VaeModel *model)
 }
 
 bool
+vae_model_is_choice(const VaeModel *model)
+{
+    return model->assumed || model->several;
+}
+
+bool
 vae_model_is_from(const VaeModel *model, const char *path)
 {
     return model->file && vae_tensor_file_is_from(model->file, path);

@@ -28,6 +28,7 @@ struct VaeModel {
     char *path, *variant; /* as the caller gave them; variant may be NULL */
     char reason[VAE_REASON + 200]; /* info.reason, if it is no constant */
     bool assumed;        /* one of several variants, without a statement */
+    bool several;        /* the file has other networks, too */
     int naming;          /* index of the architecture's naming; 0: official */
     const char *no_fp16; /* why it refuses fp16, or NULL */
     const char *doubt;   /* as VaeRecognise has it */

@@ -176,7 +176,8 @@ find_networks(VaeModel *m, VaeTensorFile *whole, Networks *all, VaeError *error)
 static void
 tell_place(VaeModel *m, const VaeTensorFile *whole, const Networks *all)
 {
-    char by[VAE_REASON], others[600] = "";
+    char by[VAE_REASON], ignored[48] = "", others[600] = "";
+    m->several = all->others.count > 0;
     const size_t n =
         vae_tensor_file_count(whole) - vae_tensor_file_count(m->file);
     if (n == 0 && !*all->prefix)
@@ -188,10 +189,12 @@ tell_place(VaeModel *m, const VaeTensorFile *whole, const Networks *all)
         snprintf(others + strlen(others), sizeof others - strlen(others),
                  "; to use %s, set variant to %s", all->other, all->other);
     snprintf(by, sizeof by, "%s", m->info.reason);
-    snprintf(m->reason, sizeof m->reason,
-             "%s; %s%s%s, %zu other tensors ignored%s", by,
+    if (n > 0)
+        snprintf(ignored, sizeof ignored, ", %zu other tensor%s ignored", n,
+                 n == 1 ? "" : "s");
+    snprintf(m->reason, sizeof m->reason, "%s; %s%s%s%s%s", by,
              *all->prefix ? "prefix \"" : "no prefix", all->prefix,
-             *all->prefix ? "\"" : "", n, others);
+             *all->prefix ? "\"" : "", ignored, others);
     m->info.reason = m->reason;
 }
 

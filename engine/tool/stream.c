@@ -38,13 +38,16 @@ open_model(const Options *o, VaeModel **out, VaeError *error)
     const VaeStatus status = vae_model_open(o->model, &options, out, error);
     if (o->verbose)
         fprintf(stderr, "model opened in %.3f s\n", now_seconds() - start);
+    if (status == VAE_OK && !o->variant && vae_model_is_choice(*out))
+        warn_text("%s: could be several networks; %s is taken, by %s", o->model,
+                  vae_model_info(*out)->arch, vae_model_info(*out)->reason);
     return status;
 }
 
 static void
 warn(void *user, const char *line)
 {
-    fprintf(stderr, "vaetool: warning: %s\n", line);
+    warn_text("%s", line);
 }
 
 /* Tells that an option counts more than what the file states. */
@@ -52,13 +55,9 @@ static void
 tell_override(const VaeTensorFile *file, const char *option, const char *stated,
               const char *word)
 {
-    char line[300];
-    if (!stated || strcmp(stated, word) == 0)
-        return;
-    snprintf(line, sizeof line, "%s states %s %s; --%s %s overrides it",
-             vae_tensor_file_name(file), option, stated, option, word);
-    vae_text_printable(line);
-    warn(NULL, line);
+    if (stated && strcmp(stated, word) != 0)
+        warn_text("%s states %s %s; --%s %s overrides it",
+                  vae_tensor_file_name(file), option, stated, option, word);
 }
 
 VaeStatus

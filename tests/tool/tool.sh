@@ -96,6 +96,13 @@ sed 's/"variant":/"rariant":/' "$data/taehv/taew2_1/weights.safetensors" \
     >tae.safetensors
 check "info without the variant" 0 info tae.safetensors
 says "model: taew2_1" "variant taew2_1 assumed"
+check "decode without the variant" 0 by tae.safetensors decode "$latents" \
+    any.safetensors
+says "warning: tae.safetensors: could be several networks; taew2_1 is taken" \
+    "variant taew2_1 assumed"
+check "decode with the variant" 0 by tae.safetensors decode --variant taew2_1 \
+    "$latents" any.safetensors
+says_not "several networks"
 check "info of no file" 3 info "$out/none"
 says "$out/none"
 head -c 1000 "$wan" >cut.safetensors

@@ -55,6 +55,10 @@ VAE_API VaeStatus vae_model_write(const VaeModel *model, const char *path,
  * are valid until a stream of the model is opened. */
 VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
 
+/* True if the file has several networks, or fits several. The reason in
+ * VaeModelInfo says how one was chosen. */
+VAE_API bool vae_model_is_choice(const VaeModel *model);
+
 /* True if path leads to a file that the model was opened from. */
 VAE_API bool vae_model_is_from(const VaeModel *model, const char *path);
 
