@@ -223,8 +223,8 @@ VaeStatus
 vae_machine_does_not_fit(const VaeMachine *m, VaeError *error)
 {
     const VaePlan *p = &m->search.least;
-    const uint64_t limit = m->search.limit;
-    const bool own = m->search.own_limit;
+    const uint64_t limit = m->search.limit.bytes;
+    const bool own = m->search.limit.own;
     const bool device = m->class->memory_left != NULL;
     Advice a = begin(m, limit);
     if (limit > 0) {

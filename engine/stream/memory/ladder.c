@@ -76,12 +76,6 @@ list_rungs(const VaeMachine *m, VaeRung rungs[VAE_RUNGS], int *cut)
     return n;
 }
 
-typedef struct Limit {
-    uint64_t bytes, preferred; /* the limit; and the bytes to stay below if a
-                               smaller rung exists */
-    bool own;                  /* the limit is that of the process (ulimit) */
-} Limit;
-
 /* Bytes of the machine's memory, which it frees before it allocates anew. */
 static uint64_t
 held(const VaeMachine *m)
@@ -94,12 +88,13 @@ held(const VaeMachine *m)
 
 /* make: the memory is allocated next, so the free memory is also a limit. */
 static VaeStatus
-find_limit(VaeMachine *m, bool make, Limit *out, VaeError *error)
+find_limit(VaeMachine *m, bool make, VaeError *error)
 {
+    VaeLimit *out = &m->search.limit;
     const VaeStreamParams *p = &m->params;
     uint64_t free = UINT64_MAX;
     VaeStatus status = VAE_OK;
-    *out = (Limit){.bytes = p->memory_limit, .preferred = p->memory_limit};
+    *out = (VaeLimit){.bytes = p->memory_limit, .preferred = p->memory_limit};
     if (p->memory_limit && !make)
         return VAE_OK;
     if (m->class->memory_left)
@@ -235,20 +230,6 @@ try_spilling(VaeMachine *m, VaeRung rung, uint64_t most, bool *fits,
     return try_rung(m, rung, most, fits, error);
 }
 
-/* Tries one rung after another until one fits. */
-static VaeStatus
-try_rungs(VaeMachine *m, const VaeRung *rungs, int n, const Limit *limit,
-          bool *fits, VaeError *error)
-{
-    VaeStatus status = VAE_OK;
-    *fits = false;
-    for (int i = 0; i < n && status == VAE_OK && !*fits; i++)
-        status =
-            try_rung(m, rungs[i], i < n - 1 ? limit->preferred : limit->bytes,
-                     fits, error);
-    return status;
-}
-
 /* Does the timed runs of all programs, which load code. True: less memory may
  * be free than before. A run that fails is reported when its program is
  * prepared. */
@@ -264,7 +245,7 @@ tune(const VaeMachine *m)
 
 /* *fits false: even the last rung, with all carries spilled, does not fit. */
 static VaeStatus
-may_fit(VaeMachine *m, const Limit *limit, bool *fits, VaeError *error)
+may_fit(VaeMachine *m, bool *fits, VaeError *error)
 {
     VaeRung rungs[VAE_RUNGS];
     int cut;
@@ -273,42 +254,88 @@ may_fit(VaeMachine *m, const Limit *limit, bool *fits, VaeError *error)
     last.windows = 0;
     if (can_spill(m))
         last.spared = UINT64_MAX;
-    return try_roughly(m, last, limit->bytes, fits, error);
+    return try_roughly(m, last, m->search.limit.bytes, fits, error);
 }
 
-/* Tries all rungs with the current tiles. */
-static VaeStatus
-climb_down(VaeMachine *m, bool make, Limit *limit, bool *fits, VaeError *error)
+/* A setting that the search tries. */
+typedef struct Candidate {
+    VaeRung rung;
+    bool last;   /* it may use all of the limit */
+    bool spills; /* more carries are spilled, as many as needed */
+} Candidate;
+
+/* Lists what the search tries with the current slices and tiles, in order.
+ * Returns the number. Rungs with spilled carries are last, because each further
+ * group of frames copies each carry once more. */
+static int
+list_candidates(const VaeMachine *m, Candidate out[2 * VAE_RUNGS])
 {
     VaeRung rungs[VAE_RUNGS];
-    int cut, n = list_rungs(m, rungs, &cut);
-    if (m->search.few_rungs) { /* the last one, and the last without cuts */
-        rungs[0] = rungs[cut - 1];
-        rungs[1] = rungs[n - 1];
-        n = cut < n ? 2 : 1;
-        cut = 1;
-    }
-    VaeStatus status = try_rungs(m, rungs, n, limit, fits, error);
-    if (status == VAE_OK && *fits && make && tune(m)) {
-        status = find_limit(m, make, limit, error);
-        if (status == VAE_OK)
-            status = try_rungs(m, rungs, n, limit, fits, error);
-    }
-    /* each further group of frames copies each carry once more */
+    int cut, all = 0;
+    const int n = list_rungs(m, rungs, &cut);
+    const bool few = m->search.few_rungs;
     const bool spills = can_spill(m) || rungs[0].spared;
-    for (int i = cut - 1; i < n && spills && status == VAE_OK && !*fits; i++)
-        status = try_spilling(m, rungs[i], limit->bytes, fits, error);
+    for (int i = 0; i < n; i++)
+        if (!few || i == cut - 1 || i == n - 1)
+            out[all++] = (Candidate){.rung = rungs[i], .last = i == n - 1};
+    for (int i = cut - 1; i < n && spills; i++)
+        if (!few || i == cut - 1 || i == n - 1)
+            out[all++] =
+                (Candidate){.rung = rungs[i], .last = true, .spills = true};
+    return all;
+}
+
+/* Tries one candidate after another until one fits. */
+static VaeStatus
+search_ladder(VaeMachine *m, bool make, bool *fits, VaeError *error)
+{
+    Candidate all[2 * VAE_RUNGS];
+    const int n = list_candidates(m, all);
+    bool tunes = make;
+    VaeStatus status = VAE_OK;
+    *fits = false;
+    for (int i = 0; i < n && status == VAE_OK && !*fits; i++) {
+        const Candidate *c = &all[i];
+        status = (c->spills ? try_spilling : try_rung)(
+            m, c->rung,
+            c->last ? m->search.limit.bytes : m->search.limit.preferred, fits,
+            error);
+        if (status != VAE_OK || !*fits || c->spills || !tunes)
+            continue;
+        tunes = false;
+        if (!tune(m))
+            break;
+        status = find_limit(m, make, error);
+        *fits = false;
+        i = -1; /* begins again with this limit */
+    }
     return status;
 }
 
-/* The same, but returns early if nothing can fit. */
-static VaeStatus
-climb_down_quickly(VaeMachine *m, bool make, Limit *limit, bool *fits,
-                   VaeError *error)
+/* Selects the next ladder: smaller slices than the caller set, then smaller and
+ * smaller tiles. False: there is none. */
+static bool
+next_ladder(VaeMachine *m)
 {
-    VaeStatus status = may_fit(m, limit, fits, error);
-    if (status == VAE_OK && *fits)
-        status = climb_down(m, make, limit, fits, error);
+    const bool lowers = !m->search.lowers_slice && may_lower_slice(m);
+    m->search.lowers_slice = m->search.lowers_slice || lowers;
+    return lowers || vae_machine_shrink_tiles(m);
+}
+
+/* Searches this ladder and the next ones. Skips a ladder whose last rung cannot
+ * fit. whole: does not skip the first. */
+static VaeStatus
+search(VaeMachine *m, const VaeTerms *terms, bool whole, bool *fits,
+       VaeError *error)
+{
+    VaeStatus status;
+    do {
+        *fits = whole;
+        status = whole ? VAE_OK : may_fit(m, fits, error);
+        if (status == VAE_OK && *fits)
+            status = search_ladder(m, terms->make, fits, error);
+        whole = false;
+    } while (status == VAE_OK && !*fits && next_ladder(m));
     return status;
 }
 
@@ -316,7 +343,7 @@ climb_down_quickly(VaeMachine *m, bool make, Limit *limit, bool *fits,
  * the free memory. If the least has strips, this first prepares the last rung
  * without cuts, which may need less: a library has more code for strips. */
 static VaeStatus
-take_least(VaeMachine *m, const Limit *limit, bool *fits, VaeError *error)
+take_least(VaeMachine *m, bool *fits, VaeError *error)
 {
     VaeRung rungs[VAE_RUNGS];
     VaeStatus status = VAE_OK;
@@ -332,42 +359,32 @@ take_least(VaeMachine *m, const Limit *limit, bool *fits, VaeError *error)
         keep_least(m);
     *fits = false;
     for (int i = 0; i < n && status == VAE_OK && !*fits; i++)
-        if (m->search.least.peak <= limit->bytes && !m->search.least.spilled &&
+        if (m->search.least.peak <= m->search.limit.bytes &&
+            !m->search.least.spilled &&
             rungs[i].slice == m->search.least.slice_size &&
             rungs[i].group == m->search.least.frames_at_once &&
             rungs[i].strips == m->search.least.strips)
-            status = try_rung(m, rungs[i], limit->bytes, fits, error);
+            status = try_rung(m, rungs[i], m->search.limit.bytes, fits, error);
     return status;
 }
 
 VaeStatus
 vae_machine_choose_rung(VaeMachine *m, const VaeTerms *terms, VaeError *error)
 {
-    const bool make = terms->make;
     const int unit = m->model->info.spatial;
-    Limit limit;
     bool fits = false;
-    VaeStatus status = find_limit(m, make, &limit, error);
+    VaeStatus status = find_limit(m, terms->make, error);
     m->plan.padded_width = round_up(m->params.width, unit);
     m->plan.padded_height = round_up(m->params.height, unit);
     m->search.lowers_slice = m->search.too_large = false;
     m->search.least.peak = 0;
     if (status == VAE_OK)
-        status = (terms->all_rungs ? climb_down : climb_down_quickly)(
-            m, make, &limit, &fits, error);
-    if (status == VAE_OK && !fits && may_lower_slice(m)) {
-        m->search.lowers_slice = true;
-        status = climb_down_quickly(m, make, &limit, &fits, error);
-    }
-    while (status == VAE_OK && !fits && vae_machine_shrink_tiles(m))
-        status = climb_down_quickly(m, make, &limit, &fits, error);
+        status = search(m, terms, terms->all_rungs, &fits, error);
     if (status == VAE_OK && !fits)
-        status = take_least(m, &limit, &fits, error);
+        status = take_least(m, &fits, error);
     if (status != VAE_OK || fits)
         return status;
     m->search.too_large = true;
-    m->search.limit = limit.bytes;
-    m->search.own_limit = limit.own;
     return vae_fail(error, VAE_ERR_MEMORY, "does not fit");
 }
 
@@ -444,14 +461,12 @@ take_tiles(VaeMachine *m, bool begun, VaeRung *out)
     const VaeTileGrid grid = m->grid;
     const VaeRung rung = m->rung;
     const VaePlan plan = m->plan;
-    Limit limit;
     bool fits = false;
-    if (begun || find_limit(m, true, &limit, NULL) != VAE_OK)
+    if (begun || find_limit(m, true, NULL) != VAE_OK)
         return false;
     vae_machine_free_tiles(m);
-    while (!fits && vae_machine_shrink_tiles(m))
-        if (climb_down_quickly(m, true, &limit, &fits, NULL) != VAE_OK)
-            break;
+    if (next_ladder(m))
+        search(m, &(VaeTerms){.make = true}, false, &fits, NULL);
     *out = m->rung;
     if (fits)
         return true;
@@ -496,9 +511,8 @@ vae_machine_step_up(VaeMachine *m)
     const VaeRung rung = m->rung;
     const VaeTileGrid grid = m->grid;
     const bool lowers_slice = m->search.lowers_slice;
-    Limit limit;
-    if (!m->search.refused || find_limit(m, true, &limit, NULL) != VAE_OK ||
-        limit.preferred < m->search.refused)
+    if (!m->search.refused || find_limit(m, true, NULL) != VAE_OK ||
+        m->search.limit.preferred < m->search.refused)
         return;
     m->search.refused = 0;
     m->released = true;

@@ -29,6 +29,13 @@ typedef struct VaeRung {
     uint64_t windows; /* most bytes by which windows extend the arena */
 } VaeRung;
 
+/* The memory that a plan may take. */
+typedef struct VaeLimit {
+    uint64_t bytes;
+    uint64_t preferred; /* the bytes to stay below if a smaller rung exists */
+    bool own;           /* the limit is that of the process (ulimit) */
+} VaeLimit;
+
 /* ladder.c: what the search for a rung has found. */
 typedef struct VaeSearch {
     bool few_rungs;    /* VaeTerms.few_rungs */
@@ -38,8 +45,7 @@ typedef struct VaeSearch {
     bool too_large;    /* no rung fits in the limit */
     VaePlan least; /* the smallest plan that was too large; peak 0: none was */
     bool least_is_prepared;
-    uint64_t limit; /* if it is too large */
-    bool own_limit; /* the limit is that of the process (ulimit) */
+    VaeLimit limit;
 } VaeSearch;
 
 /* tiles.c: host memory for tiles. */
@@ -159,15 +165,6 @@ vae_machine_fusions(const VaeMachine *m)
     VaeFusions fusions = m->class->fusions;
     fusions.user = m->backend;
     return fusions;
-}
-
-/* The snapshots of carries that the machine needs; returns their number. */
-static inline int
-vae_machine_snapshots(const VaeMachine *m, bool which[VAE_SNAPSHOTS])
-{
-    which[VAE_BEFORE_RUN] = m->wide != NULL;
-    which[VAE_BEFORE_GUESS] = m->params.low_latency;
-    return which[VAE_BEFORE_RUN] + which[VAE_BEFORE_GUESS];
 }
 
 /* choose.c: chooses and opens the backend, and sets plan.precision. */

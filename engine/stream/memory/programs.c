@@ -131,6 +131,15 @@ other_layouts(const VaeMachine *m)
     return bytes;
 }
 
+/* The snapshots of carries that the machine needs; returns their number. */
+static int
+list_snapshots(const VaeMachine *m, bool which[VAE_SNAPSHOTS])
+{
+    which[VAE_BEFORE_RUN] = m->wide != NULL;
+    which[VAE_BEFORE_GUESS] = m->params.low_latency;
+    return which[VAE_BEFORE_RUN] + which[VAE_BEFORE_GUESS];
+}
+
 static void
 raise_to(uint64_t *most, uint64_t bytes)
 {
@@ -169,7 +178,7 @@ sum_up(VaeMachine *m)
     bool snapshots[VAE_SNAPSHOTS];
     const VaePlan *wide = m->wide ? &m->wide->plan : NULL;
     p->fallback = (wide ? wide->total : 0) +
-                  (uint64_t) vae_machine_snapshots(m, snapshots) * carries;
+                  (uint64_t) list_snapshots(m, snapshots) * carries;
     p->tiled = vae_machine_tiled_bytes(m);
     const uint64_t ops = m->class->memory_left ? 0 : p->ops;
     p->total = p->weights + carries + p->arena + p->scratch + p->staging +
@@ -334,7 +343,7 @@ vae_machine_take_memory(VaeMachine *m, VaeError *error)
     m->carries.backend = m->backend;
     bool snapshots[VAE_SNAPSHOTS];
     const VaeOpeningMark begin = vae_opening_begin(&m->opening);
-    vae_machine_snapshots(m, snapshots);
+    list_snapshots(m, snapshots);
     VaeStatus status = take_block(m, m->plan.arena, &m->memory.arena, error);
     if (status == VAE_OK)
         status = vae_carries_take(&m->carries, snapshots, error);
