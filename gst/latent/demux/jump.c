@@ -153,6 +153,26 @@ jump_upstream(GstLatentDemux *self, GstEvent *timed)
     return FALSE;
 }
 
+/* The sink plays what comes at another rate, if the seek asks for that. Returns
+ * FALSE if it does not. */
+static gboolean
+change_rate(GstLatentDemux *self, GstEvent *seek)
+{
+    gdouble rate;
+    GstSeekFlags flags;
+    gst_event_parse_seek(seek, &rate, NULL, &flags, NULL, NULL, NULL, NULL);
+    if (!(flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE))
+        return FALSE;
+    GST_OBJECT_LOCK(self);
+    const gdouble factor = rate / self->segment.rate;
+    GST_OBJECT_UNLOCK(self);
+    GstEvent *event = gst_event_new_instant_rate_change(
+        factor, (GstSegmentFlags) flags & GST_SEGMENT_INSTANT_FLAGS);
+    gst_event_set_seqnum(event, gst_event_get_seqnum(seek));
+    gst_pad_push_event(self->srcpad, event);
+    return TRUE;
+}
+
 gboolean
 gst_latent_jump(GstLatentDemux *self, GstEvent *event, GstTaskFunction loop)
 {
@@ -163,7 +183,8 @@ gst_latent_jump(GstLatentDemux *self, GstEvent *event, GstTaskFunction loop)
     const gboolean here = self->pull || gst_latent_send_is_kept(self);
     GST_OBJECT_UNLOCK(self);
     const gboolean done =
-        here ? jump_here(self, timed, loop) : jump_upstream(self, timed);
+        change_rate(self, timed) ||
+        (here ? jump_here(self, timed, loop) : jump_upstream(self, timed));
     gst_event_unref(timed);
     return done;
 }

@@ -61,8 +61,9 @@ gst_latent_seek_refused(const GstSegment *segment, GstEvent *event)
                          &stop_type, &stop);
     if (format != GST_FORMAT_TIME)
         return "only by time or frames";
-    if (flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE)
-        return "no instant change of rate";
+    if ((flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE) &&
+        (rate < 0) != (segment->rate < 0))
+        return "an instant change of rate keeps the direction";
     from = resolve(segment, start_type, start, segment->start);
     to = resolve(segment, stop_type, stop, segment->stop);
     return GST_CLOCK_TIME_IS_VALID(from) && from > to

@@ -225,6 +225,32 @@ TEST(trick_mode)
     check_order(run, "|10|12|14");
 }
 
+/* The sink gets the factor to the rate of the segment. No latent is sent
+ * again. */
+TEST(instant_rate)
+{
+    Run *run = run_preroll(plain_clip(&lengthy), "", "");
+    g_autoptr(GstElement) sink =
+        gst_bin_get_by_name(GST_BIN(run->pipeline), "sink");
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(sink, "sink");
+    for (gint rate = 4; rate >= 2; rate -= 2) {
+        gdouble factor;
+        CHECK(gst_element_seek(run->pipeline, rate, GST_FORMAT_TIME,
+                               GST_SEEK_FLAG_INSTANT_RATE_CHANGE,
+                               GST_SEEK_TYPE_NONE, 0, GST_SEEK_TYPE_NONE, 0));
+        g_autoptr(GstEvent) event =
+            gst_pad_get_sticky_event(pad, GST_EVENT_INSTANT_RATE_CHANGE, 0);
+        CHECK(event != NULL);
+        gst_event_parse_instant_rate_change(event, &factor, NULL);
+        CHECK(factor == rate);
+    }
+    CHECK(!gst_element_seek(run->pipeline, -2, GST_FORMAT_TIME,
+                            GST_SEEK_FLAG_INSTANT_RATE_CHANGE,
+                            GST_SEEK_TYPE_NONE, 0, GST_SEEK_TYPE_NONE, 0));
+    run_play(run);
+    assert_clip(run, &lengthy, 0);
+}
+
 /* Backwards, groups of eight come, each in forward order. */
 TEST(backwards)
 {

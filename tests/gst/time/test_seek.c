@@ -212,7 +212,7 @@ TEST(refused)
     bed_open(16, 1);
     CHECK(!gst_element_seek(play->pipeline, 1, GST_FORMAT_BYTES, FLUSH,
                             GST_SEEK_TYPE_SET, 0, GST_SEEK_TYPE_NONE, 0));
-    CHECK(!gst_element_seek(play->pipeline, 2, GST_FORMAT_TIME,
+    CHECK(!gst_element_seek(play->pipeline, -2, GST_FORMAT_TIME,
                             GST_SEEK_FLAG_INSTANT_RATE_CHANGE,
                             GST_SEEK_TYPE_NONE, 0, GST_SEEK_TYPE_NONE, 0));
     vae_play_to_end(play);
