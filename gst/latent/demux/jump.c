@@ -135,6 +135,10 @@ jump_upstream(GstLatentDemux *self, GstEvent *timed)
     GstSeekFlags flags;
     gst_event_parse_seek(timed, NULL, NULL, &flags, NULL, NULL, NULL, NULL);
     GST_OBJECT_LOCK(self);
+    if (!self->known) { /* the element has left PAUSED meanwhile */
+        GST_OBJECT_UNLOCK(self);
+        return FALSE;
+    }
     const guint64 offset = offset_after(self, timed);
     gst_clear_event(&self->pending);
     self->pending = gst_event_ref(timed);
@@ -180,7 +184,8 @@ gst_latent_jump(GstLatentDemux *self, GstEvent *event, GstTaskFunction loop)
     if (!timed)
         return FALSE;
     GST_OBJECT_LOCK(self);
-    const gboolean here = self->pull || gst_latent_send_is_kept(self);
+    const gboolean here =
+        self->pull || (self->known && gst_latent_send_is_kept(self));
     GST_OBJECT_UNLOCK(self);
     const gboolean done =
         change_rate(self, timed) ||
