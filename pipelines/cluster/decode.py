@@ -2,7 +2,6 @@
 """Decodes latents on a Ray cluster, with the bytes of one process."""
 import sys
 
-import libvae
 import output
 import segments
 from driver import arguments, driver
@@ -19,8 +18,7 @@ def main(words):
     options = parser.parse_args(words)
 
     def make_clips():
-        pairs = arguments.name_outputs(options, ENDS, "safetensors")
-        model = libvae.Model(options.model, options.variant)
+        model, pairs = arguments.name_outputs(options, ENDS, "safetensors")
         return [output.Clip(segments.decoding(model, options, path, out), out)
                 for path, out in pairs]
 

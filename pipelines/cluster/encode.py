@@ -27,11 +27,10 @@ def main(words):
     options = parser.parse_args(words)
 
     def make_clips():
-        pairs = arguments.name_outputs(options, ENDS, "safetensors")
+        model, pairs = arguments.name_outputs(options, ENDS, "safetensors")
         for _, out in pairs:
             if not out.endswith(".safetensors"):
                 raise Error(f"{out}: the name must end in .safetensors")
-        model = libvae.Model(options.model, options.variant)
         return [output.Clip(sources.Encoding(
             model, frames.open_frames(path, out),
             libvae.NORMALIZATIONS.index(options.normalization),

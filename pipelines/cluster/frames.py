@@ -9,6 +9,8 @@ import subprocess
 import libvae
 from libvae import I420, RGB, RGB_F32, Error
 
+SPOOL = ".frames"  # the end of the name of a Video's file
+
 
 class Frames:
     """Packed frames at equal distances in a file. shape: frames, height, width. rate:
@@ -70,7 +72,7 @@ class Video(Frames):
     pixels = I420
 
     def __init__(self, path, out):
-        self.spool = out + ".frames"
+        self.spool = out + SPOOL
         self.caps = decode(path, self.spool)
         super().__init__(self.spool)
         self.path = path

@@ -168,6 +168,8 @@ def declare(lib):
     lib.vae_stream_warm_up_cost.argtypes = [c_void_p, c_int]
     lib.vae_stream_count.argtypes = [c_void_p, c_int, POINTER(c_int), POINTER(c_int)]
     lib.vae_latent_clip_read.argtypes = [c_void_p, c_int, c_void_p]
+    lib.vae_model_is_from.restype = c_bool
+    lib.vae_model_is_from.argtypes = [c_void_p, c_char_p]
     return lib
 
 
@@ -211,6 +213,10 @@ class Model:
         text = ctypes.create_string_buffer(65)
         call("vae_model_fingerprint", self.handle, text)
         return text.value.decode()
+
+    def is_from(self, path):
+        """True if the path leads to a file of the model."""
+        return load().vae_model_is_from(self.handle, os.fsencode(path))
 
     def history(self, direction):
         steps = c_int()

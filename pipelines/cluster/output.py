@@ -7,10 +7,22 @@ import json
 import os
 import threading
 
+import frames
 import video
 import worker
 from cut import Segment
 from libvae import DECODE, Error
+
+
+def check_names(out, inputs, model):
+    """Refuses an output if it, or a file that is written beside it, is read."""
+    for path in (out, out + ".part", out + ".journal", out + frames.SPOOL):
+        if not os.path.exists(path):
+            continue
+        if any(os.path.exists(one) and os.path.samefile(one, path) for one in inputs):
+            raise Error(f"{path}: is the input; write to another file")
+        if model.is_from(path):
+            raise Error(f"{path}: is the model; write to another file")
 
 
 def replace(path, data):

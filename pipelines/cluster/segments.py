@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 import libvae
 from cut import Segment, chunks, cut
 from libvae import DECODE, Error
-from output import Output, replace
+from output import Output, check_names, replace
 from sources import Decoding, end_of
 from worker import Leaving, Worker
 
@@ -174,6 +174,7 @@ def run_index(options):
     """One segment of a clip, and the join if it was the last."""
     worker = Worker(options.model, worker_settings(options))
     model = worker.model
+    check_names(options.out, [options.latents], model)
     source = decoding(model, options, options.latents, options.out)
     history = model.history(DECODE)
     plan = worker.open(source.job())

@@ -223,6 +223,12 @@ class Index(clips.Clips):
         os.unlink(name + ".journal")
         code, said = self.run_index(0, out="out.txt")
         self.assertIn("out.txt: the name must end in", said)
+        for file, kind in ((self.clip, "input"), (TINY, "model")):
+            os.symlink(file, self.path(f"{kind}.safetensors"))
+            code, said = self.run_index(0, out=f"{kind}.safetensors")
+            self.assertEqual(code, 3)
+            self.assertIn(f"{kind}.safetensors: is the {kind}; write to another file",
+                          said)
 
     def test_full_disk(self):
         name = self.path("out.safetensors.segments/00000-of-00002")
@@ -397,6 +403,18 @@ class Driver(clips.Clips):
         model = self.path("model.safetensors")
         os.symlink(TINY, model)
         self.refused("is the model", self.clip, out="model.safetensors")
+        # Files beside the output, and an output that is another input.
+        for end in (".part", ".journal", ".frames"):
+            os.symlink(TINY if end == ".part" else self.clip, self.path("out.rgb" + end))
+            self.refused(f"out.rgb{end}: is the {'model' if end == '.part' else 'input'}"
+                         "; write to another file\n", self.clip)
+            os.unlink(self.path("out.rgb" + end))
+        os.mkdir(self.path("many"))
+        for name, file in (("one.npy", self.clip), ("two.safetensors", self.clip)):
+            os.symlink(file, self.path(name))
+        os.symlink(self.clip, self.path("many/one.safetensors"))
+        self.refused("many/one.safetensors: is the input; write to another file\n",
+                     self.path("one.npy"), self.path("two.safetensors"), out="many/")
         # An error of the system says the file, and no number.
         with open(self.path("file"), "wb"):
             pass

@@ -4,6 +4,8 @@ import contextlib
 import os
 import sys
 
+import libvae
+import output
 import segments
 from libvae import Error
 
@@ -29,7 +31,7 @@ def add_options(parser):
 
 
 def name_outputs(options, ends, default):
-    """[(input, output)]"""
+    """The model and [(input, output)]."""
     inputs = []
     for path in options.inputs:
         if os.path.isdir(path):
@@ -49,26 +51,23 @@ def name_outputs(options, ends, default):
         end = "." + (options.format or default).lstrip(".")
         pairs = [(path, os.path.join(options.to, os.path.splitext(
             os.path.basename(path))[0] + end)) for path in inputs]
-    for path, out in pairs:
-        if os.path.exists(out) and os.path.exists(path) and os.path.samefile(path, out):
-            raise Error(f"{out}: is the input; write to another file")
     if len({out for _, out in pairs}) < len(pairs):
         raise Error(f"{options.to}: two inputs have the same name")
     for _, out in pairs:
-        check_place(options, out)
-    return [pair for pair in pairs if not options.resume or
-            not is_complete(options, pair[1])]
+        check_place(out)
+    model = libvae.Model(options.model, options.variant)
+    for _, out in pairs:
+        output.check_names(out, inputs, model)
+    return model, [pair for pair in pairs if not options.resume or
+                   not is_complete(options, pair[1])]
 
 
-def check_place(options, out):
+def check_place(out):
     folder = os.path.dirname(out) or "."
     if not os.access(folder, os.W_OK | os.X_OK):
         raise Error(f"{out}: cannot write to the folder {folder}")
     if os.path.isdir(out):
         raise Error(f"{out}: is a folder")
-    if os.path.exists(out) and os.path.exists(options.model) and os.path.samefile(
-            out, options.model):
-        raise Error(f"{out}: is the model; write to another file")
 
 
 def is_complete(options, out):
