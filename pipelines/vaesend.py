@@ -429,6 +429,11 @@ class Sender:
         self.temporal = whole("temporal", self.temporal, 1, 64)
         if self.channels is not None:
             self.channels = whole("channels", self.channels, 1, 4096)
+        for name in ("channels", "temporal"):
+            if getattr(usual, name) not in (None, getattr(self, name)):
+                raise ValueError(f"{name} {getattr(self, name)}: expected "
+                                 f"{getattr(usual, name)}, as of the latent space "
+                                 f"{space!r}")
         self.fps = rate(fps)
         seconds("retry", retry, 0)
         if timeout is not None:

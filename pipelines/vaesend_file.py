@@ -70,6 +70,31 @@ def stated(facts, name, path):
     return int(text)
 
 
+def unique(pairs, path):
+    """An object of JSON, whose keys must differ."""
+    found = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{path}: header: duplicate key {json.dumps(name)}")
+        found[name] = value
+    return found
+
+
+def check_cover(header, size, path):
+    """Each byte of the data must belong to exactly one tensor."""
+    end = 0
+    for name, entry in sorted(header.items(),
+                              key=lambda item: item[1]["data_offsets"]):
+        place = entry["data_offsets"]
+        if list(map(type, place)) != [int, int] or not end == place[0] <= place[1]:
+            raise ValueError(f"{path}: the data of the tensor {name} are at {place}, "
+                             f"expected two numbers from {end}")
+        end = place[1]
+    if end != size:
+        raise ValueError(f"{path}: {size} bytes of data, expected {end} for the "
+                         "tensors of its header")
+
+
 def read_safetensors(view, path, tensor):
     names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16",
              "F64": "float64"}
@@ -77,8 +102,10 @@ def read_safetensors(view, path, tensor):
         raise ValueError(f"{path}: neither .npy nor safetensors")
     try:
         end = 8 + struct.unpack_from("<Q", view)[0]
-        header = json.loads(bytes(view[8:end]))
+        header = json.loads(bytes(view[8:end]),
+                            object_pairs_hook=lambda pairs: unique(pairs, path))
         facts = said_of(header, path)
+        check_cover(header, len(view) - end, path)
         name, entry = choose_tensor(header, tensor, path)
         kind = names.get(str(entry["dtype"]), str(entry["dtype"]))
         first, last = entry["data_offsets"]
@@ -123,19 +150,29 @@ def open_latents(path, tensor=None):
         raise TypeError(f"{path}: the latents are {array.type}, expected "
                         f"{', '.join(sizes)}")
     size = math.prod(array.shape) * sizes[array.type]
-    if len(array.data) < size:
+    if len(array.data) != size:
         raise ValueError(f"{path}: {len(array.data)} bytes of latents, expected "
                          f"{size} for {list(array.shape)}")
-    array = Array(array.type, array.shape, array.data[:size])
     return narrowed(array) if array.type == "float64" else array, facts
 
 
-def refuse_same(latents, target):
-    """Refuses a target that is the input: opening it for writing would cut the
-    file under its memory map."""
+def finite(array):
+    """False if a number is NaN or infinite. Of each number it looks at the 16 bits
+    with the exponent."""
+    mask = 0x7c00 if array.type == "float16" else 0x7f80
+    mask = int.from_bytes(struct.pack("<H", mask), sys.byteorder)
+    step = SIZES[array.type] // 2
+    found = set(memoryview(array.data).cast("H")[step - 1::step])
+    return all(number & mask != mask for number in found)
+
+
+def refuse_file(latents, target):
+    """Refuses a target that is a file with data."""
     if os.path.exists(target) and os.path.samefile(latents, target):
-        raise ValueError(f"{target}: the same file as the latents, {latents}: "
-                         "write to another one")
+        raise ValueError(f"{target}: is the input; write to another file")
+    if os.path.isfile(target):
+        raise ValueError(f"{target}: is there already; write to a new file or a "
+                         "named pipe")
 
 
 def layout_of(options, array, facts):
@@ -200,26 +237,32 @@ def shown_of_last(options, facts, latents, sender):
 
 
 def send_file(options):
-    refuse_same(options.latents, options.target)
+    refuse_file(options.latents, options.target)
     array, facts = open_latents(options.latents, options.tensor)
     array = clip_of(options, array)
+    if not finite(array):
+        print(f"vaesend: {options.latents}: has numbers that are not finite (NaN or "
+              "infinite): all are sent", file=sys.stderr)
     layout = layout_of(options, array, facts)
     size = tuple(stated(facts, f"vae.{side}", options.latents)
                  for side in ("width", "height"))
     fps = rate_of(options, facts)
     target = sys.stdout.buffer if options.target == "-" else options.target
-    with Sender(target, options.space or facts.get("vae.latent_space"),
-                fps=fps, normalization=options.normalization or
+    settings = {"space": options.space or facts.get("vae.latent_space"),
+                "fps": fps, "normalization": options.normalization or
                 facts.get("vae.normalization", "normalized"),
-                temporal=options.temporal, layout=layout,
-                size=size if all(size) else None, listen=options.listen,
-                retry=options.retry) as sender:
+                "temporal": options.temporal, "layout": layout,
+                "size": size if all(size) else None, "listen": options.listen,
+                "retry": options.retry}
+    # To open the target may make a file, or wait for a receiver.
+    with open(os.devnull, "wb") as nothing, Sender(nothing, **settings) as sender:
         try:
             parts = list(vaesend.split(array, layout))
             sender.check(array, parts[0][0])
         except ValueError as error:
             raise ValueError(f"{options.latents}: {error}") from None
         last = shown_of_last(options, facts, len(parts), sender)
+    with Sender(target, **settings) as sender:
         for i, (shape, data) in enumerate(parts):
             sender.send(Array(array.type, shape, data),
                         last if i + 1 == len(parts) else None)

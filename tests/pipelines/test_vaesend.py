@@ -262,6 +262,8 @@ class Stream(Pair):
                            ({"temporal": 0}, "temporal 0: expected 1 to"),
                            ({"temporal": 2.5}, "whole number"),
                            ({"channels": -16}, "channels -16: expected 1 to"),
+                           ({"channels": 48}, "channels 48: expected 16, as of"),
+                           ({"temporal": 8}, "temporal 8: expected 4, as of"),
                            ({"size": 32}, r"size 32: expected \(width"),
                            ({"size": (0, 16)}, "width 0: expected 1 to"),
                            ({"size": (16, "x")}, "height 'x': expected a whole"),
@@ -429,6 +431,21 @@ def safetensors(metadata=None, entry=None, data=floats(96)):
     return struct.pack("<Q", len(header)) + header.encode() + data
 
 
+def twice(first, second, at, then):
+    """The bytes of a file with two tensors at these offsets."""
+    entries = [f'"{name}": {{"dtype": "F32", "shape": [16, 1, 2, 3], '
+               f'"data_offsets": {place}}}' for name, place in ((first, at),
+                                                               (second, then))]
+    header = "{" + ", ".join(entries) + "}"
+    return struct.pack("<Q", len(header)) + header.encode() + floats(96)
+
+
+def npy(kind, data):
+    head = (f"{{'descr': '{kind}', 'fortran_order': False, "
+            "'shape': (16, 1, 2, 3)}\n").encode()
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + data
+
+
 class Tool(unittest.TestCase):
     """The program vaesend with files that no pipeline wrote."""
 
@@ -464,8 +481,39 @@ class Tool(unittest.TestCase):
         os.link(clip, self.path("hard"))
         for target in (clip, self.path("symbolic"), self.path("hard")):
             said = self.refused("--space", "wan2.1", clip, target)
-            self.assertIn(f"{target}: the same file", said)
+            self.assertIn(f"{target}: is the input; write to another file", said)
             self.assertEqual(streams.Streams.read(clip), safetensors())
+
+    def test_older_file(self):
+        """A target must be new. Latents that are refused make no target."""
+        clip = self.file(safetensors())
+        older = self.file(b"precious", "older.gdp")
+        said = self.refused("--space", "wan2.1", clip, older)
+        self.assertIn(f"{older}: is there already; write to a new file", said)
+        self.assertEqual(streams.Streams.read(older), b"precious")
+        self.refused("--space", "ltx2", clip, self.path("new.gdp"))
+        self.refused("--space", "wan2.1", "--temporal", "8", clip,
+                     self.path("new.gdp"))
+        self.assertFalse(os.path.exists(self.path("new.gdp")))
+
+    def test_not_finite(self):
+        """A warning; the receiver decides."""
+        for kind, data, told in (
+                ("F32", floats(95) + b"\0\0\xc0\x7f", True),
+                ("F32", floats(95) + b"\0\0\x80\xff", True),
+                ("F32", floats(95) + b"\xff\x7f\x7f\x7f", False),
+                ("F16", bytes(190) + b"\x01\x7c", True),
+                ("F16", bytes(190) + b"\xff\x7b", False),
+                ("BF16", bytes(190) + b"\x80\x7f", True),
+                ("BF16", bytes(190) + b"\xff\x7e", False)):
+            clip = self.file(safetensors(entry={"dtype": kind}, data=data))
+            done = subprocess.run(
+                [sys.executable, VAESEND, "--space", "wan2.1", clip, "-"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+            self.assertIn(data, done.stdout)
+            self.assertEqual(done.stderr.decode(), (
+                f"vaesend: {clip}: has numbers that are not finite (NaN or infinite): "
+                "all are sent\n" if told else "") + "vaesend: 1 latents, 1 frames\n")
 
     def test_metadata_refused(self):
         for metadata, words in (
@@ -493,9 +541,9 @@ class Tool(unittest.TestCase):
                 (3, 10, 9, "3 latents are 6 to 9 frames")):
             path = clip(count, frames)
             done = subprocess.run(
-                [sys.executable, VAESEND, "--space", "wan2.1", path,
-                 self.path("x.gdp")],
-                stderr=subprocess.PIPE, text=True, check=True)
+                [sys.executable, VAESEND, "--space", "wan2.1", path, "-"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                check=True)
             told = f"vaesend: {count} latents, {sent} frames\n"
             if words:
                 told = (f"vaesend: {path}: vae.frames is {frames}, but "
@@ -506,16 +554,10 @@ class Tool(unittest.TestCase):
         """float64 travels as float32. Any other type is an error."""
         count = 16 * 2 * 3
         doubles = struct.pack(f"<{count}d", *range(count))
-
-        def npy(kind):
-            head = (f"{{'descr': '{kind}', 'fortran_order': False, "
-                    "'shape': (16, 1, 2, 3)}\n").encode()
-            return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + doubles
-
-        for data in (npy("<f8"), safetensors(entry={"dtype": "F64"}, data=doubles)):
+        for data in (npy("<f8", doubles), safetensors(entry={"dtype": "F64"}, data=doubles)):
             array, _ = vaesend_file.open_latents(self.file(data))
             self.assertEqual(array, ("float32", (16, 1, 2, 3), floats(count)))
-        for data, kind in ((npy("<i8"), "<i8"),
+        for data, kind in ((npy("<i8", doubles), "<i8"),
                            (safetensors(entry={"dtype": "I64"}, data=doubles), "I64")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
@@ -536,8 +578,9 @@ class Tool(unittest.TestCase):
             clip = self.file(safetensors({"vae.layout": word}, entry,
                                          floats(192)))
             done = subprocess.run(
-                [sys.executable, VAESEND, *to, clip, self.path("x.gdp")],
-                stderr=subprocess.PIPE, text=True, check=True)
+                [sys.executable, VAESEND, *to, clip, "-"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                check=True)
             if told:
                 told = f"vaesend: {clip}: {told}"
             self.assertEqual(done.stderr,
@@ -562,7 +605,18 @@ class Tool(unittest.TestCase):
                  "no header of .npy"),
                 (safetensors(entry={"shape": [16, 1, -2, -3]}), "[16, 1, -2"),
                 (safetensors(entry={"shape": ["16"]}), "['16'], expected"),
-                (safetensors(entry={"shape": 16}), "neither .npy nor")):
+                (safetensors(entry={"shape": 16}), "neither .npy nor"),
+                (safetensors(data=floats(97)), "[16, 1, 2, 3]"),
+                (safetensors() + b"more", "388 bytes of data, expected 384"),
+                (safetensors(entry={"data_offsets": [4, 388]}, data=floats(97)),
+                 "latents are at [4, 388], expected two numbers from 0"),
+                (safetensors(entry={"data_offsets": [0, 192, 384]}),
+                 "latents are at [0, 192, 384], expected two"),
+                (twice("a", "b", [0, 384], [0, 384]),
+                 "of the tensor b are at [0, 384], expected two numbers from 384"),
+                (twice("a", "a", [0, 384], [0, 384]),
+                 'header: duplicate key "a"'),
+                (npy("<f4", floats(97)), "388 bytes of latents, expected 384")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: ", said)
