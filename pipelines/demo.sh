@@ -64,6 +64,9 @@ need_elements latentdemux latentmux vaedecode vaeencode vp8enc webmmux pngenc
 
 mkdir -p "$out"
 cd "$out"
+for result in demo.webm demo.png demo-latents.safetensors; do
+    refuse_same "$result" model "$pipelines/demo/demo.safetensors"
+done
 tmp=$(mktemp -d)
 
 now() {

@@ -29,11 +29,15 @@ tmp=
 part=
 launch=
 clean_up() {
-    [ -z "$launch" ] || kill "$launch" 2>/dev/null || true
+    [ -z "$launch" ] || {
+        kill "$launch" 2>/dev/null || true
+        wait "$launch" 2>/dev/null || true # it may create part meanwhile
+    }
     rm -rf "$tmp" "$part"
 }
 trap clean_up EXIT
-trap 'exit 1' HUP INT TERM
+# PIPE: the reader of the messages has gone. dash would end without clean_up.
+trap 'exit 1' HUP INT TERM PIPE
 
 die() {
     echo "${0##*/}: $*" >&2
@@ -221,10 +225,41 @@ need_file() {
     if [ ! -f "$1" ] || [ ! -r "$1" ]; then die "$1: cannot be read"; fi
 }
 
-# write_to OUT: sets part, a name beside OUT. The script writes part first, so
-# that a failed run does not change an older OUT, or an OUT that is also the
-# input.
+# refuse_same OUT KIND [PATH...]: ends the script if OUT is one of the files, or
+# the weights in one of the folders. ENC,DEC names two files. The shards of an
+# index are beside it.
+refuse_same() {
+    same_out=$1
+    same_kind=$2
+    shift 2
+    for path; do
+        if [ ! -e "$path" ]; then
+            case $path in
+            *,*) refuse_same "$same_out" "$same_kind" "${path%%,*}" "${path#*,}" ;;
+            esac
+            continue
+        fi
+        case $path in
+        /*) ;;
+        *) path=./$path ;;
+        esac
+        names='*'
+        [ ! -d "$path" ] || names='diffusion_pytorch_model*'
+        case $path in
+        *.index.json | *.index.*.json) path=${path%/*} names='*-of-*' ;;
+        esac
+        [ ! -e "$same_out" ] || [ -z "$(find -L "$path" -maxdepth 2 \
+            -name "$names" -samefile "$same_out" 2>/dev/null)" ] ||
+            die "$same_out: is the $same_kind; write to another file"
+    done
+}
+
+# write_to OUT [INPUT]: sets part, a name beside OUT. The script writes part
+# first, so that a failed run does not change an older OUT. OUT must not be the
+# input or a file of a model: see also tell_all().
 write_to() {
+    refuse_same "$1" input "${2:-}"
+    refuse_same "$1" model "${model:-}" "${preview:-}"
     case $1 in
     */*) folder=${1%/*}/ ;;
     *) folder=./ ;;
@@ -343,6 +378,9 @@ tell_all() {
             *) use=${preview:+record } ;;
             esac
             model_told=${line#*) loading }
+            # The options do not name an installed model.
+            [ -z "$part" ] ||
+                refuse_same "${part%.part$$}" model "$model_told"
             echo "${0##*/}: ${use}model $model_told"
             ;;
         'Progress: '* | 'Setting pipeline '* | 'Pipeline is '* | \

@@ -74,7 +74,7 @@ case $out in
 *.y4m) set -- videorate ! "$@" ;; # a .y4m has no times
 esac
 
-write_to "$out"
+write_to "$out" "$latents"
 # shellcheck disable=SC2086 # an element and its properties, or nothing
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \

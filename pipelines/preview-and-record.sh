@@ -84,7 +84,8 @@ if same_model "$preview" "${model:-$pipelines/demo/demo.safetensors}"; then
 fi
 
 show_frames true 'the preview is only saved in the sheet'
-write_to "$out"
+write_to "${out%.*}.png" "$latents"
+write_to "$out" "$latents"
 tmp=$(mktemp -d)
 
 # The queues in front of the decoders hold all waiting latents, so that neither

@@ -65,7 +65,7 @@ case $(gst-typefind-1.0 "$video" 2>/dev/null || true) in
 esac
 
 latents=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
-write_to "$out"
+write_to "$out" "$video"
 # shellcheck disable=SC2086 # words, or nothing
 play filesrc "$(location "$video")" ! $decoded ! videoscale ! "$caps" ! \
     vaeencode $variant ${model:+"model=$(quoted "$model")"} ! "$latents" ! \

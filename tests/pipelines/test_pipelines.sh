@@ -185,16 +185,41 @@ tells() {
     done
 }
 
-# keeps OLDER SCRIPT INPUT: the script must fail, leave its older output OLDER
-# unchanged, and leave no other file.
+# keeps OLDER SCRIPT INPUT [OPTION...]: the script must fail, leave its older output
+# OLDER unchanged, and leave no other file.
 keeps() {
-    cp "$1" "$tmp/older"
+    older=$1
+    script=$2
+    input=$3
+    shift 3
+    cp "$older" "$tmp/older"
     before=$(ls "$dir")
-    if sh "$pipelines/$2.sh" "$3" "$1" >"$tmp/said" 2>&1; then
-        fail "$2.sh takes $3"
+    if sh "$pipelines/$script.sh" "$@" "$input" "$older" >"$tmp/said" 2>&1; then
+        fail "$script.sh takes $input"
     fi
-    cmp "$1" "$tmp/older" || fail "$2.sh: an older output is lost"
-    [ "$(ls "$dir")" = "$before" ] || fail "$2.sh leaves $(ls "$dir")"
+    cmp "$older" "$tmp/older" || fail "$script.sh: an older output is lost"
+    [ "$(ls "$dir")" = "$before" ] || fail "$script.sh leaves $(ls "$dir")"
+}
+
+# keeps_model SCRIPT INPUT END: the output must not be a file of the model.
+keeps_model() {
+    mkdir -p "$dir/model/vae"
+    weights=$dir/model/vae/diffusion_pytorch_model.safetensors
+    cp "$pipelines/demo/demo.safetensors" "$weights"
+    shards=$dir/model/vae/x-00001-of-00002.safetensors
+    echo '{"weight_map": {}}' >"$dir/model/vae/x.safetensors.index.json"
+    cp "$weights" "$shards"
+    ln -sf "$weights" "$dir/same.$3"
+    ln -f "$shards" "$dir/shard.$3"
+    for out in "same.$3 model/vae/diffusion_pytorch_model.safetensors" \
+        "same.$3 model" "same.$3 model/vae" \
+        "shard.$3 model/vae/x.safetensors.index.json"; do
+        keeps "$dir/${out% *}" "$1" "$2" --model "$dir/${out#* }"
+        grep -q "^$1.sh: .*${out% *}: is the model; write to another file$" \
+            "$tmp/said" || fail "$(cat "$tmp/said")"
+        [ -L "$dir/same.$3" ] || fail "$1.sh: the link is lost"
+    done
+    rm -r "$dir/model" "$dir/same.$3" "$dir/shard.$3"
 }
 
 # zeros LATENTS OUT: writes this number of latents of an 80x48 picture as .npy, which
@@ -226,6 +251,27 @@ stops_clean() {
     wait "$script" && fail 'exit status 0 after SIGTERM'
     [ "$(ls "$dir")" = "$before" ] || fail "leaves $(ls "$dir")"
     while kill -0 "$launch" 2>/dev/null; do sleep 0.1; done
+}
+
+# A script whose messages nobody reads leaves no file.
+nobody_reads() {
+    mkdir "$tmp/talks"
+    cat >"$tmp/talks/gst-launch-1.0" <<'EOF'
+#!/bin/sh
+for last; do :; done
+eval "part=${last#location=}"
+: >"$part"
+while echo 'a message'; do :; done
+EOF
+    chmod +x "$tmp/talks/gst-launch-1.0"
+    before=$(ls "$dir")
+    {
+        PATH="$tmp/talks:$PATH" sh "$pipelines/latents-to-video.sh" \
+            "$dir/unread.webm" 2>&1 || echo $? >"$tmp/status"
+    } | head -n 1 >"$tmp/said"
+    grep -q 'a message' "$tmp/said" || fail "$(cat "$tmp/said")"
+    [ "$(cat "$tmp/status")" = 1 ] || fail "status $(cat "$tmp/status")"
+    [ "$(ls "$dir")" = "$before" ] || fail "leaves $(ls "$dir")"
 }
 
 # A .y4m has no times, so a clip with a wrong rate gets fewer frames to keep its length.
@@ -263,13 +309,16 @@ latents_to_video() {
     refused 'no folder' sh "$pipelines/latents-to-video.sh" "$dir/none/out.webm"
     keeps "$dir/out.y4m" latents-to-video "$source/README.md"
     one_error
+    nobody_reads
     printf '\0\0\0\040ftypisom\0\0\2\0isomiso2avc1mp41' >"$tmp/clip.mp4"
     refused 'clip.mp4: is a video file (MP4 or MOV); expected a' \
         sh "$pipelines/latents-to-video.sh" "$tmp/clip.mp4" "$dir/o.webm"
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
     cp "$pipelines/demo/latents.safetensors" "$dir/same.y4m"
-    sh "$pipelines/latents-to-video.sh" "$dir/same.y4m" "$dir/same.y4m"
-    cmp "$dir/out.y4m" "$dir/same.y4m" || fail 'input and output the same'
+    keeps "$dir/same.y4m" latents-to-video "$dir/same.y4m"
+    grep -q 'same.y4m: is the input; write to another file$' "$tmp/said" ||
+        fail "$(cat "$tmp/said")"
+    keeps_model latents-to-video "$pipelines/demo/latents.safetensors" webm
     stops_clean
     # These latents state no space.
     zeros 2 "$dir/latents.npy"
@@ -357,6 +406,20 @@ video_to_latents() {
         "$dir/small.safetensors"
     vaetool info "$dir/small.safetensors" | grep -q '6x10\|10x6' ||
         fail 'not scaled'
+    keeps_model video-to-latents "$tmp/clip.webm" safetensors
+    # This model has no option with its name.
+    installed=$dir/data/gst-vae/models/gst-vae-demo.safetensors
+    mkdir -p "${installed%/*}"
+    cp "$pipelines/demo/demo.safetensors" "$installed"
+    keeps "$installed" video-to-latents "$tmp/clip.webm" \
+        --latent-space gst-vae-demo
+    grep -q "demo.safetensors: is the model; write" "$tmp/said" ||
+        fail "$(cat "$tmp/said")"
+    rm -r "$dir/data"
+    cp "$tmp/clip.webm" "$dir/clip.safetensors"
+    keeps "$dir/clip.safetensors" video-to-latents "$dir/clip.safetensors"
+    grep -q 'clip.safetensors: is the input; write' "$tmp/said" ||
+        fail "$(cat "$tmp/said")"
     # 76 pixels wide, which y4menc may not be able to write.
     sh "$pipelines/video-to-latents.sh" --size 76x48 "$tmp/clip.webm" \
         "$dir/narrow.safetensors"
@@ -538,6 +601,12 @@ preview_and_record() {
         --model "$golden/taehv/taew2_1/weights.safetensors" \
         "$golden/wan21/decode_t2_6x10.safetensors" "$dir/bad.webm"
     keeps "$dir/out.y4m" preview-and-record "$source/README.md"
+    keeps_model preview-and-record "$pipelines/demo/latents.safetensors" y4m
+    # The sheet is an output, too.
+    cp "$pipelines/demo/demo-tiny.safetensors" "$dir/tiny.png"
+    refused 'tiny.png: is the model; write' sh "$pipelines/preview-and-record.sh" \
+        --preview "$dir/tiny.png" "$dir/tiny.y4m"
+    cmp "$dir/tiny.png" "$pipelines/demo/demo-tiny.safetensors"
 }
 
 # rgb_of MODEL OUT: decodes the demo latents by this model to one tensor of frames.
