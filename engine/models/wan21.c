@@ -182,14 +182,17 @@ read_channels(const VaeModel *m, int dim, const char *layer)
     return vae_model_dim(m, dim, "%s.weight", layer) == 4 ? 4 : 3;
 }
 
-/* The encoder of a file whose decoder makes larger frames takes small ones. */
+/* The encoder beside a decoder that makes larger frames takes small ones. */
 static void
 drop_encoder(VaeRecognise *r)
 {
+    r->info->reason = r->info->has_encoder
+                          ? "middle.0.residual.0.gamma; its last layer makes "
+                            "frames of a larger size than its encoder takes; "
+                            "open the encoder alone to encode"
+                          : "middle.0.residual.0.gamma; its last layer makes "
+                            "frames of a larger size";
     r->info->has_encoder = false;
-    r->info->reason = "middle.0.residual.0.gamma; its last layer makes frames "
-                      "of a larger size; its encoder is ignored, use that of "
-                      "Wan2.1";
 }
 
 static bool
@@ -215,6 +218,22 @@ is_mine(const VaeModel *m)
                    !vae_model_find(m, "encoder.downsamples.0.downsamples.0"
                                       ".residual.2.weight");
     return false;
+}
+
+/* Fails for channels of pictures that no known network has. */
+static void
+check_colours(const VaeRecognise *r, VaeError *error)
+{
+    const char *name = "decoder.head.2.weight";
+    const int n = vae_model_dim(r->model, 0, "decoder.head.2.weight");
+    if (n != vae_model_dim(r->model, 0, "decoder.head.2.bias") || n < 1 ||
+        n == 3 || n == 4 || vae_patch_side(n) > 1)
+        return;
+    char found[32];
+    snprintf(found, sizeof found, "%d channels", n);
+    const char *expected = "3 (RGB), 4 (RGBA), or 12 (twice the size)";
+    vae_fail_parts(error, VAE_ERR_MODEL, (VaeErrorParts){name, found, expected},
+                   "tensor \"%s\" has %s, expected %s", name, found, expected);
 }
 
 static bool
@@ -246,6 +265,7 @@ recognise(VaeRecognise *r, VaeError *error)
         drop_encoder(r);
     if (a->z)
         describe(r, a);
+    check_colours(r, error);
     return true;
 }
 

@@ -99,9 +99,11 @@ typedef struct VaeWeight {
 } VaeWeight;
 
 size_t vae_weight_count(const VaeWeight *w);
-/* The first reads the parts from their file into memory, the second drops them.
- * The caller holds a lock, see vae_tensor_file_fetch(). */
+/* Reads the parts from their file into memory. The caller holds a lock, see
+ * vae_tensor_file_fetch(). Errors: VAE_ERR_READ; VAE_ERR_MODEL for values that
+ * are not finite. */
 VaeStatus vae_weight_fetch(const VaeWeight *w, VaeError *error);
+/* Drops them. */
 void vae_weight_drop(const VaeWeight *w);
 /* Converts the values to floats, in the order of dims. A channel of another
  * group has the weight 0. */
@@ -115,7 +117,7 @@ bool vae_weight_is_whole(const VaeWeight *w);
 bool vae_weight_is_direct(const VaeWeight *w);
 /* Reads n values of a whole weight from its file, from value `first` on, and
  * converts them to floats. room: for n floats. It need not be fetched. Any
- * thread may call. Errors: VAE_ERR_READ. */
+ * thread may call. Errors: those of vae_weight_fetch(). */
 VaeStatus vae_weight_read_some(const VaeWeight *w, size_t first, size_t n,
                                float *dst, void *room, VaeError *error);
 

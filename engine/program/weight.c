@@ -1,6 +1,8 @@
 /*
  * weight.c: reads the parameters of ops from the file.
  */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "files.h"
@@ -83,6 +85,33 @@ vae_weight_is_direct(const VaeWeight *w)
            (uintptr_t) t->data % vae_type_size(t->type) == 0;
 }
 
+/* Refuses values that are NaN or infinite as floats: each spreads to whole
+ * frames, or a ReLU hides it. */
+static VaeStatus
+check_finite(const VaeTensorInfo *t, const void *data, size_t n,
+             VaeError *error)
+{
+    enum { BLOCK = 512 };
+    const uint8_t *at = data;
+    float block[BLOCK];
+    for (size_t i = 0; i < n;
+         i += BLOCK, at += BLOCK * vae_type_size(t->type)) {
+        const size_t m = n - i < BLOCK ? n - i : BLOCK;
+        int bad = 0;
+        vae_type_to_float(block, at, t->type, m);
+        for (size_t k = 0; k < m; k++)
+            bad += !(fabsf(block[k]) <= FLT_MAX);
+        if (bad)
+            return vae_fail_parts(
+                error, VAE_ERR_MODEL,
+                (VaeErrorParts){t->name, "NaN or infinite", "finite values"},
+                "the weights have NaN or infinite values: the first is in "
+                "tensor \"%.*s\"",
+                VAE_NAME_SHOWN, t->name);
+    }
+    return VAE_OK;
+}
+
 VaeStatus
 vae_weight_read_some(const VaeWeight *w, size_t first, size_t n, float *dst,
                      void *room, VaeError *error)
@@ -97,6 +126,8 @@ vae_weight_read_some(const VaeWeight *w, size_t first, size_t n, float *dst,
                                       error);
     else
         src = (const uint8_t *) t->data + first * size;
+    if (status == VAE_OK)
+        status = check_finite(t, src, n, error);
     if (status == VAE_OK && src != dst)
         vae_type_to_float(dst, src, t->type, n);
     return status;
@@ -108,6 +139,11 @@ vae_weight_fetch(const VaeWeight *w, VaeError *error)
     VaeStatus status = VAE_OK;
     for (int i = 0; w->file && i < w->n_parts && status == VAE_OK; i++)
         status = vae_tensor_file_fetch(w->file, w->part[i], error);
+    for (int i = 0; i < w->n_parts && status == VAE_OK; i++) {
+        const VaeTensorInfo *t = w->part[i];
+        status = check_finite(
+            t, t->data, (size_t) t->bytes / vae_type_size(t->type), error);
+    }
     if (status != VAE_OK)
         vae_weight_drop(w);
     return status;

@@ -51,8 +51,43 @@ test_shuffle(void)
     const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
     check(info && info->scale == 2 && info->spatial == 16 &&
               !info->has_encoder && strcmp(info->space, "wan2.1") == 0 &&
-              strstr(info->reason, "encoder is ignored"),
+              strstr(info->reason, "open the encoder alone"),
           "  of a decoder alone", info ? info->reason : error.message);
+}
+
+/* No known network has pictures of so many channels. */
+static void
+test_other_channels(void)
+{
+    static const int rows[5] = {0, 1, 2, 0, 1};
+    static uint8_t weight[1 << 16], bias[64];
+    load("wan21");
+    take_rows("decoder.head.2.weight", rows, 5, weight);
+    take_rows("decoder.head.2.bias", rows, 5, bias);
+    expect_error("5 channels", VAE_ERR_MODEL,
+                 WORDS("decoder.head.2.weight", "5 channels", "or 12"));
+}
+
+/* A decoder opens, and fails when its weights are read. */
+static void
+test_nan(void)
+{
+    static float values[1 << 16];
+    VaeError error = {0};
+    load("wan21");
+    VaeTensorOut *t = find("decoder.conv1.weight");
+    size_t n = 1;
+    for (int d = 0; d < t->n_dims; d++)
+        n *= (size_t) t->dims[d];
+    memcpy(values, t->data, n * sizeof *values);
+    values[n - 1] = NAN;
+    t->data = values;
+    float *none = decode(write_set(), 1, &error);
+    check(!none && error.status == VAE_ERR_MODEL &&
+              strstr(error.message, "NaN") &&
+              strstr(error.message, "\"decoder.conv1.weight\""),
+          "a weight of NaN is refused", error.message);
+    free(none);
 }
 
 enum { N_PIXELS = 5 * 16 * 24, N_LATENT = 2 * 16 * 2 * 3 };
@@ -153,6 +188,8 @@ void
 test_layers(void)
 {
     test_shuffle();
+    test_other_channels();
+    test_nan();
     test_alpha_decoder();
     test_alpha_encoder();
 }
