@@ -230,7 +230,13 @@ open_one_or_two(const char *path, VaeTensorFile **out, VaeError *error)
         return status;
     if (!first)
         return open_half(path, out, error);
-    status = vae_pair_open(first, second, open_half, out, error);
+    if (strcmp(first, second) == 0)
+        status = vae_fail(error, VAE_ERR_ARGUMENT,
+                          "%s: names one file twice, expected an encoder's "
+                          "file and a decoder's",
+                          vae_file_label(path));
+    else
+        status = vae_pair_open(first, second, open_half, out, error);
     vae_mem_free(first);
     return status;
 }

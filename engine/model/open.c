@@ -230,6 +230,11 @@ dry_run(VaeModel *m, VaeError *error)
 {
     VaeError why = {0};
     const VaeStatus status = vae_model_dry_run(m, &why);
+    if (status == VAE_ERR_MODEL)
+        return vae_fail_parts(error, status, VAE_PARTS_OF(&why),
+                              "%s: has the tensor names of %s, but tensors are "
+                              "missing or belong to another network: %s",
+                              m->path, m->info.arch, why.message);
     return status == VAE_OK ? VAE_OK
                             : vae_fail_parts(error, status, VAE_PARTS_OF(&why),
                                              "%s: %s", m->path, why.message);
@@ -262,12 +267,16 @@ static VaeStatus
 find_tensors(VaeModel *m, VaeError *error)
 {
     VaeStatus status = recognise(m, error);
-    if (status == VAE_OK && m->variant && strcmp(m->variant, m->info.arch) != 0)
+    const char *stated = vae_tensor_file_metadata(m->file, "vae.variant");
+    const char *variant = m->variant ? m->variant : stated;
+    if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0)
         status = vae_fail_parts(
             error, VAE_ERR_MODEL,
-            (VaeErrorParts){.found = m->info.arch, .expected = m->variant},
-            "%s: the variant is set to %s, but the weights are those of %s",
-            m->path, m->variant, m->info.arch);
+            (VaeErrorParts){m->variant ? NULL : "vae.variant", m->info.arch,
+                            variant},
+            "%s: %s %s, but the weights are those of %s", m->path,
+            m->variant ? "the variant is set to" : "vae.variant states",
+            variant, m->info.arch);
     if (status == VAE_OK)
         status = dry_run(m, error);
     if (status == VAE_OK)

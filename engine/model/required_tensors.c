@@ -184,10 +184,10 @@ vae_model_match(VaeModel *m, VaeError *error)
     if (all.first.status == VAE_OK)
         return VAE_OK;
     char text[900];
-    int length =
-        snprintf(text, sizeof text,
-                 "%s: has the tensor names of %s, but other tensors:", m->path,
-                 m->info.arch);
+    int length = snprintf(
+        text, sizeof text,
+        "%s: has the tensor names of %s, but its tensors do not fit:", m->path,
+        m->info.arch);
     const struct {
         const VaeListing *list;
         const char *what;

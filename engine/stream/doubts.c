@@ -125,9 +125,8 @@ doubt_latent(const VaeModelInfo *info, const VaeStreamParams *params,
         vae_normalization_name(n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
     const char *format =
         params->normalization_stated
-            ? "the input states that its latents are %s, but by the statistics "
-              "of %s they may be %s: if the statement is wrong, set "
-              "normalization to %s"
+            ? "the latents are marked as %s, but by the statistics of %s they "
+              "may be %s: if the mark is wrong, set normalization to %s"
             : "the latents are taken as %s, but by the statistics of %s they "
               "look %s: if they are, set normalization to %s";
     snprintf(line.text, line.size, format, vae_normalization_name(n),
@@ -147,11 +146,13 @@ vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
 /* ------------------------------------------------------------------ */
 /* The range of pictures of floats.                                    */
 
-/* Finds the least and the greatest value of the colours; NaN is neither. */
-static void
+/* Finds the least and the greatest value of the colours; NaN is neither.
+ * Returns true if there is a NaN. */
+static bool
 find_range(const VaePicture *p, float *least, float *greatest)
 {
     const int step = vae_layout(p->pixels)->part[0].step;
+    bool nan = false;
     *least = INFINITY;
     *greatest = -INFINITY;
     for (int y = 0; y < p->height; y++) {
@@ -161,8 +162,10 @@ find_range(const VaePicture *p, float *least, float *greatest)
             memcpy(&v, row + i / 3 * step + i % 3 * (int) sizeof v, sizeof v);
             *least = v < *least ? v : *least;
             *greatest = v > *greatest ? v : *greatest;
+            nan |= v != v;
         }
     }
+    return nan;
 }
 
 /* Values of black and white. */
@@ -210,7 +213,10 @@ doubt_picture(const VaeModelInfo *info, const VaeStreamParams *params,
     Range found;
     if (!vae_layout_floats(vae_layout(picture->pixels)) || picture->on_device)
         return false;
-    find_range(picture, &found.low, &found.high);
+    if (find_range(picture, &found.low, &found.high)) {
+        snprintf(line.text, line.size, "values of the frames are NaN");
+        return true;
+    }
     found.low = taken.low + (found.low - network.low) * scale;
     found.high = taken.low + (found.high - network.low) * scale;
     const char *other = other_range(taken, found);
@@ -276,12 +282,20 @@ picture_is_constant(const VaeModelInfo *info, const VaePicture *p)
            part_is_constant(p, 2);
 }
 
+/* 0 and -0 are equal. */
 static bool
 latent_is_constant(const VaeLatentIn *latent, size_t n)
 {
     const size_t size = vae_type_size(latent->type);
     const uint8_t *data = latent->data;
-    return n > 1 && memcmp(data, data + size, (n - 1) * size) == 0;
+    float first, other;
+    vae_type_to_float(&first, data, latent->type, 1);
+    for (size_t i = 1; i < n; i++) {
+        vae_type_to_float(&other, data + i * size, latent->type, 1);
+        if (!(other == first))
+            return false;
+    }
+    return n > 1;
 }
 
 /* ------------------------------------------------------------------ */
@@ -297,11 +311,14 @@ tell_constant(VaeStream *s)
 {
     const bool decode = s->main.params.direction == VAE_DECODE;
     const unsigned long long n = s->doubts.same;
-    char line[160];
+    char line[160], which[40] = "the first";
+    if (n > 1)
+        snprintf(which, sizeof which, "each of the first %llu", n);
     snprintf(line, sizeof line,
-             "each of the first %llu %s: is this the right input?", n,
-             decode ? "latents has only one number in all places"
-                    : "frames has only one colour");
+             "%s %s%s has only one %s: is this the right "
+             "input?",
+             which, decode ? "latent" : "frame", n > 1 ? "s" : "",
+             decode ? "number in all places" : "colour");
     s->main.params.doubt(s->main.params.log_user, line);
     s->doubts.varies = true;
 }

@@ -222,8 +222,14 @@ gst_vae_models_find(const gchar *space, GError **error)
                     "latent-space=...)");
         return NULL;
     }
-    if (safe_name(space))
-        path = find_installed(space);
+    if (!safe_name(space)) {
+        set_missing(error, space, "a name without folders",
+                    "The latent space \"%s\" is not known, and its name is no "
+                    "name of a file: set the property model=...",
+                    space);
+        return NULL;
+    }
+    path = find_installed(space);
     if (!path && strcmp(space, GST_VAE_DEMO_SPACE) == 0)
         path = find_demo();
     if (!path) {

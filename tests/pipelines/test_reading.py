@@ -211,6 +211,13 @@ class Doubts(Reading):
                          self.path("latents.safetensors"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('set pixel-range to "-1 1"', done.stderr)
+        # A ReLU may hide a NaN.
+        save(frames, {"frames": ("F32", shape, array.array("f", (
+            math.nan if v == 7 else 0.5 for v in pixels)).tobytes())})
+        done = self.tool("encode", "--backend", "ref", "--model",
+                         golden("taehv/taehv", "weights"), frames,
+                         self.path("latents.safetensors"))
+        self.assertIn("values of the frames are NaN", done.stderr)
 
     def test_scale_of_taecvx(self):
         """A stream says once that the scale of its latents is not known."""
@@ -234,6 +241,11 @@ class Doubts(Reading):
                      {"latent": ("F32", [16, 2, 4, 4], bytes(4 * 16 * 2 * 16))})
         _, said = self.decode("wan21", zeros)
         self.assertIn("first 2 latents has only one number", said)
+        signs = save(self.path("signs.safetensors"),
+                     {"latent": ("F32", [16, 1, 4, 4], bytes(4 * 128) +
+                                 struct.pack("<f", -0.0) * 128)})
+        _, said = self.decode("wan21", signs)
+        self.assertIn("the first latent has only one number", said)
 
     def test_normalization(self):
         """Latents of the spread that the diffusion model gives."""
@@ -252,7 +264,7 @@ class Doubts(Reading):
                            {"latent": ("F32", shape, data)},
                            {"vae.normalization": word})
             _, said = self.decode("wan21", stating)
-            self.assertEqual("the input states that its latents are raw" in said,
+            self.assertEqual("the latents are marked as raw" in said,
                              doubted, said)
         self.decode("wan21", latents, "--normalization=normalized")
         # The elements say the same, and take the advice.

@@ -226,6 +226,8 @@ wrong_checkpoints(const Bed *bed, const TestClip *clip)
     REFUSED(vae_stream_load(s, &at, NULL, &error));
     at.path = "";
     not_saved(s, at, "the path is empty");
+    at.path = vae_model_info(bed->model)->path;
+    not_saved(s, at, "is the model");
     at.path = path;
     not_saved(s, at, "receive them first");
     while (vae_stream_receive_picture(s, &p, &error) == VAE_OK)

@@ -208,8 +208,8 @@ vae_pickle_push_global(VaePickle *p, const char *module, size_t n_module,
     }
     char first[VAE_NAME_SHOWN], second[VAE_NAME_SHOWN];
     return vae_fail(error, VAE_ERR_FORMAT,
-                    "%s: refused: it wants to call %s.%s; only dicts of "
-                    "tensors are read, as torch.save() writes a state_dict()",
+                    "%s: refused: it wants to call %s.%s; only tensors, and "
+                    "dicts, lists and tuples of tensors are read",
                     p->label, vae_shown(module, n_module, first, sizeof first),
                     vae_shown(name, n_name, second, sizeof second));
 }

@@ -175,8 +175,8 @@ vae_group_norm(VaeBuilder *b, const char *name, const VaeTensor *x,
     if (groups.n < 1 || x->shape.c % groups.n) {
         vae_builder_fail(b, VAE_ERR_MODEL,
                          "%s%s%s: %d channels do not divide "
-                         "into %d groups; state norm_num_groups in the file's "
-                         "metadata or in config.json",
+                         "into %d groups; expected norm_num_groups, in the "
+                         "file's metadata or in config.json, to divide them",
                          b->path, b->path[0] ? "." : "", name, x->shape.c,
                          groups.n);
         return NULL;

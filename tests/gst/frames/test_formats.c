@@ -471,6 +471,39 @@ TEST(alpha)
     gst_element_set_state(pipeline, GST_STATE_NULL);
 }
 
+/* A format without alpha: one INFO says so. */
+TEST(alpha_lost)
+{
+    g_autofree gchar *text = g_strdup_printf(
+        "videotestsrc num-buffers=9 ! "
+        "video/x-raw,format=RGBA,width=%d,height=%d,framerate=16/1 ! "
+        "vaeencode model=\"%s\" backend=ref ! "
+        "vaedecode model=\"%s\" backend=ref ! video/x-raw,format=I420 ! "
+        "fakesink sync=false",
+        W, H, weights_with_alpha(), vae_test_path("alpha.safetensors"));
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
+    g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
+    gint told = 0;
+    GstMessage *message;
+    gst_element_set_state(pipeline, GST_STATE_PLAYING);
+    while ((message = gst_bus_timed_pop_filtered(
+                bus, 60 * GST_SECOND,
+                GST_MESSAGE_INFO | GST_MESSAGE_EOS | GST_MESSAGE_ERROR))) {
+        const GstMessageType type = GST_MESSAGE_TYPE(message);
+        g_autoptr(GError) info = NULL;
+        CHECK(type != GST_MESSAGE_ERROR);
+        if (type == GST_MESSAGE_INFO) {
+            gst_message_parse_info(message, &info, NULL);
+            told += strstr(info->message, "I420 drops it") != NULL;
+        }
+        gst_message_unref(message);
+        if (type == GST_MESSAGE_EOS)
+            break;
+    }
+    CHECK_INT(told, 1);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+}
+
 /* If downstream accepts every format, it gets the first format of the first
  * group. */
 TEST(preferred)
