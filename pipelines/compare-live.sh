@@ -76,6 +76,15 @@ if [ "$precision" = "$other_precision" ] &&
 fi
 need_file "$latents"
 need_elements latentdemux vaedecode
+# An error of gst-launch-1.0 would not say which of both options is meant.
+while read -r option value; do
+    gst-inspect-1.0 vaedecode | grep -q -F -e "): $value " ||
+        die "$option $value: vaedecode does not take this; see gst-inspect-1.0" \
+            vaedecode
+done <<END
+--precision $precision
+--other-precision $other_precision
+END
 gst-inspect-1.0 --exists --atleast-version=0.0 pnmenc ||
     die 'pnmenc is missing: install gstreamer1.0-plugins-bad'
 need_vaetool

@@ -44,19 +44,37 @@ die() {
     exit 1
 }
 
-# has_value OPTION [VALUE...]: ends the script if the option has no value.
+# has_value OPTION [VALUE...]: ends the script if the option has no value, or an
+# empty one, which an element would ignore.
 has_value() {
-    [ $# -ge 2 ] || die "$1 needs a value; see --help"
+    [ "${2:-}" ] || die "$1 needs a value; see --help"
+}
+
+# fits_int NUMBER: GStreamer would take only the lower 32 bits of a larger one.
+fits_int() {
+    [ ${#1} -le 10 ] && [ "$1" -le 2147483647 ]
 }
 
 # need_rate RATE: a whole number or a fraction, above 0.
 need_rate() {
     case /$1/ in
     *[!0-9/]* | *//* | /*/*/*/ | */0*) ;;
-    *) return 0 ;;
+    *)
+        if fits_int "${1%/*}" && fits_int "${1#*/}"; then return 0; fi
+        die "--framerate $1: expected numbers up to 2147483647"
+        ;;
     esac
     die "--framerate $1: expected a whole number or a fraction, such as 24 or" \
         30000/1001
+}
+
+# need_index NUMBER: a whole number from 0.
+need_index() {
+    case $1 in
+    *[!0-9]*) ;;
+    *) if fits_int "$1"; then return 0; fi ;;
+    esac
+    die "--batch-index $1: expected a whole number, 0 to 2147483647"
 }
 
 # The options of scripts that read latents; each is also a property. A script sets
@@ -113,10 +131,14 @@ take_option() {
         *" ${1#--} "*) ;;
         *) die "unknown option $1; see --help" ;;
         esac
-        has_value "$@"
+        case $1,$# in
+        --framerate,1) has_value "$@" ;;
+        --framerate,*) need_rate "$2" ;;
+        *) has_value "$@" ;;
+        esac
         case $1 in
         --normalization) normalization="normalization=$(quoted "$2")" ;;
-        --framerate) need_rate "$2" ;;
+        --batch-index) need_index "$2" ;;
         esac
         [ "$1" = --normalization ] || demux="$demux ${1#--}=$(quoted "$2")"
         ;;

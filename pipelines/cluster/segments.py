@@ -25,6 +25,8 @@ from output import Output, check_names, replace
 from sources import Decoding, end_of
 from worker import Leaving, Worker
 
+INT_MAX = 2**31 - 1  # of the library's numbers
+
 
 @dataclass
 class Part:
@@ -229,10 +231,19 @@ def count(text):
     return int(text)
 
 
+def index(text):
+    if not re.fullmatch("[0-9]{1,10}", text) or int(text) > INT_MAX:
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number, 0 to "
+                                         f"{INT_MAX}")
+    return int(text)
+
+
 def frame_rate(text):
     if not re.fullmatch("0*[1-9][0-9]*(/0*[1-9][0-9]*)?", text):
         raise argparse.ArgumentTypeError(f"{text}: expected a whole number or a fraction, "
                                          "such as 24 or 30000/1001")
+    if any(len(word) > 10 or int(word) > INT_MAX for word in text.split("/")):
+        raise argparse.ArgumentTypeError(f"{text}: expected numbers up to {INT_MAX}")
     return fractions.Fraction(text)
 
 
@@ -256,7 +267,7 @@ def add_worker_options(parser, threads):
 
 def add_reading_options(parser):
     parser.add_argument("--tensor", metavar="NAME", help="name of the tensor to read")
-    parser.add_argument("--batch-index", type=int, default=-1, metavar="N",
+    parser.add_argument("--batch-index", type=index, default=-1, metavar="N",
                         help="index of the clip in a batch, from 0")
     parser.add_argument("--layout", choices=libvae.LAYOUTS, default="auto",
                         help="order of the dimensions; auto (default): as the file "

@@ -8,6 +8,7 @@ import signal
 import sys
 
 PIPELINES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+INT_MAX = 2**31 - 1  # of numbers in caps and properties
 DEMO = os.path.join(PIPELINES, "demo")
 
 
@@ -28,27 +29,42 @@ def port_number(text):
     return int(text)
 
 
+def value(text):
+    if not text:
+        raise argparse.ArgumentTypeError("expected a value")
+    return text
+
+
+def index(text):
+    if not re.fullmatch("[0-9]{1,10}", text) or int(text) > INT_MAX:
+        raise argparse.ArgumentTypeError(
+            "%s: expected a whole number, 0 to %d" % (text, INT_MAX))
+    return int(text)
+
+
 def frame_rate(text):
     if not re.fullmatch("0*[1-9][0-9]*(/0*[1-9][0-9]*)?", text):
         raise argparse.ArgumentTypeError(
             "%s: expected a whole number or a fraction, such as 24 or 30000/1001" % text)
+    if any(len(word) > 10 or int(word) > INT_MAX for word in text.split("/")):
+        raise argparse.ArgumentTypeError("%s: expected numbers up to %d" % (text, INT_MAX))
     return text
 
 
 # How to read latents: options that are properties of an element.
 READING = (
-    ("demux", "latent-space", {"metavar": "NAME"}, "latent space of a file that does not state "
+    ("demux", "latent-space", {"metavar": "NAME", "type": value}, "latent space of a file that does not state "
      "it, such as wan2.1"),
-    ("demux", "tensor", {"metavar": "NAME"}, "name of the tensor, if the file has several"),
+    ("demux", "tensor", {"metavar": "NAME", "type": value}, "name of the tensor, if the file has several"),
     ("demux", "layout", {"choices": ("auto", "cthw", "tchw")}, "order of the dimensions; auto "
      "(default): as the file states, else by the shape"),
-    ("demux", "batch-index", {"metavar": "N", "type": int}, "clip of a batch, from 0"),
+    ("demux", "batch-index", {"metavar": "N", "type": index}, "clip of a batch, from 0"),
     ("demux", "framerate", {"metavar": "RATE", "type": frame_rate},
      "frame rate of the video, such as 24 or 30000/1001"),
     ("decode", "normalization", {"choices": ("normalized", "raw", "comfyui")},
      "scale of the latents; comfyui: the one that ComfyUI saves; default: as the "
      "latents state"),
-    ("decode", "variant", {"metavar": "NAME"}, "network of the WEIGHTS, if their shapes fit "
+    ("decode", "variant", {"metavar": "NAME", "type": value}, "network of the WEIGHTS, if their shapes fit "
      "several"),
 )
 
@@ -77,6 +93,7 @@ def options():
     )
     p.add_argument(
         "--model",
+        type=value,
         action="append",
         default=[],
         metavar="WEIGHTS",
@@ -88,6 +105,7 @@ def options():
         p.add_argument("--" + name, help=words, **how)
     p.add_argument(
         "--host",
+        type=value,
         default="127.0.0.1",
         help="address to serve at; 0.0.0.0 shows the page to the whole network, "
         "without a password (%(default)s)",
@@ -100,6 +118,7 @@ def options():
     )
     p.add_argument(
         "--name",
+        type=value,
         action="append",
         default=[],
         help="a further name by which browsers reach this host, such as that of "

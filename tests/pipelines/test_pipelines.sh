@@ -125,6 +125,30 @@ usage() {
                 "$pipelines/$script" "--framerate=$rate"
         done
     done
+    # Without an error in the value, --none is one.
+    for script in latents-to-video.sh live-preview.sh live/live.py \
+        cluster/segments.py; do
+        for rate in 4294967320 4294967306/4294967297 9999999999 1/2147483648; do
+            refused "$rate: expected numbers up to 2147483647" \
+                "$pipelines/$script" "--framerate=$rate" --none
+        done
+        for index in -1 99999999999 4294967297 one; do
+            refused "$index: expected a whole number, 0 to 2147483647" \
+                "$pipelines/$script" "--batch-index=$index" --none
+        done
+    done
+    for script in latents-to-video live-preview compare-live; do
+        for option in model layout tensor latent-space batch-index; do
+            refused "^$script.sh: --$option needs a value" \
+                sh "$pipelines/$script.sh" "--$option=" --none
+        done
+    done
+    refused '^compare-live.sh: --other-precision needs a value' \
+        sh "$pipelines/compare-live.sh" --other-precision=
+    for option in host model tensor name; do
+        refused "argument --$option: expected a value" \
+            python3 "$pipelines/live/live.py" "--$option=" --none
+    done
     refused 'HOST:PORT' sh "$pipelines/live-preview.sh" --from nowhere
     refused 'multiple of 4' sh "$pipelines/round-trip.sh" --size 10x10
     for size in 0x4 4x0 65536x4 4x99999999999; do
@@ -651,8 +675,10 @@ compare_live() {
         fail 'the same model is not the same'
     refused 'README.md: is a text file' sh "$pipelines/compare-live.sh" \
         --other "$source/README.md"
-    refused '^compare-live.sh: --precision silly: vaedecode does not' sh "$pipelines/compare-live.sh" \
-        --precision silly
+    for option in precision other-precision; do
+        refused "^compare-live.sh: --$option silly: vaedecode does not" \
+            sh "$pipelines/compare-live.sh" --$option silly
+    done
 }
 
 # Scripts for the demo model use it even if other models are installed.
