@@ -64,7 +64,8 @@ jansson() {
     build jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_WITHOUT_TESTS=ON \
         -DJANSSON_EXAMPLES=OFF
 }
-# Most kernels are left out, because they would take most of the time. The
+# Kernels that gst-vae hardly uses are left out, because they take most of the
+# time. Attention needs those for AVX2 on a processor without AVX-512. The
 # linker takes libdnnl.a as a script.
 onednn() {
     [ -d onednn ] || unpack_source onednn
@@ -77,7 +78,7 @@ onednn() {
         -DCMAKE_CXX_FLAGS='-Wa,-muse-unaligned-vector-move -Wa,-mbig-obj' \
         -DONEDNN_BUILD_GRAPH=OFF -DDNNL_BUILD_TESTS=OFF \
         -DDNNL_BUILD_EXAMPLES=OFF -DDNNL_BUILD_DOC=OFF \
-        -DDNNL_ENABLE_WORKLOAD=INFERENCE -DONEDNN_ENABLE_GEMM_KERNELS_ISA=NONE \
+        -DDNNL_ENABLE_WORKLOAD=INFERENCE -DONEDNN_ENABLE_GEMM_KERNELS_ISA=AVX2 \
         -DDNNL_ENABLE_PRIMITIVE='CONVOLUTION;MATMUL;REORDER;SOFTMAX'
     mv usr/lib/libdnnl.a usr/lib/libdnnl-cxx.a
     echo 'INPUT(-ldnnl-cxx -lstdc++ -lgomp)' >usr/lib/libdnnl.a
