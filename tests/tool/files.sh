@@ -271,12 +271,35 @@ says "float64, 1 latent of 16 channels"
 tensor image.safetensors latent F32 1,4,2,4 <floats
 check "an image of 4 channels" 0 info image.safetensors
 says "1 latent of 4 channels, 4x2"
-says_not "1 channel"
+says_not "1 channel,"
+says "layout tchw (not stated; cthw would be 4 latents of 1 channel)"
+check "a layout that is stated" 0 info square2.safetensors
+says "layout cthw"
+says_not "layout cthw (not stated"
+check "in JSON" 0 info --json square2.safetensors
+says '"layout": "cthw"' '"layout_stated": true'
+check "a square without a layout" 0 info --json --layout auto plain.safetensors
+says '"layout": "tchw"' '"layout_stated": false'
+check "an option states it" 0 info --json --layout cthw plain.safetensors
+says '"layout": "cthw"' '"layout_stated": true' '"channels": 2'
+for shape in 2,3,16,40 1,2,16,40,3 2,16,40,3,1; do
+    head -c 15360 "$wan" | tensor odd.safetensors frames F32 $shape
+    check "frames in the wrong shape $shape" 3 info odd.safetensors
+    says "no latent tensor (looks like frames)"
+done
 check "what is not stated" 0 info --json image.safetensors
 says_not framerate video_width video_height frames
 
 echo "# other names of latents"
 tensor comfyui.latent latent_tensor F32 1,2,16,6,10 <tchw
+tensor marked.latent latent_tensor F32 1,2,16,6,10 \
+    '{"latent_format_version_0":""}' <tchw
+check "info of a .latent file" 0 info marked.latent
+says "latent space not stated, comfyui (not stated, but usual in files of"
+check "info with its space" 0 info --latent-space wan2.1 marked.latent
+says "latent space wan2.1, raw (not stated, but usual in files of ComfyUI)"
+check "info with an unknown space" 0 info --latent-space foo marked.latent
+says "latent space foo, which is not known, comfyui"
 check "no layout for a .latent file" 1 compare --max-abs 0 cthw.safetensors \
     comfyui.latent
 says "latent and latent_tensor DIFFERENT SHAPES"

@@ -92,6 +92,9 @@ says "nearest is seedvr2" "encoder.mud_block"
 check "info of a variant" 0 info --variant taehv \
     "$data/taehv/taew2_1/weights.safetensors"
 says "model: taehv" "latent space hunyuan" "variant stated"
+check "info of another variant" 3 info --variant taehv "$wan"
+says "vaetool: $wan: the variant is set to taehv, but the weights are those of"
+says_not "known model" "that are known"
 sed 's/"variant":/"rariant":/' "$data/taehv/taew2_1/weights.safetensors" \
     >tae.safetensors
 check "info without the variant" 0 info tae.safetensors

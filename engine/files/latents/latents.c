@@ -48,14 +48,14 @@ ends_with(const char *text, const char *end)
 static const char *const usual[] = {"latent", "latents", "samples",
                                     "latent_tensor"};
 
-/* Frames are [T,H,W,3]. */
+/* Frames are [T,H,W,3]; with the name of frames, any shape. */
 static bool
 is_frames(const VaeTensorInfo *info)
 {
-    return info->n_dims == 4 && info->dims[3] == 3 &&
-           (strcmp(info->name, "frames") == 0 ||
-            strcmp(info->name, "video_u8") == 0 ||
-            (!known_channels(info->dims[0]) && !known_channels(info->dims[1])));
+    return strcmp(info->name, "frames") == 0 ||
+           strcmp(info->name, "video_u8") == 0 ||
+           (info->n_dims == 4 && info->dims[3] == 3 &&
+            !known_channels(info->dims[0]) && !known_channels(info->dims[1]));
 }
 
 const char *

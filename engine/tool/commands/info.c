@@ -14,7 +14,7 @@ typedef struct Info {
     char fingerprint[65];
     VaeError why_no_model;
     VaeLatentClip clip;
-    bool has_clip;
+    bool has_clip, layout_stated;
     VaeError why_no_clip;
     long long sequences;        /* of the clip */
     const VaeTensorInfo *video; /* NULL: none, or a model or latents */
@@ -77,16 +77,38 @@ model_json(const VaeModel *model, const char *hash)
         frame_rule(m, rule, sizeof rule), "fingerprint", hash);
 }
 
-static json_t *
-clip_json(const VaeLatentClip *c)
+/* The order of the dimensions that was taken. With one channel or one latent
+ * both have the same bytes. */
+static const char *
+layout_of(const VaeLatentClip *c)
 {
+    const uint64_t plane =
+        (uint64_t) c->height * (uint64_t) c->width * vae_type_size(c->stored);
+    return c->t_stride > plane ? "tchw" : "cthw";
+}
+
+/* The normalization; in a known space also that of files of ComfyUI. */
+static const char *
+normalization_of(const VaeLatentClip *c)
+{
+    return vae_normalization_name(
+        vae_space_find(c->space)
+            ? vae_space_normalization(c->space, c->normalization)
+            : c->normalization);
+}
+
+static json_t *
+clip_json(const Info *in)
+{
+    const VaeLatentClip *c = &in->clip;
     json_t *clip = json_pack(
-        "{s:s, s:s, s:i, s:i, s:i, s:i, s:s?, s:s, s:b, s:I}", "tensor",
+        "{s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:s?, s:s, s:b, s:I}",
+        "layout", layout_of(c), "layout_stated", in->layout_stated, "tensor",
         c->tensor, "type", vae_type_name(c->stored), "latents", c->t,
         "channels", c->channels, "height", c->height, "width", c->width,
-        "latent_space", c->space, "normalization",
-        vae_normalization_name(c->normalization), "normalization_stated",
-        c->normalization_stated, "batch", (json_int_t) c->batch);
+        "latent_space", c->space, "normalization", normalization_of(c),
+        "normalization_stated", c->normalization_stated, "batch",
+        (json_int_t) c->batch);
     if (c->width_px > 0)
         json_object_update_new(clip, json_pack("{s:i, s:i}", "video_width",
                                                c->width_px, "video_height",
@@ -165,7 +187,7 @@ print_json(const Info *in, bool tensors)
         json_object_set_new(root, "no_model",
                             json_string(in->why_no_model.message));
     if (in->has_clip) {
-        json_object_set_new(root, "latents", clip_json(&in->clip));
+        json_object_set_new(root, "latents", clip_json(in));
         json_object_set_new(root, "sequences", json_integer(in->sequences));
     }
     if (in->video)
@@ -291,9 +313,24 @@ print_stated(const VaeLatentClip *c)
                    : " as stated, more than so many latents can be");
 }
 
+/* Without a statement, also tells the other layout. */
 static void
-print_clip(const VaeLatentClip *c)
+print_layout(const Info *in)
 {
+    const VaeLatentClip *c = &in->clip;
+    const char *layout = layout_of(c);
+    printf("  layout %s", layout);
+    if (!in->layout_stated)
+        printf(" (not stated; %s would be %d latent%s of %d channel%s)",
+               *layout == 't' ? "cthw" : "tchw", c->channels,
+               c->channels == 1 ? "" : "s", c->t, c->t == 1 ? "" : "s");
+    printf("\n");
+}
+
+static void
+print_clip(const Info *in)
+{
+    const VaeLatentClip *c = &in->clip;
     Plain words;
     printf("latents: tensor \"%s\", %s, %d latent%s of %d channel%s, %dx%d\n",
            plain(c->tensor, &words), vae_type_name(c->stored), c->t,
@@ -302,12 +339,15 @@ print_clip(const VaeLatentClip *c)
     if (c->batch > 1)
         printf("  a batch of %lld clips, each of that size\n",
                (long long) c->batch);
-    printf("  latent space %s, %s%s\n",
+    print_layout(in);
+    printf("  latent space %s%s, %s%s\n",
            c->space ? plain(c->space, &words) : "not stated",
-           vae_normalization_name(c->normalization),
-           c->normalization_stated || c->normalization == VAE_COMFYUI
-               ? ""
-               : " (not stated)");
+           c->space && !vae_space_find(c->space) ? ", which is not known" : "",
+           normalization_of(c),
+           c->normalization_stated           ? ""
+           : c->normalization == VAE_COMFYUI ? " (not stated, but usual in "
+                                               "files of ComfyUI)"
+                                             : " (not stated)");
     print_stated(c);
 }
 
@@ -366,14 +406,14 @@ print_text(const Info *in, bool tensors)
     else if (in->model)
         print_model(in->model, in->fingerprint);
     else if (in->has_clip) {
-        print_clip(&in->clip);
+        print_clip(in);
         if (in->sequences > 1)
             printf("  %lld sequences, each decoded without those before it\n",
                    in->sequences);
     } else if (v)
         print_video(in->file, v);
     else
-        printf("no known model: %s\nno latents: %s\n", in->why_no_model.message,
+        printf("no model: %s\nno latents: %s\n", in->why_no_model.message,
                in->why_no_clip.message);
     print_metadata(in->file);
     printf("tensors: %zu%s\n", vae_tensor_file_count(in->file),
@@ -401,6 +441,8 @@ recognise(const Options *o, Info *in)
         !in->model &&
         find_clip(&reading, in->file, NULL, &in->clip, why) == VAE_OK &&
         vae_latent_sequences_find(in->file, &in->clip, &table, why) == VAE_OK;
+    in->layout_stated = o->layout != VAE_LAYOUT_AUTO ||
+                        vae_tensor_file_metadata(in->file, "vae.layout");
     in->sequences = in->has_clip && table ? (long long) table->dims[0] : 1;
     if (!in->model)
         in->video = find_video(in->file, o->tensor);
@@ -494,8 +536,11 @@ command_info(const Options *o)
         print_text(&in, o->tensors);
     if (code == EXIT_OK && !in.model && !in.has_clip && !in.video &&
         !in.is_unfinished)
-        code = fail_text("%s: has no weights, latents or frames that are known",
-                         in.path);
+        code = o->variant
+                   ? fail(&in.why_no_model)
+                   : fail_text("%s: has no weights, latents or frames that are "
+                               "known",
+                               in.path);
     if (in.file == in.unfinished.part)
         in.file = NULL;
     unfinished_close(&in.unfinished);
