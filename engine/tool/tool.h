@@ -204,8 +204,8 @@ typedef enum OutputFormat {
     OUTPUT_LATENT, /* of ComfyUI */
     OUTPUT_Y4M     /* also for "-", standard output */
 } OutputFormat;
-/* Refuses the suffix of a format for which `what`, "latents" or "frames", has
- * no place. */
+/* Refuses the suffix of a format for which `what`, "latents", "frames" or
+ * "weights", has no place. */
 VaeStatus output_format(const char *path, const char *what, OutputFormat *out,
                         VaeError *error);
 typedef struct OutputHead {

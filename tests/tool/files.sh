@@ -32,6 +32,11 @@ for file in clip.mp4 sheet.png clip.webm frames.latent; do
 done
 check "encode to .pt" 3 encode "$latents" latents.pt
 says "latents.pt" "latents as .safetensors"
+check "make-weights to .npy" 3 "$tool" make-weights taesd weights.npy
+says "weights.npy: vaetool writes weights as .safetensors, not as .npy"
+check "make-weights to standard output" 3 "$tool" make-weights taesd -
+says "-: weights are not written in their order"
+true_that "nothing is written" test ! -e weights.npy -a ! -e -
 check "encode to .y4m" 3 encode "$latents" latents.y4m
 says "not as .y4m"
 check "encode to standard output" 3 encode "$latents" -

@@ -8,7 +8,11 @@ command_weights(const Options *o)
 {
     VaeModel *model = NULL;
     VaeError error;
-    VaeStatus status = vae_model_generate(o->argument[0], &model, &error);
+    OutputFormat format;
+    VaeStatus status =
+        output_format(o->argument[1], "weights", &format, &error);
+    if (status == VAE_OK)
+        status = vae_model_generate(o->argument[0], &model, &error);
     if (status == VAE_OK)
         status = vae_model_write(model, o->argument[1], o->dtype, &error);
     vae_model_free(&model);

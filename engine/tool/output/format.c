@@ -24,6 +24,7 @@ output_format(const char *path, const char *what, OutputFormat *out,
                                            [OUTPUT_LATENT] = "latent",
                                            [OUTPUT_Y4M] = "y4m"};
     const bool frames = strcmp(what, "frames") == 0;
+    const bool weights = strcmp(what, "weights") == 0;
     const bool standard = strcmp(path, "-") == 0;
     const char *suffix = standard ? suffixes[OUTPUT_Y4M] : suffix_of(path);
     *out = OUTPUT_SAFETENSORS;
@@ -31,16 +32,21 @@ output_format(const char *path, const char *what, OutputFormat *out,
         if (strcasecmp(suffix, suffixes[i]) == 0)
             *out = (OutputFormat) i;
     if ((!suffix || strcasecmp(suffix, suffixes[*out]) == 0) &&
-        *out != (frames ? OUTPUT_LATENT : OUTPUT_Y4M))
+        *out != (frames ? OUTPUT_LATENT : OUTPUT_Y4M) &&
+        (!weights || *out == OUTPUT_SAFETENSORS))
         return VAE_OK;
     if (!frames && standard)
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "-: latents are not written in their order, so they "
-                        "need a file instead of standard output");
+                        "-: %s are not written in their order, so they "
+                        "need a file instead of standard output",
+                        what);
     return vae_fail(
         error, VAE_ERR_ARGUMENT,
-        "%s: vaetool writes %s as .safetensors, .npy or %s, not as .%s%s", path,
-        what, frames ? ".y4m" : ".latent", suffix,
+        "%s: vaetool writes %s as .safetensors%s, not as .%s%s", path, what,
+        frames    ? ", .npy or .y4m"
+        : weights ? ""
+                  : ", .npy or .latent",
+        suffix,
         frames ? "; for another video use pipelines/latents-to-video.sh, "
                  "gst-launch-1.0 with vaedecode, or vaetool decode ... - | "
                  "ffmpeg -i - OUT.mp4"
