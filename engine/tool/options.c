@@ -413,6 +413,9 @@ take(Command command, const char *command_name, int argc, char **argv, int *i,
                          p.word);
         word = argv[++*i];
     }
+    if (p.set == set_text && word && !*word)
+        return usage(command_name, "--%s is empty, expected %s", p.name,
+                     p.help);
     if (p.set(out, &p, word))
         return true;
     if (p.setting)

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "vae-private/os.h"
 #include "vae-private/spaces.h"
 
 void
@@ -41,6 +42,18 @@ open_model(const Options *o, VaeModel **out, VaeError *error)
     if (status == VAE_OK && !o->variant && vae_model_is_choice(*out))
         warn_text("%s: could be several networks; %s is taken, by %s", o->model,
                   vae_model_info(*out)->arch, vae_model_info(*out)->reason);
+    return status;
+}
+
+VaeStatus
+open_tensors(const char *path, const char *what, VaeTensorFile **out,
+             VaeError *error)
+{
+    const VaeStatus status = vae_tensor_file_open(path, out, error);
+    if (status == VAE_ERR_NOT_FOUND && vae_os_is_kind(path, VAE_FILE_FOLDER))
+        return vae_fail(error, status,
+                        "%s: is a directory, expected a file of %s", path,
+                        what);
     return status;
 }
 

@@ -78,6 +78,9 @@ void warn_nonfinite(const VaeStream *stream);
 
 /* Opens the model of --model or, if it is NULL, of --arch. */
 VaeStatus open_model(const Options *o, VaeModel **out, VaeError *error);
+/* Opens a file of latents or frames; `what` is one of these words. */
+VaeStatus open_tensors(const char *path, const char *what, VaeTensorFile **out,
+                       VaeError *error);
 /* Finds the clip of latents. The options of reading replace what the file
  * states. info: of the model that decodes them, or NULL. */
 VaeStatus find_clip(const Options *o, const VaeTensorFile *file,

@@ -57,6 +57,15 @@ check "encode a video file named .safetensors" 3 encode in.safetensors \
 says "in.safetensors"
 says_not "video-to-latents.sh"
 
+for option in tensor variant latent-space; do
+    check "an empty --$option" 2 info --$option= "$latents"
+    says "--$option is empty, expected "
+done
+mkdir empty
+check "a folder for latents" 3 decode empty x.safetensors
+says "empty: is a directory, expected a file of latents"
+check "a folder for frames" 3 encode empty x.safetensors
+says "empty: is a directory, expected a file of frames"
 check "an empty name" 2 decode "$latents" ""
 says "argument 2" "is empty"
 

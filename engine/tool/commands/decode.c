@@ -63,7 +63,7 @@ open_input(Decode *d, VaeError *error)
         status = open_model(d->o, &d->model, error);
     if (status == VAE_OK) {
         d->info = vae_model_info(d->model);
-        status = vae_tensor_file_open(d->o->argument[0], &d->file, error);
+        status = open_tensors(d->o->argument[0], "latents", &d->file, error);
     }
     if (status == VAE_OK)
         status = output_check(out, d->file, d->model, error);

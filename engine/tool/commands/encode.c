@@ -130,7 +130,7 @@ open_input(Encode *e, VaeError *error)
         status = open_model(e->o, &e->model, error);
     if (status == VAE_OK) {
         e->info = vae_model_info(e->model);
-        status = vae_tensor_file_open(in, &e->file, error);
+        status = open_tensors(in, "frames", &e->file, error);
         if (status == VAE_ERR_FORMAT)
             status = input_is_video(in, error);
     }

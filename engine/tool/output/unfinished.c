@@ -294,9 +294,9 @@ static void
 print_count(int64_t n, const char *of)
 {
     if (n >= 0)
-        printf("%" PRId64 " %s", n, of);
+        printf("%" PRId64 " %s%s", n, of, n == 1 ? "" : "s");
     else
-        printf("an impossible number of %s", of);
+        printf("an impossible number of %ss", of);
 }
 
 static void
@@ -307,8 +307,10 @@ print_checkpoint(const VaeTensorFile *c)
     printf("checkpoint: %s of %s, ",
            plain(stated(c, "vae.direction"), &direction),
            plain(stated(c, "vae.arch"), &arch));
-    print_count(latents_done(c), "latents and ");
-    print_count(plain_count(stated(c, "vae.frames")), "frames are done\n");
+    print_count(latents_done(c), "latent");
+    printf(" and ");
+    print_count(plain_count(stated(c, "vae.frames")), "frame");
+    printf(" done\n");
     printf("  %s\n", carries ? "with carries"
                              : "without carries: the latents that the network "
                                "looks back to are computed again");
