@@ -3,11 +3,10 @@
 import sys
 
 import frames
-import libvae
 import output
 import sources
 from driver import arguments, driver
-from libvae import Error
+from streams import NORMALIZATIONS, Error
 
 ENDS = (".safetensors", ".mp4", ".webm", ".mkv", ".mov")
 
@@ -17,7 +16,7 @@ def main(words):
         "encode.py", "Encodes videos, or files of frames (safetensors with video_u8 or "
         "frames, [T, H, W, 3]) on a Ray cluster. Each clip is cut into segments, and the "
         "joined latents have the bytes of vaetool encode, or video-to-latents.sh.")
-    parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS,
+    parser.add_argument("--normalization", choices=NORMALIZATIONS,
                         default="normalized",
                         help="scale of the latents; default: normalized")
     parser.add_argument("--posterior", choices=("mean", "sample"), default="mean",
@@ -33,8 +32,7 @@ def main(words):
                 raise Error(f"{out}: the name must end in .safetensors")
         return [output.Clip(sources.Encoding(
             model, frames.open_frames(path, out),
-            libvae.NORMALIZATIONS.index(options.normalization),
-            ("mean", "sample").index(options.posterior), options.seed), out)
+            options.normalization, options.posterior, options.seed), out)
             for path, out in pairs]
 
     return driver.run(options, make_clips)

@@ -6,8 +6,7 @@ import re
 import struct
 import subprocess
 
-import libvae
-from libvae import I420, RGB, RGB_F32, Error
+from streams import I420, RGB, RGB_F32, Error, frame_bytes
 
 SPOOL = ".frames"  # the end of the name of a Video's file
 
@@ -16,7 +15,7 @@ class Frames:
     """Packed frames at equal distances in a file. shape: frames, height, width. rate:
     "16/1" or None."""
     range = rate = None
-    colour = {}  # members of a VaePicture
+    colour = None  # of I420
 
     def __init__(self, path):
         self.path = path
@@ -25,7 +24,7 @@ class Frames:
             self.find()
         except (struct.error, ValueError, KeyError, TypeError):
             raise Error(f"{path}: {self.EXPECTED}") from None
-        self.size = libvae.frame_bytes(self.pixels, self.shape[2], self.shape[1])
+        self.size = frame_bytes(self.pixels, self.shape[2], self.shape[1])
 
     def __del__(self):
         if hasattr(self, "file"):
@@ -58,7 +57,7 @@ class Safetensors(Frames):
         self.range = metadata.get("vae.pixel_range")
         self.rate = metadata.get("vae.framerate")
         self.begin = 8 + length + entry["data_offsets"][0]
-        self.distance = libvae.frame_bytes(self.pixels, shape[2], shape[1])
+        self.distance = frame_bytes(self.pixels, shape[2], shape[1])
 
 
 def round_up(n, unit):
@@ -109,7 +108,7 @@ class Video(Frames):
 
 
 def colour_of(caps, height):
-    """Members of a VaePicture, as vaeencode takes them from caps."""
+    """The colour of a stream, as vaeencode takes it from caps."""
     name = caps.get("colorimetry", "")
     default = 0 if height < 720 else 1
     if name.count(":") == 3:

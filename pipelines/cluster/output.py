@@ -11,7 +11,7 @@ import frames
 import video
 import worker
 from cut import Segment
-from libvae import DECODE, Error
+from streams import DECODE, Error
 
 
 def check_names(out, inputs, model):
@@ -21,7 +21,7 @@ def check_names(out, inputs, model):
             continue
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in inputs):
             raise Error(f"{path}: is the input; write to another file")
-        if model.is_from(path):
+        if model.model.is_from(path):
             raise Error(f"{path}: is the model; write to another file")
 
 

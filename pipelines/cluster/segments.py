@@ -18,11 +18,11 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 
-import libvae
+import streams
 from cut import Segment, chunks, cut
-from libvae import DECODE, Error
 from output import Output, check_names, replace
 from sources import Decoding, end_of
+from streams import DECODE, Error
 from worker import Leaving, Worker
 
 INT_MAX = 2**31 - 1  # of the library's numbers
@@ -178,7 +178,7 @@ def run_index(options):
     model = worker.model
     check_names(options.out, [options.latents], model)
     source = decoding(model, options, options.latents, options.out)
-    history = model.history(DECODE)
+    history = model.model.history(DECODE)
     plan = worker.open(source.job())
     all_segments = cut(source.latents, options.count, plan["cost"])
     n = len(all_segments)
@@ -211,20 +211,6 @@ def run_index(options):
 
 # The command line, also of decode.py and encode.py.
 
-def memory_limit(text):
-    """Bytes, or a share of what is free: 12G, 75%."""
-    if text == "auto":
-        return {}
-    try:
-        if text.endswith("%"):
-            return {"memory_share": float(text[:-1]) / 100}
-        unit = "KMGT".find(text[-1].upper()) + 1
-        return {"memory_limit": int(float(text[:-1] if unit else text) * 1024 ** unit)}
-    except (ValueError, IndexError):
-        raise argparse.ArgumentTypeError("expected auto, a size such as 12G, or a share "
-                                         "such as 75%") from None
-
-
 def count(text):
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"{text}: expected a count from 1")
@@ -252,14 +238,14 @@ def add_worker_options(parser, threads):
                         help="file of weights, under the same path on all nodes")
     parser.add_argument("--variant", metavar="NAME", help="name of the network, if the "
                         "weights fit several networks")
-    parser.add_argument("--backend", choices=libvae.BACKENDS, default="auto")
-    parser.add_argument("--precision", choices=libvae.PRECISIONS, default="auto")
+    parser.add_argument("--backend", choices=streams.BACKENDS, default="auto")
+    parser.add_argument("--precision", choices=streams.PRECISIONS, default="auto")
     parser.add_argument("--threads", type=count, metavar="N",
                         help=threads)
     parser.add_argument("--slice", type=int, default=0, metavar="N",
                         help="steps that are computed together; default: as many as "
                         "vaetool chooses")
-    parser.add_argument("--memory-limit", type=memory_limit, default={}, metavar="M",
+    parser.add_argument("--memory-limit", default="auto", metavar="M",
                         help="most memory of a process: a size such as 12G, or a share of the "
                         "free memory such as 75%%; auto (default): 90 percent of the "
                         "free memory")
@@ -269,10 +255,10 @@ def add_reading_options(parser):
     parser.add_argument("--tensor", metavar="NAME", help="name of the tensor to read")
     parser.add_argument("--batch-index", type=index, default=-1, metavar="N",
                         help="index of the clip in a batch, from 0")
-    parser.add_argument("--layout", choices=libvae.LAYOUTS, default="auto",
+    parser.add_argument("--layout", choices=streams.LAYOUTS, default="auto",
                         help="order of the dimensions; auto (default): as the file "
                         "states, else by the shape")
-    parser.add_argument("--normalization", choices=libvae.NORMALIZATIONS,
+    parser.add_argument("--normalization", choices=streams.NORMALIZATIONS,
                         help="scale of the latents; default: as their file states, else "
                         "normalized")
     parser.add_argument("--latent-space", metavar="NAME",
@@ -283,22 +269,19 @@ def add_reading_options(parser):
 
 def decoding(model, options, path, out):
     """The latents of a file, read as add_reading_options() says."""
-    normalization = (libvae.NORMALIZATIONS.index(options.normalization)
-                     if options.normalization else None)
     rate = options.framerate
     return Decoding(model, path, out, tensor=options.tensor,
-                    batch_index=options.batch_index, normalization=normalization,
-                    layout=libvae.LAYOUTS.index(options.layout),
+                    batch_index=options.batch_index, normalization=options.normalization,
+                    layout=options.layout,
                     space=options.latent_space,
                     rate=(rate.numerator, rate.denominator) if rate else None)
 
 
 def worker_settings(options):
-    return {"backend": libvae.BACKENDS.index(options.backend),
-            "precision": libvae.PRECISIONS.index(options.precision),
-            "threads": options.threads or 0, "slice_size": options.slice, "device": -1,
+    return {"backend": options.backend, "precision": options.precision,
+            "threads": options.threads or 0, "slice_size": options.slice,
             "deterministic": options.backend == "cuda",
-            "variant": options.variant, **options.memory_limit}
+            "variant": options.variant, "memory_limit": options.memory_limit}
 
 
 def main(arguments):
@@ -323,7 +306,7 @@ def main(arguments):
             raise Error(f"{options.out}: the name must end in .safetensors or .rgb")
         return run_index(options)
     except (Error, OSError) as error:
-        print(f"segments: {socket.gethostname()}: {libvae.sentence(error)}",
+        print(f"segments: {socket.gethostname()}: {streams.sentence(error)}",
               file=sys.stderr)
         return 3
 

@@ -5,8 +5,8 @@ import json
 import os
 import struct
 
-import libvae
-from libvae import DECODE, ENCODE, I420, RGB, RGB_F32, Error
+from streams import (DECODE, ENCODE, I420, RGB, RGB_F32, Error, frame_bytes,
+                     gst_vae)
 
 # The ends of names of outputs: the pixels that workers give, and the video.
 KINDS = {".safetensors": (RGB_F32, None), ".rgb": (RGB, None), ".mp4": (I420, ".mp4"),
@@ -15,6 +15,10 @@ KINDS = {".safetensors": (RGB_F32, None), ".rgb": (RGB, None), ".mp4": (I420, ".
 
 def end_of(path):
     return os.path.splitext(path)[1]
+
+
+def range_of(info):
+    return "{:g} {:g}".format(*info.pixel_range)
 
 
 def safetensors_header(tensors, metadata):
@@ -33,51 +37,52 @@ class Decoding:
     direction = DECODE
 
     def __init__(self, model, path, out, tensor=None, batch_index=-1,
-                 normalization=None, layout=0, space=None, rate=None):
+                 normalization=None, layout="auto", space=None, rate=None):
         self.model, self.path = model, path
         self.pixels, self.video = KINDS.get(end_of(out), (None, None))
         if self.pixels is None:
             raise Error(f"{out}: the name must end in {', '.join(KINDS)}")
-        self.clip = libvae.Clip(path, tensor, batch_index, layout)
+        self.clip = gst_vae.Latents(path, tensor, batch_index, layout)
         clip, info = self.clip.info, model.info
-        if space:
-            clip.space = space.encode()
-        if rate:
-            clip.fps_n, clip.fps_d = rate
+        if clip.sequences > 1:
+            raise Error(f"{path}: has {clip.sequences} sequences, and segments are of "
+                        "one; vaetool decode takes them")
+        clip.space = space or clip.space
+        clip.framerate = rate or clip.framerate
         if not info.has_decoder:
-            raise Error(f"{model.path}: has no decoder")
+            raise Error(f"{model.info.path}: has no decoder")
         if info.look_ahead:
-            raise Error(f"{model.path}: its decoder looks ahead, and segments are for "
+            raise Error(f"{model.info.path}: its decoder looks ahead, and segments are for "
                         "causal decoders")
-        if clip.channels != info.latent_channels:
-            raise Error(f"{path}: the latents have {clip.channels} channels, the model "
-                        f"{model.path} expects {info.latent_channels}")
+        self.steps = self.clip.latents.moved(1, 0, 2, 3)
+        self.latents, channels, *grid = self.steps.shape
+        if channels != info.latent_channels:
+            raise Error(f"{path}: the latents have {channels} channels, the model "
+                        f"{model.info.path} expects {info.latent_channels}")
         if clip.space and info.space and clip.space != info.space:
-            raise Error(f"{path}: the latent space is {clip.space.decode()}, the "
-                        f"model {model.path} expects {info.space.decode()}")
-        self.latents = clip.t
-        self.width = clip.width_px * info.scale or clip.width * info.spatial
-        self.height = clip.height_px * info.scale or clip.height * info.spatial
-        grid = [-(-self.width // info.spatial), -(-self.height // info.spatial)]
-        if grid != [clip.width, clip.height]:
-            raise Error(f"{path}: the latents have a grid of {clip.width}x{clip.height}"
-                        f", expected {grid[0]}x{grid[1]} for pictures of "
-                        f"{self.width}x{self.height} by the model {model.path}")
+            raise Error(f"{path}: the latent space is {clip.space}, the "
+                        f"model {model.info.path} expects {info.space}")
+        self.width = clip.size[0] * info.scale or grid[1] * info.spatial
+        self.height = clip.size[1] * info.scale or grid[0] * info.spatial
+        expected = [-(-self.height // info.spatial), -(-self.width // info.spatial)]
+        if grid != expected:
+            raise Error(f"{path}: the latents have a grid of {grid[1]}x{grid[0]}"
+                        f", expected {expected[1]}x{expected[0]} for pictures of "
+                        f"{self.width}x{self.height} by the model {model.info.path}")
         self.frames = model.frames_of(self.latents)
         if clip.frames:
             self.frames = min(self.frames, clip.frames)
-        self.normalization = clip.normalization if normalization is None else normalization
-        self.rate = ((clip.fps_n, clip.fps_d) if clip.fps_n
-                     else (info.fps_n, info.fps_d))
-        self.frame = libvae.frame_bytes(self.pixels, self.width, self.height)
+        self.normalization = normalization or clip.normalization
+        self.rate = clip.framerate if clip.framerate[0] else info.framerate
+        self.frame = frame_bytes(self.pixels, self.width, self.height)
         self.header = self.make_header() if self.pixels == RGB_F32 else b""
         self.size = self.frames * self.frame
 
     def make_header(self):
         info, clip = self.model.info, self.clip.info
-        metadata = {"vae.pixel_range": f"{info.pixel_low:g} {info.pixel_high:g}"}
-        if clip.fps_n:
-            metadata["vae.framerate"] = f"{clip.fps_n}/{clip.fps_d}"
+        metadata = {"vae.pixel_range": range_of(info)}
+        if clip.framerate[0]:
+            metadata["vae.framerate"] = "{}/{}".format(*clip.framerate)
         dims = [self.frames, self.height, self.width, 3]
         return safetensors_header([("frames", "F32", dims, self.frames * self.frame)],
                                   metadata)
@@ -86,10 +91,10 @@ class Decoding:
         """The settings for a worker."""
         return {"direction": DECODE, "width": self.width, "height": self.height,
                 "normalization": self.normalization, "pixels": self.pixels,
-                "kind": self.clip.info.type, "video": self.video, "rate": self.rate}
+                "kind": self.steps.dtype, "video": self.video, "rate": self.rate}
 
     def inputs(self, first, end):
-        return self.clip.read(first, end)
+        return self.steps.part(first, end).tobytes()
 
     def units(self, latents):
         """Frames of the latents before this one, as far as they are kept."""
@@ -106,7 +111,7 @@ class Decoding:
         """A hash of all latents."""
         digest = hashlib.sha256()
         for k in range(self.latents):
-            digest.update(self.clip.read(k, k + 1))
+            digest.update(self.steps[k].tobytes())
         return f"{self.latents} latents, {digest.hexdigest()[:16]}"
 
 
@@ -115,24 +120,25 @@ class Encoding:
     direction = ENCODE
     video = None
 
-    def __init__(self, model, frames, normalization=0, posterior=0, seed=0):
+    def __init__(self, model, frames, normalization="normalized", posterior="mean",
+                 seed=0):
         self.model, self.frames_file, self.path = model, frames, frames.path
         self.settings = {"posterior": posterior, "seed": seed}
         info = model.info
         if not info.has_encoder:
-            raise Error(f"{model.path}: has no encoder")
+            raise Error(f"{model.info.path}: has no encoder")
         self.frames, self.height, self.width = frames.shape
         if not self.frames:
             raise Error(f"{self.path}: has no frames")
         self.pixels = frames.pixels
-        expected = f"{info.pixel_low:g} {info.pixel_high:g}"
+        expected = range_of(info)
         if self.pixels == RGB_F32 and (frames.range or expected) != expected:
             raise Error(f"{self.path}: the frames have the range {frames.range}, the "
-                        f"model {model.path} expects {expected}")
+                        f"model {model.info.path} expects {expected}")
         self.rate = frames.rate
         self.normalization = normalization
         self.latents = model.latents_of(self.frames)
-        self.frame = libvae.frame_bytes(self.pixels, self.width, self.height)
+        self.frame = frame_bytes(self.pixels, self.width, self.height)
         self.header, self.plane, self.outputs = self.make_header()
         self.size = self.outputs * self.latents * self.plane * info.latent_channels
 
@@ -142,14 +148,14 @@ class Encoding:
         plane = 4 * grid[0] * grid[1]
         names = ["latent", "mean", "logvar"][:3 if info.has_posterior else 1]
         dims = [info.latent_channels, self.latents, *grid]
-        metadata = {"vae.normalization": libvae.NORMALIZATIONS[self.normalization],
+        metadata = {"vae.normalization": self.normalization,
                     "vae.layout": "cthw", "vae.width": str(self.width),
                     "vae.height": str(self.height), "vae.frames": str(self.frames),
                     "vae.temporal_factor": str(info.temporal)}
         if self.rate:
             metadata["vae.framerate"] = self.rate
         if info.space:
-            metadata["vae.latent_space"] = info.space.decode()
+            metadata["vae.latent_space"] = info.space
         size = info.latent_channels * self.latents * plane
         return (safetensors_header([(n, "F32", dims, size) for n in names], metadata),
                 plane, len(names))
@@ -161,12 +167,12 @@ class Encoding:
 
     def inputs(self, first, end):
         """The frames of these latents; after the last frame, copies of it."""
-        steps = self.model.info.encode
+        first_in, _, step_in, _ = self.model.info.encode_steps
 
         def frame_of(k):
             if self.model.info.chunk:
                 return self.model.frames_of(k)
-            return steps.first_in + (k - 1) * steps.step_in if k else 0
+            return first_in + (k - 1) * step_in if k else 0
 
         here = [min(i, self.frames - 1) for i in range(frame_of(first), frame_of(end))]
         data = self.frames_file.read(here[0], here[-1] + 1)

@@ -4,7 +4,7 @@ import os
 import struct
 import subprocess
 
-from libvae import Error
+from streams import Error
 
 # Constant quality, so that neighbouring runs look the same. No picture needs another run.
 # The same frames give the same pictures on every node: the number of threads is that of

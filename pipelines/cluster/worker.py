@@ -7,9 +7,8 @@ import socket
 import tempfile
 from dataclasses import dataclass
 
-import libvae
 import video
-from libvae import DECODE, Error
+from streams import DECODE, Error, Stream, frame_bytes, gst_vae
 
 
 def identify(file):
@@ -31,8 +30,8 @@ class Leaving:
 
 
 class Worker:
-    """Holds a model, and computes segment after segment. settings: backend, precision,
-    threads, device, memory_limit, memory_share, spill, variant."""
+    """Holds a model, and computes segment after segment. settings: those of gst_vae, and
+    variant."""
 
     def __init__(self, model, settings):
         self.settings = dict(settings)
@@ -45,7 +44,7 @@ class Worker:
             signal.signal(signal.SIGTERM, self.on_term)
         except ValueError:
             pass  # not the main thread
-        self.model = libvae.Model(model, self.settings.pop("variant", None))
+        self.model = gst_vae.open(model, variant=self.settings.pop("variant", None))
 
     def on_term(self, *_):
         self.leaving = True
@@ -59,19 +58,18 @@ class Worker:
         if key != self.key:
             self.key = self.stream = None
             members = {k: v for k, v in job.items() if k not in
-                       ("kind", "pixels", "video", "rate", "colour")}
-            self.stream = libvae.Stream(self.model, **members, **settings)
+                       ("kind", "video", "rate")}
+            self.stream = Stream(self.model, **members, **settings)
             self.key = key
         self.job = job
         self.open_output(output)
         plan = self.stream.plan
         return {"missing": video.missing(job["video"]) if job.get("video") else "",
-                "node": self.node, "pid": os.getpid(), "libvae": libvae.version(),
+                "node": self.node, "pid": os.getpid(), "gst_vae": gst_vae.__version__,
                 "model": self.model.fingerprint(),
-                "backend": libvae.BACKENDS[plan.backend],
-                "precision": libvae.PRECISIONS[plan.precision], "threads": plan.threads,
-                "device": self.stream.device, "slice": plan.slice_size,
-                "memory": plan.total, "cost": self.stream.history_cost()}
+                **{k: plan[k] for k in ("backend", "precision", "threads", "device")},
+                "slice": plan["slice_size"], "memory": plan["total"],
+                "cost": self.stream.history_cost()}
 
     def open_output(self, output):
         if output == self.output:
@@ -123,20 +121,20 @@ class Worker:
                 return Leaving(error=str(error))
         if self.job["direction"] == DECODE:
             return self.decode(inputs, n, wanted, at)
-        result = self.stream.encode(inputs, n, self.job["pixels"], self.job["colour"])
+        result = self.stream.encode(inputs, n)
         return result if wanted else b""
 
     def decode(self, latents, n, wanted, at):
         """Returns the frames, or their pictures in a video."""
         job = self.job
-        frames = self.stream.decode((job["kind"], latents), n, job["pixels"], wanted)
+        frames = self.stream.decode(job["kind"], latents, n, wanted)
         if not wanted:
             return b""
-        frames = frames[:wanted * libvae.frame_bytes(job["pixels"], job["width"],
-                                                     job["height"])]
+        frames = frames[:wanted * frame_bytes(job["pixels"], job["width"],
+                                              job["height"])]
         if job.get("video"):
             return video.encode(frames, job["video"], job["width"], job["height"],
-                                job["rate"], self.stream.plan.threads)
+                                job["rate"], self.stream.plan["threads"])
         return b"" if self.write(frames, at) else frames
 
     def write(self, frames, at):

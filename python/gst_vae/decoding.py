@@ -50,7 +50,7 @@ class Stream:
         self.stream = _engine.new_stream(vae.model, {
             "pixels": self.pixels, **settings, "direction": direction,
             "width": width, "height": height},
-            (0 if isinstance(height, int) and height < 720 else 1, False, False))
+            (0 if isinstance(height, int) and height < 720 else 1, False, False, False))
         say(self.stream)
 
     def __enter__(self):

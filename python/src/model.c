@@ -365,7 +365,21 @@ plan(PyObject *self, PyObject *args)
 static PyGetSetDef properties[] = {
     {"info", get_info, NULL, "What was recognised: a dict.", NULL}, {0}};
 
+/* is_from(path): true if the path leads to a file of the model. */
+static PyObject *
+is_from(PyObject *self, PyObject *args)
+{
+    PyObject *path;
+    if (!PyArg_ParseTuple(args, "O&", PyUnicode_FSConverter, &path))
+        return NULL;
+    const bool found =
+        vae_model_is_from(((VaePyModel *) self)->model, PyBytes_AsString(path));
+    Py_DECREF(path);
+    return PyBool_FromLong(found);
+}
+
 static PyMethodDef methods[] = {
+    {"is_from", is_from, METH_VARARGS, "is_from(path)"},
     {"fingerprint", fingerprint, METH_NOARGS, "SHA-256 of the weights."},
     {"history", history, METH_VARARGS, "history(direction): steps."},
     {"frames_of", frames_of, METH_VARARGS, "frames_of(latents)"},

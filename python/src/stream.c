@@ -174,14 +174,16 @@ finish(Call *c, bool good)
     return Py_None;
 }
 
-/* new(model, settings, colour): colour is (matrix, full_range, limited_rgb). */
+/* new(model, settings, colour): colour is (matrix, full_range, site_center,
+ * site_top). */
 static PyObject *
 new_stream(PyObject *self, PyObject *args)
 {
     PyObject *model, *settings;
-    int matrix = 0, full = 0, limited = 0;
-    if (!PyArg_ParseTuple(args, "O!O!(ipp)", vae_py_model_type, &model,
-                          &PyDict_Type, &settings, &matrix, &full, &limited))
+    int matrix = 0, full = 0, center = 0, top = 0;
+    if (!PyArg_ParseTuple(args, "O!O!(ippp)", vae_py_model_type, &model,
+                          &PyDict_Type, &settings, &matrix, &full, &center,
+                          &top))
         return NULL;
     allocfunc alloc = (allocfunc) PyType_GetSlot(stream_type, Py_tp_alloc);
     Stream *s = (Stream *) alloc(stream_type, 0);
@@ -205,7 +207,8 @@ new_stream(PyObject *self, PyObject *args)
                            .height = s->params.height,
                            .matrix = (VaeMatrix) matrix,
                            .full_range = full,
-                           .limited_rgb = limited};
+                           .site_center = center,
+                           .site_top = top};
     Call c = {.stream = s, .task = NEW};
     PyObject *done = finish(&c, true);
     if (!done) {
@@ -606,7 +609,8 @@ static PyType_Spec spec = {
 
 static PyMethodDef functions[] = {
     {"new_stream", new_stream, METH_VARARGS,
-     "new_stream(model, settings, (matrix, full_range, limited_rgb))"},
+     "new_stream(model, settings, (matrix, full_range, site_center, "
+     "site_top))"},
     {"setting_texts", vae_py_setting_texts, METH_NOARGS,
      "What each setting does, and its values."},
     {0}};

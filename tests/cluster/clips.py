@@ -19,11 +19,12 @@ DEMO = os.path.join(SOURCE, "pipelines/demo/demo.safetensors")
 TINY = os.path.join(SOURCE, "pipelines/demo/demo-tiny.safetensors")
 TOOL = os.path.join(BUILD, "engine/vaetool")
 SEGMENTS = os.path.join(CLUSTER, "segments.py")
-os.environ["VAE_LIBRARY"] = os.path.join(BUILD, "engine/libvae.so.0")
+PACKAGE = os.path.join(BUILD, "python")
+os.environ["PYTHONPATH"] = PACKAGE
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 sys.dont_write_bytecode = True
-sys.path.insert(0, CLUSTER)
+sys.path[:0] = [CLUSTER, PACKAGE]
 
 
 def tensors(path):

@@ -25,8 +25,9 @@ import clips
 from nodes import Nodes
 
 import cut
-import libvae
+import gst_vae
 import simulate
+import streams
 
 SENT = "1 worker, frames through Ray"
 DRIVER = re.compile(r"(\d+) frames in ([\d.]+) s.*the driver used ([\d.]+) s")
@@ -114,10 +115,9 @@ class Report:
 
     def __init__(self, options, rows, video):
         self.options, self.rows, self.video = options, rows, video
-        model = libvae.Model(options.model)
-        self.history = model.history(libvae.DECODE)
-        self.cost = libvae.Stream(model, width=options.size[0], height=options.size[1],
-                                  threads=1).history_cost()
+        model = gst_vae.open(options.model)
+        self.history = model.model.history("decode")
+        self.cost = streams.Stream(model, *options.size, threads=1).history_cost()
         self.frames = model.frames_of(options.latents)
 
     def median(self, name, key):

@@ -106,6 +106,7 @@ done
 mkdir "$tmp/job" "$tmp/bin"
 cp -r "$source/pipelines/cluster" "$tmp/cluster"
 cp "$build/engine/libvae.so.0" "$tmp/bin"
+cp -r "$build/python" "$tmp/python"
 cp "$source/pipelines/demo/demo-tiny.safetensors" "$tmp/job/model.safetensors"
 PYTHONDONTWRITEBYTECODE=1 python3 - "$source" "$build" "$tmp/job/latents.safetensors" \
     <<'END' || fail "the clip"
@@ -118,7 +119,7 @@ chown -R 1000:1000 "$tmp/job"
 "$build/engine/vaetool" decode --threads 1 --model "$tmp/job/model.safetensors" \
     "$tmp/job/latents.safetensors" "$tmp/right.safetensors" || fail "vaetool"
 cd "$tmp/job" || exit 1
-export VAE_LIBRARY="$tmp/bin/libvae.so.0" SCRIPTS="$tmp/cluster"
+export PYTHONPATH="$tmp/python" LD_LIBRARY_PATH="$tmp/bin" SCRIPTS="$tmp/cluster"
 export OMP_WAIT_POLICY=passive HOME="$tmp/job" PYTHONDONTWRITEBYTECODE=1
 submit() {
     setpriv --reuid 1000 --regid 1000 --clear-groups sbatch --parsable --mem=100M \

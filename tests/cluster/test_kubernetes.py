@@ -80,8 +80,9 @@ class Pods(clips.Clips):
         os.chmod(self.folder, 0o755)
         os.chmod(self.work, 0o777)
         os.mkdir(self.path("bin"))
-        for path in (TOOL, os.environ["VAE_LIBRARY"]):
+        for path in (TOOL, os.path.join(clips.BUILD, "engine/libvae.so.0")):
             shutil.copy(path, self.path("bin"))
+        shutil.copytree(clips.PACKAGE, self.path("python"))
         shutil.copytree(CLUSTER, self.path("cluster"),
                         ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(TINY, self.path("model.safetensors"))
@@ -99,7 +100,7 @@ class Pods(clips.Clips):
         environment = {e["name"]: e["value"] for e in container["env"]}
         environment |= {"JOB_COMPLETION_INDEX": str(index),
                         "PATH": self.path("bin") + ":" + os.environ["PATH"],
-                        "VAE_LIBRARY": self.path("bin/libvae.so.0"),
+                        "PYTHONPATH": self.path("python"),
                         "LD_LIBRARY_PATH": self.path("bin"), "HOME": "/nonexistent",
                         "OMP_WAIT_POLICY": "passive", "PYTHONDONTWRITEBYTECODE": "1",
                         "SCRIPTS": self.path("cluster"), **more}

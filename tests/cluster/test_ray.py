@@ -83,7 +83,8 @@ class Decode(Ray):
             [sys.executable, "-c", "import ray, sys; ray.__version__ = '1.2.3'; import "
              "decode; sys.exit(decode.main(sys.argv[1:]))", "--address",
              self.nodes.cluster.address, "--model", TINY, self.clip, "--to",
-             self.path("out.rgb")], env={**os.environ, "PYTHONPATH": CLUSTER},
+             self.path("out.rgb")], env={
+                 **os.environ, "PYTHONPATH": f"{CLUSTER}:{clips.PACKAGE}"},
             capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("decode: Ray: ", done.stderr)
@@ -165,7 +166,7 @@ class NodesDiffer(Ray):
         self.check(path + ": ", model=path, folder=folder)
 
     def test_no_library(self):
-        self.check("libvae is missing", VAE_LIBRARY=self.path("none"))
+        self.check("gst_vae is missing", PYTHONPATH=self.path("none"))
 
     def test_no_encoder(self):
         self.check("lacks ", end=".webm", GST_PLUGIN_SYSTEM_PATH_1_0=self.path("none"),

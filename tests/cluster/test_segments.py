@@ -19,7 +19,7 @@ import clips
 from clips import CLUSTER, DEMO, SEGMENTS, TINY, TOOL
 
 import cut
-import libvae
+import gst_vae
 import output
 import segments
 import simulate
@@ -370,7 +370,7 @@ class Driver(clips.Clips):
             [sys.executable, "-c", "import sys; sys.modules['ray'] = None; import decode; "
              "sys.exit(decode.main(sys.argv[1:]))", *(words or (self.clip,)), "--model",
              TINY, "--to", self.path(out)], capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONPATH": CLUSTER})
+            env={**os.environ, "PYTHONPATH": f"{CLUSTER}:{clips.PACKAGE}"})
 
     def test_no_ray(self):
         done = self.decode()
@@ -434,7 +434,7 @@ class Driver(clips.Clips):
             address = f"127.0.0.1:{server.getsockname()[1]}"
             for name in (None, "auto", "local", "ray://127.0.0.1:1", address):
                 driver.check_address(name)
-        with self.assertRaisesRegex(libvae.Error, f"^{address}: no Ray cluster answers: "
+        with self.assertRaisesRegex(gst_vae.Error, f"^{address}: no Ray cluster answers: "
                                     "Connection refused; start one there with"):
             driver.check_address(address)
 
@@ -455,7 +455,7 @@ class Driver(clips.Clips):
         source = types.SimpleNamespace(header=b"head")
         first = output.Output(self.path("out"), source, {}, alone=True)
         first.pwrite(b"frames", 4)
-        with self.assertRaisesRegex(libvae.Error, "out.part: another process is writing"):
+        with self.assertRaisesRegex(gst_vae.Error, "out.part: another process is writing"):
             output.Output(self.path("out"), source, {}, alone=True)
         first.close()
         self.assertEqual(clips.read(self.path("out.part")), b"headframes")
@@ -477,7 +477,7 @@ class Driver(clips.Clips):
     def test_nodes_that_differ(self):
         """Each answer that decides the bytes is compared with that of the first worker."""
         made = driver.Driver.__new__(driver.Driver)
-        right = {"missing": "", "node": "a", "libvae": libvae.version(), "model": "12ab",
+        right = {"missing": "", "node": "a", "gst_vae": gst_vae.__version__, "model": "12ab",
                  "backend": "cpu", "precision": "fp32", "threads": 1, "device": "EPYC"}
         made.options = types.SimpleNamespace(model="/w")
         made.fingerprint, made.first, made.forced = "12ab", right, None
@@ -490,7 +490,7 @@ class Driver(clips.Clips):
         self.assertEqual(made.open(actor, clip), right)
         for key, value, expected in (
                 ("missing", "x264enc", "b lacks x264enc, which out.mp4 needs"),
-                ("libvae", "9", f"b has libvae 9, the driver has {libvae.version()}"),
+                ("gst_vae", "9", f"b has gst_vae 9, the driver has {gst_vae.__version__}"),
                 ("model", "34", "b has /w with the fingerprint 34, the driver has 12ab"),
                 ("backend", "ref", "b has the backend ref, and a has cpu"),
                 ("precision", "bf16", "b has the precision bf16, and a has fp32"),
@@ -560,7 +560,7 @@ class Driver(clips.Clips):
         """Another worker gets the segment; the last one keeps trying."""
         def run_task(actor, task):
             if actor == "broken":
-                raise libvae.Error("host (node 12ab, process 3): broke")
+                raise gst_vae.Error("host (node 12ab, process 3): broke")
             task.segment = cut.Segment(80, 80)
         source = types.SimpleNamespace(path="clip.safetensors")
         made = driver.Driver.__new__(driver.Driver)
@@ -596,7 +596,7 @@ class Encode(clips.Clips):
     def encode(self, frames, **more):
         worker = Worker(DEMO, {"threads": 1})
         source = sources.Encoding(worker.model, open_frames(frames, self.path("out")), **more)
-        history = worker.model.history(libvae.ENCODE)
+        history = worker.model.model.history("encode")
         found = output.Output(self.path("out"), source, {})
         worker.open(source.job())
         pieces = cut.cut(source.latents, 2, history)
@@ -637,7 +637,7 @@ class Encode(clips.Clips):
                            ("empty.webm", b"")):
             with open(self.path(name), "wb") as file:
                 file.write(data)
-            with self.assertRaisesRegex(libvae.Error, self.path(name) + ": "):
+            with self.assertRaisesRegex(gst_vae.Error, self.path(name) + ": "):
                 open_frames(self.path(name), self.path("out"))
         self.assertEqual(sorted(os.listdir(self.work)), ["empty.webm", "text.mp4"])
 
@@ -653,7 +653,8 @@ class Encode(clips.Clips):
         data = bytes(random.Random(1).randbytes(150 * 16 * 24 * 3))
         frames = self.path("bytes.safetensors")
         clips.write(frames, "video_u8", "U8", [150, 16, 24, 3], data, {})
-        self.check(frames, "--posterior", "sample", "--seed", "7", posterior=1, seed=7)
+        self.check(frames, "--posterior", "sample", "--seed", "7", posterior="sample",
+                   seed=7)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -us -uc >"$tmp/log" 2>&1 || {
 lintian --allow-root --fail-on error,warning "$tmp"/*.changes ||
     fail 'lintian has findings'
 
-for package in libvae0 gstreamer1.0-vae gst-vae-models vaetool; do
+for package in libvae0 gstreamer1.0-vae gst-vae-models vaetool python3-gst-vae; do
     dpkg-deb -x "$tmp/$package"_*.deb "$tmp/root" || fail "$package"
 done
 lib=$(dirname "$(find "$tmp/root" -name libvae.so.0)")
@@ -44,8 +44,9 @@ export GST_REGISTRY="$tmp/registry.bin" GST_REGISTRY_1_0="$tmp/registry.bin"
 export XDG_DATA_DIRS="$tmp/root/usr/share:/usr/share" XDG_CACHE_HOME="$tmp"
 "$tmp/root/usr/bin/vaetool" --version || fail vaetool
 scripts=$tmp/root/usr/share/doc/gstreamer1.0-vae/pipelines
-export PYTHONDONTWRITEBYTECODE=1
-for script in latents-to-video.sh vaesend.py live/live.py; do
+export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$tmp/root/usr/lib/python3/dist-packages"
+python3 -c 'import gst_vae; print(gst_vae.open(gst_vae.demo()))' || fail 'gst_vae'
+for script in latents-to-video.sh vaesend.py live/live.py cluster/segments.py; do
     "$scripts/$script" --help || fail "$script"
 done
 [ -z "$(find "$scripts" -xtype l -o -name '*.gz')" ] ||

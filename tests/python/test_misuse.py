@@ -72,6 +72,10 @@ class Values(small.Test):
                 (small.tensor([16, 16], "B"), small.tensor([8, 8, 3], "B")))),
             (TypeError, "cannot create", lambda: type(vae.model)()),
             (IndexError, "outside", lambda: gst_vae.tensor(good)[16]),
+            (ValueError, "3 bytes are no packed float32",
+             lambda: gst_vae._engine.typed(b"123", "float32", (1,))),
+            (ValueError, "0 bytes are no packed uint8",
+             lambda: gst_vae._engine.typed(b"", "uint8", (2**62, 2**62))),
             (ValueError, "each axis once", lambda: gst_vae.tensor(good).moved(0, 0, 1, 2)),
             (IndexError, "outside", lambda: gst_vae.tensor(good).part(3, 2)),
         ]

@@ -4,10 +4,9 @@ import contextlib
 import os
 import sys
 
-import libvae
 import output
 import segments
-from libvae import Error
+from streams import Error, gst_vae
 
 
 def add_options(parser):
@@ -55,7 +54,7 @@ def name_outputs(options, ends, default):
         raise Error(f"{options.to}: two inputs have the same name")
     for _, out in pairs:
         check_place(out)
-    model = libvae.Model(options.model, options.variant)
+    model = gst_vae.open(options.model, variant=options.variant)
     for _, out in pairs:
         output.check_names(out, inputs, model)
     return model, [pair for pair in pairs if not options.resume or

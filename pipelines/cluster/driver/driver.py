@@ -12,11 +12,11 @@ import time
 from dataclasses import dataclass
 
 import cut
-import libvae
 import segments
+import streams
 from cut import Segment
 from driver.bar import Bar
-from libvae import Error
+from streams import Error, gst_vae
 from worker import Leaving
 
 ERRORS_MAX = 3    # of one segment, until the run ends
@@ -27,7 +27,7 @@ AHEAD = 2         # calls that a worker has in its queue
 FLUSH_SECONDS = 2
 JOIN_SECONDS = 5
 CONNECT_SECONDS = 10
-MODULES = ("libvae", "video", "worker")  # those that workers run
+MODULES = ("streams", "video", "worker")  # those that workers run
 
 
 def import_ray():
@@ -47,24 +47,27 @@ class Actor:
     def prepare(self, sources, model, settings):
         import types
         import ray
-        for name, text in sources.items():
-            module = types.ModuleType(name)
-            sys.modules[name] = module
-            exec(compile(text, name + ".py", "exec"), module.__dict__)
         node = ray.get_runtime_context().get_node_id()[:6]
         self.name = f"{socket.gethostname()} (node {node}, process {os.getpid()})"
         try:
+            for name, text in sources.items():
+                module = types.ModuleType(name)
+                sys.modules[name] = module
+                exec(compile(text, name + ".py", "exec"), module.__dict__)
+        except ImportError as error:
+            raise RuntimeError(f"{self.name}: {error}") from None
+        try:
             self.worker = sys.modules["worker"].Worker(model, settings)
-        except (sys.modules["libvae"].Error, OSError) as error:
-            why = sys.modules["libvae"].sentence(error)
+        except (sys.modules["streams"].Error, OSError) as error:
+            why = sys.modules["streams"].sentence(error)
             raise RuntimeError(f"{self.name}: {why}") from None
         self.worker.node = self.name
 
     def call(self, name, *arguments):
         try:
             result = getattr(self.worker, name)(*arguments)
-        except (sys.modules["libvae"].Error, OSError) as error:
-            why = sys.modules["libvae"].sentence(error)
+        except (sys.modules["streams"].Error, OSError) as error:
+            why = sys.modules["streams"].sentence(error)
             raise RuntimeError(f"{self.name}: {why}") from None
         # Ray copies bytes on both sides, but shares the memory of a buffer.
         return (pickle.PickleBuffer(result) if isinstance(result, (bytes, memoryview))
@@ -93,7 +96,7 @@ class Driver:
         self.ray, self.options, self.clips = ray, options, clips
         self.settings = segments.worker_settings(options)
         self.model = clips[0].source.model
-        self.history = self.model.history(clips[0].source.direction)
+        self.history = self.model.model.history(clips[0].source.direction)
         self.fingerprint = self.model.fingerprint()
         self.lock = threading.Condition()
         self.queue = collections.deque()
@@ -102,7 +105,7 @@ class Driver:
         self.failure = self.forced = self.first = None
         self.lost = self.handed = 0
         self.refused = []  # workers that keep their places
-        folder = os.path.dirname(os.path.abspath(libvae.__file__))
+        folder = os.path.dirname(os.path.abspath(streams.__file__))
         self.sources = {}
         for name in MODULES:
             with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
@@ -171,7 +174,7 @@ class Driver:
             raise Refused(f"{found['node']} lacks {found['missing']}, which {clip.out} "
                           "needs")
         for key, expected, what in (
-                ("libvae", libvae.version(), "libvae {}"),
+                ("gst_vae", gst_vae.__version__, "gst_vae {}"),
                 ("model", self.fingerprint,
                  self.options.model + " with the fingerprint {}")):
             if found[key] != expected:
@@ -207,9 +210,7 @@ class Driver:
         except Refused:
             self.refused.append(actor)
             raise
-        self.forced = {"backend": libvae.BACKENDS.index(found["backend"]),
-                       "precision": libvae.PRECISIONS.index(found["precision"]),
-                       "threads": found["threads"],
+        self.forced = {**{k: found[k] for k in ("backend", "precision", "threads")},
                        "deterministic": found["backend"] == "cuda"}
         self.first = self.open(actor, self.clips[0])
         return actor
@@ -455,7 +456,7 @@ def run(options, make_clips):
     except KeyboardInterrupt:
         print(f"\n{options.prog}: interrupted; continue with --resume", file=sys.stderr)
     except (Error, Lost, Refused, OSError) as error:
-        print(f"{options.prog}: {libvae.sentence(error)}", file=sys.stderr)
+        print(f"{options.prog}: {streams.sentence(error)}", file=sys.stderr)
     finally:
         for clip in clips:
             clip.stop()

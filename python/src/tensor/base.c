@@ -68,11 +68,12 @@ vae_py_dims(const VaePyTensor *t, char *buffer, size_t size)
 }
 
 uint64_t
-vae_py_count(const VaePyTensor *t)
+vae_py_bytes(const VaePyTensor *t)
 {
-    uint64_t n = 1;
+    uint64_t n = (uint64_t) vae_py_item_size(t);
     for (int d = 0; d < t->n_dims; d++)
-        n *= (uint64_t) t->shape[d];
+        if (__builtin_mul_overflow(n, (uint64_t) t->shape[d], &n))
+            return UINT64_MAX;
     return n;
 }
 
@@ -150,8 +151,8 @@ vae_py_view(PyObject *base, const char *dtype, int n_dims, const int64_t *shape,
     return (PyObject *) t;
 }
 
-static bool
-set_shape(VaePyTensor *t, PyObject *shape)
+bool
+vae_py_set_shape(VaePyTensor *t, PyObject *shape)
 {
     t->n_dims = (int) PyTuple_Size(shape);
     if (t->n_dims < 0 || t->n_dims > VAE_PY_DIMS) {
@@ -177,18 +178,14 @@ vae_py_empty(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!s", &PyTuple_Type, &shape, &dtype))
         return NULL;
     VaePyTensor *t = vae_py_tensor_new();
-    if (!t || !set_shape(t, shape) || !vae_py_set_dtype(t, dtype)) {
+    if (!t || !vae_py_set_shape(t, shape) || !vae_py_set_dtype(t, dtype)) {
         Py_XDECREF(t);
         return NULL;
     }
     t->device = (VaePyDlDevice){VAE_PY_DL_CPU, 0};
-    vae_py_pack_strides(t);
-    uint64_t bytes = (uint64_t) vae_py_item_size(t);
-    bool fits = true;
-    for (int d = 0; d < t->n_dims; d++)
-        fits = fits &&
-               !__builtin_mul_overflow(bytes, (uint64_t) t->shape[d], &bytes);
-    if (!fits || posix_memalign(&t->block, 64, bytes ? bytes : 1) != 0) {
+    const uint64_t bytes = vae_py_bytes(t);
+    if (bytes == UINT64_MAX ||
+        posix_memalign(&t->block, 64, bytes ? bytes : 1) != 0) {
         t->block = NULL;
         Py_DECREF(t);
         VaeError error = {.status = VAE_ERR_MEMORY};
@@ -197,6 +194,7 @@ vae_py_empty(PyObject *self, PyObject *args)
                  (unsigned long long) bytes);
         return vae_py_raise(&error);
     }
+    vae_py_pack_strides(t);
     t->data = t->block;
     return (PyObject *) t;
 }

@@ -91,12 +91,11 @@ vae_py_get_buffer(PyObject *self, Py_buffer *view, int flags)
         b->shape[d] = (Py_ssize_t) t->shape[d];
         b->strides[d] = (Py_ssize_t) t->strides[d];
     }
-    const int size = vae_py_item_size(t);
     *view = (Py_buffer){
         .buf = t->data,
         .obj = self,
-        .len = (Py_ssize_t) vae_py_count(t) * size,
-        .itemsize = size,
+        .len = (Py_ssize_t) vae_py_bytes(t),
+        .itemsize = vae_py_item_size(t),
         .readonly = t->readonly,
         .ndim = t->n_dims,
         .format = flags & PyBUF_FORMAT ? (char *) k->format : NULL,

@@ -123,3 +123,27 @@ vae_py_tensor(PyObject *self, PyObject *args)
     Py_XDECREF(capsule);
     return made;
 }
+
+PyObject *
+vae_py_typed(PyObject *self, PyObject *args)
+{
+    PyObject *object, *shape;
+    const char *dtype;
+    if (!PyArg_ParseTuple(args, "OsO!", &object, &dtype, &PyTuple_Type, &shape))
+        return NULL;
+    VaePyTensor *t = (VaePyTensor *) from_buffer(object, false);
+    if (!t)
+        return NULL;
+    const uint64_t found = (uint64_t) t->view->len;
+    if (!vae_py_packed(t, t->n_dims) || !vae_py_set_dtype(t, dtype) ||
+        !vae_py_set_shape(t, shape) || vae_py_bytes(t) != found) {
+        Py_DECREF(t);
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError,
+                         "%llu bytes are no packed %s of this shape",
+                         (unsigned long long) found, dtype);
+        return NULL;
+    }
+    vae_py_pack_strides(t);
+    return (PyObject *) t;
+}

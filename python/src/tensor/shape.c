@@ -150,7 +150,7 @@ copy_of(PyObject *self, bool narrow)
     Py_CLEAR(copy->base);
     if (narrow)
         vae_py_set_dtype(copy, "float32");
-    const uint64_t bytes = vae_py_count(t) * (uint64_t) vae_py_item_size(copy);
+    const uint64_t bytes = vae_py_bytes(copy);
     if (posix_memalign(&copy->block, 64, bytes ? bytes : 1) != 0) {
         copy->block = NULL;
         Py_DECREF(copy);
@@ -176,7 +176,7 @@ vae_py_tobytes(PyObject *self, PyObject *none)
     const VaePyTensor *t = (VaePyTensor *) self;
     if (!on_host(t))
         return NULL;
-    const uint64_t size = vae_py_count(t) * (uint64_t) vae_py_item_size(t);
+    const uint64_t size = vae_py_bytes(t);
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t) size);
     if (bytes && size > 0)
         copy_packed(PyBytes_AsString(bytes), t, false, 0, t->data);

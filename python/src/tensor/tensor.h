@@ -17,7 +17,8 @@ typedef struct VaePyKnown {
 
 /* The row of the type of t, or NULL. */
 const VaePyKnown *vae_py_known(const VaePyTensor *t);
-uint64_t vae_py_count(const VaePyTensor *t);
+/* The bytes without gaps; UINT64_MAX if 64 bits do not hold their number. */
+uint64_t vae_py_bytes(const VaePyTensor *t);
 /* A tensor without data, or NULL with an exception. */
 VaePyTensor *vae_py_tensor_new(void);
 /* Sets the strides of packed data. */
@@ -28,6 +29,8 @@ void vae_py_name_type(VaePyTensor *t);
 void vae_py_set_format(VaePyTensor *t, const char *format);
 /* Sets the type by its name; false with an exception. */
 bool vae_py_set_dtype(VaePyTensor *t, const char *dtype);
+/* Sets the shape to that of a tuple; false with an exception. */
+bool vae_py_set_shape(VaePyTensor *t, PyObject *shape);
 /* empty(shape, dtype): memory of our own, not initialized. */
 PyObject *vae_py_empty(PyObject *self, PyObject *args);
 
@@ -35,6 +38,8 @@ PyObject *vae_py_empty(PyObject *self, PyObject *args);
 
 /* tensor(object, writable=False): a view of the object's memory. */
 PyObject *vae_py_tensor(PyObject *self, PyObject *args);
+/* typed(data, dtype, shape): packed bytes as a tensor. */
+PyObject *vae_py_typed(PyObject *self, PyObject *args);
 
 /* shape.c: methods of a tensor */
 

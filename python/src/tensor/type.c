@@ -120,6 +120,7 @@ static PyType_Spec spec = {
 static PyMethodDef functions[] = {
     {"tensor", vae_py_tensor, METH_VARARGS,
      "tensor(object): a view of its memory."},
+    {"typed", vae_py_typed, METH_VARARGS, "typed(data, dtype, shape)"},
     {"empty", vae_py_empty, METH_VARARGS, "empty(shape, dtype)"},
     {0}};
 

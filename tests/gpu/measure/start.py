@@ -133,8 +133,7 @@ def beside_torch(run, rows):
     for graphs in '0', '1':
         done = run.call(
             [python, os.path.join(TOP, 'tests/gpu/programs/beside_torch.py'),
-             run.path('engine/libvae.so.0'), TINY,
-             os.path.join(TOP, 'pipelines/cluster')], 120,
+             run.path('python'), TINY], 120,
             VAE_CUDA_MODULE=run.path('engine/libvae-cuda.so'),
             VAE_CUDA_GRAPHS=graphs)
         wrong = done.code or done.stopped

@@ -2,14 +2,14 @@
 decodes. PyTorch captures in global mode, in which a call that takes memory or
 waits, in any thread, breaks the capture.
 
-    beside_torch.py LIBVAE WEIGHTS SCRIPTS
+    beside_torch.py PACKAGE WEIGHTS
 
-SCRIPTS is the folder pipelines/cluster. Prints a line for each check. Exit
-status: 0 all hold, 1 not, 77 no PyTorch with a GPU.
+PACKAGE is the folder python of the build. Prints a line for each check. Exit
+status: 0 all hold, 1 not, 77 no PyTorch with a GPU, or no package.
 """
+import array
 import os
 import random
-import struct
 import sys
 import threading
 
@@ -19,41 +19,38 @@ OPENINGS, STEPS, SIDE = 4, 6, 64
 def latents(channels):
     dice = random.Random(1)
     n = channels * (SIDE // 8) ** 2
-    return [struct.pack('<%df' % n, *(dice.uniform(-1, 1) for _ in range(n)))
+    return [memoryview(array.array('f', (dice.uniform(-1, 1) for _ in range(n))))
+            .cast('B').cast('f', (channels, SIDE // 8, SIDE // 8))
             for _ in range(STEPS)]
 
 
-def decode(libvae, model, clip):
+def decode(vae, clip):
     """All frames of a new stream."""
-    stream = libvae.Stream(model, backend=libvae.BACKENDS.index('cuda'),
-                           precision=libvae.PRECISIONS.index('fp16'),
-                           width=SIDE, height=SIDE, slice_size=1, device=-1,
-                           deterministic=True)
-    return b''.join(bytes(stream.decode((0, one), 1, libvae.RGB, True))
-                    for one in clip)
+    with vae.decoder(SIDE, SIDE, backend='cuda', precision='fp16', slice_size=1,
+                     deterministic=True) as decoder:
+        return b''.join(decoder(one).tobytes() for one in clip)
 
 
 def main():
-    os.environ['VAE_LIBRARY'] = sys.argv[1]
-    sys.path.insert(0, sys.argv[3])
-    import libvae
+    sys.path.insert(0, sys.argv[1])
     try:
+        import gst_vae
         import torch
     except ImportError:
         torch = None
     if not torch or not torch.cuda.is_available():
         print('skipped: no PyTorch with a GPU')
         return 77
-    model = libvae.Model(sys.argv[2])
-    clip = latents(model.info.latent_channels)
-    want = decode(libvae, model, clip)
+    vae = gst_vae.open(sys.argv[2])
+    clip = latents(vae.info.latent_channels)
+    want = decode(vae, clip)
     got, failed = [], []
 
     def work():
         try:
             for _ in range(OPENINGS):
-                got.append(decode(libvae, model, clip))
-        except libvae.Error as error:
+                got.append(decode(vae, clip))
+        except gst_vae.Error as error:
             failed.append(str(error))
     x = torch.ones(1 << 20, device='cuda')
     x.mul_(1)  # loads the kernel
