@@ -122,6 +122,25 @@ check_rate(const GstVaeLatentInfo *in, GError **error)
     return FALSE;
 }
 
+/* Tells that the property counts more than what the caps state. */
+static void
+tell_override(GstVaeDecode *self, VaeNormalization set)
+{
+    const GstVaeLatentInfo *in = &self->in;
+    const gchar *space = self->base.choice.info->space;
+
+    if (in->normalization_stated &&
+        vae_space_normalization(space, in->normalization) !=
+            vae_space_normalization(space, set))
+        GST_ELEMENT_WARNING(
+            self, STREAM, FORMAT,
+            ("the latents state normalization %s; normalization %s of the "
+             "property overrides it",
+             vae_normalization_name(in->normalization),
+             vae_normalization_name(set)),
+            (NULL));
+}
+
 /* Makes the size that of the frames. Fills in fields that the caps leave open:
  * size, rate, normalization. */
 static void
@@ -149,6 +168,7 @@ complete(GstVaeDecode *self)
                         in->fps_n, in->fps_d, model->arch);
     }
     if (mode != GST_VAE_NORMALIZATION_AUTO) {
+        tell_override(self, (VaeNormalization) (mode - 1));
         in->normalization = (VaeNormalization) (mode - 1);
         in->normalization_stated = FALSE;
     }

@@ -113,6 +113,15 @@ push_tags(GstLatentDemux *self)
     if (bitrate > 0)
         gst_tag_list_add(stream, GST_TAG_MERGE_REPLACE, GST_TAG_BITRATE,
                          bitrate, NULL);
+    /* An element that turns the pictures replaces this tag of the stream. */
+    gchar *orientation;
+    if (gst_tag_list_get_string(file, GST_TAG_IMAGE_ORIENTATION,
+                                &orientation)) {
+        gst_tag_list_add(stream, GST_TAG_MERGE_REPLACE,
+                         GST_TAG_IMAGE_ORIENTATION, orientation, NULL);
+        gst_tag_list_remove_tag(file, GST_TAG_IMAGE_ORIENTATION);
+        g_free(orientation);
+    }
     gst_pad_push_event(self->srcpad, gst_event_new_tag(stream));
     gst_pad_push_event(self->srcpad, gst_event_new_tag(file));
 }
