@@ -521,7 +521,7 @@ class Sender:
                              f"{self.space or 'this stream'} {self.channels}: "
                              f"expected {SHAPES[self.layout]}, which is "
                              f"layout=\"{self.layout}\"; the other is "
-                             f"\"{other}\"")
+                             f"layout=\"{other}\"")
         if self.shape is not None and (array.type, shape) != (self.type,
                                                               self.shape):
             raise ValueError(f"{array.type} latents of shape {list(shape)}: "

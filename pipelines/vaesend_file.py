@@ -99,7 +99,10 @@ def read_safetensors(view, path, tensor):
     names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16",
              "F64": "float64"}
     if view[8:9] != b"{":
-        raise ValueError(f"{path}: neither .npy nor safetensors")
+        raise ValueError(f"{path}: neither .npy nor safetensors; of other latents, such as "
+                         "those of PyTorch (.pt), gst-launch-1.0 filesrc "
+                         "location=IN.pt ! latentdemux ! latentmux ! filesink "
+                         "location=OUT.safetensors makes safetensors")
     try:
         end = 8 + struct.unpack_from("<Q", view)[0]
         header = json.loads(bytes(view[8:end]),
@@ -115,7 +118,7 @@ def read_safetensors(view, path, tensor):
         raise ValueError(f"{path}: neither .npy nor safetensors "
                          f"({error})") from error
     if name == "latent_tensor" and "latent_format_version_0" in header:
-        facts.setdefault("vae.normalization", "comfyui")
+        facts["usual normalization"] = "comfyui"
     return Array(kind, shape, view[end + first:end + last]), facts
 
 
@@ -200,9 +203,12 @@ def layout_of(options, array, facts):
 def clip_of(options, array):
     """The clip of a batch that the option names."""
     k = options.batch_index
+    count = array.shape[0] if len(array.shape) == 5 else 1
+    if k is None and count > 1:
+        raise ValueError(f"{options.latents}: {list(array.shape)} is a batch of {count} "
+                         "clips, expected 1: select one by --batch-index")
     if k is None:
         return array
-    count = array.shape[0] if len(array.shape) == 5 else 1
     if not 0 <= k < count:
         raise ValueError(f"{options.latents}: the batch index is {k}, expected 0 to "
                          f"{count - 1} for {list(array.shape)}")
@@ -236,6 +242,15 @@ def shown_of_last(options, facts, latents, sender):
     return total - least + 1 if total else None
 
 
+def stated_or(option, name, options, facts):
+    """What the option says, else what the file states."""
+    value, stated = getattr(options, option), facts.get("vae." + name)
+    if value and stated and value != stated:
+        print(f"vaesend: warning: {options.latents} states {name.replace('_', '-')} "
+              f"{stated}; --{option} {value} overrides it", file=sys.stderr)
+    return value or stated
+
+
 def send_file(options):
     refuse_file(options.latents, options.target)
     array, facts = open_latents(options.latents, options.tensor)
@@ -248,9 +263,10 @@ def send_file(options):
                  for side in ("width", "height"))
     fps = rate_of(options, facts)
     target = sys.stdout.buffer if options.target == "-" else options.target
-    settings = {"space": options.space or facts.get("vae.latent_space"),
-                "fps": fps, "normalization": options.normalization or
-                facts.get("vae.normalization", "normalized"),
+    settings = {"space": stated_or("space", "latent_space", options, facts),
+                "fps": fps, "normalization": stated_or(
+                    "normalization", "normalization", options, facts) or
+                facts.get("usual normalization", "normalized"),
                 "temporal": options.temporal, "layout": layout,
                 "size": size if all(size) else None, "listen": options.listen,
                 "retry": options.retry}
@@ -278,6 +294,21 @@ def receive(target, command):
     os.execvp(command[0], command)
 
 
+def frame_rate(text):
+    if not re.fullmatch("0*[1-9][0-9]*(/0*[1-9][0-9]*)?", text):
+        raise argparse.ArgumentTypeError(
+            f"{text}: expected a whole number or a fraction, such as 24 or 30000/1001")
+    return text
+
+
+def in_options(words):
+    """The words of an error, with the arguments of Sender as options."""
+    words = re.sub(r'\blayout="(\w+)"', r"--layout \1", words)
+    return re.sub(r"expected (space, or )?temporal and fps",
+                  lambda found: "expected " + ("--space, or " if found[1] else "") +
+                  "--temporal and --fps", words)
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="vaesend.py", usage="""vaesend.py [OPTION...] LATENTS TARGET
@@ -297,7 +328,7 @@ def parse(arguments):
                         help="the place to send to, see below")
     parser.add_argument("--space", "--latent-space", metavar="NAME",
                         help="latent space, such as wan2.1")
-    parser.add_argument("--fps", "--framerate", metavar="RATE",
+    parser.add_argument("--fps", "--framerate", metavar="RATE", type=frame_rate,
                         help="frame rate of the video, such as 16 or 30000/1001")
     parser.add_argument("--normalization", choices=vaesend.NORMALIZATIONS,
                         help="scale of the latents")
@@ -324,7 +355,7 @@ def main(arguments):
             receive(arguments[1], arguments[2:])
         send_file(parse(arguments))
     except (OSError, ValueError, TypeError) as error:
-        print(f"vaesend: {error}", file=sys.stderr)
+        print(f"vaesend: {in_options(str(error))}", file=sys.stderr)
         return 1
     return 0
 

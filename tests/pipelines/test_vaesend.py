@@ -589,11 +589,26 @@ class Tool(unittest.TestCase):
                 (two, "hwc", "vae.layout is 'hwc', expected cthw or tchw"),
                 (turned, "tchw", "latents of shape [16, 2, 2, 3] have 2 "
                  "channels, those of wan2.1 16: expected [C, h, w], [T, C, h, w] "
-                 'or [1, T, C, h, w], which is layout="tchw"')):
+                 'or [1, T, C, h, w], which is --layout tchw; the other is --layout cthw'),
+                ({**two, "shape": [2, 16, 1, 2, 3]}, "cthw", "[2, 16, 1, 2, 3] is a "
+                 "batch of 2 clips, expected 1: select one by --batch-index")):
             clip = self.file(safetensors({"vae.layout": word}, entry,
                                          floats(192)))
             said = self.refused(*to, clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: {told}", said)
+
+    def test_space(self):
+        said = self.refused(self.file(safetensors()), self.path("x.gdp"))
+        self.assertIn("expected --space, or --temporal and --fps", said)
+        clip = self.file(safetensors({"vae.latent_space": "wan2.2",
+                                      "vae.normalization": "normalized"}))
+        done = subprocess.run(
+            [sys.executable, VAESEND, "--space", "wan2.1", "--normalization", "raw",
+             clip, self.path("x.gdp")], stderr=subprocess.PIPE, text=True, check=True)
+        for words in ("latent-space wan2.2; --space wan2.1",
+                      "normalization normalized; --normalization raw"):
+            self.assertIn(f"vaesend: warning: {clip} states {words} overrides it\n",
+                          done.stderr)
 
     def test_headers_refused(self):
         deep = b'{"latents": ' + b"[" * 100000 + b"]" * 100000 + b"}"
@@ -616,7 +631,8 @@ class Tool(unittest.TestCase):
                  "of the tensor b are at [0, 384], expected two numbers from 384"),
                 (twice("a", "a", [0, 384], [0, 384]),
                  'header: duplicate key "a"'),
-                (npy("<f4", floats(97)), "388 bytes of latents, expected 384")):
+                (npy("<f4", floats(97)), "388 bytes of latents, expected 384"),
+                (b"PK\3\4 of PyTorch", "location=OUT.safetensors makes")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: ", said)
