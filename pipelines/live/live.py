@@ -139,6 +139,19 @@ def options():
     return o
 
 
+def tell(words):
+    """Prints a message of an element, and the options for the properties that it
+    names. Fields of caps have a type, as in variant=(string)hq."""
+    print("live.py: %s" % words, file=sys.stderr)
+    words = re.sub(r"[a-z-]*=\([^)]*\)", "", words)
+    names = ["--" + name for name in ["model", *(row[1] for row in READING)]
+             if re.search("%s=|set %s to |one with %s" % (name, name, name), words)]
+    if names:
+        print("live.py: set %s by the option%s %s; see --help" % (
+            "it" if len(names) == 1 else "them", "s" * (len(names) > 1),
+            " and ".join(names)), file=sys.stderr)
+
+
 def find_plugin():
     """Selects the plugin of GST_PLUGIN_PATH, else of a build of this checkout."""
     names = ("GST_PLUGIN_PATH", "GST_PLUGIN_PATH_1_0")
@@ -159,6 +172,8 @@ def check_files(o):
             for name in ("demo", "demo-tiny")
         ]
     for path in o.model + ([o.latents] if o.latents not in (None, "-") else []):
+        if path in o.model and "," in path:
+            continue  # ENCODER,DECODER: the element says which one is missing
         if not os.path.exists(path):
             die("%s: no such file" % path)
         if not os.access(path, os.R_OK):
@@ -206,7 +221,7 @@ def main():
     Gst.init(None)
     loop = GLib.MainLoop()
     try:
-        live = player.Player(o.latents, o.source, o.model, o.reading)
+        live = player.Player(o.latents, o.source, o.model, o.reading, tell)
     except player.Missing as e:
         die(e)
     try:
@@ -223,7 +238,8 @@ def main():
     live.stop()
     server.stop()
     if live.error:
-        die(live.error)
+        tell(live.error)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

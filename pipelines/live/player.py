@@ -20,6 +20,7 @@ PICTURES = (
     "vaedecode name=decode slice-size=1 qos=false ! "
     "queue name=ahead max-size-buffers=%d "
     "max-size-bytes=0 max-size-time=0 ! videoconvert qos=false ! "
+    "videoflip video-direction=auto qos=false ! "
     "videoscale qos=false ! video/x-raw,pixel-aspect-ratio=1/1 ! "
     "jpegenc quality=85 qos=false ! "
     "appsink name=pictures emit-signals=true sync=true qos=true max-buffers=1 "
@@ -72,9 +73,10 @@ def fields(structure):
 
 
 class Player:
-    def __init__(self, latents, source, models, reading):
+    def __init__(self, latents, source, models, reading, tell):
         """latents: a file, "-" or None; then source is (host, port). reading: words
-        of properties by the name of the element and that of the property."""
+        of properties by the name of the element and that of the property. tell is
+        called with the text of each warning."""
         self.pictures = Latest()
         self.states = Latest()
         self.error = None
@@ -84,6 +86,8 @@ class Player:
         self._begun = False
         self._model = models[0] if models else None
         self._note = ""
+        self._tell = tell
+        self._told = set()
         self._history = collections.deque(maxlen=WINDOW + 1)
         self._pipeline = self._make(latents, source, reading)
         self._decode = self._pipeline.get_by_name("decode")
@@ -156,6 +160,9 @@ class Player:
         elif kind == Gst.MessageType.WARNING:
             error, _ = message.parse_warning()
             self._note = error.message
+            if error.message not in self._told:  # not again in each loop
+                self._told.add(error.message)
+                self._tell(error.message)
             self._model = self._decode.get_property("model")
         elif kind == Gst.MessageType.PROGRESS:
             _, code, text = message.parse_progress()

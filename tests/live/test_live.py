@@ -279,6 +279,18 @@ def errors(live, folder):
     refused("exclude", "--from", "localhost:1", folder + "/x.safetensors")
     refused("HOST:PORT", "--from", "localhost")
     refused("is a text file", os.path.abspath(__file__))
+    refused("none.pth: cannot open", "--model", MODELS[0] + "," + folder + "/none.pth")
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (16, 1, 2, 2), }"
+    with open(folder + "/bare.npy", "wb") as file:
+        file.write(b"\x93NUMPY\1\0v\0" + head.ljust(117).encode() + b"\n" + bytes(256))
+    refused("set them by the options --model and --latent-space", folder + "/bare.npy")
+
+
+def warns(latents):
+    live = Live("--model", MODELS[0], "--normalization", "raw", latents)
+    live.get("/picture.jpg")
+    _, words = live.end()
+    check(words.count("overrides it") == 1, "a warning: " + repr(words))
 
 
 def end(live):
@@ -344,6 +356,7 @@ def main():
                 many(live, path)
             errors(live, folder)
             end(live)
+            warns(latents)
             streams(folder, latents)
             slow(folder)
         finally:
