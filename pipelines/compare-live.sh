@@ -13,13 +13,13 @@ usage: compare-live.sh [OPTION...] [LATENTS]
 
 LATENTS  a file of latents; default: the bundled demo latents
 
-  --model WEIGHTS    the first VAE; default: the installed model of the latent
-                     space
-  --other WEIGHTS    the second VAE, of the same latent space; default: the first
-                     one, or for the demo latents the demo model's tiny decoder
-  --precision P      precision of the first VAE: fp32, bf16, ...; default: auto
-  --other-precision P
-                     precision of the second VAE; default: auto
+  --model WEIGHTS      the first VAE; default: the installed model of the latent
+                       space
+  --other WEIGHTS      the second VAE, of the same latent space; default: the
+                       first one, or for the demo latents the demo model's tiny
+                       decoder
+  --precision P        precision of the first VAE: fp32, bf16, ...; default: auto
+  --other-precision P  precision of the second VAE; default: auto
 EOF
     reading_usage
     cat <<'EOF'
@@ -89,6 +89,13 @@ gst-inspect-1.0 --exists --atleast-version=0.0 pnmenc ||
     die 'pnmenc is missing: install gstreamer1.0-plugins-bad'
 need_vaetool
 
+# tell_compare: prints the errors of vaetool. It names pictures by their pipes.
+tell_compare() {
+    sed "s/^vaetool: picture .* is \([0-9x]*\) in .*, \([0-9x]*\) in .*/${0##*/}:\
+ pictures of \1 by --model and \2 by --other cannot be compared/" \
+        "$tmp/errors" >&2
+}
+
 # Both sides open the pipes in the same order. The queues in front of the
 # decoders hold all waiting latents, so that neither decoder waits for the
 # other.
@@ -107,10 +114,13 @@ play filesrc "$(location "$latents")" ! \
     latents. ! queue $wait ! vaedecode precision="$other_precision" \
     $normalization ${other:+"model=$(quoted "$other")"} ! video/x-raw,format=RGB ! \
     pnmenc ! fdsink fd=4 3>"$tmp/model" 4>"$tmp/other" || {
-    kill "$compare"
+    # Without an error of its own, the pipeline ended because vaetool did.
+    # shellcheck disable=SC2154 # play sets it
+    [ -z "$doomed" ] || kill "$compare" 2>/dev/null || true
+    wait "$compare" 2>/dev/null || [ -n "$doomed" ] || tell_compare
     exit 1
 }
 wait "$compare" || {
-    cat "$tmp/errors" >&2
+    tell_compare
     exit 1
 }

@@ -153,10 +153,11 @@ one_model() {
         die '--model and --latent-space exclude each other; see --help'
 }
 
-# same_model A B: true if both name one file or folder, or copies of one file.
+# same_model A B: true if both name one file, folder or pair of files, or copies
+# of one file.
 same_model() {
-    [ "$(realpath "$1" 2>/dev/null)" = "$(realpath "$2" 2>/dev/null)" ] ||
-        cmp -s "$1" "$2"
+    [ "$1" = "$2" ] || cmp -s "$1" "$2" ||
+        { [ -d "$1" ] && [ "$(realpath "$1")" = "$(realpath "$2")" ]; }
 }
 
 # no_options ARGUMENT...: ends the script if an option follows a name of a file.
@@ -292,9 +293,13 @@ write_to() {
     part=$1.part$$
 }
 
-# need_model PATH: a file of weights, or a folder with weights.
+# need_model PATH: a file of weights, or a folder with weights. ENCODER,DECODER
+# are two files; the element says which one is missing.
 need_model() {
-    [ -d "$1" ] || need_file "$1"
+    case $1 in
+    *,*) ;;
+    *) [ -d "$1" ] || need_file "$1" ;;
+    esac
 }
 
 # space_of FILE: prints the latent space of weights or latents, or "none" if the
@@ -340,12 +345,20 @@ play() {
 decoded='decodebin caps=video/x-raw(ANY) expose-all-streams=false !
     videoconvert ! deinterlace fields=top ! videoconvert'
 
+# Turns the pictures as the latents state it, so that players need not do it. It
+# drops no late pictures.
+# shellcheck disable=SC2034
+upright='videoflip video-direction=auto qos=false !
+    taginject tags=image-orientation=rotate-0'
+
 # tell_options LINE: if an element's message names a property that is in
-# `options`, prints the option of the script for it.
+# `options`, prints the option of the script for it. Fields of caps have a type,
+# as in variant=(string)hq.
 tell_options() {
     told=
+    without_caps=$(printf '%s\n' "$1" | sed 's/[a-z-]*=([^)]*)//g')
     for option in $options; do
-        case $1 in
+        case $without_caps in
         *"$option="* | *"set $option to "* | *"one with $option"*)
             told="${told:+$told and }--$option"
             ;;
@@ -356,6 +369,32 @@ tell_options() {
     *' and '*) echo "${0##*/}: set them by the options $told; see --help" ;;
     *) echo "${0##*/}: set it by the option $told; see --help" ;;
     esac
+}
+
+# values_of ELEMENT PROPERTY: prints the values that the property takes.
+values_of() {
+    gst-inspect-1.0 "$1" | awk -v element="$1" -v property="$2" '
+        /^  [a-z]/ { found = $1 == property }
+        found && /^ *\([0-9]+\): / { values[++n] = $2 }
+        END {
+            if (!n) printf "; see gst-inspect-1.0 %s", element
+            for (i = 1; i <= n; i++)
+                printf "%s%s", i == 1 ? ", expected " : i < n ? ", " : " or ",
+                    values[i]
+        }'
+}
+
+# tell_info TEXT: prints an INFO of an element. An option may state what a file
+# does not.
+tell_info() {
+    case $1,$normalization in
+    *' states no latent space and no normalization: '*,)
+        set -- "${1%% states no latent space*} states no normalization: the\
+ latents are taken as normalized, unless --normalization says otherwise"
+        ;;
+    *' states no latent space'*) return ;;
+    esac
+    echo "${0##*/}: $1"
 }
 
 # tell_failure LINE: prints an error or a warning of gst-launch-1.0 in the form
@@ -377,11 +416,22 @@ tell_failure() {
     *'could not set property "'*'" in element "'*'" to "'*'"')
         property=${1#*could not set property \"}
         element=${property#*\" in element \"}
-        echo "${0##*/}: --${property%%\"*} ${1##*\" to \"}:" \
-            "${element%%\"*} does not take this; see gst-inspect-1.0" \
-            "${element%%\"*}" | sed 's/":/:/'
+        element=${element%%\"*}
+        property=${property%%\"*}
+        echo "${0##*/}: --$property ${1##*\" to \"}: $element does not take" \
+            "this$(values_of "$element" "$property")" | sed 's/":/:/'
+        ;;
+    'Missing decoder: '*)
+        echo "${0##*/}: $1; the package gstreamer1.0-libav has decoders for most" \
+            'files of cameras and editors'
         ;;
     *) echo "$1" ;;
+    esac
+    case $1 in
+    *'latentmux0: No latents arrived'*)
+        echo "${0##*/}: the decoder of the video gave no frames; the package" \
+            'gstreamer1.0-libav has another decoder for most videos'
+        ;;
     esac
     tell_options "$1"
 }
@@ -391,6 +441,7 @@ tell_failure() {
 tell_all() {
     model_told=
     doomed=
+    informs=
     while IFS= read -r line; do
         case $line in
         'Progress: (load-model) loading '*)
@@ -405,6 +456,7 @@ tell_all() {
                 refuse_same "${part%.part$$}" model "$model_told"
             echo "${0##*/}: ${use}model $model_told"
             ;;
+        INFO:) informs=informs ;; # its text follows
         'Progress: '* | 'Setting pipeline '* | 'Pipeline is '* | \
             'Redistribute latency'* | 'New clock: '* | 'Got EOS '* | \
             'Execution ended '* | 'Freeing pipeline '* | \
@@ -412,7 +464,8 @@ tell_all() {
         "ERROR: pipeline doesn't want to "* | 'Failed to set pipeline '* | \
             'streaming stopped, reason '*) [ "$doomed" ] || echo "$line" ;;
         *)
-            tell_failure "$line"
+            if [ "$informs" ]; then tell_info "$line"; else tell_failure "$line"; fi
+            informs=
             case $doomed,$line in
             ,ERROR:*)
                 (sleep 5 && kill "$launch") >/dev/null 2>&1 </dev/null &

@@ -21,7 +21,8 @@ EOF
     reading_usage
     cat <<'EOF'
 
-Prints the model and the size of OUT on stderr.
+The script turns the pictures if the latents state an orientation. It prints the
+model and the size of OUT on stderr.
 EOF
 }
 
@@ -67,7 +68,7 @@ case $out in
 *.y4m) set -- y4menc ;;
 *) die "$out: the name must end in .webm, .mp4 or .y4m" ;;
 esac
-need_elements latentdemux vaedecode "$1"
+need_elements latentdemux vaedecode videoflip "$1"
 crop=
 case $out in
 *.mp4) crop=$(even_size) ;;
@@ -79,7 +80,7 @@ write_to "$out" "$latents"
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
     vaedecode ${model:+"model=$(quoted "$model")"} $normalization $variant ! \
-    videoconvert ! $crop "$@" ! \
+    videoconvert ! $crop $upright ! "$@" ! \
     filesink "$(location "$part")"
 case $out in
 *.y4m) check_y4m "$part" ;;

@@ -17,10 +17,10 @@ OUT      the record: .webm (VP8), .mp4 (H.264) or .y4m (not compressed). The
          same name with .png gets a sheet of frames, with the preview on the
          left and the record on the right
 
-  --model WEIGHTS    the VAE for the record; default: the installed model of the
-                     latent space
-  --preview WEIGHTS  the VAE for the preview, of the same latent space; default:
-                     the demo model's tiny decoder, for its latents only
+  --model WEIGHTS      the VAE for the record; default: the installed model of
+                       the latent space
+  --preview WEIGHTS    the VAE for the preview, of the same latent space; default:
+                       the demo model's tiny decoder, for its latents only
 EOF
     reading_usage
     cat <<'EOF'
@@ -60,7 +60,7 @@ case $out in
 *.y4m) set -- y4menc ;;
 *) die "$out: the name must end in .webm, .mp4 or .y4m" ;;
 esac
-need_elements latentdemux vaedecode matroskamux pngenc "$1"
+need_elements latentdemux vaedecode videoflip matroskamux pngenc "$1"
 case $out in
 *.y4m) set -- videorate ! "$@" ;; # a .y4m has no times
 esac
@@ -96,18 +96,22 @@ play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
     tee name=latents \
     latents. ! queue $wait ! vaedecode qos=false $normalization "model=$(quoted "$preview")" ! \
-    video/x-raw,format=I420 ! tee name=preview \
+    video/x-raw,format=I420 ! $upright ! tee name=preview \
     preview. ! queue ! $sink \
     preview. ! queue ! matroskamux ! filesink "$(location "$tmp/preview.mkv")" \
     latents. ! queue $wait ! \
     vaedecode $normalization $variant ${model:+"model=$(quoted "$model")"} ! \
-    video/x-raw,format=I420 ! tee name=record \
+    video/x-raw,format=I420 ! $upright ! tee name=record \
     record. ! queue ! videoconvert ! "$@" ! filesink "$(location "$part")" \
     record. ! queue ! matroskamux ! filesink "$(location "$tmp/record.mkv")"
 
 size_of "$tmp/record.mkv" "$tmp"
 cell=$((160 * height / width * 2)) # of the sheet: 320 wide, this high
+picture=
 for video in preview record; do
+    small=$picture
+    size_of "$tmp/$video.mkv" "$tmp"
+    picture=${width}x$height
     rgb_of "$tmp/$video.mkv" "$width" "$height" "$tmp/$video.safetensors"
     pictures_of "$tmp/$video.mkv" 320 $cell "$tmp/$video-"
 done
@@ -129,8 +133,13 @@ while [ $row -lt $rows ]; do
 done
 sheet "${out%.*}.png" 320 $cell 2 "$@"
 
-echo "$frames frames of ${width}x$height, the preview beside the record:"
-vaetool compare "$tmp/record.safetensors" "$tmp/preview.safetensors"
+if [ "$small" = "$picture" ]; then
+    echo "$frames frames of $picture, the preview beside the record:"
+    vaetool compare "$tmp/record.safetensors" "$tmp/preview.safetensors"
+else
+    echo "$frames frames of $picture, the preview of $small: no numbers compare" \
+        'pictures of two sizes'
+fi
 case $out in
 *.y4m) check_y4m "$part" ;;
 esac

@@ -62,6 +62,10 @@ case $(gst-typefind-1.0 "$video" 2>/dev/null || true) in
     die "$video: holds tensors, not a video; latents-to-video.sh decodes" \
         'latents'
     ;;
+*image/gif*)
+    die "$video: is a GIF, which GStreamer decodes without an end: convert it" \
+        'first, such as by ffmpeg -i in.gif out.mp4'
+    ;;
 esac
 
 latents=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}

@@ -126,6 +126,10 @@ def decode(path, spool):
     """Writes I420 frames, and returns their caps."""
     if not os.path.getsize(path):
         raise Error(f"{path}: is empty")  # GStreamer would wait
+    with open(path, "rb") as file:
+        if file.read(4) == b"GIF8":
+            raise Error(f"{path}: is a GIF, which GStreamer decodes without an end: "
+                        "convert it first, such as by ffmpeg -i in.gif out.mp4")
     command = ["gst-launch-1.0", "-v", "filesrc", f"location={path}", *(
         "! decodebin caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! "
         "deinterlace fields=top ! videoconvert ! "

@@ -634,12 +634,12 @@ class Encode(clips.Clips):
     def test_bad_videos(self):
         self.assertRaises(FileNotFoundError, open_frames, self.path("none.mp4"), "out")
         for name, data in (("text.mp4", b"no video\n" * 9),
-                           ("empty.webm", b"")):
+                           ("empty.webm", b""), ("loops.mp4", b"GIF89a")):
             with open(self.path(name), "wb") as file:
                 file.write(data)
             with self.assertRaisesRegex(gst_vae.Error, self.path(name) + ": "):
                 open_frames(self.path(name), self.path("out"))
-        self.assertEqual(sorted(os.listdir(self.work)), ["empty.webm", "text.mp4"])
+        self.assertEqual(sorted(os.listdir(self.work)), ["empty.webm", "loops.mp4", "text.mp4"])
 
     def test_floats(self):
         frames, metadata = clips.tensors(self.whole)

@@ -80,6 +80,12 @@ usage() {
         refused 'unknown' sh "$pipelines/$script.sh" --no-such-option
         refused 'needs a value' sh "$pipelines/$script.sh" "$(
             [ $script = demo ] && echo --out || echo --model)"
+        refused 'needs a value' sh "$pipelines/$script.sh" "$(
+            [ $script = demo ] && echo --out= || echo --model=)"
+        columns=$(awk '/^  -/ && match($0, /[^ ]   *[^ ]/) {
+            print RSTART + RLENGTH }' "$tmp/help" | sort -u)
+        [ "$(echo "$columns" | wc -l)" = 1 ] ||
+            fail "$script.sh --help: columns $columns"
     done
     refused 'no such file' sh "$pipelines/latents-to-video.sh" \
         "$dir/none" "$dir/out.webm"
@@ -120,7 +126,7 @@ usage() {
         sh "$pipelines/live-preview.sh" --sync=maybe
     for rate in 0 24/0 -3 23.976 2/3/4 2/ x ''; do
         for script in latents-to-video.sh live-preview.sh live/live.py \
-            cluster/segments.py; do
+            cluster/segments.py vaesend.py; do
             refused "$rate: expected a whole number or a fraction, such as 24" \
                 "$pipelines/$script" "--framerate=$rate"
         done
@@ -164,21 +170,39 @@ usage() {
     done
 }
 
+# says LINE...: makes a gst-launch-1.0 that says these lines and waits forever.
+says() {
+    mkdir -p "$tmp/fake"
+    {
+        printf '#!/bin/sh\n'
+        printf "echo '%s'\n" "$@"
+        echo 'exec sleep 600'
+    } >"$tmp/fake/gst-launch-1.0"
+    chmod +x "$tmp/fake/gst-launch-1.0"
+}
+
+# A decoder that is missing, or gives nothing, is no fault of an option.
+no_decoder() {
+    refused 'the package gstreamer1.0-libav' env PATH="$tmp/fake:$PATH" \
+        sh "$pipelines/video-to-latents.sh" "$source/README.md" "$dir/o.safetensors"
+    if grep -q -e --variant "$tmp/said"; then fail "$(cat "$tmp/said")"; fi
+}
+
 # The script prints only the first error. It prints neither later errors nor a message
 # of the shell when it ends a gst-launch-1.0 that would wait forever.
 one_error() {
-    mkdir "$tmp/fake"
-    cat >"$tmp/fake/gst-launch-1.0" <<'EOF'
-#!/bin/sh
-echo 'ERROR: from element /GstPipeline:pipeline0/GstLatentDemux:latentdemux0: it'
-echo 'ERROR: from element /GstPipeline:pipeline0/GstH264Parse:parse: too little'
-echo 'WARNING: from element /GstPipeline:pipeline0/GstH264Parse:parse: odd'
-exec sleep 600
-EOF
-    chmod +x "$tmp/fake/gst-launch-1.0"
+    pipe=/GstPipeline:pipeline0
+    says "ERROR: from element $pipe/GstLatentDemux:latentdemux0: it" \
+        "ERROR: from element $pipe/GstH264Parse:parse: too little" \
+        "WARNING: from element $pipe/GstH264Parse:parse: odd"
     refused '^latents-to-video.sh: latentdemux: it$' env \
         PATH="$tmp/fake:$PATH" sh "$pipelines/latents-to-video.sh" "$dir/o.webm"
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
+    says "ERROR: from element $pipe/GstDecodeBin:decodebin0: missing a plug-in" \
+        'Missing decoder: Apple ProRes (video/x-prores, variant=(string)hq)'
+    no_decoder
+    says "ERROR: from element $pipe/GstLatentMux:latentmux0: No latents arrived"
+    no_decoder
 }
 
 # y4m_frames FILE: prints the number of frames, computed from the size of the file.
@@ -310,6 +334,23 @@ wrong_rate() {
     [ "$frames" = 32 ] || fail "$frames frames of 2.06 s at 31/2"
 }
 
+# The pictures are turned as the latents state it, and nobody turns them again.
+turned() {
+    need taginject
+    gst-launch-1.0 -q videotestsrc num-buffers=5 ! \
+        video/x-raw,width=64,height=48,framerate=16/1 ! \
+        taginject tags=image-orientation=rotate-90 ! vaeencode ! latentmux ! \
+        filesink location="$tmp/turned.safetensors"
+    sh "$pipelines/latents-to-video.sh" "$tmp/turned.safetensors" "$dir/turned.y4m"
+    head -n 1 "$dir/turned.y4m" | grep -q 'W48 H64' || fail 'turned.y4m is not'
+    gst-inspect-1.0 --exists --atleast-version=0.0 x264enc || return 0
+    sh "$pipelines/latents-to-video.sh" "$tmp/turned.safetensors" "$dir/turned.mp4"
+    cp "$dir/turned.mp4" "$tmp"
+    gst-launch-1.0 -t filesrc location="$tmp/turned.mp4" ! qtdemux ! h264parse ! \
+        fakesink >"$tmp/said"
+    if grep -q 'rotate-[1-9]' "$tmp/said"; then fail 'turned twice'; fi
+}
+
 latents_to_video() {
     need_demo
     need vp8enc webmmux y4menc
@@ -350,7 +391,8 @@ latents_to_video() {
         "$dir/latents.npy" "$dir/npy.y4m"
     refused 'set them by the options --model and --latent-space' \
         sh "$pipelines/latents-to-video.sh" "$dir/latents.npy" "$dir/npy.y4m"
-    refused '^latents-to-video.sh: --normalization none: vaedecode does not' \
+    refused "^latents-to-video.sh: --normalization none: vaedecode does not.*$(
+        )expected auto, normalized, raw or comfyui" \
         sh "$pipelines/latents-to-video.sh" --normalization none "$dir/npy.y4m"
     # There is one error, which says what is wrong.
     refused '^latents-to-video.sh: latentdemux: .*README.md: is a text file' \
@@ -360,11 +402,24 @@ latents_to_video() {
         sh "$pipelines/latents-to-video.sh" \
         "$pipelines/demo/demo.safetensors" "$dir/npy.y4m"
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
-    sh "$pipelines/latents-to-video.sh" --normalization raw "$dir/raw.y4m"
+    sh "$pipelines/latents-to-video.sh" --normalization raw "$dir/raw.y4m" \
+        2>"$tmp/log"
+    tells 'state normalization normalized; normalization raw of the property'
     [ "$(y4m_frames "$dir/raw.y4m")" = "$lossless" ] || fail 'raw: other frames'
     sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
-        "$dir/latents.npy" "$dir/npy.y4m"
+        "$dir/latents.npy" "$dir/npy.y4m" 2>"$tmp/log"
     [ "$(y4m_frames "$dir/npy.y4m")" = 5 ] || fail 'not 5 frames of the .npy'
+    model=$pipelines/demo/demo.safetensors
+    for given in '' normalized; do
+        sh "$pipelines/latents-to-video.sh" ${given:+--normalization $given} \
+            --model "$model" "$dir/latents.npy" "$dir/npy.y4m" 2>"$tmp/log"
+        said=$(grep -c 'states\|INFO' "$tmp/log" || true)
+        [ "$said" = $((1 - ${#given} / 10)) ] || fail "$(cat "$tmp/log")"
+        [ "$given" ] || tells 'npy states no normalization: the latents are taken as'
+    done
+    refused 'none.pth: cannot open' sh "$pipelines/latents-to-video.sh" \
+        --model "$model,$dir/none.pth" "$dir/npy.y4m"
+    turned
 }
 
 # H.264 cannot have an odd size.
@@ -415,6 +470,9 @@ video_to_latents() {
             "$tmp/said" || fail "$(cat "$tmp/said")"
         [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
     done
+    printf 'GIF89a\1\0\1\0\0\0\0;' >"$dir/loops.mp4"
+    refused '^video-to-latents.sh: .*loops.mp4: is a GIF' \
+        sh "$pipelines/video-to-latents.sh" "$dir/loops.mp4" "$dir/o.safetensors"
     refused 'must end in .safetensors' sh "$pipelines/video-to-latents.sh" \
         "$dir/out.safetensors" "$tmp/clip.webm"
     [ "$(frames_of "$tmp/clip.webm")" = 17 ] || fail 'the video is lost'
@@ -578,6 +636,30 @@ size_of_png() {
     echo "$(($3 * 256 + $4))x$(($7 * 256 + $8))"
 }
 
+# larger_model FILE: writes a Wan2.1 VAE whose pictures have twice the width and
+# height.
+larger_model() {
+    wan=$source/tests/golden/data/wan21
+    python3 - "$wan/weights.safetensors" "$1" <<'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+end = 8 + struct.unpack_from("<Q", data)[0]
+header, parts, at = json.loads(data[8:end]), [], 0
+del header["__metadata__"]
+for name, entry in header.items():
+    first, last = entry["data_offsets"]
+    part = data[end + first:end + last]
+    if name.startswith("decoder.head.2."):
+        entry["shape"][0] *= 4
+        part *= 4
+    entry["data_offsets"] = at, at + len(part)
+    at += len(part)
+    parts.append(part)
+text = json.dumps(header).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+END
+}
+
 preview_and_record() {
     need_demo
     [ -f "$pipelines/demo/demo-tiny.safetensors" ] ||
@@ -624,6 +706,12 @@ preview_and_record() {
         sh "$pipelines/preview-and-record.sh" \
         --model "$golden/taehv/taew2_1/weights.safetensors" \
         "$golden/wan21/decode_t2_6x10.safetensors" "$dir/bad.webm"
+    larger_model "$tmp/larger.safetensors"
+    sh "$pipelines/preview-and-record.sh" --model "$tmp/larger.safetensors" \
+        --preview "$wan/weights.safetensors" "$wan/decode_t2_6x10.safetensors" \
+        "$dir/larger.y4m" >"$tmp/log"
+    tells '5 frames of 160x96, the preview of 80x48'
+    [ "$(size_of_png "$dir/larger.png")" = 640x768 ] || fail 'another sheet'
     keeps "$dir/out.y4m" preview-and-record "$source/README.md"
     keeps_model preview-and-record "$pipelines/demo/latents.safetensors" y4m
     # The sheet is an output, too.
@@ -675,6 +763,10 @@ compare_live() {
         fail 'the same model is not the same'
     refused 'README.md: is a text file' sh "$pipelines/compare-live.sh" \
         --other "$source/README.md"
+    larger_model "$tmp/larger.safetensors"
+    refused '^compare-live.sh: pictures of 80x48 by --model and 160x96 by --other' \
+        sh "$pipelines/compare-live.sh" --model "$wan/weights.safetensors" \
+        --other "$tmp/larger.safetensors" "$wan/decode_t2_6x10.safetensors"
     for option in precision other-precision; do
         refused "^compare-live.sh: --$option silly: vaedecode does not" \
             sh "$pipelines/compare-live.sh" --$option silly
