@@ -10,6 +10,7 @@
 #include "refusal.h"
 #include "switch.h"
 #include "tensors.h"
+#include "vae-private/spaces.h"
 #include "video.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
