@@ -1,6 +1,7 @@
 """Streams of the package gst_vae on packed bytes, as the scripts of this folder need
 them."""
 import os
+import sys
 
 try:
     import gst_vae
@@ -47,6 +48,17 @@ def pictures(data, n, pixels, width, height):
     return frames
 
 
+told = set()
+
+
+def tell(stream):
+    """Prints each warning of the engine once."""
+    for is_warning, text in stream.lines():
+        if is_warning and text not in told:
+            told.add(text)
+            print(f"warning: {text}", file=sys.stderr)
+
+
 class Stream:
     """One direction at one size. settings: those of gst_vae. colour: of I420."""
 
@@ -88,6 +100,7 @@ class Stream:
         self.stream.decode(
             _engine.typed(latents, kind, (n, *self.latent)),
             pictures(frames, given, self.pixels, *self.size) if wanted else [None] * given)
+        tell(self.stream)
         return frames if wanted else None
 
     def encode(self, frames, n):
@@ -100,6 +113,7 @@ class Stream:
         rooms = list(made.moved(1, 0, 2, 3, 4))
         self.stream.encode(pictures(frames, taken, self.pixels, *self.size),
                            *(rooms + [None, None])[:3])
+        tell(self.stream)
         return made.tobytes()
 
     def save(self, path):

@@ -154,6 +154,13 @@ class Index(clips.Clips):
                 self.assertEqual(self.run_index(index, count=count, out=name)[0], 0)
         self.assert_same(vaetool_rgb, self.path("two.rgb"))
 
+    def test_warns(self):
+        zeros = self.path("zeros.safetensors")
+        clips.write(zeros, "latent", "F32", [16, 9, 4, 6], bytes(4 * 16 * 9 * 24), {})
+        code, said = self.run_index(0, count=1, clip=zeros)
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.count("has only one number"), 1, said)
+
     def interrupted(self, kind, models=TINY):
         """Ends processes by a signal until one gets to its end. Returns what was said.
         """
