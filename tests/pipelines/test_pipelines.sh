@@ -10,7 +10,8 @@ source=$2
 build=$3
 pipelines=$source/pipelines
 PATH=$build/engine:$PATH
-export PATH
+PYTHONPATH=$build/python # for the scripts of cluster/
+export PATH PYTHONPATH
 
 # The name of a folder may have any character.
 tmp=$(mktemp -d)
@@ -101,7 +102,7 @@ usage() {
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
     refused 'exclude each other' python3 "$pipelines/live/live.py" \
         --from host:1 file
-    unset PYTHONPATH
+    PYTHONPATH=$build/python
     # The scripts find vaetool beside the plugin, in any folder.
     mkdir -p "$tmp/p q/lib/gstreamer-1.0" "$tmp/p q/bin"
     ln -s "$build/engine/vaetool" "$tmp/p q/bin/vaetool"
