@@ -209,7 +209,8 @@ vae_pickle_push_global(VaePickle *p, const char *module, size_t n_module,
     char first[VAE_NAME_SHOWN], second[VAE_NAME_SHOWN];
     return vae_fail(error, VAE_ERR_FORMAT,
                     "%s: refused: it wants to call %s.%s; only tensors, and "
-                    "dicts, lists and tuples of tensors are read",
+                    "dicts, lists and tuples of tensors are read, such as a "
+                    "state_dict()",
                     p->label, vae_shown(module, n_module, first, sizeof first),
                     vae_shown(name, n_name, second, sizeof second));
 }
