@@ -192,9 +192,12 @@ tell_place(VaeModel *m, const VaeTensorFile *whole, const Networks *all)
     if (n > 0)
         snprintf(ignored, sizeof ignored, ", %zu other tensor%s ignored", n,
                  n == 1 ? "" : "s");
-    snprintf(m->reason, sizeof m->reason, "%s; %s%s%s%s%s", by,
-             *all->prefix ? "prefix \"" : "no prefix", all->prefix,
-             *all->prefix ? "\"" : "", ignored, others);
+    const int length =
+        snprintf(m->reason, sizeof m->reason, "%s; %s%s%s%s%s", by,
+                 *all->prefix ? "prefix \"" : "no prefix", all->prefix,
+                 *all->prefix ? "\"" : "", ignored, others);
+    if (length >= (int) sizeof m->reason)
+        strcpy(m->reason + sizeof m->reason - 4, "...");
     m->info.reason = m->reason;
 }
 

@@ -10,6 +10,7 @@ import unittest
 
 SOURCE, BUILD = sys.argv[1:3]
 PIPELINES = os.path.join(SOURCE, "pipelines")
+os.environ["PYTHONPATH"] = os.path.join(BUILD, "python")  # for the scripts of cluster/
 VAESEND = os.path.join(PIPELINES, "vaesend.py")
 sys.dont_write_bytecode = True
 sys.path.insert(0, PIPELINES)

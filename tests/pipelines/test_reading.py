@@ -395,7 +395,7 @@ class Options(Reading):
         both, alone, options = self.batch()
         results = []
         for latents, words in ((both, options), (alone, [])):
-            out = self.path("stream.gdp")
+            out = self.path(f"stream{len(results)}.gdp")
             done = subprocess.run([streams.VAESEND, *words, latents, out],
                                   capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
