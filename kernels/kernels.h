@@ -205,16 +205,18 @@ size_t vae_attention_scratch_ref(int n, int c);
 /*
  * Shortcuts without weights, added to y in place. Types, host: F32.
  *
+ * The index of channel c at i, r, q, the position inside the block of time, row
+ * and column, is ((c*ft+i)*fs+r)*fs+q or, if channels_fast, ((i*fs+r)*fs+q)*C+c
+ * with C channels.
+ *
  * DUP, x (t, h, w, cx) and y (t * ft - drop, h * fs, w * fs, cy): y[.., o] +=
- * x[(((o*ft+i)*fs+r)*fs+q) / rep] with rep = cy * ft * fs * fs / cx and i, r, q
- * the position inside the block of time, row and column. The first `drop`
- * frames are left out.
+ * x[index / rep] with rep = cy * ft * fs * fs / cx. The first `drop` frames are
+ * left out.
  *
  * AVERAGE, x (t, h, w, cx) and y (ceil(t / ft), h / fs, w / fs, cy): with g =
- * cx * ft * fs * fs / cy and j = ((c*ft+i)*fs+r)*fs+q the index of an element
- * in its block, y[.., o] += mean of those with j in o*g .. o*g+g-1. If ft does
- * not divide t, frames are added in front: copies of frame 0 if repeat, else
- * zeros.
+ * cx * ft * fs * fs / cy, y[.., o] += mean of the elements of the block whose
+ * index is in o*g .. o*g+g-1. If ft does not divide t, frames are added in
+ * front: copies of frame 0 if repeat, else zeros.
  *
  * TILE, x (t, h, w, cx) and y (t, h, w, cy) with cx dividing cy, ft and fs 1:
  * y[.., o] += x[o % cx].
@@ -231,7 +233,7 @@ typedef struct VaeShortcutArgs {
     const void *x;
     int t, h, w, cx, cy; /* t, h, w of x */
     int ft, fs, drop;
-    bool repeat;
+    bool repeat, channels_fast;
     VaeType x_type, y_type;
 } VaeShortcutArgs;
 
@@ -263,13 +265,20 @@ typedef enum VaeRearrange {
     VAE_UNFOLD_NEAREST,
     /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, ((r*fs+q)*ft+i)*C + c]. */
     VAE_SHUFFLE_RQTC,
+    /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, ((i*fs+r)*fs+q)*C + c]. */
+    VAE_SHUFFLE_TRQC,
     /* y[f, fs*y+r, fs*x+q, c] = x[f, y, x, c] of the t frames for r and q.
      * These begin at element (r*fs+q)*phase. ft 1. */
     VAE_JOIN_PHASES,
-    /* A border of one pixel around x, ft and fs 1: y (t, h + 2, w + 2, c) with
-     * y[f, y, x, c] = x[f, m(y - 1), m(x - 1), c], where m(-1) is 1 and m(n) is
-     * n - 2, n being h or w, at least 2. */
+    /* A border of one pixel around x, ft and fs 1: y (t, rows, w + 2, c) with
+     * y[f, y, x, c] = x[f, m(y - top), m(x - 1), c], where m(-1) is 1 and m(n)
+     * is n - 2, n being h or w, at least 2 ... */
     VAE_REFLECT,
+    /* ... and where m(-1) is 0 and m(n) is n - 1. */
+    VAE_REPLICATE,
+    /* The reverse of VAE_SHUFFLE_TRQC: y[f, y, x, ((i*fs+r)*fs+q)*C + c]. If ft
+     * does not divide t, copies of frame 0 are added in front. */
+    VAE_FOLD_TRQC,
     /* Space and time to depth and back, colour slowest: column before row as in
      * Wan2.2, y[f, y, x, ((c*ft+i)*fs+q)*fs+r] = x[ft*f+i, fs*y+r, fs*x+q, c]
      * ... */
@@ -283,8 +292,8 @@ typedef enum VaeRearrange {
 /*
  * Moves elements, and may convert them. x: (t, h, w, cx) of x_type, y: (t * ft
  * - drop, h * fs, w * fs, c) of y_type, or for the FOLD kinds (t / ft, h / fs,
- * w / fs, c), where ft divides t. drop 1 leaves out output frame 1 (the
- * second), 0 none. x and y do not overlap.
+ * w / fs, c), where ft divides t, except in VAE_FOLD_TRQC. drop 1 leaves out
+ * output frame 1 (the second), 0 none. x and y do not overlap.
  */
 typedef struct VaeRearrangeArgs {
     VaeRearrange kind;
@@ -293,8 +302,23 @@ typedef struct VaeRearrangeArgs {
     VaeType x_type, y_type;
     int t, h, w, c; /* t, h, w of x; c of y */
     int ft, fs, drop;
-    size_t phase; /* of VAE_JOIN_PHASES */
+    size_t phase;  /* of VAE_JOIN_PHASES */
+    int rows, top; /* of a border: rows of y; the row of y with row 0 of x. For
+                      the whole picture h + 2 and 1 */
 } VaeRearrangeArgs;
+
+static inline bool
+vae_rearrange_is_border(VaeRearrange kind)
+{
+    return kind == VAE_REFLECT || kind == VAE_REPLICATE;
+}
+
+static inline bool
+vae_rearrange_is_fold(VaeRearrange kind)
+{
+    return kind == VAE_FOLD_CQR || kind == VAE_FOLD_CRQ ||
+           kind == VAE_FOLD_TRQC;
+}
 
 /* Converts n elements, rounding to nearest even. No overlap. */
 typedef struct VaeCastArgs {

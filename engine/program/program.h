@@ -189,7 +189,7 @@ typedef struct VaeOp {
         struct {
             VaeShortcut kind;
             int ft, fs, drop;
-            bool repeat;
+            bool repeat, channels_fast;
         } shortcut;
         struct {      /* of units */
             int trim; /* number of frames in front that are no frames of the

@@ -72,8 +72,9 @@ span(const VaeOp *op, int j, int *first)
         *first = j - 1;
         return 2;
     case VAE_OP_REARRANGE:
-        if (op->rearrange.kind == VAE_FOLD_CQR ||
-            op->rearrange.kind == VAE_FOLD_CRQ) {
+        if (op->rearrange.ft > x->shape.t) /* copies of frame 0 */
+            return 1;
+        if (vae_rearrange_is_fold(op->rearrange.kind)) {
             *first = j * op->rearrange.ft;
             return op->rearrange.ft;
         }

@@ -21,6 +21,8 @@ source(const VaeRearrangeArgs *a, int i, int r, int q)
     const size_t square = (size_t) r * a->fs + q;
     if (a->kind == VAE_UNFOLD_NEAREST)
         return (size_t) i * a->c;
+    if (a->kind == VAE_SHUFFLE_TRQC)
+        return ((size_t) i * a->fs * a->fs + square) * a->c;
     if (a->kind == VAE_JOIN_PHASES)
         return square * a->phase;
     return (square * a->ft + i) * a->c;
@@ -104,32 +106,64 @@ move(const VaeRearrangeArgs *a, const VaeSimd *simd, size_t to, size_t from,
 
 /* Row y of the picture with a border. */
 static void
-reflect_row(const VaeRearrangeArgs *a, const VaeSimd *simd, int f, int y)
+border_row(const VaeRearrangeArgs *a, const VaeSimd *simd, int f, int y)
 {
     const size_t c = (size_t) a->c, w = (size_t) a->w;
-    const int row = y == 0 ? 1 : y == a->h + 1 ? a->h - 2 : y - 1;
+    const int past = a->kind == VAE_REFLECT, at = y - a->top;
+    const int row = at < 0 ? past : at >= a->h ? a->h - 1 - past : at;
     const size_t from = ((size_t) f * a->h + row) * w * c;
-    const size_t to = ((size_t) f * (a->h + 2) + y) * (w + 2) * c;
-    move(a, simd, to, from + c, c);
+    const size_t to = ((size_t) f * a->rows + y) * (w + 2) * c;
+    move(a, simd, to, from + past * c, c);
     move(a, simd, to + c, from, w * c);
-    move(a, simd, to + (w + 1) * c, from + (w - 2) * c, c);
+    move(a, simd, to + (w + 1) * c, from + (w - 1 - past) * c, c);
 }
 
 static void
-reflect(const VaeQueue *q, const VaeRearrangeArgs *a)
+border(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
     const VaeSimd *simd = vae_cpu_simd(q);
 #pragma omp parallel for collapse(2) num_threads(q->threads) schedule(static)
     for (int f = 0; f < a->t; f++)
-        for (int y = 0; y < a->h + 2; y++)
-            reflect_row(a, simd, f, y);
+        for (int y = 0; y < a->rows; y++)
+            border_row(a, simd, f, y);
+}
+
+/* Row y of frame f of VAE_FOLD_TRQC. */
+static void
+fold_runs_row(const VaeRearrangeArgs *a, const VaeSimd *simd, int f, int y)
+{
+    const int p = a->fs, w = a->w / p, block = a->ft * p * p;
+    const size_t n = (size_t) a->c / block * p; /* of p pixels of x */
+    size_t to = ((size_t) f * (a->h / p) + y) * w * a->c;
+    for (int x = 0; x < w; x++)
+        for (int k = 0; k < a->ft * p; k++, to += n) {
+            const int front = (a->ft - a->t % a->ft) % a->ft;
+            const int at = f * a->ft + k / p - front;
+            const size_t row = (size_t) (at < 0 ? 0 : at) * a->h + y * p;
+            move(a, simd, to, ((row + k % p) * w + x) * n, n);
+        }
+}
+
+static void
+fold_runs(const VaeQueue *q, const VaeRearrangeArgs *a)
+{
+    const VaeSimd *simd = vae_cpu_simd(q);
+    const int t = (a->t + a->ft - 1) / a->ft;
+#pragma omp parallel for collapse(2) num_threads(q->threads) schedule(static)
+    for (int f = 0; f < t; f++)
+        for (int y = 0; y < a->h / a->fs; y++)
+            fold_runs_row(a, simd, f, y);
 }
 
 void
 vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
-    if (a->kind == VAE_REFLECT) {
-        reflect(q, a);
+    if (vae_rearrange_is_border(a->kind)) {
+        border(q, a);
+        return;
+    }
+    if (a->kind == VAE_FOLD_TRQC) {
+        fold_runs(q, a);
         return;
     }
     if (a->kind >= VAE_FOLD_CQR) {

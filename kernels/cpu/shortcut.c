@@ -15,8 +15,10 @@ dup_row(const VaeShortcutArgs *a, int f, int r)
     for (int q = 0; q < w; q++) {
         const float *from = x + (size_t) (q / a->fs) * a->cx;
         const int first = ((f % a->ft) * a->fs + r % a->fs) * a->fs + q % a->fs;
-        for (int o = 0; o < a->cy; o++)
+        for (int o = 0; o < a->cy && !a->channels_fast; o++)
             y[o] += from[(o * step + first) / rep];
+        for (int o = 0; o < a->cy && a->channels_fast; o++)
+            y[o] += from[(first * a->cy + o) / rep];
         y += a->cy;
     }
 }
@@ -32,15 +34,17 @@ average_row(const VaeShortcutArgs *a, int f, int r, int front)
         for (int o = 0; o < a->cy; o++) {
             double sum = 0;
             for (int j = o * g; j < (o + 1) * g; j++) {
-                int frame = f * a->ft + j / area % a->ft - front;
+                const int c = a->channels_fast ? j % a->cx : j / deep;
+                const int place = a->channels_fast ? j / a->cx : j % deep;
+                int frame = f * a->ft + place / area - front;
                 if (frame < 0 && !a->repeat)
                     continue;
                 frame = frame < 0 ? 0 : frame;
-                const size_t row = (size_t) r * a->fs + j / a->fs % a->fs;
-                const size_t column = (size_t) q * a->fs + j % a->fs;
+                const size_t row = (size_t) r * a->fs + place / a->fs % a->fs;
+                const size_t column = (size_t) q * a->fs + place % a->fs;
                 sum +=
                     x[(((size_t) frame * a->h + row) * a->w + column) * a->cx +
-                      j / deep];
+                      c];
             }
             *y++ += (float) (sum / g);
         }

@@ -14,6 +14,9 @@ source(const VaeRearrangeArgs &a, size_t pixel, int i, size_t *step)
     *step = 0;
     if (a.kind == VAE_UNFOLD_NEAREST)
         return (pixel * a.ft + i) * a.c;
+    *step = (size_t) a.c;
+    if (a.kind == VAE_SHUFFLE_TRQC)
+        return (pixel * a.ft + i) * a.fs * a.fs * a.c;
     *step = (size_t) a.c * a.ft;
     if (a.kind == VAE_SHUFFLE_RQTC)
         return pixel * a.fs * a.fs * *step + (size_t) i * a.c;
@@ -73,35 +76,50 @@ launch_unfold(const VaeQueue *q, const VaeRearrangeArgs *a)
         run(VaeTypeIs<VAE_ANY>(), VaeTypeIs<VAE_ANY>());
 }
 
-/* ---------------------------------------------------------- reflect */
+/* ------------------------------------- borders, and folding in runs */
 
-/* The row or column, of n, that row or column i of the picture with a border
- * repeats. */
+/* The row or column, of n, that is number i with a border in front. */
 VAE_DEVICE int
-mirror(int i, int n)
+inside(const VaeRearrangeArgs &a, int i, int n)
 {
-    return i == 0 ? 1 : i == n + 1 ? n - 2 : i - 1;
+    const int past = a.kind == VAE_REFLECT;
+    return i < 0 ? past : i >= n ? n - 1 - past : i;
 }
 
-/* A thread writes octet i % octets of pixel (blockIdx.y, i / octets) of frame
- * blockIdx.z of y. */
+/* The pixel of x whose channels run i of row blockIdx.y of frame blockIdx.z of
+ * y has. */
+VAE_DEVICE size_t
+pixel_of(const VaeRearrangeArgs &a, int i)
+{
+    int f = (int) blockIdx.z, row = (int) blockIdx.y, column;
+    if (a.kind != VAE_FOLD_TRQC) {
+        row = inside(a, row - a.top, a.h);
+        column = inside(a, i - 1, a.w);
+    } else {
+        const int area = a.fs * a.fs, k = i % (a.ft * area);
+        f = f * a.ft + k / area - (a.ft - a.t % a.ft) % a.ft;
+        f = f < 0 ? 0 : f;
+        row = row * a.fs + k / a.fs % a.fs;
+        column = i / (a.ft * area) * a.fs + k % a.fs;
+    }
+    return ((size_t) f * a.h + row) * a.w + column;
+}
+
+/* A thread writes octet i % octets of run i / octets, of `runs` of c channels,
+ * of row blockIdx.y of frame blockIdx.z of y. */
 template <int X, int Y>
 VAE_KERNEL void
-reflect(VaeRearrangeArgs a)
+move_runs(VaeRearrangeArgs a, int runs, int c)
 {
-    const int octets = (a.c + 7) / 8;
+    const int octets = (c + 7) / 8;
     const int i = (int) (blockIdx.x * VAE_THREADS + threadIdx.x);
-    const int column = i / octets, first = i % octets * 8;
-    if (column >= a.w + 2)
+    const int run = i / octets, first = i % octets * 8;
+    if (run >= runs)
         return;
-    const int n = vae_octet_valid(first, a.c);
-    const size_t row =
-        (size_t) blockIdx.z * a.h + mirror((int) blockIdx.y, a.h);
-    const size_t from = (row * a.w + mirror(column, a.w)) * a.c + first;
-    const size_t to =
-        (((size_t) blockIdx.z * (a.h + 2) + blockIdx.y) * (a.w + 2) + column) *
-            a.c +
-        first;
+    const int n = vae_octet_valid(first, c);
+    const size_t from = pixel_of(a, run) * c + first;
+    const size_t row = (size_t) blockIdx.z * gridDim.y + blockIdx.y;
+    const size_t to = (row * runs + run) * c + first;
     VaeOctet<X> x;
     VaeOctet<Y> y;
     vae_octet_load<X>(x, a.x, a.x_type, from, n);
@@ -110,14 +128,18 @@ reflect(VaeRearrangeArgs a)
 }
 
 static void
-launch_reflect(const VaeQueue *q, const VaeRearrangeArgs *a)
+launch_runs(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
-    const size_t c = (size_t) a->c;
-    const dim3 grid(vae_blocks((c + 7) / 8 * ((size_t) a->w + 2), VAE_THREADS),
-                    (unsigned) a->h + 2, (unsigned) a->t);
+    const bool fold = a->kind == VAE_FOLD_TRQC;
+    const int block = a->ft * a->fs * a->fs;
+    const size_t c = (size_t) (fold ? a->c / block : a->c);
+    const int runs = fold ? a->w / a->fs * block : a->w + 2;
+    const dim3 grid(vae_blocks((c + 7) / 8 * (size_t) runs, VAE_THREADS),
+                    (unsigned) (fold ? a->h / a->fs : a->rows),
+                    (unsigned) ((a->t + a->ft - 1) / a->ft));
     const auto run = [&](auto x, auto y) {
-        vae_launch(reflect<decltype(x)::value, decltype(y)::value>, grid,
-                   VAE_THREADS, 0, q->stream, *a);
+        vae_launch(move_runs<decltype(x)::value, decltype(y)::value>, grid,
+                   VAE_THREADS, 0, q->stream, *a, runs, (int) c);
     };
     if (vae_octets_aligned(a->x, c) && vae_octets_aligned(a->y, c))
         vae_with_types(a->x_type, a->y_type, run);
@@ -320,8 +342,8 @@ vae_cuda_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
     if (a->t * a->ft - a->drop < 1)
         return;
-    if (a->kind == VAE_REFLECT)
-        launch_reflect(q, a);
+    if (vae_rearrange_is_border(a->kind) || a->kind == VAE_FOLD_TRQC)
+        launch_runs(q, a);
     else if (a->kind >= VAE_FOLD_CQR)
         launch_fold(q, a);
     else

@@ -41,7 +41,13 @@ sources(const VaeShortcutArgs &a, float *v, const Site &s, int rep)
 {
     const VaeType type = X == VAE_ANY ? a.x_type : (VaeType) X;
     const int step = a.ft * a.fs * a.fs, each = step / rep;
-    if (rep == step) {
+    if (a.channels_fast) {
+        VAE_UNROLL
+        for (int l = 0; l < 8; l++) {
+            const int channel = (s.place * a.cy + s.o + l) / rep;
+            v[l] = l < s.n ? vae_load(a.x, type, s.from + channel) : 0;
+        }
+    } else if (rep == step) {
         VaeOctet<X> x;
         vae_octet_load<X>(x, a.x, a.x_type, s.from + s.o, s.n);
         VAE_UNROLL
@@ -128,7 +134,9 @@ average(VaeShortcutArgs a, int g, int front)
     const int column = i / a.cy, o = i % a.cy;
     if (column >= w)
         return;
-    int c = o * g / deep, place = o * g % deep;
+    const bool fast = a.channels_fast;
+    int c = fast ? o * g % a.cx : o * g / deep;
+    const int place = fast ? o * g / a.cx : o * g % deep;
     int t = place / area, r = place % area / a.fs, q = place % a.fs;
     float sum = 0;
     VAE_NO_UNROLL
@@ -139,10 +147,13 @@ average(VaeShortcutArgs a, int g, int front)
         const size_t site = ((size_t) f * a.h + row) * a.w + x;
         if (f >= 0)
             sum += vae_load(a.x, a.x_type, site * a.cx + c);
+        if (fast && ++c < a.cx)
+            continue;
+        c = fast ? 0 : c;
         q = q + 1 < a.fs ? q + 1 : 0;
         r = q ? r : r + 1 < a.fs ? r + 1 : 0;
         t = q || r ? t : t + 1 < a.ft ? t + 1 : 0;
-        c += !q && !r && !t;
+        c += !fast && !q && !r && !t;
     }
     const size_t line = (size_t) blockIdx.z * (a.h / a.fs) + blockIdx.y;
     const size_t at = line * w * a.cy + i;
@@ -200,7 +211,7 @@ static bool
 launch_average_octets(const VaeQueue *q, const VaeShortcutArgs *a, dim3 grid,
                       int front)
 {
-    if (a->fs != 2 || a->ft > 2 || a->cy != a->cx * a->ft ||
+    if (a->channels_fast || a->fs != 2 || a->ft > 2 || a->cy != a->cx * a->ft ||
         a->x_type != a->y_type || !vae_octets_aligned(a->x, (size_t) a->cx) ||
         !vae_octets_aligned(a->y, (size_t) a->cy))
         return false;

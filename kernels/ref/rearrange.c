@@ -12,6 +12,8 @@ source(const VaeRearrangeArgs *a, size_t pixel, int i, int r, int q)
     const size_t square = r * fs + q;
     if (a->kind == VAE_UNFOLD_NEAREST)
         return (pixel * a->ft + i) * a->c;
+    if (a->kind == VAE_SHUFFLE_TRQC)
+        return ((pixel * a->ft + i) * fs * fs + square) * a->c;
     if (a->kind == VAE_JOIN_PHASES)
         return square * a->phase + pixel * a->c;
     return ((pixel * fs * fs + square) * a->ft + i) * a->c;
@@ -56,22 +58,43 @@ fold(const VaeRearrangeArgs *a, bool back, bool column_first)
     }
 }
 
-/* Returns the row or column, of n, that is number i with a border. */
-static size_t
-mirror(int i, int n)
+/* To depth with the channels fastest. */
+static void
+fold_runs(const VaeRearrangeArgs *a)
 {
-    return i == 0 ? 1 : i == n + 1 ? (size_t) n - 2 : (size_t) i - 1;
+    const int area = a->fs * a->fs, block = a->ft * area;
+    const int t = (a->t + a->ft - 1) / a->ft, front = t * a->ft - a->t;
+    const int h = a->h / a->fs, w = a->w / a->fs, colours = a->c / block;
+    for (size_t i = 0; i < (size_t) t * h * w * a->c; i++) {
+        const int k = (int) (i % a->c) / colours;
+        const size_t site = i / a->c;
+        const int f = (int) (site / w / h) * a->ft + k / area - front;
+        const size_t y = site / w % h * a->fs + k / a->fs % a->fs;
+        const size_t x = site % w * a->fs + k % a->fs;
+        const size_t from = ((f < 0 ? 0 : f) * (size_t) a->h + y) * a->w + x;
+        vae_store(a->y, a->y_type, i,
+                  vae_load(a->x, a->x_type, from * colours + i % colours));
+    }
+}
+
+/* Returns the row or column, of n, that is number i with a border in front. */
+static size_t
+inside(const VaeRearrangeArgs *a, int i, int n)
+{
+    const int past = a->kind == VAE_REFLECT;
+    return i < 0 ? past : i >= n ? (size_t) (n - 1 - past) : (size_t) i;
 }
 
 static void
-reflect(const VaeRearrangeArgs *a)
+border(const VaeRearrangeArgs *a)
 {
     size_t to = 0;
     for (int f = 0; f < a->t; f++)
-        for (int y = 0; y < a->h + 2; y++)
+        for (int y = 0; y < a->rows; y++)
             for (int x = 0; x < a->w + 2; x++) {
-                const size_t row = (size_t) f * a->h + mirror(y, a->h);
-                const size_t at = row * a->w + mirror(x, a->w);
+                const size_t row =
+                    (size_t) f * a->h + inside(a, y - a->top, a->h);
+                const size_t at = row * a->w + inside(a, x - 1, a->w);
                 for (int c = 0; c < a->c; c++)
                     vae_store(a->y, a->y_type, to++,
                               vae_load(a->x, a->x_type, at * a->c + c));
@@ -81,8 +104,12 @@ reflect(const VaeRearrangeArgs *a)
 void
 vae_ref_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
 {
-    if (a->kind == VAE_REFLECT) {
-        reflect(a);
+    if (vae_rearrange_is_border(a->kind)) {
+        border(a);
+        return;
+    }
+    if (a->kind == VAE_FOLD_TRQC) {
+        fold_runs(a);
         return;
     }
     if (a->kind >= VAE_FOLD_CQR) {

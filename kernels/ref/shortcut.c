@@ -3,6 +3,14 @@
  */
 #include "ref.h"
 
+/* The index in the block of channel c, of n, at `place` in time, row, column.
+ */
+static int
+index_of(const VaeShortcutArgs *a, int c, int n, int place)
+{
+    return a->channels_fast ? place * n + c : c * a->ft * a->fs * a->fs + place;
+}
+
 static void
 duplicate(const VaeShortcutArgs *a)
 {
@@ -16,12 +24,10 @@ duplicate(const VaeShortcutArgs *a)
                 const size_t at =
                     ((size_t) (f / a->ft) * a->h + r / a->fs) * a->w +
                     q / a->fs;
-                for (int o = 0; o < a->cy; o++) {
-                    const int block =
-                        ((o * a->ft + f % a->ft) * a->fs + r % a->fs) * a->fs +
-                        q % a->fs;
-                    *y++ += x[at * a->cx + block / rep];
-                }
+                const int place =
+                    (f % a->ft * a->fs + r % a->fs) * a->fs + q % a->fs;
+                for (int o = 0; o < a->cy; o++)
+                    *y++ += x[at * a->cx + index_of(a, o, a->cy, place) / rep];
             }
 }
 
@@ -30,14 +36,15 @@ static double
 element(const VaeShortcutArgs *a, int f, int r, int q, int j, int front)
 {
     const float *x = a->x;
-    const int area = a->fs * a->fs;
-    const int c = j / (a->ft * area), i = j / area % a->ft;
-    int frame = f * a->ft + i - front;
+    const int area = a->fs * a->fs, deep = a->ft * area;
+    const int c = a->channels_fast ? j % a->cx : j / deep;
+    const int place = a->channels_fast ? j / a->cx : j % deep;
+    int frame = f * a->ft + place / area - front;
     if (frame < 0 && !a->repeat)
         return 0;
     frame = frame < 0 ? 0 : frame;
-    const size_t row = (size_t) r * a->fs + j / a->fs % a->fs;
-    const size_t column = (size_t) q * a->fs + j % a->fs;
+    const size_t row = (size_t) r * a->fs + place / a->fs % a->fs;
+    const size_t column = (size_t) q * a->fs + place % a->fs;
     return x[(((size_t) frame * a->h + row) * a->w + column) * a->cx + c];
 }
 

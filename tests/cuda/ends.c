@@ -230,7 +230,8 @@ static void
 reflect_to(float *m, size_t y)
 {
     LAUNCH(rearrange, VaeRearrangeArgs, .kind = VAE_REFLECT, .x = m, .y = m + y,
-           .t = 1, .h = 4, .w = 4, .c = 4, .ft = 1, .fs = 1);
+           .t = 1, .h = 4, .w = 4, .c = 4, .ft = 1, .fs = 1, .rows = 6,
+           .top = 1);
 }
 
 /* The last phase ends at element 64 of the result. */

@@ -54,6 +54,26 @@ fits(VaeBuilder *b, const VaeTensor *x)
     return wide(b, "out", x, 3);
 }
 
+/* Two frames become one and two again; the first step has one. */
+static const VaeTensor *
+packs(VaeBuilder *b, const VaeTensor *x)
+{
+    x = vae_conv(b, "edges", x,
+                 (VaeConv){.c = 4, .k = 3, .kt = 3, .pad = VAE_PAD_REPLICATE});
+    x = vae_rearrange(b, "pack", x, (VaeMove){.kind = VAE_FOLD_TRQC, .ft = 2});
+    x = vae_rearrange(
+        b, "unpack", x,
+        (VaeMove){.kind = VAE_SHUFFLE_TRQC, .ft = 2, .drop = vae_is_first(b)});
+    return wide(b, "out", x, 3);
+}
+
+static const VaeTensor *
+unpack_channels(VaeBuilder *b, const VaeTensor *x)
+{
+    return vae_rearrange(b, "unpack", wide(b, "odd", x, 5),
+                         (VaeMove){.kind = VAE_SHUFFLE_TRQC, .ft = 2});
+}
+
 static const VaeTensor *
 sum_shape(VaeBuilder *b, const VaeTensor *x)
 {
@@ -389,6 +409,7 @@ main(void)
         const char *words;
     } cases[] = {
         {fits, NULL},
+        {packs, NULL},
         {sum_shape, "sum: a is 2x2x2x4 float32, expected 2x2x2x3 float32"},
         {sum_type, "sum: a is 2x2x2x3 bfloat16, expected 2x2x2x3 float32"},
         {sum_narrow, "sum: a is 2x2x2x3 float32, expected 2x2x2x3 bfloat16"},
@@ -420,6 +441,8 @@ main(void)
         {carry_frames, "time: the carry has 1 frames of 2x2x4, but another "
                        "step keeps 2 of 2x2x4"},
         {third_of_channels, "time: a has 4 channels, expected a multiple of 3"},
+        {unpack_channels,
+         "unpack: odd has 5 channels, expected a multiple of 2"},
         {sum_delay, "sum: the sum is of frames with a delay of 1 and 0 "
                     "frames"}};
     int failed = test_defaults() + test_description() +

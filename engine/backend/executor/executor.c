@@ -189,20 +189,22 @@ shortcut(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
     l->kernels->shortcut(
-        &l->queue, &(VaeShortcutArgs){.kind = op->shortcut.kind,
-                                      .y = (void *) vae_exec_body(l->exec, y),
-                                      .x = (void *) vae_exec_body(l->exec, x),
-                                      .x_type = x->type,
-                                      .y_type = y->type,
-                                      .t = x->shape.t,
-                                      .h = x->shape.h,
-                                      .w = x->shape.w,
-                                      .cx = x->shape.c,
-                                      .cy = y->shape.c,
-                                      .ft = op->shortcut.ft,
-                                      .fs = op->shortcut.fs,
-                                      .drop = op->shortcut.drop,
-                                      .repeat = op->shortcut.repeat});
+        &l->queue,
+        &(VaeShortcutArgs){.kind = op->shortcut.kind,
+                           .y = (void *) vae_exec_body(l->exec, y),
+                           .x = (void *) vae_exec_body(l->exec, x),
+                           .x_type = x->type,
+                           .y_type = y->type,
+                           .t = x->shape.t,
+                           .h = x->shape.h,
+                           .w = x->shape.w,
+                           .cx = x->shape.c,
+                           .cy = y->shape.c,
+                           .ft = op->shortcut.ft,
+                           .fs = op->shortcut.fs,
+                           .drop = op->shortcut.drop,
+                           .repeat = op->shortcut.repeat,
+                           .channels_fast = op->shortcut.channels_fast});
 }
 
 static void
@@ -223,7 +225,9 @@ rearrange(const VaeLaunch *l, const VaeOp *op)
                                        .c = y->shape.c,
                                        .ft = op->rearrange.ft,
                                        .fs = op->rearrange.fs,
-                                       .drop = op->rearrange.drop});
+                                       .drop = op->rearrange.drop,
+                                       .rows = y->shape.h,
+                                       .top = 1 + x->row - y->row});
 }
 
 static void

@@ -17,7 +17,8 @@ typedef enum VaeHead { VAE_HEAD_ZERO, VAE_HEAD_REPEAT } VaeHead;
 typedef enum VaeConvPad {
     VAE_PAD_SAME,         /* k / 2 on every side */
     VAE_PAD_RIGHT_BOTTOM, /* 3x3 stride 2: right and bottom by 1 only */
-    VAE_PAD_REFLECT       /* 3x3: 1 on every side, x[-1] = x[1] */
+    VAE_PAD_REFLECT,      /* 3x3: 1 on every side, x[-1] = x[1] */
+    VAE_PAD_REPLICATE     /* the same, x[-1] = x[0] */
 } VaeConvPad;
 
 typedef struct VaeConv {
@@ -122,6 +123,7 @@ typedef struct VaeShortcutMove {
     VaeShortcut kind;
     int ft, fs;  /* factors in time and space; 0 means 1 */
     bool repeat; /* where frames are missing in front: copies of frame 0 */
+    bool channels_fast; /* see VaeShortcutArgs */
 } VaeShortcutMove;
 /* y + dup or average of x, written over y. An average with fs 1 and ft 1 is y +
  * x. */

@@ -146,11 +146,11 @@ add_sum(VaeBuilder *b, VaeOp *op, const VaeTensor *input, const VaeConv *conv)
 
 /* Copies x with a border of one pixel, in the type of convolutions' inputs. */
 static const VaeTensor *
-add_border(VaeBuilder *b, const char *name, const VaeTensor *x)
+add_border(VaeBuilder *b, const char *name, const VaeTensor *x, bool reflect)
 {
     char border[VAE_MAX_PATH];
     snprintf(border, sizeof border, "%s.border", name);
-    if (x->shape.h < 2 || x->shape.w < 2) {
+    if (reflect && (x->shape.h < 2 || x->shape.w < 2)) {
         vae_builder_fail(b, VAE_ERR_SIZE,
                          "%s: %dx%d pixels cannot be reflected at their "
                          "edges; the network needs at least two rows and "
@@ -158,7 +158,8 @@ add_border(VaeBuilder *b, const char *name, const VaeTensor *x)
                          name, x->shape.w, x->shape.h);
         return NULL;
     }
-    return vae_rearrange(b, border, x, (VaeMove){.kind = VAE_REFLECT});
+    return vae_rearrange(
+        b, border, x, (VaeMove){.kind = reflect ? VAE_REFLECT : VAE_REPLICATE});
 }
 
 /* The input of a convolution: x in the right type, with the context and the
@@ -169,8 +170,8 @@ conv_input(VaeBuilder *b, const char *name, const VaeTensor *x,
 {
     if (conv->centred && !x->lead)
         x = vae_line(b, name, vae_builder_cast(b, name, x));
-    if (x && conv->pad == VAE_PAD_REFLECT)
-        x = add_border(b, name, x);
+    if (x && (conv->pad == VAE_PAD_REFLECT || conv->pad == VAE_PAD_REPLICATE))
+        x = add_border(b, name, x, conv->pad == VAE_PAD_REFLECT);
     return (VaeTensor *) (x ? vae_builder_cast(b, name, x) : NULL);
 }
 

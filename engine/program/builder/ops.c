@@ -211,9 +211,10 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
     const int ft = move.ft ? move.ft : 1, fs = move.fs ? move.fs : 1;
     const int block = ft * fs * fs;
     const int parts = move.kind == VAE_UNFOLD_NEAREST ? ft : block;
-    const bool unfolds = move.kind == VAE_UNFOLD_NEAREST ||
-                         move.kind == VAE_UNFOLD_CQR ||
-                         move.kind == VAE_UNFOLD_CRQ;
+    const bool unfolds =
+        move.kind == VAE_UNFOLD_NEAREST || move.kind == VAE_SHUFFLE_RQTC ||
+        move.kind == VAE_SHUFFLE_TRQC || move.kind == VAE_UNFOLD_CQR ||
+        move.kind == VAE_UNFOLD_CRQ;
     const VaeShape in = x->shape;
     if (unfolds && in.c % parts) {
         vae_builder_fail(b, VAE_ERR_MODEL,
@@ -227,10 +228,12 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
                     .c = in.c / block};
     if (move.kind == VAE_UNFOLD_NEAREST)
         out.c = in.c / ft;
-    else if (move.kind == VAE_REFLECT)
+    else if (vae_rearrange_is_border(move.kind))
         out = (VaeShape){in.t, in.h + 2, in.w + 2, in.c};
-    else if (move.kind == VAE_FOLD_CQR || move.kind == VAE_FOLD_CRQ)
-        out = (VaeShape){in.t / ft, in.h / fs, in.w / fs, in.c * block};
+    else if (vae_rearrange_is_fold(move.kind))
+        out = (VaeShape){move.kind == VAE_FOLD_TRQC ? (in.t + ft - 1) / ft
+                                                    : in.t / ft,
+                         in.h / fs, in.w / fs, in.c * block};
     VaeOp *op = vae_builder_op_to(b, VAE_OP_REARRANGE, name, x, out,
                                   move.wide ? b->params->sum : b->params->act);
     if (!op)
@@ -292,6 +295,7 @@ vae_shortcut(VaeBuilder *b, const char *name, const VaeTensor *main,
     op->shortcut.ft = move.ft;
     op->shortcut.fs = move.fs;
     op->shortcut.repeat = move.repeat;
+    op->shortcut.channels_fast = move.channels_fast;
     op->shortcut.drop = move.kind != VAE_SHORTCUT_AVERAGE
                             ? x->shape.t * move.ft - main->shape.t
                             : 0;

@@ -64,7 +64,15 @@ factor(const VaeOp *op)
     return op->kind == VAE_OP_REARRANGE ? op->rearrange.fs : 1;
 }
 
-/* True if a row of the result needs only its own row of the input. */
+static bool
+is_border(const VaeOp *op)
+{
+    return op->kind == VAE_OP_REARRANGE &&
+           vae_rearrange_is_border(op->rearrange.kind);
+}
+
+/* True if a row of the result needs only its own row of the input or, for a
+ * border, the row beside it. */
 static bool
 makes_rows(const VaeOp *op)
 {
@@ -74,7 +82,9 @@ makes_rows(const VaeOp *op)
         return true;
     case VAE_OP_REARRANGE:
         return op->rearrange.kind == VAE_UNFOLD_NEAREST ||
-               op->rearrange.kind == VAE_SHUFFLE_RQTC;
+               op->rearrange.kind == VAE_SHUFFLE_RQTC ||
+               op->rearrange.kind == VAE_SHUFFLE_TRQC ||
+               op->rearrange.kind == VAE_REPLICATE;
     case VAE_OP_CONV:
         return op->conv.k == 1 && op->conv.kt == 1 && op->conv.s == 1 &&
                op->conv.st == 1 && !op->add;
@@ -102,6 +112,11 @@ find_makers(const VaeProgram *p, int i, int makers[MAKERS])
             !makes_rows(&p->ops[u.writer]) ||
             (n > 0 && (u.head >= 0 || u.tail >= 0)) ||
             (n > 0 && p->ops[makers[n - 1]].kind == VAE_OP_NORM))
+            break;
+        /* Rows of a border are no multiples of those of an unfolded picture. */
+        if (n > 0 && (is_border(&p->ops[u.writer]) ||
+                      (is_border(&p->ops[makers[0]]) &&
+                       p->ops[u.writer].kind == VAE_OP_REARRANGE)))
             break;
         makers[n] = u.writer;
     }
@@ -281,6 +296,16 @@ slab_rows(const VaeProgram *p, const Chain *c, Rows y)
     return (Rows){least, most < h ? most : h};
 }
 
+/* The rows of its input that a maker needs for these rows of its result. */
+static Rows
+rows_read(const VaeOp *maker, Rows y)
+{
+    const int h = maker->x->shape.h, f = factor(maker);
+    if (!is_border(maker))
+        return (Rows){y.from / f, y.to / f};
+    return (Rows){y.from > 0 ? y.from - 1 : 0, y.to - 1 < h ? y.to - 1 : h};
+}
+
 /* A tensor of some rows of t, with its own memory (own) or in that of t. */
 static VaeTensor *
 rows_of(Strips *s, VaeTensor *t, Rows rows, bool own)
@@ -331,8 +356,7 @@ add_strip(Strips *s, const Chain *c, Rows y, int end, VaeTensor *statistics)
     VaeTensor *slab = rows_of(s, conv->x, rows, true), *t = slab;
     for (int k = c->makers - 1; k >= 0; k--) {
         ops[k].y = t;
-        rows.from /= factor(&ops[k]);
-        rows.to /= factor(&ops[k]);
+        rows = rows_read(&ops[k], rows);
         t = ops[k].x = rows_of(s, ops[k].x, rows, k > 0);
     }
     ops[0].add = statistics;

@@ -33,20 +33,28 @@ conv_bounds(VaeCheck *t, const VaeBackends *b, VaeOneOp op, const float *x,
     return y;
 }
 
+/* Zeros on every side, on the right and at the bottom only, or none: x has a
+ * border. */
+typedef enum Sides { ALL_SIDES, RIGHT_BOTTOM, NO_SIDE } Sides;
+
 static void
-check_one_conv(VaeCheck *t, const VaeBackends *b, VaeOneOp op,
-               bool right_bottom)
+check_one_conv(VaeCheck *t, const VaeBackends *b, VaeOneOp op, Sides sides)
 {
+    static const char *const names[] = {"", "rb", "border"};
     const char *type = op.type == VAE_TYPE_BF16 ? "bf16" : "fp32";
     if (!vae_check_begin(t, "conv_%s_k%d%d_s%d%d%s_c%d_%d", type, op.kt, op.k,
-                         op.st, op.s, right_bottom ? "rb" : "", op.x.c, op.y.c))
+                         op.st, op.s, names[sides], op.x.c, op.y.c))
         return;
     op.kind = VAE_OP_CONV;
-    op.pad = right_bottom ? 0 : op.k / 2;
+    op.pad = sides == ALL_SIDES ? op.k / 2 : 0;
     op.x.h = vae_check_range(t, 3, 23);
     op.x.w = vae_check_range(t, 3, 23);
     op.y.h = op.s == 1 ? op.x.h : op.x.h / 2;
     op.y.w = op.s == 1 ? op.x.w : op.x.w / 2;
+    if (sides == NO_SIDE) {
+        op.x.h = op.y.h * op.s + 2;
+        op.x.w = op.y.w * op.s + 2;
+    }
     op.y.t = VAE_FRAMES;
     op.x.t = (VAE_FRAMES - 1) * op.st + op.kt;
     op.add = vae_check_range(t, 0, 1);
@@ -85,9 +93,11 @@ check_convs(VaeCheck *t, VaePrecision precision)
             op.type = vae_act_type(precision);
             op.x.c = channels[j][0];
             op.y.c = channels[j][1];
-            check_one_conv(t, &b, op, false);
+            check_one_conv(t, &b, op, ALL_SIDES);
             if (op.s == 2)
-                check_one_conv(t, &b, op, true);
+                check_one_conv(t, &b, op, RIGHT_BOTTOM);
+            if (op.k == 3 && op.kt == 3)
+                check_one_conv(t, &b, op, NO_SIDE);
         }
     vae_backends_close(&b);
 }

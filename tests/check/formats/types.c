@@ -146,11 +146,13 @@ check_rearrange(VaeCheck *t)
                                     .c = c,
                                     .ft = flat ? 1 : 2,
                                     .fs = 2,
-                                    .phase = (size_t) 2 * 4 * 6 * c};
+                                    .phase = (size_t) 2 * 4 * 6 * c,
+                                    .rows = 6,
+                                    .top = 1};
         const size_t sites = 2 * 4 * 6;
         const size_t deep = (size_t) c * (nearest ? 2 : flat ? 4 : 8);
-        const bool fold = kind == VAE_FOLD_CQR || kind == VAE_FOLD_CRQ;
-        const size_t in = fold ? sites * c / 4 : sites * deep;
+        const size_t in =
+            vae_rearrange_is_fold(a.kind) ? sites * c / 4 : sites * deep;
         const size_t out = nearest ? 4 * in : in;
         all_pairs(t, &(Subject){call_rearrange, &a, .in = in, .out = out});
     }
@@ -200,6 +202,10 @@ check_shortcut(VaeCheck *t)
          .ft = 1, .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 3, .w = 5, .cx = 24, .cy = 24,
          .ft = 1, .fs = 1},
+        {VAE_SHORTCUT_DUP, .t = 2, .h = 3, .w = 2, .cx = 16, .cy = 8, .ft = 2,
+         .fs = 2, .channels_fast = true},
+        {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 4, .w = 6, .cx = 8, .cy = 16,
+         .ft = 2, .fs = 2, .channels_fast = true},
         {VAE_SHORTCUT_TILE, .t = 2, .h = 3, .w = 2, .cx = 8, .cy = 32, .ft = 1,
          .fs = 1}};
     for (size_t i = 0; i < VAE_COUNT(cases); i++) {

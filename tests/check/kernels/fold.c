@@ -15,6 +15,7 @@ typedef struct Fold {
     int t, h, w, colours, p; /* t, h, w: those of the folded side */
     bool column_first;
     int ft; /* frames of the flat side for each folded one; 0 means 1 */
+    bool channels_fast;
 } Fold;
 
 static int
@@ -42,14 +43,43 @@ fold_definition(const Fold *f, const float *flat, float *deep)
                 for (int c = 0; c < f->colours; c++) {
                     const int r = y % p, q = x % p;
                     const int i = c * ft + t % ft;
-                    const int k = f->column_first ? (i * p + q) * p + r
-                                                  : (i * p + r) * p + q;
+                    const int k =
+                        f->column_first ? (i * p + q) * p + r
+                        : f->channels_fast
+                            ? ((t % ft * p + r) * p + q) * f->colours + c
+                            : (i * p + r) * p + q;
                     const size_t site =
                         ((size_t) (t / ft) * f->h + y / p) * f->w + x / p;
                     deep[site * f->colours * ft * p * p + k] =
                         flat[(((size_t) t * high + y) * wide + x) * f->colours +
                              c];
                 }
+}
+
+/* Folds the first frame alone, which takes the places of all ft frames. */
+static void
+fold_first(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
+           const float *flat)
+{
+    Fold one = *f;
+    one.t = 1;
+    const size_t n = values(&one), frame = n / frames_of(f);
+    float *copies = vae_check_buffer(t, n * 4, 4);
+    float *want = vae_check_buffer(t, n * 4, 4);
+    float *y = vae_check_buffer(t, n * 4, 4);
+    for (size_t i = 0; i < n; i++)
+        copies[i] = flat[i % frame];
+    fold_definition(&one, copies, want);
+    k->rearrange(q, &(VaeRearrangeArgs){.kind = VAE_FOLD_TRQC,
+                                        .y = y,
+                                        .x = flat,
+                                        .t = 1,
+                                        .h = f->h * f->p,
+                                        .w = f->w * f->p,
+                                        .c = (int) (n / ((size_t) f->h * f->w)),
+                                        .ft = frames_of(f),
+                                        .fs = f->p});
+    vae_check_equal(t, "fold first", y, want, n * 4);
 }
 
 /* Runs F32 in both directions and to BF16, then BF16 in both directions. */
@@ -62,7 +92,9 @@ fold_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
     uint16_t *y16 = vae_check_buffer(t, n * 2, 2);
     const uint16_t *deep16 = vae_check_bf16(t, deep, n);
     const uint16_t *flat16 = vae_check_bf16(t, flat, n);
-    VaeRearrangeArgs a = {.kind = f->column_first ? VAE_FOLD_CQR : VAE_FOLD_CRQ,
+    VaeRearrangeArgs a = {.kind = f->column_first    ? VAE_FOLD_CQR
+                                  : f->channels_fast ? VAE_FOLD_TRQC
+                                                     : VAE_FOLD_CRQ,
                           .y = y,
                           .x = flat,
                           .t = f->t * frames_of(f),
@@ -71,8 +103,9 @@ fold_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
                           .c = f->colours * frames_of(f) * f->p * f->p,
                           .ft = frames_of(f),
                           .fs = f->p};
-    VaeRearrangeArgs back = {.kind = f->column_first ? VAE_UNFOLD_CQR
-                                                     : VAE_UNFOLD_CRQ,
+    VaeRearrangeArgs back = {.kind = f->column_first    ? VAE_UNFOLD_CQR
+                                     : f->channels_fast ? VAE_SHUFFLE_TRQC
+                                                        : VAE_UNFOLD_CRQ,
                              .y = vae_check_buffer(t, n * 4, 4),
                              .x = deep,
                              .t = f->t,
@@ -100,26 +133,38 @@ fold_one(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, const Fold *f,
     memset(y16, 0xff, n * 2);
     k->rearrange(q, &back);
     vae_check_equal(t, "unfold BF16", y16, flat16, n * 2);
+    if (f->channels_fast)
+        fold_first(t, k, q, f, flat);
 }
 
 static void
 check_fold(VaeCheck *t)
 {
     static const Fold cases[] = {
-        {1, 1, 1, 3, 2, true},     {2, 3, 5, 3, 2, true},
-        {2, 3, 5, 3, 2, false},    {1, 2, 3, 3, 4, false},
-        {2, 1, 5, 3, 4, true},     {3, 5, 1, 7, 2, false},
-        {1, 4, 4, 1, 1, true},     {1, 2, 261, 3, 2, false},
-        {2, 3, 5, 16, 2, false},   {1, 2, 3, 24, 2, true},
-        {3, 2, 5, 7, 1, false, 2}, {2, 3, 5, 16, 2, false, 2},
+        {1, 1, 1, 3, 2, true},
+        {2, 3, 5, 3, 2, true},
+        {2, 3, 5, 3, 2, false},
+        {1, 2, 3, 3, 4, false},
+        {2, 1, 5, 3, 4, true},
+        {3, 5, 1, 7, 2, false},
+        {1, 4, 4, 1, 1, true},
+        {1, 2, 261, 3, 2, false},
+        {2, 3, 5, 16, 2, false},
+        {1, 2, 3, 24, 2, true},
+        {3, 2, 5, 7, 1, false, 2},
+        {2, 3, 5, 16, 2, false, 2},
         {2, 1, 3, 3, 2, true, 2},
+        {2, 3, 5, 3, 2, false, 2, true},
+        {3, 1, 2, 16, 2, false, 1, true},
     };
     for (size_t i = 0; i < VAE_COUNT(cases); i++) {
         const Fold *f = &cases[i];
         const size_t n = values(f);
         if (!vae_check_begin(t, "fold_%s_p%dx%d_%dx%dx%dx%d",
-                             f->column_first ? "cqr" : "crq", frames_of(f),
-                             f->p, f->t, f->h, f->w, f->colours))
+                             f->column_first    ? "cqr"
+                             : f->channels_fast ? "trqc"
+                                                : "crq",
+                             frames_of(f), f->p, f->t, f->h, f->w, f->colours))
             continue;
         float *flat = vae_check_random(t, n, 1);
         float *deep = vae_check_buffer(t, n * 4, 4);
@@ -138,15 +183,17 @@ check_fold(VaeCheck *t)
 static float
 block_value(const VaeShortcutArgs *a, int f, int r, int q, int k, int front)
 {
-    const int area = a->fs * a->fs;
-    int frame = f * a->ft + k / area % a->ft - front;
+    const int area = a->fs * a->fs, deep = area * a->ft;
+    const int c = a->channels_fast ? k % a->cx : k / deep;
+    k = a->channels_fast ? k / a->cx : k % deep;
+    int frame = f * a->ft + k / area - front;
     if (frame < 0 && !a->repeat)
         return 0;
     frame = frame < 0 ? 0 : frame;
     const size_t at =
         ((size_t) frame * a->h + r * a->fs + k / a->fs % a->fs) * a->w +
         (size_t) q * a->fs + k % a->fs;
-    return ((const float *) a->x)[at * a->cx + k / (area * a->ft)];
+    return ((const float *) a->x)[at * a->cx + c];
 }
 
 static void
@@ -165,7 +212,7 @@ average_definition(const VaeShortcutArgs *a, double *y)
 }
 
 /* Repeats each channel rep times, then distributes them like a shuffle of (o,
- * i, r, q). */
+ * i, r, q) or (i, r, q, o). */
 static void
 dup_definition(const VaeShortcutArgs *a, double *y)
 {
@@ -174,9 +221,11 @@ dup_definition(const VaeShortcutArgs *a, double *y)
     for (size_t i = 0; i < (size_t) a->t * a->h * a->w * a->cx * rep; i++) {
         const int k = (int) (i % ((size_t) a->cx * rep));
         const size_t site = i / ((size_t) a->cx * rep);
-        const int q = k % a->fs, r = k / a->fs % a->fs;
-        const int z = k / (a->fs * a->fs) % a->ft;
-        const int o = k / (a->fs * a->fs * a->ft);
+        const int deep = a->fs * a->fs * a->ft;
+        const int o = a->channels_fast ? k % a->cy : k / deep;
+        const int place = a->channels_fast ? k / a->cy : k % deep;
+        const int q = place % a->fs, r = place / a->fs % a->fs;
+        const int z = place / (a->fs * a->fs);
         const int f = (int) (site / a->w / a->h) * a->ft + z - a->drop;
         const size_t row = site / a->w % a->h * a->fs + r;
         const size_t column = site % a->w * a->fs + q;
@@ -210,9 +259,10 @@ static void
 shortcut_case(VaeCheck *t, VaeShortcutArgs a)
 {
     static const char *const names[] = {"dup", "average", "tile"};
-    if (!vae_check_begin(t, "shortcut_%s%s_t%d_s%d_d%d_%dx%dx%d_%d_%d",
-                         names[a.kind], a.repeat ? "_repeat" : "", a.ft, a.fs,
-                         a.drop, a.t, a.h, a.w, a.cx, a.cy))
+    if (!vae_check_begin(t, "shortcut_%s%s%s_t%d_s%d_d%d_%dx%dx%d_%d_%d",
+                         names[a.kind], a.repeat ? "_repeat" : "",
+                         a.channels_fast ? "_fast" : "", a.ft, a.fs, a.drop,
+                         a.t, a.h, a.w, a.cx, a.cy))
         return;
     const size_t n = shortcut_count(&a);
     a.x = vae_check_random(t, (size_t) a.t * a.h * a.w * a.cx, 1);
@@ -269,6 +319,14 @@ check_shortcut(VaeCheck *t)
          .ft = 1, .fs = 2},
         {VAE_SHORTCUT_AVERAGE, .t = 3, .h = 3, .w = 3, .cx = 7, .cy = 7,
          .ft = 1, .fs = 1},
+        {VAE_SHORTCUT_DUP, .t = 3, .h = 3, .w = 2, .cx = 16, .cy = 8, .ft = 2,
+         .fs = 2, .channels_fast = true},
+        {VAE_SHORTCUT_DUP, .t = 1, .h = 2, .w = 3, .cx = 6, .cy = 3, .ft = 1,
+         .fs = 2, .channels_fast = true},
+        {VAE_SHORTCUT_AVERAGE, .t = 4, .h = 4, .w = 6, .cx = 8, .cy = 16,
+         .ft = 2, .fs = 2, .channels_fast = true},
+        {VAE_SHORTCUT_AVERAGE, .t = 2, .h = 4, .w = 6, .cx = 6, .cy = 8,
+         .ft = 1, .fs = 2, .channels_fast = true},
         {VAE_SHORTCUT_TILE, .t = 2, .h = 3, .w = 5, .cx = 6, .cy = 24, .ft = 1,
          .fs = 1},
         {VAE_SHORTCUT_TILE, .t = 1, .h = 2, .w = 3, .cx = 16, .cy = 64, .ft = 1,

@@ -27,36 +27,40 @@ in_count(const VaeRearrangeArgs *a)
 static size_t
 out_count(const VaeRearrangeArgs *a)
 {
-    if (a->kind == VAE_REFLECT)
-        return (size_t) a->t * (a->h + 2) * (a->w + 2) * a->c;
+    if (vae_rearrange_is_border(a->kind))
+        return (size_t) a->t * a->rows * (a->w + 2) * a->c;
     return (size_t) (a->t * a->ft - a->drop) * a->h * a->fs * a->w * a->fs *
            a->c;
 }
 
-/* Writes the places that element i of n has in the picture with a border, and
- * returns their number. */
+/* Writes the places that row or column i of n has in the picture with a border,
+ * with `front` of it in front and `all` in all. Returns their number. */
 static int
-mirrors(int i, int n, int places[3])
+repeats(const VaeRearrangeArgs *a, int i, int n, int front, int all,
+        int places[3])
 {
+    const int past = a->kind == VAE_REFLECT;
     int found = 0;
-    places[found++] = i + 1;
-    if (i == 1)
+    places[found++] = i + front;
+    if (i == past && front)
         places[found++] = 0;
-    if (i == n - 2)
-        places[found++] = n + 1;
+    if (i == n - 1 - past && all > n + front)
+        places[found++] = n + front;
     return found;
 }
 
 static void
-reflect_definition(const VaeRearrangeArgs *a, const float *x, float *y)
+border_definition(const VaeRearrangeArgs *a, const float *x, float *y)
 {
     int rows[3], columns[3];
     for (size_t i = 0; i < in_count(a); i++) {
         const size_t site = i / a->c, f = site / a->w / a->h;
-        const int down = mirrors((int) (site / a->w % a->h), a->h, rows);
-        const int across = mirrors((int) (site % a->w), a->w, columns);
+        const int down =
+            repeats(a, (int) (site / a->w % a->h), a->h, a->top, a->rows, rows);
+        const int across =
+            repeats(a, (int) (site % a->w), a->w, 1, a->w + 2, columns);
         for (int k = 0; k < down * across; k++) {
-            const size_t row = f * (a->h + 2) + rows[k / across];
+            const size_t row = f * a->rows + rows[k / across];
             const size_t at = row * (a->w + 2) + columns[k % across];
             y[at * a->c + i % a->c] = x[i];
         }
@@ -113,6 +117,13 @@ definition(const VaeRearrangeArgs *a, const float *x, float *y)
                 c, x[i]);
             continue;
         }
+        if (a->kind == VAE_SHUFFLE_TRQC) {
+            const int z = place / area, rq = place % area;
+            put(pixel(a, y, f * a->ft + z, row * a->fs + rq / a->fs,
+                      column * a->fs + rq % a->fs),
+                c, x[i]);
+            continue;
+        }
         for (int k = 0; k < area; k++)
             put(pixel(a, y, f * a->ft + place, row * a->fs + k / a->fs,
                       column * a->fs + k % a->fs),
@@ -152,19 +163,20 @@ convert(VaeCheck *t, const VaeKernels *k, const VaeQueue *q, VaeRearrangeArgs a,
 static void
 one_case(VaeCheck *t, VaeRearrangeArgs a)
 {
-    static const char *const names[] = {[VAE_UNFOLD_NEAREST] = "nearest",
-                                        [VAE_SHUFFLE_RQTC] = "shuffle",
-                                        [VAE_JOIN_PHASES] = "phases",
-                                        [VAE_REFLECT] = "reflect"};
-    if (!vae_check_begin(t, "rearrange_%s_t%d_s%d_d%d_%dx%dx%dx%d",
-                         names[a.kind], a.ft, a.fs, a.drop, a.t, a.h, a.w, a.c))
+    static const char *const names[] = {
+        [VAE_UNFOLD_NEAREST] = "nearest", [VAE_SHUFFLE_RQTC] = "shuffle",
+        [VAE_SHUFFLE_TRQC] = "trqc",      [VAE_JOIN_PHASES] = "phases",
+        [VAE_REFLECT] = "reflect",        [VAE_REPLICATE] = "replicate"};
+    if (!vae_check_begin(t, "rearrange_%s_t%d_s%d_d%d_%dx%dx%dx%d_%d_%d",
+                         names[a.kind], a.ft, a.fs, a.drop, a.t, a.h, a.w, a.c,
+                         a.rows, a.top))
         return;
     float *x = vae_check_random(t, in_count(&a), 0);
     for (size_t i = 0; i < in_count(&a); i++)
         x[i] = (float) i;
     float *want = vae_check_buffer(t, out_count(&a) * 4, 4);
-    if (a.kind == VAE_REFLECT)
-        reflect_definition(&a, x, want);
+    if (vae_rearrange_is_border(a.kind))
+        border_definition(&a, x, want);
     else if (a.kind == VAE_JOIN_PHASES)
         joined(&a, x, want);
     else
@@ -202,18 +214,29 @@ check_orders(VaeCheck *t)
 }
 
 static void
-check_reflect(VaeCheck *t)
+check_borders(VaeCheck *t)
 {
     static const int sizes[][4] = {
-        {1, 2, 2, 1}, {2, 3, 5, 3}, {3, 2, 7, 16}, {2, 4, 3, 21}};
+        {1, 1, 1, 1}, {1, 2, 2, 1}, {2, 3, 5, 3}, {3, 2, 7, 16}, {2, 4, 3, 21}};
+    /* Rows of the border above and below: of a picture, then of its first, a
+     * middle and its last strip. */
+    static const int rows[][2] = {{1, 1}, {1, 0}, {0, 0}, {0, 1}};
     for (size_t i = 0; i < VAE_COUNT(sizes); i++)
-        one_case(t, (VaeRearrangeArgs){.kind = VAE_REFLECT,
-                                       .t = sizes[i][0],
-                                       .h = sizes[i][1],
-                                       .w = sizes[i][2],
-                                       .c = sizes[i][3],
-                                       .ft = 1,
-                                       .fs = 1});
+        for (size_t j = 0; j < VAE_COUNT(rows) + 1; j++) {
+            const bool reflect = j == VAE_COUNT(rows);
+            const int *at = rows[reflect ? 0 : j];
+            if (i || !reflect)
+                one_case(t, (VaeRearrangeArgs){
+                                .kind = reflect ? VAE_REFLECT : VAE_REPLICATE,
+                                .t = sizes[i][0],
+                                .h = sizes[i][1],
+                                .w = sizes[i][2],
+                                .c = sizes[i][3],
+                                .ft = 1,
+                                .fs = 1,
+                                .rows = sizes[i][1] + at[0] + at[1],
+                                .top = at[0]});
+        }
 }
 
 static void
@@ -287,4 +310,4 @@ check_speed(VaeCheck *t)
     }
 }
 
-VAE_CHECK_MAIN(check_orders, check_reflect, check_cast, check_speed)
+VAE_CHECK_MAIN(check_orders, check_borders, check_cast, check_speed)

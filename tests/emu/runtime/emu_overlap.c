@@ -137,7 +137,6 @@ void
 emu_overlap_rearrange(const VaeRearrangeArgs *a)
 {
     Spans s = {.kernel = "rearrange"};
-    const bool fold = a->kind == VAE_FOLD_CQR || a->kind == VAE_FOLD_CRQ;
     const int block = a->ft * a->fs * a->fs;
     const size_t pixels = product(a->t, a->h, a->w, a->c);
     const size_t frame = product(a->h, a->w, a->c, a->fs * a->fs);
@@ -146,12 +145,15 @@ emu_overlap_rearrange(const VaeRearrangeArgs *a)
         x = pixels * (size_t) a->ft;
     if (a->kind == VAE_JOIN_PHASES)
         x = ((size_t) (a->fs * a->fs) - 1) * a->phase + pixels;
-    if (a->kind == VAE_REFLECT) {
+    if (vae_rearrange_is_border(a->kind)) {
         x = pixels;
-        y = product(a->t, a->h + 2, a->w + 2, a->c);
+        y = product(a->t, a->rows, a->w + 2, a->c);
     }
-    if (fold)
-        x = y = pixels / (size_t) block;
+    if (vae_rearrange_is_fold(a->kind)) {
+        x = pixels / (size_t) block;
+        y = product((a->t + a->ft - 1) / a->ft, a->h / a->fs, a->w / a->fs,
+                    a->c);
+    }
     reads(&s, "x", a->x, x, a->x_type);
     writes(&s, "y", a->y, y, a->y_type);
     check(&s);

@@ -236,17 +236,19 @@ KERNEL(rearrange, VaeRearrangeArgs)
 {
     const size_t pixels = (size_t) a->t * a->h * a->w;
     const size_t area = (size_t) a->fs * a->fs;
-    const bool fold = a->kind == VAE_FOLD_CQR || a->kind == VAE_FOLD_CRQ;
+    const bool fold = vae_rearrange_is_fold(a->kind);
     /* All elements of y, with the dropped ones. */
-    size_t all =
-        fold ? pixels / (a->ft * area) * a->c : pixels * a->ft * area * a->c;
+    size_t all = fold ? (size_t) ((a->t + a->ft - 1) / a->ft) * (a->h / a->fs) *
+                            (a->w / a->fs) * a->c
+                      : pixels * a->ft * area * a->c;
     const size_t x = a->kind == VAE_UNFOLD_NEAREST ? pixels * a->c * a->ft
                      : a->kind == VAE_JOIN_PHASES
                          ? (area - 1) * a->phase + pixels * a->c
-                         : all;
+                     : fold ? pixels * a->c / (a->ft * area)
+                            : all;
     const size_t dropped = (size_t) a->drop * a->h * a->w * area * a->c;
-    if (a->kind == VAE_REFLECT)
-        all = (size_t) a->t * (a->h + 2) * (a->w + 2) * a->c;
+    if (vae_rearrange_is_border(a->kind))
+        all = (size_t) a->t * a->rows * (a->w + 2) * a->c;
     a->y = OUT(a->y, bytes_of(a->y_type, all - dropped));
     a->x = IN(a->x, bytes_of(a->x_type, x));
 }
