@@ -64,13 +64,7 @@ fill(Case *c, const VaeModelInfo *info)
                                        .data = c->clip.latents + i * latent};
     }
     for (int i = 0; i < c->clip.frames && i < FRAMES; i++)
-        c->pictures[i] =
-            (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
-                         .width = SIZE,
-                         .height = SIZE,
-                         .data = {(uint8_t *) (c->clip.video +
-                                               (size_t) i * SIZE * SIZE * 3)},
-                         .stride = {SIZE * 3 * 4}};
+        c->pictures[i] = clip_picture(&c->clip, NULL, i);
 }
 
 static VaeStatus

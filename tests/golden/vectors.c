@@ -120,6 +120,34 @@ clip_free(TestClip *clip)
     *clip = (TestClip){0};
 }
 
+size_t
+clip_row(const TestClip *clip)
+{
+    return (size_t) clip->width *
+           (size_t) (clip->channels ? clip->channels : 3);
+}
+
+VaePicture
+clip_picture(const TestClip *clip, const uint8_t *bytes, int i)
+{
+    const bool alpha = clip->channels == 4;
+    const size_t row = clip_row(clip);
+    const size_t at = (size_t) i * row * (size_t) clip->height;
+    VaePicture p = {
+        .pixels = alpha ? VAE_PIXELS_RGBA_F32 : VAE_PIXELS_RGB_F32,
+        .width = clip->width,
+        .height = clip->height,
+        .data = {(uint8_t *) (clip->video + at)},
+        .stride = {(ptrdiff_t) (row * sizeof(float))},
+    };
+    if (bytes) {
+        p.pixels = alpha ? VAE_PIXELS_RGBA : VAE_PIXELS_RGB;
+        p.data[0] = (uint8_t *) bytes + at;
+        p.stride[0] = (ptrdiff_t) row;
+    }
+    return p;
+}
+
 VaeStream *
 test_stream(VaeModel *model, VaeStreamParams params)
 {
@@ -158,20 +186,9 @@ static void
 fill_pictures(const TestClip *clip, const uint8_t *bytes, VaePicture *out,
               int from, int n)
 {
-    const size_t row = (size_t) clip->width * 3;
-    const size_t size = row * (size_t) clip->height;
-    for (int i = 0; i < n; i++) {
-        const int frame = from + i < clip->frames ? from + i : clip->frames - 1;
-        const size_t at = (size_t) frame * size;
-        out[i] = (VaePicture){
-            .pixels = bytes ? VAE_PIXELS_RGB : VAE_PIXELS_RGB_F32,
-            .width = clip->width,
-            .height = clip->height,
-            .data = {bytes ? (uint8_t *) bytes + at
-                           : (uint8_t *) (clip->video + at)},
-            .stride = {(ptrdiff_t) (bytes ? row : row * sizeof(float))},
-        };
-    }
+    for (int i = 0; i < n; i++)
+        out[i] = clip_picture(
+            clip, bytes, from + i < clip->frames ? from + i : clip->frames - 1);
 }
 
 /* Steps of the next call: as the plan says, but no unit too many. */

@@ -38,10 +38,11 @@ float *test_planes(const float *src, int64_t t, int64_t plane);
 
 /*
  * A clip and what a stream makes of it. Latents are [T][C, h, w] with the
- * padded size, frames [T, H, W, 3] in the network's range or video_u8.
+ * padded size, frames [T, H, W, channels] in the network's range or video_u8.
  */
 typedef struct TestClip {
     int t, frames, width, height;
+    int channels;            /* of a pixel; 0: 3 */
     float *latents;          /* read by decode, written by encode */
     float *mean, *logvar;    /* NULL, or written by encode */
     float *video;            /* written by decode, read by encode ... */
@@ -50,6 +51,10 @@ typedef struct TestClip {
 } TestClip;
 
 void clip_free(TestClip *clip);
+/* The numbers of a row of a frame. */
+size_t clip_row(const TestClip *clip);
+/* Frame i, in bytes if they are not NULL, else in video. */
+VaePicture clip_picture(const TestClip *clip, const uint8_t *bytes, int i);
 
 /* Opens a stream; its slices are of one step if the parameters leave the size
  * open. Skips the test where this machine cannot compute so. */

@@ -153,11 +153,7 @@ loop_fill(Loop *loop, const TestClip *clip)
             (VaeLatentOut){.type = VAE_TYPE_F32, .data = clip->latents};
     }
     for (int i = 0; i < 64; i++)
-        loop->pictures[i] = (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
-                                         .width = clip->width,
-                                         .height = clip->height,
-                                         .data = {(uint8_t *) clip->video},
-                                         .stride = {clip->width * 3 * 4}};
+        loop->pictures[i] = clip_picture(clip, NULL, 0);
 }
 
 static size_t
@@ -270,25 +266,26 @@ static void
 odd_size(const Bed *bed)
 {
     enum { OW = 37, OH = 21 };
+    const int channels = bed->info->out_channels;
     const int unit = bed->info->spatial;
     const int pw = (OW + unit - 1) / unit * unit;
     const int ph = (OH + unit - 1) / unit * unit;
     SCOPED_CLIP TestClip padded = alone(bed, VAE_DECODE, 3, pw, ph, 0);
     SCOPED_CLIP TestClip odd = alone(bed, VAE_DECODE, 3, OW, OH, 0);
     size_t differ = 0;
-    for (int i = 0; i < odd.frames * OH * OW * 3; i++) {
-        const int c = i % (OW * 3), y = i / (OW * 3) % OH,
-                  f = i / (OW * 3 * OH);
-        differ += odd.video[i] != padded.video[(f * ph + y) * pw * 3 + c];
+    for (int i = 0; i < odd.frames * OH * OW * channels; i++) {
+        const int row = OW * channels, y = i / row % OH, f = i / (row * OH);
+        differ += odd.video[i] !=
+                  padded.video[(f * ph + y) * pw * channels + i % row];
     }
     expect(differ == 0, "%dx%d decoded is cropped %dx%d: %zu differ", OW, OH,
            pw, ph, differ);
     for (int i = 0; i < padded.frames * ph * pw; i++) {
         const int x = i % pw < OW ? i % pw : OW - 1;
         const int y = i / pw % ph < OH ? i / pw % ph : OH - 1;
-        memcpy(padded.video + i * 3,
-               odd.video + ((i / (pw * ph) * OH + y) * OW + x) * 3,
-               3 * sizeof(float));
+        memcpy(padded.video + i * channels,
+               odd.video + ((i / (pw * ph) * OH + y) * OW + x) * channels,
+               (size_t) channels * sizeof(float));
     }
     TestClip want = padded, got = odd;
     SCOPED_STREAM VaeStream *big = bed_slices(bed, VAE_ENCODE, pw, ph, 1);

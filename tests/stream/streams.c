@@ -230,8 +230,7 @@ clip_latent_count(const Bed *bed, const TestClip *clip)
 size_t
 clip_video_count(const TestClip *clip)
 {
-    return (size_t) clip->frames * (size_t) clip->height *
-           (size_t) clip->width * 3;
+    return (size_t) clip->frames * (size_t) clip->height * clip_row(clip);
 }
 
 /* Returns n generated numbers, from number `seed` on. */
@@ -253,6 +252,7 @@ bed_clip(const Bed *bed, int t, int width, int height, int seed)
         .frames = (int) vae_model_frames_of(bed->model, t),
         .width = width,
         .height = height,
+        .channels = bed->info->out_channels,
     };
     clip.latents = numbers("latent", clip_latent_count(bed, &clip), seed);
     clip.video = numbers("video", clip_video_count(&clip), seed);

@@ -237,7 +237,7 @@ like_first(const Bed *bed, VaeDirection direction)
     SCOPED_CLIP TestClip without_context =
         clip_without_context(bed, direction, 1, one_by_one);
     const int skip = direction == VAE_DECODE ? s->step_out - s->first_out : 0;
-    const size_t frame = (size_t) W * H * 3;
+    const size_t frame = H * clip_row(&want);
     SCOPED_STREAM VaeStream *stream = open_stream(bed, direction, 1);
     want.frames -= skip;
     run_clip(bed, stream, direction, &want, one_by_one);

@@ -31,11 +31,7 @@ work(char **argv, VaeDirection direction, int calls)
         results[i] = (VaeLatentOut){.type = VAE_TYPE_F32, .data = clip.latents};
     }
     for (int i = 0; i < 8 * SLICE; i++)
-        pictures[i] = (VaePicture){.pixels = VAE_PIXELS_RGB_F32,
-                                   .width = SIZE,
-                                   .height = SIZE,
-                                   .data = {(uint8_t *) clip.video},
-                                   .stride = {SIZE * 3 * 4}};
+        pictures[i] = clip_picture(&clip, NULL, 0);
     for (int i = 0; i <= calls; i++) {
         vae_stream_count(stream, i ? SLICE : 1, &n_in, &n_out);
         if (direction == VAE_DECODE)
