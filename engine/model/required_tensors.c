@@ -85,6 +85,16 @@ vae_model_require(VaeModel *m, const VaeTensorQuery *q)
     return (long) m->n_required++;
 }
 
+/* A convolution within frames can have a kernel of one frame in the file. */
+static void
+drop_time(VaeTensorInfo *t)
+{
+    if (t->n_dims != 5 || t->dims[2] != 1)
+        return;
+    t->n_dims = 4;
+    memmove(t->dims + 2, t->dims + 3, 2 * sizeof *t->dims);
+}
+
 static bool
 same_dims(const VaeTensorInfo *t, const VaeRequiredTensor *d)
 {
@@ -130,8 +140,10 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
     used[t - vae_tensor_file_at(m->file, 0)] = true;
     d->found = *t;
     d->found.name = d->name;
+    if (d->n_dims == 4)
+        drop_time(&d->found);
     const char *name = t->name - strlen(m->file->prefix);
-    if (!same_dims(t, d)) {
+    if (!same_dims(&d->found, d)) {
         vae_dims_text(t->dims, t->n_dims, is, sizeof is);
         vae_listing_add(&all->wrong, "%s is %s, expected %s", name, is, should);
         note(&all->first, name, is, should);

@@ -7,9 +7,9 @@
 
 #include "arch.h"
 
-extern const VaeArch vae_arch_wan21, vae_arch_wan22, vae_arch_seedvr2,
-    vae_arch_ltx2_0, vae_arch_ltx2_3, vae_arch_taew2_1, vae_arch_taew2_2,
-    vae_arch_taew2_2_super, vae_arch_taehv, vae_arch_taehv1_5,
+extern const VaeArch vae_arch_wan21, vae_arch_wan22, vae_arch_qwenimage21,
+    vae_arch_seedvr2, vae_arch_ltx2_0, vae_arch_ltx2_3, vae_arch_taew2_1,
+    vae_arch_taew2_2, vae_arch_taew2_2_super, vae_arch_taehv, vae_arch_taehv1_5,
     vae_arch_taehv1_5_super, vae_arch_taecvx, vae_arch_taeos1_3, vae_arch_taeh3,
     vae_arch_taeltx_2, vae_arch_taeltx2_3, vae_arch_taeltx2_3_wide,
     vae_arch_lighttaew2_1, vae_arch_lighttaew2_2, vae_arch_taesd,
@@ -24,6 +24,7 @@ const VaeArch *const vae_archs[] = {&vae_arch_sd,
                                     &vae_arch_flux2,
                                     &vae_arch_wan21,
                                     &vae_arch_wan22,
+                                    &vae_arch_qwenimage21,
                                     &vae_arch_seedvr2,
                                     &vae_arch_ltx2_0,
                                     &vae_arch_ltx2_3,

@@ -45,19 +45,20 @@ decode(VaeBuilder *b)
     const VaeTensor *x = vae_input(b);
     x = vae_conv(b, "conv2", x, (VaeConv){.c = a->z});
     vae_enter(b, "decoder");
-    x = vae_conv(b, "conv1", x, (VaeConv){.c = a->dec.c, .k = 3, .kt = 3});
-    x = vae_wan_middle(b, x);
+    x = vae_conv(b, "conv1", x, vae_wan_conv(a->dec.c, false));
+    x = vae_wan_middle(b, x, false);
     for (int i = 0; i < a->dec.n; i++) {
         const Item *item = &a->dec.items[i];
         if (!item->resample) {
-            x = vae_wan_residual(b, "upsamples", i, x, item->c, false);
+            x = vae_wan_residual(b, "upsamples", i, x,
+                                 (VaeWanBlock){.c = item->c});
             continue;
         }
         vae_enter(b, "upsamples.%d", i);
         x = vae_wan_up(b, x, item->c, item->temporal);
         vae_leave(b);
     }
-    x = vae_wan_head(b, x, a->colours * a->side * a->side);
+    x = vae_wan_head(b, x, a->colours * a->side * a->side, false);
     vae_leave(b);
     if (a->side > 1)
         x = vae_rearrange(
@@ -72,19 +73,20 @@ encode(VaeBuilder *b)
     const Wan21 *a = vae_arch_data(b);
     const VaeTensor *x = vae_input(b);
     vae_enter(b, "encoder");
-    x = vae_conv(b, "conv1", x, (VaeConv){.c = a->enc.c, .k = 3, .kt = 3});
+    x = vae_conv(b, "conv1", x, vae_wan_conv(a->enc.c, false));
     for (int i = 0; i < a->enc.n; i++) {
         const Item *item = &a->enc.items[i];
         if (!item->resample) {
-            x = vae_wan_residual(b, "downsamples", i, x, item->c, false);
+            x = vae_wan_residual(b, "downsamples", i, x,
+                                 (VaeWanBlock){.c = item->c});
             continue;
         }
         vae_enter(b, "downsamples.%d", i);
         x = vae_wan_down(b, x, item->c, item->temporal);
         vae_leave(b);
     }
-    x = vae_wan_middle(b, x);
-    x = vae_wan_head(b, x, 2 * a->z);
+    x = vae_wan_middle(b, x, false);
+    x = vae_wan_head(b, x, 2 * a->z, false);
     vae_leave(b);
     x = vae_conv(b, "conv1", x, (VaeConv){.c = 2 * a->z});
     vae_output(b, x);

@@ -1,9 +1,13 @@
 /*
- * wan22.c: the VAE of Wan2.2 (TI2V-5B).
+ * wan22.c: the VAEs of Wan2.2 (TI2V-5B) and Qwen-Image-2.1.
  *
- * 48 latent channels, 16x16 pixels (2x2 of them folded into channels) and 4
- * frames per latent. Like Wan2.1, but each stage also adds its input
+ * Wan2.2: 48 latent channels, 16x16 pixels (2x2 of them folded into channels)
+ * and 4 frames per latent. Like Wan2.1, but each stage also adds its input
  * through a shortcut without weights.
+ *
+ * Qwen-Image-2.1: the same for images, 64 latent channels and 16x16 pixels of
+ * RGBA, not folded. Its convolutions over time are in the file, but each image
+ * is a first frame, which does not use them.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +16,6 @@
 #include "wan_parts.h"
 
 #define MAX_STAGES 8
-#define PATCH 2
 
 /* One of encoder.downsamples or decoder.upsamples. */
 typedef struct Stage {
@@ -28,6 +31,9 @@ typedef struct Side {
 
 typedef struct Wan22 {
     int z;
+    int patch;   /* the side of the squares that fold into channels */
+    int colours; /* channels of a pixel */
+    bool flat;   /* a network of images */
     Side enc, dec;
 } Wan22;
 
@@ -39,9 +45,26 @@ static const VaeTensor *
 residuals(VaeBuilder *b, const char *list, const VaeTensor *x,
           const Stage *stage, bool keep)
 {
+    const Wan22 *a = vae_arch_data(b);
     for (int j = 0; j < stage->n_res; j++)
-        x = vae_wan_residual(b, list, j, x, stage->c, keep && j == 0);
+        x = vae_wan_residual(b, list, j, x,
+                             (VaeWanBlock){.c = stage->c,
+                                           .flat = a->flat,
+                                           .keep = keep && j == 0});
     return x;
+}
+
+/* Adds the input of the stage. */
+static const VaeTensor *
+shortcut(VaeBuilder *b, VaeShortcut kind, const VaeTensor *x,
+         const VaeTensor *in, const Stage *stage)
+{
+    const Wan22 *a = vae_arch_data(b);
+    return vae_shortcut(b, "shortcut", x, in,
+                        (VaeShortcutMove){.kind = kind,
+                                          .ft = stage->temporal ? 2 : 1,
+                                          .fs = stage->resample ? 2 : 1,
+                                          .single = a->flat});
 }
 
 static void
@@ -49,10 +72,10 @@ decode(VaeBuilder *b)
 {
     const Wan22 *a = vae_arch_data(b);
     const VaeTensor *x = vae_input(b);
-    x = vae_conv(b, "conv2", x, (VaeConv){.c = a->z});
+    x = vae_conv(b, "conv2", x, (VaeConv){.c = a->z, .two_d = a->flat});
     vae_enter(b, "decoder");
-    x = vae_conv(b, "conv1", x, (VaeConv){.c = a->dec.c, .k = 3, .kt = 3});
-    x = vae_wan_middle(b, x);
+    x = vae_conv(b, "conv1", x, vae_wan_conv(a->dec.c, a->flat));
+    x = vae_wan_middle(b, x, a->flat);
     for (int i = 0; i < a->dec.n; i++) {
         const Stage *stage = &a->dec.stages[i];
         const VaeTensor *in = x;
@@ -60,19 +83,18 @@ decode(VaeBuilder *b)
         x = residuals(b, "upsamples", x, stage, stage->resample);
         if (stage->resample) {
             vae_enter(b, "upsamples.%d", stage->n_res);
-            x = vae_wan_up(b, x, stage->c, stage->temporal);
+            x = vae_wan_up(b, x, stage->c, stage->temporal && !a->flat);
             vae_leave(b);
-            x = vae_shortcut(b, "shortcut", x, in,
-                             (VaeShortcutMove){VAE_SHORTCUT_DUP,
-                                               stage->temporal ? 2 : 1, 2});
+            x = shortcut(b, VAE_SHORTCUT_DUP, x, in, stage);
         }
         vae_leave(b);
     }
-    x = vae_wan_head(b, x, 3 * PATCH * PATCH);
+    x = vae_wan_head(b, x, a->colours * a->patch * a->patch, a->flat);
     vae_leave(b);
-    x = vae_rearrange(
-        b, "unpatchify", x,
-        (VaeMove){.kind = VAE_UNFOLD_CQR, .fs = PATCH, .wide = true});
+    if (a->patch > 1)
+        x = vae_rearrange(
+            b, "unpatchify", x,
+            (VaeMove){.kind = VAE_UNFOLD_CQR, .fs = a->patch, .wide = true});
     vae_output(b, x);
 }
 
@@ -81,10 +103,11 @@ encode(VaeBuilder *b)
 {
     const Wan22 *a = vae_arch_data(b);
     const VaeTensor *x = vae_input(b);
-    x = vae_rearrange(b, "patchify", x,
-                      (VaeMove){.kind = VAE_FOLD_CQR, .fs = PATCH});
+    if (a->patch > 1)
+        x = vae_rearrange(b, "patchify", x,
+                          (VaeMove){.kind = VAE_FOLD_CQR, .fs = a->patch});
     vae_enter(b, "encoder");
-    x = vae_conv(b, "conv1", x, (VaeConv){.c = a->enc.c, .k = 3, .kt = 3});
+    x = vae_conv(b, "conv1", x, vae_wan_conv(a->enc.c, a->flat));
     for (int i = 0; i < a->enc.n; i++) {
         const Stage *stage = &a->enc.stages[i];
         const VaeTensor *in = x;
@@ -92,19 +115,16 @@ encode(VaeBuilder *b)
         x = residuals(b, "downsamples", x, stage, true);
         if (stage->resample) {
             vae_enter(b, "downsamples.%d", stage->n_res);
-            x = vae_wan_down(b, x, stage->c, stage->temporal);
+            x = vae_wan_down(b, x, stage->c, stage->temporal && !a->flat);
             vae_leave(b);
         }
-        x = vae_shortcut(b, "shortcut", x, in,
-                         (VaeShortcutMove){VAE_SHORTCUT_AVERAGE,
-                                           stage->temporal ? 2 : 1,
-                                           stage->resample ? 2 : 1});
+        x = shortcut(b, VAE_SHORTCUT_AVERAGE, x, in, stage);
         vae_leave(b);
     }
-    x = vae_wan_middle(b, x);
-    x = vae_wan_head(b, x, 2 * a->z);
+    x = vae_wan_middle(b, x, a->flat);
+    x = vae_wan_head(b, x, 2 * a->z, a->flat);
     vae_leave(b);
-    x = vae_conv(b, "conv1", x, (VaeConv){.c = 2 * a->z});
+    x = vae_conv(b, "conv1", x, (VaeConv){.c = 2 * a->z, .two_d = a->flat});
     vae_output(b, x);
 }
 
@@ -175,7 +195,49 @@ describe(VaeRecognise *r, const Wan22 *a)
         space += side->stages[i].resample;
         time += side->stages[i].temporal;
     }
-    vae_describe_causal(r, "wan2.2", a->z, PATCH << space, 1 << time);
+    vae_describe_causal(r, r->arch->name, a->z, a->patch << space,
+                        a->flat ? 1 : 1 << time);
+    r->info->in_channels = r->info->out_channels = a->colours;
+}
+
+static void
+set_kind(VaeRecognise *r)
+{
+    Wan22 *a = r->data;
+    a->flat = r->arch->patch == 0;
+    a->patch = a->flat ? 1 : r->arch->patch;
+    a->colours = a->flat ? 4 : 3;
+}
+
+/* In a network of images a kernel has no frames, or one. */
+static bool
+is_flat(const VaeModel *m)
+{
+    static const char *const convs[] = {"decoder.conv1.weight",
+                                        "encoder.conv1.weight"};
+    for (int i = 0; i < 2; i++) {
+        const VaeTensorInfo *t = vae_model_find(m, convs[i]);
+        if (t)
+            return t->n_dims == 4 || (t->n_dims == 5 && t->dims[2] == 1);
+    }
+    return false;
+}
+
+/* Which stages resample time, although the network of images does not: the
+ * shortcuts follow them. */
+static void
+set_flat_times(Wan22 *a)
+{
+    for (int s = 0; s < MAX_STAGES; s++) {
+        a->enc.stages[s].temporal = a->enc.stages[s].resample && s > 0;
+        a->dec.stages[s].temporal = s < a->dec.n - 2;
+    }
+}
+
+static bool
+ignores(const VaeModelInfo *info, const char *name)
+{
+    return info->temporal == 1 && strstr(name, ".time_conv.");
 }
 
 static bool
@@ -195,12 +257,27 @@ recognise(VaeRecognise *r, VaeError *error)
             !vae_model_has_prefix(m, "encoder.down_blocks.0.downsampler."))
             return false;
     }
+    set_kind(r);
+    if (is_flat(m) != a->flat)
+        return false;
     read_side(m, "encoder", "downsamples", &a->enc);
     read_side(m, "decoder", "upsamples", &a->dec);
+    if (a->flat)
+        set_flat_times(a);
     a->z = vae_wan_latent_channels(m, error);
     if (a->z)
         describe(r, a);
     return true;
+}
+
+static void
+preset_side(Side *side, const int *width, int n, int n_res)
+{
+    side->c = width[0];
+    side->n = n;
+    for (int s = 0; s < n; s++)
+        side->stages[s] =
+            (Stage){.c = width[s], .n_res = n_res, .resample = s < n - 1};
 }
 
 static void
@@ -209,24 +286,40 @@ preset(VaeRecognise *r)
     static const int enc[4] = {160, 320, 640, 640};
     static const int dec[4] = {1024, 1024, 512, 256};
     Wan22 *a = r->data;
-    *a = (Wan22){.z = 48, .enc.c = 160, .enc.n = 4, .dec.c = 1024, .dec.n = 4};
-    for (int s = 0; s < 4; s++) {
-        a->enc.stages[s] = (Stage){.c = enc[s],
-                                   .n_res = 2,
-                                   .resample = s < 3,
-                                   .temporal = s == 1 || s == 2};
-        a->dec.stages[s] = (Stage){
-            .c = dec[s], .n_res = 3, .resample = s < 3, .temporal = s < 2};
-    }
+    set_kind(r);
+    a->z = 48;
+    preset_side(&a->enc, enc, 4, 2);
+    preset_side(&a->dec, dec, 4, 3);
+    a->enc.stages[1].temporal = a->enc.stages[2].temporal = true;
+    a->dec.stages[0].temporal = a->dec.stages[1].temporal = true;
     describe(r, a);
 }
 
-const VaeArch vae_arch_wan22 = {.name = "wan2.2",
-                                .data_size = sizeof(Wan22),
-                                .other_names = 1,
-                                .rename = to_diffusers,
-                                .recognise = recognise,
-                                .preset = preset,
-                                .patch = 2, /* blended before they unfold */
-                                .decode = decode,
-                                .encode = encode};
+static void
+preset_images(VaeRecognise *r)
+{
+    static const int enc[5] = {96, 192, 384, 768, 768};
+    static const int dec[5] = {1152, 1152, 576, 288, 144};
+    Wan22 *a = r->data;
+    set_kind(r);
+    a->z = 64;
+    preset_side(&a->enc, enc, 5, 2);
+    preset_side(&a->dec, dec, 5, 3);
+    set_flat_times(a);
+    describe(r, a);
+}
+
+#define WAN22(symbol, text, ...)                                               \
+    const VaeArch symbol = {.name = (text),                                    \
+                            .data_size = sizeof(Wan22),                        \
+                            .other_names = 1,                                  \
+                            .rename = to_diffusers,                            \
+                            .ignores = ignores,                                \
+                            .recognise = recognise,                            \
+                            .decode = decode,                                  \
+                            .encode = encode,                                  \
+                            __VA_ARGS__}
+
+/* patch: blended before they unfold */
+WAN22(vae_arch_wan22, "wan2.2", .preset = preset, .patch = 2);
+WAN22(vae_arch_qwenimage21, "qwenimage2.1", .preset = preset_images);

@@ -1,44 +1,54 @@
 /*
- * wan_parts.c: parts of both Wan2.1 and Wan2.2.
+ * wan_parts.c: see wan_parts.h.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "wan_parts.h"
 
-static const VaeResidual residual = {"residual.0", "residual.2", "residual.3",
-                                     "residual.6", "shortcut"};
 static const VaeAttentionBlock attention = {
     .norm = "norm", .qkv = "to_qkv", .out = "proj"};
 
+VaeConv
+vae_wan_conv(int c, bool flat)
+{
+    return (VaeConv){.c = c, .k = 3, .kt = flat ? 1 : 3, .two_d = flat};
+}
+
 const VaeTensor *
 vae_wan_residual(VaeBuilder *b, const char *name, int index, const VaeTensor *x,
-                 int c, bool keep)
+                 VaeWanBlock block)
 {
+    const VaeResidual names = {.norm1 = "residual.0",
+                               .conv1 = "residual.2",
+                               .norm2 = "residual.3",
+                               .conv2 = "residual.6",
+                               .shortcut = "shortcut",
+                               .two_d = block.flat};
     vae_enter(b, "%s.%d", name, index);
-    x = vae_block_residual(b, &residual, x, c, 0, keep);
+    x = vae_block_residual(b, &names, x, block.c, 0, block.keep);
     vae_leave(b);
     return x;
 }
 
 const VaeTensor *
-vae_wan_middle(VaeBuilder *b, const VaeTensor *x)
+vae_wan_middle(VaeBuilder *b, const VaeTensor *x, bool flat)
 {
     if (!x)
         return NULL;
-    const int c = x->shape.c;
-    x = vae_wan_residual(b, "middle", 0, x, c, false);
+    const VaeWanBlock block = {.c = x->shape.c, .flat = flat};
+    x = vae_wan_residual(b, "middle", 0, x, block);
     vae_enter(b, "middle.1");
     x = vae_block_attention(b, &attention, x, 0);
     vae_leave(b);
-    return vae_wan_residual(b, "middle", 2, x, c, false);
+    return vae_wan_residual(b, "middle", 2, x, block);
 }
 
 const VaeTensor *
-vae_wan_head(VaeBuilder *b, const VaeTensor *x, int c)
+vae_wan_head(VaeBuilder *b, const VaeTensor *x, int c, bool flat)
 {
     x = vae_block_norm_silu(b, "head.0", x, 0);
-    return vae_conv(b, "head.2", x, (VaeConv){.c = c, .k = 3, .kt = 3});
+    return vae_conv(b, "head.2", x, vae_wan_conv(c, flat));
 }
 
 const VaeTensor *

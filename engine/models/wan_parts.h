@@ -1,5 +1,6 @@
 /*
- * wan_parts.h: parts of both Wan2.1 and Wan2.2. Convolutions begin with zeros.
+ * wan_parts.h: parts of Wan2.1, Wan2.2 and Qwen-Image-2.1. Convolutions begin
+ * with zeros. flat: the weights are those of images, [c, cin, 3, 3].
  */
 #ifndef VAE_WAN_PARTS_H
 #define VAE_WAN_PARTS_H
@@ -7,13 +8,20 @@
 #include "blocks.h"
 #include "arch.h"
 
-/* Residual block name.index. keep: x is read again later. */
+/* A causal convolution to c channels, 3x3x3 or flat. */
+VaeConv vae_wan_conv(int c, bool flat);
+/* Residual block name.index to c channels. keep: x is read again later. */
+typedef struct VaeWanBlock {
+    int c;
+    bool flat, keep;
+} VaeWanBlock;
 const VaeTensor *vae_wan_residual(VaeBuilder *b, const char *name, int index,
-                                  const VaeTensor *x, int c, bool keep);
+                                  const VaeTensor *x, VaeWanBlock block);
 /* Residual, attention, residual. */
-const VaeTensor *vae_wan_middle(VaeBuilder *b, const VaeTensor *x);
-/* RMS, SiLU, causal 3x3x3 conv to c channels. */
-const VaeTensor *vae_wan_head(VaeBuilder *b, const VaeTensor *x, int c);
+const VaeTensor *vae_wan_middle(VaeBuilder *b, const VaeTensor *x, bool flat);
+/* RMS, SiLU, vae_wan_conv(). */
+const VaeTensor *vae_wan_head(VaeBuilder *b, const VaeTensor *x, int c,
+                              bool flat);
 /* (t, h, w, .) -> (t or 2t, 2h, 2w, c). The first step keeps t: it skips
  * time_conv and leaves its carry empty. */
 const VaeTensor *vae_wan_up(VaeBuilder *b, const VaeTensor *x, int c,

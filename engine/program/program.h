@@ -190,6 +190,7 @@ typedef struct VaeOp {
             VaeShortcut kind;
             int ft, fs, drop;
             bool repeat, channels_fast;
+            bool single; /* each frame of x is a clip of its own */
         } shortcut;
         struct {      /* of units */
             int trim; /* number of frames in front that are no frames of the

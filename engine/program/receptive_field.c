@@ -81,6 +81,10 @@ span(const VaeOp *op, int j, int *first)
         *first = (j + op->rearrange.drop) / op->rearrange.ft;
         return 1;
     case VAE_OP_SHORTCUT:
+        if (op->shortcut.single) {
+            *first = j;
+            return 1;
+        }
         if (op->shortcut.kind != VAE_SHORTCUT_AVERAGE) {
             *first = (j + op->shortcut.drop) / op->shortcut.ft;
             return 1;

@@ -276,9 +276,46 @@ test_mixed_pairs(void)
     }
 }
 
+/* ComfyUI's file has Wan's official names, and kernels of one frame. */
+static void
+test_qwen_names(void)
+{
+    SCOPED_MODEL VaeModel *model = NULL;
+    VaeError error = {0};
+    const VaeTensorInfo *t;
+    char path[512], want[65], got[65];
+    snprintf(path, sizeof path, "%s/qwenimage21/weights.safetensors",
+             getenv("VAE_TEST_VECTORS"));
+    clear_set();
+    fingerprint(path, want);
+    vae_model_open(path, NULL, &model, &error);
+    check(model && vae_model_info(model)->tensor_count == 238 - 12,
+          "convolutions over time are not used", error.message);
+    while (model && (t = vae_model_tensor(model, set.n)) != NULL) {
+        VaeTensorOut *o = &set.out[set.n];
+        const bool kernel = strstr(t->name, "residual.") && t->n_dims == 4;
+        snprintf(set.names[set.n], sizeof set.names[0], "%s", t->name);
+        *o = (VaeTensorOut){.name = set.names[set.n++],
+                            .type = t->type,
+                            .n_dims = t->n_dims + kernel,
+                            .data = t->data};
+        for (int d = 0; d < o->n_dims; d++)
+            o->dims[d] = kernel && d == 2 ? 1 : t->dims[d - (kernel && d > 2)];
+    }
+    fingerprint(write_set(), got);
+    check(strcmp(got, want) == 0, "ComfyUI's names of Qwen-Image-2.1", NULL);
+    VaeTensorOut *wrong = find("decoder.middle.0.residual.2.weight");
+    wrong->dims[2] = 3;
+    wrong->dims[3] = 1;
+    expect_error("a kernel of three frames", VAE_ERR_MODEL,
+                 WORDS("decoder.middle.0.residual.2.weight", "x3x1x3"));
+    clear_set();
+}
+
 void
 test_image(void)
 {
+    test_qwen_names();
     test_pair();
     test_mixed_pairs();
     test_equal_shapes();

@@ -251,9 +251,10 @@ test_mismatches(void)
                  WORDS("decoder.conv1.weight"));
 }
 
-/* Shortens each vector of a model by one. The error names only this vector. */
+/* Shortens each vector of a model by one, except those whose name contains
+ * `unused`. The error names only this vector. */
 static void
-test_wrong_length(const char *model)
+test_wrong_length(const char *model, const char *unused)
 {
     int others = 0, vectors = 0;
     load(model);
@@ -261,7 +262,7 @@ test_wrong_length(const char *model)
         SCOPED_MODEL VaeModel *none = NULL;
         VaeError error = {0};
         char words[200];
-        if (set.out[i].n_dims != 1)
+        if (set.out[i].n_dims != 1 || (unused && strstr(set.names[i], unused)))
             continue;
         vectors++;
         set.out[i].dims[0]--;
@@ -564,11 +565,12 @@ main(int argc, char **argv)
     test_halves();
     test_mismatches();
     test_nearest();
-    test_wrong_length("wan21");
-    test_wrong_length("wan22");
-    test_wrong_length("seedvr2");
-    test_wrong_length("taef2");
-    test_wrong_length("kl_flux2");
+    test_wrong_length("wan21", NULL);
+    test_wrong_length("wan22", NULL);
+    test_wrong_length("seedvr2", NULL);
+    test_wrong_length("taef2", NULL);
+    test_wrong_length("kl_flux2", NULL);
+    test_wrong_length("qwenimage21", ".time_conv.");
     test_cut_short(VAE_BACKEND_REF, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_BF16);

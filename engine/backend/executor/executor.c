@@ -188,23 +188,27 @@ static void
 shortcut(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    l->kernels->shortcut(
-        &l->queue,
-        &(VaeShortcutArgs){.kind = op->shortcut.kind,
-                           .y = (void *) vae_exec_body(l->exec, y),
-                           .x = (void *) vae_exec_body(l->exec, x),
-                           .x_type = x->type,
-                           .y_type = y->type,
-                           .t = x->shape.t,
-                           .h = x->shape.h,
-                           .w = x->shape.w,
-                           .cx = x->shape.c,
-                           .cy = y->shape.c,
-                           .ft = op->shortcut.ft,
-                           .fs = op->shortcut.fs,
-                           .drop = op->shortcut.drop,
-                           .repeat = op->shortcut.repeat,
-                           .channels_fast = op->shortcut.channels_fast});
+    const int runs = op->shortcut.single ? x->shape.t : 1;
+    for (int i = 0; i < runs; i++)
+        l->kernels->shortcut(
+            &l->queue,
+            &(VaeShortcutArgs){.kind = op->shortcut.kind,
+                               .y = vae_exec_body(l->exec, y) +
+                                    (size_t) i * vae_frame_bytes(y),
+                               .x = vae_exec_body(l->exec, x) +
+                                    (size_t) i * vae_frame_bytes(x),
+                               .x_type = x->type,
+                               .y_type = y->type,
+                               .t = x->shape.t / runs,
+                               .h = x->shape.h,
+                               .w = x->shape.w,
+                               .cx = x->shape.c,
+                               .cy = y->shape.c,
+                               .ft = op->shortcut.ft,
+                               .fs = op->shortcut.fs,
+                               .drop = op->shortcut.drop,
+                               .repeat = op->shortcut.repeat,
+                               .channels_fast = op->shortcut.channels_fast});
 }
 
 static void

@@ -124,6 +124,8 @@ typedef struct VaeShortcutMove {
     int ft, fs;  /* factors in time and space; 0 means 1 */
     bool repeat; /* where frames are missing in front: copies of frame 0 */
     bool channels_fast; /* see VaeShortcutArgs */
+    bool single; /* each frame of x is a clip of its own, and gives one frame:
+                    the last one of its dup */
 } VaeShortcutMove;
 /* y + dup or average of x, written over y. An average with fs 1 and ft 1 is y +
  * x. */

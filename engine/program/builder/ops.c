@@ -259,6 +259,8 @@ shortcut_fits(VaeBuilder *b, const VaeOp *op, const VaeTensor *y,
                       .w = dup ? x.w * fs : x.w / fs,
                       .c = y->shape.c};
     shape.t = dup ? x.t * ft : (x.t + ft - 1) / ft;
+    if (move.single)
+        shape.t = x.t;
     if (dup && y->shape.t < shape.t) /* y does not have the first frames */
         shape.t = y->shape.t;
     if (!vae_builder_expect(b, op, y, shape, b->params->sum))
@@ -296,9 +298,10 @@ vae_shortcut(VaeBuilder *b, const char *name, const VaeTensor *main,
     op->shortcut.fs = move.fs;
     op->shortcut.repeat = move.repeat;
     op->shortcut.channels_fast = move.channels_fast;
-    op->shortcut.drop = move.kind != VAE_SHORTCUT_AVERAGE
-                            ? x->shape.t * move.ft - main->shape.t
-                            : 0;
+    op->shortcut.single = move.single;
+    if (move.kind != VAE_SHORTCUT_AVERAGE)
+        op->shortcut.drop =
+            move.single ? move.ft - 1 : x->shape.t * move.ft - main->shape.t;
     return op->y;
 }
 

@@ -32,7 +32,7 @@ NETWORKS = ['sd', 'sdxl', 'sd3', 'flux1', 'flux2', 'wan2.1', 'wan2.2',
             'taef1', 'taef2', 'taesana', 'taew2_1', 'taew2_2',
             'taew2_2_super', 'taehv', 'taehv1_5', 'taehv1_5_super', 'taecvx',
             'taeos1_3', 'taeh3', 'taeltx_2', 'taeltx2_3', 'taeltx2_3_wide',
-            'lighttaew2_1', 'lighttaew2_2']
+            'lighttaew2_1', 'lighttaew2_2', 'qwenimage2.1']
 
 
 def file_of(name):

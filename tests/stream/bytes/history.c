@@ -48,7 +48,7 @@ latent_numbers(const Case *c)
 static size_t
 frame_numbers(const Case *c)
 {
-    return (size_t) c->side * (size_t) c->side * 3;
+    return (size_t) c->side * clip_row(&c->all);
 }
 
 /* Returns the clip from step k on as a separate sequence, with memory for its
@@ -280,13 +280,15 @@ released(void)
     static const struct {
         const char *arch;
         int decode, encode;
-    } known[] = {
-        {"wan2.1", 38, 28},       {"wan2.2", 38, 28}, {"seedvr2", 37, 28},
-        {"taew2_1", 8, 8},        {"taew2_2", 8, 8},  {"taew2_2_super", 8, 8},
-        {"taehv", 8, 8},          {"taehv1_5", 8, 8}, {"taehv1_5_super", 8, 8},
-        {"taeltx_2", 6, 6},       {"ltx2.0", 22, 28}, {"ltx2.3", 14, 26},
-        {"taeltx2_3_wide", 6, 6}, {"taeh3", 8, 4},    {"taef2", 0, 0},
-        {"flux2", 0, 0}};
+    } known[] = {{"wan2.1", 38, 28},       {"wan2.2", 38, 28},
+                 {"seedvr2", 37, 28},      {"taew2_1", 8, 8},
+                 {"taew2_2", 8, 8},        {"taew2_2_super", 8, 8},
+                 {"taehv", 8, 8},          {"taehv1_5", 8, 8},
+                 {"taehv1_5_super", 8, 8}, {"taeltx_2", 6, 6},
+                 {"ltx2.0", 22, 28},       {"ltx2.3", 14, 26},
+                 {"taeltx2_3_wide", 6, 6}, {"taeh3", 8, 4},
+                 {"taef2", 0, 0},          {"flux2", 0, 0},
+                 {"qwenimage2.1", 0, 0}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         SCOPED_MODEL VaeModel *model = NULL;
         VaeError error;
