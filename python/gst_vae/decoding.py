@@ -43,10 +43,14 @@ def clip_of(latents, channels):
 class Stream:
     """One direction at one size. It is a context manager."""
 
-    def __init__(self, vae, direction, width, height, dtype, allowed, settings):
+    def __init__(self, vae, direction, width, height, dtype, allowed, settings,
+                 channels):
         self.vae, self.model = vae, vae.model
         self.width, self.height = width, height
         self.pixels, self.dtype = pixels_of(dtype, allowed)
+        self.channels = channels
+        if channels == 4:
+            self.pixels = self.pixels.replace("rgb", "rgba")
         self.stream = _engine.new_stream(vae.model, {
             "pixels": self.pixels, **settings, "direction": direction,
             "width": width, "height": height},
@@ -118,14 +122,15 @@ class Decoder(Stream):
     left, and ends the sequence."""
 
     def __init__(self, vae, width, height, dtype="uint8", **settings):
-        super().__init__(vae, "decode", width, height, dtype, PACKED, settings)
+        super().__init__(vae, "decode", width, height, dtype, PACKED, settings,
+                         vae.info.out_channels)
         self.input = None
 
     def room(self, data, shape, out):
         """The memory for frames, which is returned in the end, and a Tensor of it. A GPU
         that has the latents and computes also gets the frames."""
-        memory = "uint8" if self.pixels == "rgb" else "float32"
-        shape = (*shape, self.height, self.width, 3)
+        memory = "uint8" if PIXELS[self.dtype] == "rgb" else "float32"
+        shape = (*shape, self.height, self.width, self.channels)
         if out is None:
             if device_of(data) == CPU or self.stream.plan["backend"] != "cuda":
                 made = _engine.empty(shape, memory)

@@ -12,7 +12,7 @@ from .reports import GstVaeWarning, callers_level
 from .vae import open_vae
 
 # These modules clamp what they decode; the engine does not.
-CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage")
+CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage", "AutoencoderKLQwenImage21")
 METHODS = ("decode", "encode", "to")
 
 
@@ -99,7 +99,7 @@ class Accelerated:
         return (given.get("temb"), given.get("causal"), given.get("return_dict", True))
 
     def decode(self, z, *arguments, **named):
-        """As before: [B, C, T, h, w], raw, to [B, 3, T, H, W]."""
+        """As before: [B, C, T, h, w], raw, to [B, 3 or 4, T, H, W]."""
         temb, causal, return_dict = self.arguments("decode", z, arguments, named)
         if self.wants_other("decode", temb, causal):
             return self.original["decode"](z, *arguments, **named)
@@ -118,7 +118,7 @@ class Accelerated:
         return self.types.DecoderOutput(sample=sample) if return_dict else (sample,)
 
     def encode(self, x, *arguments, **named):
-        """As before: [B, 3, T, H, W] from -1 to 1 to a distribution of latents."""
+        """As before: [B, 3 or 4, T, H, W] from -1 to 1 to a distribution of latents."""
         torch = sys.modules["torch"]
         causal, return_dict = self.arguments("encode", x, arguments, named)[1:]
         if self.wants_other("encode", None, causal):

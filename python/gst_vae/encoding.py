@@ -5,17 +5,17 @@ from .frameworks import device_of, dims, fail, like, ready, to_float, to_host, t
 from .reports import Progress, say
 
 
-def packed_of(frames, on_device):
-    """Frames [H, W, 3] or [T, H, W, 3] as a Tensor [T, H, W, 3]."""
+def packed_of(frames, on_device, channels):
+    """Frames [H, W, channels] or [T, H, W, channels] as a Tensor of four dimensions."""
     data = ready(frames) if on_device else to_host(frames)
     t = view(data)
     if t.dtype in ("float16", "bfloat16", "float64"):
         t = view(to_float(data))
     if len(t.shape) == 3:
         t = t.grown()
-    if len(t.shape) != 4 or t.shape[3] != 3:
-        raise fail(f"the frames are {dims(t)}, expected [T, H, W, 3]", dims(t),
-                   "[T, H, W, 3]")
+    if len(t.shape) != 4 or t.shape[3] != channels:
+        expected = f"[T, H, W, {channels}]"
+        raise fail(f"the frames are {dims(t)}, expected {expected}", dims(t), expected)
     # The engine reads rows one after another, at any distance.
     t = t.packed(2)
     return t.copied() if t.strides[1] < 0 else t
@@ -31,8 +31,9 @@ class Encoder(Stream):
     the last ones, and ends the sequence."""
 
     def __init__(self, vae, width, height, dtype="uint8", latents="float32",
-                 moments=False, **settings):
-        super().__init__(vae, "encode", width, height, dtype, PIXELS, settings)
+                 moments=False, channels=None, **settings):
+        super().__init__(vae, "encode", width, height, dtype, PIXELS, settings,
+                         channels or vae.info.in_channels)
         self.type, self.moments = type_of(latents), moments
         self.begin()
 
@@ -90,8 +91,8 @@ class Encoder(Stream):
             return list(zip(*planes))
         on_device = (device_of(frames) != CPU and
                      self.stream.plan["backend"] == "cuda")
-        t = packed_of(frames, on_device)
-        if PIXELS.get(t.dtype) != self.pixels:
+        t = packed_of(frames, on_device, self.channels)
+        if PIXELS.get(t.dtype) != PIXELS[self.dtype]:
             raise fail(f"the frames are {t.dtype}, and the encoder takes {self.dtype}",
                        t.dtype, self.dtype)
         if t.shape[1:3] != (self.height, self.width):

@@ -76,11 +76,13 @@ class VAE:
 
     def encoder(self, width: int, height: int, dtype: Any = "uint8",
                 latents: Any = "float32", moments: bool = False,
-                **settings: Any) -> Encoder:
+                channels: int | None = None, **settings: Any) -> Encoder:
         """A stream that encodes. dtype: the type of frames as for decoder(), or a format
         with planes: nv12, p010, i420, y444. latents: the type of latents. With moments
-        it gives (latents, mean, logvar)."""
-        return Encoder(self, width, height, dtype, latents, moments, **settings)
+        it gives (latents, mean, logvar). channels: 3 if frames have no alpha and the
+        network takes it."""
+        return Encoder(self, width, height, dtype, latents, moments, channels,
+                       **settings)
 
     def plan(self, width: int, height: int, direction: str = "decode",
              **settings: Any) -> Plan:
@@ -197,7 +199,8 @@ class VAE:
                progress: bool | Callable[[int, int], Any] | None = None,
                **settings: Any) -> Any:
         """Encodes frames [T, H, W, 3] of uint8 or float to latents [C, n, h, w], or with
-        moments to (latents, mean, logvar). Float is in the network's own range
+        moments to (latents, mean, logvar). [T, H, W, 4] has alpha, for a network that
+        takes it; others are opaque. Float is in the network's own range
         (info.pixel_range). settings: see SETTINGS; posterior="sample" and seed give
         samples instead of the mean."""
         t = view(to_host(frames))
@@ -209,4 +212,5 @@ class VAE:
             settings = {"device": int(device_of(frames)[5:]), **settings}
         return self._run(Encoder, (t.shape[2], t.shape[1]), {
             "dtype": dtype, "latents": type_of(latents), "moments": bool(moments),
-            **settings}, lambda encoder: encoder.whole(frames, progress))
+            "channels": 3 if t.shape[3] == 3 else None, **settings},
+            lambda encoder: encoder.whole(frames, progress))

@@ -181,7 +181,7 @@ get_info(PyObject *self, void *unused)
     const VaeModelInfo *i = vae_model_info(((VaePyModel *) self)->model);
     return Py_BuildValue(
         "{ss,ss,ss,ss,ss,si,si,si,sN,sN,sN,sN,sN,sN,sN,sN,s(dd),s(ii),ss,sn,sK,"
-        "si,si,si,si}",
+        "si,si,si,si,si,si}",
         "arch", i->arch, "space", i->space, "names", i->names, "reason",
         i->reason, "path", i->path, "latent_channels", i->latent_channels,
         "spatial", i->spatial, "temporal", i->temporal, "has_decoder",
@@ -197,7 +197,8 @@ get_info(PyObject *self, void *unused)
         vae_type_name(i->weights_type), "tensor_count",
         (Py_ssize_t) i->tensor_count, "weights_bytes",
         (unsigned long long) i->weights_bytes, "look_ahead", i->look_ahead,
-        "delay", i->delay, "chunk", i->chunk, "scale", i->scale);
+        "delay", i->delay, "chunk", i->chunk, "scale", i->scale, "in_channels",
+        i->in_channels, "out_channels", i->out_channels);
 }
 
 static PyObject *

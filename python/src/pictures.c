@@ -19,6 +19,7 @@ typedef struct Format {
 
 static const Format formats[] = {
     {"rgb_f32", VAE_PIXELS_RGB_F32, "float32", 1, {{3, 1, 1}}},
+    {"rgba_f32", VAE_PIXELS_RGBA_F32, "float32", 1, {{4, 1, 1}}},
     {"rgb", VAE_PIXELS_RGB, "uint8", 1, {{3, 1, 1}}},
     {"rgba", VAE_PIXELS_RGBA, "uint8", 1, {{4, 1, 1}}},
     {"bgr", VAE_PIXELS_BGR, "uint8", 1, {{3, 1, 1}}},

@@ -12,7 +12,8 @@ from small import gst_vae
 REF = {"backend": "ref"}
 # weights, latents, their height and width
 NETWORKS = [("wan21", 3, 2, 3), ("wan22", 2, 1, 2), ("seedvr2", 3, 2, 2),
-            ("taehv/taew2_1", 3, 2, 3), ("taehv/taeh3", 6, 1, 2), ("ltx2_3", 3, 1, 2)]
+            ("taehv/taew2_1", 3, 2, 3), ("taehv/taeh3", 6, 1, 2), ("ltx2_3", 3, 1, 2),
+            ("qwenimage21", 2, 1, 2)]
 
 
 def flat(tensor):
@@ -62,11 +63,11 @@ class Bytes(small.Test):
 
     def test_encode(self):
         for name, frames in (("wan21", 6), ("wan22", 5), ("taehv/taew2_1", 8),
-                             ("taehv/taeh3", 18), ("ltx2_3", 9)):
+                             ("taehv/taeh3", 18), ("ltx2_3", 9), ("qwenimage21", 2)):
             with self.subTest(name):
                 vae = gst_vae.open(small.weights(name))
                 side = 2 * vae.info.spatial
-                video = small.tensor([frames, side, side, 3], "B")
+                video = small.tensor([frames, side, side, vae.info.in_channels], "B")
                 small.write(self.path("video"), "video_u8", video)
                 small.vaetool("encode", "--model", small.weights(name), "--backend",
                               "ref", self.path("video"), self.path("latents"))
@@ -82,6 +83,15 @@ class Bytes(small.Test):
                                           (c + 1) * len(p) // shape[0]] for p in found)
                                for c in range(shape[0])]
                 self.assertEqual(b"".join(per_channel), latents)
+
+    def test_opaque(self):
+        """Frames without alpha are opaque."""
+        vae = gst_vae.open(small.weights("qwenimage21"))
+        video = small.tensor([1, 32, 32, 3], "B").tobytes()
+        rgba = b"".join(video[i:i + 3] + b"\xff" for i in range(0, len(video), 3))
+        made = [vae.encode(memoryview(data).cast("B", [1, 32, 32, n]), **REF)
+                for data, n in ((video, 3), (rgba, 4))]
+        self.assertEqual(flat(made[0]), flat(made[1]))
 
     def test_moments_and_samples(self):
         vae = gst_vae.open(small.weights("wan21"))
