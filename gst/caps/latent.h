@@ -16,10 +16,13 @@
 G_BEGIN_DECLS
 
 /* A custom query downstream, about the decoder. `latents` (gint) is the number
- * of later latents on which one of its frames depends; `channels` and
- * `temporal` are those of its model (VaeModelInfo), or 0 before a model is
- * open. */
+ * of later latents on which one of its frames depends. The members of
+ * GstVaeDecoderFacts are fields of the same names. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
+/* Of the decoder's model, see VaeModelInfo; all 0: no model is open. */
+typedef struct GstVaeDecoderFacts {
+    gint latent_channels, temporal, fps_n, fps_d;
+} GstVaeDecoderFacts;
 /* Field of a DRAIN query that asks for the frames of the decoder alone, and not
  * for those that wait downstream of it. */
 #define GST_VAE_DRAIN_DECODER "vae-decoder"

@@ -99,9 +99,10 @@ check_rate(const gchar *name, const gchar *what, gint n, gint d,
 /* The caps always state the rate, so that the decoder and this element compute
  * the same times. */
 static VaeStatus
-fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
-               VaeError *error)
+fill_framerate(GstLatentClip *clip, const gchar *name,
+               const GstLatentSettings *settings, VaeError *error)
 {
+    const gint n = settings->fps_n, d = settings->fps_d;
     GstVaeLatentInfo *info = &clip->info;
     clip->own_rate = n > 0;
     if (n == 0 && clip->data.fps_n > 0 && clip->data.fps_d > 0) {
@@ -111,8 +112,15 @@ fill_framerate(GstLatentClip *clip, const gchar *name, gint n, gint d,
                           error);
     }
     clip->guessed = n == 0;
-    info->fps_n = n > 0 ? n : find_usual(info)->fps;
-    info->fps_d = n > 0 ? d : 1;
+    info->fps_n = n;
+    info->fps_d = d;
+    if (n == 0 && !info->space[0] && settings->decoder.fps_n > 0) {
+        info->fps_n = settings->decoder.fps_n;
+        info->fps_d = settings->decoder.fps_d;
+    } else if (n == 0) {
+        info->fps_n = find_usual(info)->fps;
+        info->fps_d = 1;
+    }
     return check_rate(name, "the property framerate", info->fps_n, info->fps_d,
                       error);
 }
@@ -164,7 +172,7 @@ fill_frames(GstLatentClip *clip, const GstLatentSettings *settings)
     if (text && g_ascii_string_to_unsigned(text, 10, 1, 64, &factor, NULL))
         clip->info.temporal_factor = factor;
     else if (!clip->info.space[0])
-        clip->info.temporal_factor = settings->temporal;
+        clip->info.temporal_factor = settings->decoder.temporal;
     clip->counts = gst_latent_clip_counts(&clip->info);
     const gint64 stated = clip->data.frames;
     clip->frames = gst_latent_clip_first_frame(clip, clip->data.t);
@@ -196,7 +204,7 @@ fill_info(GstLatentClip *clip, const gchar *name,
     fill_normalization(clip, settings->normalization);
     fill_frames(clip, settings);
     gst_latent_metadata_read(clip->file, info);
-    return fill_framerate(clip, name, settings->fps_n, settings->fps_d, error);
+    return fill_framerate(clip, name, settings, error);
 }
 
 VaeStatus
@@ -208,8 +216,9 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                                       .tensor = settings->tensor,
                                       .layout = settings->layout,
                                       .batch_index = settings->batch_index,
-                                      .channels = settings->channels,
-                                      .temporal = settings->temporal};
+                                      .channels =
+                                          settings->decoder.latent_channels,
+                                      .temporal = settings->decoder.temporal};
     VaeStatus status = vae_tensor_file_open_memory(
         bytes->data, bytes->size, total, name, &clip->file, error);
     clip->data = (VaeLatentClip) VAE_INIT(VaeLatentClip);

@@ -6,6 +6,7 @@
 
 #include <gst/gst.h>
 
+#include "latent.h"
 #include "vae-private/tensors.h"
 
 G_BEGIN_DECLS
@@ -15,10 +16,10 @@ G_BEGIN_DECLS
 typedef struct GstLatentSettings {
     gchar *tensor, *space; /* NULL: not set */
     VaeLatentLayout layout;
-    gint normalization;      /* as of GST_TYPE_VAE_NORMALIZATION */
-    gint fps_n, fps_d;       /* fps_n 0: not set */
-    gint batch_index;        /* -1: not set */
-    gint channels, temporal; /* of the decoder's model; 0: not known */
+    gint normalization; /* as of GST_TYPE_VAE_NORMALIZATION */
+    gint fps_n, fps_d;  /* fps_n 0: not set */
+    gint batch_index;   /* -1: not set */
+    GstVaeDecoderFacts decoder;
 } GstLatentSettings;
 
 /* Property ids of the settings. An element's own ids begin at the last one. */

@@ -124,6 +124,15 @@ gst_vae_model_info(const GstVaeModel *model)
     return vae_model_info(model->model);
 }
 
+GstVaeDecoderFacts
+gst_vae_model_facts(const GstVaeModel *model)
+{
+    const VaeModelInfo *info = vae_model_info(model->model);
+
+    return (GstVaeDecoderFacts){info->latent_channels, info->temporal,
+                                info->fps_n, info->fps_d};
+}
+
 /* Returns path if it is a regular file, else frees it and returns NULL. */
 static gchar *
 if_file(gchar *path)

@@ -6,6 +6,7 @@
 
 #include <gst/gst.h>
 
+#include "latent.h"
 #include "vae-private/model.h"
 
 G_BEGIN_DECLS
@@ -28,6 +29,7 @@ void gst_vae_model_unref(GstVaeModel *model);
 
 VaeModel *gst_vae_model_get(const GstVaeModel *model);
 const VaeModelInfo *gst_vae_model_info(const GstVaeModel *model);
+GstVaeDecoderFacts gst_vae_model_facts(const GstVaeModel *model);
 
 /*
  * Returns the file for a latent space if no model is set. It searches the XDG

@@ -214,15 +214,12 @@ gst_vae_queue_times(GstVaeQueue *queue)
     g_mutex_lock(&queue->lock);
     session = queue->session;
     if (session) {
-        const VaeModelInfo *info = gst_vae_model_info(session->model);
-
         times = (GstVaeQueueTimes){
             .frame = session->frame_time,
             .collect = session->collect_time,
             .slice = MAX(queue->slice_limit, 1) * session->step_time,
             .look_ahead = gst_vae_session_look_ahead(session),
-            .channels = info->latent_channels,
-            .temporal = info->temporal};
+            .decoder = gst_vae_model_facts(session->model)};
     }
     g_mutex_unlock(&queue->lock);
     return times;

@@ -88,8 +88,8 @@ GstFlowReturn gst_vae_queue_set_seqnum(GstVaeQueue *queue, guint32 seqnum);
  * first output timestamp, and a slice. They are 0 without a session. */
 typedef struct GstVaeQueueTimes {
     GstClockTime frame, collect, slice;
-    gint look_ahead;         /* latents for which a decoder's frame waits */
-    gint channels, temporal; /* of the model */
+    gint look_ahead; /* latents for which a decoder's frame waits */
+    GstVaeDecoderFacts decoder;
 } GstVaeQueueTimes;
 GstVaeQueueTimes gst_vae_queue_times(GstVaeQueue *queue);
 /* Returns the number of slices that may wait. */

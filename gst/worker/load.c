@@ -88,17 +88,16 @@ request_load(GstVaeLoader *loader, const gchar *path, gboolean until_flush)
     g_free(variant);
 }
 
-void
-gst_vae_loader_tell(GstVaeLoader *loader, gint *channels, gint *temporal)
+GstVaeDecoderFacts
+gst_vae_loader_facts(GstVaeLoader *loader)
 {
-    g_mutex_lock(&loader->queue->lock);
-    if (loader->model) {
-        const VaeModelInfo *info = gst_vae_model_info(loader->model);
+    GstVaeDecoderFacts facts = {0};
 
-        *channels = info->latent_channels;
-        *temporal = info->temporal;
-    }
+    g_mutex_lock(&loader->queue->lock);
+    if (loader->model)
+        facts = gst_vae_model_facts(loader->model);
     g_mutex_unlock(&loader->queue->lock);
+    return facts;
 }
 
 VaeStatus

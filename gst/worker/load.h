@@ -40,9 +40,8 @@ VaeStatus gst_vae_loader_load(GstVaeLoader *loader, const gchar *path,
                               gint64 deadline, gboolean until_flush,
                               GstVaeModel **out, VaeError *error);
 
-/* Tells about the loaded model that is not taken yet. Without one it changes
- * nothing. For any thread. */
-void gst_vae_loader_tell(GstVaeLoader *loader, gint *channels, gint *temporal);
+/* Of the loaded model that is not taken yet. For any thread. */
+GstVaeDecoderFacts gst_vae_loader_facts(GstVaeLoader *loader);
 
 /* For the worker: runs a requested load. The caller holds the lock. */
 void gst_vae_loader_run(GstVaeLoader *loader);

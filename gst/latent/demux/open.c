@@ -113,8 +113,7 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     GST_OBJECT_LOCK(self);
     gst_latent_settings_copy(&settings, &self->settings);
     GST_OBJECT_UNLOCK(self);
-    settings.channels = gst_latent_send_ask(self, "channels");
-    settings.temporal = gst_latent_send_ask(self, "temporal");
+    gst_latent_send_ask(self, &settings.decoder);
     const VaeStatus status = gst_latent_clip_open(
         &self->clip, &self->bytes, total, name, &settings, &error);
     gst_latent_settings_clear(&settings);

@@ -221,15 +221,22 @@ set_position(GstLatentDemux *self)
 }
 
 gint
-gst_latent_send_ask(GstLatentDemux *self, const gchar *field)
+gst_latent_send_ask(GstLatentDemux *self, GstVaeDecoderFacts *facts)
 {
     GstQuery *query = gst_query_new_custom(
         GST_QUERY_CUSTOM, gst_structure_new_empty(GST_VAE_LOOK_AHEAD_QUERY));
-    gint number = 0;
+    GstVaeDecoderFacts found = {0};
+    gint latents = 0;
     if (gst_pad_peer_query(self->srcpad, query))
-        gst_structure_get_int(gst_query_get_structure(query), field, &number);
+        gst_structure_get(gst_query_get_structure(query), "latents", G_TYPE_INT,
+                          &latents, "latent_channels", G_TYPE_INT,
+                          &found.latent_channels, "temporal", G_TYPE_INT,
+                          &found.temporal, "fps_n", G_TYPE_INT, &found.fps_n,
+                          "fps_d", G_TYPE_INT, &found.fps_d, NULL);
     gst_query_unref(query);
-    return number;
+    if (facts)
+        *facts = found;
+    return latents;
 }
 
 /* Returns TRUE if all latents of the run were sent, and the later latents that
@@ -241,7 +248,7 @@ is_sent(GstLatentDemux *self)
     if (run->next < run->end)
         return FALSE;
     return run->next >= self->clip.data.t || run->shown == run->end ||
-           run->next >= run->end + gst_latent_send_ask(self, "latents");
+           run->next >= run->end + gst_latent_send_ask(self, NULL);
 }
 
 gboolean

@@ -68,9 +68,9 @@ GstFlowReturn gst_latent_send_advance(GstLatentDemux *self);
 /* Sends the due events and the next latent. Returns GST_FLOW_EOS after the last
  * latent. */
 GstFlowReturn gst_latent_send_next(GstLatentDemux *self);
-/* Asks the decoder downstream for a field of GST_VAE_LOOK_AHEAD_QUERY; 0: not
- * known. */
-gint gst_latent_send_ask(GstLatentDemux *self, const gchar *field);
+/* Asks the decoder downstream. Returns `latents` of GST_VAE_LOOK_AHEAD_QUERY,
+ * or 0. facts may be NULL. */
+gint gst_latent_send_ask(GstLatentDemux *self, GstVaeDecoderFacts *facts);
 /* Ends a run that stopped with ret: sends EOS and posts the error if it was not
  * posted yet. */
 void gst_latent_send_end(GstLatentDemux *self, GstFlowReturn ret);

@@ -53,15 +53,17 @@ query_look_ahead(GstVaeBase *base, GstQuery *query)
 {
     const GstStructure *s = gst_query_get_structure(query);
     const GstVaeQueueTimes times = gst_vae_queue_times(&base->queue);
-    gint channels = times.channels, temporal = times.temporal;
+    GstVaeDecoderFacts decoder = times.decoder;
 
     if (!s || !gst_structure_has_name(s, GST_VAE_LOOK_AHEAD_QUERY))
         return FALSE;
-    if (!channels)
-        gst_vae_loader_tell(&base->worker.loader, &channels, &temporal);
+    if (!decoder.latent_channels)
+        decoder = gst_vae_loader_facts(&base->worker.loader);
     gst_structure_set(gst_query_writable_structure(query), "latents",
-                      G_TYPE_INT, times.look_ahead, "channels", G_TYPE_INT,
-                      channels, "temporal", G_TYPE_INT, temporal, NULL);
+                      G_TYPE_INT, times.look_ahead, "latent_channels",
+                      G_TYPE_INT, decoder.latent_channels, "temporal",
+                      G_TYPE_INT, decoder.temporal, "fps_n", G_TYPE_INT,
+                      decoder.fps_n, "fps_d", G_TYPE_INT, decoder.fps_d, NULL);
     return TRUE;
 }
 

@@ -347,6 +347,12 @@ TEST(silent_file)
     assert_field(run, "framerate",
                  "16/1"); /* the rate by which the latents have their times */
     assert_field(run, "width", NULL);
+    /* The decoder's network has a rate of its own. */
+    g_autofree gchar *decoder = g_strdup_printf(
+        "vaedecode backend=ref model=\"%s/taehv/taehv/weights.safetensors\" !",
+        g_getenv("VAE_TEST_VECTORS"));
+    run = run_preroll(path, "", decoder);
+    assert_field(run, "framerate", "24/1");
     run = run_preroll(
         path, "latent-space=wan2.2 normalization=raw framerate=25/1", "");
     assert_field(run, "latent-space", "wan2.2");
