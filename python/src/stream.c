@@ -4,6 +4,7 @@
 #include "python.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ typedef struct Stream {
     pthread_mutex_t lock; /* guards lines */
     char *lines[LINES];   /* "w" or "i" and a sentence */
     int n_lines;
+    bool told_nonfinite;
 } Stream;
 
 /* Any thread calls it. */
@@ -504,12 +506,27 @@ warm_up_cost(PyObject *self, PyObject *args)
     return PyLong_FromLong(vae_stream_warm_up_cost(s->stream, steps));
 }
 
+/* Warns once of latents with NaN or infinite values. */
+static void
+tell_nonfinite(Stream *s)
+{
+    char line[80];
+    const uint64_t n = s->stream ? vae_stream_stats(s->stream)->nonfinite : 0;
+    if (n == 0 || s->told_nonfinite)
+        return;
+    s->told_nonfinite = true;
+    snprintf(line, sizeof line, "%llu value%s of the latents %s not finite",
+             (unsigned long long) n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
+    keep_line(s, 'w', line);
+}
+
 /* lines(): what the engine said since the last call, [(is a warning, text)]. */
 static PyObject *
 lines(PyObject *self, PyObject *none)
 {
     Stream *s = (Stream *) self;
     char *taken[LINES];
+    tell_nonfinite(s);
     pthread_mutex_lock(&s->lock);
     const int n = s->n_lines;
     memcpy(taken, s->lines, sizeof taken);

@@ -303,6 +303,9 @@ class Streams(small.Test):
         vae = gst_vae.open(small.weights("wan21"))
         latents = small.tensor([16, 3, 8, 8])
         zeros = memoryview(bytes(latents.nbytes)).cast("f", latents.shape)
+        numbers = small.array.array("f", bytes(latents))
+        numbers[0] = float("nan")
+        broken = memoryview(numbers).cast("B").cast("f", latents.shape)
         small.write(self.path("latents"), "latent", latents)
         file = gst_vae.Latents(self.path("latents"))
         colours = small.array.array("f", [k % 256 / 255 for k in range(5 * 768)])
@@ -323,6 +326,7 @@ class Streams(small.Test):
                 (lambda: vae.decode(zeros, **REF), "latents has only one number"),
                 (lambda: parts(vae.decoder(64, 64, **REF), zeros),
                  "latents has only one number"),
+                (lambda: vae.decode(broken, **REF), "1 value of the latents is not"),
                 (lambda: vae.encode(video, **REF), "convert the values to -1 to 1"),
                 (lambda: parts(vae.encoder(16, 16, **frames), video),
                  "convert the values to -1 to 1")):
