@@ -473,6 +473,12 @@ check "decode to npy" 0 decode "$latents" o.npy
 check "  has the same frames" 0 compare --max-abs 0 o.npy o.safetensors
 check "decode to y4m" 0 decode "$latents" o.y4m
 check "  has the luma of the frames" 0 python3 y4m.py o.y4m o.safetensors
+# shellcheck disable=SC2046 # words
+numbers $(yes one | head -64) | tensor turned.safetensors latent F32 \
+    16,1,2,2 '{"vae.pixel_aspect_ratio":"4/3","vae.tag.image-orientation":"rotate-90"}'
+check "the shape of pixels" 0 decode turned.safetensors turned.y4m
+says "turned.safetensors states an orientation" "latents-to-video.sh turns"
+true_that "  is in the header" grep -q "^YUV4MPEG2 .* A4:3 " turned.y4m
 check "decode to standard output" 0 sh -c '"$@" | cmp - o.y4m' - \
     "$tool" decode --backend ref --model "$wan" "$latents" -
 check "  also to a file" 0 sh -c '"$@" >p.y4m && cmp p.y4m o.y4m' - \

@@ -46,6 +46,25 @@ find_sequences(Decode *d, VaeError *error)
     return VAE_OK;
 }
 
+/* Warns of what a Y4M file has no place for. */
+static void
+warn_of_lost(const Decode *d)
+{
+    const char *in = vae_tensor_file_name(d->file), *out = d->o->argument[1];
+    if (d->info->out_channels == 4)
+        warn_text("%s: Y4M has no alpha, so that of %s is lost; .safetensors "
+                  "and .npy keep it",
+                  out, d->info->arch);
+    if (vae_tensor_file_find(d->file, "latent_times"))
+        warn_text("%s has times of its own, and %s only a frame rate; "
+                  "pipelines/latents-to-video.sh keeps the times",
+                  in, out);
+    if (vae_tensor_file_metadata(d->file, "vae.tag.image-orientation"))
+        warn_text("%s states an orientation, and the pictures of %s are not "
+                  "turned; pipelines/latents-to-video.sh turns them",
+                  in, out);
+}
+
 static VaeStatus
 open_input(Decode *d, VaeError *error)
 {
@@ -69,11 +88,8 @@ open_input(Decode *d, VaeError *error)
         status = output_check(out, d->file, d->model, error);
     if (status == VAE_OK && d->o->resume)
         status = output_check_resume(out, d->file, d->model, error);
-    if (status == VAE_OK && d->format == OUTPUT_Y4M &&
-        d->info->out_channels == 4)
-        warn_text("%s: Y4M has no alpha, so that of %s is lost; .safetensors "
-                  "and .npy keep it",
-                  out, d->info->arch);
+    if (status == VAE_OK && d->format == OUTPUT_Y4M)
+        warn_of_lost(d);
     if (status == VAE_OK)
         status = find_clip(d->o, d->file, d->info, &d->clip, error);
     d->whole = d->clip;
@@ -350,6 +366,24 @@ open_resumed(Decode *d, const OutputHead *head, VaeError *error)
     return output_cut(&d->out, (uint64_t) end * d->frame_size, error);
 }
 
+/* Writes the first line of a Y4M file. */
+static void
+y4m_line(const Decode *d, char *line, size_t size)
+{
+    const char *aspect =
+        vae_tensor_file_metadata(d->file, "vae.pixel_aspect_ratio");
+    const bool stated = d->clip.fps_n > 0;
+    int par_n, par_d, end = 0;
+    if (!aspect || sscanf(aspect, "%9d/%9d%n", &par_n, &par_d, &end) != 2 ||
+        aspect[end] || par_n < 1 || par_d < 1)
+        par_n = par_d = 1;
+    snprintf(line, size,
+             "YUV4MPEG2 W%d H%d F%d:%d Ip A%d:%d C420mpeg2 XYSCSS=420MPEG2 "
+             "XCOLORRANGE=LIMITED\n",
+             d->width, d->height, stated ? d->clip.fps_n : d->info->fps_n,
+             stated ? d->clip.fps_d : d->info->fps_d, par_n, par_d);
+}
+
 static VaeStatus
 write_frames(Decode *d, VaeError *error)
 {
@@ -362,12 +396,7 @@ write_frames(Decode *d, VaeError *error)
     FrameMetadata metadata = {.n = 0};
     fill_metadata(d, &metadata);
     char line[160];
-    const bool stated = d->clip.fps_n > 0;
-    snprintf(line, sizeof line,
-             "YUV4MPEG2 W%d H%d F%d:%d Ip A1:1 C420mpeg2 XYSCSS=420MPEG2 "
-             "XCOLORRANGE=LIMITED\n",
-             d->width, d->height, stated ? d->clip.fps_n : d->info->fps_n,
-             stated ? d->clip.fps_d : d->info->fps_d);
+    y4m_line(d, line, sizeof line);
     const OutputHead head = {
         d->format, {&frames, 1, metadata.list, metadata.n, 0}, line};
     VaeStatus status =
