@@ -6,6 +6,7 @@
 
 #include "details.h"
 #include "enums.h"
+#include "error.h"
 #include "offer.h"
 #include "refusal.h"
 #include "switch.h"
@@ -324,11 +325,10 @@ tell_lost_alpha(GstVaeDecode *self, const GstVaeSession *session)
         gst_vae_model_info(session->model)->out_channels != 4)
         return;
     self->alpha_told = TRUE;
-    GST_ELEMENT_INFO(self, STREAM, FORMAT,
-                     ("The network makes alpha, and %s drops it; to keep it, "
-                      "put \"video/x-raw,format=RGBA\" after vaedecode",
-                      GST_VIDEO_INFO_NAME(&session->video)),
-                     (NULL));
+    gst_vae_inform(GST_ELEMENT(self),
+                   "The network makes alpha, and %s drops it; to keep it, put "
+                   "\"video/x-raw,format=RGBA\" after vaedecode",
+                   GST_VIDEO_INFO_NAME(&session->video));
 }
 
 gboolean

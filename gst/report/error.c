@@ -114,3 +114,16 @@ gst_vae_post_gerror(GstElement *element, GError *error, GstStructure *context)
 {
     gst_vae_post(element, GST_MESSAGE_ERROR, error, context);
 }
+
+void
+gst_vae_inform(GstElement *element, const gchar *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    g_autofree gchar *text = g_strdup_vprintf(format, args);
+    va_end(args);
+    vae_text_printable(text);
+    /* gst-launch-1.0 shows only the debug text of an INFO message. */
+    GST_ELEMENT_INFO(element, STREAM, FORMAT, ("%s", text), ("%s", text));
+}

@@ -29,6 +29,9 @@ void gst_vae_post(GstElement *element, GstMessageType type, GError *error,
 /* Posts it as an error message. */
 void gst_vae_post_gerror(GstElement *element, GError *error,
                          GstStructure *context);
+/* Posts an INFO message. */
+void gst_vae_inform(GstElement *element, const gchar *format, ...)
+    G_GNUC_PRINTF(2, 3);
 
 G_END_DECLS
 #endif

@@ -3,6 +3,7 @@
  */
 #include "load.h"
 
+#include "error.h"
 #include "progress.h"
 
 void
@@ -14,6 +15,22 @@ gst_vae_loader_reset(GstVaeLoader *loader)
     g_clear_pointer(&loader->path_variant, g_free);
     loader->state = GST_VAE_LOAD_NONE;
     g_mutex_unlock(&loader->queue->lock);
+}
+
+/* Says which network was taken. variant: as the user set it, or NULL. */
+static void
+tell_network(GstVaeLoader *loader, const GstVaeModel *model, const gchar *path,
+             const gchar *variant)
+{
+    const VaeModelInfo *info = gst_vae_model_info(model);
+
+    GST_CAT_INFO_OBJECT(loader->category, loader->element,
+                        "model %s: %s, latent space %s, by %s", path,
+                        info->arch, info->space, info->reason);
+    if (!variant && vae_model_is_choice(gst_vae_model_get(model)))
+        gst_vae_inform(loader->element,
+                       "%s could be several networks; %s is taken, by %s", path,
+                       info->arch, info->reason);
 }
 
 void
@@ -31,11 +48,7 @@ gst_vae_loader_run(GstVaeLoader *loader)
                           "load-model", "loading %s", path);
     status = gst_vae_model_open(path, variant, &model, &error);
     if (status == VAE_OK)
-        GST_CAT_INFO_OBJECT(loader->category, loader->element,
-                            "model %s: %s, latent space %s, by %s", path,
-                            gst_vae_model_info(model)->arch,
-                            gst_vae_model_info(model)->space,
-                            gst_vae_model_info(model)->reason);
+        tell_network(loader, model, path, variant);
     gst_vae_progress_loaded(loader->element, path,
                             model ? gst_vae_model_info(model) : NULL);
     g_mutex_lock(&queue->lock);

@@ -1,6 +1,7 @@
 /*
  * open.c: opens the clip of a file with its tables, and closes it.
  */
+#include "error.h"
 #include "metadata.h"
 #include "send.h"
 
@@ -19,12 +20,11 @@ gst_latent_send_close(GstLatentDemux *self)
     self->seqnum = 0;
 }
 
-/* The text comes twice, because gst-launch-1.0 shows only the debug text of an
- * INFO message. */
 static void
 tell_no_space(GstLatentDemux *self, const gchar *name)
 {
-    gchar *text = g_strdup_printf(
+    gst_vae_inform(
+        GST_ELEMENT(self),
         self->clip.info.normalization_stated
             ? "%s states no latent space: that of the model of vaedecode "
               "counts, or else latent-space of latentdemux"
@@ -32,8 +32,6 @@ tell_no_space(GstLatentDemux *self, const gchar *name)
               "model and normalization of vaedecode decide, or else "
               "latent-space and normalization of latentdemux",
         name);
-    GST_ELEMENT_INFO(self, STREAM, FORMAT, ("%s", text), ("%s", text));
-    g_free(text);
 }
 
 /* Reads the bytes of a table into *data. */

@@ -119,11 +119,8 @@ begin_unseekable(GstLatentMux *self)
         self->streamed = TRUE;
         return push_open_header(self, 0);
     }
-    /* The text comes twice, because gst-launch-1.0 shows only the debug text of
-     * an INFO message. */
-    const gchar *text = "Downstream cannot seek: the file is kept in memory "
-                        "and sent at EOS";
-    GST_ELEMENT_INFO(self, STREAM, MUX, ("%s", text), ("%s", text));
+    gst_vae_inform(GST_ELEMENT(self), "Downstream cannot seek: the file is "
+                                      "kept in memory and sent at EOS");
     self->kept = gst_adapter_new();
     return GST_FLOW_OK;
 }
