@@ -153,6 +153,53 @@ check_text(gchar *text, const char *word, const char *other)
     g_free(text);
 }
 
+/* Returns the INFO messages until the model is loaded. */
+static gchar *
+said_while_loading(GstBus *bus)
+{
+    GString *said = g_string_new("");
+    GstProgressType type = GST_PROGRESS_TYPE_START;
+    while (type != GST_PROGRESS_TYPE_COMPLETE) {
+        g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
+            bus, 100 * GST_SECOND,
+            GST_MESSAGE_INFO | GST_MESSAGE_PROGRESS | GST_MESSAGE_ERROR);
+        g_autoptr(GError) info = NULL;
+        CHECK(message && GST_MESSAGE_TYPE(message) != GST_MESSAGE_ERROR);
+        if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_PROGRESS) {
+            gst_message_parse_progress(message, &type, NULL, NULL);
+            continue;
+        }
+        gst_message_parse_info(message, &info, NULL);
+        g_string_append(said, info->message);
+    }
+    return g_string_free(said, FALSE);
+}
+
+/* Several networks have these weights: one INFO says which is taken, unless the
+ * user set it. */
+TEST(several_networks)
+{
+    const gchar *copy = vae_test_path("w.safetensors");
+    g_autofree gchar *data = NULL;
+    gsize size;
+    CHECK(g_file_get_contents(vae_test_network("taehv/taew2_1"), &data, &size,
+                              NULL));
+    gchar *field = g_strstr_len(data + 8, (gssize) size - 8, "\"variant\"");
+    CHECK(field != NULL);
+    field[1] = 'r';
+    CHECK(g_file_set_contents(copy, data, (gssize) size, NULL));
+    for (guint set = 0; set < 2; set++) {
+        SCOPED GstHarness *h = vae_test_harness(
+            "vaedecode", "model", "", "variant", set ? "taew2_1" : NULL, NULL);
+        GstBus *bus = vae_test_bus(h);
+        g_object_set(h->element, "model", copy, NULL);
+        vae_test_set_latents(h, 6, 4, NULL);
+        vae_test_push_latents(h, 6, 4, 0, 1);
+        g_autofree gchar *said = said_while_loading(bus);
+        CHECK((strstr(said, "taew2_1 is taken") != NULL) == !set);
+    }
+}
+
 TEST(progress)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", "", NULL);
