@@ -259,7 +259,8 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
         element_class, gst_vae_cuda_template("src", GST_PAD_SRC));
     gst_element_class_set_static_metadata(
         element_class, "VAE latent decoder", "Codec/Decoder/Video",
-        "Decodes latents of video diffusion models to raw video",
+        "Decodes latents of video diffusion models to raw video. Properties "
+        "to set first: model, precision, memory-limit",
         GST_VAE_AUTHOR);
     gst_vae_set_page(element_class, "streaming.md");
     base_class->direction = VAE_DECODE;

@@ -379,7 +379,8 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
         element_class, "VAE latent encoder", "Codec/Encoder/Video",
-        "Encodes raw video to latents of video diffusion models",
+        "Encodes raw video to latents of video diffusion models. Properties "
+        "to set first: model, precision, memory-limit",
         GST_VAE_AUTHOR);
     gst_vae_set_page(element_class, "streaming.md");
     base_class->direction = VAE_ENCODE;
