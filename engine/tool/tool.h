@@ -24,7 +24,8 @@ typedef enum Command {
     COMMAND_COMPARE = 8,
     COMMAND_PLAN = 16,
     COMMAND_WEIGHTS = 32,
-    COMMAND_BENCH = 64
+    COMMAND_BENCH = 64,
+    COMMAND_MODELS = 128
 } Command;
 
 /* Strings are borrowed from argv. */
@@ -98,6 +99,7 @@ int compare_streams(const Options *o); /* pictures.c */
 int command_plan(const Options *o);
 int command_weights(const Options *o);
 int command_bench(const Options *o);
+int command_models(const Options *o);
 
 /* plan.c: prints the table of one plan; writes texts such as "1.23 GiB". */
 void plan_print(FILE *to, VaeDirection direction, const VaePlan *plan);

@@ -34,6 +34,10 @@ static const Entry entries[] = {
      "OUT.part or OUT.checkpoint of decode --resume, or a checkpoint of\n"
      "vaedecode, prints its state and how to continue. Fails if it knows\n"
      "nothing in the file.\n"},
+    {COMMAND_MODELS, "models", "", "list the installed models", 0,
+     command_models,
+     "Lists the models that the elements find without a property model: the\n"
+     "file, its network and its latent space.\n"},
     {COMMAND_DECODE, "decode", "--model WEIGHTS LATENTS OUT",
      "decode latents to frames", 2, command_decode,
      "LATENTS is safetensors (such as a .latent file of ComfyUI), npy, or\n"
@@ -165,7 +169,7 @@ run(const Entry *e, int argc, char **argv)
     if (o.n_arguments != (o.spaces ? 0 : e->n_arguments)) {
         fprintf(stderr, "vaetool %s: %d argument%s given, expected: %s\n",
                 e->name, o.n_arguments, o.n_arguments == 1 ? "" : "s",
-                e->arguments);
+                *e->arguments ? e->arguments : "none");
         return EXIT_USAGE;
     }
     return e->run(&o);

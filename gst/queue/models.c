@@ -4,8 +4,10 @@
  */
 #include "models.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "vae-private/installed.h"
 #include "vae-private/os.h"
 
 #include "details.h"
@@ -185,19 +187,14 @@ safe_name(const gchar *space)
     return *space != '.' && !strchr(space, '/') && !strchr(space, '\\');
 }
 
+/* Returns a string of the engine for g_free(). */
 static gchar *
-find_installed(const gchar *space)
+own(char *text)
 {
-    const gchar *const *system = g_get_system_data_dirs();
-    gchar *name = g_strconcat(space, ".safetensors", NULL);
-    gchar *path = if_file(g_build_filename(g_get_user_data_dir(), "gst-vae",
-                                           "models", name, NULL));
+    gchar *copy = g_strdup(text);
 
-    for (guint i = 0; system[i] && !path; i++)
-        path = if_file(
-            g_build_filename(system[i], "gst-vae", "models", name, NULL));
-    g_free(name);
-    return path;
+    free(text);
+    return copy;
 }
 
 /* Like g_set_error(). found may be NULL. */
@@ -238,12 +235,11 @@ gst_vae_models_find(const gchar *space, GError **error)
                     space);
         return NULL;
     }
-    path = find_installed(space);
+    path = own(vae_installed_find(space));
     if (!path && strcmp(space, GST_VAE_DEMO_SPACE) == 0)
         path = find_demo();
     if (!path) {
-        g_autofree gchar *expected = g_strdup_printf(
-            "%s/gst-vae/models/%s.safetensors", g_get_user_data_dir(), space);
+        g_autofree gchar *expected = own(vae_installed_place(space));
 
         set_missing(error, NULL, expected,
                     "No model for the latent space \"%s\" is installed: put "
@@ -257,26 +253,15 @@ gst_vae_models_find(const gchar *space, GError **error)
 static gboolean
 is_demo(const gchar *name)
 {
-    return strcmp(name, "demo.safetensors") == 0 ||
-           strcmp(name, "demo-tiny.safetensors") == 0;
+    return strcmp(name, "demo") == 0 || strcmp(name, "demo-tiny") == 0;
 }
 
-/* Adds the models of a folder, except those that an earlier one has, too. */
+/* Adds a model, unless there is one of its name. */
 static void
-add_installed(GHashTable *paths, const gchar *data_dir)
+add_installed(gpointer paths, const gchar *space, const gchar *path)
 {
-    gchar *folder = g_build_filename(data_dir, "gst-vae", "models", NULL);
-    GDir *dir = g_dir_open(folder, 0, NULL);
-    const gchar *name;
-
-    while (dir && (name = g_dir_read_name(dir)))
-        if (g_str_has_suffix(name, ".safetensors") && !is_demo(name) &&
-            !g_hash_table_contains(paths, name))
-            g_hash_table_insert(paths, g_strdup(name),
-                                g_build_filename(folder, name, NULL));
-    if (dir)
-        g_dir_close(dir);
-    g_free(folder);
+    if (!is_demo(space) && !g_hash_table_contains(paths, space))
+        g_hash_table_insert(paths, g_strdup(space), g_strdup(path));
 }
 
 /* The only one of paths, or the error that there are several. (transfer full)
@@ -308,18 +293,14 @@ only_one(GHashTable *paths, GError **error)
 gchar *
 gst_vae_models_find_any(GError **error)
 {
-    const gchar *const *system = g_get_system_data_dirs();
     GHashTable *paths =
         g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     gchar *path;
 
-    add_installed(paths, g_get_user_data_dir());
-    for (guint i = 0; system[i]; i++)
-        add_installed(paths, system[i]);
+    vae_installed_list(add_installed, paths);
     path = g_hash_table_size(paths) > 0 ? only_one(paths, error) : find_demo();
     if (!path && g_hash_table_size(paths) == 0) {
-        g_autofree gchar *expected =
-            g_strdup_printf("%s/gst-vae/models", g_get_user_data_dir());
+        g_autofree gchar *expected = own(vae_installed_place(NULL));
 
         set_missing(error, NULL, expected,
                     "No model is installed in %s: set the property model=... "

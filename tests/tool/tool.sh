@@ -17,7 +17,7 @@ says decode encode compare plan make-weights bench info "Exit codes"
 check "--version" 0 "$tool" --version
 check "--backends" 0 "$tool" --backends
 says "cuda: " "cpu: " "ref: yes"
-for command in info decode encode compare plan make-weights bench; do
+for command in info models decode encode compare plan make-weights bench; do
     check "$command --help" 0 "$tool" $command --help
     says "Usage: vaetool $command"
     "$tool" $command --help >help
@@ -106,6 +106,21 @@ says "warning: tae.safetensors: could be several networks; taew2_1 is taken" \
 check "decode with the variant" 0 by tae.safetensors decode --variant taew2_1 \
     "$latents" any.safetensors
 says_not "several networks"
+XDG_DATA_HOME=$out/own XDG_DATA_DIRS=$out/no:$out/all
+export XDG_DATA_HOME XDG_DATA_DIRS
+check "no installed models" 0 "$tool" models
+says "No model is installed." "$out/own/gst-vae/models/SPACE.safetensors"
+mkdir -p own/gst-vae/models all/gst-vae/models
+cp "$wan" own/gst-vae/models/wan2.1.safetensors
+cp "$wan" all/gst-vae/models/wan2.1.safetensors
+cp "$seed" all/gst-vae/models/ltx2.safetensors
+echo x >all/gst-vae/models/sd.safetensors
+check "installed models" 0 "$tool" models
+says "$out/own/gst-vae/models/wan2.1.safetensors: wan2.1, latent space wan2.1" \
+    "all/gst-vae/models/wan2.1.safetensors: wan2.1, latent space wan2.1; hidden" \
+    "seedvr2, latent space seedvr2; its name says ltx2" \
+    "sd.safetensors: not usable: "
+unset XDG_DATA_HOME XDG_DATA_DIRS
 check "info of no file" 3 info "$out/none"
 says "$out/none"
 head -c 1000 "$wan" >cut.safetensors

@@ -204,6 +204,35 @@ vae_os_environment(const char *name)
     return value ? strdup(value) : NULL;
 }
 
+/* Part i of a list with colons, from i = 1. The rules of XDG leave relative
+ * paths out. */
+static char *
+part_of(const char *list, int i)
+{
+    for (const char *end; *list; list = *end ? end + 1 : end) {
+        end = list + strcspn(list, ":");
+        if (*list == '/' && --i == 0)
+            return strndup(list, (size_t) (end - list));
+    }
+    return NULL;
+}
+
+char *
+vae_os_data_folder(int i)
+{
+    const char *own = secure_getenv("XDG_DATA_HOME");
+    const char *home = secure_getenv("HOME");
+    const char *system = secure_getenv("XDG_DATA_DIRS");
+    const bool has_own = own && *own == '/', has_home = home && *home == '/';
+    char *path = NULL;
+    if (i == 0 && has_own)
+        return strdup(own);
+    if (i == 0 && has_home)
+        return asprintf(&path, "%s/.local/share", home) < 0 ? NULL : path;
+    return part_of(system && *system ? system : "/usr/local/share:/usr/share",
+                   has_own || has_home ? i : i + 1);
+}
+
 /* ------------------------------------------------------------------ */
 
 /* The size of a large page. */

@@ -461,6 +461,16 @@ vae_os_environment(const char *name)
     return out;
 }
 
+char *
+vae_os_data_folder(int i)
+{
+    static const char *const names[] = {"LOCALAPPDATA", "PROGRAMDATA"};
+    char *folder = i < 2 ? vae_os_environment(names[i]) : NULL;
+    if (folder)
+        use_slashes(folder);
+    return folder;
+}
+
 /* ------------------------------------------------------------------ */
 
 void *

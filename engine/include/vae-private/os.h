@@ -93,6 +93,9 @@ VAE_API const char *vae_os_file_name(const char *path);
 VAE_API char *vae_os_folder_of(const char *path);
 /* NULL if it is not set, or if the process has more rights than its user. */
 char *vae_os_environment(const char *name);
+/* The data folder of the user, if there is one, and those of the system after
+ * it; NULL after the last one. On POSIX by the XDG rules. */
+char *vae_os_data_folder(int i);
 
 /* ------------------------------------------------------------------ */
 /* Memory.                                                             */

@@ -1,0 +1,31 @@
+/*
+ * vae-private/installed.h: the installed models: files
+ * gst-vae/models/SPACE.safetensors in the data folders of the user and the
+ * system. free() frees the strings.
+ */
+#ifndef VAE_PRIVATE_INSTALLED_H
+#define VAE_PRIVATE_INSTALLED_H
+
+#include "vae/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The path of the file in the first data folder, also if there is no such file.
+ * space NULL: the folder. */
+VAE_API char *vae_installed_place(const char *space);
+/* The path of the model that is installed for the space, that of the user
+ * before those of the system; NULL if there is none. */
+VAE_API char *vae_installed_find(const char *space);
+/* Calls see() for each installed model, also of a space that is not known. Of
+ * the models of a space, the one that vae_installed_find() returns comes first.
+ */
+VAE_API void vae_installed_list(void (*see)(void *user, const char *space,
+                                            const char *path),
+                                void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
