@@ -82,7 +82,7 @@ static size_t
 inside(const VaeRearrangeArgs *a, int i, int n)
 {
     const int past = a->kind == VAE_REFLECT;
-    return i < 0 ? past : i >= n ? (size_t) (n - 1 - past) : (size_t) i;
+    return (size_t) (i < 0 ? past : i >= n ? n - 1 - past : i);
 }
 
 static void
