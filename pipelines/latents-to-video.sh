@@ -80,7 +80,7 @@ write_to "$out" "$latents"
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
     vaedecode ${model:+"model=$(quoted "$model")"} $normalization $variant ! \
-    videoconvert ! $crop $upright ! "$@" ! \
+    video/x-raw,format=I420 ! $crop $upright ! "$@" ! \
     filesink "$(location "$part")"
 case $out in
 *.y4m) check_y4m "$part" ;;

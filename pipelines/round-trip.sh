@@ -59,7 +59,7 @@ play videotestsrc num-buffers="$frames" \
     source. ! queue max-size-bytes=0 ! filesink "$(location "$tmp/in.rgb")" \
     source. ! queue max-size-bytes=0 ! \
     vaeencode $variant ${model:+"model=$(quoted "$model")"} ! "$caps" ! \
-    vaedecode $variant ${model:+"model=$(quoted "$model")"} ! videoconvert ! \
+    vaedecode $variant ${model:+"model=$(quoted "$model")"} ! \
     video/x-raw,format=RGB ! filesink "$(location "$tmp/out.rgb")"
 rgb_to_safetensors "$tmp/in.rgb" "$width" "$height" "$tmp/in.safetensors"
 rgb_to_safetensors "$tmp/out.rgb" "$width" "$height" "$tmp/out.safetensors"

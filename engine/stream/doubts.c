@@ -248,6 +248,54 @@ vae_doubt_picture(const VaeModelInfo *info, const VaePicture *picture,
 }
 
 /* ------------------------------------------------------------------ */
+/* Alpha that is lost.                                                 */
+
+/* True if a pixel is not opaque. A float may be half a step of 8 bits below. */
+static bool
+is_transparent(const VaeModelInfo *info, const VaePicture *p)
+{
+    const VaeSamples s = vae_picture_alpha(p);
+    const bool floats = vae_layout_floats(vae_layout(p->pixels));
+    const float least =
+        info->pixel_high - (info->pixel_high - info->pixel_low) / 510;
+    for (int y = 0; y < p->height; y++)
+        for (int x = 0; x < p->width; x++) {
+            const uint8_t *at = vae_sample_at(&s, y, x);
+            float v = least;
+            if (floats)
+                memcpy(&v, at, sizeof v);
+            if (floats ? !(v >= least) : *at != UINT8_MAX)
+                return true;
+        }
+    return false;
+}
+
+bool
+vae_doubt_alpha(const VaeModelInfo *info, VaeDirection direction,
+                const VaePicture *picture, char *text, size_t size)
+{
+    const bool decode = direction == VAE_DECODE;
+    const bool network = (decode ? info->out_channels : info->in_channels) == 4;
+    if (network != decode || vae_layout(picture->pixels)->alpha == decode)
+        return false;
+    if (decode) {
+        snprintf(text, size,
+                 "the network makes alpha, which is lost here, because the "
+                 "pictures have no place for it; RGBA, .safetensors and .npy "
+                 "have one");
+        return true;
+    }
+    if (!picture->on_device && !is_transparent(info, picture))
+        return false;
+    snprintf(text, size,
+             "the frames %s transparent pixels, and the network reads no "
+             "alpha: their colours are encoded as if they were opaque; if this "
+             "is wrong, blend the frames with a background before",
+             picture->on_device ? "may have" : "have");
+    return true;
+}
+
+/* ------------------------------------------------------------------ */
 /* Input of one value.                                                 */
 
 /* True if all samples of part c of the picture are equal. */
@@ -369,11 +417,28 @@ judge_picture(VaeStream *s, const VaePicture *picture)
         s->main.params.doubt(s->main.params.log_user, line);
 }
 
+/* pictures: those of a call, in or out. A decoder has no data for those that
+ * the caller does not want. */
+static void
+judge_alpha(VaeStream *s, const VaePicture *pictures, int n)
+{
+    char line[300];
+    for (int i = 0; i < n && !s->doubts.alpha; i++)
+        if (pictures[i].data[0])
+            s->doubts.alpha =
+                vae_doubt_alpha(&s->main.model->info, s->main.params.direction,
+                                &pictures[i], line, sizeof line);
+    if (n > 0 && s->doubts.alpha)
+        s->main.params.doubt(s->main.params.log_user, line);
+}
+
 void
-vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in)
+vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
 {
     if (!s->main.params.doubt)
         return;
+    if (!s->doubts.alpha)
+        judge_alpha(s, units->pictures, units->in ? n_out : n_in);
     if (s->main.model->doubt && !s->doubts.begun)
         s->main.params.doubt(s->main.params.log_user, s->main.model->doubt);
     s->doubts.begun = true;

@@ -293,7 +293,7 @@ vae_stream_decode_begin(VaeStream *stream, const VaeLatentIn *latents,
                                                    n_latents, n_frames, error);
     if (status != VAE_OK)
         return status;
-    vae_stream_judge(stream, &units, n_latents);
+    vae_stream_judge(stream, &units, n_latents, n_frames);
     return begin(stream, &units, vae_stream_steps_of(stream, n_latents), error);
 }
 
@@ -307,7 +307,7 @@ vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
                                                    n_frames, n_latents, error);
     if (status != VAE_OK)
         return status;
-    vae_stream_judge(stream, &units, n_frames);
+    vae_stream_judge(stream, &units, n_frames, n_latents);
     return begin(stream, &units, vae_stream_steps_of(stream, n_frames), error);
 }
 

@@ -36,6 +36,7 @@ typedef struct VaeDoubts {
     bool begun;    /* the stream had input */
     int judged;    /* latents of the sequence, or pictures of the stream */
     bool told;     /* the doubt that these look like something else */
+    bool alpha;    /* told that alpha is lost */
     bool varies;   /* a unit has several values, or this doubt was told */
     uint64_t same; /* units so far, if each has one value */
 } VaeDoubts;
@@ -121,8 +122,8 @@ typedef struct VaeUnits {
 } VaeUnits;
 
 /* doubts.c: looks at the units of a call, and warns if they look like something
- * else than what they are taken as. */
-void vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in);
+ * else than what they are taken as, or if alpha is lost. */
+void vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out);
 /* Warns if all units were of one value. */
 void vae_stream_judge_end(VaeStream *s);
 

@@ -317,20 +317,6 @@ gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
     return TRUE;
 }
 
-/* Posts once that downstream's format has no place for the network's alpha. */
-static void
-tell_lost_alpha(GstVaeDecode *self, const GstVaeSession *session)
-{
-    if (self->alpha_told || GST_VIDEO_INFO_HAS_ALPHA(&session->video) ||
-        gst_vae_model_info(session->model)->out_channels != 4)
-        return;
-    self->alpha_told = TRUE;
-    gst_vae_inform(GST_ELEMENT(self),
-                   "The network makes alpha, and %s drops it; to keep it, put "
-                   "\"video/x-raw,format=RGBA\" after vaedecode",
-                   GST_VIDEO_INFO_NAME(&session->video));
-}
-
 gboolean
 gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
                          GError **error)
@@ -346,7 +332,6 @@ gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
     if (!gst_vae_base_fill_session(base, session, error))
         return FALSE;
     gst_vae_base_set_pictures(session, &session->video, session->caps);
-    tell_lost_alpha(self, session);
     session->latent = *in;
     session->params.width = in->width;
     session->params.height = in->height;

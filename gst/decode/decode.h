@@ -30,7 +30,6 @@ typedef struct GstVaeDecode {
     GstClockTime input_end;  /* its end, or NONE */
     gboolean input_plain;    /* the previous buffer had neither DELTA_UNIT nor a
                                 duration */
-    gboolean alpha_told;     /* posted that the network's alpha is lost */
     gboolean told_continues; /* posted that DELTA_UNIT is missing */
     guint jumps; /* latents whose timestamps did not follow the rate */
 

@@ -4,7 +4,6 @@
 #include "encode.h"
 
 #include "enums.h"
-#include "frame.h"
 #include "group.h"
 #include "metas.h"
 #include "switch.h"
@@ -269,47 +268,6 @@ frame_span(GstVaeEncode *self, const GstBuffer *buffer, GstVaeSpan *span)
                             span->pts, span->end, &span->pts, &span->end);
 }
 
-/* TRUE: a pixel is not opaque. */
-static gboolean
-is_transparent(const GstVideoFrame *frame)
-{
-    const gint step = GST_VIDEO_FRAME_COMP_PSTRIDE(frame, GST_VIDEO_COMP_A);
-    const gint stride = GST_VIDEO_FRAME_COMP_STRIDE(frame, GST_VIDEO_COMP_A);
-    const guint8 *row = GST_VIDEO_FRAME_COMP_DATA(frame, GST_VIDEO_COMP_A);
-
-    for (gint y = 0; y < GST_VIDEO_FRAME_HEIGHT(frame); y++, row += stride)
-        for (gint x = 0; x < GST_VIDEO_FRAME_WIDTH(frame); x++)
-            if (row[x * step] != G_MAXUINT8)
-                return TRUE;
-    return FALSE;
-}
-
-/* Warns of the first frame whose alpha is lost. Many sources give RGBA that is
- * opaque, so the pixels decide, except on a device. */
-static void
-check_alpha(GstVaeEncode *self, GstBuffer *buffer)
-{
-    gboolean lost = gst_vae_video_is_cuda(self->base.input.caps);
-    GstVideoFrame frame;
-
-    if (!lost && gst_vae_frame_map(&frame, &self->in, buffer, GST_MAP_READ,
-                                   NULL) == VAE_OK) {
-        lost = is_transparent(&frame);
-        gst_video_frame_unmap(&frame);
-    }
-    if (!lost)
-        return;
-    self->alpha_told = TRUE;
-    GST_ELEMENT_WARNING(
-        self, STREAM, FORMAT,
-        ("The video (%s) has transparent pixels, and latents have no alpha: "
-         "their colours are encoded as if they were opaque. To blend them with "
-         "a background put compositor before vaeencode; to drop alpha put "
-         "\"videoconvert ! video/x-raw,format=RGB\" there",
-         GST_VIDEO_INFO_NAME(&self->in)),
-        (NULL));
-}
-
 GstFlowReturn
 gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer)
 {
@@ -335,8 +293,6 @@ gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer)
         gst_buffer_unref(buffer);
         return ret;
     }
-    if (!self->alpha_told)
-        check_alpha(self, buffer);
     gst_buffer_replace(&self->last, buffer);
     span.metas = gst_vae_metas_take(buffer);
     self->uncovered[self->n_uncovered++] = span;

@@ -86,8 +86,6 @@ set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
         !gst_vae_base_use_model(base, error))
         return FALSE;
     self->uneven_told = FALSE;
-    self->alpha_told = !GST_VIDEO_INFO_HAS_ALPHA(&self->in) ||
-                       base->choice.info->in_channels == 4;
     if (gst_vae_video_is_cuda(caps))
         gst_vae_cuda_usable(&base->cuda);
     if (self->in.fps_n > 0)

@@ -35,7 +35,6 @@ typedef struct GstVaeEncode {
     /* For the streaming thread. */
     GstVideoInfo in;
     GstVaeLatentInfo out;
-    gboolean alpha_told;  /* posted that alpha is lost, or there is none */
     gboolean uneven_told; /* posted that times within a group are lost */
     GstClockTime frame_time;
     gboolean need_start; /* the next step begins a sequence */

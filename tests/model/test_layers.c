@@ -106,6 +106,9 @@ test_alpha_decoder(void)
     take_rows("decoder.head.2.weight", rows, 4, weight);
     take_rows("decoder.head.2.bias", rows, 4, bias);
     SCOPED_BLOCK float *colours = decode(write_set(), 1, &error);
+    check(usual && colours && strstr(warned, "makes alpha, which is lost"),
+          "pictures that have no place for alpha are told", warned);
+    warned[0] = '\0';
     const bool good =
         usual && colours &&
         decode_to(write_set(), 1, VAE_PIXELS_RGBA_F32, 16, all, &error) &&
@@ -117,7 +120,8 @@ test_alpha_decoder(void)
                  memcmp(v, a, 3 * sizeof *v) != 0 || a[3] != v[0] ||
                  b[3] != b[2];
     }
-    check(good && !wrong, "4 channels are RGBA", error.message);
+    check(good && !wrong && !strstr(warned, "alpha"), "4 channels are RGBA",
+          error.message);
     load("wan21");
     check(!decode_to(write_set(), 1, VAE_PIXELS_RGBA_F32, 16, all, &error) &&
               strstr(error.message, "the network has no alpha"),
@@ -182,6 +186,14 @@ test_alpha_encoder(void)
                           &error) &&
               memcmp(a, b, sizeof a) == 0,
           "  also if its fourth byte is no alpha", error.message);
+    warned[0] = '\0';
+    bytes[0] = 0; /* the frames have two colours */
+    check(encode_from(one_colour(3, 0), VAE_PIXELS_BGRX, 4, bytes, b, &error) &&
+              !strstr(warned, "alpha") &&
+              encode_from(one_colour(3, 0), VAE_PIXELS_RGBA, 4, bytes, b,
+                          &error) &&
+              strstr(warned, "have transparent pixels"),
+          "  and alpha that an encoder does not read is told", warned);
 }
 
 void

@@ -352,6 +352,15 @@ turned() {
     if grep -q 'rotate-[1-9]' "$tmp/said"; then fail 'turned twice'; fi
 }
 
+# Videos have no alpha.
+alpha() {
+    vectors=$source/tests/golden/data/qwenimage21
+    sh "$pipelines/latents-to-video.sh" --model "$vectors/weights.safetensors" \
+        "$vectors/decode_t3_2x3.safetensors" "$dir/alpha.y4m" 2>"$tmp/log" ||
+        fail "$(cat "$tmp/log")"
+    tells 'alpha, which is lost'
+}
+
 latents_to_video() {
     need_demo
     need vp8enc webmmux y4menc
@@ -370,6 +379,7 @@ latents_to_video() {
     [ "$lossy" -gt 1 ] || fail 'not more than one frame'
     [ "$lossy" = "$lossless" ] || fail 'not the same number'
     wrong_rate
+    alpha
     refused 'vae\|model' sh "$pipelines/latents-to-video.sh" \
         --model "$source/README.md" "$dir/bad.webm"
     refused 'no folder' sh "$pipelines/latents-to-video.sh" "$dir/none/out.webm"
@@ -405,7 +415,7 @@ latents_to_video() {
     [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
     sh "$pipelines/latents-to-video.sh" --normalization raw "$dir/raw.y4m" \
         2>"$tmp/log"
-    tells 'state normalization normalized; normalization raw of the property'
+    tells 'states normalization normalized; normalization raw overrides it'
     [ "$(y4m_frames "$dir/raw.y4m")" = "$lossless" ] || fail 'raw: other frames'
     sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
         "$dir/latents.npy" "$dir/npy.y4m" 2>"$tmp/log"

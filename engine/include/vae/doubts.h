@@ -6,7 +6,8 @@
  * VaeStreamParams.doubt: for latents once in each sequence, for pictures once.
  * It also doubts input whose units all have one value. It does not look at
  * pictures in the memory of a device. If something is not known of the network
- * itself, the stream passes this once, with the first input.
+ * itself, the stream passes this once, with the first input. It also passes
+ * once that alpha is lost.
  */
 #ifndef VAE_DOUBTS_H
 #define VAE_DOUBTS_H
@@ -35,6 +36,13 @@ VAE_API bool vae_doubt_latent(const VaeModelInfo *info,
 VAE_API bool vae_doubt_picture(const VaeModelInfo *info,
                                const VaePicture *picture, char *text,
                                size_t size);
+/* The same if alpha is lost: a decoder makes it, and the picture has no place
+ * for it; or a picture to encode has transparent pixels, and the encoder reads
+ * no alpha. In the memory of a device, a picture with alpha counts as
+ * transparent. */
+VAE_API bool vae_doubt_alpha(const VaeModelInfo *info, VaeDirection direction,
+                             const VaePicture *picture, char *text,
+                             size_t size);
 
 #ifdef __cplusplus
 }

@@ -51,10 +51,6 @@ static void
 warn_of_lost(const Decode *d)
 {
     const char *in = vae_tensor_file_name(d->file), *out = d->o->argument[1];
-    if (d->info->out_channels == 4)
-        warn_text("%s: Y4M has no alpha, so that of %s is lost; .safetensors "
-                  "and .npy keep it",
-                  out, d->info->arch);
     if (vae_tensor_file_find(d->file, "latent_times"))
         warn_text("%s has times of its own, and %s only a frame rate; "
                   "pipelines/latents-to-video.sh keeps the times",
@@ -129,6 +125,8 @@ open_streams(Decode *d, VaeError *error)
     for (int i = 0; i < d->n_streams && status == VAE_OK; i++) {
         if (o->n_devices > 0)
             params.device = o->devices[i];
+        if (i > 0) /* its input is that of the first one */
+            params.doubt = NULL;
         status = vae_stream_new(d->model, &params, &d->streams[i], error);
         /* AUTO may measure: all take what the first one found. */
         if (status == VAE_OK)

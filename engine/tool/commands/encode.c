@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tool.h"
+#include "vae/doubts.h"
 #include "vae-private/spaces.h"
 
 typedef struct Encode {
@@ -26,7 +27,7 @@ typedef struct Encode {
     int n_outputs;             /* latent, mean, logvar */
     size_t plane, latent_size; /* bytes of one channel and of one latent */
     size_t frame_size;         /* bytes of one picture in frame_data */
-    bool alpha_told;
+    bool alpha_told;           /* of floats, of which the stream sees three */
     /* Buffers for one slice. frame_data is NULL if pictures point into the
      * file. */
     uint8_t *frame_data;
@@ -212,33 +213,24 @@ to_range(float *v, size_t n, const Encode *e)
         v[i] = to.low + (v[i] - from.low) * scale;
 }
 
-/* Warns once of alpha that the network does not take, if a pixel is not opaque.
- * pixels: n of 4 bytes or of 4 floats in the range of the file. */
+/* Drops the fourth float of each pixel of a frame, and warns once if it counts.
+ */
 static void
-check_alpha(Encode *e, const void *pixels, size_t n)
+drop_alpha(Encode *e, float *v)
 {
-    const uint8_t *bytes = pixels;
-    const float *floats = pixels;
-    size_t i = 0;
-    if (e->alpha_told)
-        return;
-    while (i < n && (e->frame_data ? floats[4 * i + 3] >= e->range.high
-                                   : bytes[4 * i + 3] == 255))
-        i++;
-    if (i == n)
-        return;
-    e->alpha_told = true;
-    warn_text(
-        "%s: tensor \"%s\" has transparent pixels, and %s has no alpha: "
-        "their colours are encoded as if they were opaque; blend them with "
-        "a background before, if that is wrong",
-        vae_tensor_file_name(e->file), e->video->name, e->info->arch);
-}
-
-/* Drops the fourth float of each of n pixels. */
-static void
-drop_alpha(float *v, size_t n)
-{
+    const size_t n = (size_t) e->width * (size_t) e->height;
+    const VaePicture picture = {
+        .pixels = VAE_PIXELS_RGBA_F32,
+        .width = e->width,
+        .height = e->height,
+        .data = {(uint8_t *) v},
+        .stride = {e->width * 4 * (ptrdiff_t) sizeof *v}};
+    char line[300];
+    if (!e->alpha_told &&
+        vae_doubt_alpha(e->info, VAE_ENCODE, &picture, line, sizeof line)) {
+        e->alpha_told = true;
+        warn_text("%s", line);
+    }
     for (size_t i = 0; i < n; i++)
         memmove(v + 3 * i, v + 4 * i, 3 * sizeof *v);
 }
@@ -250,25 +242,19 @@ load_frame(Encode *e, int i, int64_t k)
 {
     const VaeTensorInfo *v = e->video;
     const size_t size = (size_t) v->bytes / (size_t) v->dims[0];
-    const size_t pixels = (size_t) e->width * (size_t) e->height;
-    const bool lost = v->dims[3] == 4 && e->info->in_channels == 3;
     const uint8_t *from;
     if (k >= e->frames)
         k = e->frames - 1;
     from = (const uint8_t *) v->data + (uint64_t) k * size;
     if (!e->frame_data) {
-        if (lost)
-            check_alpha(e, from, pixels);
         e->pictures[i].data[0] = (uint8_t *) from; /* only read */
         return;
     }
     uint8_t *to = e->frame_data + (size_t) i * e->frame_size;
     vae_type_to_float((float *) to, from, v->type, e->frame_size / 4);
-    if (lost) {
-        check_alpha(e, to, pixels);
-        drop_alpha((float *) to, pixels);
-    }
     to_range((float *) to, e->frame_size / 4, e);
+    if (v->dims[3] == 4 && e->info->in_channels == 3)
+        drop_alpha(e, (float *) to);
     e->pictures[i].data[0] = to;
 }
 
