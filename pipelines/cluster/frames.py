@@ -6,7 +6,7 @@ import re
 import struct
 import subprocess
 
-from streams import I420, RGB, RGB_F32, Error, frame_bytes
+from streams import I420, PACKED, Error, frame_bytes
 
 SPOOL = ".frames"  # the end of the name of a Video's file
 
@@ -40,9 +40,10 @@ class Frames:
 
 
 class Safetensors(Frames):
-    """video_u8 or frames, [T, H, W, 3]."""
+    """video_u8 or frames, [T, H, W, 3], or [T, H, W, 4] with alpha."""
     EXPECTED = ("expected a safetensors file with video_u8 or frames, U8 or F32 "
-                "[T, H, W, 3]")
+                "[T, H, W, 3] or [T, H, W, 4]")
+    KINDS = {"U8": "uint8", "F32": "float32"}
 
     def find(self):
         length, = struct.unpack("<Q", self.file.read(8))
@@ -50,10 +51,11 @@ class Safetensors(Frames):
         metadata = entries.pop("__metadata__", {})
         entry = next((entries[n] for n in ("video_u8", "frames") if n in entries), {})
         shape, kind = entry["shape"], entry["dtype"]
-        if len(shape) != 4 or shape[3] != 3 or kind not in ("U8", "F32"):
+        packed = (self.KINDS.get(kind), shape[-1])
+        if len(shape) != 4 or packed not in PACKED.values():
             raise Error(f"{self.path}: the frames are {kind} {shape}, {self.EXPECTED}")
         self.shape = shape[:3]
-        self.pixels = RGB if kind == "U8" else RGB_F32
+        self.pixels = next(name for name, row in PACKED.items() if row == packed)
         self.range = metadata.get("vae.pixel_range")
         self.rate = metadata.get("vae.framerate")
         self.begin = 8 + length + entry["data_offsets"][0]

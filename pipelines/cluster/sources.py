@@ -5,8 +5,8 @@ import json
 import os
 import struct
 
-from streams import (DECODE, ENCODE, I420, RGB, RGB_F32, Error, frame_bytes,
-                     gst_vae)
+from streams import (DECODE, ENCODE, I420, PACKED, RGB, RGB_F32, RGBA_F32, Error,
+                     frame_bytes, gst_vae)
 
 # The ends of names of outputs: the pixels that workers give, and the video.
 KINDS = {".safetensors": (RGB_F32, None), ".rgb": (RGB, None), ".mp4": (I420, ".mp4"),
@@ -44,6 +44,8 @@ class Decoding:
             raise Error(f"{out}: the name must end in {', '.join(KINDS)}")
         self.clip = gst_vae.Latents(path, tensor, batch_index, layout)
         clip, info = self.clip.info, model.info
+        if info.out_channels == 4 and self.pixels == RGB_F32:
+            self.pixels = RGBA_F32
         if clip.sequences > 1:
             raise Error(f"{path}: has {clip.sequences} sequences, and segments are of "
                         "one; vaetool decode takes them")
@@ -75,7 +77,7 @@ class Decoding:
         self.normalization = normalization or clip.normalization
         self.rate = clip.framerate if clip.framerate[0] else info.framerate
         self.frame = frame_bytes(self.pixels, self.width, self.height)
-        self.header = self.make_header() if self.pixels == RGB_F32 else b""
+        self.header = self.make_header() if end_of(out) == ".safetensors" else b""
         self.size = self.frames * self.frame
 
     def make_header(self):
@@ -83,7 +85,7 @@ class Decoding:
         metadata = {"vae.pixel_range": range_of(info)}
         if clip.framerate[0]:
             metadata["vae.framerate"] = "{}/{}".format(*clip.framerate)
-        dims = [self.frames, self.height, self.width, 3]
+        dims = [self.frames, self.height, self.width, info.out_channels]
         return safetensors_header([("frames", "F32", dims, self.frames * self.frame)],
                                   metadata)
 
@@ -132,7 +134,8 @@ class Encoding:
             raise Error(f"{self.path}: has no frames")
         self.pixels = frames.pixels
         expected = range_of(info)
-        if self.pixels == RGB_F32 and (frames.range or expected) != expected:
+        floats = PACKED.get(self.pixels, ("",))[0] == "float32"
+        if floats and (frames.range or expected) != expected:
             raise Error(f"{self.path}: the frames have the range {frames.range}, the "
                         f"model {model.info.path} expects {expected}")
         self.rate = frames.rate

@@ -15,7 +15,11 @@ PRECISIONS = ["auto", "fp32", "tf32", "fp16", "bf16"]
 LAYOUTS = ["auto", "cthw", "tchw"]
 NORMALIZATIONS = ["normalized", "raw", "comfyui"]
 DECODE, ENCODE = "decode", "encode"
-RGB_F32, RGB, I420 = "rgb_f32", "rgb", "i420"
+RGB, RGBA, I420 = "rgb", "rgba", "i420"
+RGB_F32, RGBA_F32 = "rgb_f32", "rgba_f32"
+# Of packed pixels: the type and the channels.
+PACKED = {RGB: ("uint8", 3), RGBA: ("uint8", 4), RGB_F32: ("float32", 3),
+          RGBA_F32: ("float32", 4)}
 
 
 def sentence(error):
@@ -28,14 +32,15 @@ def sentence(error):
 def frame_bytes(pixels, width, height):
     if pixels == I420:
         return width * height + 2 * ((width + 1) // 2) * ((height + 1) // 2)
-    return width * height * (12 if pixels == RGB_F32 else 3)
+    kind, channels = PACKED[pixels]
+    return width * height * channels * (1 if kind == "uint8" else 4)
 
 
 def pictures(data, n, pixels, width, height):
     """n packed frames as Tensors, or as tuples of planes."""
     if pixels != I420:
-        return list(_engine.typed(data, "float32" if pixels == RGB_F32 else "uint8",
-                                  (n, height, width, 3)))
+        kind, channels = PACKED[pixels]
+        return list(_engine.typed(data, kind, (n, height, width, channels)))
     half, rows, at = (width + 1) // 2, (height + 1) // 2, 0
     frames, data = [], memoryview(data)
     for _ in range(n):

@@ -3,22 +3,22 @@ from . import _engine
 from .frameworks import device_of, dims, empty_on, fail, like, to_host, type_of, view
 from .reports import Plan, Progress, say
 
-# The pixel format of frames, by their type or by the name of a format with planes.
-PIXELS = {"uint8": "rgb", "float32": "rgb_f32", "float16": "rgb_f32",
-          "bfloat16": "rgb_f32", "nv12": "nv12", "p010": "p010", "i420": "i420",
-          "y444": "y444"}
-PACKED = tuple(PIXELS)[:4]
+PLANES = ("nv12", "p010", "i420", "y444")
+PACKED = ("uint8", "float32", "float16", "bfloat16")
 CPU = "cpu"
 
 
-def pixels_of(dtype, allowed):
-    """The pixel format for frames of a type, and the name of the type."""
+def pixels_of(dtype, allowed, channels):
+    """The pixel format for frames of a type, or of a format with planes, and the name of
+    the type."""
     name = type_of(dtype)
     if name not in allowed:
         expected = ", ".join(allowed)
         raise fail(f"the type of frames is {name}, expected one of {expected}", name,
                    expected)
-    return PIXELS[name], name
+    if name in PLANES:
+        return name, name
+    return ("rgba" if channels == 4 else "rgb") + "_f32" * (name != "uint8"), name
 
 
 def clip_of(latents, channels):
@@ -43,14 +43,10 @@ def clip_of(latents, channels):
 class Stream:
     """One direction at one size. It is a context manager."""
 
-    def __init__(self, vae, direction, width, height, dtype, allowed, settings,
-                 channels):
-        self.vae, self.model = vae, vae.model
-        self.width, self.height = width, height
-        self.pixels, self.dtype = pixels_of(dtype, allowed)
-        self.channels = channels
-        if channels == 4:
-            self.pixels = self.pixels.replace("rgb", "rgba")
+    def __init__(self, vae, direction, size, channels, dtype, allowed, settings):
+        self.vae, self.model, self.channels = vae, vae.model, channels
+        self.width, self.height = width, height = size
+        self.pixels, self.dtype = pixels_of(dtype, allowed, channels)
         self.stream = _engine.new_stream(vae.model, {
             "pixels": self.pixels, **settings, "direction": direction,
             "width": width, "height": height},
@@ -121,15 +117,16 @@ class Decoder(Stream):
     """Call it with latents: it returns their frames. finish() returns those that are
     left, and ends the sequence."""
 
-    def __init__(self, vae, width, height, dtype="uint8", **settings):
-        super().__init__(vae, "decode", width, height, dtype, PACKED, settings,
-                         vae.info.out_channels)
+    def __init__(self, vae, width, height, dtype="uint8", alpha=True, **settings):
+        """alpha: false leaves out that of the network, with a warning."""
+        super().__init__(vae, "decode", (width, height), vae.info.out_channels
+                         if alpha else 3, dtype, PACKED, settings)
         self.input = None
 
     def room(self, data, shape, out):
         """The memory for frames, which is returned in the end, and a Tensor of it. A GPU
         that has the latents and computes also gets the frames."""
-        memory = "uint8" if PIXELS[self.dtype] == "rgb" else "float32"
+        memory = "uint8" if self.dtype == "uint8" else "float32"
         shape = (*shape, self.height, self.width, self.channels)
         if out is None:
             if device_of(data) == CPU or self.stream.plan["backend"] != "cuda":

@@ -1,21 +1,29 @@
 """Encoders: frames to latents."""
 from . import _engine
-from .decoding import CPU, PACKED, PIXELS, Stream
+from .decoding import CPU, PACKED, PLANES, Stream
 from .frameworks import device_of, dims, fail, like, ready, to_float, to_host, type_of, view
 from .reports import Progress, say
 
 
+def check_frames(t, channels):
+    """channels: of the network, which with 4 also takes frames without alpha."""
+    expected = "[T, H, W, 3]" + (" or [T, H, W, 4]" if channels == 4 else "")
+    hint = ("; the network reads no alpha" if channels == 3 and len(t.shape) == 4 and
+            t.shape[3] == 4 else "")
+    if len(t.shape) != 4 or 0 in t.shape[1:] or not 3 <= t.shape[3] <= channels:
+        raise fail(f"the frames are {dims(t)}, expected {expected}{hint}", dims(t),
+                   expected)
+
+
 def packed_of(frames, on_device, channels):
-    """Frames [H, W, channels] or [T, H, W, channels] as a Tensor of four dimensions."""
+    """Frames [H, W, C] or [T, H, W, C] as a Tensor [T, H, W, C]."""
     data = ready(frames) if on_device else to_host(frames)
     t = view(data)
     if t.dtype in ("float16", "bfloat16", "float64"):
         t = view(to_float(data))
     if len(t.shape) == 3:
         t = t.grown()
-    if len(t.shape) != 4 or t.shape[3] != channels:
-        expected = f"[T, H, W, {channels}]"
-        raise fail(f"the frames are {dims(t)}, expected {expected}", dims(t), expected)
+    check_frames(t, channels)
     # The engine reads rows one after another, at any distance.
     t = t.packed(2)
     return t.copied() if t.strides[1] < 0 else t
@@ -31,9 +39,9 @@ class Encoder(Stream):
     the last ones, and ends the sequence."""
 
     def __init__(self, vae, width, height, dtype="uint8", latents="float32",
-                 moments=False, channels=None, **settings):
-        super().__init__(vae, "encode", width, height, dtype, PIXELS, settings,
-                         channels or vae.info.in_channels)
+                 moments=False, **settings):
+        super().__init__(vae, "encode", (width, height), vae.info.in_channels, dtype,
+                         PACKED + PLANES, settings)
         self.type, self.moments = type_of(latents), moments
         self.begin()
 
@@ -92,7 +100,7 @@ class Encoder(Stream):
         on_device = (device_of(frames) != CPU and
                      self.stream.plan["backend"] == "cuda")
         t = packed_of(frames, on_device, self.channels)
-        if PIXELS.get(t.dtype) != PIXELS[self.dtype]:
+        if t.dtype != ("uint8" if self.dtype == "uint8" else "float32"):
             raise fail(f"the frames are {t.dtype}, and the encoder takes {self.dtype}",
                        t.dtype, self.dtype)
         if t.shape[1:3] != (self.height, self.width):
@@ -103,8 +111,8 @@ class Encoder(Stream):
         return list(t)
 
     def __call__(self, frames):
-        """Latents [C, n, h, w] of frames [H, W, 3] or [T, H, W, 3]; with planes, of a
-        tuple such as ([T, H, W], [T, H/2, W/2, 2]) for NV12."""
+        """Latents [C, n, h, w] of frames [H, W, 3] or [T, H, W, 3]; with 4 for 3 also
+        those with alpha, if the network reads it; with planes, of a tuple such as ([T, H, W], [T, H/2, W/2, 2]) for NV12."""
         new = self.pictures_of(frames)
         pictures = self.held + new
         total = self.steps_of(len(pictures))

@@ -124,17 +124,19 @@ class Job:
         return " ".join(f"{name}={quoted(value)}" for name, value in values.items()
                         if value is not None)
 
-    def source(self):
+    def source(self, alpha):
         """The elements that give the frames, and an iterator of what they get: (data,
-        first frame, frame after the last, whether it continues a sequence)."""
+        first frame, frame after the last, whether it continues a sequence). alpha: that
+        of the network is wanted."""
         width, height = self.size
         common = (f"width={width},height={height},"
                   f"framerate={self.rate.numerator}/{self.rate.denominator}")
         head = "appsrc name=from format=time caps="
         properties = self.properties()
         if properties is None:
-            return (head + quoted(f"video/x-raw,format=RGB,{common}") + " ! videoconvert",
-                    self.pictures())
+            kind = "RGBA" if alpha and self.vae.info.out_channels == 4 else "RGB"
+            return (head + quoted(f"video/x-raw,format={kind},{common}") +
+                    " ! videoconvert", self.pictures(alpha))
         _, channels, rows, columns = self.first.shape
         return (head + quoted(
             f"video/x-vae-latent,type={self.first.dtype},channels={channels},"
@@ -158,16 +160,16 @@ class Job:
                 return
             yield unit.tobytes(), begin, end, k > 0
 
-    def pictures(self):
+    def pictures(self, alpha):
         """Frames that this process decodes."""
-        with self.vae.decoder(*self.size, **self.settings) as decoder:
+        with self.vae.decoder(*self.size, alpha=alpha, **self.settings) as decoder:
             parts = itertools.chain((decoder(unit[0]) for unit in self.clips()),
                                     (decoder.finish() for _ in range(1)))
             for k, frame in enumerate(itertools.chain.from_iterable(parts)):
                 if k >= self.frames:
                     return
-                yield aligned(frame.tobytes(), 3 * self.size[0]), k, k + 1, \
-                    False
+                yield (aligned(frame.tobytes(), decoder.channels * self.size[0]), k, k + 1,
+                       False)
 
 
 class Player:
@@ -278,9 +280,11 @@ def install(gst, names, what):
 
 
 def encoder(gst, codecs, what, size):
-    """The elements that encode."""
+    """The elements that encode. Their first caps make vaedecode tell that alpha is lost,
+    which videoconvert would drop."""
+    i420 = "video/x-raw,format=I420 ! "
     if not codecs:
-        return "videoconvert ! "
+        return i420
     rows = [row for codec in codecs for row in ENCODERS if row[0] == codec]
     name = install(gst, [row[1] for row in rows], what)[0]
     rest = next(row[2] for row in rows if row[1] == name)
@@ -288,7 +292,7 @@ def encoder(gst, codecs, what, size):
         install(gst, [other], what)
     odd = [n % 2 for n in size]
     cut = f"videocrop right={odd[0]} bottom={odd[1]} ! " if any(odd) else ""
-    return f"videoconvert ! {cut}video/x-raw,format=I420 ! {name} {rest} ! "
+    return f"{i420}{cut}{name} {rest} ! "
 
 
 def target(gst, to, container, size):
@@ -361,5 +365,5 @@ def stream(latents: Any, to: Any, vae: Any, *, framerate: Any = None,
               fractions.Fraction(*rate) if isinstance(rate, tuple) else rate, frames,
               settings)
     end = target(gst, to, container, job.size)
-    text, items = job.source()
+    text, items = job.source(alpha=end == to)
     Player(gst, f"{text} ! {end}", job.rate, getattr(to, "write", None)).play(items)

@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from . import _engine
 from .decoding import Decoder, clip_of
-from .encoding import Encoder
+from .encoding import Encoder, check_frames
 from .frameworks import device_of, dims, fail, is_state, like, pairs_of, to_host, type_of, view
 from .reports import Plan, Report
 
@@ -76,13 +76,11 @@ class VAE:
 
     def encoder(self, width: int, height: int, dtype: Any = "uint8",
                 latents: Any = "float32", moments: bool = False,
-                channels: int | None = None, **settings: Any) -> Encoder:
+                **settings: Any) -> Encoder:
         """A stream that encodes. dtype: the type of frames as for decoder(), or a format
         with planes: nv12, p010, i420, y444. latents: the type of latents. With moments
-        it gives (latents, mean, logvar). channels: 3 if frames have no alpha and the
-        network takes it."""
-        return Encoder(self, width, height, dtype, latents, moments, channels,
-                       **settings)
+        it gives (latents, mean, logvar)."""
+        return Encoder(self, width, height, dtype, latents, moments, **settings)
 
     def plan(self, width: int, height: int, direction: str = "decode",
              **settings: Any) -> Plan:
@@ -162,7 +160,7 @@ class VAE:
                **settings: Any) -> Any:
         """Decodes a clip [C, T, h, w] to frames [n, height, width, 3], or a batch
         [B, C, T, h, w] to [B, n, height, width, 3], in the framework and on the device
-        of the latents.
+        of the latents. A network with alpha gives 4 channels.
 
         size: width and height of the pictures, if they are smaller than the latents
         tell. frames: return at most so many. out: memory for all frames. progress: True,
@@ -204,13 +202,12 @@ class VAE:
         (info.pixel_range). settings: see SETTINGS; posterior="sample" and seed give
         samples instead of the mean."""
         t = view(to_host(frames))
-        if len(t.shape) != 4 or 0 in t.shape:
-            raise fail(f"the frames are {dims(t)}, expected [T, H, W, 3]", dims(t),
-                       "[T, H, W, 3]")
+        check_frames(t, self.info.in_channels)
+        if not t.shape[0]:
+            raise fail(f"there are no frames to encode: {dims(t)}", dims(t))
         dtype = "uint8" if t.dtype == "uint8" else "float32"
         if device_of(frames).startswith("cuda:"):
             settings = {"device": int(device_of(frames)[5:]), **settings}
         return self._run(Encoder, (t.shape[2], t.shape[1]), {
             "dtype": dtype, "latents": type_of(latents), "moments": bool(moments),
-            "channels": 3 if t.shape[3] == 3 else None, **settings},
-            lambda encoder: encoder.whole(frames, progress))
+            **settings}, lambda encoder: encoder.whole(frames, progress))

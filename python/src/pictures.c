@@ -51,6 +51,19 @@ format_of(VaePixels pixels)
     return &formats[i];
 }
 
+/* The pixels of an object that a stream with such pixels takes: an encoder that
+ * reads alpha also takes frames without alpha. */
+static VaePixels
+pixels_of(PyObject *object, VaePixels pixels)
+{
+    const VaePyTensor *t = (VaePyTensor *) object;
+    if (!vae_py_is_tensor(object) || t->n_dims != 3 || t->shape[2] != 3)
+        return pixels;
+    return pixels == VAE_PIXELS_RGBA       ? VAE_PIXELS_RGB
+           : pixels == VAE_PIXELS_RGBA_F32 ? VAE_PIXELS_RGB_F32
+                                           : pixels;
+}
+
 static bool
 set_plane(PyObject *object, const Format *f, int plane, bool writable,
           VaePicture *out)
@@ -102,10 +115,11 @@ bool
 vae_py_picture(PyObject *object, const VaePicture *like, bool writable,
                VaePicture *out)
 {
-    const Format *f = format_of(like->pixels);
     *out = *like;
     if (object == Py_None)
         return true;
+    out->pixels = writable ? like->pixels : pixels_of(object, like->pixels);
+    const Format *f = format_of(out->pixels);
     if (f->n_planes == 1)
         return set_plane(object, f, 0, writable, out);
     if (!PyTuple_Check(object) || PyTuple_Size(object) != f->n_planes) {

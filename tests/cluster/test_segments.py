@@ -154,6 +154,20 @@ class Index(clips.Clips):
                 self.assertEqual(self.run_index(index, count=count, out=name)[0], 0)
         self.assert_same(vaetool_rgb, self.path("two.rgb"))
 
+    def test_alpha(self):
+        vectors = os.path.join(clips.SOURCE, "tests/golden/data/qwenimage21")
+        model, clip = (f"{vectors}/{name}.safetensors" for name in (
+            "weights", "decode_t3_2x3"))
+        clips.vaetool("decode", "--threads", "1", "--model", model, clip,
+                      self.path("whole.safetensors"))
+        for out, told in (("out.safetensors", 0), ("out.rgb", 1)):
+            code, said = self.run_index(0, count=1, clip=clip, out=out, model=model)
+            self.assertEqual((code, said.count("alpha, which is lost")), (0, told), said)
+        self.assert_same(self.path("whole.safetensors"), self.path("out.safetensors"))
+        frames = open_frames(self.path("whole.safetensors"), None)
+        self.assertEqual((frames.pixels, len(frames.read(0, 3))),
+                         ("rgba_f32", 3 * 32 * 48 * 16))
+
     def test_warns(self):
         zeros = self.path("zeros.safetensors")
         clips.write(zeros, "latent", "F32", [16, 9, 4, 6], bytes(4 * 16 * 9 * 24), {})

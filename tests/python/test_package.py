@@ -1,6 +1,7 @@
 """The package gst_vae without a framework: its bytes are those of vaetool."""
 import gc
 import os
+import struct
 import subprocess
 import sys
 import warnings
@@ -84,15 +85,6 @@ class Bytes(small.Test):
                                for c in range(shape[0])]
                 self.assertEqual(b"".join(per_channel), latents)
 
-    def test_opaque(self):
-        """Frames without alpha are opaque."""
-        vae = gst_vae.open(small.weights("qwenimage21"))
-        video = small.tensor([1, 32, 32, 3], "B").tobytes()
-        rgba = b"".join(video[i:i + 3] + b"\xff" for i in range(0, len(video), 3))
-        made = [vae.encode(memoryview(data).cast("B", [1, 32, 32, n]), **REF)
-                for data, n in ((video, 3), (rgba, 4))]
-        self.assertEqual(flat(made[0]), flat(made[1]))
-
     def test_moments_and_samples(self):
         vae = gst_vae.open(small.weights("wan21"))
         video = small.tensor([1, 16, 16, 3], "f")
@@ -118,6 +110,30 @@ class Bytes(small.Test):
             "vae.width": "20", "vae.height": "13", "vae.frames": "4"})
         stated = vae.decode(gst_vae.Latents(self.path("stated")), **REF)
         self.assertEqual((stated.shape, flat(stated)), (cropped.shape, flat(cropped)))
+
+    def test_alpha(self):
+        """It is a fourth channel. Frames without alpha are opaque."""
+        vae = gst_vae.open(small.weights("qwenimage21"))
+        latents = small.tensor([vae.info.latent_channels, 2, 1, 2])
+        for dtype, kind, one in (("uint8", "B", b"\xff"),
+                                 ("float32", "f", struct.pack("f", 1))):
+            with self.subTest(dtype):
+                made = vae.decode(latents, dtype=dtype, **REF)
+                self.assertEqual(made.shape, (2, 16, 32, 4))
+                frames = memoryview(flat(made)).cast("B").cast(kind, made.shape)
+                colours = small.part(frames, 3, 0, 3)
+                with self.assertWarnsRegex(gst_vae.GstVaeWarning, "alpha, which is lost"):
+                    self.assertEqual(flat(vae.decode(latents, dtype=dtype, alpha=False,
+                                                     **REF)), colours.tobytes())
+                opaque = bytearray(frames.tobytes())
+                for at in range(3 * len(one), len(opaque), 4 * len(one)):
+                    opaque[at:at + len(one)] = one
+                opaque = memoryview(opaque).cast(kind, frames.shape)
+                found = [flat(vae.encode(t, **REF)) for t in (frames, opaque, colours)]
+                self.assertEqual(found[1], found[2])
+                self.assertNotEqual(found[0], found[1])
+        with self.assertRaisesRegex(gst_vae.Error, "the network reads no alpha"):
+            gst_vae.open(small.weights("wan21")).encode(frames, **REF)
 
     def test_planes(self):
         """NV12 is I420 with U and V side by side."""

@@ -119,6 +119,20 @@ class Clips(small.Test):
         self.assertEqual(self.streamed(latents, vae), whole)
         self.assertEqual(self.streamed(latents, vae, strips=0), whole)
 
+    def test_alpha(self):
+        """Elements get it; a video that is encoded has none."""
+        path = small.weights("qwenimage21")
+        vae = gst_vae.open(path)
+        latents = small.tensor([vae.info.latent_channels, 2, 1, 2])
+        whole = vae.decode(latents, **REF).tobytes()
+        for vae in (path, gst_vae.open(small.state(path)[0])):
+            gst_vae.stream(latents, raw(self.path("frames"), "RGBA"), vae, **REF)
+            with open(self.path("frames"), "rb") as file:
+                self.assertEqual(file.read(), whole)
+            if not missing("vp8enc"):
+                with self.assertWarnsRegex(gst_vae.GstVaeWarning, "alpha, which is lost"):
+                    gst_vae.stream(latents, self.path("a.webm"), vae, **REF)
+
     def test_who_decodes(self):
         """vaedecode, or this process where vaedecode cannot."""
         made = []

@@ -150,7 +150,7 @@ class Encode:
         low, high = vae.vae.info.pixel_range
         vae.ask(pixels.shape[2], pixels.shape[1], "encode")
         latents = vae.vae.encode(
-            pixels[..., :3] * (high - low) + low, **vae.settings,
+            pixels[..., :vae.vae.info.in_channels] * (high - low) + low, **vae.settings,
             progress=progress_bar(pixels.shape[0]))
         # A network for images has a batch of them instead of a clip.
         is_image = vae.vae.info.temporal == 1
@@ -177,7 +177,7 @@ class DecodeToFile:
     def frames(vae, clips, size):
         """Frames in 8 bits as soon as they are decoded."""
         at, done = progress_bar(clips.shape[0] * clips.shape[2]), 0
-        with vae.vae.decoder(*size, **vae.settings) as decoder:
+        with vae.vae.decoder(*size, alpha=False, **vae.settings) as decoder:
             for clip in clips:
                 first = 0
                 for steps in decoder.slices(clip.shape[1]):
