@@ -35,9 +35,17 @@ clean_up() {
     }
     rm -rf "$tmp" "$part"
 }
+# Ends the script after Ctrl-C. OUT is as it was, see write_to().
+interrupt() {
+    [ -z "$part" ] ||
+        echo "${0##*/}: interrupted: ${part%.part$$} is not written" >&2
+    exit 130
+}
 trap clean_up EXIT
+trap interrupt INT
+trap 'exit 143' TERM
 # PIPE: the reader of the messages has gone. dash would end without clean_up.
-trap 'exit 1' HUP INT TERM PIPE
+trap 'exit 1' HUP PIPE
 
 die() {
     echo "${0##*/}: $*" >&2
@@ -337,6 +345,7 @@ play() {
         return 1
     }
     launch=
+    [ -z "$interrupted" ] || interrupt
 }
 
 # Elements that decode any video to whole frames, without sound. The decoders of
@@ -442,6 +451,7 @@ tell_all() {
     model_told=
     doomed=
     informs=
+    interrupted= # gst-launch-1.0 then ends with status 0
     while IFS= read -r line; do
         case $line in
         'Progress: (load-model) loading '*)
@@ -457,6 +467,7 @@ tell_all() {
             echo "${0##*/}: ${use}model $model_told"
             ;;
         INFO:) informs=informs ;; # its text follows
+        'handling interrupt.' | 'Interrupt: Stopping '*) interrupted=1 ;;
         'Progress: '* | 'Setting pipeline '* | 'Pipeline is '* | \
             'Redistribute latency'* | 'New clock: '* | 'Got EOS '* | \
             'Execution ended '* | 'Freeing pipeline '* | \

@@ -281,9 +281,12 @@ zeros() {
     } >"$2"
 }
 
-# A script that receives SIGTERM leaves no file and no pipeline.
+# stops_clean WHO SIGNAL STATUS: a script or its pipeline that receives the signal
+# leaves no pipeline, and OUT as it was. A shell in the background ignores Ctrl-C,
+# and its pipeline does not.
 stops_clean() {
     zeros 4000 "$tmp/long.npy"
+    echo old >"$dir/stopped.y4m"
     before=$(ls "$dir")
     sh "$pipelines/latents-to-video.sh" --latent-space gst-vae-demo \
         "$tmp/long.npy" "$dir/stopped.y4m" 2>"$tmp/log" &
@@ -296,9 +299,14 @@ stops_clean() {
         kill -0 "$script" || fail "no pipeline runs: $(cat "$tmp/log")"
         sleep 0.1
     done
-    kill "$script"
-    wait "$script" && fail 'exit status 0 after SIGTERM'
+    who=$script
+    [ "$1" = script ] || who=$launch
+    kill -s "$2" "$who"
+    status=0
+    wait "$script" || status=$?
+    [ "$status" = "$3" ] || fail "exit status $status after SIG$2"
     [ "$(ls "$dir")" = "$before" ] || fail "leaves $(ls "$dir")"
+    [ "$(cat "$dir/stopped.y4m")" = old ] || fail "SIG$2 replaces OUT"
     while kill -0 "$launch" 2>/dev/null; do sleep 0.1; done
 }
 
@@ -395,7 +403,8 @@ latents_to_video() {
     grep -q 'same.y4m: is the input; write to another file$' "$tmp/said" ||
         fail "$(cat "$tmp/said")"
     keeps_model latents-to-video "$pipelines/demo/latents.safetensors" webm
-    stops_clean
+    stops_clean script TERM 143
+    stops_clean pipeline INT 130
     # These latents state no space.
     zeros 2 "$dir/latents.npy"
     refused 'no latent-space' sh "$pipelines/latents-to-video.sh" \
