@@ -38,6 +38,8 @@ while [ $# -gt 0 ]; do
         ;;
     --build)
         has_value "$@"
+        [ -f "$2/gst/libgstvae.so" ] || die "--build $2: has no" \
+            'gst/libgstvae.so, which meson compile makes in a build folder'
         build=$(cd "$2" && pwd)
         shift
         ;;

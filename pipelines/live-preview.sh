@@ -46,9 +46,11 @@ while [ $# -gt 0 ]; do
         has_value "$@"
         case $2 in
         ?*:*[!0-9]* | *: | :*) die "--from $2: expected HOST:PORT" ;;
-        *:*) from=$2 ;;
+        *:??????* | *:0) ;;
+        *:*) [ "${2##*:}" -gt 65535 ] || from=$2 ;;
         *) die "--from $2: expected HOST:PORT" ;;
         esac
+        [ "$from" ] || die "--from $2: port ${2##*:}, expected 1 to 65535"
         ;;
     *) take_option "$@" || break ;;
     esac

@@ -4,6 +4,9 @@ set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
 
+# shellcheck disable=SC2034 # read by play
+options='model latent-space variant'
+
 usage() {
     cat <<'EOF'
 usage: round-trip.sh [OPTION...]

@@ -15,7 +15,11 @@ from streams import DECODE, Error
 
 
 def check_names(out, inputs, model):
-    """Refuses an output if it, or a file that is written beside it, is read."""
+    """Refuses an output if it, or a file that is written beside it, is read, or if its
+    folder does not exist."""
+    folder = os.path.dirname(out) or "."
+    if not os.path.isdir(folder):
+        raise Error(f"{out}: there is no folder {folder}")
     for path in (out, out + ".part", out + ".journal", out + frames.SPOOL):
         if not os.path.exists(path):
             continue

@@ -23,10 +23,12 @@ PACKED = {RGB: ("uint8", 3), RGBA: ("uint8", 4), RGB_F32: ("float32", 3),
 
 
 def sentence(error):
-    """The sentence of an error; with the file for an error of the system."""
+    """The sentence of an error; with the file for an error of the system, and with
+    options for settings."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
-    return str(error)
+    return (str(error).replace("slice_size", "--slice")
+            .replace("memory_limit", "--memory-limit"))
 
 
 def frame_bytes(pixels, width, height):

@@ -18,14 +18,15 @@ def die(words):
 
 def host_and_port(text):
     host, colon, port = text.rpartition(":")
-    if not host or not colon or not port.isdigit() or int(port) > 65535:
+    if not host or not colon:
         raise argparse.ArgumentTypeError("%s: expected HOST:PORT" % text)
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), port_number(port, 1)
 
 
-def port_number(text):
-    if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError("%s is no port" % text)
+def port_number(text, least=0):
+    if not re.fullmatch("[0-9]{1,5}", text) or not least <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(
+            "port %s, expected %d to 65535" % (text, least))
     return int(text)
 
 

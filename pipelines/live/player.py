@@ -154,8 +154,10 @@ class Player:
     def _on_message(self, bus, message):
         kind = message.type
         if kind == Gst.MessageType.ERROR:
-            error, _ = message.parse_error()
-            self.error = error.message
+            error, details = message.parse_error()
+            # Such as which address refused. The head names a line of GStreamer.
+            _, _, reason = (details or "").partition("\n")
+            self.error = ": ".join([error.message.rstrip("."), *reason.splitlines()[:1]])
             self._quit()
         elif kind == Gst.MessageType.WARNING:
             error, _ = message.parse_warning()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any, Callable
 
 from . import _engine
@@ -13,7 +14,7 @@ from .reports import Plan, Report
 
 
 def cached(name):
-    """The folder of a model in the cache of Hugging Face, or None. Asks no network."""
+    """The folder of a model in the cache of Hugging Face. Asks no network."""
     home = os.environ.get("HF_HOME", os.path.join("~", ".cache", "huggingface"))
     hub = os.path.expanduser(os.environ.get("HF_HUB_CACHE", os.path.join(home, "hub")))
     folder = os.path.join(hub, "models--" + name.replace("/", "--"))
@@ -21,7 +22,11 @@ def cached(name):
         with open(os.path.join(folder, "refs", "main"), encoding="utf-8") as file:
             return os.path.join(folder, "snapshots", file.read().strip())
     except OSError:
-        return None
+        if os.path.isdir(os.path.dirname(name)):
+            return name  # a file that is missing
+        expected = "a file, a folder, or a model in this cache"
+        raise fail(f"{name}: is no file, and the cache of Hugging Face, {hub}, has no "
+                   "model of this name: download it first", name, expected) from None
 
 
 def open_vae(weights: Any, *, variant: str | None = None,
@@ -39,8 +44,9 @@ def open_vae(weights: Any, *, variant: str | None = None,
         return VAE(_engine.open_tensors(name, pairs_of(weights), metadata or {}, text,
                                         variant))
     path = os.fspath(weights)
-    if isinstance(path, str) and not os.path.exists(path) and path.count("/") == 1:
-        path = cached(path) or path
+    if (isinstance(path, str) and not os.path.exists(path) and
+            re.fullmatch(r"\w[\w.-]*/[\w.-]+", path)):
+        path = cached(path)
     return VAE(_engine.open_file(path, variant), (path, variant))
 
 

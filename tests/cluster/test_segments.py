@@ -105,10 +105,11 @@ class Cut(clips.Clips):
 
 
 class Index(clips.Clips):
-    def start(self, index, count=3, clip=None, out="out.safetensors", model=TINY):
+    def start(self, index, count=3, clip=None, out="out.safetensors", model=TINY,
+              options=()):
         return subprocess.Popen(
-            [sys.executable, SEGMENTS, "--model", model, "--threads", "1", "--index",
-             str(index), "--count", str(count), clip or self.clip, self.path(out)],
+            [sys.executable, SEGMENTS, *options, "--model", model, "--threads", "1",
+             "--index", str(index), "--count", str(count), clip or self.clip, self.path(out)],
             stderr=subprocess.PIPE, text=True)
 
     def run_index(self, index, **more):
@@ -242,8 +243,13 @@ class Index(clips.Clips):
             self.assertIn(name + ".journal: " + expected, said)
             self.assertEqual(len(said.splitlines()), 1, said)
         os.unlink(name + ".journal")
-        code, said = self.run_index(0, out="out.txt")
-        self.assertIn("out.txt: the name must end in", said)
+        for more, expected in (({"out": "out.txt"}, "out.txt: the name must end in"),
+                               ({"out": "none/out.rgb"}, "out.rgb: there is no folder "),
+                               ({"options": ["--slice=-2"]}, "--slice is -2, expected")):
+            code, said = self.run_index(0, **more)
+            self.assertEqual((code, len(said.splitlines())), (3, 1), said)
+            self.assertIn(expected, said)
+        self.assertFalse(os.path.exists(self.path("none")))
         for file, kind in ((self.clip, "input"), (TINY, "model")):
             os.symlink(file, self.path(f"{kind}.safetensors"))
             code, said = self.run_index(0, out=f"{kind}.safetensors")

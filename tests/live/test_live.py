@@ -278,6 +278,8 @@ def errors(live, folder):
     refused("no such file", folder + "/none.safetensors")
     refused("exclude", "--from", "localhost:1", folder + "/x.safetensors")
     refused("HOST:PORT", "--from", "localhost")
+    refused("port 99999, expected 1 to 65535", "--from", "localhost:99999")
+    refused("Failed to connect to host 'localhost:1'", "--from", "localhost:1")
     refused("is a text file", os.path.abspath(__file__))
     refused("none.pth: cannot open", "--model", MODELS[0] + "," + folder + "/none.pth")
     head = "{'descr': '<f4', 'fortran_order': False, 'shape': (16, 1, 2, 2), }"

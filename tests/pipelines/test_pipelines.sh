@@ -157,6 +157,12 @@ usage() {
             python3 "$pipelines/live/live.py" "--$option=" --none
     done
     refused 'HOST:PORT' sh "$pipelines/live-preview.sh" --from nowhere
+    for port in 0 99999 99999999999; do
+        refused "port $port, expected 1 to 65535" \
+            sh "$pipelines/live-preview.sh" --from "localhost:$port"
+    done
+    refused "^demo.sh: --build $tmp: has no gst/libgstvae.so" \
+        sh "$pipelines/demo.sh" --build "$tmp"
     refused 'multiple of 4' sh "$pipelines/round-trip.sh" --size 10x10
     for size in 0x4 4x0 65536x4 4x99999999999; do
         for script in round-trip video-to-latents; do
@@ -816,6 +822,8 @@ round_trip() {
     refused 'exclude each other' sh "$pipelines/round-trip.sh" \
         --latent-space wan2.1 --model "$source/README.md"
     refused 'unknown argument more' sh "$pipelines/round-trip.sh" more
+    refused 'set it by the option --model' sh "$pipelines/round-trip.sh" \
+        --latent-space wan2.2
 }
 
 demo() {

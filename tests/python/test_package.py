@@ -4,6 +4,7 @@ import os
 import struct
 import subprocess
 import sys
+import unittest.mock
 import warnings
 import weakref
 
@@ -390,6 +391,12 @@ class Package(small.Test):
             "import gst_vae, sys; print(gst_vae.open('some/model').info.arch)",
             env={**os.environ, "HF_HUB_CACHE": self.path("hub")})
         self.assertEqual(done.stdout, "wan2.1\n", done.stderr)
+        for name, said in (("some/other", self.path("hub") + ", has no model of this name"),
+                           ("./none.pth", "none.pth: cannot open")):
+            with self.subTest(name), unittest.mock.patch.dict(
+                    os.environ, {"HF_HUB_CACHE": self.path("hub")}):
+                with self.assertRaisesRegex(gst_vae.Error, said):
+                    gst_vae.open(name)
 
 
 class Numpy(small.Test):
