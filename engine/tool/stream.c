@@ -63,16 +63,6 @@ warn(void *user, const char *line)
     warn_text("%s", line);
 }
 
-/* Tells that an option counts more than what the file states. */
-static void
-tell_override(const VaeTensorFile *file, const char *option, const char *stated,
-              const char *word)
-{
-    if (stated && strcmp(stated, word) != 0)
-        warn_text("%s states %s %s; --%s %s overrides it",
-                  vae_tensor_file_name(file), option, stated, option, word);
-}
-
 VaeStatus
 find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
           VaeLatentClip *out, VaeError *error)
@@ -88,18 +78,19 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
     const VaeStatus status = vae_latent_clip_find(file, &options, out, error);
     if (status != VAE_OK)
         return status;
+    char line[600];
     if (o->space) {
-        tell_override(file, "latent-space", out->space, o->space);
+        if (vae_overrides(out->file, "latent-space", out->space, o->space, line,
+                          sizeof line))
+            warn_text("%s", line);
         out->space = o->space;
     }
     if (o->normalization_given) {
-        const char *space = info ? info->space : out->space;
         if (out->normalization_stated &&
-            vae_space_normalization(space, out->normalization) !=
-                vae_space_normalization(space, o->params.normalization))
-            tell_override(file, "normalization",
-                          vae_normalization_name(out->normalization),
-                          vae_normalization_name(o->params.normalization));
+            vae_normalization_overrides(
+                info ? info->space : out->space, out->file, out->normalization,
+                o->params.normalization, line, sizeof line))
+            warn_text("%s", line);
         out->normalization = o->params.normalization;
         out->normalization_stated = true;
     }

@@ -129,18 +129,12 @@ static void
 tell_override(GstVaeDecode *self, VaeNormalization set)
 {
     const GstVaeLatentInfo *in = &self->in;
-    const gchar *space = self->base.choice.info->space;
+    gchar line[160];
 
     if (in->normalization_stated &&
-        vae_space_normalization(space, in->normalization) !=
-            vae_space_normalization(space, set))
-        GST_ELEMENT_WARNING(
-            self, STREAM, FORMAT,
-            ("the latents state normalization %s; normalization %s of the "
-             "property overrides it",
-             vae_normalization_name(in->normalization),
-             vae_normalization_name(set)),
-            (NULL));
+        vae_normalization_overrides(self->base.choice.info->space, "the input",
+                                    in->normalization, set, line, sizeof line))
+        GST_ELEMENT_WARNING(self, STREAM, FORMAT, ("%s", line), (NULL));
 }
 
 /* Makes the size that of the frames. Fills in fields that the caps leave open:

@@ -6,7 +6,7 @@ import os
 import struct
 
 from streams import (DECODE, ENCODE, I420, PACKED, RGB, RGB_F32, RGBA_F32, Error,
-                     frame_bytes, gst_vae)
+                     frame_bytes, gst_vae, warn)
 
 # The ends of names of outputs: the pixels that workers give, and the video.
 KINDS = {".safetensors": (RGB_F32, None), ".rgb": (RGB, None), ".mp4": (I420, ".mp4"),
@@ -49,6 +49,9 @@ class Decoding:
         if clip.sequences > 1:
             raise Error(f"{path}: has {clip.sequences} sequences, and segments are of "
                         "one; vaetool decode takes them")
+        for said in self.clip.overrides({"latent-space": space,
+                                         "normalization": normalization}, info.space):
+            warn(said)
         clip.space = space or clip.space
         clip.framerate = rate or clip.framerate
         if not info.has_decoder:

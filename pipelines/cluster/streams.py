@@ -58,12 +58,18 @@ def pictures(data, n, pixels, width, height):
 told = set()
 
 
+def warn(text):
+    """Prints each warning once."""
+    if text not in told:
+        told.add(text)
+        print(f"warning: {text}", file=sys.stderr)
+
+
 def tell(stream):
-    """Prints each warning of the engine once."""
+    """Prints the warnings of the engine."""
     for is_warning, text in stream.lines():
-        if is_warning and text not in told:
-            told.add(text)
-            print(f"warning: {text}", file=sys.stderr)
+        if is_warning:
+            warn(text)
 
 
 class Stream:

@@ -4,13 +4,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from typing import Any, Callable
 
 from . import _engine
 from .decoding import Decoder, clip_of
 from .encoding import Encoder, check_frames
 from .frameworks import device_of, dims, fail, is_state, like, pairs_of, to_host, type_of, view
-from .reports import Plan, Report
+from .reports import GstVaeWarning, Plan, Report, callers_level
 
 
 def cached(name):
@@ -56,9 +57,15 @@ class Latents:
 
     def __init__(self, path: Any, tensor: str | None = None, batch_index: int = 0,
                  layout: str = "auto"):
-        clip = _engine.open_clip(path, tensor, batch_index, layout)
+        self.clip = _engine.open_clip(path, tensor, batch_index, layout)
         self.path = path
-        self.info, self.latents = Report(**clip.info), clip.latents
+        self.info, self.latents = Report(**self.clip.info), self.clip.latents
+
+    def overrides(self, settings, space):
+        """Sentences for settings {name: value or None} that differ from what the file
+        states. space: of the model."""
+        return [said for name, value in settings.items() if value is not None and
+                (said := self.clip.overrides(name, str(value), space))]
 
 
 class VAE:
@@ -131,6 +138,9 @@ class VAE:
         """The arguments of a call, with what the latents tell."""
         if isinstance(latents, Latents):
             self._check(latents)
+            for said in latents.overrides(
+                    {"normalization": settings.get("normalization")}, self.info.space):
+                warnings.warn(said, GstVaeWarning, stacklevel=callers_level())
             info, latents = latents.info, latents.latents
             if size is None and info.size[0]:
                 size = tuple(n * self.info.scale for n in info.size)

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "vae-private/spaces.h"
+
 static PyTypeObject *clip_type;
 
 typedef struct Clip {
@@ -96,6 +98,34 @@ get_info(PyObject *self, void *unused)
         ((Clip *) self)->sequences, "batch", (long long) c->batch);
 }
 
+/* overrides(setting, value, space): what to warn of if a value that is set
+ * differs from what the file states, or None. space: of the model. */
+static PyObject *
+overrides(PyObject *self, PyObject *args)
+{
+    const VaeLatentClip *c = &((Clip *) self)->clip;
+    const char *setting, *value, *space;
+    VaeNormalization set;
+    char line[600];
+    bool differs = false;
+    if (!PyArg_ParseTuple(args, "ssz", &setting, &value, &space))
+        return NULL;
+    if (strcmp(setting, "latent-space") == 0)
+        differs =
+            vae_overrides(c->file, setting, c->space, value, line, sizeof line);
+    else if (c->normalization_stated && vae_normalization_parse(value, &set))
+        differs = vae_normalization_overrides(space, c->file, c->normalization,
+                                              set, line, sizeof line);
+    if (differs)
+        return PyUnicode_DecodeFSDefault(line);
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
+static PyMethodDef methods[] = {
+    {"overrides", overrides, METH_VARARGS, "overrides(setting, value, space)"},
+    {0}};
+
 static PyGetSetDef properties[] = {
     {"latents", get_latents, NULL, "Tensor [C, T, h, w].", NULL},
     {"info", get_info, NULL, "What the file states: a dict.", NULL},
@@ -104,6 +134,7 @@ static PyGetSetDef properties[] = {
 static PyType_Slot slots[] = {{Py_tp_doc, (void *) "The latents of a file."},
                               {Py_tp_dealloc, dealloc},
                               {Py_tp_getset, properties},
+                              {Py_tp_methods, methods},
                               {0}};
 
 static PyType_Spec spec = {

@@ -175,6 +175,15 @@ class Index(clips.Clips):
         code, said = self.run_index(0, count=1, clip=zeros)
         self.assertEqual(code, 0, said)
         self.assertEqual(said.count("has only one number"), 1, said)
+        stated = self.path("stated.safetensors")
+        clips.write(stated, "latent", "F32", [16, 1, 4, 6], bytes(4 * 16 * 24),
+                    {"vae.normalization": "raw", "vae.latent_space": "wan2.1"})
+        code, said = self.run_index(0, count=1, clip=stated, out="other.rgb", options=[
+            "--normalization=normalized", "--latent-space=gst-vae-demo"])
+        self.assertEqual(code, 0, said)
+        for words in ("normalization raw; normalization normalized",
+                      "latent-space wan2.1; latent-space gst-vae-demo"):
+            self.assertIn(f"{stated} states {words} overrides it\n", said)
 
     def interrupted(self, kind, models=TINY):
         """Ends processes by a signal until one gets to its end. Returns what was said.

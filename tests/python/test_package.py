@@ -325,6 +325,8 @@ class Streams(small.Test):
         broken = memoryview(numbers).cast("B").cast("f", latents.shape)
         small.write(self.path("latents"), "latent", latents)
         file = gst_vae.Latents(self.path("latents"))
+        small.write(self.path("raw"), "latent", latents, {"vae.normalization": "raw"})
+        stated = gst_vae.Latents(self.path("raw"))
         colours = small.array.array("f", [k % 256 / 255 for k in range(5 * 768)])
         video = memoryview(colours).cast("B").cast("f", [5, 16, 16, 3])
         raw, frames = {"normalization": "raw", **REF}, {"dtype": "float32", **REF}
@@ -340,6 +342,8 @@ class Streams(small.Test):
                 (lambda: vae.decode(file, **raw), "set normalization to normalized"),
                 (lambda: parts(vae.decoder(64, 64, **raw), latents),
                  "set normalization to normalized"),
+                (lambda: vae.decode(stated, normalization="normalized", **REF),
+                 "states normalization raw; normalization normalized overrides it"),
                 (lambda: vae.decode(zeros, **REF), "latents has only one number"),
                 (lambda: parts(vae.decoder(64, 64, **REF), zeros),
                  "latents has only one number"),

@@ -202,7 +202,7 @@ check "raw and normalized latents give the same picture" 0 compare --max-abs \
 check "decode raw latents as normalized ones" 0 by "$seed" decode \
     --normalization normalized raw.safetensors wrong-frames.safetensors
 says "warning: raw.safetensors states normalization raw; " \
-    "; --normalization normalized overrides it"
+    "; normalization normalized overrides it"
 check "they give another picture" 1 compare --max-abs 1e-4 \
     wrong-frames.safetensors norm-frames.safetensors
 

@@ -11,7 +11,10 @@
  */
 #include "vae-private/spaces.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "vae-private/types.h"
 
 static const float wan21_mean[16] = {-0.7571f, -0.7089f, -0.9113f, 0.1075f,
                                      -0.1745f, 0.9653f,  -0.1517f, 1.5508f,
@@ -147,4 +150,26 @@ vae_space_normalization(const char *name, VaeNormalization n)
     if (n != VAE_COMFYUI)
         return n;
     return s ? s->comfyui : VAE_RAW;
+}
+
+bool
+vae_overrides(const char *who, const char *setting, const char *stated,
+              const char *set, char *text, size_t size)
+{
+    if (!stated || strcmp(stated, set) == 0)
+        return false;
+    snprintf(text, size, "%s states %s %s; %s %s overrides it", who, setting,
+             stated, setting, set);
+    return true;
+}
+
+bool
+vae_normalization_overrides(const char *space, const char *who,
+                            VaeNormalization stated, VaeNormalization set,
+                            char *text, size_t size)
+{
+    return vae_space_normalization(space, stated) !=
+               vae_space_normalization(space, set) &&
+           vae_overrides(who, "normalization", vae_normalization_name(stated),
+                         vae_normalization_name(set), text, size);
 }

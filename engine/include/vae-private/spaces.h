@@ -47,6 +47,17 @@ void vae_space_statistics(const char *name, int channels, float *mean,
 VAE_API VaeNormalization vae_space_normalization(const char *name,
                                                  VaeNormalization n);
 
+/* Returns true, and writes a sentence, if a setting differs from what `who`,
+ * such as a file, states of it. stated: NULL if it states nothing. */
+VAE_API bool vae_overrides(const char *who, const char *setting,
+                           const char *stated, const char *set, char *text,
+                           size_t size);
+/* The same for a normalization that is stated of latents of this space. */
+VAE_API bool vae_normalization_overrides(const char *space, const char *who,
+                                         VaeNormalization stated,
+                                         VaeNormalization set, char *text,
+                                         size_t size);
+
 #ifdef __cplusplus
 }
 #endif
