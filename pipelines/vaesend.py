@@ -398,6 +398,8 @@ class Sender:
     temporal       frames of every latent after the first of a sequence
     size           visible (width, height) of the video, if less than the
                    latents' grid
+    picture        what else the caps say of the video: a dict of fields, each
+                   with its type, such as {"colorimetry": "(string)bt709"}
     layout         of arrays with several latents: "cthw" or "tchw"
     listen         waits for the receiver to connect, instead of connecting
     retry          seconds for which to try to connect
@@ -410,8 +412,8 @@ class Sender:
 
     def __init__(self, target, space=None, *, fps=None,
                  normalization="normalized", channels=None, temporal=None,
-                 size=None, layout="cthw", listen=False, retry=0, timeout=None,
-                 send_buffer=None):
+                 size=None, picture=None, layout="cthw", listen=False, retry=0,
+                 timeout=None, send_buffer=None):
         usual = SPACES.get(space, Space(None, None, None))
         if space is not None and not re.fullmatch(r"[\w.-]{1,63}", space):
             raise ValueError(f"latent space {space!r}: expected a name")
@@ -448,6 +450,7 @@ class Sender:
                              "arrays with a batch of 1 in front")
         self.normalization = normalization
         self.size = visible(size)
+        self.picture = dict(picture or {})
         self.layout = layout
         self.shape = self.type = None
         self.latents = 0  # sent
@@ -545,7 +548,7 @@ class Sender:
             text += f", width=(int){self.size[0]}, height=(int){self.size[1]}"
         if self.space:
             text += f", latent-space=(string)\"{self.space}\""
-        return text
+        return text + "".join(f", {k}={v}" for k, v in self.picture.items())
 
     def time_of(self, frame):
         return frame * SECOND * self.fps.denominator // self.fps.numerator

@@ -15,6 +15,16 @@ from vaesend import SIZES, SPACES, Array, Sender
 
 __all__ = ["open_latents", "main"]
 
+# What a file states of the picture: the field of caps, its type, and its form.
+WORD = r"[\w.:+-]{1,120}"
+PICTURE = {
+    "vae.pixel_aspect_ratio": ("pixel-aspect-ratio", "fraction",
+                               "[1-9][0-9]{0,8}/[1-9][0-9]{0,8}"),
+    "vae.colorimetry": ("colorimetry", "string", WORD),
+    "vae.chroma_site": ("chroma-site", "string", WORD),
+    "vae.mastering_display_info": ("mastering-display-info", "string", WORD),
+    "vae.content_light_level": ("content-light-level", "string", WORD)}
+
 
 def read_npy(view, path):
     if len(view) < 12:
@@ -117,6 +127,8 @@ def read_safetensors(view, path, tensor):
             json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: neither .npy nor safetensors "
                          f"({error})") from error
+    facts.update({name: "stated" for name in ("latent_times", "latent_sequences")
+                  if name in header})
     if name == "latent_tensor" and "latent_format_version_0" in header:
         facts["usual normalization"] = "comfyui"
     return Array(kind, shape, view[end + first:end + last]), facts
@@ -251,9 +263,37 @@ def stated_or(option, name, options, facts):
     return value or stated
 
 
+def picture_of(facts):
+    """The fields of caps that say how the picture is to be shown."""
+    return {field: f"({kind}){facts[key]}" for key, (field, kind, form) in PICTURE.items()
+            if re.fullmatch(form, facts.get(key, ""))}
+
+
+def tell_lost(path, facts):
+    """Names what the file states and this program does not send. Refuses several
+    sequences, whose frames would be wrong as one."""
+    instead = ("gst-launch-1.0 filesrc ! latentdemux ! gdppay ! tcpclientsink, or another "
+               "sink, sends them")
+    if "latent_sequences" in facts:
+        raise ValueError(f"{path}: has several sequences, expected one; {instead}")
+    lost = ["times of its own"] if "latent_times" in facts else []
+    lost += [key for key in PICTURE if key in facts and PICTURE[key][0] not in
+             picture_of(facts)]
+    tags = {key.removeprefix("vae.").removeprefix("tag.").split(".")[0]: key
+            for key in facts if key.startswith("vae.tag.") or
+            key in ("vae.title", "vae.comment", "vae.application")}
+    tags.pop("encoder", None)  # of the file, not of the video
+    if tags:
+        lost.append("the tags " + ", ".join(tags))
+    if lost:
+        print(f"vaesend: warning: {path} has {' and '.join(lost)}, which are not sent; "
+              f"{instead}", file=sys.stderr)
+
+
 def send_file(options):
     refuse_file(options.latents, options.target)
     array, facts = open_latents(options.latents, options.tensor)
+    tell_lost(options.latents, facts)
     array = clip_of(options, array)
     if not finite(array):
         print(f"vaesend: {options.latents}: has numbers that are not finite (NaN or "
@@ -268,7 +308,8 @@ def send_file(options):
                     "normalization", "normalization", options, facts) or
                 facts.get("usual normalization", "normalized"),
                 "temporal": options.temporal, "layout": layout,
-                "size": size if all(size) else None, "listen": options.listen,
+                "size": size if all(size) else None,
+                "picture": picture_of(facts), "listen": options.listen,
                 "retry": options.retry}
     # To open the target may make a file, or wait for a receiver.
     with open(os.devnull, "wb") as nothing, Sender(nothing, **settings) as sender:

@@ -610,6 +610,35 @@ class Tool(unittest.TestCase):
             self.assertIn(f"vaesend: warning: {clip} states {words} overrides it\n",
                           done.stderr)
 
+    def test_picture(self):
+        """What a file says of the picture travels in the caps, or its loss is told."""
+        stated = {"vae.latent_space": "wan2.1", "vae.pixel_aspect_ratio": "8/9",
+                  "vae.colorimetry": "bt2020-10", "vae.content_light_level": "1000:400"}
+        for more, said in (({}, ""), (
+                {"vae.tag.image-orientation": "rotate-90", "vae.tag.artist.2": "x",
+                 "vae.tag.encoder": "x", "vae.chroma_site": "a, b=(int)1"},
+                " has vae.chroma_site and the tags image-orientation, artist, which are ")):
+            clip = self.file(safetensors({**stated, **more}))
+            done = subprocess.run([sys.executable, VAESEND, clip, "-"],
+                                  capture_output=True, check=True)
+            caps = packets(done.stdout)[1][1]
+            self.assertIn(b"pixel-aspect-ratio=(fraction)8/9, "
+                          b"colorimetry=(string)bt2020-10, "
+                          b"content-light-level=(string)1000:400\0", caps)
+            self.assertEqual(said in done.stderr.decode(), True, done.stderr)
+            self.assertEqual(done.stderr.count(b"warning"), bool(said))
+        for name, said in (("latent_times", "has times of its own, which are not sent"),
+                           ("latent_sequences", "has several sequences, expected one")):
+            head = json.dumps({name: {"dtype": "U8", "shape": [0, 16],
+                                      "data_offsets": [0, 0]}})[1:-1]
+            data = safetensors({"vae.latent_space": "wan2.1"})
+            size = struct.unpack("<Q", data[:8])[0]
+            text = b"{" + head.encode() + b"," + data[9:8 + size]
+            clip = self.file(struct.pack("<Q", len(text)) + text + data[8 + size:])
+            done = subprocess.run([sys.executable, VAESEND, clip, "-"],
+                                  capture_output=True, check=False)
+            self.assertIn(said, done.stderr.decode())
+
     def test_headers_refused(self):
         deep = b'{"latents": ' + b"[" * 100000 + b"]" * 100000 + b"}"
         rows = b"{'descr': '<f4', 'fortran_order': False, 'shape': " \
