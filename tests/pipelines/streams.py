@@ -3,6 +3,7 @@ separate processes, a small clip, and the right frames of this clip."""
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,23 @@ def free_port(kind=socket.SOCK_STREAM):
     with socket.socket(socket.AF_INET, kind) as taken:
         taken.bind(("127.0.0.1", 0))
         return taken.getsockname()[1]
+
+
+def floats(count, first=0):
+    return struct.pack(f"<{count}f", *range(first, first + count))
+
+
+def packets(data):
+    """Returns [(kind, payload, pts, duration, offset, flags)]."""
+    found = []
+    while data:
+        major, minor, crc, _, kind, length, pts, duration, offset, _, flags = \
+            struct.unpack_from(">BBBBHIQQQQH", data)
+        assert (major, minor, crc) == (1, 0, 0)
+        found.append((kind, data[62:62 + length], pts, duration, offset,
+                      flags))
+        data = data[62 + length:]
+    return found
 
 
 class Streams(unittest.TestCase):

@@ -1,0 +1,446 @@
+"""Tests pipelines/vaesend.py as a program: its files, and a pipeline that receives them.
+
+usage: test_vaesend_file.py SOURCE BUILD [TEST...]
+"""
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import streams
+from streams import (DECODE, FRAME, LATENTS, VAESEND, floats, launch,
+                     packets)
+
+import vaesend
+import vaesend_file
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+def safetensors(metadata=None, entry=None, data=floats(96)):
+    """Returns the bytes of a file with this metadata. entry: replaces fields of the
+    tensor's entry."""
+    whole = {"dtype": "F32", "shape": [16, 1, 2, 3],
+             "data_offsets": [0, len(data)], **(entry or {})}
+    header = json.dumps({"__metadata__": metadata or {}, "latents": whole})
+    return struct.pack("<Q", len(header)) + header.encode() + data
+
+
+def twice(first, second, at, then):
+    """The bytes of a file with two tensors at these offsets."""
+    entries = [f'"{name}": {{"dtype": "F32", "shape": [16, 1, 2, 3], '
+               f'"data_offsets": {place}}}' for name, place in ((first, at),
+                                                               (second, then))]
+    header = "{" + ", ".join(entries) + "}"
+    return struct.pack("<Q", len(header)) + header.encode() + floats(96)
+
+
+def npy(kind, data):
+    head = (f"{{'descr': '{kind}', 'fortran_order': False, "
+            "'shape': (16, 1, 2, 3)}\n").encode()
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + data
+
+
+class Tool(unittest.TestCase):
+    """The program vaesend with files that no pipeline wrote."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def file(self, data, name="clip.safetensors"):
+        with open(self.path(name), "wb") as file:
+            file.write(data)
+        return self.path(name)
+
+    def refused(self, *arguments):
+        """Returns the error of the program, which must be one line."""
+        done = subprocess.run([sys.executable, VAESEND, *arguments],
+                              stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"\Avaesend: .*\n\Z")
+        return done.stderr
+
+    def test_runs_by_itself(self):
+        done = subprocess.run([VAESEND, "--help"], stdout=subprocess.PIPE,
+                              check=True)
+        self.assertIn(b"--receive TARGET COMMAND", done.stdout)
+
+    def test_same_file(self):
+        clip = self.file(safetensors())
+        os.symlink(clip, self.path("symbolic"))
+        os.link(clip, self.path("hard"))
+        for target in (clip, self.path("symbolic"), self.path("hard")):
+            said = self.refused("--space", "wan2.1", clip, target)
+            self.assertIn(f"{target}: is the input; write to another file", said)
+            self.assertEqual(streams.Streams.read(clip), safetensors())
+
+    def test_older_file(self):
+        """A target must be new. Latents that are refused make no target."""
+        clip = self.file(safetensors())
+        older = self.file(b"precious", "older.gdp")
+        said = self.refused("--space", "wan2.1", clip, older)
+        self.assertIn(f"{older}: is there already; write to a new file", said)
+        self.assertEqual(streams.Streams.read(older), b"precious")
+        self.refused("--space", "ltx2", clip, self.path("new.gdp"))
+        self.refused("--space", "wan2.1", "--temporal", "8", clip,
+                     self.path("new.gdp"))
+        self.assertFalse(os.path.exists(self.path("new.gdp")))
+
+    def test_not_finite(self):
+        """A warning; the receiver decides."""
+        for kind, data, told in (
+                ("F32", floats(95) + b"\0\0\xc0\x7f", True),
+                ("F32", floats(95) + b"\0\0\x80\xff", True),
+                ("F32", floats(95) + b"\xff\x7f\x7f\x7f", False),
+                ("F16", bytes(190) + b"\x01\x7c", True),
+                ("F16", bytes(190) + b"\xff\x7b", False),
+                ("BF16", bytes(190) + b"\x80\x7f", True),
+                ("BF16", bytes(190) + b"\xff\x7e", False)):
+            clip = self.file(safetensors(entry={"dtype": kind}, data=data))
+            done = subprocess.run(
+                [sys.executable, VAESEND, "--space", "wan2.1", clip, "-"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+            self.assertIn(data, done.stdout)
+            self.assertEqual(done.stderr.decode(), (
+                f"vaesend: {clip}: has numbers that are not finite (NaN or infinite): "
+                "all are sent\n" if told else "") + "vaesend: 1 latents, 1 frames\n")
+
+    def test_metadata_refused(self):
+        for metadata, words in (
+                ([["vae.frames", "9"]], "__metadata__ is a list"),
+                ({"vae.frames": 9}, "__metadata__ has 9 as vae.frames"),
+                ({"vae.frames": "-9"}, "vae.frames is '-9'"),
+                ({"vae.width": "wide", "vae.height": "16"}, "vae.width is"),
+                ({"vae.framerate": "16/0"}, "vae.framerate: '16/0' frames")):
+            clip = self.file(safetensors(metadata))
+            said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
+            self.assertIn(f"{clip}: {words}", said)
+
+    def test_frames_that_do_not_fit(self):
+        """A wrong number of frames gives a warning, and all frames are sent."""
+        def clip(count, frames):
+            return self.file(safetensors(
+                {"vae.frames": str(frames)},
+                {"shape": [16, count, 2, 3],
+                 "data_offsets": [0, 384 * count]}, floats(96 * count)))
+
+        for count, frames, sent, words in (
+                (1, 1, 1, None), (3, 6, 6, None), (3, 9, 9, None),
+                (1, 9, 1, "1 latent is 1 frame"),
+                (3, 5, 9, "3 latents are 6 to 9 frames"),
+                (3, 10, 9, "3 latents are 6 to 9 frames")):
+            path = clip(count, frames)
+            done = subprocess.run(
+                [sys.executable, VAESEND, "--space", "wan2.1", path, "-"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                check=True)
+            told = f"vaesend: {count} latents, {sent} frames\n"
+            if words:
+                told = (f"vaesend: {path}: vae.frames is {frames}, but "
+                        f"{words}: all are sent\n") + told
+            self.assertEqual(done.stderr, told)
+
+    def test_types(self):
+        """float64 travels as float32. Any other type is an error."""
+        count = 16 * 2 * 3
+        doubles = struct.pack(f"<{count}d", *range(count))
+        for data in (npy("<f8", doubles), safetensors(entry={"dtype": "F64"}, data=doubles)):
+            array, _ = vaesend_file.open_latents(self.file(data))
+            self.assertEqual(array, ("float32", (16, 1, 2, 3), floats(count)))
+        for data, kind in ((npy("<i8", doubles), "<i8"),
+                           (safetensors(entry={"dtype": "I64"}, data=doubles), "I64")):
+            clip = self.file(data)
+            said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
+            self.assertIn(f"{clip}: the latents are {kind}, expected float32, float16, "
+                          "bfloat16, float64", said)
+
+    def test_layouts(self):
+        """An impossible layout is an error. A layout with a batch gives a warning if the
+        latents have no batch."""
+        two = {"shape": [2, 16, 2, 3], "data_offsets": [0, 768]}
+        batch = {**two, "shape": [1, 2, 16, 2, 3]}
+        turned = {**two, "shape": [16, 2, 2, 3]}
+        to = ["--space", "wan2.1"]
+        for entry, word, told in (
+                (two, "btchw", "vae.layout is btchw, but the latents, "
+                 "[2, 16, 2, 3], have no batch in front: taken as tchw\n"),
+                (two, "tchw", ""), (batch, "btchw", "")):
+            clip = self.file(safetensors({"vae.layout": word}, entry,
+                                         floats(192)))
+            done = subprocess.run(
+                [sys.executable, VAESEND, *to, clip, "-"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                check=True)
+            if told:
+                told = f"vaesend: {clip}: {told}"
+            self.assertEqual(done.stderr,
+                             f"{told}vaesend: 2 latents, 5 frames\n")
+        for entry, word, told in (
+                (two, "hwc", "vae.layout is 'hwc', expected cthw or tchw"),
+                (turned, "tchw", "latents of shape [16, 2, 2, 3] have 2 "
+                 "channels, those of wan2.1 16: expected [C, h, w], [T, C, h, w] "
+                 'or [1, T, C, h, w], which is --layout tchw; the other is --layout cthw'),
+                ({**two, "shape": [2, 16, 1, 2, 3]}, "cthw", "[2, 16, 1, 2, 3] is a "
+                 "batch of 2 clips, expected 1: select one by --batch-index")):
+            clip = self.file(safetensors({"vae.layout": word}, entry,
+                                         floats(192)))
+            said = self.refused(*to, clip, self.path("x.gdp"))
+            self.assertIn(f"{clip}: {told}", said)
+
+    def test_space(self):
+        said = self.refused(self.file(safetensors()), self.path("x.gdp"))
+        self.assertIn("expected --space, or --temporal and --fps", said)
+        clip = self.file(safetensors({"vae.latent_space": "wan2.2",
+                                      "vae.normalization": "normalized"}))
+        done = subprocess.run(
+            [sys.executable, VAESEND, "--space", "wan2.1", "--normalization", "raw",
+             clip, self.path("x.gdp")], stderr=subprocess.PIPE, text=True, check=True)
+        for words in ("latent-space wan2.2; --space wan2.1",
+                      "normalization normalized; --normalization raw"):
+            self.assertIn(f"vaesend: warning: {clip} states {words} overrides it\n",
+                          done.stderr)
+
+    def test_picture(self):
+        """What a file says of the picture travels in the caps, or its loss is told."""
+        stated = {"vae.latent_space": "wan2.1", "vae.pixel_aspect_ratio": "8/9",
+                  "vae.colorimetry": "bt2020-10", "vae.content_light_level": "1000:400"}
+        for more, said in (({}, ""), (
+                {"vae.tag.image-orientation": "rotate-90", "vae.tag.artist.2": "x",
+                 "vae.tag.encoder": "x", "vae.chroma_site": "a, b=(int)1"},
+                " has vae.chroma_site and the tags image-orientation, artist, which are ")):
+            clip = self.file(safetensors({**stated, **more}))
+            done = subprocess.run([sys.executable, VAESEND, clip, "-"],
+                                  capture_output=True, check=True)
+            caps = packets(done.stdout)[1][1]
+            self.assertIn(b"pixel-aspect-ratio=(fraction)8/9, "
+                          b"colorimetry=(string)bt2020-10, "
+                          b"content-light-level=(string)1000:400\0", caps)
+            self.assertEqual(said in done.stderr.decode(), True, done.stderr)
+            self.assertEqual(done.stderr.count(b"warning"), bool(said))
+        for name, said in (("latent_times", "has times of its own, which are not sent"),
+                           ("latent_sequences", "has several sequences, expected one")):
+            head = json.dumps({name: {"dtype": "U8", "shape": [0, 16],
+                                      "data_offsets": [0, 0]}})[1:-1]
+            data = safetensors({"vae.latent_space": "wan2.1"})
+            size = struct.unpack("<Q", data[:8])[0]
+            text = b"{" + head.encode() + b"," + data[9:8 + size]
+            clip = self.file(struct.pack("<Q", len(text)) + text + data[8 + size:])
+            done = subprocess.run([sys.executable, VAESEND, clip, "-"],
+                                  capture_output=True, check=False)
+            self.assertIn(said, done.stderr.decode())
+
+    def test_headers_refused(self):
+        deep = b'{"latents": ' + b"[" * 100000 + b"]" * 100000 + b"}"
+        rows = b"{'descr': '<f4', 'fortran_order': False, 'shape': " \
+            + b"(" * 9000 + b")" * 9000 + b"}"
+        for data, words in (
+                (struct.pack("<Q", len(deep)) + deep, "neither .npy nor"),
+                (b"\x93NUMPY\1\0" + struct.pack("<H", len(rows)) + rows,
+                 "no header of .npy"),
+                (safetensors(entry={"shape": [16, 1, -2, -3]}), "[16, 1, -2"),
+                (safetensors(entry={"shape": ["16"]}), "['16'], expected"),
+                (safetensors(entry={"shape": 16}), "neither .npy nor"),
+                (safetensors(data=floats(97)), "[16, 1, 2, 3]"),
+                (safetensors() + b"more", "388 bytes of data, expected 384"),
+                (safetensors(entry={"data_offsets": [4, 388]}, data=floats(97)),
+                 "latents are at [4, 388], expected two numbers from 0"),
+                (safetensors(entry={"data_offsets": [0, 192, 384]}),
+                 "latents are at [0, 192, 384], expected two"),
+                (twice("a", "b", [0, 384], [0, 384]),
+                 "of the tensor b are at [0, 384], expected two numbers from 384"),
+                (twice("a", "a", [0, 384], [0, 384]),
+                 'header: duplicate key "a"'),
+                (npy("<f4", floats(97)), "388 bytes of latents, expected 384"),
+                (b"PK\3\4 of PyTorch", "location=OUT.safetensors makes")):
+            clip = self.file(data)
+            said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
+            self.assertIn(f"{clip}: ", said)
+            self.assertIn(words, said)
+
+    def test_alone(self):
+        """A program needs only vaesend.py. The command says which file is missing."""
+        with open(VAESEND, "rb") as file:
+            alone = self.file(file.read(), "vaesend.py")
+        done = subprocess.run(
+            [sys.executable, "-c", "import vaesend; vaesend.Sender"],
+            cwd=self.folder, check=False)
+        self.assertEqual(done.returncode, 0)
+        done = subprocess.run([sys.executable, alone, "--help"],
+                              stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("vaesend_file.py, which reads files", done.stderr)
+
+    def test_stale_socket(self):
+        """The socket of a killed receiver is replaced. A used socket or a file is an
+        error."""
+        path = self.path("socket")
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(path)
+        found = []
+        receiver = threading.Thread(
+            target=lambda: found.append(vaesend.accept(f"unix://{path}")))
+        receiver.start()
+        with vaesend.Sender(f"unix://{path}", "wan2.1", retry=600) as sender:
+            sender.send(vaesend.Array("float32", (16, 2, 3), floats(96)))
+        receiver.join()
+        self.assertEqual(found[0].recv(1), b"\1")
+        found[0].close()
+        clip = self.file(safetensors())
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+            other.listen(1)
+            said = self.refused("--receive", f"unix://{path}", "true")
+            self.assertIn("in use", said)
+            self.assertIn(path, said)
+            other.setblocking(False)
+            with self.assertRaises(BlockingIOError): # nobody connected
+                other.accept()
+        os.unlink(path)
+        said = self.refused("--receive", f"unix://{clip}", "true")
+        self.assertIn("in use", said)
+        self.assertEqual(streams.Streams.read(clip), safetensors())
+
+
+class Files(streams.Streams):
+    def send(self, *arguments, **more):
+        return subprocess.run([sys.executable, VAESEND, *arguments],
+                              stderr=subprocess.PIPE, text=True, check=False,
+                              **more)
+
+    def sent(self, *arguments, **more):
+        done = self.send(*arguments, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"{LATENTS} latents, {streams.FRAMES} frames",
+                      done.stderr)
+
+    def receiver(self, source, **more):
+        self.out = self.path("out.rgb")
+        return launch(f"{source} ! gdpdepay ! {DECODE} ! filesink "
+                      f"location={self.out}", **more)
+
+    def test_tcp(self):
+        port = streams.free_port()
+        process = self.receiver(f"tcpserversrc host=127.0.0.1 port={port}")
+        self.sent("--retry", "600", self.clip, f"tcp://127.0.0.1:{port}")
+        self.finish(process)
+        self.assert_frames(self.out)
+
+    def test_listen(self):
+        port = streams.free_port()
+        sender = threading.Thread(target=self.sent, args=[
+            "--listen", self.clip, f"tcp://127.0.0.1:{port}"])
+        sender.start()
+        while True: # until it listens
+            status, said = streams.ended(self.receiver(
+                f"tcpclientsrc host=127.0.0.1 port={port}"))
+            if status == 0:
+                break
+            self.assertIn("refused", said)
+        sender.join()
+        self.assert_frames(self.out)
+
+    def test_unix(self):
+        address = "unix://" + self.path("socket")
+        self.out = self.path("out.rgb")
+        receiver = subprocess.Popen(
+            [sys.executable, VAESEND, "--receive", address, "gst-launch-1.0",
+             "-q"] + f"fdsrc ! gdpdepay ! {DECODE} ! filesink "
+            f"location={self.out}".split())
+        self.sent("--retry", "600", self.clip, address)
+        self.assertEqual(receiver.wait(), 0)
+        self.assert_frames(self.out)
+        self.assertFalse(os.path.exists(self.path("socket")))
+
+    def test_named_pipe(self):
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        process = self.receiver(f"filesrc location={pipe}")
+        self.sent(self.clip, pipe)
+        self.finish(process)
+        self.assert_frames(self.out)
+
+    def test_standard_output(self):
+        process = self.receiver("fdsrc", stdin=subprocess.PIPE)
+        self.sent(self.clip, "-", stdout=process.stdin)
+        process.stdin.close()
+        self.finish(process)
+        self.assert_frames(self.out)
+
+    def test_file(self):
+        self.sent(self.clip, self.path("clip.gdp"))
+        self.finish(self.receiver("filesrc location=" + self.path("clip.gdp")))
+        self.assert_frames(self.out)
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_npy(self):
+        """Sends the same latents from a .npy file of [C, T, h, w], with options for the
+        space and rate. It states no number of frames, so the last group is complete."""
+        array, _ = vaesend_file.open_latents(self.clip)
+        data = numpy.frombuffer(array.data, "<f4").reshape(array.shape)
+        numpy.save(self.path("clip.npy"), numpy.asfortranarray(data))
+        done = self.send("--space", "gst-vae-demo", "--fps", "16",
+                         self.path("clip.npy"), self.path("clip.gdp"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Fortran", done.stderr)
+        numpy.save(self.path("clip.npy"),
+                   numpy.ascontiguousarray(data.transpose(1, 0, 2, 3)))
+        done = self.send("--space", "gst-vae-demo", "--fps", "16",
+                         self.path("clip.npy"), self.path("clip.gdp"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = self.finish(launch(
+            "filesrc location=" + self.path("clip.gdp") + " ! gdpdepay ! "
+            f"{DECODE} ! videocrop right=4 ! filesink "
+            f"location={self.path('out.rgb')}"))
+        self.assertEqual(said, "")
+        found = self.read(self.path("out.rgb"))
+        self.assertEqual(found[:len(self.frames)], self.frames)
+        self.assertEqual(len(found) // FRAME, 4 * LATENTS - 3)
+
+    def test_refused(self):
+        empty = self.path("empty")
+        open(empty, "wb").close()
+        cut = self.path("cut")
+        with open(cut, "wb") as file:
+            file.write(self.read(self.clip)[:-1])
+        text = self.path("text")
+        with open(text, "w", encoding="ascii") as file:
+            file.write("no latents at all")
+        weights = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
+        for path, words in ((empty, "empty"), (cut, "expected"),
+                            (text, "neither .npy nor safetensors"),
+                            (weights, "no tensor"), ("/none", "/none")):
+            done = self.send("--space", "wan2.1", path, self.path("x.gdp"))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(words, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
+    def test_receiver_dies(self):
+        port = streams.free_port()
+        process = launch(f"tcpserversrc host=127.0.0.1 port={port} ! gdpdepay "
+                         f"! {DECODE} ! fakesink")
+        array, _ = vaesend_file.open_latents(self.clip)
+        with self.assertRaisesRegex(vaesend.ReceiverGone, "closed the"):
+            with vaesend.Sender(f"tcp://127.0.0.1:{port}", "gst-vae-demo",
+                                layout="tchw", retry=600) as sender:
+                sender.send(array)
+                process.kill()
+                while True:
+                    sender.send(array)
+        streams.ended(process)
+
+
+if __name__ == "__main__":
+    streams.main("gdpdepay", "tcpserversrc", "vaedecode")
