@@ -51,7 +51,6 @@ typedef struct GstVaeStats {
     guint64 interval; /* the property stats-interval; likewise */
 
     GMutex lock; /* guards the members below; its holder takes no other lock */
-    gboolean begun; /* the element has left READY */
     GstVaeCounters counters;
     gint64 posted_us; /* time of the last message, or 0 */
 } GstVaeStats;

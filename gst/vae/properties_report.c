@@ -13,8 +13,7 @@ install_stats(GObjectClass *klass)
      * GstVaeBase:stats:
      *
      * A structure with these fields. A field without a type is a guint64. All
-     * counts start when the element leaves READY; before the first time there
-     * are no fields. A slice is one call of the
+     * counts start when the element leaves READY. A slice is one call of the
      * engine.
      *
      * - `slices`, `steps`: number of slices and of steps computed

@@ -35,8 +35,8 @@ def numbers(page):
         ".map(e => e.firstChild.textContent).join()"
     )
     check(
-        bars == "weights,carries,activations,scratch,staging,library",
-        "six memory bars",
+        bars == "weights,carries,activations,scratch,staging,library,ops",
+        "seven memory bars",
     )
     page.until(
         "document.querySelector('#fps-line polyline')"
