@@ -168,12 +168,25 @@ is_alias(const VaeModel *m, const VaeTensorInfo *t)
     return false;
 }
 
+/* True for what training leaves in a file beside a network: losses, and
+ * averages of the weights. */
+static bool
+is_of_training(const char *name)
+{
+    static const char *const prefixes[] = {"loss.", "discriminator.", "ema.",
+                                           "model_ema.", "ema_model."};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
 static void
 list_extra(const VaeModel *m, const bool *used, Mismatches *all)
 {
     for (size_t i = 0; i < vae_tensor_file_count(m->file); i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
-        if (!used[i] && !is_alias(m, t) &&
+        if (!used[i] && !is_alias(m, t) && !is_of_training(t->name) &&
             !(m->arch->ignores && m->arch->ignores(&m->info, t->name))) {
             const char *name = t->name - strlen(m->file->prefix);
             vae_listing_add(&all->extra, "%s", name);

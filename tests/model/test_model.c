@@ -106,6 +106,29 @@ test_prefixes(void)
                        "(vae.decoder.head.2.weight is 9x8x1x3x3"));
 }
 
+/* What training leaves beside a network is ignored, also under its prefix. Any
+ * other tensor is an error. */
+static void
+test_training(void)
+{
+    static const char *const names[] = {"loss.discriminator.w",
+                                        "ema.conv1.bias", "model_ema.decay",
+                                        "discriminator.w"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int k = 0; k < 2; k++) {
+            char name[64];
+            snprintf(name, sizeof name, "%s%s", k ? "model." : "", names[i]);
+            load("wan21");
+            add_prefix(k ? "model." : "");
+            add_tensor(name);
+            expect_same(name, "wan21");
+        }
+    load("wan21");
+    add_tensor("fish.w");
+    expect_error("a tensor of no network", VAE_ERR_MODEL,
+                 WORDS("1 not part of it (fish.w)"));
+}
+
 /* float64 weights that hold float32 numbers. */
 static void
 test_wide(void)
@@ -559,6 +582,7 @@ main(int argc, char **argv)
     test_diffusers(argv[1]);
     test_old_attention_names();
     test_prefixes();
+    test_training();
     test_layers();
     test_wide();
     test_two_networks();

@@ -238,15 +238,12 @@ rename_tensor(int naming, const char *name, char *out)
     return true;
 }
 
-/* A counter of FLUX.2's training, and what old files of Stable Diffusion have
- * of it. */
+/* A counter of FLUX.2's training. */
 static bool
 ignores(const VaeModelInfo *info, const char *name)
 {
     (void) info;
-    return strcmp(name, "bn.num_batches_tracked") == 0 ||
-           strncmp(name, "loss.", 5) == 0 ||
-           strncmp(name, "model_ema.", 10) == 0;
+    return strcmp(name, "bn.num_batches_tracked") == 0;
 }
 
 /* ------------------------------------------------------------------ */
