@@ -398,6 +398,9 @@ def main(arguments):
     except (OSError, ValueError, TypeError) as error:
         print(f"vaesend: {in_options(str(error))}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("vaesend: interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -309,6 +309,9 @@ def main(arguments):
         print(f"segments: {socket.gethostname()}: {streams.sentence(error)}",
               file=sys.stderr)
         return 3
+    except KeyboardInterrupt:
+        print("segments: interrupted; the same command goes on", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -221,6 +221,19 @@ class Index(clips.Clips):
         self.assertIn("ended by a signal", said)
         self.assertNotIn("computed again", said)
 
+    def test_ctrl_c(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)  # may be ignored
+        clips.make_clip(self.path("long"), 2000, 8, 12)
+        process = self.start(0, 1, self.path("long"))
+        part = self.path("out.safetensors.segments/00000-of-00001.part")
+        while process.poll() is None and not clips.size(part):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+        self.assertEqual((process.returncode, said),
+                         (130, "segments: interrupted; the same command goes on\n"))
+
     def test_carries_that_cannot_be_written(self):
         worker = Worker(TINY, {"threads": 1})
         name = self.path("out.rgb")
