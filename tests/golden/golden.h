@@ -17,6 +17,17 @@ VaeStream *golden_stream(const Golden *g, VaeModel *model,
                          VaeStreamParams params);
 void golden_check(Golden *g, bool good);
 
+/* clip.c. The margin for networks with random weights. */
+TestBound golden_margin(const Golden *g, bool tiny, bool seedvr2_encoder);
+/* Reads the latents from one file, and the frames from the same or another. */
+void golden_decode(Golden *g, const char *folder, VaeModel *model,
+                   const char *input, const char *output);
+void golden_encode(Golden *g, const char *folder, VaeModel *model,
+                   const char *name);
+
+/* generated.c. Returns false if the vectors are not there. */
+bool golden_generated(Golden *g);
+
 /* Every block of one short run against trace.safetensors of the folder. */
 void golden_trace(Golden *g, const char *folder);
 
