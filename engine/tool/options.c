@@ -375,6 +375,15 @@ find(Command command, const char *text, size_t length, Option *out)
     return found;
 }
 
+bool
+options_has(Command command, const char *name)
+{
+    Option found;
+    char text[32];
+    const int n = snprintf(text, sizeof text, "--%s", name);
+    return n < (int) sizeof text && find(command, text, (size_t) n, &found);
+}
+
 static bool usage(const char *command_name, const char *format, ...)
     VAE_PRINTF(2, 3);
 
@@ -416,8 +425,11 @@ take(Command command, const char *command_name, int argc, char **argv, int *i,
     if (p.set == set_text && word && !*word)
         return usage(command_name, "--%s is empty, expected %s", p.name,
                      p.help);
-    if (p.set(out, &p, word))
+    if (p.set(out, &p, word)) {
+        json_object_set_new(out->given, p.name,
+                            word ? json_string(word) : json_true());
         return true;
+    }
     if (p.setting)
         vae_setting_expected(p.setting, expected, sizeof expected);
     else if (p.set == set_whole && p.high < INT_MAX / 2)
@@ -470,7 +482,8 @@ options_parse(Command command, const char *command_name, int argc, char **argv,
               Options *out)
 {
     bool only_arguments = false;
-    *out = (Options){.params = VAE_INIT(VaeStreamParams),
+    *out = (Options){.given = json_object(),
+                     .params = VAE_INIT(VaeStreamParams),
                      .batch_index = -1,
                      .max_abs = NAN,
                      .min_psnr = NAN,

@@ -30,6 +30,7 @@ typedef enum Command {
 
 /* Strings are borrowed from argv. */
 typedef struct Options {
+    json_t *given; /* the words of all options by their name; true: a switch */
     const char *argument[2]; /* positional */
     int n_arguments;
     const char *model, *arch, *tensor, *variant, *pixel_range;
@@ -49,9 +50,12 @@ typedef struct Options {
     bool resume, stream;
 } Options;
 
-/* options.c. Returns false after a message on stderr. */
+/* options.c. Returns false after a message on stderr. The caller frees
+ * out->given with json_decref(). */
 bool options_parse(Command command, const char *command_name, int argc,
                    char **argv, Options *out);
+/* True if the command has an option of that name, without "--". */
+bool options_has(Command command, const char *name);
 void options_print(Command command, FILE *to);
 /* Prints text after column `left`, in lines of at most 79 columns. at: the
  * number of columns that the first line has so far. */
@@ -275,13 +279,18 @@ void output_close(Output *out);
 /* resume.c */
 enum { RESUME_EVERY = 8 }; /* default latents between checkpoints */
 
-#define RESUME_DONE "done" /* metadata of a checkpoint: "0-33,60-70" */
+/* Metadata of a checkpoint: "0-33,60-70", and the options and the input of the
+ * command as JSON: {"options": {"model": "a", "resume": true}, "latents": "b"}
+ */
+#define RESUME_DONE "done"
+#define RESUME_COMMAND "command"
 
 typedef struct Resume {
     char *path;     /* of the checkpoint; NULL without --resume */
     int every;      /* latents between two checkpoints */
     bool exists;    /* there is a checkpoint */
     char clip[160]; /* identifies the clip */
+    char *command;  /* RESUME_COMMAND */
     int t;          /* latents of the file */
     bool *done;     /* of each latent: its frames are written */
     int count;      /* of those that are done */
@@ -289,10 +298,8 @@ typedef struct Resume {
     bool told;      /* what is continued */
 } Resume;
 
-/* every: 0 for the default. */
-VaeStatus resume_open(Resume *r, const char *out, int every,
-                      const VaeLatentClip *clip, const Sequences *sequences,
-                      VaeError *error);
+VaeStatus resume_open(Resume *r, const Options *o, const VaeLatentClip *clip,
+                      const Sequences *sequences, VaeError *error);
 /* Checks that the checkpoint is of this stream, and reads what is done. */
 VaeStatus resume_load(Resume *r, VaeStream *stream, VaeError *error);
 /* Reads a range of RESUME_DONE and moves *text behind it. */

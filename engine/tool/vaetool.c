@@ -157,22 +157,30 @@ print_help(const Entry *e)
 }
 
 static int
-run(const Entry *e, int argc, char **argv)
+run_with(const Entry *e, const Options *o)
 {
-    Options o;
-    if (!options_parse(e->command, e->name, argc, argv, &o))
-        return EXIT_USAGE;
-    if (o.help) {
+    if (o->help) {
         print_help(e);
         return EXIT_OK;
     }
-    if (o.n_arguments != (o.spaces ? 0 : e->n_arguments)) {
+    if (o->n_arguments != (o->spaces ? 0 : e->n_arguments)) {
         fprintf(stderr, "vaetool %s: %d argument%s given, expected: %s\n",
-                e->name, o.n_arguments, o.n_arguments == 1 ? "" : "s",
+                e->name, o->n_arguments, o->n_arguments == 1 ? "" : "s",
                 *e->arguments ? e->arguments : "none");
         return EXIT_USAGE;
     }
-    return e->run(&o);
+    return e->run(o);
+}
+
+static int
+run(const Entry *e, int argc, char **argv)
+{
+    Options o;
+    const int code = options_parse(e->command, e->name, argc, argv, &o)
+                         ? run_with(e, &o)
+                         : EXIT_USAGE;
+    json_decref(o.given);
+    return code;
 }
 
 /* A failed write to standard output is a failure, too. */

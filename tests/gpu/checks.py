@@ -29,8 +29,8 @@ SELF_TEST = 0.3  # seconds
 RELEASE = 1.2  # relative to the copies of the kept memory
 DEMO_PSNR = {'fp16': 60, 'bf16': 50}
 # The largest difference from the golden vectors, and the least PSNR in 16 bits.
-# SeedVR2's encoder has bounds of its own, as in golden: its official code
-# itself is below 40 and 58 dB.
+# SeedVR2's encoder has bounds of its own, as in tests/golden/clip.c: its
+# official code itself is below 40 and 58 dB.
 ENCODER, TINY = ', SeedVR2 encoder', ', tiny'
 GOLDEN = {'fp32': {'': 1e-4, ENCODER: 2e-4},
           'tf32': {'': None, ENCODER: None, TINY: None},

@@ -43,10 +43,11 @@ n=0
 resumed=0
 over=0
 # Starts a run in the background. $pid is the process of vaetool.
+input=$out/clip.safetensors
 start() {
     "$tool" decode --backend ref --model "$net" --resume \
-        --checkpoint-interval 1 "$@" "$out/clip.safetensors" \
-        "$out/a.safetensors" >"$out/log" 2>&1 &
+        --checkpoint-interval 1 "$@" "$input" "$out/a.safetensors" \
+        >"$out/log" 2>&1 &
     pid=$!
 }
 while [ "$n" -lt "$kills" ]; do
@@ -115,7 +116,7 @@ cp "$part" "$out/kept"
 fingerprint=$("$tool" info "$net" | sed -n 's/^  fingerprint //p')
 command="continue with: vaetool decode --resume"
 settings="--variant wan2.1 --backend ref --precision fp32 --normalization normalized"
-names="--model WEIGHTS LATENTS $out/a.safetensors"
+names="--model $net --checkpoint-interval 1 $out/clip.safetensors $out/a.safetensors"
 check "info of the checkpoint" 0 "$tool" info "$point"
 says "checkpoint: decode of wan2.1, " " and " " done" \
     "without carries" "fingerprint $fingerprint" "backend ref" \
@@ -154,7 +155,7 @@ says '"latents": null' '"frames": null' '"fingerprint": "\u009B31m"'
 rm "$point"
 check "info of frames without the checkpoint" 0 "$tool" info "$part"
 says "unfinished output: " "no checkpoint, so all is computed again" \
-    "$point" "$command $names"
+    "$point" "start again with: the command that began it"
 sed 's/"vae.precision":"fp32"/"vae.precision":"bf16"/' "$out/point" >"$point"
 check "info of a damaged checkpoint" 3 "$tool" info "$point"
 says "$point" "damaged"
@@ -235,21 +236,39 @@ true_that "the frames were removed during the run: the error names the file" \
 rm -f "$point"
 
 echo "# the command that info prints"
-tiled="--normalization raw --tiles blend --tile-size 16x16 --tile-overlap -1"
+# Two clips of 21 latents, in an order and under a name that must be given.
+clips="$out/it's two clips.safetensors"
+cat "$net" "$tiny" "$net" "$net" | head -c $((2 * 21 * 16 * 2 * 3 * 4)) |
+    tr '\000-\377' '\001-\077\001-\077\001-\077\001-\077' |
+    tensor "$clips" "my clips" F32 2,21,16,2,3 '{"vae.framerate":"5/1"}'
 odd="$out/it's a clip.safetensors"
+# follow OPTION...: the command that info prints must continue a run.
+follow() {
+    end_early "$@"
+    mv "$part" "$odd.part"
+    mv "$point" "$odd.checkpoint"
+    check "info, $*" 0 "$tool" info "$odd.checkpoint"
+    check "its command continues" 0 sh -c "$(
+        sed -n "s|^continue with: vaetool|'$tool'|p" "$out/log")"
+    says "continuing: "
+    check "the same in one run" 0 decode "$@" "$clips" "$out/b.safetensors"
+    true_that "gives the same" cmp "$out/b.safetensors" "$odd"
+}
+input=$clips
+reading="--layout tchw --batch-index 1 --latent-space wan2.1 --framerate 24/1"
 # shellcheck disable=SC2086 # several options
-end_early $tiled
-mv "$part" "$odd.part"
-mv "$point" "$odd.checkpoint"
-check "info" 0 "$tool" info "$odd.checkpoint"
-follow=$(sed -n "s|^continue with: vaetool|'$tool'|p" "$out/log" |
-    sed "s|WEIGHTS LATENTS|'$net' '$out/clip.safetensors'|")
-check "continues" 0 sh -c "$follow"
-says "continuing: "
+follow --tensor "my clips" $reading --normalization raw --tiles blend \
+    --tile-size 16x16 --tile-overlap -1
 # shellcheck disable=SC2086 # several options
-check "the same in one run" 0 decode $tiled "$out/clip.safetensors" \
-    "$out/b.safetensors"
-true_that "gives the same" cmp "$out/b.safetensors" "$odd"
+follow --tensor "my clips" $reading --devices ref,ref
+# shellcheck disable=SC2086 # several options
+end_early --tensor "my clips" $reading
+check "another frame rate" 3 "$tool" decode --backend ref --model "$net" \
+    --resume --tensor "my clips" --layout tchw --batch-index 1 "$clips" \
+    "$out/a.safetensors"
+says "$part: is not what this command writes: another size, frame rate or" \
+    "vaetool info $point prints the command that continues it"
+rm "$part" "$point"
 
 echo "# its own input"
 for end in part checkpoint checkpoint.tmp; do

@@ -351,8 +351,7 @@ open_resumed(Decode *d, const OutputHead *head, VaeError *error)
 {
     Resume *r = &d->resume;
     const char *path = d->o->argument[1];
-    VaeStatus status =
-        resume_open(r, path, d->o->every, &d->whole, &d->sequences, error);
+    VaeStatus status = resume_open(r, d->o, &d->whole, &d->sequences, error);
     if (status == VAE_OK)
         status = output_resume(&d->out, path, head, r->exists, error);
     if (status == VAE_OK && r->exists)

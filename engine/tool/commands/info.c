@@ -416,8 +416,9 @@ print_text(const Info *in, bool tensors)
         printf("no model: %s\nno latents: %s\n", in->why_no_model.message,
                in->why_no_clip.message);
     print_metadata(in->file);
-    printf("tensors: %zu%s\n", vae_tensor_file_count(in->file),
-           tensors ? "" : " (--tensors lists them)");
+    const size_t n = vae_tensor_file_count(in->file);
+    printf("tensors: %zu%s\n", n,
+           tensors || n == 0 ? "" : " (--tensors lists them)");
     if (tensors)
         print_tensors(in->file);
 }

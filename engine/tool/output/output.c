@@ -295,9 +295,11 @@ output_cut(Output *out, uint64_t bytes, VaeError *error)
     const uint64_t whole = out->begin + bytes;
     if (out->foreign)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: does not belong to the checkpoint; remove the "
-                        "checkpoint to start again",
-                        out->temporary);
+                        "%s: is not what this command writes: another size, "
+                        "frame rate or pixel range; vaetool info "
+                        "%s.checkpoint prints the command that continues it; "
+                        "remove the checkpoint to start again",
+                        out->temporary, out->path);
     if (!vae_os_facts_of(out->fd, &facts))
         return system_error(error, out->temporary, "read the size of");
     if (facts.size < whole)

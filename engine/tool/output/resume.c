@@ -56,13 +56,27 @@ describe_clip(const VaeLatentClip *clip, const Sequences *sequences, char *out,
     return VAE_OK;
 }
 
+/* A name that is not UTF-8 has no place in JSON. */
+static char *
+command_text(const Options *o)
+{
+    json_t *command =
+        json_pack("{s:O, s:s}", "options", o->given, "latents", o->argument[0]);
+    char *text = command ? json_dumps(command, JSON_COMPACT) : strdup("");
+    json_decref(command);
+    return text;
+}
+
 VaeStatus
-resume_open(Resume *r, const char *out, int every, const VaeLatentClip *clip,
+resume_open(Resume *r, const Options *o, const VaeLatentClip *clip,
             const Sequences *sequences, VaeError *error)
 {
-    *r = (Resume){.every = every > 0 ? every : RESUME_EVERY, .t = clip->t};
+    const char *out = o->argument[1];
+    *r = (Resume){.every = o->every > 0 ? o->every : RESUME_EVERY,
+                  .t = clip->t,
+                  .command = command_text(o)};
     r->done = calloc((size_t) clip->t, sizeof *r->done);
-    if (!r->done)
+    if (!r->done || !r->command)
         return vae_fail(error, VAE_ERR_MEMORY, "no memory for %d latents",
                         clip->t);
     if (asprintf(&r->path, "%s.checkpoint", out) < 0) {
@@ -162,8 +176,9 @@ resume_load(Resume *r, VaeStream *stream, VaeError *error)
     if (status != VAE_OK)
         return vae_fail(
             error, status,
-            "%s (continue with the same settings, or remove it to start again)",
-            why.message);
+            "%s (vaetool info %s prints the command that continues it; remove "
+            "it to start again)",
+            why.message, r->path);
     return read_ranges(r, error);
 }
 
@@ -209,12 +224,14 @@ resume_save(Resume *r, VaeStream *stream, Output *out, int64_t frames,
     char *text = done_text(r);
     if (!text)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", r->path);
-    const VaeMetadata own[] = {{"latents", r->clip}, {RESUME_DONE, text}};
+    const VaeMetadata own[] = {{"latents", r->clip},
+                               {RESUME_DONE, text},
+                               {RESUME_COMMAND, r->command}};
     const VaeCheckpointParams p = {.struct_size = sizeof p,
                                    .path = r->path,
                                    .frames = (uint64_t) frames,
                                    .own = own,
-                                   .n_own = 2};
+                                   .n_own = 3};
     VaeStatus status = output_sync(out, error);
     if (status == VAE_OK)
         status = vae_stream_save(stream, &p, error);
@@ -255,6 +272,7 @@ resume_close(Resume *r)
 {
     free(r->path);
     free(r->done);
-    r->path = NULL;
+    free(r->command);
+    r->path = r->command = NULL;
     r->done = NULL;
 }

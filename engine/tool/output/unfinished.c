@@ -182,34 +182,74 @@ add_words(char **text, const char *option, const char *word)
     *text = longer;
 }
 
-/* Adds the options without which the checkpoint is refused. */
 static void
-add_options(char **text, const VaeTensorFile *c)
+set_word(json_t *options, const char *name, const char *word)
+{
+    json_object_set_new(options, name, json_string(word));
+}
+
+/* The options without which the checkpoint is refused: what the stream chose,
+ * and else what was given. A variant may be the prefix of one of two equal
+ * networks, so it stays as given. */
+static json_t *
+options_of(const VaeTensorFile *c, json_t *given)
 {
     int width, height, overlap;
     char words[64];
-    if (*stated(c, "vae.arch"))
-        add_words(text, "--variant", stated(c, "vae.arch"));
+    json_t *all = json_pack("{s:b}", "resume", true);
+    if (*stated(c, "vae.arch") && !json_object_get(given, "variant"))
+        set_word(all, "variant", stated(c, "vae.arch"));
     for (size_t i = 0; i < SETTINGS; i++) {
         const char *value = stated(c, settings[i]);
-        const bool is_size = strcmp(settings[i], "vae.size") == 0;
-        if (strncmp(settings[i], "vae.", 4) != 0 || is_size || !*value ||
+        if (strncmp(settings[i], "vae.", 4) != 0 || !*value ||
             strcmp(value, "false") == 0)
             continue;
-        snprintf(words, sizeof words, "--%s", settings[i] + 4);
         if (strcmp(value, "true") == 0)
-            add_words(text, "", words);
+            json_object_set_new(all, settings[i] + 4, json_true());
         else
-            add_words(text, words, value);
+            set_word(all, settings[i] + 4, value);
     }
     if (sscanf(stated(c, "vae.size"), "%*dx%*d in tiles of %dx%d, overlap %d",
-               &width, &height, &overlap) != 3)
-        return;
-    add_words(text, "--tiles", "blend");
-    snprintf(words, sizeof words, "%dx%d", width, height);
-    add_words(text, "--tile-size", words);
-    snprintf(words, sizeof words, "%d", overlap > 0 ? overlap : -1);
-    add_words(text, "--tile-overlap", words);
+               &width, &height, &overlap) == 3) {
+        set_word(all, "tiles", "blend");
+        snprintf(words, sizeof words, "%dx%d", width, height);
+        set_word(all, "tile-size", words);
+        snprintf(words, sizeof words, "%d", overlap > 0 ? overlap : -1);
+        set_word(all, "tile-overlap", words);
+    }
+    json_object_update_missing(all, given);
+    return all;
+}
+
+/* The command that continues from a checkpoint. */
+static char *
+command_of(const VaeTensorFile *c, const char *out)
+{
+    json_t *command = json_loads(stated(c, RESUME_COMMAND), 0, NULL);
+    json_t *all = options_of(c, json_object_get(command, "options")), *value;
+    const char *name;
+    const char *latents =
+        json_string_value(json_object_get(command, "latents"));
+    char *text = strdup("vaetool decode"), option[40];
+    if (!json_object_get(all, "model"))
+        set_word(all, "model", "WEIGHTS");
+    json_object_foreach(all, name, value)
+    {
+        if (!options_has(COMMAND_DECODE, name))
+            continue; /* the size, or a forged name */
+        snprintf(option, sizeof option, "--%s", name);
+        if (json_is_string(value))
+            add_words(&text, option, json_string_value(value));
+        else
+            add_words(&text, "", option);
+    }
+    if (*out == '-' || (latents && *latents == '-'))
+        add_words(&text, "", "--");
+    add_words(&text, "", latents ? latents : "LATENTS");
+    add_words(&text, "", out);
+    json_decref(all);
+    json_decref(command);
+    return text;
 }
 
 /* How to continue from the file, in a line; the caller frees it. */
@@ -219,16 +259,11 @@ how_to_continue(const Unfinished *u)
     const VaeTensorFile *c = u->checkpoint;
     char *text = NULL;
     int n;
-    if (u->out) {
-        text = strdup("vaetool decode --resume");
-        if (c)
-            add_options(&text, c);
-        add_words(&text, "--model", "WEIGHTS");
-        add_words(&text, "", "LATENTS");
-        add_words(&text, "", u->out);
-        return text;
-    }
-    if (strcmp(stated(c, "vae.direction"), "decode") == 0)
+    if (u->out && c)
+        return command_of(c, u->out);
+    if (u->out)
+        n = asprintf(&text, "the command that began it");
+    else if (strcmp(stated(c, "vae.direction"), "decode") == 0)
         n = asprintf(&text, "vaedecode, by its signal load-checkpoint, or "
                             "vae_stream_load()");
     else
@@ -335,6 +370,7 @@ unfinished_print(const Unfinished *u)
                u->why_none.message);
     if (how)
         vae_text_printable(how);
-    printf("continue with: %s\n", how ? how : "");
+    printf("%s with: %s\n", u->checkpoint ? "continue" : "start again",
+           how ? how : "");
     free(how);
 }
