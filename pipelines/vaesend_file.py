@@ -204,7 +204,7 @@ def layout_of(options, array, facts):
     if word not in ("cthw", "tchw", "bcthw", "btchw"):
         raise ValueError(f"{options.latents}: vae.layout is {word!r}, expected "
                          "cthw or tchw, or with a batch of 1 in front bcthw or "
-                         "btchw")
+                         "btchw; to override it, use --layout")
     if word[0] == "b" and len(array.shape) == 4:
         print(f"vaesend: {options.latents}: vae.layout is {word}, but the "
               f"latents, {list(array.shape)}, have no batch in front: taken as "
@@ -236,8 +236,8 @@ def rate_of(options, facts):
     try:
         return vaesend.rate(facts["vae.framerate"])
     except ValueError as error:
-        raise ValueError(f"{options.latents}: vae.framerate: "
-                         f"{error}") from None
+        raise ValueError(f"{options.latents}: vae.framerate: {error}; "
+                         "to override it, use --framerate") from None
 
 
 def shown_of_last(options, facts, latents, sender):

@@ -57,13 +57,14 @@ vae_model_check_clip(const VaeModelInfo *info, const VaeLatentClip *clip,
     const VaeStatus status = check_channels(info, clip, error);
     if (status != VAE_OK)
         return status;
+    const bool known = vae_space_find(clip->space);
     if (clip->space && info->space && strcmp(clip->space, info->space) != 0)
         return vae_fail_parts(
             error, VAE_ERR_MODEL,
             (VaeErrorParts){clip->tensor, clip->space, info->space},
-            "%s: the latent space is %s%s, the model %s expects %s", clip->file,
-            clip->space,
-            vae_space_find(clip->space) ? "" : ", which is not known",
-            info->path, info->space);
+            "%s: the latent space is %s%s, the model %s expects %s%s",
+            clip->file, clip->space, known ? "" : ", which is not known",
+            info->path, info->space,
+            known ? "" : "; to override it, set latent-space");
     return check_size(info, clip, width, height, error);
 }

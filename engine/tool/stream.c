@@ -63,17 +63,25 @@ warn(void *user, const char *line)
     warn_text("%s", line);
 }
 
+VaeLatentOptions
+latent_options(const Options *o)
+{
+    return (VaeLatentOptions){.struct_size = sizeof(VaeLatentOptions),
+                              .tensor = o->tensor,
+                              .layout = o->layout,
+                              .batch_index = o->batch_index,
+                              .own_normalization = o->normalization_given,
+                              .own_framerate = o->fps_n > 0,
+                              .warn = warn};
+}
+
 VaeStatus
 find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
           VaeLatentClip *out, VaeError *error)
 {
-    const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
-                                      .tensor = o->tensor,
-                                      .layout = o->layout,
-                                      .batch_index = o->batch_index,
-                                      .channels =
-                                          info ? info->latent_channels : 0,
-                                      .temporal = info ? info->temporal : 0};
+    VaeLatentOptions options = latent_options(o);
+    options.channels = info ? info->latent_channels : 0;
+    options.temporal = info ? info->temporal : 0;
     *out = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     const VaeStatus status = vae_latent_clip_find(file, &options, out, error);
     if (status != VAE_OK)

@@ -125,8 +125,14 @@ typedef struct VideoRange {
 bool video_range_parse(const char *text, VideoRange *out);
 /* False if the file states no range or not a valid one. */
 bool video_range(const VaeTensorFile *file, VideoRange *out);
-/* Fails with VAE_ERR_FORMAT if the file states a range that is not valid. */
-VaeStatus video_range_check(const VaeTensorFile *file, VaeError *error);
+/* Fails with VAE_ERR_FORMAT if the file states a range that is not valid.
+ * option: overrides it, with a value; NULL: none does. If the option is given,
+ * such a range is a warning. */
+VaeStatus video_range_check(const VaeTensorFile *file, const char *option,
+                            bool given, VaeError *error);
+/* stream.c. The options of reading for vae_latent_clip_find(), with warnings on
+ * stderr. */
+VaeLatentOptions latent_options(const Options *o);
 /* Converts n values to float; scales U8 to range, unless range is NULL. */
 void video_read(float *dst, const void *src, VaeType type, size_t n,
                 const VideoRange *range);

@@ -65,16 +65,25 @@ video_range(const VaeTensorFile *file, VideoRange *out)
 }
 
 VaeStatus
-video_range_check(const VaeTensorFile *file, VaeError *error)
+video_range_check(const VaeTensorFile *file, const char *option, bool given,
+                  VaeError *error)
 {
     const char *text = vae_tensor_file_metadata(file, VIDEO_RANGE);
     VideoRange range;
+    VaeError why;
     if (!text || video_range(file, &range))
         return VAE_OK;
-    return vae_fail(error, VAE_ERR_FORMAT,
-                    "%s: %s is \"%.40s\", expected the values of black and "
-                    "white, such as \"-1 1\"",
-                    vae_tensor_file_name(file), VIDEO_RANGE, text);
+    vae_fail(
+        &why, VAE_ERR_FORMAT,
+        "%s: %s is \"%.40s\", expected the values of black and white, such "
+        "as \"-1 1\"",
+        vae_tensor_file_name(file), VIDEO_RANGE, text);
+    if (!given)
+        return vae_fail(error, why.status, "%s%s%s", why.message,
+                        option ? "; to override it, use " : "",
+                        option ? option : "");
+    warn_text("%s; it is ignored", why.message);
+    return VAE_OK;
 }
 
 const VaeTensorInfo *

@@ -56,6 +56,22 @@ wrong_channels(GError **error, const VaeModelInfo *model, gint channels)
     return FALSE;
 }
 
+/* latentdemux takes its property instead of a name that is not known. */
+static gboolean
+wrong_space(GError **error, const VaeModelInfo *model, const gchar *space)
+{
+    const gchar *expected = model->space ? model->space : "another";
+
+    if (vae_space_find(space))
+        return mismatch(error, model, "latent-space", space, expected);
+    gst_vae_set_mismatch(
+        error, (GstVaeMismatch){"latent-space", space, expected},
+        "The latents have latent-space = %s, which is not known, the model %s "
+        "expects %s; to override it, set latentdemux latent-space",
+        space, model->path, expected);
+    return FALSE;
+}
+
 /* Compares the caps of the latents with the model: latent space, channels,
  * frames of a latent, and size. */
 static gboolean
@@ -66,8 +82,7 @@ check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
     gchar found[64], expected[64];
 
     if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
-        return mismatch(error, model, "latent-space", in->space,
-                        model->space ? model->space : "another");
+        return wrong_space(error, model, in->space);
     if (in->channels != model->latent_channels)
         return wrong_channels(error, model, in->channels);
     if (!same_int(error, model, "temporal-factor", in->temporal_factor,

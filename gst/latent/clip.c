@@ -11,18 +11,46 @@
 #include "vae-private/spaces.h"
 #include "vae-private/status.h"
 
-/* Adds a property to those that the file contradicts. */
+/* Adds a line to the warning. */
+static void
+warn(void *clip, const char *line)
+{
+    gchar **warning = &((GstLatentClip *) clip)->warning, *before = *warning;
+    *warning =
+        before ? g_strdup_printf("%s; %s", before, line) : g_strdup(line);
+    vae_text_printable(*warning);
+    g_free(before);
+}
+
+/* Warns of a property that the file contradicts. */
 static void
 overrule(GstLatentClip *clip, const gchar *setting, const gchar *stated,
          const gchar *value, const gchar *instead)
 {
-    gchar *before = clip->overruled;
-    clip->overruled = g_strdup_printf(
-        "%s%s%s is %s, so the property's value %s is not used%s",
-        before ? before : "", before ? "; " : "", setting, stated, value,
-        instead);
-    vae_text_printable(clip->overruled);
-    g_free(before);
+    g_autofree gchar *line = g_strdup_printf(
+        "%s states that %s is %s, so the property's value %s is not used%s",
+        clip->data.file, setting, stated, value, instead);
+    warn(clip, line);
+}
+
+/* Returns the latent space: as stated, unless it is not known and the property
+ * names one. */
+static const gchar *
+choose_space(GstLatentClip *clip, const gchar *value)
+{
+    const gchar *stated = clip->data.space;
+    if (!stated || !value || strcmp(stated, value) == 0)
+        return stated ? stated : value;
+    if (vae_space_find(stated)) {
+        overrule(clip, "latent-space", stated, value, "");
+        return stated;
+    }
+    g_autofree gchar *line = g_strdup_printf(
+        "%s states the latent-space %s, which is not known, so the property's "
+        "value %s is used",
+        clip->data.file, stated, value);
+    warn(clip, line);
+    return value;
 }
 
 /* Refuses a name that is too long for the caps. A shortened name would be
@@ -31,10 +59,7 @@ static VaeStatus
 fill_space(GstLatentClip *clip, const gchar *name, const gchar *value,
            VaeError *error)
 {
-    const gchar *stated = clip->data.space;
-    const gchar *space = stated ? stated : value;
-    if (stated && value && strcmp(stated, value) != 0)
-        overrule(clip, "latent-space", stated, value, "");
+    const gchar *space = choose_space(clip, value);
     if (!space)
         return VAE_OK;
     G_STATIC_ASSERT(sizeof clip->info.space == 64);
@@ -212,13 +237,18 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                      guint64 total, const gchar *name,
                      const GstLatentSettings *settings, VaeError *error)
 {
-    const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
-                                      .tensor = settings->tensor,
-                                      .layout = settings->layout,
-                                      .batch_index = settings->batch_index,
-                                      .channels =
-                                          settings->decoder.latent_channels,
-                                      .temporal = settings->decoder.temporal};
+    const VaeLatentOptions options = {
+        .struct_size = sizeof(VaeLatentOptions),
+        .tensor = settings->tensor,
+        .layout = settings->layout,
+        .batch_index = settings->batch_index,
+        .channels = settings->decoder.latent_channels,
+        .temporal = settings->decoder.temporal,
+        .own_normalization =
+            settings->normalization != GST_VAE_NORMALIZATION_AUTO,
+        .own_framerate = settings->fps_n > 0,
+        .warn = warn,
+        .user = clip};
     VaeStatus status = vae_tensor_file_open_memory(
         bytes->data, bytes->size, total, name, &clip->file, error);
     clip->data = (VaeLatentClip) VAE_INIT(VaeLatentClip);
@@ -249,7 +279,7 @@ gst_latent_clip_clear(GstLatentClip *clip)
     vae_tensor_file_free(&clip->file);
     g_free(clip->times);
     g_free(clip->sequences);
-    g_free(clip->overruled);
+    g_free(clip->warning);
     memset(clip, 0, sizeof *clip);
 }
 

@@ -42,8 +42,7 @@ typedef struct GstLatentClip {
     GstLatentTime *times; /* time of each latent; NULL: by the frame rate */
     VaeLatentSequence *sequences; /* NULL: the clip is one sequence */
     gint n_sequences;
-    gchar *overruled; /* text about a property that the file contradicts, or
-                         NULL */
+    gchar *warning; /* what of the file or of a property is ignored, or NULL */
 } GstLatentClip;
 
 /*

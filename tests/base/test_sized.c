@@ -29,7 +29,7 @@ typedef struct Longer {
 ENDS_WITH(VaeStreamParams, picture_high);
 ENDS_WITH(VaeModelOptions, variant);
 ENDS_WITH(VaeCheckpointParams, before);
-ENDS_WITH(VaeLatentOptions, temporal);
+ENDS_WITH(VaeLatentOptions, user);
 
 static VaeStatus
 plan(const void *params, VaePlan *out, VaeError *error)

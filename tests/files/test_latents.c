@@ -375,9 +375,65 @@ check_npy(void)
           "npy %s", error.message);
 }
 
+/* Statements that cannot be read are errors that name the option, or warnings
+ * if the options override them. */
+static void
+note(void *lines, const char *line)
+{
+    strcat(lines, line);
+    strcat(lines, "\n");
+}
+
+static void
+check_overridden(void)
+{
+    const Case c = {.tensors = "x F16 16,1,2,3",
+                    .metadata = "\"vae.layout\":\"xyz\","
+                                "\"vae.normalization\":\"foo\","
+                                "\"vae.framerate\":\"abc\","
+                                "\"vae.recording\":\"maybe\""};
+    static const char *const values[] = {"xyz", "foo", "abc", "maybe"};
+    static const char *const names[] = {"layout", "normalization", "framerate"};
+    SCOPED_BLOCK uint8_t *bytes = NULL;
+    uint64_t start;
+    SCOPED_FILE VaeTensorFile *file = open_case(&c, &bytes, &start);
+    for (int set = 0; set < 8; set++) {
+        char lines[2000] = "";
+        VaeLatentClip clip = VAE_INIT(VaeLatentClip);
+        VaeError error = {0};
+        const VaeLatentOptions options = {.struct_size = sizeof options,
+                                          .layout = set & 1 ? VAE_LAYOUT_CTHW
+                                                            : VAE_LAYOUT_AUTO,
+                                          .own_normalization = set & 2,
+                                          .own_framerate = set & 4,
+                                          .warn = note,
+                                          .user = lines};
+        vae_latent_clip_find(file, &options, &clip, &error);
+        int first = 0;
+        while (first < 3 && set & (1 << first)) {
+            check(strstr(lines, values[first]) != NULL,
+                  "a warning of a broken %s: %s", names[first], lines);
+            first++;
+        }
+        if (first == 3)
+            check(
+                error.status == VAE_OK && clip.t == 1 && clip.fps_n == 0 &&
+                    !clip.normalization_stated &&
+                    strstr(lines, "vae.recording is \"maybe\", expected open"),
+                "all are overridden: %s", lines);
+        else
+            check(error.status == VAE_ERR_FORMAT &&
+                      strstr(error.message, values[first]) &&
+                      strstr(error.message, "to override it, set ") &&
+                      strstr(error.message, names[first]),
+                  "%s", error.message);
+    }
+}
+
 int
 main(void)
 {
+    check_overridden();
     check_cases(good, COUNT(good));
     check_cases(bad, COUNT(bad));
     check_metadata();

@@ -228,7 +228,31 @@ head -c $((48 * 80 * 3)) /dev/zero | tensor other.safetensors video_u8 U8 \
     1,48,80,3 '{"vae.framerate":"fast"}'
 check "encode frames with a wrong rate" 3 encode other.safetensors \
     latents.safetensors
-says 'other.safetensors: metadata vae.framerate is "fast", expected a fraction'
+says 'other.safetensors: metadata vae.framerate is "fast", expected a fraction' \
+    "to override it, set framerate"
+check "  with a rate given" 0 encode --framerate 24 other.safetensors x.safetensors
+says 'warning: other.safetensors: metadata vae.framerate is "fast"' "is ignored"
+rm x.safetensors
+broken='"vae.latent_space":"foo","vae.normalization":"foo","vae.layout":"xyz"'
+tail -c $((16 * 2 * 6 * 10 * 4)) "$latents" |
+    tensor broken.safetensors latent F32 16,2,6,10 \
+        "{$broken,\"vae.framerate\":\"abc\",\"vae.recording\":\"maybe\"}"
+given=
+for option in layout=cthw normalization=raw framerate=24 latent-space=wan2.1; do
+    # shellcheck disable=SC2086 # several options
+    check "decode without --${option%=*}" 3 decode $given broken.safetensors \
+        broken.npy
+    says "to override it, set ${option%=*}"
+    given="$given --$option"
+done
+# shellcheck disable=SC2086 # several options
+check "with all" 0 decode $given broken.safetensors broken.npy
+says 'warning: broken.safetensors: metadata vae.layout is "xyz"' \
+    'vae.normalization is "foo"' 'vae.framerate is "abc"' "latent-space foo" \
+    'vae.recording is "maybe", expected open; it is ignored'
+# shellcheck disable=SC2086 # several options
+check "info with all" 0 info $given broken.safetensors
+says 'vae.recording is "maybe", expected open; it is ignored'
 
 echo "# layouts"
 # Makes 2 latents of 16 channels, once as [C,T,h,w] and once as [T,C,h,w].
@@ -627,8 +651,14 @@ for range in 'nan nan' '1 0' '0 1 ' hello '0 1e-45' '-3e38 3e38' ''; do
     done
     check "encode, the stated range is '$range'" 3 encode said.safetensors \
         said-latents.safetensors
-    says "said.safetensors: vae.pixel_range is \"$range\", expected the values"
+    says "said.safetensors: vae.pixel_range is \"$range\", expected the values" \
+        "to override it, use --pixel-range"
 done
+check "encode with another range" 0 encode --pixel-range "0 1" said.safetensors \
+    said-latents.safetensors
+says "warning: said.safetensors: vae.pixel_range is " "it is ignored"
+check "compare with a range" 0 compare --peak 1 said.safetensors said.safetensors
+says "warning: said.safetensors: vae.pixel_range is " "it is ignored"
 # 0 in the range 0..1 is -1 in the range -1..1.
 head -c $((48 * 80 * 3 * 4)) /dev/zero |
     tensor black0.safetensors frames F32 1,48,80,3 '{"vae.pixel_range":"0 1"}'

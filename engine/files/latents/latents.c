@@ -152,14 +152,34 @@ select_tensor(const VaeTensorFile *file, const char *requested,
     return VAE_OK;
 }
 
+/* A statement in the metadata. */
+typedef struct Statement {
+    const char *key, *expected;
+    const char *option; /* overrides it; NULL: none does */
+    bool ignored;       /* so that a value that cannot be read is a warning */
+} Statement;
+
+/* Reports a value that cannot be read. */
 static VaeStatus
-fail_value(const VaeTensorFile *file, const char *key, const char *value,
-           const char *expected, VaeError *error)
+bad_value(const VaeTensorFile *file, const VaeLatentOptions *o,
+          const Statement *s, const char *value, VaeError *error)
 {
-    return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){.found = value, .expected = expected},
-                          "%s: metadata %s is \"%.*s\", expected %s",
-                          file->label, key, VAE_NAME_SHOWN, value, expected);
+    VaeError why;
+    vae_fail(&why, VAE_ERR_FORMAT,
+             "%s: metadata %s is \"%.*s\", expected %s%s%s", file->label,
+             s->key, VAE_NAME_SHOWN, value, s->expected,
+             !s->ignored && s->option ? "; to override it, set "
+             : s->ignored             ? "; it is ignored"
+                                      : "",
+             !s->ignored && s->option ? s->option : "");
+    if (!s->ignored)
+        return vae_fail_parts(
+            error, VAE_ERR_FORMAT,
+            (VaeErrorParts){.found = value, .expected = s->expected}, "%s",
+            why.message);
+    if (o->warn)
+        o->warn(o->user, why.message);
+    return VAE_OK;
 }
 
 bool
@@ -178,9 +198,12 @@ vae_layout_parse(const char *word, VaeLatentLayout *out)
 
 /* The order of the axes in the metadata; AUTO if it is not stated. */
 static VaeStatus
-stated_layout(const VaeTensorFile *file, VaeLatentLayout *out, VaeError *error)
+stated_layout(const VaeTensorFile *file, const VaeLatentOptions *o,
+              VaeLatentLayout *out, VaeError *error)
 {
-    const char *word = vae_tensor_file_metadata(file, "vae.layout");
+    const Statement s = {"vae.layout", "cthw or tchw", "layout",
+                         o->layout != VAE_LAYOUT_AUTO};
+    const char *word = vae_tensor_file_metadata(file, s.key);
     *out = VAE_LAYOUT_AUTO;
     if (word == NULL)
         return VAE_OK;
@@ -189,7 +212,7 @@ stated_layout(const VaeTensorFile *file, VaeLatentLayout *out, VaeError *error)
     else if (strcmp(word, "tchw") == 0 || strcmp(word, "btchw") == 0)
         *out = VAE_LAYOUT_TCHW;
     else
-        return fail_value(file, "vae.layout", word, "cthw or tchw", error);
+        return bad_value(file, o, &s, word, error);
     return VAE_OK;
 }
 
@@ -215,7 +238,7 @@ static VaeStatus
 choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
               const VaeLatentOptions *o, VaeLatentLayout *out, VaeError *error)
 {
-    const VaeStatus status = stated_layout(file, out, error);
+    const VaeStatus status = stated_layout(file, o, out, error);
     if (status != VAE_OK)
         return status;
     if (o->layout != VAE_LAYOUT_AUTO)
@@ -348,47 +371,63 @@ read_count(const VaeTensorFile *file, const char *key, int64_t most,
         return VAE_OK;
     char expected[48];
     snprintf(expected, sizeof expected, "a number from 1 to %" PRId64, most);
-    return fail_value(file, key, value, expected, error);
+    const Statement s = {.key = key, .expected = expected};
+    return bad_value(file, NULL, &s, value, error);
 }
 
 static VaeStatus
 read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
-                   VaeLatentClip *clip, VaeError *error)
+                   const VaeLatentOptions *o, VaeLatentClip *clip,
+                   VaeError *error)
 {
-    const char *key = "vae.normalization";
-    const char *word = vae_tensor_file_metadata(file, key);
+    const Statement s = {"vae.normalization", "normalized, raw or comfyui",
+                         "normalization", o->own_normalization};
+    const char *word = vae_tensor_file_metadata(file, s.key);
     /* ComfyUI marks its files with a tensor without elements. */
     const char *mark = "latent_format_version_0";
     const bool comfyui = strcmp(info->name, "latent_tensor") == 0 &&
                          (vae_tensor_file_find(file, mark) != NULL ||
                           vae_tensor_file_metadata(file, mark) != NULL);
     clip->normalization = comfyui ? VAE_COMFYUI : VAE_NORMALIZED;
-    clip->normalization_stated = word != NULL;
-    return word == NULL || vae_normalization_parse(word, &clip->normalization)
+    clip->normalization_stated =
+        word != NULL && vae_normalization_parse(word, &clip->normalization);
+    return word == NULL || clip->normalization_stated
                ? VAE_OK
-               : fail_value(file, key, word, "normalized, raw or comfyui",
-                            error);
+               : bad_value(file, o, &s, word, error);
 }
 
 VaeStatus
-vae_tensor_file_framerate(const VaeTensorFile *file, int *n, int *d,
-                          VaeError *error)
+vae_tensor_file_framerate(const VaeTensorFile *file, const VaeLatentOptions *o,
+                          int *n, int *d, VaeError *error)
 {
-    const char *key = "vae.framerate";
-    const char *rate = vae_tensor_file_metadata(file, key);
+    const Statement s = {"vae.framerate", "a fraction like 16/1", "framerate",
+                         o && o->own_framerate};
+    const char *rate = vae_tensor_file_metadata(file, s.key);
     *n = *d = 0;
     if (rate == NULL || parse_rate(rate, n, d))
         return VAE_OK;
-    return fail_value(file, key, rate, "a fraction like 16/1", error);
+    return bad_value(file, o, &s, rate, error);
+}
+
+/* The file can be read whatever it states about its recording. */
+static void
+check_recording(const VaeTensorFile *file, const VaeLatentOptions *o)
+{
+    const Statement s = {"vae.recording", "open", NULL, true};
+    const char *word = vae_tensor_file_metadata(file, s.key);
+    if (word != NULL && strcmp(word, s.expected) != 0)
+        bad_value(file, o, &s, word, NULL);
 }
 
 static VaeStatus
-read_metadata(const VaeTensorFile *file, VaeLatentClip *clip, VaeError *error)
+read_metadata(const VaeTensorFile *file, const VaeLatentOptions *o,
+              VaeLatentClip *clip, VaeError *error)
 {
     clip->space = vae_tensor_file_metadata(file, "vae.latent_space");
     int64_t width, height;
+    check_recording(file, o);
     VaeStatus status =
-        vae_tensor_file_framerate(file, &clip->fps_n, &clip->fps_d, error);
+        vae_tensor_file_framerate(file, o, &clip->fps_n, &clip->fps_d, error);
     if (status == VAE_OK)
         status = read_count(file, "vae.width", MAX_PIXELS, &width, error);
     if (status == VAE_OK)
@@ -465,9 +504,9 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
     if (status == VAE_OK)
         status = set_geometry(file, info, layout, batch, &clip, error);
     if (status == VAE_OK)
-        status = read_normalization(file, info, &clip, error);
+        status = read_normalization(file, info, o, &clip, error);
     if (status == VAE_OK)
-        status = read_metadata(file, &clip, error);
+        status = read_metadata(file, o, &clip, error);
     if (status == VAE_OK)
         vae_sized_write(out, &clip, sizeof clip);
     return status;

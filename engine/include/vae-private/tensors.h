@@ -52,10 +52,12 @@ VAE_API bool vae_tensor_file_metadata_at(const VaeTensorFile *file, size_t i,
 /*
  * Reads the frame rate from the metadata vae.framerate, "16/1", of a file of
  * latents or frames. *n is 0 if there is none, or if the rate varies. Any other
- * text is VAE_ERR_FORMAT, and sets both to 0.
+ * text sets both to 0, and is VAE_ERR_FORMAT unless options, which may be NULL,
+ * override it.
  */
-VAE_API VaeStatus vae_tensor_file_framerate(const VaeTensorFile *file, int *n,
-                                            int *d, VaeError *error);
+VAE_API VaeStatus vae_tensor_file_framerate(const VaeTensorFile *file,
+                                            const VaeLatentOptions *options,
+                                            int *n, int *d, VaeError *error);
 
 /*
  * A file of latents may hold several sequences; each one is decoded without the

@@ -27,6 +27,11 @@ typedef struct VaeLatentOptions {
                         an error */
     /* Of the model that decodes the latents (VaeModelInfo); 0: not known. */
     int channels, temporal;
+    /* The caller overrides these statements of the file, so one that cannot be
+     * read is a warning. The same applies to vae.layout if layout is given. */
+    bool own_normalization, own_framerate;
+    void (*warn)(void *user, const char *line); /* or NULL */
+    void *user;
 } VaeLatentOptions;
 
 /*

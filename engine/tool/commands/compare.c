@@ -166,13 +166,15 @@ latent_view(const Options *o, const VaeTensorFile *file, const VaeTensorInfo *t,
             View *out)
 {
     const bool stated = vae_tensor_file_metadata(file, "vae.layout");
-    const VaeLatentOptions options = {.struct_size = sizeof(VaeLatentOptions),
-                                      .tensor = t->name,
-                                      .layout =
-                                          stated ? VAE_LAYOUT_AUTO : o->layout,
-                                      .batch_index = -1};
+    VaeLatentOptions options = latent_options(o);
     VaeLatentClip c = VAE_INIT(VaeLatentClip);
-    if (vae_latent_clip_find(file, &options, &c, NULL) != VAE_OK || !c.data)
+    options.tensor = t->name;
+    options.layout = stated ? VAE_LAYOUT_AUTO : o->layout;
+    VaeStatus status = vae_latent_clip_find(file, &options, &c, NULL);
+    options.layout = o->layout;
+    if (status == VAE_ERR_FORMAT && stated)
+        status = vae_latent_clip_find(file, &options, &c, NULL);
+    if (status != VAE_OK || !c.data)
         return false;
     *out = (View){.tensor = t,
                   .data = c.data,
@@ -512,8 +514,8 @@ static void
 print_rates(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
 {
     int n[2], d[2];
-    if (vae_tensor_file_framerate(a, &n[0], &d[0], NULL) == VAE_OK &&
-        vae_tensor_file_framerate(b, &n[1], &d[1], NULL) == VAE_OK &&
+    if (vae_tensor_file_framerate(a, NULL, &n[0], &d[0], NULL) == VAE_OK &&
+        vae_tensor_file_framerate(b, NULL, &n[1], &d[1], NULL) == VAE_OK &&
         n[0] > 0 && n[1] > 0 && (int64_t) n[0] * d[1] != (int64_t) n[1] * d[0])
         printf("different frame rates: %d/%d in %s, %d/%d in %s\n", n[0], d[0],
                o->argument[0], n[1], d[1], o->argument[1]);
@@ -537,6 +539,7 @@ print_scales(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
 int
 command_compare(const Options *o)
 {
+    static const char peak[] = "--peak 1 (0..1) or 2 (-1..1)";
     VaeTensorFile *a = NULL, *b = NULL;
     VaeError error;
     int code;
@@ -544,8 +547,8 @@ command_compare(const Options *o)
         return compare_streams(o);
     if (vae_tensor_file_open(o->argument[0], &a, &error) != VAE_OK ||
         vae_tensor_file_open(o->argument[1], &b, &error) != VAE_OK ||
-        video_range_check(a, &error) != VAE_OK ||
-        video_range_check(b, &error) != VAE_OK)
+        video_range_check(a, peak, peak_is_range(o), &error) != VAE_OK ||
+        video_range_check(b, peak, peak_is_range(o), &error) != VAE_OK)
         code = fail(&error);
     else {
         code = compare_files(o, a, b);

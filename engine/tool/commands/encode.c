@@ -123,6 +123,7 @@ static VaeStatus
 open_input(Encode *e, VaeError *error)
 {
     const char *in = e->o->argument[0], *out = e->o->argument[1];
+    const VaeLatentOptions reading = latent_options(e->o);
     VaeStatus status = output_format(out, "latents", &e->format, error);
     if (status == VAE_OK)
         status = output_check_place(
@@ -138,10 +139,11 @@ open_input(Encode *e, VaeError *error)
     if (status == VAE_OK)
         status = output_check(out, e->file, e->model, error);
     if (status == VAE_OK)
-        status = video_range_check(e->file, error);
+        status = video_range_check(e->file, "--pixel-range \"LOW HIGH\"",
+                                   e->o->pixel_range, error);
     if (status == VAE_OK)
-        status =
-            vae_tensor_file_framerate(e->file, &e->fps_n, &e->fps_d, error);
+        status = vae_tensor_file_framerate(e->file, &reading, &e->fps_n,
+                                           &e->fps_d, error);
     if (e->o->fps_n > 0) {
         e->fps_n = e->o->fps_n;
         e->fps_d = e->o->fps_d;

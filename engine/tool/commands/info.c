@@ -136,10 +136,12 @@ video_json(const VaeTensorFile *file, const VaeTensorInfo *v)
         json_object_set_new(
             video, "pixel_range",
             json_pack("[f, f]", (double) range.low, (double) range.high));
-    else if (video_range_check(file, &why) != VAE_OK)
+    else if (video_range_check(file, NULL, false, &why) != VAE_OK)
         json_object_set_new(video, "pixel_range_error",
                             json_string(why.message));
-    if (vae_tensor_file_framerate(file, &n, &d, NULL) == VAE_OK && n > 0)
+    if (vae_tensor_file_framerate(file, NULL, &n, &d, &why) != VAE_OK)
+        json_object_set_new(video, "framerate_error", json_string(why.message));
+    else if (n > 0)
         json_object_set_new(video, "framerate", json_pack("[i, i]", n, d));
     return video;
 }
@@ -348,6 +350,9 @@ print_clip(const Info *in)
            : c->normalization == VAE_COMFYUI ? " (not stated, but usual in "
                                                "files of ComfyUI)"
                                              : " (not stated)");
+    const char *recording = vae_tensor_file_metadata(in->file, "vae.recording");
+    if (recording && strcmp(recording, "open") == 0)
+        printf("  the recording did not end, so its complete latents count\n");
     print_stated(c);
 }
 
@@ -390,9 +395,11 @@ print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
            (long long) v->dims[2], (long long) v->dims[1]);
     if (video_range(file, &range))
         printf("  pixels %g..%g\n", (double) range.low, (double) range.high);
-    else if (video_range_check(file, &why) != VAE_OK)
+    else if (video_range_check(file, NULL, false, &why) != VAE_OK)
         printf("  not valid: %s\n", plain(why.message, &name));
-    if (vae_tensor_file_framerate(file, &n, &d, NULL) == VAE_OK && n > 0)
+    if (vae_tensor_file_framerate(file, NULL, &n, &d, &why) != VAE_OK)
+        printf("  not valid: %s\n", plain(why.message, &name));
+    else if (n > 0)
         printf("  %d/%d frames per second\n", n, d);
 }
 
@@ -537,8 +544,9 @@ command_info(const Options *o)
         print_text(&in, o->tensors);
     if (code == EXIT_OK && !in.model && !in.has_clip && !in.video &&
         !in.is_unfinished)
-        code = o->variant
-                   ? fail(&in.why_no_model)
+        code = o->variant ? fail(&in.why_no_model)
+               : in.why_no_clip.status == VAE_ERR_FORMAT
+                   ? fail(&in.why_no_clip)
                    : fail_text("%s: has no weights, latents or frames that are "
                                "known",
                                in.path);

@@ -117,9 +117,8 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     gst_latent_settings_clear(&settings);
     if (status != VAE_OK)
         return gst_latent_send_fail(self, &error);
-    if (self->clip.overruled)
-        GST_ELEMENT_WARNING(self, STREAM, FORMAT,
-                            ("%s states that %s", name, self->clip.overruled),
+    if (self->clip.warning)
+        GST_ELEMENT_WARNING(self, STREAM, FORMAT, ("%s", self->clip.warning),
                             (NULL));
     if (self->clip.guessed)
         GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,

@@ -410,6 +410,20 @@ TEST(overruled)
                    strstr(run->warning, "not used: set normalization of "
                                         "vaedecode to override the file"),
                "%s", run->warning);
+    static const VaeMetadata broken[] = {{"vae.latent_space", "foo"},
+                                         {"vae.normalization", "foo"},
+                                         {"vae.framerate", "abc"},
+                                         {"vae.layout", "xyz"},
+                                         {"vae.recording", "maybe"}};
+    const gchar *other = described_clip(&small, broken, G_N_ELEMENTS(broken));
+    run = demux(PULL, other,
+                "latent-space=wan2.1 normalization=raw framerate=24/1 "
+                "layout=cthw");
+    assert_clip(run, &small, 0);
+    for (guint i = 0; i < G_N_ELEMENTS(broken); i++)
+        CHECK_SAYS(run->warning && strstr(run->warning, broken[i].value), "%s",
+                   run->warning);
+    path = described_clip(&small, all_metadata, G_N_ELEMENTS(all_metadata));
     run = demux(PULL, path,
                 "latent-space=wan2.1 normalization=raw framerate=48/2");
     CHECK_SAYS(run->warning == NULL, "%s", run->warning);
