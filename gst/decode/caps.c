@@ -149,7 +149,7 @@ tell_override(GstVaeDecode *self, VaeNormalization set)
     if (in->normalization_stated &&
         vae_normalization_overrides(self->base.choice.info->space, "the input",
                                     in->normalization, set, line, sizeof line))
-        GST_ELEMENT_WARNING(self, STREAM, FORMAT, ("%s", line), (NULL));
+        gst_vae_inform(GST_ELEMENT(self), "%s", line);
 }
 
 /* Makes the size that of the frames. Fills in fields that the caps leave open:
