@@ -40,6 +40,7 @@ typedef struct Torch {
     VaePickle pickle;
     char folder[MAX_FOLDER];
     size_t n_names; /* bytes of file->names in use */
+    bool several;   /* so that one may be of a kind that is not supported */
 } Torch;
 
 static const VaeZipMember *
@@ -330,7 +331,12 @@ read_tensor(const Torch *t, const VaePickleValue *tensor, VaeTensorInfo *info,
     assert(member);
     info->bytes = count * (uint64_t) type->size;
     info->offset = member->offset + (uint64_t) from * (uint64_t) type->size;
-    return check_strides(t, &args[3], info, count, error);
+    status = check_strides(t, &args[3], info, count, error);
+    if (status == VAE_OK || !t->several)
+        return status;
+    info->supported = false;
+    info->type_name = "strided (save it after .contiguous())";
+    return VAE_OK;
 }
 
 static VaeStatus
@@ -371,6 +377,7 @@ read_dict(Torch *t, VaePickleValue dict, VaeError *error)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: the names of tensors appear twice",
                         t->file->label);
+    t->several = n > 1;
     status = make_room(t, n, text + n * MAX_NUMBER, error);
     const VaePickleEntry *e = NULL;
     size_t i = 0, size;

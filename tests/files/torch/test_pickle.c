@@ -127,20 +127,28 @@ check_lists(void)
 #define ROW(a, b, c) {a, b, c, sizeof(a) - 1, sizeof(b) - 1, sizeof(c) - 1}
         ROW("\x80\2](", "N", "e."), ROW("\x80\2(", "N", "t."),
         ROW("\x80\2]", "aNa", "a."), ROW("\x80\2", "N", "\x87.")};
-    for (size_t i = 0; i < COUNT(rows); i++) {
+    for (size_t k = 0; k < 2 * COUNT(rows); k++) {
+        /* Beside another tensor, one that is not contiguous is no error. */
+        const bool strided = k % 2;
+        const size_t i = k / 2;
         VaeError error = {0};
         SCOPED_FILE VaeTensorFile *file = NULL;
         Bytes p = {0};
         put(&p, rows[i].before, rows[i].n_before);
         put_tensor(&p, &plain);
         put(&p, rows[i].between, rows[i].n_between);
-        put_tensor(&p, &plain);
+        put_tensor(
+            &p, strided ? TENSOR("FloatStorage", "0", 24, 0, 2, {6, 4}, {1, 6})
+                        : &plain);
         put(&p, rows[i].after, rows[i].n_after);
         Bytes zip = make_torch(&p);
         check(open_zip("list.pt", &zip, &file, &error) == VAE_OK &&
                   vae_tensor_file_count(file) == 2 &&
                   is_tensor(file, "0", "F32", "4x6", 1) &&
-                  is_tensor(file, "2", "F32", "4x6", 1),
+                  (strided ? is_tensor(file, "2",
+                                       "strided (save it after .contiguous())",
+                                       "6x4", 1)
+                           : is_tensor(file, "2", "F32", "4x6", 1)),
               "a list or tuple, %zu %s", i, error.message);
         free(zip.data);
     }
