@@ -77,10 +77,13 @@ fi
 need_file "$latents"
 need_elements latentdemux vaedecode
 # An error of gst-launch-1.0 would not say which of both options is meant.
+precisions=$(gst-inspect-1.0 vaedecode |
+    sed -n '/^  precision /,/^  [a-z]/s/^ *([0-9]*): \([^ ]*\) .*/\1/p' | tr '\n' ' ')
 while read -r option value; do
-    gst-inspect-1.0 vaedecode | grep -q -F -e "): $value " ||
-        die "$option $value: vaedecode does not take this; see gst-inspect-1.0" \
-            vaedecode
+    case " $precisions" in
+    *" $value "*) ;;
+    *) die "$option $value: expected one of: $precisions" ;;
+    esac
 done <<END
 --precision $precision
 --other-precision $other_precision

@@ -99,8 +99,8 @@ reading_usage() {
     cat <<'END'
   --latent-space NAME  latent space of a file that does not state it, such as
                        wan2.1
-  --normalization N    normalized, raw, or comfyui: the one of both that ComfyUI
-                       saves; default: as the file states
+  --normalization N    normalized, raw, comfyui (the one of both that ComfyUI
+                       saves), or auto (default): as the file states
   --tensor NAME        name of the tensor, if the file has several
   --layout L           order of the dimensions: cthw, tchw, or auto (default): as
                        the file states, else by the shape

@@ -152,6 +152,8 @@ usage() {
     done
     refused '^compare-live.sh: --other-precision needs a value' \
         sh "$pipelines/compare-live.sh" --other-precision=
+    refused '^compare-live.sh: --other-precision foo: expected one of: auto fp32' \
+        sh "$pipelines/compare-live.sh" --other-precision foo
     for option in host model tensor name; do
         refused "argument --$option: expected a value" \
             python3 "$pipelines/live/live.py" "--$option=" --none
