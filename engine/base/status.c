@@ -3,6 +3,7 @@
  */
 #include "vae-private/status.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -112,6 +113,14 @@ vae_text_printable(char *text)
         s += step;
         left -= step;
     }
+}
+
+const char *
+vae_counted(uint64_t n, const char *noun, VaeCounted *buffer)
+{
+    snprintf(buffer->text, sizeof buffer->text, "%" PRIu64 " %s%s", n, noun,
+             n == 1 ? "" : "s");
+    return buffer->text;
 }
 
 static void

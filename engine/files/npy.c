@@ -43,8 +43,8 @@ vae_npy_need(const uint8_t *bytes, size_t size, uint64_t total,
 {
     if (size < 12)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: npy: %zu bytes are too short for a header", label,
-                        size);
+                        "%s: npy: %s, too short for a header", label,
+                        VAE_COUNTED(size, "byte"));
     const int major = bytes[MAGIC_BYTES], minor = bytes[MAGIC_BYTES + 1];
     if (major < 1 || major > 3 || minor != 0) {
         char found[16];

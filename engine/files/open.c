@@ -45,7 +45,7 @@ wrong_size(const char *label, size_t size, const char *limit, uint64_t bytes,
            VaeError *error)
 {
     char found[32], expected[48];
-    snprintf(found, sizeof found, "%zu bytes", size);
+    snprintf(found, sizeof found, "%s", VAE_COUNTED(size, "byte"));
     snprintf(expected, sizeof expected, "%s %" PRIu64, limit, bytes);
     return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                           (VaeErrorParts){NULL, found, expected},

@@ -132,9 +132,8 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
                      const char *label, uint64_t *need, VaeError *error)
 {
     if (size < LENGTH_BYTES + 2)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: %zu bytes are too short for a " FILES, label,
-                        size);
+        return vae_fail(error, VAE_ERR_FORMAT, "%s: %s, too short for a " FILES,
+                        label, VAE_COUNTED(size, "byte"));
     const uint64_t length = read_u64(bytes);
     const bool plausible = length >= 2 && length <= VAE_MAX_HEADER;
     if (!plausible || bytes[LENGTH_BYTES] != '{') {
@@ -150,8 +149,8 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
         return vae_fail_parts(
             error, VAE_ERR_FORMAT, (VaeErrorParts){.expected = FILES},
             "%s: no " FILES ": the first 8 bytes "
-            "state a header of %" PRIu64 " bytes, expected 2 to %zu",
-            label, length, VAE_MAX_HEADER);
+            "state a header of %s, expected 2 to %zu",
+            label, VAE_COUNTED(length, "byte"), VAE_MAX_HEADER);
     if (bytes[LENGTH_BYTES] != '{')
         return vae_fail_parts(
             error, VAE_ERR_FORMAT, (VaeErrorParts){.expected = FILES},
@@ -381,9 +380,9 @@ check_cover(VaeTensorFile *file, uint64_t data_start, VaeError *error)
     }
     if (file->total != VAE_TOTAL_UNKNOWN && end != file->total)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: the last %" PRIu64 " bytes of the file (%" PRIu64
-                        " bytes) belong to no tensor",
-                        file->label, file->total - end, file->total);
+                        "%s: the last %s of the file (%s) belong to no tensor",
+                        file->label, VAE_COUNTED(file->total - end, "byte"),
+                        VAE_COUNTED(file->total, "byte"));
     return VAE_OK;
 }
 

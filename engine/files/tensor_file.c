@@ -142,14 +142,14 @@ VaeStatus
 vae_file_too_short(const char *label, const char *tensor, const char *what,
                    uint64_t total, uint64_t expected, VaeError *error)
 {
-    char is[32], should[32];
-    snprintf(is, sizeof is, "%" PRIu64 " bytes", total);
-    snprintf(should, sizeof should, "%" PRIu64 " bytes", expected);
+    VaeCounted is, should;
+    vae_counted(total, "byte", &is);
+    vae_counted(expected, "byte", &should);
     return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){tensor, is, should},
+                          (VaeErrorParts){tensor, is.text, should.text},
                           "%s: %s reaches past the end of the file (%s, "
                           "expected %s)",
-                          label, what, is, should);
+                          label, what, is.text, should.text);
 }
 
 VaeStatus

@@ -23,9 +23,9 @@ check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
     snprintf(expected, sizeof expected, "%d", info->latent_channels);
     return vae_fail_parts(
         error, VAE_ERR_SIZE, (VaeErrorParts){clip->tensor, found, expected},
-        "%s: tensor \"%s\" has %s channel%s, the model %s (%s) expects %s%s",
-        clip->file, clip->tensor, found, clip->channels == 1 ? "" : "s",
-        info->path, info->arch, expected, hint);
+        "%s: tensor \"%s\" has %s, the model %s (%s) expects %s%s", clip->file,
+        clip->tensor, VAE_COUNTED(clip->channels, "channel"), info->path,
+        info->arch, expected, hint);
 }
 
 static VaeStatus

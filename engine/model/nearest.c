@@ -2,6 +2,7 @@
  * nearest.c: the error for weights of an unknown model: names the nearest known
  * model and the differences.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +55,16 @@ open_preset(const VaeModel *m, int arch, VaeModel **out)
                             encoder || !decoder, out, &error);
 }
 
+/* Adds "; missing: 2 (a, b)" to the text, unless the list is empty. */
+static void
+add_list(char *text, size_t size, const char *what, const VaeListing *list)
+{
+    const size_t n = strlen(text);
+    if (list->count)
+        snprintf(text + n, size - n, "; %s: %d (%s%s)", what, list->count,
+                 list->text, list->count > 3 ? ", ..." : "");
+}
+
 /* Lists the tensors that the preset does not have; false if out of memory. */
 static bool
 list_extra(const VaeModel *m, const VaeModel *preset, VaeListing *extra)
@@ -79,7 +90,7 @@ differences(const VaeModel *m, const VaeModel *preset, const Candidate *best,
             VaeError *error)
 {
     VaeListing missing = {.most = 3}, other = {.most = 3}, extra = {.most = 3};
-    char renamed[256], is[96], should[96];
+    char renamed[256], is[96], should[96], lists[1600] = "";
     for (size_t i = 0; i < preset->n_required; i++) {
         const VaeRequiredTensor *d = &preset->required[i];
         const VaeTensorInfo *t = find_required(m, preset, i);
@@ -97,15 +108,15 @@ differences(const VaeModel *m, const VaeModel *preset, const Candidate *best,
     }
     if (!list_extra(m, preset, &extra))
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", m->path);
+    add_list(lists, sizeof lists, "missing", &missing);
+    add_list(lists, sizeof lists, "of another shape", &other);
+    add_list(lists, sizeof lists, "not part of it", &extra);
     return vae_fail(
         error, VAE_ERR_MODEL,
-        "%s: weights of no known VAE; the nearest is %s: %zu of its %zu "
-        "tensors are there by name; missing: %d (%s%s); of another shape: %d "
-        "(%s%s); not part of it: %d (%s%s)",
-        m->path, preset->arch->name, best->matched, best->required,
-        missing.count, missing.text, missing.count > 3 ? ", ..." : "",
-        other.count, other.text, other.count > 3 ? ", ..." : "", extra.count,
-        extra.text, extra.count > 3 ? ", ..." : "");
+        "%s: weights of no known VAE; the nearest is %s: %zu of its "
+        "%s are there by name%s",
+        m->path, preset->arch->name, best->matched,
+        VAE_COUNTED(best->required, "tensor"), lists);
 }
 
 static VaeStatus
@@ -117,10 +128,10 @@ fail_unlike_all(const VaeModel *m, VaeError *error)
     return vae_fail_parts(
         error, VAE_ERR_MODEL,
         (VaeErrorParts){NULL, names.text, "weights of a known VAE"},
-        "%s: weights of no known VAE%s; it holds %d tensor%s (%s%s)", m->path,
-        vae_tensor_file_looks_like(m->file), names.count,
-        names.count == 1 ? "" : "s", names.text,
-        names.count > VAE_LISTED ? ", ..." : "");
+        "%s: weights of no known VAE%s; it holds %s%s%s%s%s", m->path,
+        vae_tensor_file_looks_like(m->file), VAE_COUNTED(names.count, "tensor"),
+        names.count ? " (" : "", names.text,
+        names.count > VAE_LISTED ? ", ..." : "", names.count ? ")" : "");
 }
 
 VaeStatus

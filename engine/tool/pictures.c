@@ -128,10 +128,10 @@ finish(const Options *o, const Sums *s)
     const double ssim = s->ssim / (double) s->frames;
     const bool past = (!isnan(o->min_psnr) && !(psnr >= o->min_psnr)) ||
                       (!isnan(o->min_ssim) && !(ssim >= o->min_ssim));
-    printf("%" PRId64 " frames: PSNR %.2f dB, %.2f dB at least; SSIM %.6f on "
+    printf("%s: PSNR %.2f dB, %.2f dB at least; SSIM %.6f on "
            "average, %.6f at least%s\n",
-           s->frames, psnr, s->least_psnr, ssim, s->least_ssim,
-           past ? " PAST THE BOUND" : "");
+           VAE_COUNTED(s->frames, "frame"), psnr, s->least_psnr, ssim,
+           s->least_ssim, past ? " PAST THE BOUND" : "");
     return past ? EXIT_DIFFERS : EXIT_OK;
 }
 
@@ -146,9 +146,9 @@ compare_pictures(const Options *o, Pictures *a, Pictures *b)
             read_picture(b, sums.frames, &end_b, &error) != VAE_OK)
             return fail(&error);
         if (end_a != end_b)
-            return fail_text("%s ends after %" PRId64 " pictures, %s goes on",
-                             end_a ? a->path : b->path, sums.frames,
-                             end_a ? b->path : a->path);
+            return fail_text(
+                "%s ends after %s, %s goes on", end_a ? a->path : b->path,
+                VAE_COUNTED(sums.frames, "picture"), end_a ? b->path : a->path);
         if (end_a)
             break;
         if (a->width != b->width || a->height != b->height)

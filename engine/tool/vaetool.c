@@ -72,10 +72,10 @@ static const Entry entries[] = {
      "other tensors the peak is the range of A.\n"
      "Latents whose layout a file (vae.layout) or --layout states are\n"
      "compared as [C,T,h,w]. The latents of a .latent file of ComfyUI are\n"
-     "compared with those of any other file; a line tells if the files\n"
-     "state different scales. `video_u8` of one file is compared with `frames` "
-     "of the\n"
-     "other: 0..255 becomes the range that the file of `frames` states.\n"
+     "compared with those of any other file. Raw and normalized latents of\n"
+     "one space are compared as normalized ones. `video_u8` of one file is\n"
+     "compared with `frames` of the other: 0..255 becomes the range that\n"
+     "the file of `frames` states.\n"
      "A value that is not finite in only one file counts as an infinite\n"
      "difference. With a NaN in either file there is no PSNR. A line\n"
      "tells if the frame rates of the files differ.\n\n"
@@ -164,8 +164,8 @@ run_with(const Entry *e, const Options *o)
         return EXIT_OK;
     }
     if (o->n_arguments != (o->spaces ? 0 : e->n_arguments)) {
-        fprintf(stderr, "vaetool %s: %d argument%s given, expected: %s\n",
-                e->name, o->n_arguments, o->n_arguments == 1 ? "" : "s",
+        fprintf(stderr, "vaetool %s: %s given, expected: %s\n", e->name,
+                VAE_COUNTED(o->n_arguments, "argument"),
                 *e->arguments ? e->arguments : "none");
         return EXIT_USAGE;
     }

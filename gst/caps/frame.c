@@ -23,8 +23,8 @@ static void
 describe(gchar *text, gsize size, GstVideoFormat format, guint width,
          guint height, guint planes)
 {
-    g_snprintf(text, size, "%s, %ux%u, %u plane%s", format_name(format), width,
-               height, planes, planes == 1 ? "" : "s");
+    g_snprintf(text, size, "%s, %ux%u, %s", format_name(format), width, height,
+               VAE_COUNTED(planes, "plane"));
 }
 
 /* Checks what gst_video_frame_map() asserts. */

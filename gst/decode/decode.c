@@ -162,9 +162,8 @@ wrong_size(GstVaeDecode *self, gsize size, gsize expected)
 
     gst_vae_set_mismatch(
         &error, (GstVaeMismatch){"size", found, needed},
-        "A buffer has %s, expected %" G_GSIZE_FORMAT
-        " for %d latent%s of %dx%dx%d %s",
-        found, expected, in->frames, in->frames == 1 ? "" : "s", in->channels,
+        "A buffer has %s, expected %" G_GSIZE_FORMAT " for %s of %dx%dx%d %s",
+        found, expected, VAE_COUNTED(in->frames, "latent"), in->channels,
         in->latent_height, in->latent_width, vae_type_name(in->type));
     g_free(needed);
     g_free(found);

@@ -269,8 +269,8 @@ warn_latents(GstVaeStats *stats, guint64 nonfinite)
                "these reach are wrong: the fault is in what made the latents"
              : "The model made NaN or infinite values of the video: another "
                "precision, such as precision=fp32, may avoid them"),
-        ("%" G_GUINT64_FORMAT " values so far; the property stats counts all",
-         nonfinite));
+        ("%s so far; the property stats counts all",
+         VAE_COUNTED(nonfinite, "value")));
 }
 
 /* Warns of the counts that were 0 before. */

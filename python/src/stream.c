@@ -515,8 +515,8 @@ tell_nonfinite(Stream *s)
     if (n == 0 || s->told_nonfinite)
         return;
     s->told_nonfinite = true;
-    snprintf(line, sizeof line, "%llu value%s of the latents %s not finite",
-             (unsigned long long) n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
+    snprintf(line, sizeof line, "%s of the latents %s not finite",
+             VAE_COUNTED(n, "value"), n == 1 ? "is" : "are");
     keep_line(s, 'w', line);
 }
 

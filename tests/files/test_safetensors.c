@@ -211,7 +211,7 @@ check_lengths(void)
         const char *words;
     } cases[] = {
         {"length 0", 0, "header of 0 bytes, expected 2 to 104857600"},
-        {"length 1", 1, "header of 1 bytes"},
+        {"length 1", 1, "header of 1 byte,"},
         {"length past the end", 3, "header of 3 bytes|past the end|10 bytes"},
         {"length of the limit", 104857600, "past the end"},
         {"length over the limit", 104857601, "expected 2 to 104857600"},
@@ -423,7 +423,7 @@ check_header_only(void)
     status =
         vae_tensor_file_open_memory(bytes, size, total + 1, "h", &file, &error);
     check_refused("header only, data beyond", status, &error, VAE_ERR_FORMAT,
-                  "last 1 bytes");
+                  "last 1 byte of the file");
     status =
         vae_tensor_file_open_memory(bytes, size - 1, total, "h", &file, &error);
     check_refused("half a header given", status, &error, VAE_ERR_ARGUMENT,

@@ -477,9 +477,9 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         return vae_fail_parts(
             error, VAE_ERR_SIZE,
             (VaeErrorParts){info->name, text, "4 or 5 dimensions"},
-            "%s: tensor \"%.*s\" has %d dimension%s (%s), expected 4 or 5",
-            file->label, VAE_NAME_SHOWN, info->name, info->n_dims,
-            info->n_dims == 1 ? "" : "s", text);
+            "%s: tensor \"%.*s\" has %s (%s), expected 4 or 5", file->label,
+            VAE_NAME_SHOWN, info->name, VAE_COUNTED(info->n_dims, "dimension"),
+            text);
     /* A program with older headers would take float64 for float32. */
     const bool wide = info->type == VAE_TYPE_F64;
     const bool knows_wide =

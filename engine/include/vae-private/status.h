@@ -5,6 +5,7 @@
 #define VAE_PRIVATE_STATUS_H
 
 #include <assert.h>
+#include <stdint.h>
 
 #include "vae/status.h"
 
@@ -46,6 +47,17 @@ VAE_API VaeStatus vae_fail_parts(VaeError *error, VaeStatus status,
  * Messages of errors need no such call.
  */
 VAE_API void vae_text_printable(char *text);
+
+/* A count with its noun: "1 tensor", "2 tensors". */
+typedef struct VaeCounted {
+    char text[64];
+} VaeCounted;
+/* Writes it to *buffer, and returns buffer->text. */
+VAE_API const char *vae_counted(uint64_t n, const char *noun,
+                                VaeCounted *buffer);
+/* The same for an argument of printf(). */
+#define VAE_COUNTED(n, noun)                                                   \
+    vae_counted((uint64_t) (n), noun, &(VaeCounted){{0}})
 
 /* Tells an analyzer, which reads one file at a time, that status is an error.
  */

@@ -255,8 +255,9 @@ vae_machine_does_not_fit(const VaeMachine *m, VaeError *error)
             MIB(p->carries - p->spilled), MIB(p->arena));
     if (p->tiles) {
         const size_t used = strlen(parts);
-        snprintf(parts + used, sizeof parts - used, ", %d tiles%s %.1f",
-                 p->tiles, device ? " in host memory" : "", MIB(p->tiled));
+        snprintf(parts + used, sizeof parts - used, ", %s%s %.1f",
+                 VAE_COUNTED(p->tiles, "tile"), device ? " in host memory" : "",
+                 MIB(p->tiled));
     }
     char given[160];
     tell_limit(m, limit, own, given, sizeof given);
@@ -272,11 +273,11 @@ vae_machine_does_not_fit(const VaeMachine *m, VaeError *error)
     return vae_fail_parts(
         error, VAE_ERR_MEMORY,
         (VaeErrorParts){.found = needed, .expected = limit > 0 ? limited : ""},
-        "%s of %dx%d in %s with %d latent step%s per slice needs %s "
+        "%s of %dx%d in %s with %s per slice needs %s "
         "(%s) and %s; %s%s%s",
         vae_machine_direction(m), m->params.width, m->params.height,
-        vae_precision_name(p->precision), p->slice_size,
-        p->slice_size == 1 ? "" : "s", needed, parts, given,
+        vae_precision_name(p->precision),
+        VAE_COUNTED(p->slice_size, "latent step"), needed, parts, given,
         a.used ? "settings that would fit: "
                : "no smaller picture fits, either",
         a.text, own && !device ? "; or raise the limit" : "");

@@ -393,16 +393,17 @@ vae_plan_setting(const VaePlan *p, char *out, size_t size)
 {
     char group[40] = "", strips[40] = "", whole[48] = "", tiles[64] = "";
     if (p->frames_at_once)
-        snprintf(group, sizeof group, ", %d frame%s at once", p->frames_at_once,
-                 p->frames_at_once == 1 ? "" : "s");
+        snprintf(group, sizeof group, ", %s at once",
+                 VAE_COUNTED(p->frames_at_once, "frame"));
     if (p->strips)
-        snprintf(strips, sizeof strips, ", %d strips", p->strips);
+        snprintf(strips, sizeof strips, ", %s",
+                 VAE_COUNTED(p->strips, "strip"));
     if (p->whole)
-        snprintf(whole, sizeof whole, ", %d large layer%s not in strips",
-                 p->whole, p->whole == 1 ? "" : "s");
+        snprintf(whole, sizeof whole, ", %s not in strips",
+                 VAE_COUNTED(p->whole, "large layer"));
     if (p->tiles)
-        snprintf(tiles, sizeof tiles, ", %d tiles of %dx%d (not exact)",
-                 p->tiles, p->tile_width, p->tile_height);
+        snprintf(tiles, sizeof tiles, ", %s of %dx%d (not exact)",
+                 VAE_COUNTED(p->tiles, "tile"), p->tile_width, p->tile_height);
     snprintf(out, size, "slices of %d%s%s%s%s%s", p->slice_size, group, strips,
              whole,
              !p->spilled               ? ""

@@ -109,8 +109,8 @@ vae_machine_tell(const VaeMachine *m)
         snprintf(how, sizeof how, " device %d",
                  m->params.device < 0 ? 0 : m->params.device);
     else
-        snprintf(how, sizeof how, " with %d thread%s", p->threads,
-                 p->threads == 1 ? "" : "s");
+        snprintf(how, sizeof how, " with %s",
+                 VAE_COUNTED(p->threads, "thread"));
     vae_plan_setting(p, setting, sizeof setting);
     if (p->spilled)
         snprintf(spilled, sizeof spilled, ", and %.1f MiB of the host",
@@ -140,15 +140,15 @@ warn_of_tiles(const VaeMachine *m)
     const VaePlan *p = &m->plan;
     char line[300], overlap[80] = "which do not overlap";
     if (p->tile_overlap)
-        snprintf(overlap, sizeof overlap,
-                 "which overlap by %d pixels and are blended", p->tile_overlap);
-    snprintf(
-        line, sizeof line,
-        "the %s not exact: %dx%d pixels are computed in %d tiles of %dx%d, "
-        "%s",
-        m->params.direction == VAE_DECODE ? "picture is" : "latents are",
-        m->plan.padded_width, m->plan.padded_height, p->tiles, p->tile_width,
-        p->tile_height, overlap);
+        snprintf(overlap, sizeof overlap, "which overlap by %s and are blended",
+                 VAE_COUNTED(p->tile_overlap, "pixel"));
+    snprintf(line, sizeof line,
+             "the %s not exact: %dx%d pixels are computed in %s of %dx%d, "
+             "%s",
+             m->params.direction == VAE_DECODE ? "picture is" : "latents are",
+             m->plan.padded_width, m->plan.padded_height,
+             VAE_COUNTED(p->tiles, "tile"), p->tile_width, p->tile_height,
+             overlap);
     m->params.warn(m->params.log_user, line);
 }
 
@@ -168,11 +168,11 @@ warn_of_strips(const VaeMachine *m)
 {
     char line[200];
     snprintf(line, sizeof line,
-             "%d large layer%s computed in whole pictures, not in %d strips as "
-             "set: the library would give other bytes, or cannot compute them "
+             "%s %s computed in whole pictures, not in %d strips as set: the "
+             "library would give other bytes, or cannot compute them "
              "in strips",
-             m->plan.whole, m->plan.whole == 1 ? " is" : "s are",
-             (int) m->params.strips);
+             VAE_COUNTED(m->plan.whole, "large layer"),
+             m->plan.whole == 1 ? "is" : "are", (int) m->params.strips);
     m->params.warn(m->params.log_user, line);
 }
 

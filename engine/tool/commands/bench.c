@@ -192,12 +192,11 @@ print_later(const Bench *b, double seconds, double flop)
 {
     /* Steps that do not fill a slice. */
     const int64_t alone = (b->steps - 1) % b->plan->slice_size;
-    printf("later: %lld frames in %.3f s, %.3f frames/s, %.1f GFLOP/s",
-           (long long) b->later_frames, b->later,
+    printf("later: %s in %.3f s, %.3f frames/s, %.1f GFLOP/s",
+           VAE_COUNTED(b->later_frames, "frame"), b->later,
            (double) b->later_frames / seconds, flop / seconds * 1e-9);
     if (alone > 0)
-        printf("; %lld step%s one by one", (long long) alone,
-               alone == 1 ? "" : "s");
+        printf("; %s one by one", VAE_COUNTED(alone, "step"));
     printf("\n");
 }
 
@@ -208,9 +207,9 @@ print_late(const Bench *b, double flop)
 {
     const double seconds = b->first + b->later;
     const int64_t frames = b->first_frames + b->later_frames;
-    printf("clip: %lld frames of %lld latent%s in %.3f s, to the end, %.3f "
+    printf("clip: %s of %s in %.3f s, to the end, %.3f "
            "frames/s, %.1f GFLOP/s\n",
-           (long long) frames, (long long) b->steps, b->steps == 1 ? "" : "s",
+           VAE_COUNTED(frames, "frame"), VAE_COUNTED(b->steps, "latent"),
            seconds, (double) frames / seconds, flop / seconds * 1e-9);
 }
 
@@ -230,9 +229,9 @@ print_result(const Bench *b)
         print_late(b, flop);
         return;
     }
-    printf("first step: %lld frame%s in %.3f s, %.1f GFLOP/s\n",
-           (long long) b->first_frames, b->first_frames == 1 ? "" : "s",
-           b->first, b->plan->flop_first / b->first * 1e-9);
+    printf("first step: %s in %.3f s, %.1f GFLOP/s\n",
+           VAE_COUNTED(b->first_frames, "frame"), b->first,
+           b->plan->flop_first / b->first * 1e-9);
     if (b->later_frames > 0)
         print_later(b, later, flop);
 }

@@ -212,16 +212,16 @@ static void
 print_steps(const char *direction, const char *in, const char *out,
             const VaeSteps *s)
 {
-    printf("  %s: %d %s%s to %d %s%s, then %d to %d", direction, s->first_in,
-           in, s->first_in == 1 ? "" : "s", s->first_out, out,
-           s->first_out == 1 ? "" : "s", s->step_in, s->step_out);
+    printf("  %s: %s to %s, then %d to %d", direction,
+           VAE_COUNTED(s->first_in, in), VAE_COUNTED(s->first_out, out),
+           s->step_in, s->step_out);
 }
 
 static void
 print_weights(size_t tensors, uint64_t bytes)
 {
     char text[32];
-    printf("; %zu tensor%s, %s\n", tensors, tensors == 1 ? "" : "s",
+    printf("; %s, %s\n", VAE_COUNTED(tensors, "tensor"),
            bytes_text(bytes, text, sizeof text));
 }
 
@@ -240,7 +240,7 @@ print_history(const VaeModel *model)
     const int encode = history(model, VAE_ENCODE);
     printf("  looks back");
     if (decode >= 0)
-        printf(" %d latent%s to decode", decode, decode == 1 ? "" : "s");
+        printf(" %s to decode", VAE_COUNTED(decode, "latent"));
     if (encode >= 0)
         printf("%s %d to encode", decode >= 0 ? "," : "", encode);
     printf("\n");
@@ -256,11 +256,10 @@ print_model(const VaeModel *model, const char *hash)
     snprintf(line, sizeof line, "model: %s (%s names; recognised by %s)",
              m->arch, m->names, m->reason);
     print_plain(line);
-    printf("  latent space %s, %d channels, %dx%d pixels and %d frame%s per "
-           "latent\n",
+    printf("  latent space %s, %s, %dx%d pixels and %s per latent\n",
            m->space ? plain(m->space, &words) : "not stated",
-           m->latent_channels, m->spatial, m->spatial, m->temporal,
-           m->temporal == 1 ? "" : "s");
+           VAE_COUNTED(m->latent_channels, "channel"), m->spatial, m->spatial,
+           VAE_COUNTED(m->temporal, "frame"));
     if (m->has_decoder) {
         print_steps("decode", "latent", "frame", &m->decode);
         print_weights(m->decoder_tensors, m->decoder_bytes);
@@ -286,8 +285,8 @@ print_model(const VaeModel *model, const char *hash)
     printf("  pixels %g..%g, %d/%d frames per second when nothing states "
            "them\n",
            (double) m->pixel_low, (double) m->pixel_high, m->fps_n, m->fps_d);
-    printf("  %zu tensor%s, mostly %s, %s\n", m->tensor_count,
-           m->tensor_count == 1 ? "" : "s", vae_type_name(m->weights_type),
+    printf("  %s, mostly %s, %s\n", VAE_COUNTED(m->tensor_count, "tensor"),
+           vae_type_name(m->weights_type),
            bytes_text(m->weights_bytes, text, sizeof text));
     printf("  fingerprint %s\n", hash);
 }
@@ -308,8 +307,7 @@ print_stated(const VaeLatentClip *c)
                    ? ""
                    : " as stated, more than such latents can be");
     if (c->frames > 0)
-        printf("  %lld frame%s%s\n", (long long) c->frames,
-               c->frames == 1 ? "" : "s",
+        printf("  %s%s\n", VAE_COUNTED(c->frames, "frame"),
                c->frames <= MOST * (int64_t) c->t
                    ? ""
                    : " as stated, more than so many latents can be");
@@ -323,9 +321,10 @@ print_layout(const Info *in)
     const char *layout = layout_of(c);
     printf("  layout %s", layout);
     if (!in->layout_stated)
-        printf(" (not stated; %s would be %d latent%s of %d channel%s)",
-               *layout == 't' ? "cthw" : "tchw", c->channels,
-               c->channels == 1 ? "" : "s", c->t, c->t == 1 ? "" : "s");
+        printf(" (not stated; %s would be %s of %s)",
+               *layout == 't' ? "cthw" : "tchw",
+               VAE_COUNTED(c->channels, "latent"),
+               VAE_COUNTED(c->t, "channel"));
     printf("\n");
 }
 
@@ -334,9 +333,9 @@ print_clip(const Info *in)
 {
     const VaeLatentClip *c = &in->clip;
     Plain words;
-    printf("latents: tensor \"%s\", %s, %d latent%s of %d channel%s, %dx%d\n",
-           plain(c->tensor, &words), vae_type_name(c->stored), c->t,
-           c->t == 1 ? "" : "s", c->channels, c->channels == 1 ? "" : "s",
+    printf("latents: tensor \"%s\", %s, %s of %s, %dx%d\n",
+           plain(c->tensor, &words), vae_type_name(c->stored),
+           VAE_COUNTED(c->t, "latent"), VAE_COUNTED(c->channels, "channel"),
            c->width, c->height);
     if (c->batch > 1)
         printf("  a batch of %lld clips, each of that size\n",
@@ -389,9 +388,8 @@ print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
     VaeError why;
     Plain name;
     int n, d;
-    printf("video: tensor \"%s\", %s, %lld frame%s of %lldx%lld\n",
-           plain(v->name, &name), vae_type_name(v->type),
-           (long long) v->dims[0], v->dims[0] == 1 ? "" : "s",
+    printf("video: tensor \"%s\", %s, %s of %lldx%lld\n", plain(v->name, &name),
+           vae_type_name(v->type), VAE_COUNTED(v->dims[0], "frame"),
            (long long) v->dims[2], (long long) v->dims[1]);
     if (video_range(file, &range))
         printf("  pixels %g..%g\n", (double) range.low, (double) range.high);
@@ -401,6 +399,13 @@ print_video(const VaeTensorFile *file, const VaeTensorInfo *v)
         printf("  not valid: %s\n", plain(why.message, &name));
     else if (n > 0)
         printf("  %d/%d frames per second\n", n, d);
+}
+
+/* True for weights that do not open as a model. */
+static bool
+is_weights(const Info *in)
+{
+    return strstr(vae_tensor_file_looks_like(in->file), "weights");
 }
 
 static void
@@ -419,6 +424,8 @@ print_text(const Info *in, bool tensors)
                    in->sequences);
     } else if (v)
         print_video(in->file, v);
+    else if (is_weights(in))
+        printf("no model: %s\n", in->why_no_model.message);
     else
         printf("no model: %s\nno latents: %s\n", in->why_no_model.message,
                in->why_no_clip.message);
@@ -513,10 +520,10 @@ print_spaces(bool json)
             json_decref(row);
             continue;
         }
-        printf("%s: %d channels, %dx%d pixels and %d frame%s per latent, "
-               "usually %d frames per second; %s in files of ComfyUI\n",
-               s->name, s->channels, s->spatial, s->spatial, s->counts.temporal,
-               s->counts.temporal == 1 ? "" : "s", s->fps,
+        printf("%s: %d channels, %dx%d pixels and %s per latent, usually %d "
+               "frames per second; %s in files of ComfyUI\n",
+               s->name, s->channels, s->spatial, s->spatial,
+               VAE_COUNTED(s->counts.temporal, "frame"), s->fps,
                vae_normalization_name(s->comfyui));
     }
     fputs(json ? "\n]\n" : "", stdout);
@@ -544,7 +551,7 @@ command_info(const Options *o)
         print_text(&in, o->tensors);
     if (code == EXIT_OK && !in.model && !in.has_clip && !in.video &&
         !in.is_unfinished)
-        code = o->variant ? fail(&in.why_no_model)
+        code = o->variant || is_weights(&in) ? fail(&in.why_no_model)
                : in.why_no_clip.status == VAE_ERR_FORMAT
                    ? fail(&in.why_no_clip)
                    : fail_text("%s: has no weights, latents or frames that are "

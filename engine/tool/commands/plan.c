@@ -30,11 +30,11 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
 {
     char setting[160];
     vae_plan_setting(plan, setting, sizeof setting);
-    fprintf(to, "%s: %s, %s, %d thread%s, %s, %dx%d inside\n",
+    fprintf(to, "%s: %s, %s, %s, %s, %dx%d inside\n",
             direction == VAE_DECODE ? "decode" : "encode",
             vae_backend_name(plan->backend),
-            vae_precision_name(plan->precision), plan->threads,
-            plan->threads == 1 ? "" : "s", setting, plan->padded_width,
+            vae_precision_name(plan->precision),
+            VAE_COUNTED(plan->threads, "thread"), setting, plan->padded_width,
             plan->padded_height);
     print_bytes(to, "weights", plan->weights);
     print_bytes(to, "carries", plan->carries);

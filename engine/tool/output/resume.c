@@ -204,9 +204,10 @@ resume_parts(Resume *r, int first, int history, Segment **list, int *n,
     }
     if (r->exists && count > 0 && !r->told) {
         fprintf(stderr,
-                "vaetool: continuing: %d of %d latents are done (%d latent%s "
-                "computed again)\n",
-                r->count, r->t, again, again == 1 ? "" : "s");
+                "vaetool: continuing: %d of %s are done (%s computed "
+                "again)\n",
+                r->count, VAE_COUNTED(r->t, "latent"),
+                VAE_COUNTED(again, "latent"));
         r->told = true;
     }
     free(*list);
@@ -246,14 +247,14 @@ resume_interrupted(const Resume *r, VaeError *error)
 {
     if (r->saved > 0)
         vae_fail(error, VAE_ERR_CANCELLED,
-                 "interrupted; %d of %d latents saved: run the same command "
-                 "again to continue (%s)",
-                 r->saved, r->t, r->path);
+                 "interrupted; %d of %s saved: run the same command again to "
+                 "continue (%s)",
+                 r->saved, VAE_COUNTED(r->t, "latent"), r->path);
     else
         vae_fail(error, VAE_ERR_CANCELLED,
-                 "interrupted before the first checkpoint, which follows %d "
-                 "latent%s: the same command starts again",
-                 r->every, r->every == 1 ? "" : "s");
+                 "interrupted before the first checkpoint, which follows %s: "
+                 "the same command starts again",
+                 VAE_COUNTED(r->every, "latent"));
 }
 
 VaeStatus

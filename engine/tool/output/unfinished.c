@@ -329,7 +329,7 @@ static void
 print_count(int64_t n, const char *of)
 {
     if (n >= 0)
-        printf("%" PRId64 " %s%s", n, of, n == 1 ? "" : "s");
+        printf("%s", VAE_COUNTED(n, of));
     else
         printf("an impossible number of %ss", of);
 }
@@ -359,9 +359,9 @@ unfinished_print(const Unfinished *u)
 {
     char *how = how_to_continue(u);
     if (u->frames)
-        printf("unfinished output: %" PRIu64 " of %lld frames of %lldx%lld are "
-               "written\n",
-               u->written, (long long) u->frames->dims[0],
+        printf("unfinished output: %" PRIu64
+               " of %s of %lldx%lld are written\n",
+               u->written, VAE_COUNTED(u->frames->dims[0], "frame"),
                (long long) u->frames->dims[2], (long long) u->frames->dims[1]);
     if (u->checkpoint)
         print_checkpoint(u->checkpoint);
