@@ -208,10 +208,18 @@ vae_model_is_choice(const VaeModel *model)
     return model->assumed || model->several;
 }
 
-bool
-vae_model_is_from(const VaeModel *model, const char *path)
+VaeStatus
+vae_model_check_output(const VaeModel *model, const VaeTensorFile *input,
+                       const char *path, VaeError *error)
 {
-    return model->file && vae_tensor_file_is_from(model->file, path);
+    const char *what = NULL;
+    if (input && vae_tensor_file_is_from(input, path))
+        what = "input";
+    else if (model->file && vae_tensor_file_is_from(model->file, path))
+        what = "model";
+    return what ? vae_fail(error, VAE_ERR_ARGUMENT,
+                           "%s: is the %s; write to another file", path, what)
+                : VAE_OK;
 }
 
 const VaeTensorInfo *

@@ -14,18 +14,14 @@ warn_nonfinite(const VaeStream *stream)
 {
     const VaeStreamStats stats = *vae_stream_stats(stream);
     if (stats.nonfinite > 0)
-        fprintf(stderr,
-                "vaetool: warning: %llu value%s of the latents %s not "
-                "finite\n",
-                (unsigned long long) stats.nonfinite,
-                stats.nonfinite == 1 ? "" : "s",
-                stats.nonfinite == 1 ? "is" : "are");
+        warn_text("%s of the latents %s not finite",
+                  VAE_COUNTED(stats.nonfinite, "value"),
+                  stats.nonfinite == 1 ? "is" : "are");
     if (stats.nonfinite_steps > 0)
-        fprintf(stderr,
-                "vaetool: warning: %llu steps gave results that are not "
-                "finite; %llu of them were recovered in fp32\n",
-                (unsigned long long) stats.nonfinite_steps,
-                (unsigned long long) stats.recovered_steps);
+        warn_text("%s gave results that are not finite; %llu of them were "
+                  "recovered in fp32",
+                  VAE_COUNTED(stats.nonfinite_steps, "step"),
+                  (unsigned long long) stats.recovered_steps);
 }
 
 VaeStatus

@@ -250,11 +250,8 @@ typedef struct Output {
     bool keep;       /* output_close() keeps the temporary file */
     bool foreign;    /* the temporary file has another header */
 } Output;
-/* Fails if path is a file that the input or the model was opened from. */
-VaeStatus output_check(const char *path, const VaeTensorFile *input,
-                       const VaeModel *model, VaeError *error);
-/* The same for the files that output_resume() and resume.c keep next to path.
- */
+/* vae_model_check_output() for the files that output_resume() and resume.c keep
+ * next to path. */
 VaeStatus output_check_resume(const char *path, const VaeTensorFile *input,
                               const VaeModel *model, VaeError *error);
 /* Fails like output_open() if the folder is missing or not writable, but

@@ -25,8 +25,7 @@ def check_names(out, inputs, model):
             continue
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in inputs):
             raise Error(f"{path}: is the input; write to another file")
-        if model.model.is_from(path):
-            raise Error(f"{path}: is the model; write to another file")
+        model.model.check_output(path)
 
 
 def replace(path, data):

@@ -366,21 +366,24 @@ plan(PyObject *self, PyObject *args)
 static PyGetSetDef properties[] = {
     {"info", get_info, NULL, "What was recognised: a dict.", NULL}, {0}};
 
-/* is_from(path): true if the path leads to a file of the model. */
+/* check_output(path): fails if the path leads to a file of the model. */
 static PyObject *
-is_from(PyObject *self, PyObject *args)
+check_output(PyObject *self, PyObject *args)
 {
     PyObject *path;
+    VaeError error;
     if (!PyArg_ParseTuple(args, "O&", PyUnicode_FSConverter, &path))
         return NULL;
-    const bool found =
-        vae_model_is_from(((VaePyModel *) self)->model, PyBytes_AsString(path));
+    const VaeStatus status = vae_model_check_output(
+        ((VaePyModel *) self)->model, NULL, PyBytes_AsString(path), &error);
     Py_DECREF(path);
-    return PyBool_FromLong(found);
+    if (status != VAE_OK)
+        return vae_py_raise(&error);
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
-    {"is_from", is_from, METH_VARARGS, "is_from(path)"},
+    {"check_output", check_output, METH_VARARGS, "check_output(path)"},
     {"fingerprint", fingerprint, METH_NOARGS, "SHA-256 of the weights."},
     {"history", history, METH_VARARGS, "history(direction): steps."},
     {"frames_of", frames_of, METH_VARARGS, "frames_of(latents)"},

@@ -59,8 +59,11 @@ VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
  * VaeModelInfo says how one was chosen. */
 VAE_API bool vae_model_is_choice(const VaeModel *model);
 
-/* True if path leads to a file that the model was opened from. */
-VAE_API bool vae_model_is_from(const VaeModel *model, const char *path);
+/* Fails with VAE_ERR_ARGUMENT if path leads to a file that the model or the
+ * input (or NULL) was opened from. */
+VAE_API VaeStatus vae_model_check_output(const VaeModel *model,
+                                         const VaeTensorFile *input,
+                                         const char *path, VaeError *error);
 
 /* Checks that a decoder of the model can decode the clip to pictures of this
  * size. The error names both files. */

@@ -96,9 +96,8 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     VaeStatus status = vae_checkpoint_params(s, params, &own, error);
     if (status == VAE_OK)
         status = vae_stream_wait(s, 0, error);
-    if (status == VAE_OK && vae_model_is_from(s->main.model, p->path))
-        status = vae_fail(error, VAE_ERR_ARGUMENT,
-                          "%s: is the model; write to another file", p->path);
+    if (status == VAE_OK)
+        status = vae_model_check_output(s->main.model, NULL, p->path, error);
     if (status != VAE_OK)
         return status;
     vae_stream_count_waiting(s, &sent, &made);

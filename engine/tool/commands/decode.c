@@ -81,7 +81,7 @@ open_input(Decode *d, VaeError *error)
         status = open_tensors(d->o->argument[0], "latents", &d->file, error);
     }
     if (status == VAE_OK)
-        status = output_check(out, d->file, d->model, error);
+        status = vae_model_check_output(d->model, d->file, out, error);
     if (status == VAE_OK && d->o->resume)
         status = output_check_resume(out, d->file, d->model, error);
     if (status == VAE_OK && d->format == OUTPUT_Y4M)
@@ -242,11 +242,12 @@ static void
 warn_of_segments(const Decode *d, int n, int cost)
 {
     fprintf(stderr,
-            "vaetool: warning: %d latents are cut into %d segment%s, so that "
-            "only %d of the %d streams work%s; a later segment first "
-            "computes its context, which takes as long as %d latent%s\n",
-            d->clip.t, n, n == 1 ? "" : "s", n, d->n_streams, n == 1 ? "s" : "",
-            cost, cost == 1 ? "" : "s");
+            "vaetool: warning: %s %s cut into %s, so that only %d of the %d "
+            "streams work%s; a later segment first computes its context, which "
+            "takes as long as %s\n",
+            VAE_COUNTED(d->clip.t, "latent"), d->clip.t == 1 ? "is" : "are",
+            VAE_COUNTED(n, "segment"), n, d->n_streams, n == 1 ? "s" : "",
+            VAE_COUNTED(cost, "latent"));
 }
 
 static VaeStatus

@@ -104,9 +104,10 @@ count(Encode *e, VaeError *error)
     if (e->o->drop && groups < 0)
         return vae_fail(
             error, VAE_ERR_SIZE,
-            "%s: %lld frames are less than a group of %d, and --tail "
-            "drop keeps only whole groups",
-            vae_tensor_file_name(e->file), (long long) n, s->first_in);
+            "%s: has %s, less than a group of %d, and --tail drop keeps only "
+            "whole groups",
+            vae_tensor_file_name(e->file), VAE_COUNTED(n, "frame"),
+            s->first_in);
     e->frames = n;
     e->latents = vae_model_latents_of(e->model, n);
     if (e->o->drop && e->info->chunk) {
@@ -137,7 +138,7 @@ open_input(Encode *e, VaeError *error)
             status = input_is_video(in, error);
     }
     if (status == VAE_OK)
-        status = output_check(out, e->file, e->model, error);
+        status = vae_model_check_output(e->model, e->file, out, error);
     if (status == VAE_OK)
         status = video_range_check(e->file, "--pixel-range \"LOW HIGH\"",
                                    e->o->pixel_range, error);

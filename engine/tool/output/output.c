@@ -147,26 +147,13 @@ output_check_resume(const char *path, const VaeTensorFile *input,
             status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
             break;
         }
-        status = output_check(name, input, model, error);
+        status = vae_model_check_output(model, input, name, error);
         free(name);
         if (status != VAE_OK)
             break;
     }
     free(target);
     return status;
-}
-
-VaeStatus
-output_check(const char *path, const VaeTensorFile *input,
-             const VaeModel *model, VaeError *error)
-{
-    if (vae_tensor_file_is_from(input, path))
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s: is the input; write to another file", path);
-    if (vae_model_is_from(model, path))
-        return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%s: is the model; write to another file", path);
-    return VAE_OK;
 }
 
 /* Makes the header's bytes, which the caller frees. */
