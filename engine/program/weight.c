@@ -105,8 +105,10 @@ check_finite(const VaeTensorInfo *t, const void *data, size_t n,
             return vae_fail_parts(
                 error, VAE_ERR_MODEL,
                 (VaeErrorParts){t->name, "NaN or infinite", "finite values"},
-                "the weights have NaN or infinite values: the first is in "
+                "the weights have NaN or infinite values%s: the first is in "
                 "tensor \"%.*s\"",
+                t->type == VAE_TYPE_F64 ? ", or values too large for float32"
+                                        : "",
                 VAE_NAME_SHOWN, t->name);
     }
     return VAE_OK;

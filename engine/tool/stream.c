@@ -10,13 +10,14 @@
 #include "vae-private/spaces.h"
 
 void
-warn_nonfinite(const VaeStream *stream)
+warn_nonfinite(const VaeStream *stream, bool wide)
 {
     const VaeStreamStats stats = *vae_stream_stats(stream);
     if (stats.nonfinite > 0)
-        warn_text("%s of the latents %s not finite",
+        warn_text("%s of the latents %s not finite%s",
                   VAE_COUNTED(stats.nonfinite, "value"),
-                  stats.nonfinite == 1 ? "is" : "are");
+                  stats.nonfinite == 1 ? "is" : "are",
+                  wide ? ", or too large for float32" : "");
     if (stats.nonfinite_steps > 0)
         warn_text("%s gave results that are not finite; %llu of them were "
                   "recovered in fp32",

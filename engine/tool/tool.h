@@ -78,8 +78,8 @@ int fail_text(const char *format, ...) VAE_PRINTF(1, 2);
 void warn_text(const char *format, ...) VAE_PRINTF(1, 2);
 
 /* stream.c. Warns on stderr if latents or results had values that are not
- * finite. */
-void warn_nonfinite(const VaeStream *stream);
+ * finite. wide: the latents were float64. */
+void warn_nonfinite(const VaeStream *stream, bool wide);
 
 /* Opens the model of --model or, if it is NULL, of --arch. */
 VaeStatus open_model(const Options *o, VaeModel **out, VaeError *error);

@@ -447,7 +447,7 @@ command_decode(const Options *o)
         status = write_frames(&d, &error);
         interrupt_disarm();
         for (int i = 0; i < d.n_streams; i++)
-            warn_nonfinite(d.streams[i]);
+            warn_nonfinite(d.streams[i], d.whole.stored == VAE_TYPE_F64);
     }
     free_all(&d);
     return status == VAE_OK ? EXIT_OK : fail(&error);

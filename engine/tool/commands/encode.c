@@ -467,7 +467,7 @@ command_encode(const Options *o)
     else if (status == VAE_OK) {
         status = write_latents(&e, &error);
         interrupt_disarm();
-        warn_nonfinite(e.stream);
+        warn_nonfinite(e.stream, false);
     }
     free(e.results);
     free(e.pictures);

@@ -37,8 +37,8 @@ output_format(const char *path, const char *what, OutputFormat *out,
         return VAE_OK;
     if (!frames && standard)
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "-: %s are not written in their order, so they "
-                        "need a file instead of standard output",
+                        "-: name a file for the %s: they are not written from "
+                        "its start to its end, as standard output needs",
                         what);
     return vae_fail(
         error, VAE_ERR_ARGUMENT,
