@@ -89,6 +89,7 @@ says '"tensors": [' '"shape"'
 sed 's/coder\.mid_block/coder.mud_block/g' "$seed" >near.safetensors
 check "info of almost known weights" 3 info near.safetensors
 says "nearest is seedvr2" "encoder.mud_block"
+says_not "()"
 check "info of a variant" 0 info --variant taehv \
     "$data/taehv/taew2_1/weights.safetensors"
 says "model: taehv" "latent space hunyuan" "variant stated"
@@ -329,7 +330,7 @@ for arch in $(awk -F'|' '/^\| network/ { on = 1; next } on && !/^\|/ { exit }
     says "$arch at 64x64"
 done
 check "no such architecture" 3 plan --arch wan9 --size 832x480
-says "wan9" "known:" "wan2.1"
+says "wan9" "the nearest is wan2.1"
 check "bench" 0 by "$wan" bench --size 32x32 --frames 5 --profile
 says "first step" "frames/s" "; 1 step one by one" "upsamples.0.residual.2" \
     "share%"
