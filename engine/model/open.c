@@ -123,7 +123,7 @@ look_at_halves(VaeModel *m, VaeTensorFile *whole, bool *found, VaeError *error)
 typedef struct Networks {
     char prefix[VAE_MAX_PREFIX]; /* of the one that is taken */
     const char *arch;            /* its name; NULL: there is none */
-    const char *other;           /* the name of another one, or NULL */
+    char other[VAE_MAX_PREFIX];  /* the variant of another one, or "" */
     VaeListing others;           /* all but the one that is taken */
     VaeError first;              /* of a network that was recognised */
 } Networks;
@@ -133,8 +133,16 @@ add_other(Networks *all, const char *arch, const char *prefix)
 {
     vae_listing_add(&all->others, *prefix ? "%s (prefix \"%s\")" : "%s%s", arch,
                     prefix);
-    if (strcmp(arch, all->arch) != 0)
-        all->other = arch;
+    snprintf(all->other, sizeof all->other, "%s",
+             strcmp(arch, all->arch) != 0 ? arch : prefix);
+}
+
+/* True if the variant names the network or its prefix. */
+static bool
+is_wanted(const VaeModel *m, const char *arch, const char *prefix)
+{
+    return m->variant && (strcmp(arch, m->variant) == 0 ||
+                          (*prefix && strcmp(prefix, m->variant) == 0));
 }
 
 /* Finds the networks without a prefix and under each. Takes the first that the
@@ -155,9 +163,9 @@ find_networks(VaeModel *m, VaeTensorFile *whole, Networks *all, VaeError *error)
         if (status != VAE_OK || !found)
             continue;
         const char *arch = m->info.arch;
-        const bool better = all->arch && m->variant &&
-                            strcmp(all->arch, m->variant) != 0 &&
-                            strcmp(arch, m->variant) == 0;
+        const bool better = all->arch &&
+                            !is_wanted(m, all->arch, all->prefix) &&
+                            is_wanted(m, arch, prefix);
         if (all->arch && !better) {
             add_other(all, arch, prefix);
             continue;
@@ -185,13 +193,16 @@ tell_place(VaeModel *m, const VaeTensorFile *whole, const Networks *all)
     if (all->others.count)
         snprintf(others, sizeof others, ", among them those of %s",
                  all->others.text);
-    if (all->other)
+    if (*all->other)
         snprintf(others + strlen(others), sizeof others - strlen(others),
-                 "; to use %s, set variant to %s", all->other, all->other);
+                 "; to use %s, set variant to %s",
+                 all->other[strlen(all->other) - 1] == '.' ? "these"
+                                                           : all->other,
+                 all->other);
     snprintf(by, sizeof by, "%s", m->info.reason);
     if (n > 0)
-        snprintf(ignored, sizeof ignored, ", %zu other tensor%s ignored", n,
-                 n == 1 ? "" : "s");
+        snprintf(ignored, sizeof ignored, ", %s ignored",
+                 VAE_COUNTED(n, "other tensor"));
     const int length =
         snprintf(m->reason, sizeof m->reason, "%s; %s%s%s%s%s", by,
                  *all->prefix ? "prefix \"" : "no prefix", all->prefix,
@@ -204,21 +215,21 @@ tell_place(VaeModel *m, const VaeTensorFile *whole, const Networks *all)
 /* Looks for the tensors in the whole file, under each prefix, and in a file of
  * one half. */
 static VaeStatus
-recognise(VaeModel *m, VaeError *error)
+recognise(VaeModel *m, Networks *all, VaeError *error)
 {
     VaeTensorFile *whole = m->file;
-    Networks all = {.others = {.most = 3}};
     bool found = false;
-    VaeStatus status = find_networks(m, whole, &all, error);
-    if (status == VAE_OK && all.arch) {
-        status = look(m, whole, all.prefix, &found, error);
+    VaeStatus status = find_networks(m, whole, all, error);
+    if (status == VAE_OK && all->arch) {
+        status = look(m, whole, all->prefix, &found, error);
         if (status == VAE_OK)
-            tell_place(m, whole, &all);
+            tell_place(m, whole, all);
         return status;
     }
-    if (status == VAE_OK && all.first.status != VAE_OK)
-        return vae_fail_parts(error, all.first.status, VAE_PARTS_OF(&all.first),
-                              "%s", all.first.message);
+    if (status == VAE_OK && all->first.status != VAE_OK)
+        return vae_fail_parts(error, all->first.status,
+                              VAE_PARTS_OF(&all->first), "%s",
+                              all->first.message);
     if (status == VAE_OK)
         status = look_at_halves(m, whole, &found, error);
     if (status == VAE_OK && !found) {
@@ -269,17 +280,20 @@ open_file(VaeModel *m, const VaeTensorList *source, VaeError *error)
 static VaeStatus
 find_tensors(VaeModel *m, VaeError *error)
 {
-    VaeStatus status = recognise(m, error);
+    Networks all = {.others = {.most = 3}};
+    VaeStatus status = recognise(m, &all, error);
     const char *stated = vae_tensor_file_metadata(m->file, "vae.variant");
     const char *variant = m->variant ? m->variant : stated;
-    if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0)
+    if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0 &&
+        !is_wanted(m, m->info.arch, all.prefix))
         status = vae_fail_parts(
             error, VAE_ERR_MODEL,
             (VaeErrorParts){m->variant ? NULL : "vae.variant", m->info.arch,
                             variant},
-            "%s: %s %s, but the weights are those of %s", m->path,
+            "%s: %s %s, but the weights are those of %s%s%s%s%s", m->path,
             m->variant ? "the variant is set to" : "vae.variant states",
-            variant, m->info.arch);
+            variant, m->info.arch, all.others.count ? " and " : "",
+            all.others.text, all.first.status ? "; " : "", all.first.message);
     if (status == VAE_OK)
         status = dry_run(m, error);
     if (status == VAE_OK)
@@ -341,9 +355,12 @@ check_halves(const char *const paths[2], const VaeModelOptions *options,
         *status = vae_fail_parts(
             error, VAE_ERR_MODEL, (VaeErrorParts){NULL, b->arch, a->arch},
             "%s is %s of %s, and %s is %s of %s; expected the encoder and the "
-            "decoder of one network",
+            "decoder of one network%s",
             vae_file_label(paths[0]), halves_of(a), a->arch,
-            vae_file_label(paths[1]), halves_of(b), b->arch);
+            vae_file_label(paths[1]), halves_of(b), b->arch,
+            a->has_encoder && a->has_decoder   ? ", or the first file alone"
+            : b->has_encoder && b->has_decoder ? ", or the second file alone"
+                                               : "");
     }
 done:
     vae_model_free(&half[0]);

@@ -133,7 +133,9 @@ vae_model_config(const VaeModel *model, json_t **out, VaeError *error)
 const char *
 vae_model_variant(const VaeModel *model)
 {
-    if (model->variant)
+    /* The variant may be the prefix of a network. */
+    const size_t n = model->variant ? strlen(model->variant) : 0;
+    if (n > 0 && model->variant[n - 1] != '.')
         return model->variant;
     const char *text = vae_tensor_file_metadata(model->file, "vae.variant");
     return text ? text : vae_tensor_file_metadata(model->file, "variant");

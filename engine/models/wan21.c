@@ -190,8 +190,9 @@ drop_encoder(VaeRecognise *r)
 {
     r->info->reason = r->info->has_encoder
                           ? "middle.0.residual.0.gamma; its last layer makes "
-                            "frames of a larger size than its encoder takes; "
-                            "open the encoder alone to encode"
+                            "frames of a larger size than its encoder takes, "
+                            "so it only decodes; to encode, use the usual "
+                            "weights of wan2.1"
                           : "middle.0.residual.0.gamma; its last layer makes "
                             "frames of a larger size";
     r->info->has_encoder = false;

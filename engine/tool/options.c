@@ -253,7 +253,9 @@ static const Option options[] = {
      "tile-width and tile-height in pixels, for --tiles blend. Tiles are then "
      "used even if the picture fits without; N: NxN"},
     {"variant", "NAME", RUNS | COMMAND_INFO, set_text,
-     "name of the network, if the weights fit several networks", AT(variant)},
+     "name of the network, if the weights fit several networks, or its prefix, "
+     "such as vae., if they hold several",
+     AT(variant)},
     {"tail", "T", COMMAND_ENCODE, set_tail,
      "repeat (default): fill the last group of frames with copies of the last "
      "frame; drop: drop an incomplete group"},

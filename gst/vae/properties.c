@@ -107,7 +107,8 @@ install_model(GObjectClass *klass)
     /**
      * GstVaeBase:variant:
      *
-     * Selects the model if the shapes of the weights fit several models.
+     * Selects the model if the shapes of the weights fit several models, or if
+     * the file holds several: by its name, or by the prefix of its tensors.
      */
     g_object_class_install_property(
         klass, PROP_VARIANT,
@@ -117,8 +118,9 @@ install_model(GObjectClass *klass)
             "of one of these groups: taew2_1, taehv, taecvx, taeos1_3, "
             "lighttaew2_1; taew2_2, lighttaew2_2; taeltx_2, taeltx2_3; "
             "ltx2.3, ltx2.0; sd, sdxl; flux1, sd3; taesd, taesdxl; taef1, "
-            "taesd3 (NULL = the one that the file or its name states, "
-            "else the first of the group)",
+            "taesd3; or its name or prefix, such as vae., if the file holds "
+            "several (NULL = the one that the file or its name states, "
+            "else the first)",
             NULL, READY));
 }
 

@@ -160,7 +160,32 @@ test_two_networks(void)
     static const struct {
         const char *first, *second, *variant, *arch;
         const char *words[3];
+        const char *model; /* the second; NULL: taew2_1 */
     } rows[] = {
+        {"vae.",
+         "model.",
+         "foo",
+         NULL,
+         {"set to foo, but the weights are those of wan2.1; ",
+          "named foo is known"}},
+        {"vae.",
+         "model.",
+         "foo",
+         NULL,
+         {"those of wan2.1 and wan2.1 (prefix \"vae.\")"},
+         "wan21"},
+        {"vae.",
+         "model.",
+         NULL,
+         "wan2.1",
+         {"prefix \"model.\"", "to use these, set variant to vae."},
+         "wan21"},
+        {"vae.",
+         "model.",
+         "vae.",
+         "wan2.1",
+         {"prefix \"vae.\"", "to use these, set variant to model."},
+         "wan21"},
         {"vae.",
          "first_stage_model.",
          NULL,
@@ -190,13 +215,17 @@ test_two_networks(void)
         VaeError error = {0};
         clear_set();
         add_model("wan21", rows[i].first);
-        add_model("taehv/taew2_1", rows[i].second);
+        add_model(rows[i].model ? rows[i].model : "taehv/taew2_1",
+                  rows[i].second);
         vae_model_open(write_set(), &options, &model, &error);
         const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
-        bool good = info && strcmp(info->arch, rows[i].arch) == 0;
+        const char *arch = info ? info->arch : "none";
+        const char *wanted = rows[i].arch ? rows[i].arch : "none";
+        const char *text = info ? info->reason : error.message;
+        bool good = strcmp(arch, wanted) == 0;
         for (int k = 0; good && rows[i].words[k]; k++)
-            good = strstr(info->reason, rows[i].words[k]) != NULL;
-        check(good, rows[i].arch, info ? info->reason : error.message);
+            good = strstr(text, rows[i].words[k]) != NULL;
+        check(good, wanted, text);
     }
 }
 

@@ -77,7 +77,8 @@ typedef struct VaeModelInfo {
 typedef struct VaeModelOptions {
     size_t struct_size;  /* VAE_INIT() */
     const char *variant; /* name of the network, for weights whose shapes fit
-                            several networks; or NULL */
+                            several networks; the name or the prefix, such as
+                            "vae.", if a file holds several; or NULL */
 } VaeModelOptions;
 
 /*
