@@ -32,15 +32,18 @@ for file in clip.mp4 sheet.png clip.webm frames.latent; do
 done
 check "encode to .pt" 3 encode "$latents" latents.pt
 says "latents.pt" "latents as .safetensors"
+check "make-weights of an unknown name" 3 "$tool" make-weights taeltx weights.safetensors
+says 'no architecture "taeltx"; the nearest is taeltx_2 (vaetool make-weights' \
+    "--help lists all)"
 check "make-weights to .npy" 3 "$tool" make-weights taesd weights.npy
 says "weights.npy: vaetool writes weights as .safetensors, not as .npy"
 check "make-weights to standard output" 3 "$tool" make-weights taesd -
-says "-: weights are not written in their order"
+says "-: name a file for the weights"
 true_that "nothing is written" test ! -e weights.npy -a ! -e -
 check "encode to .y4m" 3 encode "$latents" latents.y4m
 says "not as .y4m"
 check "encode to standard output" 3 encode "$latents" -
-says "-: latents are not written in their order"
+says "-: name a file for the latents"
 check "a name in capitals" 0 decode "$latents" FRAMES.SAFETENSORS
 check "a dot in the folder only" 3 decode "$latents" "$out/no.folder/frames"
 says "cannot create"
@@ -294,6 +297,13 @@ check "float64 whose layout is stated" 0 compare --max-abs 0 single.safetensors 
     double.safetensors
 check "the type of the file" 0 info double.safetensors
 says "float64, 1 latent of 16 channels"
+{
+    head -c 120 doubles
+    printf '\0\0\0\0\0\0\360\176'
+    head -c 128 doubles
+} | tensor large.safetensors latent F64 1,16,1,2 '{"vae.layout":"tchw"}'
+check "float64 that is too large" 0 decode large.safetensors large.npy
+says "warning: 1 value of the latents is not finite, or too large for float32"
 tensor image.safetensors latent F32 1,4,2,4 <floats
 check "an image of 4 channels" 0 info image.safetensors
 says "1 latent of 4 channels, 4x2"
@@ -333,9 +343,26 @@ check "a layout for the file that states none" 0 compare --max-abs 0 \
     --layout tchw comfyui.latent cthw.safetensors
 says "latent_tensor and latent 16x2x6x10 max 0"
 check "latents for ComfyUI" 0 encode --tensor frames "$latents" cthw.latent
-check "another scale" 0 compare cthw.safetensors cthw.latent
+check "another scale" 0 compare --max-abs 1e-5 cthw.safetensors cthw.latent
 says "latent and latent_tensor 16x2x6x10" \
-    "different scales: normalized in cthw.safetensors, raw in cthw.latent"
+    "normalized in cthw.safetensors and raw in cthw.latent, and are compared as"
+check "in the other order" 0 compare --max-abs 1e-5 cthw.latent cthw.safetensors
+for space in wan2.1 ltx2; do
+    tensor "$space.latent" latent_tensor F32 1,16,2,6,10 \
+        "{\"latent_format_version_0\":\"\",\"vae.latent_space\":\"$space\"}" <tchw
+done
+for pair in "wan2.1 raw" "ltx2 normalized"; do
+    tensor other.safetensors latent F32 16,2,6,10 \
+        "{\"vae.normalization\":\"${pair#* }\"}" <tchw
+    check "what ComfyUI means by $pair" 0 compare --max-abs 0 \
+        "${pair% *}.latent" other.safetensors
+    says_not "SCALES" "compared as"
+done
+tensor other.safetensors latent F32 16,2,6,10 '{"vae.normalization":"raw"}' <tchw
+check "scales of a space whose weights have the statistics" 1 compare \
+    ltx2.latent other.safetensors
+says "DIFFERENT SCALES: the latents are normalized in ltx2.latent and raw in" \
+    "decode both to compare them"
 
 check "two files of ComfyUI" 0 compare --max-abs 0 cthw.latent cthw.latent
 says "latent_tensor 16x2x6x10 max 0 at [0,0,0,0]" \

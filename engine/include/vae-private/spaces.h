@@ -38,8 +38,8 @@ VAE_API const VaeSpace *vae_space_usual(int channels);
 
 /* Fills mean and std per channel. They are 0 and 1 for an unknown space, or if
  * its statistics are those of another number of channels. */
-void vae_space_statistics(const char *name, int channels, float *mean,
-                          float *std);
+VAE_API void vae_space_statistics(const char *name, int channels, float *mean,
+                                  float *std);
 
 /* Returns the meaning of VAE_COMFYUI in this space: VAE_NORMALIZED or VAE_RAW.
  * Returns other values as they are. ComfyUI does not know a space that is not

@@ -7,8 +7,9 @@
 
 #include "ssim.h"
 #include "tool.h"
+#include "vae-private/spaces.h"
 
-enum { BLOCK = 4096 };
+enum { BLOCK = 4096, MAX_ROWS = 1024 };
 
 typedef struct Peak {
     double value; /* 0: the range of A */
@@ -29,6 +30,8 @@ typedef struct View {
     uint64_t plane;                     /* elements */
     VideoRange black_white;             /* range of frames */
     const VideoRange *range;            /* U8 is scaled to it; NULL: as it is */
+    bool scaled; /* (value - mean) / std of the row, which is a channel */
+    float mean[MAX_ROWS], std[MAX_ROWS];
 } View;
 
 typedef struct Difference {
@@ -208,37 +211,33 @@ make_views(const Options *o, const VaeTensorFile *file_a,
     *y = whole_view(b);
 }
 
+/* Reads n elements of a plane, from element `first` on. */
 static void
-measure_plane(Difference *d, const Peak *p, const View *a, const uint8_t *pa,
-              const View *b, const uint8_t *pb)
+read_view(float *out, const View *v, int64_t row, int64_t column,
+          uint64_t first, size_t n)
 {
-    float x[BLOCK], y[BLOCK];
-    uint64_t left = a->plane;
-    while (left > 0) {
-        const size_t n = left < BLOCK ? (size_t) left : BLOCK;
-        video_read(x, pa, a->type, n, a->range);
-        video_read(y, pb, b->type, n, b->range);
-        add_block(d, p, x, y, n);
-        pa += n * vae_type_size(a->type);
-        pb += n * vae_type_size(b->type);
-        left -= n;
-    }
-}
-
-static const uint8_t *
-plane_at(const View *v, int64_t row, int64_t column)
-{
-    return v->data + (uint64_t) row * v->row_stride +
-           (uint64_t) column * v->column_stride;
+    const uint8_t *from = v->data + (uint64_t) row * v->row_stride +
+                          (uint64_t) column * v->column_stride +
+                          first * vae_type_size(v->type);
+    video_read(out, from, v->type, n, v->range);
+    for (size_t i = 0; v->scaled && i < n; i++)
+        out[i] = (out[i] - v->mean[row]) / v->std[row];
 }
 
 static Difference
 measure(const View *a, const View *b, const Peak *p)
 {
     Difference d = {.low = (double) INFINITY, .high = -(double) INFINITY};
+    float x[BLOCK], y[BLOCK];
     for (int64_t i = 0; i < a->rows; i++)
         for (int64_t k = 0; k < a->columns; k++)
-            measure_plane(&d, p, a, plane_at(a, i, k), b, plane_at(b, i, k));
+            for (uint64_t at = 0; at < a->plane; at += BLOCK) {
+                const uint64_t left = a->plane - at;
+                const size_t n = left < BLOCK ? (size_t) left : BLOCK;
+                read_view(x, a, i, k, at, n);
+                read_view(y, b, i, k, at, n);
+                add_block(&d, p, x, y, n);
+            }
     return d;
 }
 
@@ -366,6 +365,69 @@ ranges_differ(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
     return EXIT_DIFFERS;
 }
 
+/* The normalization of the latents in both files. */
+typedef struct Scales {
+    VaeNormalization n[2];
+    const char *space; /* of both; NULL: not known, or not the same */
+    bool differ;
+} Scales;
+
+static Scales
+find_scales(const VaeTensorFile *file_a, const VaeTensorInfo *a,
+            const VaeTensorFile *file_b, const VaeTensorInfo *b)
+{
+    const VaeTensorFile *const files[] = {file_a, file_b};
+    const VaeTensorInfo *const tensors[] = {a, b};
+    const char *spaces[2];
+    Scales s = {.differ = false};
+    for (int i = 0; i < 2; i++) {
+        VaeLatentClip c = VAE_INIT(VaeLatentClip);
+        const VaeLatentOptions first = VAE_INIT(VaeLatentOptions);
+        if (vae_latent_clip_find(files[i], &first, &c, NULL) != VAE_OK ||
+            strcmp(c.tensor, tensors[i]->name) != 0 ||
+            (!c.normalization_stated && c.normalization != VAE_COMFYUI))
+            return s;
+        spaces[i] = c.space;
+        s.n[i] = c.normalization;
+    }
+    s.space = spaces[0] ? spaces[0] : spaces[1];
+    if (spaces[1] && strcmp(s.space, spaces[1]) != 0)
+        s.space = NULL;
+    for (int i = 0; i < 2 && vae_space_find(s.space); i++)
+        s.n[i] = vae_space_normalization(s.space, s.n[i]);
+    s.differ = s.n[0] != s.n[1];
+    return s;
+}
+
+/* Makes the raw side normalized. False if the statistics are not known: those
+ * of some spaces are in the weights. */
+static bool
+same_scale(const Options *o, const VaeTensorFile *file_a,
+           const VaeTensorFile *file_b, const Scales *s, View *x, View *y)
+{
+    const VaeSpace *space = vae_space_find(s->space);
+    if (!space || (!space->std && space->factor <= 0) ||
+        !latent_view(o, file_a, x->tensor, x) ||
+        !latent_view(o, file_b, y->tensor, y) || !same_shape(x, y) ||
+        x->rows > MAX_ROWS || (space->std && x->rows != space->channels))
+        return false;
+    View *raw = s->n[0] == VAE_RAW ? x : y;
+    raw->scaled = true;
+    vae_space_statistics(s->space, (int) raw->rows, raw->mean, raw->std);
+    return true;
+}
+
+static int
+scales_differ(const Options *o, const Scales *s)
+{
+    printf(" DIFFERENT SCALES: the latents are %s in %s and %s in %s, and the "
+           "statistics that convert them are not known: decode both to compare "
+           "them\n",
+           vae_normalization_name(s->n[0]), o->argument[0],
+           vae_normalization_name(s->n[1]), o->argument[1]);
+    return EXIT_DIFFERS;
+}
+
 static int
 compare_named(const Options *o, const VaeTensorFile *file_a,
               const VaeTensorInfo *a, const VaeTensorFile *file_b,
@@ -375,6 +437,7 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
     VideoRange range;
     View x, y;
     const bool same_range = find_range(o, file_a, a, file_b, b, &range);
+    const Scales scales = find_scales(file_a, a, file_b, b);
     make_views(o, file_a, a, file_b, b, &x, &y);
     x.black_white = y.black_white = range;
     /* U8 is scaled to the range next to a float tensor, or if --peak gives the
@@ -399,7 +462,17 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
         print_names(&x, &y);
         return ranges_differ(o, file_a, file_b);
     }
-    return compare_pair(o, &x, &y);
+    if (scales.differ && !same_scale(o, file_a, file_b, &scales, &x, &y)) {
+        print_names(&x, &y);
+        return scales_differ(o, &scales);
+    }
+    const int code = compare_pair(o, &x, &y);
+    if (scales.differ)
+        printf("  the latents are %s in %s and %s in %s, and are compared as "
+               "normalized ones\n",
+               vae_normalization_name(scales.n[0]), o->argument[0],
+               vae_normalization_name(scales.n[1]), o->argument[1]);
+    return code;
 }
 
 static void
@@ -521,21 +594,6 @@ print_rates(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
                o->argument[0], n[1], d[1], o->argument[1]);
 }
 
-/* Prints the scales of the latents if the files state different ones. */
-static void
-print_scales(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
-{
-    VaeLatentClip x = VAE_INIT(VaeLatentClip), y = VAE_INIT(VaeLatentClip);
-    if (vae_latent_clip_find(a, NULL, &x, NULL) == VAE_OK &&
-        vae_latent_clip_find(b, NULL, &y, NULL) == VAE_OK &&
-        (x.normalization_stated || x.normalization == VAE_COMFYUI) &&
-        (y.normalization_stated || y.normalization == VAE_COMFYUI) &&
-        x.normalization != y.normalization)
-        printf("different scales: %s in %s, %s in %s\n",
-               vae_normalization_name(x.normalization), o->argument[0],
-               vae_normalization_name(y.normalization), o->argument[1]);
-}
-
 int
 command_compare(const Options *o)
 {
@@ -553,7 +611,6 @@ command_compare(const Options *o)
     else {
         code = compare_files(o, a, b);
         print_rates(o, a, b);
-        print_scales(o, a, b);
     }
     vae_tensor_file_free(&a);
     vae_tensor_file_free(&b);
