@@ -228,6 +228,12 @@ finish(GstVaeBase *base)
     return gst_vae_decode_drain(GST_VAE_DECODE(base));
 }
 
+static GstClockTime
+end(GstVaeBase *base)
+{
+    return GST_VAE_DECODE(base)->input_end;
+}
+
 static void
 segment(GstVaeBase *base)
 {
@@ -272,6 +278,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
     base_class->collect = collect;
     base_class->finish = finish;
     base_class->restart = restart;
+    base_class->end = end;
     base_class->segment = segment;
     base_class->propose_allocation = propose_allocation;
     base_class->decide_allocation = gst_vae_decode_decide_allocation;

@@ -34,6 +34,12 @@ gst_vae_encode_restart(GstVaeBase *base)
     self->discont = TRUE;
 }
 
+GstClockTime
+gst_vae_encode_end(GstVaeBase *base)
+{
+    return GST_VAE_ENCODE(base)->next;
+}
+
 void
 gst_vae_encode_segment(GstVaeBase *base)
 {

@@ -394,6 +394,7 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
     base_class->flush = flush;
     base_class->key_unit = gst_vae_encode_key_unit;
     base_class->tags = tags;
+    base_class->end = gst_vae_encode_end;
     base_class->segment = gst_vae_encode_segment;
     base_class->src_event = src_event;
     base_class->propose_allocation = propose_allocation;

@@ -72,7 +72,9 @@ void gst_vae_encode_key_unit(GstVaeBase *base);
 void gst_vae_encode_forget(GstVaeEncode *self);
 /* Drops the collected frames; the next frame begins a sequence. */
 void gst_vae_encode_restart(GstVaeBase *base);
-/* A new segment: frames without timestamps count from its start. */
+/* Returns the time of a frame without timestamp, or NONE. */
+GstClockTime gst_vae_encode_end(GstVaeBase *base);
+/* Frames without timestamps count from the start of the next segment. */
 void gst_vae_encode_segment(GstVaeBase *base);
 
 /* encode/output.c: output memory and steps of the engine's call */

@@ -130,8 +130,9 @@ struct GstVaeBaseClass {
     /* Converts the tags of the input stream to those of the output. Optional.
      * (takes list, which is writable) */
     GstTagList *(*tags)(GstVaeBase *base, GstTagList *list);
-    /* Handles a new segment, whose timestamps do not continue the old ones.
-     * Optional. */
+    /* Returns the timestamp at which a buffer follows those before, or NONE. */
+    GstClockTime (*end)(GstVaeBase *base);
+    /* The next timestamps do not continue the old ones: end() is then NONE. */
     void (*segment)(GstVaeBase *base);
     /* Handles an upstream event. Returns TRUE if the event is not forwarded.
      * For any thread. Optional. */

@@ -129,14 +129,36 @@ refuse_rate(GstVaeBase *base)
     g_free(rate);
 }
 
+/* Returns TRUE if the next buffer has a place in the new segment at which it
+ * follows the buffers before. Such a segment only moves its ends:
+ * matroskademux moves the start to that of the sound. */
+static gboolean
+continues(GstVaeBase *base, const GstSegment *next)
+{
+    const GstSegment *old = &base->input.segment;
+    const GstClockTime end = GST_VAE_BASE_GET_CLASS(base)->end(base);
+    const GstClockTime running =
+        gst_segment_to_running_time(next, GST_FORMAT_TIME, end);
+
+    return next->format == GST_FORMAT_TIME && next->rate > 0 &&
+           next->rate == old->rate && next->applied_rate == old->applied_rate &&
+           GST_CLOCK_TIME_IS_VALID(running) &&
+           (next->base == old->base ||
+            running == gst_vae_base_running_time(base, end));
+}
+
 static gboolean
 sink_segment(GstVaeBase *base, GstEvent *event)
 {
     GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
     const guint32 seqnum = gst_event_get_seqnum(event);
+    GstSegment next;
 
-    gst_vae_base_finish(base);
-    gst_event_copy_segment(event, &base->input.segment);
+    gst_event_copy_segment(event, &next);
+    const gboolean goes_on = continues(base, &next);
+    if (!goes_on)
+        gst_vae_base_finish(base);
+    base->input.segment = next;
     if (is_wrong_way(base)) {
         gst_event_unref(event);
         refuse_rate(base);
@@ -152,7 +174,7 @@ sink_segment(GstVaeBase *base, GstEvent *event)
     }
     if (gst_vae_queue_set_seqnum(&base->queue, seqnum) == GST_FLOW_EOS)
         klass->restart(base); /* a flush has dropped steps */
-    if (klass->segment)
+    if (!goes_on)
         klass->segment(base);
     /* A flush has dropped the CAPS event. It is sent again before the
      * segment. */
@@ -200,8 +222,7 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
     klass->restart(base);
     if (klass->flush)
         klass->flush(base);
-    if (klass->segment)
-        klass->segment(base);
+    klass->segment(base);
     base->input.renegotiate = base->input.caps != NULL;
     return gst_vae_push_start(base) && ok;
 }
@@ -286,11 +307,13 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
     case GST_EVENT_STREAM_START:
         gst_vae_base_finish(base);
         klass->restart(base);
+        klass->segment(base);
         gst_clear_tag_list(&base->input.tags);
         break;
     case GST_EVENT_EOS:
     case GST_EVENT_SEGMENT_DONE:
         gst_vae_base_finish(base);
+        klass->segment(base);
         break;
     default:
         if (!GST_EVENT_IS_SERIALIZED(event))

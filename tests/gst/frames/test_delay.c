@@ -112,6 +112,18 @@ TEST(look_ahead)
     vae_test_same(other, sliced);
 }
 
+/* The segment of an encoder whose video began after the sound: its start moves,
+ * and the frames that wait still depend on the next latents. */
+TEST(moved_start)
+{
+    gchar *expected = run(-1, 1, 16);
+    SCOPED GstHarness *h = decoder(weights(), -1);
+    pixel_push(&clip, h, 0, 1);
+    vae_test_push_segment(h);
+    pixel_push(&clip, h, 1, 16);
+    vae_test_same(vae_test_last_frames(h, 0, frames_of(16)), expected);
+}
+
 static void
 check_latency(gint look_ahead, guint delay)
 {

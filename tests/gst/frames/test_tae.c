@@ -135,6 +135,48 @@ TEST(counts)
     check_count(&eight, 10);
 }
 
+/* Begins a segment at frame `start`, whose running time is that of `base`. */
+static void
+push_segment(GstHarness *h, guint start, guint base)
+{
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    segment.start = segment.position = vae_test_time(start);
+    segment.base = vae_test_time(base);
+    CHECK(gst_harness_push_event(h, gst_event_new_segment(&segment)));
+}
+
+/* A segment follows a frame in the middle of a group. If the next frame has a
+ * place in it, the sequence goes on: the start moves to an earlier sound, or
+ * the running time continues. */
+TEST(segment_in_group)
+{
+    static const struct {
+        guint start, base, starts;
+    } cases[] = {{0, 0, 1}, {3, 1, 1}, {3, 7, 2}, {20, 1, 2}};
+    const Family f = wan();
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GstVideoInfo info;
+        SCOPED GstHarness *h = coder(&f, "vaeencode", &info);
+        guint starts = 0;
+        gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+        push_segment(h, 2, 0);
+        vae_test_push_frames(h, &info, 2, 3);
+        push_segment(h, cases[i].start, cases[i].base);
+        const guint first = MAX(cases[i].start, 3);
+        vae_test_push_frames(h, &info, first, first + 8);
+        gst_harness_push_event(h, gst_event_new_eos());
+        for (guint k = 0; k < 2 + cases[i].starts; k++) {
+            g_autoptr(GstBuffer) latent = vae_test_pull(h);
+            starts +=
+                !GST_BUFFER_FLAG_IS_SET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+        }
+        CHECK_INT(starts, cases[i].starts);
+        vae_test_wait_eos(h);
+        vae_test_no_more(h);
+    }
+}
+
 /* At the end, exactly the frames that no latent covers are dropped. */
 TEST(drop)
 {
