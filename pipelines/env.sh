@@ -348,11 +348,16 @@ play() {
     [ -z "$interrupted" ] || interrupt
 }
 
-# Elements that decode any video to whole frames, without sound. The decoders of
-# gstreamer1.0-libav have caps with features, so (ANY).
-# shellcheck disable=SC2034
-decoded='decodebin caps=video/x-raw(ANY) expose-all-streams=false !
-    videoconvert ! deinterlace fields=top ! videoconvert'
+# decoded_of FILE: sets $decoded to elements that decode a video to whole frames.
+# Sound is not decoded. The decoders of gstreamer1.0-libav have caps with features,
+# so (ANY). The decoders of alpha have the caps ANY, which decodebin of GStreamer
+# 1.22 then refuses; Matroska has the bytes 53 C0 81 01 before such a stream.
+decoded_of() {
+    only='caps=video/x-raw(ANY) expose-all-streams=false'
+    ! head -c 65536 "$1" | LC_ALL=C grep -aq "$(printf 'S\300\201\001')" || only=
+    # shellcheck disable=SC2034
+    decoded="decodebin $only ! videoconvert ! deinterlace fields=top ! videoconvert"
+}
 
 # Turns the pictures as the latents state it, so that players need not do it. It
 # drops no late pictures.
@@ -416,6 +421,14 @@ tell_failure() {
         ;;
     esac
     case $1 in
+    *': Your GStreamer installation is missing a plug-in.' | \
+        'no suitable plugins found:') return ;; # the decoders follow
+    # decodebin lists all streams, also those that it need not decode.
+    'Missing decoder: '*' (audio/'* | 'Missing decoder: '*' (text/'* | \
+        'Missing decoder: '*' (subpicture/'* | 'Missing decoder: '*' (application/'*)
+        found="${found:-no video}"
+        return
+        ;;
     'ERROR: from element '*': '* | 'WARNING: from element '*': '*)
         element=${1#*: from element }
         element=${element%%: *}
@@ -431,6 +444,7 @@ tell_failure() {
             "this$(values_of "$element" "$property")" | sed 's/":/:/'
         ;;
     'Missing decoder: '*)
+        found=video
         echo "${0##*/}: $1; the package gstreamer1.0-libav has decoders for most" \
             'files of cameras and editors'
         ;;
@@ -450,6 +464,7 @@ tell_failure() {
 tell_all() {
     model_told=
     doomed=
+    found= # of the streams without decoder
     informs=
     interrupted= # gst-launch-1.0 then ends with status 0
     while IFS= read -r line; do
@@ -468,7 +483,7 @@ tell_all() {
             ;;
         INFO:) informs=informs ;; # its text follows
         'handling interrupt.' | 'Interrupt: Stopping '*) interrupted=1 ;;
-        'Progress: '* | 'Setting pipeline '* | 'Pipeline is '* | \
+        '' | 'Progress: '* | 'Setting pipeline '* | 'Pipeline is '* | \
             'Redistribute latency'* | 'New clock: '* | 'Got EOS '* | \
             'Execution ended '* | 'Freeing pipeline '* | \
             'Additional debug info:' | *'.c('[0-9]*'): '*' (): /Gst'*) ;;
@@ -486,6 +501,7 @@ tell_all() {
             ;;
         esac
     done
+    [ "$found" != 'no video' ] || echo "${0##*/}: ${video:-}: no video in the file"
     [ -z "$doomed" ] || kill "$doomed" 2>/dev/null || true
 }
 

@@ -70,6 +70,7 @@ esac
 
 latents=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
 write_to "$out" "$video"
+decoded_of "$video"
 # shellcheck disable=SC2086 # words, or nothing
 play filesrc "$(location "$video")" ! $decoded ! videoscale ! "$caps" ! \
     vaeencode $variant ${model:+"model=$(quoted "$model")"} ! "$latents" ! \

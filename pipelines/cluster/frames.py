@@ -137,9 +137,14 @@ def decode(path, spool):
         "deinterlace fields=top ! videoconvert ! "
         "video/x-raw,format=I420 ! filesink name=frames").split(),
         f"location={spool}"]
+    # decodebin of GStreamer 1.22 refuses these decoders with the caps; I420 has no alpha.
+    ranks = [*filter(None, [os.environ.get("GST_PLUGIN_FEATURE_RANK")]),
+             "vp8alphadecodebin:NONE", "vp9alphadecodebin:NONE"]
     try:
         done = subprocess.Popen(command, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
+                                stderr=subprocess.STDOUT, text=True, env={
+                                    **os.environ,
+                                    "GST_PLUGIN_FEATURE_RANK": ",".join(ranks)})
     except FileNotFoundError:
         raise Error("gst-launch-1.0 is missing: install gstreamer1.0-tools") from None
     lines = []
@@ -151,6 +156,11 @@ def decode(path, spool):
     caps = sorted(set(re.findall(r"GstFileSink:frames.GstPad:sink: caps = (.*)",
                                  "\n".join(lines))))
     errors = [line for line in lines if line.startswith("ERROR")]
+    missing = [line for line in lines if line.startswith("Missing decoder: ")]
+    if missing:
+        errors = [line for line in missing if " (video/" in line or " (image/" in line]
+        if not errors:
+            raise Error(f"{path}: no video in the file")
     if done.returncode or errors or len(caps) != 1:
         if os.path.exists(spool):
             os.unlink(spool)

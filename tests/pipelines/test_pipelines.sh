@@ -210,6 +210,19 @@ one_error() {
     says "ERROR: from element $pipe/GstDecodeBin:decodebin0: missing a plug-in" \
         'Missing decoder: Apple ProRes (video/x-prores, variant=(string)hq)'
     no_decoder
+    # decodebin lists the sound, which it does not decode.
+    plugin="ERROR: from element $pipe/GstDecodeBin:decodebin0: Your GStreamer\
+ installation is missing a plug-in."
+    says "$plugin" 'no suitable plugins found:' \
+        'Missing decoder: H.264 (High) (video/x-h264, level=(string)1)' \
+        'Missing decoder: MPEG-4 AAC (audio/mpeg, mpegversion=(int)4)' ''
+    no_decoder
+    [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
+    says "$plugin" 'Missing decoder: MPEG-4 AAC (audio/mpeg)' ''
+    refused "^video-to-latents.sh: $source/README.md: no video in the file$" env \
+        PATH="$tmp/fake:$PATH" sh "$pipelines/video-to-latents.sh" \
+        "$source/README.md" "$dir/o.safetensors"
+    [ "$(wc -l <"$tmp/said")" = 1 ] || fail "$(cat "$tmp/said")"
     says "ERROR: from element $pipe/GstLatentMux:latentmux0: No latents arrived"
     no_decoder
 }
@@ -545,6 +558,18 @@ video_to_latents() {
     odd_size
 }
 
+# cluster_frames FILE COUNT: the scripts of cluster/ must read so many frames.
+cluster_frames() {
+    python3 - "$pipelines/cluster" "$1" "$2" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+from frames import open_frames
+frames = open_frames(sys.argv[2], sys.argv[2] + ".out")
+assert frames.shape == [int(sys.argv[3]), 96, 160], frames.shape
+assert len(frames.read(0, 2)) == 2 * 160 * 96 * 3 // 2
+END
+}
+
 # media_file NAME COUNT TEXT ELEMENT...: the elements make a video of moving
 # pictures. Its latents must hold COUNT frames, and vaetool must say TEXT of them.
 # Nothing is tested if GStreamer here cannot write this video or alone decodes no
@@ -567,14 +592,7 @@ media_file() {
     vaetool info "$dir/media.safetensors" >"$tmp/info"
     grep -q "^  $count frames" "$tmp/info" && grep -q "$text" "$tmp/info" ||
         fail "$name: not $count frames, $text: $(cat "$tmp/info")"
-    python3 - "$pipelines/cluster" "$file" "$count" <<'END' || fail "$name: frames.py"
-import sys
-sys.path.insert(0, sys.argv[1])
-from frames import open_frames
-frames = open_frames(sys.argv[2], sys.argv[2] + ".out")
-assert frames.shape == [int(sys.argv[3]), 96, 160], frames.shape
-assert len(frames.read(0, 2)) == 2 * 160 * 96 * 3 // 2
-END
+    cluster_frames "$file" "$count" || fail "$name: frames.py"
     echo "$name: $count frames"
 }
 
@@ -612,6 +630,29 @@ media() {
         media_file jpeg.avi 18 '160x96' jpegenc ! avimux
         media_file raw.mkv 18 '160x96' matroskamux
     }
+    # The file states alpha, in place of its two views.
+    gst-launch-1.0 -q videotestsrc num-buffers=18 ! \
+        video/x-raw,width=160,height=96 ! vp8enc deadline=1 ! \
+        capssetter caps=video/x-vp8,multiview-mode=side-by-side ! webmmux ! \
+        filesink location="$tmp/views.webm"
+    LC_ALL=C sed 's/S\xb8\x81\x01/S\xc0\x81\x01/' "$tmp/views.webm" >"$tmp/alpha.webm"
+    cluster_frames "$tmp/alpha.webm" 18 || fail 'alpha.webm: frames.py'
+    gst-launch-1.0 -q audiotestsrc num-buffers=9 ! qtmux ! \
+        filesink location="$tmp/sound.mov"
+    refused 'sound.mov: no video in the file' cluster_frames "$tmp/sound.mov" 0
+    refused 'sound.mov: no video in the file' sh "$pipelines/video-to-latents.sh" \
+        "$tmp/sound.mov" "$dir/no.safetensors"
+    # decodebin of GStreamer 1.22 then takes no decoder of alpha.
+    mkdir "$tmp/words"
+    printf '#!/bin/sh\necho "ERROR: $*"\nexit 1\n' >"$tmp/words/gst-launch-1.0"
+    chmod +x "$tmp/words/gst-launch-1.0"
+    for file in views alpha; do
+        PATH="$tmp/words:$PATH" refused ' ! decodebin ' \
+            sh "$pipelines/video-to-latents.sh" "$tmp/$file.webm" "$dir/no.safetensors"
+        grep -o 'decodebin .*expose-all' "$tmp/said" || echo "$file"
+    done >"$tmp/exposed"
+    [ "$(cat "$tmp/exposed")" = "decodebin caps=video/x-raw(ANY) expose-all
+alpha" ] || fail "$(cat "$tmp/exposed")"
 }
 
 # slow_preview SCRIPT [OUT]: shows latents at a very high rate. The script must say
