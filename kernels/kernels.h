@@ -22,6 +22,7 @@
 #ifndef VAE_KERNELS_H
 #define VAE_KERNELS_H
 
+#include "inline.h"
 #include "vae/frames.h"
 
 #ifdef __cplusplus
@@ -183,6 +184,46 @@ size_t vae_norm_sums(int h, int w, int groups);
 size_t vae_norm_sums_cuda(int t, int h, int w, int c, int groups);
 
 /*
+ * The keys and values of all latents so far, in blocks of memory that are added
+ * as it grows. A latent has `bytes` of them; a block has `each` latents. With a
+ * window, the latents share `window` places in turn.
+ */
+enum { VAE_HISTORY_BLOCKS = 1 << 15 };
+typedef struct VaeHistoryBlocks {
+    uint64_t count; /* latents of the sequence before the run */
+    uint8_t *block[VAE_HISTORY_BLOCKS];
+} VaeHistoryBlocks;
+
+typedef struct VaeHistory {
+    VaeHistoryBlocks *blocks; /* NULL: a query reads only its own frame */
+    size_t bytes, place;      /* place: of rows K | V, in a latent's bytes */
+    int each;
+    int window; /* latents that a query reads, with its own; 0: all so far */
+    int frame;  /* of the run */
+} VaeHistory;
+
+/* The latent of frame h->frame, and the first latent that it reads. */
+VAE_INLINE uint64_t
+vae_history_last(const VaeHistory *h)
+{
+    return h->blocks->count + (uint64_t) h->frame;
+}
+VAE_INLINE uint64_t
+vae_history_first(const VaeHistory *h)
+{
+    const uint64_t last = vae_history_last(h), window = (uint64_t) h->window;
+    return window && last >= window ? last - window + 1 : 0;
+}
+/* The n rows K | V of a latent, of 2c numbers each. */
+VAE_INLINE uint8_t *
+vae_history_rows(const VaeHistory *h, uint64_t latent)
+{
+    const uint64_t at = h->window ? latent % (uint64_t) h->window : latent;
+    const uint64_t each = (uint64_t) h->each;
+    return h->blocks->block[at / each] + at % each * h->bytes + h->place;
+}
+
+/*
  * One head over the h * w = n pixels of each frame. qkv: (t, n, 3c) of x_type,
  * blocks Q | K | V; y: (t, n, c) of y_type = softmax(Q K^T / sqrt(c)) V.
  * scratch: at least vae_attention_scratch_ref(n, c) bytes; cuda needs none.
@@ -198,6 +239,10 @@ typedef struct VaeAttentionArgs {
     int t, n, c;
     VaeType x_type, y_type;
     bool tf32; /* cuda: F32 may be multiplied with 10 bits of mantissa */
+    /* With blocks, t is 1. K and V of the frame are first copied to its rows;
+     * they have x_type. The queries then read the rows of all latents of the
+     * history. */
+    VaeHistory history;
 } VaeAttentionArgs;
 enum { VAE_ATTENTION_CHANNELS_CUDA = 1024 };
 size_t vae_attention_scratch_ref(int n, int c);

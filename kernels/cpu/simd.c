@@ -542,6 +542,61 @@ tile_out(const VaeTileOut *a)
         tile_out_tile(&own, own.pixels / 2, false);
 }
 
+/* ---------------------------------------------------------- attention */
+
+/* n scores from i on; those past the end are -inf. */
+INLINE V
+load_scores(const float *score, int i, int n)
+{
+    float some[LANES];
+    if (i + LANES <= n)
+        return load(score, VAE_TYPE_F32, (size_t) i);
+    for (int j = 0; j < LANES; j++)
+        some[j] = i + j < n ? score[i + j] : -INFINITY;
+    return load(some, VAE_TYPE_F32, 0);
+}
+
+INLINE float
+weigh_typed(void *p, VaeType type, const float *score, int n, float *most)
+{
+    V top = splat(*most), part[PARTS] = {{0}};
+    for (int i = 0; i < n; i += LANES) {
+        const V v = load_scores(score, i, n);
+        top = choose(v > top, v, top);
+    }
+    for (int j = 0; j < LANES; j++)
+        *most = top[j] > *most ? top[j] : *most;
+    const V zero = splat(*most == -INFINITY ? 0 : *most);
+    for (int i = 0; i < n; i += SUMS)
+        for (int j = 0; j < PARTS && i + j * LANES < n; j++) {
+            const int at = i + j * LANES;
+            const V v = exponential(load_scores(score, at, n) - zero);
+            part[j] += v;
+            store_some(p, type, (size_t) at, v, n - at);
+        }
+    return total(part);
+}
+
+static float
+weigh(void *p, VaeType type, const float *score, int n, float *most)
+{
+    return type == VAE_TYPE_F32 ? weigh_typed(p, VAE_TYPE_F32, score, n, most)
+                                : weigh_typed(p, VAE_TYPE_BF16, score, n, most);
+}
+
+static void
+gather(float *y, const float *x, float shrink, int n)
+{
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const V v = load(y, VAE_TYPE_F32, (size_t) i) * shrink +
+                    load(x, VAE_TYPE_F32, (size_t) i);
+        store(y, VAE_TYPE_F32, (size_t) i, v);
+    }
+    for (; i < n; i++)
+        y[i] = y[i] * shrink + x[i];
+}
+
 const VaeSimd TABLE(VAE_SIMD) = {
     .name = TEXT(VAE_SIMD),
     .rms = rms,
@@ -552,6 +607,8 @@ const VaeSimd TABLE(VAE_SIMD) = {
     .tile_taps = tile_taps,
     .tile_in = tile_in,
     .tile_out = tile_out,
+    .weigh = weigh,
+    .gather = gather,
     .bytes = bytes,
     .words = words,
 };

@@ -70,6 +70,14 @@ typedef struct VaeSimd {
     void (*tile_in)(const VaeTileIn *a);
     void (*tile_out)(const VaeTileOut *a);
 
+    /* p = e^(v - most) of n scores, where most is the largest of them and of
+     * *most, which it becomes. Returns the sum of p before rounding. p may be
+     * score if its type is F32. */
+    float (*weigh)(void *p, VaeType type, const float *score, int n,
+                   float *most);
+    /* y = y * shrink + x, of n floats. */
+    void (*gather)(float *y, const float *x, float shrink, int n);
+
     /* Network values to RGB codes and to words, see colour.h. */
     void (*bytes)(uint8_t *y, const float *x, size_t n, float low, float high);
     void (*words)(uint16_t *y, const float *x, size_t n, float low, float high);

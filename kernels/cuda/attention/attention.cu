@@ -4,7 +4,8 @@
  * A block has ROWS queries and loops over all keys of their frame, KEYS at a
  * time: scores, weights relative to the largest score so far, weighted sum of
  * V. If the largest score grows, the previous sums are scaled down. The memory
- * of a block does not depend on n.
+ * of a block does not depend on n. With a history (SO_FAR), the loop goes over
+ * the keys of one latent after another.
  */
 #include "attention.cuh"
 #include "common.cuh"
@@ -56,26 +57,26 @@ load_quad(float *v, const void *p, VaeType type, size_t at, int n)
                                  : 0;
 }
 
-/* Scores of a warp's EACH keys from `key` on; -inf past n. A lane has every
- * 32nd group of four channels, so that neighbouring lanes read neighbouring
- * banks. */
+/* Scores of a warp's EACH keys from `key` of the rows on; -inf past n. A lane
+ * has every 32nd group of four channels, so that neighbouring lanes read
+ * neighbouring banks. */
 template <int X, int ROWS, int COLUMNS>
 VAE_DEVICE void
-scores(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile, int key,
-       float scale)
+scores(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile,
+       const VaeRows &rows, int key, float scale)
 {
     const VaeType type = X == VAE_ANY ? a.x_type : (VaeType) X;
     const int lane = (int) threadIdx.x % 32, warp = (int) threadIdx.x / 32;
     const int N = EACH * ROWS;
     float dot[N] = {0};
-    size_t at = ((size_t) blockIdx.y * a.n + key) * 3 * a.c + a.c + 4 * lane;
+    size_t at = (size_t) key * rows.row + 4 * lane;
     VAE_NO_UNROLL
     for (int first = 4 * lane; first < a.c; first += 128, at += 128) {
         const int n = a.c - first < 4 ? a.c - first : 4;
         float k[EACH][4];
         VAE_UNROLL
         for (int j = 0; j < EACH; j++)
-            load_quad<X>(k[j], a.qkv, type, at + (size_t) j * 3 * a.c,
+            load_quad<X>(k[j], rows.k, type, at + (size_t) j * rows.row,
                          key + j < a.n ? n : 0);
         VAE_UNROLL
         for (int row = 0; row < ROWS; row++) {
@@ -126,7 +127,7 @@ weigh(Tile<ROWS, COLUMNS> *tile)
 template <int X, int ROWS, int COLUMNS>
 VAE_DEVICE void
 add_values(const VaeAttentionArgs &a, const Tile<ROWS, COLUMNS> *tile,
-           float (*y)[COLUMNS], int key)
+           float (*y)[COLUMNS], const VaeRows &rows, int key)
 {
     const VaeType type = X == VAE_ANY ? a.x_type : (VaeType) X;
     const int first_row = (int) threadIdx.x / WIDTH * (ROWS / 2);
@@ -137,8 +138,8 @@ add_values(const VaeAttentionArgs &a, const Tile<ROWS, COLUMNS> *tile,
         y[row][j] *= tile->shrink[first_row + row];
     const int keys = a.n - key < KEYS ? a.n - key : KEYS;
     const int column = (int) threadIdx.x % WIDTH;
-    size_t at = (((size_t) blockIdx.y * a.n + key) * 3 + 2) * a.c + column;
-    for (int k = 0; k < keys; k++, at += 3 * (size_t) a.c) {
+    size_t at = (size_t) key * rows.row + a.c + column;
+    for (int k = 0; k < keys; k++, at += rows.row) {
         uint32_t weight[ROWS / 2];
         float v[COLUMNS];
         VAE_UNROLL
@@ -149,7 +150,7 @@ add_values(const VaeAttentionArgs &a, const Tile<ROWS, COLUMNS> *tile,
         VAE_UNROLL
         for (int j = 0; j < COLUMNS; j++)
             v[j] = column + j * WIDTH < a.c
-                       ? vae_load(a.qkv, type, at + j * WIDTH)
+                       ? vae_load(rows.k, type, at + j * WIDTH)
                        : 0;
         VAE_UNROLL
         for (int row = 0; row < ROWS / 2; row++)
@@ -193,7 +194,7 @@ template <int X, int COLUMNS> struct AttentionBlocks {
  * Computes queries from blockIdx.x * ROWS on of frame blockIdx.y. A thread has
  * half of the result's rows, and columns threadIdx.x % WIDTH, + WIDTH, ...
  */
-template <int X, int ROWS, int COLUMNS>
+template <int X, int ROWS, int COLUMNS, bool SO_FAR>
 static __global__
 __launch_bounds__(VAE_THREADS, (AttentionBlocks<X, COLUMNS>::N)) void attention(
     VaeAttentionArgs a, float scale)
@@ -208,13 +209,19 @@ __launch_bounds__(VAE_THREADS, (AttentionBlocks<X, COLUMNS>::N)) void attention(
         tile->most[threadIdx.x] = -INFINITY;
         tile->sum[threadIdx.x] = 0;
     }
-    for (int key = 0; key < a.n; key += KEYS) {
-        __syncthreads();
-        scores<X>(a, tile, key + warp * EACH, scale);
-        __syncthreads();
-        weigh(tile);
-        __syncthreads();
-        add_values<X>(a, tile, y, key);
+    const VaeType type = X == VAE_ANY ? a.x_type : (VaeType) X;
+    const VaeKeys keys = vae_keys<SO_FAR>(a);
+    for (int i = 0; i < keys.latents; i++) {
+        const VaeRows rows =
+            vae_rows<SO_FAR>(a, keys, i, type == VAE_TYPE_F32 ? 4 : 2);
+        for (int key = 0; key < a.n; key += KEYS) {
+            __syncthreads();
+            scores<X>(a, tile, rows, key + warp * EACH, scale);
+            __syncthreads();
+            weigh(tile);
+            __syncthreads();
+            add_values<X>(a, tile, y, rows, key);
+        }
     }
     VAE_UNROLL
     for (int i = 0; i < ROWS / 2; i++)
@@ -228,14 +235,44 @@ __launch_bounds__(VAE_THREADS, (AttentionBlocks<X, COLUMNS>::N)) void attention(
     }
 }
 
-template <int X, int ROWS, int COLUMNS>
+/* Copies K and V of row blockIdx.x to the history. */
+template <typename Word>
+static __global__ void
+keep(VaeAttentionArgs a)
+{
+    const uint64_t latent = vae_history_last(&a.history);
+    const size_t row = 2 * (size_t) a.c;
+    const Word *from =
+        static_cast<const Word *>(a.qkv) + (size_t) blockIdx.x * 3 * a.c + a.c;
+    Word *to = reinterpret_cast<Word *>(vae_rows_of(a.history, latent)) +
+               blockIdx.x * row;
+    for (size_t i = threadIdx.x; i < row; i += VAE_THREADS)
+        to[i] = from[i];
+}
+
+template <int X, int ROWS, int COLUMNS, bool SO_FAR>
 static void
 launch(const VaeQueue *q, const VaeAttentionArgs *a)
 {
-    vae_launch(attention<X, ROWS, COLUMNS>,
+    vae_launch(attention<X, ROWS, COLUMNS, SO_FAR>,
                dim3(vae_blocks((size_t) a->n, ROWS), (unsigned) a->t),
                VAE_THREADS, sizeof(Tile<ROWS, COLUMNS>), q->stream, *a,
                1 / sqrtf((float) a->c));
+}
+
+/* Only the kernels for the most channels, which are those of the networks with
+ * a history. */
+static void
+so_far(const VaeQueue *q, const VaeAttentionArgs *a, bool matrix, bool aligned)
+{
+    vae_launch(a->x_type == VAE_TYPE_F32 ? keep<uint32_t> : keep<uint16_t>,
+               dim3((unsigned) a->n), VAE_THREADS, 0, q->stream, *a);
+    if (matrix && a->x_type != VAE_TYPE_F32)
+        vae_cuda_attention_matrix(q, a);
+    else if (aligned && a->x_type == VAE_TYPE_F32)
+        launch<VAE_TYPE_F32, 8, 8, true>(q, a);
+    else
+        launch<VAE_ANY, 8, 8, true>(q, a);
 }
 
 void
@@ -244,16 +281,20 @@ vae_cuda_attention(const VaeQueue *q, const VaeAttentionArgs *a)
     const bool aligned = vae_octets_aligned(a->qkv, (size_t) a->c);
     const auto run = [&](auto x) {
         if (a->c <= 3 * WIDTH)
-            launch<decltype(x)::value, 16, 3>(q, a);
+            launch<decltype(x)::value, 16, 3, false>(q, a);
         else if (a->c <= 4 * WIDTH)
-            launch<decltype(x)::value, 16, 4>(q, a);
+            launch<decltype(x)::value, 16, 4, false>(q, a);
         else
-            launch<decltype(x)::value, 8, 8>(q, a);
+            launch<decltype(x)::value, 8, 8, false>(q, a);
     };
     if (!a->t || !a->n)
         return;
     const int capability = vae_launch_capability();
     const bool matrix = a->c % 8 == 0 && capability >= 80;
+    if (a->history.blocks) {
+        so_far(q, a, matrix, aligned);
+        return;
+    }
     const bool groups =
         matrix && capability == 90 && aligned && a->c > 256 && a->c <= 640;
     if (groups && a->x_type != VAE_TYPE_F32)

@@ -18,6 +18,54 @@ vae_launch_attention(const VaeQueue *q, const VaeAttentionArgs *a,
                1.44269504f / sqrtf((float) a->c));
 }
 
+/* The keys that the queries read: n rows for each of `latents`, from `first`
+ * on. Without a history there is one, the frame itself. */
+struct VaeKeys {
+    uint64_t first;
+    int latents;
+};
+
+/* Rows K | V of a latent: K, and elements from row to row. */
+struct VaeRows {
+    const uint8_t *k;
+    int row;
+};
+
+template <bool SO_FAR>
+VAE_DEVICE VaeKeys
+vae_keys(const VaeAttentionArgs &a)
+{
+    VaeKeys keys = {0, 1};
+    if constexpr (SO_FAR) {
+        keys.first = vae_history_first(&a.history);
+        keys.latents = (int) (vae_history_last(&a.history) + 1 - keys.first);
+    }
+    return keys;
+}
+
+/* The rows of a latent. The compiler cannot see that an address that is read
+ * from memory is one of global memory. */
+VAE_DEVICE uint8_t *
+vae_rows_of(const VaeHistory &h, uint64_t latent)
+{
+    uint8_t *rows = vae_history_rows(&h, latent);
+#ifdef __CUDA_ARCH__
+    __builtin_assume(__isGlobal(rows));
+#endif
+    return rows;
+}
+
+/* size: of an element. */
+template <bool SO_FAR>
+VAE_DEVICE VaeRows
+vae_rows(const VaeAttentionArgs &a, const VaeKeys &keys, int i, int size)
+{
+    if constexpr (SO_FAR)
+        return {vae_rows_of(a.history, keys.first + i), 2 * a.c};
+    const size_t at = ((size_t) blockIdx.y * a.n * 3 + 1) * a.c;
+    return {static_cast<const uint8_t *>(a.qkv) + at * size, 3 * a.c};
+}
+
 /* On the matrix units: x_type of 16 bits, c <= 1024 and a multiple of 8,
  * compute capability 8.0 or more. */
 void vae_cuda_attention_matrix(const VaeQueue *q, const VaeAttentionArgs *a);

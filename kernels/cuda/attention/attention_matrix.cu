@@ -78,26 +78,25 @@ copy_now(Half *to, const Half *from, bool zero)
     vae_store16(to, word);
 }
 
-/* `rows` pixels from `site` on, `wide` channels from `first` of block `which`
- * (Q, K, V). */
+/* `rows` pixels from `site` on, `wide` channels from `first` on. from: channel
+ * 0 of pixel 0; row: elements from pixel to pixel. */
 struct Piece {
-    int which, site, rows, first, wide;
+    const Half *from;
+    int row, site, rows, first, wide;
 };
 
 /* Starts to copy a piece. Pixels past n and channels past c become zero. */
 VAE_DEVICE void
 copy(const VaeAttentionArgs &a, Half *to, const Piece &p)
 {
-    const Half *qkv = static_cast<const Half *>(a.qkv);
-    const bool aligned = (uintptr_t) qkv % 16 == 0;
+    const bool aligned = (uintptr_t) p.from % 16 == 0;
     const int octets = p.wide / 8;
     for (int i = (int) threadIdx.x; i < p.rows * octets; i += VAE_THREADS) {
         const int row = i / octets, c = p.first + i % octets * 8;
         const bool inside = p.site + row < a.n && c < a.c;
-        const size_t at = ((size_t) blockIdx.y * a.n + p.site + row) * 3 * a.c +
-                          p.which * a.c + c;
+        const size_t at = (size_t) (p.site + row) * p.row + c;
         Half *place = to + row * (p.wide + PAD) + i % octets * 8;
-        const Half *from = qkv + (inside ? at : 0);
+        const Half *from = p.from + (inside ? at : 0);
         if (aligned)
             vae_ptx_copy_async(place, from, !inside);
         else
@@ -105,32 +104,54 @@ copy(const VaeAttentionArgs &a, Half *to, const Piece &p)
     }
 }
 
+/* A step reads KEYS keys of one latent. */
+VAE_DEVICE int
+steps_of(const VaeAttentionArgs &a)
+{
+    return (a.n + KEYS - 1) / KEYS;
+}
+
+template <bool SO_FAR>
+VAE_DEVICE int
+key_of(const VaeAttentionArgs &a, int step)
+{
+    return (SO_FAR ? step % steps_of(a) : step) * KEYS;
+}
+
 /* Starts to copy piece `index` of all steps: K by channels, then V by keys. */
-template <typename P>
+template <typename P, bool SO_FAR>
 VAE_DEVICE void
-copy_piece(const VaeAttentionArgs &a, const Memory &m, int index)
+copy_piece(const VaeAttentionArgs &a, const Memory &m, const VaeKeys &keys,
+           int index)
 {
     const int per_step = P::PIECES + KEYS / VALUES * P::SPLITS;
-    const int key = index / per_step * KEYS, i = index % per_step;
-    const int v = i - P::PIECES;
+    const int step = index / per_step, i = index % per_step;
+    const int v = i - P::PIECES, steps = steps_of(a);
     Half *to = m.piece + index % 2 * P::PIECE;
-    if (key < a.n && v < 0)
-        copy(a, to, {1, key, KEYS, i * DEEP, DEEP});
-    else if (key < a.n)
-        copy(a, to,
-             {2, key + v / P::SPLITS * VALUES, VALUES, v % P::SPLITS * P::WIDE,
-              P::WIDE});
+    if (step < keys.latents * steps) {
+        const int key = key_of<SO_FAR>(a, step);
+        const VaeRows rows =
+            vae_rows<SO_FAR>(a, keys, SO_FAR ? step / steps : 0, sizeof(Half));
+        const Half *k = reinterpret_cast<const Half *>(rows.k);
+        if (v < 0)
+            copy(a, to, {k, rows.row, key, KEYS, i * DEEP, DEEP});
+        else
+            copy(a, to,
+                 {k + a.c, rows.row, key + v / P::SPLITS * VALUES, VALUES,
+                  v % P::SPLITS * P::WIDE, P::WIDE});
+    }
     vae_ptx_copy_commit();
 }
 
 /* Waits for piece `index` and starts to copy the next. */
-template <typename P>
+template <typename P, bool SO_FAR>
 VAE_DEVICE const Half *
-next_piece(const VaeAttentionArgs &a, const Memory &m, int *index)
+next_piece(const VaeAttentionArgs &a, const Memory &m, const VaeKeys &keys,
+           int *index)
 {
     vae_ptx_copy_wait<0>();
     __syncthreads();
-    copy_piece<P>(a, m, *index + 1);
+    copy_piece<P, SO_FAR>(a, m, keys, *index + 1);
     return m.piece + (*index)++ % 2 * P::PIECE;
 }
 
@@ -314,7 +335,7 @@ store(const VaeAttentionArgs &a, const Memory &m,
 }
 
 /* Computes queries from blockIdx.x * ROWS on of frame blockIdx.y. */
-template <typename P, int T>
+template <typename P, int T, bool SO_FAR>
 VAE_KERNEL_LARGE void
 attention_matrix(VaeAttentionArgs a, float scale)
 {
@@ -323,25 +344,29 @@ attention_matrix(VaeAttentionArgs a, float scale)
     const int first_row = (int) blockIdx.x * P::ROWS;
     float y[P::SPLITS][P::TALL][P::COLUMNS][4] = {};
     int piece = 0;
-    copy(a, m.query, {0, first_row, P::ROWS, 0, P::C});
-    copy_piece<P>(a, m, 0);
+    const VaeKeys keys = vae_keys<SO_FAR>(a);
+    const Half *q =
+        static_cast<const Half *>(a.qkv) + (size_t) blockIdx.y * a.n * 3 * a.c;
+    copy(a, m.query, {q, 3 * a.c, first_row, P::ROWS, 0, P::C});
+    copy_piece<P, SO_FAR>(a, m, keys, 0);
     if (threadIdx.x < P::ROWS) {
         m.most[threadIdx.x] = -INFINITY;
         m.sum[threadIdx.x] = 0;
     }
     /* next_piece() separates each write to shared memory from its reads. */
     VAE_NO_UNROLL
-    for (int step = 0; step * KEYS < a.n; step++) {
+    for (int step = 0; step < keys.latents * steps_of(a); step++) {
         float score[P::SCORES][4] = {};
         VAE_NO_UNROLL
         for (int c = 0; c < P::C; c += DEEP)
-            add_scores<P, T>(m, next_piece<P>(a, m, &piece), score, c);
-        weigh<P, T>(m, score, a.n - step * KEYS, scale, step % 2);
+            add_scores<P, T>(m, next_piece<P, SO_FAR>(a, m, keys, &piece),
+                             score, c);
+        weigh<P, T>(m, score, a.n - key_of<SO_FAR>(a, step), scale, step % 2);
         VAE_NO_UNROLL
         for (int key = 0; key < KEYS; key += VALUES)
             VAE_UNROLL
         for (int s = 0; s < P::SPLITS; s++) {
-            const Half *values = next_piece<P>(a, m, &piece);
+            const Half *values = next_piece<P, SO_FAR>(a, m, keys, &piece);
             if (key == 0 && s == 0)
                 shrink<P>(m, y);
             add_values<P, T>(m, values, y[s], key);
@@ -350,26 +375,28 @@ attention_matrix(VaeAttentionArgs a, float scale)
     store<P>(a, m, y, first_row);
 }
 
-template <typename P>
+template <typename P, bool SO_FAR>
 static void
 launch(const VaeQueue *q, const VaeAttentionArgs *a)
 {
     vae_launch_attention(q, a,
                          a->x_type == VAE_TYPE_BF16
-                             ? attention_matrix<P, VAE_TYPE_BF16>
-                             : attention_matrix<P, VAE_TYPE_F16>,
+                             ? attention_matrix<P, VAE_TYPE_BF16, SO_FAR>
+                             : attention_matrix<P, VAE_TYPE_F16, SO_FAR>,
                          P::ROWS, P::BYTES);
 }
 
 void
 vae_cuda_attention_matrix(const VaeQueue *q, const VaeAttentionArgs *a)
 {
-    if (a->c <= 384)
-        launch<Plan<384, 64, 384>>(q, a);
+    if (a->history.blocks)
+        launch<Plan<1024, 32, 256>, true>(q, a);
+    else if (a->c <= 384)
+        launch<Plan<384, 64, 384>, false>(q, a);
     else if (a->c <= 512)
-        launch<Plan<512, 64, 256>>(q, a);
+        launch<Plan<512, 64, 256>, false>(q, a);
     else if (a->c <= 640)
-        launch<Plan<640, 32, 640>>(q, a);
+        launch<Plan<640, 32, 640>, false>(q, a);
     else
-        launch<Plan<1024, 32, 256>>(q, a);
+        launch<Plan<1024, 32, 256>, false>(q, a);
 }

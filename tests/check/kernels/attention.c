@@ -156,6 +156,106 @@ one_case(VaeCheck *t, int frames, int n, int c, float deviation)
             qkv, deviation);
 }
 
+/* ------------------------------------------------------------------ */
+/* With a history.                                                     */
+
+/* Computes site `site` of the last of `frames` frames, over the keys of the
+ * frames from `first` on, by copying these keys behind each other. */
+static void
+so_far(VaeCheck *t, const float *qkv, int first, int frames, const int size[2],
+       int site, double *y)
+{
+    const int n = size[0], c = size[1], m = n * (frames - first);
+    float *all = vae_check_buffer(t, (size_t) m * 3 * c * sizeof *all, 4);
+    memcpy(all, qkv + (size_t) first * n * 3 * c,
+           (size_t) m * 3 * c * sizeof *all);
+    definition(all, m, c, m - n + site, y);
+}
+
+/* Runs all frames one after another, each with its own call; blocks of two
+ * latents. Compares some sites with the definition. */
+static void
+run_so_far(VaeCheck *t, const VaeKernels *k, VaeAttentionArgs a,
+           const float *qkv, double bound)
+{
+    enum { FRAMES = 5, EACH = 2 };
+    const size_t frame = (size_t) a.n * 3 * a.c,
+                 size = vae_check_size(a.x_type);
+    const int sizes[2] = {a.n, a.c};
+    const uint8_t *x = a.qkv;
+    float *y = vae_check_buffer(t, frame / 3 * sizeof *y, sizeof *y);
+    double *want = vae_check_buffer(t, a.c * sizeof *want, sizeof *want);
+    VaeHistoryBlocks *blocks =
+        vae_check_buffer(t, sizeof *blocks, _Alignof(VaeHistoryBlocks));
+    a.y = y;
+    a.history.blocks = blocks;
+    a.history.each = EACH;
+    a.history.place = 64;
+    a.history.bytes = 64 + (frame / 3 * 2 * size + 63) / 64 * 64;
+    memset(blocks, 0, sizeof *blocks);
+    for (int i = 0; i < (FRAMES + EACH - 1) / EACH; i++)
+        blocks->block[i] = vae_check_buffer_at(t, EACH * a.history.bytes, 0);
+    for (int f = 0; f < FRAMES; f++) {
+        const int window = a.history.window;
+        const int first = window && f >= window ? f - window + 1 : 0;
+        blocks->count = (uint64_t) f / 2; /* frame f / 2 of the run */
+        a.history.frame = f - f / 2;
+        a.qkv = x + (size_t) f * frame * size;
+        memset(y, 0xff, frame / 3 * sizeof *y);
+        k->attention(&t->queue, &a);
+        for (int i = 0; i<a.n; i += a.n> 40 ? 13 : 1) {
+            so_far(t, qkv, first, f + 1, sizes, i, want);
+            for (int l = 0; l < a.c; l++)
+                if (!(fabs(y[(size_t) i * a.c + l] - want[l]) <= bound)) {
+                    vae_check_fail(t,
+                                   "%s: frame %d site %d channel %d: found "
+                                   "%.9g, expected %.9g",
+                                   k->name, f, i, l, y[(size_t) i * a.c + l],
+                                   want[l]);
+                    return;
+                }
+        }
+    }
+}
+
+/* shift: bytes by which the input is not aligned. */
+static void
+one_so_far(VaeCheck *t, int n, int c, int window, size_t shift)
+{
+    enum { FRAMES = 5 };
+    if (!vae_check_begin(t, "attention_so_far_%dx%d_%d_%zu", n, c, window,
+                         shift))
+        return;
+    const size_t in = (size_t) FRAMES * n * 3 * c;
+    const float *x = vae_check_random(t, in, 1);
+    VaeAttentionArgs a = {
+        .qkv = x,
+        .scratch = vae_check_buffer(t, vae_attention_scratch_ref(n, c), 4),
+        .t = 1,
+        .n = n,
+        .c = c,
+        .history = {.window = window}};
+    run_so_far(t, t->ref, a, x, bound(FRAMES * n, c, 1, VAE_TYPE_F32, false));
+    for (int type = 0; t->cuda && type < 3; type++) {
+        a.x_type = (VaeType) type;
+        a.qkv = vae_check_narrow(t, x, in, a.x_type, shift);
+        run_so_far(t, t->dut, a, vae_check_widen(t, a.qkv, in, a.x_type),
+                   bound(FRAMES * n, c, 1, a.x_type, false));
+    }
+}
+
+static void
+check_so_far(VaeCheck *t)
+{
+    one_so_far(t, 1, 8, 0, 0);
+    one_so_far(t, 35, 24, 0, 0);
+    one_so_far(t, 9, 5, 2, 0);
+    one_so_far(t, 66, 64, 3, 0);
+    one_so_far(t, 11, 16, 0, 4);
+}
+
+/* ------------------------------------------------------------------ */
+
 /* Large scores, and scores so different that only one site matters. */
 static void
 check_sharp(VaeCheck *t)
@@ -367,5 +467,5 @@ check_speed(VaeCheck *t)
         t->ref->attention(&t->queue, &a);
 }
 
-VAE_CHECK_MAIN(check_random, check_sharp, check_extremes, check_widths,
-               check_odd_address, check_old_card, check_speed)
+VAE_CHECK_MAIN(check_random, check_so_far, check_sharp, check_extremes,
+               check_widths, check_odd_address, check_old_card, check_speed)
