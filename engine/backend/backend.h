@@ -55,7 +55,8 @@ typedef enum VaePlace { VAE_ON_DEVICE, VAE_ON_HOST } VaePlace;
 /* Memory of one stream, zeroed when it is allocated. */
 typedef struct VaeMemory {
     uint8_t *arena, *carries, *scratch;
-    uint8_t *spilled; /* carries on the host */
+    uint8_t *spilled;          /* carries on the host */
+    VaeHistoryBlocks *history; /* or NULL; in the memory of alloc() */
 } VaeMemory;
 
 /* Input and output of one run. The arrays have one element for each unit of the
@@ -87,7 +88,8 @@ typedef struct VaeRun {
                               VAE_ERR_CANCELLED */
     VaeDumpFunc dump;      /* receives the result of each op; or NULL */
     void *dump_user;
-    int step;  /* of the run, for dump */
+    int step;         /* of the run, for dump */
+    uint64_t history; /* value for VaeHistoryBlocks.count, which run() writes */
     int ahead; /* steps until the next one whose results are needed; 0: this
                   run's are */
     VaeClock clock; /* for a program with delay lines */

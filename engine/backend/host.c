@@ -186,6 +186,8 @@ vae_host_run(VaeExec *e, const VaeRun *run, VaeError *error)
     VaeHostExec *host = (VaeHostExec *) e;
     uint64_t start;
     host->cancel = run->cancel;
+    if (e->memory.history)
+        e->memory.history->count = run->history;
     VaeLaunch launch = {.exec = e,
                         .kernels = host->kernels,
                         .queue = host->queue,

@@ -157,6 +157,13 @@ VaeStatus
 vae_model_history(const VaeModel *model, VaeDirection direction, int *steps,
                   VaeError *error)
 {
+    return vae_model_looks_back(model, direction, 0, steps, error);
+}
+
+VaeStatus
+vae_model_looks_back(const VaeModel *model, VaeDirection direction, int history,
+                     int *steps, VaeError *error)
+{
     const bool decode = direction == VAE_DECODE;
     VaeCarrySet carries = {0};
     VaeProgram *next = NULL;
@@ -177,6 +184,7 @@ vae_model_history(const VaeModel *model, VaeDirection direction, int *steps,
                                                .height = side,
                                                .width = side,
                                                .label = "history",
+                                               .history = history,
                                                .carries = &carries},
                              &next, error);
     if (status == VAE_OK && !vae_program_receptive_field(next, steps))

@@ -26,7 +26,11 @@ typedef struct VaeCarry {
                       aligned */
     bool spilled;  /* it is in the host's memory, not the device's */
     size_t place;  /* offset in the memory of the spilled carries, or of the
-                      others */
+                      others; of a history: in the bytes of a latent */
+    bool grows;    /* a history: it has a frame of K | V, and those bytes, for
+                      each latent so far. It is not in the copy of all carries */
+    size_t stride; /* of a history: bytes of a latent in all histories, */
+    int each;      /* and latents of a block, see VaeHistory */
 } VaeCarry;
 
 /*
@@ -137,7 +141,7 @@ typedef enum VaeOpKind {
     VAE_OP_NORM,       /* with a carry: also writes its last frames to it. add:
                           statistics that another op has computed */
     VAE_OP_NORM_SUMS,  /* y <- the statistics of a norm of x */
-    VAE_OP_ATTENTION,
+    VAE_OP_ATTENTION,  /* with a carry: over the history that it is */
     VAE_OP_REARRANGE,
     VAE_OP_CAST,
     VAE_OP_SHORTCUT, /* y += dup or average of x */
@@ -192,6 +196,11 @@ typedef struct VaeOp {
             bool repeat, channels_fast;
             bool single; /* each frame of x is a clip of its own */
         } shortcut;
+        struct {
+            int window; /* latents that a query of a history reads, with its
+                           own; 0: all so far */
+            int first;  /* frame of the run that frame 0 of x is */
+        } attention;
         struct {      /* of units */
             int trim; /* number of frames in front that are no frames of the
                          video: of x, which are skipped, or of y, which are

@@ -71,6 +71,11 @@ span(const VaeOp *op, int j, int *first)
     case VAE_OP_DEPTHWISE:
         *first = j - 1;
         return 2;
+    case VAE_OP_ATTENTION:
+        if (!op->carry || !op->attention.window)
+            break;
+        *first = j - op->attention.window + 1;
+        return op->attention.window;
     case VAE_OP_REARRANGE:
         if (op->rearrange.ft > x->shape.t) /* copies of frame 0 */
             return 1;
@@ -92,9 +97,17 @@ span(const VaeOp *op, int j, int *first)
         *first = x->shape.t - (y->shape.t - j) * op->shortcut.ft;
         return op->shortcut.ft;
     default:
-        *first = j;
-        return 1;
+        break;
     }
+    *first = j;
+    return 1;
+}
+
+/* True if the op reads all frames of x since the start of the sequence. */
+static bool
+reads_all(const VaeOp *op)
+{
+    return op->kind == VAE_OP_ATTENTION && op->carry && !op->attention.window;
 }
 
 static void
@@ -109,6 +122,8 @@ age_op(Ages *a, const VaeOp *op)
             const int one = oldest(a, op->x, i);
             age = one < age ? one : age;
         }
+        if (reads_all(op))
+            age = -VAE_FROM_START;
         a->oldest[op->y->id][j] = age;
     }
 }
@@ -133,7 +148,7 @@ age_program(Ages *a, const VaeProgram *p)
             age = one < age ? one : age;
         }
     }
-    return -age;
+    return -age < VAE_FROM_START ? -age : VAE_FROM_START;
 }
 
 /* ------------------------------------------------------------------ */
@@ -178,7 +193,8 @@ reach_back(const Ages *a, const VaeOp *op)
 {
     for (int j = 0; j < op->y->shape.t; j++) {
         int none = 0, first = 0;
-        const int steps = *later(a, op->y, j, &none);
+        const int steps =
+            reads_all(op) ? VAE_FROM_START : *later(a, op->y, j, &none);
         const int n = op->x ? span(op, j, &first) : 0;
         for (int i = first; i < first + n; i++)
             reach(a, op->x, i, steps);

@@ -140,6 +140,12 @@ static const VaeSetting settings[] = {
      .sentence = "Maximum number of later latents that a frame waits for, if "
                  "the model looks ahead. With fewer, the latency is lower and "
                  "the frames are not exact (-1 = all that the model needs)"},
+    {MEMBER(history, NUMBER), RANGE(0, 1 << 20, 0), .option = "history",
+     ELEMENT("history", "History"), .saved = "vae.history",
+     .sentence = "Number of latents, with its own, that the attention of a "
+                 "latent reads, if the model has a history (0 = all so far, "
+                 "for which the memory grows). Each number gives other "
+                 "results"},
     {MEMBER(nan_policy, WORD), WORDS(nan_policies, VAE_NAN_ERROR),
      .option = "nan-policy", ELEMENT("nan-policy", "NaN Policy"),
      .sentence = "Action to take if numbers overflow inside the network, so "

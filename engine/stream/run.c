@@ -31,6 +31,20 @@ finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
     return keep ? end : status;
 }
 
+/* Frees the history of the last sequence, once it is not read any more. */
+static void
+forget_history(VaeStream *s)
+{
+    VaeMachine *m = &s->main;
+    if (!m->history.n)
+        return;
+    if (m->class->finish)
+        m->class->finish(m->backend, 0, VAE_FINISH_KEEP, NULL);
+    vae_history_shrink(&m->history, (uint64_t) m->rung.slice);
+    m->plan.slice_size = m->rung.slice;
+    s->full = false;
+}
+
 VaeStatus
 vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
 {
@@ -52,6 +66,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
     atomic_store(&stream->cancel, false);
     stream->sequences++;
     stream->at = vae_sequence_from((VaeOrigin){latents, true});
+    forget_history(stream);
     return VAE_OK;
 }
 
@@ -77,6 +92,42 @@ run_program(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
     if (status == VAE_OK)
         vae_stream_count_run(s, which);
     return status;
+}
+
+VaeStatus
+vae_stream_grow_history(VaeStream *s, int steps, VaeError *error)
+{
+    VaeMachine *m = &s->main;
+    VaeHistoryStore *h = &m->history;
+    const uint64_t have = vae_sequence_length(&s->at);
+    const uint64_t latents = have + (uint64_t) steps;
+    const uint64_t bytes = vae_history_bytes(h, latents);
+    const uint64_t rest = m->plan.total - m->plan.history;
+    const uint64_t limit = m->search.limit.bytes;
+    VaeError why = {0};
+    VaeStatus status = VAE_OK;
+    if (bytes <= vae_history_bytes(h, (uint64_t) m->rung.slice))
+        return VAE_OK; /* it is a part of every plan */
+    if (rest + bytes > limit)
+        status =
+            vae_fail(&why, VAE_ERR_MEMORY, "%s %.1f MiB",
+                     m->params.memory_limit ? "the memory limit is"
+                                            : "the free memory was at opening",
+                     (double) limit / 1048576);
+    if (status == VAE_OK)
+        status = vae_history_grow(h, latents, &why);
+    if (status != VAE_ERR_MEMORY) {
+        if (error && status != VAE_OK)
+            *error = why;
+        return status;
+    }
+    return vae_fail(
+        error, VAE_ERR_MEMORY,
+        "%s: latent %llu of the sequence needs %.1f MiB of history, which do "
+        "not fit beside the other %.1f MiB: %s; allow more memory, or set "
+        "history to a number of latents, which gives other results",
+        vae_machine_direction(m), (unsigned long long) latents,
+        (double) bytes / 1048576, (double) rest / 1048576, why.message);
 }
 
 static VaeStatus run_steps(VaeStream *s, const VaeUnits *units, int steps,
@@ -106,6 +157,18 @@ guess(VaeStream *s, const VaeUnits *units, VaeError *error)
                : status;
 }
 
+/* The last latents that fit come one by one, and their results before the
+ * error. */
+static void
+look_ahead(VaeStream *s)
+{
+    VaePlan *p = &s->main.plan;
+    if (p->slice_size > 1 &&
+        vae_stream_grow_history(s, p->slice_size, NULL) != VAE_OK)
+        p->slice_size = 1;
+    s->full = vae_stream_grow_history(s, 1, NULL) != VAE_OK;
+}
+
 /* Runs the next steps, with latents or of the end. */
 static VaeStatus
 run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
@@ -114,13 +177,18 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     const bool guesses = s->main.params.low_latency && !s->at.ended;
     while (steps > 0) {
         const int most = guesses ? 1 : steps;
-        const int slice = s->main.plan.slice_size;
-        const bool single = slice > 1 && (most < slice || s->at.warm_up);
+        const int slice = s->main.programs[NEXT]->steps;
+        const bool single = slice > 1 && (most < slice || s->at.warm_up ||
+                                          s->main.plan.slice_size == 1);
         const int which = s->at.next == NEXT && single ? NEXT1 : s->at.next;
         const VaeProgram *p = s->main.programs[which];
         if (guesses)
             vae_stream_set_frames(s, &at, 1);
-        VaeStatus status = run_program(s, which, &at, error);
+        VaeStatus status = vae_stream_grow_history(s, p->steps, error);
+        if (status == VAE_OK)
+            status = run_program(s, which, &at, error);
+        else
+            finish(s, 0, VAE_OK, NULL); /* what was computed is complete */
         if (status == VAE_OK && guesses)
             status = guess(s, &at, error);
         if (status != VAE_OK) {
@@ -134,6 +202,7 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
             s->stats.units_out += (uint64_t) p->n_out;
         steps -= p->steps;
     }
+    look_ahead(s);
     return VAE_OK;
 }
 
@@ -198,6 +267,7 @@ vae_stream_reset(VaeStream *stream)
     stream->sequences++;
     /* the first program of a sequence sets every carry */
     stream->at = vae_sequence_from((VaeOrigin){0});
+    forget_history(stream);
     vae_machine_step_up(&stream->main);
     stream->stats.released = stream->main.released;
 }
@@ -255,7 +325,7 @@ vae_stream_release(VaeStream *s, VaeError *error)
 bool
 vae_stream_overlaps(const VaeStream *stream)
 {
-    return stream->main.class->finish &&
+    return stream->main.class->finish && !stream->full &&
            !vae_machine_has_tiles(&stream->main) &&
            (stream->main.params.nan_policy == VAE_NAN_PASS || stream->guard.in);
 }

@@ -54,7 +54,8 @@ struct VaeStream {
     VaeScaling scaling;
 
     VaeSequence at;
-    uint64_t runs;                   /* begun */
+    bool full;     /* there is no memory for the history of another step */
+    uint64_t runs; /* begun */
     uint64_t ends[VAE_STREAM_CALLS]; /* value of `runs` at the end of each of
                                         the last calls */
     uint64_t calls;
@@ -143,6 +144,9 @@ vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
         return;
     units->pictures += s->main.params.direction == VAE_DECODE ? n_out : n_in;
 }
+
+/* run.c: adds the memory for the history of the next steps. */
+VaeStatus vae_stream_grow_history(VaeStream *s, int steps, VaeError *error);
 
 /* exec.c: runs a program of a machine of the stream. */
 VaeStatus vae_stream_run_exec(VaeStream *s, VaeMachine *m, int which,

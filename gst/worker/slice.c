@@ -462,6 +462,8 @@ gst_vae_engine_run(GstVaeEngine *engine)
     GstVaeSlice *slice = &engine->slices[engine->running == &engine->slices[0]];
     const guint flushes = queue->flushes;
 
+    if (engine->stream) /* a history may have no memory for more */
+        limit_slices(engine);
     slice->n = gst_vae_queue_take_slice(queue, slice->items);
     g_mutex_unlock(&queue->lock);
     run_slice(engine, slice, flushes);

@@ -4,6 +4,7 @@
 
 #include "choose.h"
 #include "model.h"
+#include "toy.h"
 
 static int n_run, n_failed;
 
@@ -63,7 +64,9 @@ bed_open(Bed *bed, const char *name, const char *backend, const char *precision)
     if (vae_backend_choose(&choice, NULL, &error) != VAE_OK)
         test_skip(error.message);
     const size_t length = strlen(name);
-    if (length > 5 && strcmp(name + length - 5, "-full") == 0) {
+    if (strcmp(name, toy_so_far.name) == 0) {
+        must(vae_model_generate_arch(&toy_so_far, &bed->model, &error), &error);
+    } else if (length > 5 && strcmp(name + length - 5, "-full") == 0) {
         snprintf(path, sizeof path, "%.*s", (int) length - 5, name);
         must(vae_model_generate(path, &bed->model, &error), &error);
     } else {

@@ -23,7 +23,7 @@ typedef struct Bed {
 /* Opens a model. Ends the test with status 77 if its file, the backend or the
  * precision is missing. name: a folder of golden vectors ("wan21",
  * "taehv/taew2_1") in the source tree, or an architecture and "-full" for
- * generated weights of its real widths. */
+ * generated weights of its real widths, or the network of toy.h. */
 void bed_open(Bed *bed, const char *name, const char *backend,
               const char *precision);
 /* The same for a main() with the arguments MODEL BACKEND PRECISION, and one

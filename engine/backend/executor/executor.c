@@ -167,21 +167,27 @@ depthwise(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
                                               .n = x->shape.c});
 }
 
+/* With a history, a frame at a time: it is part of the next one's. */
 static void
 attention(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    l->kernels->attention(
-        &l->queue,
-        &(VaeAttentionArgs){.y = vae_exec_body(l->exec, y),
-                            .qkv = vae_exec_body(l->exec, x),
-                            .scratch = (void *) l->exec->memory.scratch,
-                            .x_type = x->type,
-                            .y_type = y->type,
-                            .t = y->shape.t,
-                            .n = y->shape.h * y->shape.w,
-                            .c = y->shape.c,
-                            .tf32 = l->tf32});
+    const int t = op->carry ? 1 : y->shape.t;
+    for (int f = 0; f < y->shape.t; f += t)
+        l->kernels->attention(
+            &l->queue,
+            &(VaeAttentionArgs){.y = vae_exec_body(l->exec, y) +
+                                     (size_t) f * vae_frame_bytes(y),
+                                .qkv = vae_exec_body(l->exec, x) +
+                                       (size_t) f * vae_frame_bytes(x),
+                                .scratch = (void *) l->exec->memory.scratch,
+                                .x_type = x->type,
+                                .y_type = y->type,
+                                .t = t,
+                                .n = y->shape.h * y->shape.w,
+                                .c = y->shape.c,
+                                .tf32 = l->tf32,
+                                .history = vae_exec_history(l->exec, op, f)});
 }
 
 static void

@@ -67,6 +67,19 @@ vae_exec_carry(const VaeExec *e, const VaeOp *op)
     return (op->carry->spilled ? e->memory.spilled : e->memory.carries) +
            op->carry->place;
 }
+/* The history of frame f of an attention; without one, all 0. */
+static inline VaeHistory
+vae_exec_history(const VaeExec *e, const VaeOp *op, int f)
+{
+    const VaeCarry *c = op->carry;
+    return c ? (VaeHistory){.blocks = e->memory.history,
+                            .bytes = c->stride,
+                            .place = c->place,
+                            .each = c->each,
+                            .window = op->attention.window,
+                            .frame = op->attention.first + f}
+             : (VaeHistory){0};
+}
 /* The first frame of x that a convolution reads. x may have more context than
  * this convolution needs, or none if it reads the carry. */
 static inline uint8_t *

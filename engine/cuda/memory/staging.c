@@ -12,7 +12,9 @@
 #include "clock.h"
 #include "pixels.h"
 
-#define IN_HEADER (4 * VAE_CUDA_STATISTIC)
+/* The statistics, then VaeRun.history. */
+#define HISTORY_AT (4 * VAE_CUDA_STATISTIC)
+#define IN_HEADER (HISTORY_AT + 256)
 #define OUT_HEADER 256
 
 static size_t
@@ -384,6 +386,16 @@ grow(VaeBackend *cuda, const VaeExec *exec, size_t in, size_t out,
                             : status;
 }
 
+/* A recorded program cannot have the number as an argument of its kernels. */
+static int
+set_history(const VaeBackend *cuda, const VaeExec *exec, const VaeCudaSlot *s)
+{
+    VaeHistoryBlocks *to = exec->memory.history;
+    return to ? vae_rt_copy(&to->count, s->device_in + HISTORY_AT,
+                            sizeof to->count, cuda->compute)
+              : 0;
+}
+
 VaeStatus
 vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
                   VaeCudaSlot **out, VaeError *error)
@@ -411,6 +423,7 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
     s->bad = run->bad;
     const uint64_t start = vae_now_ns();
     fill(&in, run);
+    memcpy(s->host_in + HISTORY_AT, &run->history, sizeof run->history);
     s->stats->upload_ns += vae_now_ns() - start;
     *out = s;
     int code = vae_rt_event_record(s->begun, cuda->up);
@@ -420,6 +433,8 @@ vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec, const VaeRun *run,
         code = vae_rt_event_record(s->uploaded, cuda->up);
     if (!code)
         code = vae_rt_stream_wait(cuda->compute, s->uploaded);
+    if (!code)
+        code = set_history(cuda, exec, s);
     if (!code)
         code = wait_for_pictures(cuda, &in);
     if (!code)

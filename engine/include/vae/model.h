@@ -174,9 +174,13 @@ VAE_API int64_t vae_model_frames_of(const VaeModel *model, int64_t latents);
  * the same bytes from step k on as one that ran from the start. After
  * vae_stream_reset() begin one step earlier, because the first step differs.
  *
+ * A network with a history looks back to the start of the sequence. *steps is
+ * then VAE_FROM_START, which is more than any sequence has.
+ *
  * Errors: VAE_ERR_ARGUMENT, VAE_ERR_MODEL (the file has no weights for this
  * direction), VAE_ERR_MEMORY.
  */
+#define VAE_FROM_START (1 << 24)
 VAE_API VaeStatus vae_model_history(const VaeModel *model,
                                     VaeDirection direction, int *steps,
                                     VaeError *error);

@@ -195,6 +195,13 @@ typedef struct VaeStreamParams {
                                         the caller converted them to the range
                                         of the network, and can be set as
                                         pixel-range; both 0: neither */
+    /* Latents whose keys and values an attention reads in a network with a
+     * history (VAE_FROM_START), with the latent itself: 0 all of the sequence,
+     * 1 only the latent itself. Each number gives other results; other networks
+     * ignore it. All of the sequence take memory that grows with each latent.
+     * If it does not fit into the limit, the call fails with VAE_ERR_MEMORY,
+     * and results of earlier calls are complete. */
+    int64_t history;
 } VaeStreamParams;
 
 /* Bytes by purpose, exactly as allocated. Only library and ops are estimates.
@@ -247,7 +254,12 @@ typedef struct VaePlan {
     int whole;    /* large layers that are not computed in strips, although the
                      setting has strips. The computing library would give them
                      other bytes in strips, or cannot compute them */
+    /* The history of a latent, and that of VAE_PLANNED_LATENTS, or fewer by
+     * VaeStreamParams.history, which is a part of total. 0: there is none. */
+    uint64_t history_latent, history;
 } VaePlan;
+
+#define VAE_PLANNED_LATENTS 32
 
 /* Plans a stream without allocating its memory. *out begins as
  * VAE_INIT(VaePlan). Errors: those of vae_stream_new(). */

@@ -10,13 +10,16 @@
 typedef struct VaeCarrySet {
     VaeCarry **items;
     int n;
-    size_t bytes;   /* of all */
+    size_t bytes;   /* of all, without histories */
+    size_t history; /* of a latent in all histories */
+    int each;       /* latents of a block of histories */
     size_t spilled; /* bytes of the spilled carries, which are placed first */
 } VaeCarrySet;
-/* Sets the place of each carry, the largest first. Spills carries, the largest
- * first, until at least `spill` bytes are not on the device. Call it before the
- * programs are fused. False: out of memory. */
-bool vae_carry_set_place(VaeCarrySet *set, size_t spill);
+/* Sets the place of each carry, the largest first, and the bytes of the set.
+ * Spills carries, the largest first, until at least `spill` bytes are not on
+ * the device. window: of the histories. Call it before the programs are fused.
+ * False: out of memory. */
+bool vae_carry_set_place(VaeCarrySet *set, size_t spill, int window);
 void vae_carry_set_free(VaeCarrySet *set);
 
 /* One tensor that a forward pass asks for. */
@@ -57,6 +60,7 @@ typedef struct VaeBuildParams {
     int steps;
     int height, width; /* of the input: latent pixels, or padded pixels */
     VaeType act, sum;  /* types of convolutions' inputs, and of sums */
+    int history;       /* VaeStreamParams.history */
     const char *label;
     VaeCarrySet *carries;
     bool dry_run; /* only lists the required tensors */

@@ -259,15 +259,57 @@ vae_builder_carry(VaeBuilder *b, const char *name, const VaeTensor *like,
                     .w = like->shape.w,
                     .c = like->shape.c,
                     .type = like->type,
-                    .offset = set->bytes};
+                    .offset = (size_t) set->n};
     c->bytes = (size_t) frames * vae_frame_bytes(like);
-    set->bytes += (c->bytes + 63) / 64 * 64;
     if (set->n)
         memcpy(items, set->items, (size_t) set->n * sizeof *items);
     vae_mem_free(set->items);
     set->items = items;
     set->items[set->n++] = c;
     return c;
+}
+
+VaeCarry *
+vae_builder_history(VaeBuilder *b, const char *name, const VaeTensor *like)
+{
+    VaeCarry *c = vae_builder_carry(b, name, like, 1);
+    if (!c)
+        return NULL;
+    c->grows = true;
+    return c;
+}
+
+/* Latents in a block of a history: as many as fit into BLOCK_BYTES, which is
+ * small beside the rest of a stream, but at most BLOCK_LATENTS, so that small
+ * pictures take no more than they need. */
+enum { BLOCK_BYTES = 8 << 20, BLOCK_LATENTS = 16 };
+
+static int
+latents_of_block(size_t bytes, int window)
+{
+    const size_t most =
+        window && window < BLOCK_LATENTS ? (size_t) window : BLOCK_LATENTS;
+    const size_t fit = bytes ? BLOCK_BYTES / bytes : most;
+    return (int) (fit < 1 ? 1 : fit < most ? fit : most);
+}
+
+/* Places the histories of a set in the bytes of a latent. */
+static void
+place_histories(VaeCarrySet *set, int window)
+{
+    set->history = 0;
+    for (int i = 0; i < set->n; i++) {
+        VaeCarry *c = set->items[i];
+        if (!c->grows)
+            continue;
+        c->place = set->history;
+        set->history += (c->bytes + 63) / 64 * 64;
+    }
+    set->each = latents_of_block(set->history, window);
+    for (int i = 0; i < set->n; i++) {
+        set->items[i]->stride = set->history;
+        set->items[i]->each = set->each;
+    }
 }
 
 /* Carries of one size keep their order. */
@@ -281,18 +323,20 @@ larger_first(const void *a, const void *b)
 }
 
 bool
-vae_carry_set_place(VaeCarrySet *set, size_t spill)
+vae_carry_set_place(VaeCarrySet *set, size_t spill, int window)
 {
     size_t at = 0;
     VaeCarry **sorted =
         vae_mem_alloc((size_t) (set->n + 1) * sizeof(VaeCarry *));
     if (!sorted)
         return false;
+    int n = 0;
     set->spilled = 0;
     for (int i = 0; i < set->n; i++)
-        sorted[i] = set->items[i];
-    qsort(sorted, (size_t) set->n, sizeof(VaeCarry *), larger_first);
-    for (int i = 0; i < set->n; i++) {
+        if (!set->items[i]->grows)
+            sorted[n++] = set->items[i];
+    qsort(sorted, (size_t) n, sizeof(VaeCarry *), larger_first);
+    for (int i = 0; i < n; i++) {
         VaeCarry *c = sorted[i];
         c->offset = at;
         c->spilled = at < spill;
@@ -301,6 +345,8 @@ vae_carry_set_place(VaeCarrySet *set, size_t spill)
         if (c->spilled)
             set->spilled = at;
     }
+    set->bytes = at;
+    place_histories(set, window);
     vae_mem_free(sorted);
     return true;
 }

@@ -108,9 +108,15 @@ typedef struct VaeGroups {
 } VaeGroups;
 const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
                                 const VaeTensor *x, VaeGroups groups);
-/* qkv (t, h, w, 3c) -> (t, h, w, c). */
+/* qkv (t, h, w, 3c) -> (t, h, w, c), one head. A query reads the keys of its
+ * own frame; in vae_attention_so_far() also those of all earlier latents, or of
+ * as many as the setting `history` states. qkv then has a frame for each
+ * latent.
+ */
 const VaeTensor *vae_attention(VaeBuilder *b, const char *name,
                                const VaeTensor *qkv);
+const VaeTensor *vae_attention_so_far(VaeBuilder *b, const char *name,
+                                      const VaeTensor *qkv);
 typedef struct VaeMove {
     VaeRearrange kind;
     int ft, fs; /* 0 means 1 */

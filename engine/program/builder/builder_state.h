@@ -42,6 +42,9 @@ bool vae_builder_expect(VaeBuilder *b, const VaeOp *op, const VaeTensor *x,
 /* The carry of that name for `frames` frames like those of `like`. */
 VaeCarry *vae_builder_carry(VaeBuilder *b, const char *name,
                             const VaeTensor *like, int frames);
+/* The same for a history, of which a latent has a frame like `like`. */
+VaeCarry *vae_builder_history(VaeBuilder *b, const char *name,
+                              const VaeTensor *like);
 /* Writes path.name or path.name.suffix. An empty name has no dot. */
 void vae_builder_full_name(const VaeBuilder *b, const char *name,
                            const char *suffix, char out[VAE_MAX_PATH]);

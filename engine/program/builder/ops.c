@@ -204,6 +204,26 @@ vae_attention(VaeBuilder *b, const char *name, const VaeTensor *qkv)
 }
 
 const VaeTensor *
+vae_attention_so_far(VaeBuilder *b, const char *name, const VaeTensor *qkv)
+{
+    const VaeBuildParams *q = b->params;
+    const VaeTensor *y = vae_attention(b, name, qkv);
+    if (!y || q->history == 1)
+        return y;
+    VaeOp *op = &b->program->ops[b->program->n_ops - 1];
+    VaeTensor keys = *y;
+    keys.shape.c *= 2;
+    if (y->shape.t != q->steps)
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s: %d frames in %d steps; a history needs one frame "
+                         "for each latent",
+                         op->name, y->shape.t, q->steps);
+    op->carry = vae_builder_history(b, name, &keys);
+    op->attention.window = q->history;
+    return op->carry ? y : NULL;
+}
+
+const VaeTensor *
 vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
 {
     if (b->status != VAE_OK || !x)

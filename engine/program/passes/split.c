@@ -188,6 +188,8 @@ op_of(Groups *g, const VaeOp *op, VaeOp *out)
         out->rearrange.phase = g->first % r->dealt;
         out->rearrange.drop = 1; /* the other frame */
     }
+    if (op->kind == VAE_OP_ATTENTION)
+        out->attention.first = g->first;
     out->x = part_of(g, op->x);
     out->y = part_of(g, op->y);
     out->add = part_of(g, op->add);

@@ -107,20 +107,20 @@ carry_text(const VaeTensorInfo *t, char text[CARRY_TEXT])
 
 /* The type and shape that the stream requires. */
 static const char *
-expected_text(const VaeCarry *c, char text[CARRY_TEXT])
+expected_text(const VaeCarryItem *item, char text[CARRY_TEXT])
 {
     char shape[96];
-    int64_t dims[4];
-    vae_checkpoint_dims(c, dims);
-    vae_dims_text(dims, 4, shape, sizeof shape);
-    snprintf(text, CARRY_TEXT, "%s %s", vae_type_name(c->type), shape);
+    vae_dims_text(item->dims, 4, shape, sizeof shape);
+    snprintf(text, CARRY_TEXT, "%s %s", vae_type_name(item->carry->type),
+             shape);
     return text;
 }
 
 /* Checks that the file has each carry with its type and shape, and no other
  * tensor. */
 static VaeStatus
-check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
+check_carries(const VaeStream *s, const VaeTensorFile *file,
+              const VaeSequence *at, VaeError *error)
 {
     if (vae_tensor_file_count(file) != (size_t) vae_carry_items(&s->main)) {
         char have[32], want[32];
@@ -134,18 +134,15 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
     }
     for (int i = 0; i < vae_carry_items(&s->main); i++) {
         VaeCarryItem item;
-        vae_carry_item_at(&s->main, i, &item);
-        const VaeCarry *c = item.carry;
+        vae_carry_item_at(&s->main, i, vae_sequence_length(at), &item);
         const VaeTensorInfo *t = vae_tensor_file_find(file, item.name);
-        int64_t dims[4];
         char found[CARRY_TEXT], expected[CARRY_TEXT];
-        vae_checkpoint_dims(c, dims);
-        if (t && t->supported && t->type == c->type && t->n_dims == 4 &&
-            memcmp(t->dims, dims, sizeof dims) == 0)
+        if (t && t->supported && t->type == item.carry->type &&
+            t->n_dims == 4 && memcmp(t->dims, item.dims, sizeof item.dims) == 0)
             continue;
         return vae_fail_parts(error, VAE_ERR_ARGUMENT,
                               (VaeErrorParts){item.name, carry_text(t, found),
-                                              expected_text(c, expected)},
+                                              expected_text(&item, expected)},
                               "%s: carry \"%s\" is %s there, expected %s",
                               vae_file_label(vae_tensor_file_name(file)),
                               item.name, found, expected);
@@ -154,24 +151,27 @@ check_carries(const VaeStream *s, const VaeTensorFile *file, VaeError *error)
 }
 
 static VaeStatus
-load_carries(VaeStream *s, const VaeTensorFile *file, VaeError *error)
+load_carries(VaeStream *s, const VaeTensorFile *file, const VaeSequence *at,
+             VaeError *error)
 {
-    uint8_t *block = vae_mem_alloc(vae_carry_items_bytes(&s->main));
+    VaeMachine *m = &s->main;
+    const uint64_t latents = vae_sequence_length(at);
+    const size_t bytes = vae_carry_items_bytes(m, latents);
+    VaeStatus status = vae_stream_grow_history(s, (int) latents, error);
+    if (status != VAE_OK)
+        return status;
+    uint8_t *block = vae_mem_alloc(bytes);
     if (!block)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory: the checkpoint's carries take %.1f MiB",
-                        (double) vae_carry_items_bytes(&s->main) / 1048576);
-    for (int i = 0; i < vae_carry_items(&s->main); i++) {
+                        (double) bytes / 1048576);
+    for (int i = 0; i < vae_carry_items(m); i++) {
         VaeCarryItem item;
-        vae_carry_item_at(&s->main, i, &item);
+        vae_carry_item_at(m, i, latents, &item);
         const VaeTensorInfo *t = vae_tensor_file_find(file, item.name);
-        memcpy(block + item.at, t->data, item.carry->bytes);
+        memcpy(block + item.at, t->data, item.bytes);
     }
-    VaeStatus status = VAE_OK;
-    if (s->main.plan.tiles)
-        memcpy(s->main.tiles.carries, block, vae_carry_items_bytes(&s->main));
-    else
-        status = vae_carries_write(&s->main.carries, block, error);
+    status = vae_carry_items_write(m, latents, block, error);
     vae_mem_free(block);
     return status;
 }
@@ -189,8 +189,9 @@ static VaeStatus
 move_back(const VaeStream *s, VaeSequence *at, VaeError *error)
 {
     int history = 0;
-    const VaeStatus status = vae_model_history(
-        s->main.model, s->main.params.direction, &history, error);
+    const VaeStatus status =
+        vae_model_looks_back(s->main.model, s->main.params.direction,
+                             s->main.params.history, &history, error);
     if (status != VAE_OK)
         return status;
     /* the next frames are those of latents that came look_ahead latents earlier
@@ -224,7 +225,7 @@ take(VaeStream *s, const VaeTensorFile *file, Saved *p, VaeError *error)
         status =
             vae_stream_resume(s, error); /* a reset may have freed the memory */
     if (p->carries && status == VAE_OK)
-        status = load_carries(s, file, error);
+        status = load_carries(s, file, &p->at, error);
     if (status == VAE_OK)
         s->at = p->at;
     return status;
@@ -278,7 +279,7 @@ check_file(const VaeStream *s, const VaeTensorFile *file,
         status = read_place(file, place, error);
     place->carries |= vae_carry_items(&s->main) == 0;
     if (status == VAE_OK && place->carries)
-        status = check_carries(s, file, error);
+        status = check_carries(s, file, &place->at, error);
     return status;
 }
 

@@ -15,18 +15,16 @@
 static VaeStatus
 copy_carries(VaeStream *s, uint8_t **out, VaeError *error)
 {
-    const size_t bytes = vae_carry_items_bytes(&s->main);
+    const uint64_t latents = vae_sequence_length(&s->at);
+    const size_t bytes = vae_carry_items_bytes(&s->main, latents);
     *out = vae_mem_alloc(bytes);
     if (!*out)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "out of memory: a checkpoint with carries takes %.1f "
                         "MiB",
                         (double) bytes / 1048576);
-    if (s->main.plan.tiles) {
-        memcpy(*out, s->main.tiles.carries, bytes);
-        return VAE_OK;
-    }
-    const VaeStatus status = vae_carries_read(&s->main.carries, *out, error);
+    const VaeStatus status =
+        vae_carry_items_read(&s->main, latents, *out, error);
     if (status != VAE_OK) {
         vae_mem_free(*out);
         *out = NULL;
@@ -39,8 +37,8 @@ sum_carries(uint64_t sum, const VaeStream *s, const uint8_t *block)
 {
     for (int i = 0; i < vae_carry_items(&s->main); i++) {
         VaeCarryItem item;
-        vae_carry_item_at(&s->main, i, &item);
-        sum = vae_checkpoint_sum(sum, block + item.at, item.carry->bytes);
+        vae_carry_item_at(&s->main, i, vae_sequence_length(&s->at), &item);
+        sum = vae_checkpoint_sum(sum, block + item.at, item.bytes);
     }
     return sum;
 }
@@ -72,12 +70,12 @@ write_file(const VaeStream *s, const VaeCheckpointParams *p,
     snprintf(text, sizeof text, "%016" PRIx64, sum);
     meta[m++] = (VaeMetadata){"vae.checksum", text};
     for (int i = 0; i < n; i++) {
-        vae_carry_item_at(&s->main, i, &items[i]);
+        vae_carry_item_at(&s->main, i, vae_sequence_length(&s->at), &items[i]);
         tensors[i] = (VaeTensorOut){.name = items[i].name,
                                     .type = items[i].carry->type,
                                     .n_dims = 4,
                                     .data = block + items[i].at};
-        vae_checkpoint_dims(items[i].carry, tensors[i].dims);
+        memcpy(tensors[i].dims, items[i].dims, sizeof items[i].dims);
     }
     const VaeStatus status =
         vae_tensor_file_rewrite(p->path, tensors, (size_t) n, meta, m, error);

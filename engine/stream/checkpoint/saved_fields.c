@@ -159,12 +159,3 @@ vae_checkpoint_sum_text(uint64_t sum, const char *key, const char *value)
     sum = vae_checkpoint_sum(sum, key, strlen(key) + 1);
     return vae_checkpoint_sum(sum, value, strlen(value) + 1);
 }
-
-void
-vae_checkpoint_dims(const VaeCarry *c, int64_t dims[4])
-{
-    dims[0] = c->frames;
-    dims[1] = c->h;
-    dims[2] = c->w;
-    dims[3] = c->c;
-}

@@ -15,7 +15,7 @@ typedef struct VaeCheckpointField {
     char value[72];
 } VaeCheckpointField;
 
-#define VAE_CHECKPOINT_FIELDS 19
+#define VAE_CHECKPOINT_FIELDS 20
 #define VAE_CHECKPOINT_OWN 16 /* most entries of the caller */
 
 typedef struct VaeCheckpointFields {
@@ -40,8 +40,5 @@ VaeStatus vae_checkpoint_describe(const VaeStream *s,
 uint64_t vae_checkpoint_sum(uint64_t sum, const void *data, size_t n);
 uint64_t vae_checkpoint_sum_text(uint64_t sum, const char *key,
                                  const char *value);
-
-/* The dimensions of a carry's tensor. */
-void vae_checkpoint_dims(const VaeCarry *c, int64_t dims[4]);
 
 #endif

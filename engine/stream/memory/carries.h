@@ -5,6 +5,9 @@
  * memory. There are up to three copies: two snapshots, and one in host memory
  * while the stream is offloaded. Offloading, the NaN fallback and checkpoints
  * use these functions.
+ *
+ * A history is a carry that grows with each latent. All histories of a stream
+ * share blocks of memory, which are added one after another (history.c).
  */
 #ifndef VAE_CARRIES_H
 #define VAE_CARRIES_H
@@ -65,5 +68,51 @@ VaeStatus vae_carries_save(VaeCarryStore *s, int snapshot, VaeError *error);
 VaeStatus vae_carries_restore(VaeCarryStore *s, int snapshot, VaeError *error);
 VaeStatus vae_carries_read_snapshot(const VaeCarryStore *s, void *dst,
                                     VaeError *error);
+
+/* ------------------------------------------------------------------ */
+
+typedef struct VaeHistoryStore {
+    const VaeBackendClass *class;
+    VaeBackend *backend;
+    size_t bytes; /* of a latent in all histories; 0: there is none */
+    int each;     /* latents of a block */
+    int window;   /* most latents that it has; 0: all of the sequence */
+    VaeHistoryBlocks *now; /* in the memory of the backend, or NULL */
+    uint8_t **blocks;      /* its n blocks; the list is in host memory */
+    int n;
+    uint8_t **kept; /* while offloaded: n_kept copies in host memory */
+    int n_kept;
+} VaeHistoryStore;
+
+/* Numbers of latents are those of the sequence so far. */
+
+/* The bytes of the blocks for so many latents, and of their list. */
+uint64_t vae_history_bytes(const VaeHistoryStore *s, uint64_t latents);
+/* Allocates the list of blocks, if the stream has a history. */
+VaeStatus vae_history_take(VaeHistoryStore *s, VaeError *error);
+/* Adds blocks until there are enough. After an error it has those that could be
+ * added. */
+VaeStatus vae_history_grow(VaeHistoryStore *s, uint64_t latents,
+                           VaeError *error);
+/* Frees the blocks that so many latents do not need. No run may be in flight.
+ */
+void vae_history_shrink(VaeHistoryStore *s, uint64_t latents);
+/* Frees the memory, except `kept`. */
+void vae_history_drop(VaeHistoryStore *s);
+void vae_history_free(VaeHistoryStore *s);
+/* As vae_carries_offload() and vae_carries_reload(). */
+VaeStatus vae_history_offload(VaeHistoryStore *s, uint64_t latents,
+                              VaeError *error);
+/* Frees `kept`. */
+void vae_history_forget(VaeHistoryStore *s);
+VaeStatus vae_history_reload(VaeHistoryStore *s, VaeError *error);
+/* The latents that it has, which are the last ones. */
+uint64_t vae_history_held(const VaeHistoryStore *s, uint64_t latents);
+/* Copies one history of these latents to or from host memory. */
+VaeStatus vae_history_read(const VaeHistoryStore *s, const VaeCarry *carry,
+                           uint64_t latents, uint8_t *dst, VaeError *error);
+VaeStatus vae_history_write(VaeHistoryStore *s, const VaeCarry *carry,
+                            uint64_t latents, const uint8_t *src,
+                            VaeError *error);
 
 #endif

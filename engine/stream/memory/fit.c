@@ -245,14 +245,15 @@ vae_machine_does_not_fit(const VaeMachine *m, VaeError *error)
                  "weights %.1f, carries %.1f, activations %.1f, scratch %.1f, "
                  "staging %.1f, while loading %.1f, library about %.1f, "
                  "lists of operations %.1f, fallback %.1f",
-                 MIB(p->weights), MIB(p->carries - p->spilled), MIB(p->arena),
-                 MIB(p->scratch), MIB(p->staging), MIB(p->loading),
-                 MIB(p->library), MIB(device ? 0 : p->ops), MIB(p->fallback));
+                 MIB(p->weights), MIB(p->carries - p->spilled + p->history),
+                 MIB(p->arena), MIB(p->scratch), MIB(p->staging),
+                 MIB(p->loading), MIB(p->library), MIB(device ? 0 : p->ops),
+                 MIB(p->fallback));
     else
         snprintf(
             parts, sizeof parts,
             "carries %.1f, activations %.1f, weights and others not counted",
-            MIB(p->carries - p->spilled), MIB(p->arena));
+            MIB(p->carries - p->spilled + p->history), MIB(p->arena));
     if (p->tiles) {
         const size_t used = strlen(parts);
         snprintf(parts + used, sizeof parts - used, ", %s%s %.1f",

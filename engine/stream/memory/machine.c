@@ -98,6 +98,7 @@ vae_machine_close(VaeMachine *m)
         vae_machine_free_memory(m);
         vae_machine_free_tiles(m);
         vae_carries_free(&m->carries);
+        vae_history_free(&m->history);
         if (!m->shares)
             m->class->close(&m->backend);
     }

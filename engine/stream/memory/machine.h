@@ -83,6 +83,7 @@ struct VaeMachine {
     VaeOpTime *times[PROGRAMS]; /* or NULL, see vae_stream_profile() */
 
     VaeCarryStore carries;
+    VaeHistoryStore history;
     VaeCarrySet
         tile_sets[VAE_TILE_SHAPES - 1]; /* of the other shapes of tiles */
     VaeTileMemory tiles;
@@ -285,11 +286,19 @@ VaeStatus vae_machine_run_tiles(VaeMachine *m, int which, const VaeRun *run,
  * of all carries. */
 typedef struct VaeCarryItem {
     const VaeCarry *carry;
-    size_t at;
+    size_t at, bytes;
+    int64_t dims[4]; /* frames, height, width, channels */
     char name[256];
 } VaeCarryItem;
+/* latents: of the sequence so far, in histories. */
 int vae_carry_items(const VaeMachine *m);
-void vae_carry_item_at(const VaeMachine *m, int i, VaeCarryItem *out);
-size_t vae_carry_items_bytes(const VaeMachine *m);
+void vae_carry_item_at(const VaeMachine *m, int i, uint64_t latents,
+                       VaeCarryItem *out);
+size_t vae_carry_items_bytes(const VaeMachine *m, uint64_t latents);
+/* Copies all of them to or from a block. */
+VaeStatus vae_carry_items_read(const VaeMachine *m, uint64_t latents,
+                               uint8_t *dst, VaeError *error);
+VaeStatus vae_carry_items_write(VaeMachine *m, uint64_t latents,
+                                const uint8_t *src, VaeError *error);
 
 #endif

@@ -82,14 +82,19 @@ offload_all(VaeMachine *m, VaeError *error)
     return status;
 }
 
+/* latents: of the history to keep. */
 static VaeStatus
-offload(VaeMachine *m, bool keep, VaeError *error)
+offload(VaeMachine *m, bool keep, uint64_t latents, VaeError *error)
 {
     VaeStatus status = VAE_OK;
     if (m->released || !m->class->memory_left)
         return VAE_OK;
     if (keep)
+        status = vae_history_offload(&m->history, latents, error);
+    if (keep && status == VAE_OK)
         status = vae_carries_offload(&m->carries, error);
+    if (status != VAE_OK)
+        vae_history_forget(&m->history);
     if (status != VAE_OK)
         return status;
     m->released = true;
@@ -106,9 +111,10 @@ vae_stream_offload(VaeStream *s, VaeError *error)
     VaeStatus status = VAE_OK;
     const bool keep = s->at.next != FIRST && !s->at.broken;
     if (m->wide)
-        status = offload(m->wide, keep && s->at.in_fallback, error);
+        status = offload(m->wide, keep && s->at.in_fallback, 0, error);
     if (status == VAE_OK)
-        status = offload(m, keep && !vae_machine_has_tiles(m), error);
+        status = offload(m, keep && !vae_machine_has_tiles(m),
+                         vae_sequence_length(&s->at), error);
     s->stats.released = m->released;
     return status;
 }
@@ -126,6 +132,8 @@ allocate_again(VaeStream *s, VaeMachine *m, VaeError *error)
     } else {
         status = vae_machine_take_memory(m, error);
     }
+    if (status == VAE_OK)
+        status = vae_history_reload(&m->history, error);
     if (status == VAE_OK)
         status = vae_carries_reload(&m->carries, error);
     if (status != VAE_OK)

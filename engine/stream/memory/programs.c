@@ -63,13 +63,17 @@ place_carries(VaeMachine *m)
     store->spilled = store->rest = 0;
     for (int i = 0; i < VAE_TILE_SHAPES; i++) {
         VaeCarrySet *set = vae_machine_carry_set(m, i);
-        if (!vae_carry_set_place(set, (size_t) m->rung.spared))
+        if (!vae_carry_set_place(set, (size_t) m->rung.spared,
+                                 (int) m->params.history))
             return false;
         if (set->spilled > store->spilled)
             store->spilled = set->spilled;
         if (set->bytes - set->spilled > store->rest)
             store->rest = set->bytes - set->spilled;
     }
+    m->history.bytes = store->set.history;
+    m->history.each = store->set.each;
+    m->history.window = (int) m->params.history;
     return true;
 }
 
@@ -158,6 +162,8 @@ sum_up(VaeMachine *m)
     const uint64_t carries = m->carries.rest;
     p->spilled = m->carries.spilled;
     p->carries = carries + p->spilled;
+    p->history_latent = m->history.bytes;
+    p->history = vae_history_bytes(&m->history, VAE_PLANNED_LATENTS);
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = m->execs[i];
         if (m->programs[i]) {
@@ -181,8 +187,8 @@ sum_up(VaeMachine *m)
                   (uint64_t) list_snapshots(m, snapshots) * carries;
     p->tiled = vae_machine_tiled_bytes(m);
     const uint64_t ops = m->class->memory_left ? 0 : p->ops;
-    p->total = p->weights + carries + p->arena + p->scratch + p->staging +
-               p->library + p->fallback + ops +
+    p->total = p->weights + carries + p->history + p->arena + p->scratch +
+               p->staging + p->library + p->fallback + ops +
                (m->class->memory_left ? 0 : p->tiled);
     p->peak = p->weights + p->loading + p->library + ops;
     raise_to(&p->peak, p->total);
@@ -230,6 +236,7 @@ record(VaeMachine *m, int which, VaeError *error)
                           .sum = m->class->narrow_sums ? vae_act_type(precision)
                                                        : VAE_TYPE_F32,
                           .label = vae_program_labels[kind],
+                          .history = (int) m->params.history,
                           .carries = vae_machine_carry_set(m, shape)},
         program, error);
     if (status == VAE_OK && kind != FIRST && (*program)->steps == 1 &&
@@ -263,6 +270,21 @@ prefetch(VaeMachine *m)
     return good;
 }
 
+/* What does not go with a history. */
+static VaeStatus
+check_history(const VaeMachine *m, VaeError *error)
+{
+    if (!m->history.bytes || (!m->wide && !vae_machine_has_tiles(m)))
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                    "%s: its attention reads all earlier latents, which does "
+                    "not go with %s; expected history 1, with other results, "
+                    "or no %s",
+                    m->model->info.path,
+                    m->wide ? "the nan-policy fallback" : "tiles",
+                    m->wide ? "fallback" : "tiles");
+}
+
 VaeStatus
 vae_machine_build(VaeMachine *m, VaeRung rung, VaeBuildHow how, VaeError *error)
 {
@@ -283,6 +305,8 @@ vae_machine_build(VaeMachine *m, VaeRung rung, VaeBuildHow how, VaeError *error)
             status = record(m, i, error);
     if (status == VAE_OK && !place_carries(m))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (status == VAE_OK)
+        status = check_history(m, error);
     for (int i = 0; i < planned(m) && status == VAE_OK; i++) {
         if (!m->programs[i])
             continue;
@@ -349,6 +373,13 @@ vae_machine_take_memory(VaeMachine *m, VaeError *error)
         status = vae_carries_take(&m->carries, snapshots, error);
     if (status == VAE_OK)
         status = vae_machine_take_tiles(m, error);
+    m->history.class = m->class;
+    m->history.backend = m->backend;
+    if (status == VAE_OK)
+        status = vae_history_take(&m->history, error);
+    if (status == VAE_OK) /* for the first run */
+        status = vae_history_grow(&m->history, (uint64_t) m->rung.slice, error);
+    m->memory.history = m->history.now;
     m->memory.carries = m->carries.now.device;
     m->memory.spilled = m->carries.now.host;
     if (status == VAE_OK)
@@ -365,6 +396,7 @@ vae_machine_free_memory(VaeMachine *m)
 {
     m->class->free(m->backend, VAE_ON_DEVICE, m->memory.arena);
     vae_carries_drop(&m->carries);
+    vae_history_drop(&m->history);
     m->class->free(m->backend, VAE_ON_DEVICE, m->memory.scratch);
     m->memory = (VaeMemory){0};
     vae_machine_drop_tiles(m);

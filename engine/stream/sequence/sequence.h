@@ -31,6 +31,13 @@ typedef struct VaeSequence {
     bool in_fallback; /* only the fp32 machine has the carries, see nan.c */
 } VaeSequence;
 
+/* The latents that have left something in the stream. */
+static inline uint64_t
+vae_sequence_length(const VaeSequence *at)
+{
+    return at->latents - at->lines.latent;
+}
+
 /* The place before the first step. */
 static inline VaeSequence
 vae_sequence_from(VaeOrigin origin)

@@ -234,15 +234,24 @@ history(const VaeModel *model, VaeDirection direction)
 }
 
 static void
+print_reach(int steps, const char *unit, const char *to)
+{
+    if (steps == VAE_FROM_START)
+        printf(" to the start of the sequence to %s", to);
+    else if (steps >= 0)
+        printf(" %d%s to %s", steps, unit, to);
+}
+
+static void
 print_history(const VaeModel *model)
 {
     const int decode = history(model, VAE_DECODE);
     const int encode = history(model, VAE_ENCODE);
     printf("  looks back");
-    if (decode >= 0)
-        printf(" %s to decode", VAE_COUNTED(decode, "latent"));
-    if (encode >= 0)
-        printf("%s %d to encode", decode >= 0 ? "," : "", encode);
+    print_reach(decode, decode == 1 ? " latent" : " latents", "decode");
+    if (decode >= 0 && encode >= 0)
+        printf(",");
+    print_reach(encode, "", "encode");
     printf("\n");
 }
 

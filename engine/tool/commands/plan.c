@@ -40,6 +40,10 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
     print_bytes(to, "carries", plan->carries);
     if (plan->spilled)
         print_bytes(to, "  on host", plan->spilled);
+    if (plan->history) {
+        print_bytes(to, "history", plan->history);
+        print_bytes(to, "  a latent", plan->history_latent);
+    }
     if (plan->tiles)
         print_bytes(to, "tiles on host", plan->tiled);
     print_bytes(to, "activations", plan->arena);

@@ -25,19 +25,25 @@ attention_bounds(VaeCheck *t, const VaeOneOp *op)
 static void
 check_attentions(VaeCheck *t, VaePrecision precision)
 {
-    static const int sizes[][3] = {{1, 1, 8},    {5, 7, 24},  {16, 16, 32},
-                                   {13, 20, 96}, {17, 31, 3}, {6, 10, 384}};
+    /* height, width, channels; and -1: no history, or its window */
+    static const int sizes[][4] = {
+        {1, 1, 8, -1},   {5, 7, 24, -1},   {16, 16, 32, -1}, {13, 20, 96, -1},
+        {17, 31, 3, -1}, {6, 10, 384, -1}, {1, 1, 8, 0},     {5, 7, 24, 0},
+        {17, 31, 3, 0},  {13, 20, 96, 0},  {5, 7, 24, 2},    {17, 31, 16, 3}};
     VaeBackends b;
     if (!vae_backends_open(t, precision, &b))
         return;
     for (size_t i = 0; i < VAE_COUNT(sizes); i++) {
         const int h = sizes[i][0], w = sizes[i][1], c = sizes[i][2];
+        const int window = sizes[i][3];
         const VaeOneOp op = {.kind = VAE_OP_ATTENTION,
                              .type = vae_act_type(precision),
                              .x = {VAE_FRAMES, h, w, 3 * c},
-                             .y = {VAE_FRAMES, h, w, c}};
-        if (!vae_check_begin(t, "attention_%s_%dx%d_c%d",
-                             vae_precision_name(precision), h, w, c))
+                             .y = {VAE_FRAMES, h, w, c},
+                             .so_far = window >= 0,
+                             .window = window < 0 ? 0 : window};
+        if (!vae_check_begin(t, "attention_%s_%dx%d_c%d_%d",
+                             vae_precision_name(precision), h, w, c, window))
             continue;
         float *x = vae_check_random(t, vae_frame_size(op.x) * VAE_FRAMES, 0.5f);
         for (size_t j = 0; j < vae_frame_size(op.x) * VAE_FRAMES; j++)

@@ -21,6 +21,9 @@ struct VaeRig {
     VaeWeight weight, bias;
     VaeTensorInfo weight_info, bias_info;
     void *arena, *scratch;
+    VaeCarry carry;
+    VaeHistoryBlocks *history; /* or NULL */
+    uint64_t frames;           /* of all runs */
 };
 
 size_t
@@ -67,9 +70,34 @@ describe_conv(VaeRig *r)
     r->op.conv.winograd = o->tiles > 0;
 }
 
+/* Blocks of two latents, or of fewer than the window. K and V follow a gap. */
+enum { EACH = 2, GAP = 64, MOST_BLOCKS = 8 };
+
+static void
+describe_history(VaeCheck *t, VaeRig *r)
+{
+    const VaeOneOp *o = &r->one;
+    const size_t bytes =
+        (size_t) 2 * o->y.h * o->y.w * o->y.c * vae_type_size(o->type);
+    r->carry = (VaeCarry){.grows = true,
+                          .bytes = bytes,
+                          .place = GAP,
+                          .stride = GAP + (bytes + 63) / 64 * 64,
+                          .each = EACH};
+    r->op.carry = &r->carry;
+    r->op.attention.window = o->window;
+    r->history = calloc(1, sizeof *r->history);
+    if (!r->history)
+        abort();
+    const int latents = o->window ? o->window : EACH * MOST_BLOCKS;
+    for (int i = 0; i < (latents + EACH - 1) / EACH; i++)
+        r->history->block[i] =
+            vae_check_buffer_at(t, EACH * r->carry.stride, 0);
+}
+
 /* The arena has x, then y. If there is an add, it is in the place of y. */
 static void
-describe(VaeRig *r)
+describe(VaeCheck *t, VaeRig *r)
 {
     const VaeOneOp *o = &r->one;
     const bool conv = o->kind == VAE_OP_CONV;
@@ -99,6 +127,8 @@ describe(VaeRig *r)
                     .add = o->add ? &r->add : NULL};
     if (conv)
         describe_conv(r);
+    if (o->so_far)
+        describe_history(t, r);
     r->program = (VaeProgram){.label = "one",
                               .steps = o->tiles ? o->y.t / o->tiles : 1,
                               .ops = &r->op,
@@ -118,7 +148,7 @@ vae_rig_new(VaeCheck *t, const VaeBackendClass *class, VaeBackend *backend,
     r->class = class;
     r->backend = backend;
     r->one = *op;
-    describe(r);
+    describe(t, r);
     if (!vae_program_plan(&r->program) ||
         class->prepare(backend, cache, &r->program, &r->exec, &error)) {
         vae_check_fail(t, "%s: %s", class->name, error.message);
@@ -129,7 +159,9 @@ vae_rig_new(VaeCheck *t, const VaeBackendClass *class, VaeBackend *backend,
     r->arena = vae_check_buffer_at(t, r->program.arena, 0);
     r->scratch = vae_check_buffer_at(t, r->exec->scratch, 0);
     if (class->bind(backend, r->exec,
-                    &(VaeMemory){.arena = r->arena, .scratch = r->scratch},
+                    &(VaeMemory){.arena = r->arena,
+                                 .scratch = r->scratch,
+                                 .history = r->history},
                     &error)) {
         vae_check_fail(t, "%s: %s", class->name, error.message);
         vae_rig_free(&r);
@@ -145,6 +177,7 @@ vae_rig_free(VaeRig **rig)
     if (!r)
         return;
     r->class->exec_free(r->backend, &r->exec);
+    free(r->history);
     free(r);
 }
 
@@ -172,9 +205,11 @@ vae_rig_run(VaeCheck *t, VaeRig *r, const float *x, float *y)
     VaeError error = {0};
     atomic_bool cancel = false;
     VaeStreamStats stats = {0};
-    const VaeRun run = {.stats = &stats, .cancel = &cancel};
+    const VaeRun run = {
+        .stats = &stats, .cancel = &cancel, .history = r->frames};
     const size_t n = count(r->one.y);
     uint8_t *ys = fill(r, x);
+    r->frames += (uint64_t) r->one.y.t;
     if (r->one.add)
         vae_type_from_float(ys, r->y.type, y, n);
     if (r->class->run(r->backend, r->exec, &run, &error))

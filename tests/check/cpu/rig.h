@@ -18,6 +18,8 @@ typedef struct VaeOneOp {
     bool up;     /* x is read as if each pixel were 2x2 */
     int tiles;   /* frames of a step in Winograd tiles; 0: no tiles */
     bool narrow; /* the result of the convolution also has `type` */
+    bool so_far; /* an attention with a history, of the frames of all calls */
+    int window;  /* latents that it reads; 0: all */
     const float *weight, *bias; /* in the file's order; bias may be NULL */
 } VaeOneOp;
 

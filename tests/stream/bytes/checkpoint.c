@@ -478,6 +478,8 @@ look(const Bed *bed, VaeDirection direction)
     int history;
     VaeError error;
     must(vae_model_history(bed->model, direction, &history, &error), &error);
+    if (history == VAE_FROM_START)
+        history = 6; /* it begins at the start, however many steps there are */
     printf("%s\n", decode ? "decode" : "encode");
     c.t = history + 3 + AFTER;
     c.all = bed_clip(bed, c.t, W, H, 1);
