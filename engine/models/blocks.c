@@ -33,7 +33,8 @@ vae_block_residual(VaeBuilder *b, const VaeResidual *names, const VaeTensor *x,
     if (x->shape.c != c)
         skip =
             vae_conv(b, names->shortcut, x, (VaeConv){.c = c, .two_d = flat});
-    VaeConv conv = {.c = c, .k = 3, .kt = flat ? 1 : 3, .two_d = flat};
+    VaeConv conv = {
+        .c = c, .k = 3, .kt = flat ? 1 : 3, .two_d = flat, .pad = names->pad};
     conv.narrow = true;
     y = vae_conv(b, names->conv1, y, conv);
     y = norm(b, names->norm2, y, groups, true, false);
@@ -50,17 +51,16 @@ vae_block_attention(VaeBuilder *b, const VaeAttentionBlock *names,
     if (!x)
         return NULL;
     const int c = x->shape.c;
-    VaeConv qkv = {
-        .c = 3 * c, .linear = names->linear, .two_d = !names->linear};
+    const bool flat = !names->linear && !names->video;
+    VaeConv qkv = {.c = 3 * c, .linear = names->linear, .two_d = flat};
     if (!names->qkv)
         for (int i = 0; i < 3; i++)
             qkv.stack[i] = names->stack[i];
-    const VaeTensor *y = norm(b, names->norm, x, groups, false, true);
+    const VaeTensor *y = norm(b, names->norm, x, groups, false, !names->video);
     y = vae_conv(b, names->qkv ? names->qkv : "qkv", y, qkv);
-    y = vae_attention(b, "attention", y);
-    return vae_conv(b, names->out, y,
-                    (VaeConv){.c = c,
-                              .linear = names->linear,
-                              .two_d = !names->linear,
-                              .add = x});
+    y = names->video ? vae_attention_so_far(b, "attention", y)
+                     : vae_attention(b, "attention", y);
+    return vae_conv(
+        b, names->out, y,
+        (VaeConv){.c = c, .linear = names->linear, .two_d = flat, .add = x});
 }

@@ -16,6 +16,7 @@ const VaeTensor *vae_block_norm_silu(VaeBuilder *b, const char *name,
 typedef struct VaeResidual {
     const char *norm1, *conv1, *norm2, *conv2, *shortcut;
     bool two_d; /* of one frame: weights are [c, cin, 3, 3] */
+    VaeConvPad pad;
 } VaeResidual;
 
 /*
@@ -34,9 +35,11 @@ typedef struct VaeAttentionBlock {
     const char *stack[3]; /* three linear layers, if qkv is NULL */
     const char *out;
     bool linear; /* weights are [c, c], not [c, c, 1, 1] */
+    bool video;  /* weights are [c, c, 1, 1, 1], gains [c, 1, 1, 1]; a pixel
+                    also sees those of all earlier latents */
 } VaeAttentionBlock;
 
-/* x + out(attention(norm(x))), one head over the pixels of each frame. */
+/* x + out(attention(norm(x))), one head over the pixels of a frame. */
 const VaeTensor *vae_block_attention(VaeBuilder *b,
                                      const VaeAttentionBlock *names,
                                      const VaeTensor *x, int groups);

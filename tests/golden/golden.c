@@ -84,6 +84,14 @@ static const Case cases[] = {
     D("wan22", "decode_t5_3x5", true),
     E("wan22", "encode_f1_80x112", true),
     E("wan22", "encode_f17_48x80", true),
+    D("hunyuan15", "decode_t1_3x5", true),
+    D("hunyuan15", "decode_t2_2x3", true),
+    D("hunyuan15", "decode_t3_1x2_window1", true),
+    D("hunyuan15", "decode_t5_2x2", false),
+    E("hunyuan15", "encode_f1_48x80", true),
+    E("hunyuan15", "encode_f9_48x32", true),
+    E("hunyuan15", "encode_f9_32x32_window1", true),
+    E("hunyuan15", "encode_f17_32x48", false),
     D("taehv/taew2_1", "decode_t1_6x10", true),
     D("taehv/taew2_1", "decode_t5_6x10", true),
     E("taehv/taew2_1", "encode_f1_48x80", true),
@@ -280,7 +288,7 @@ run_folders(Golden *g, void (*set)(Golden *, const char *),
 int
 main(int argc, char **argv)
 {
-    static const char *const traced[] = {"wan21", "seedvr2", NULL};
+    static const char *const traced[] = {"wan21", "seedvr2", "hunyuan15", NULL};
     static const char *const delayed[] = {"ltx2_0", "ltx2_3", "ltx2_0_timestep",
                                           NULL};
     Golden g = {0};

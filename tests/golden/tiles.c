@@ -20,6 +20,7 @@ typedef struct Case {
 /* Sizes as in the metadata of the files; those of Wan2.2's encoder count
  * pixels that are folded by two. */
 static const Case cases[] = {
+    {"hunyuan15", "tiled_decode_t1_4x5", 48, 48, 16, false},
     {"wan21", "tiled_decode_t2_10x14", 80, 64, 16, true},
     {"wan21", "tiled_encode_f5_80x112", 80, 64, 16, true},
     {"seedvr2", "tiled_decode_t2_10x14", 80, 64, 16, true},
@@ -55,6 +56,7 @@ open_stream(Suite *s, VaeModel *model, const Case *c, const TestClip *clip,
                                                 .tile_width = c->width,
                                                 .tile_height = c->height,
                                                 .tile_overlap = c->overlap,
+                                                .history = 1,
                                                 .warn = warn,
                                                 .log_user = s});
 }

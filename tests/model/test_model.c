@@ -621,6 +621,7 @@ main(int argc, char **argv)
     test_wrong_length("wan21", NULL);
     test_wrong_length("wan22", NULL);
     test_wrong_length("seedvr2", NULL);
+    test_wrong_length("hunyuan15", NULL);
     test_wrong_length("taef2", NULL);
     test_wrong_length("kl_flux2", NULL);
     test_wrong_length("qwenimage21", ".time_conv.");
@@ -631,6 +632,7 @@ main(int argc, char **argv)
     test_variants();
     test_file_names();
     test_ltx2();
+    test_hunyuan();
     test_image();
     test_memory();
     test_pruned();

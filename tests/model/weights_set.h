@@ -79,5 +79,7 @@ void test_image(void);
 
 /* test_ltx2.c */
 void test_ltx2(void);
+/* test_hunyuan.c */
+void test_hunyuan(void);
 
 #endif

@@ -9,6 +9,7 @@
 
 /* Number of steps after the warm-up that are compared. */
 enum { AFTER = 3 };
+enum { ALL = VAE_FROM_START };
 static const int threes[] = {3, 0}, ones[] = {1, 0};
 
 typedef struct Case {
@@ -288,7 +289,7 @@ released(void)
                  {"ltx2.0", 22, 28},       {"ltx2.3", 14, 26},
                  {"taeltx2_3_wide", 6, 6}, {"taeh3", 8, 4},
                  {"taef2", 0, 0},          {"flux2", 0, 0},
-                 {"qwenimage2.1", 0, 0}};
+                 {"hunyuan1.5", ALL, ALL}, {"qwenimage2.1", 0, 0}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         SCOPED_MODEL VaeModel *model = NULL;
         VaeError error;
