@@ -130,6 +130,11 @@ bool video_range(const VaeTensorFile *file, VideoRange *out);
  * such a range is a warning. */
 VaeStatus video_range_check(const VaeTensorFile *file, const char *option,
                             bool given, VaeError *error);
+/* Returns these entries and what the file states of its pictures beside their
+ * size and rate: the shape of pixels, and the tags. *n: their number. NULL: no
+ * memory. The texts are those of the file. */
+VaeMetadata *video_metadata(const VaeTensorFile *file, const VaeMetadata *own,
+                            size_t *n);
 /* stream.c. The options of reading for vae_latent_clip_find(), with warnings on
  * stderr. */
 VaeLatentOptions latent_options(const Options *o);

@@ -122,3 +122,28 @@ input_is_video(const char *path, VaeError *error)
                     "model=WEIGHTS ! latentmux ! filesink location=OUT",
                     why);
 }
+
+VaeMetadata *
+video_metadata(const VaeTensorFile *file, const VaeMetadata *own, size_t *n)
+{
+    static const char *const keys[] = {"vae.pixel_aspect_ratio", "vae.title",
+                                       "vae.comment", "vae.application"};
+    static const char tags[] = "vae.tag.";
+    VaeMetadata entry;
+    size_t all = 0;
+    while (vae_tensor_file_metadata_at(file, all, &entry))
+        all++;
+    VaeMetadata *list = malloc((*n + all) * sizeof *list);
+    if (!list)
+        return NULL;
+    memcpy(list, own, *n * sizeof *list);
+    for (size_t i = 0; i < all; i++) {
+        vae_tensor_file_metadata_at(file, i, &entry);
+        bool kept = strncmp(entry.key, tags, strlen(tags)) == 0;
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            kept |= strcmp(entry.key, keys[k]) == 0;
+        if (kept)
+            list[(*n)++] = entry;
+    }
+    return list;
+}

@@ -514,10 +514,21 @@ check "decode to y4m" 0 decode "$latents" o.y4m
 check "  has the luma of the frames" 0 python3 y4m.py o.y4m o.safetensors
 # shellcheck disable=SC2046 # words
 numbers $(yes one | head -64) | tensor turned.safetensors latent F32 \
-    16,1,2,2 '{"vae.pixel_aspect_ratio":"4/3","vae.tag.image-orientation":"rotate-90"}'
+    16,1,2,2 '{"vae.pixel_aspect_ratio":"4/3","vae.tag.image-orientation":"rotate-90",
+        "vae.title":"a title"}'
 check "the shape of pixels" 0 decode turned.safetensors turned.y4m
 says "turned.safetensors states an orientation" "latents-to-video.sh turns"
 true_that "  is in the header" grep -q "^YUV4MPEG2 .* A4:3 " turned.y4m
+check "the orientation, in npy" 0 decode turned.safetensors turned.npy
+says "turned.safetensors states an orientation" "latents-to-video.sh turns"
+check "what pictures have" 0 decode turned.safetensors pictures.safetensors
+says_not "orientation"
+check "  back to latents" 0 encode pictures.safetensors turned.safetensors
+for file in pictures turned; do
+    check "  is in $file" 0 "$tool" info "$file.safetensors"
+    says "vae.pixel_aspect_ratio = 4/3" "vae.title = a title" \
+        "vae.tag.image-orientation = rotate-90"
+done
 check "decode to standard output" 0 sh -c '"$@" | cmp - o.y4m' - \
     "$tool" decode --backend ref --model "$wan" "$latents" -
 check "  also to a file" 0 sh -c '"$@" >p.y4m && cmp p.y4m o.y4m' - \

@@ -46,16 +46,17 @@ find_sequences(Decode *d, VaeError *error)
     return VAE_OK;
 }
 
-/* Warns of what a Y4M file has no place for. */
+/* Warns of what the output has no place for. */
 static void
 warn_of_lost(const Decode *d)
 {
     const char *in = vae_tensor_file_name(d->file), *out = d->o->argument[1];
     if (vae_tensor_file_find(d->file, "latent_times"))
-        warn_text("%s has times of its own, and %s only a frame rate; "
+        warn_text("%s has times of its own, and %s does not; "
                   "pipelines/latents-to-video.sh keeps the times",
                   in, out);
-    if (vae_tensor_file_metadata(d->file, "vae.tag.image-orientation"))
+    if (d->format != OUTPUT_SAFETENSORS &&
+        vae_tensor_file_metadata(d->file, "vae.tag.image-orientation"))
         warn_text("%s states an orientation, and the pictures of %s are not "
                   "turned; pipelines/latents-to-video.sh turns them",
                   in, out);
@@ -84,7 +85,7 @@ open_input(Decode *d, VaeError *error)
         status = vae_model_check_output(d->model, d->file, out, error);
     if (status == VAE_OK && d->o->resume)
         status = output_check_resume(out, d->file, d->model, error);
-    if (status == VAE_OK && d->format == OUTPUT_Y4M)
+    if (status == VAE_OK)
         warn_of_lost(d);
     if (status == VAE_OK)
         status = find_clip(d->o, d->file, d->info, &d->clip, error);
@@ -331,20 +332,22 @@ run_all(Decode *d, VaeError *error)
 
 /* The metadata of the file of frames. */
 typedef struct FrameMetadata {
-    VaeMetadata list[2];
+    VaeMetadata *list;
     size_t n;
     char range[64], rate[32];
 } FrameMetadata;
 
-static void
-fill_metadata(const Decode *d, FrameMetadata *m)
+static VaeStatus
+fill_metadata(const Decode *d, FrameMetadata *m, VaeError *error)
 {
     snprintf(m->range, sizeof m->range, "%g %g", (double) d->info->pixel_low,
              (double) d->info->pixel_high);
     snprintf(m->rate, sizeof m->rate, "%d/%d", d->clip.fps_n, d->clip.fps_d);
-    m->list[0] = (VaeMetadata){VIDEO_RANGE, m->range};
-    m->list[1] = (VaeMetadata){VIDEO_RATE, m->rate};
+    const VaeMetadata own[] = {{VIDEO_RANGE, m->range}, {VIDEO_RATE, m->rate}};
     m->n = d->clip.fps_n > 0 ? 2 : 1;
+    m->list = video_metadata(d->file, own, &m->n);
+    return m->list ? VAE_OK
+                   : vae_fail(error, VAE_ERR_MEMORY, "no memory for metadata");
 }
 
 static VaeStatus
@@ -392,14 +395,16 @@ write_frames(Decode *d, VaeError *error)
         .dims = {d->all, d->height, d->width, d->info->out_channels},
     };
     FrameMetadata metadata = {.n = 0};
-    fill_metadata(d, &metadata);
+    VaeStatus status = fill_metadata(d, &metadata, error);
+    if (status != VAE_OK)
+        return status;
     char line[160];
     y4m_line(d, line, sizeof line);
     const OutputHead head = {
         d->format, {&frames, 1, metadata.list, metadata.n, 0}, line};
-    VaeStatus status =
-        d->o->resume ? open_resumed(d, &head, error)
-                     : output_open(&d->out, d->o->argument[1], &head, error);
+    status = d->o->resume
+                 ? open_resumed(d, &head, error)
+                 : output_open(&d->out, d->o->argument[1], &head, error);
     if (status == VAE_OK)
         status = run_all(d, error);
     if (status == VAE_ERR_CANCELLED && d->o->resume)
@@ -410,6 +415,7 @@ write_frames(Decode *d, VaeError *error)
         status = output_commit(&d->out, error);
     output_close(&d->out);
     resume_close(&d->resume);
+    free(metadata.list);
     return status;
 }
 

@@ -405,7 +405,7 @@ write_latents(Encode *e, VaeError *error)
     snprintf(frames, sizeof frames, "%lld", (long long) e->frames);
     snprintf(temporal, sizeof temporal, "%d", e->info->temporal);
     snprintf(rate, sizeof rate, "%d/%d", e->fps_n, e->fps_d);
-    VaeMetadata metadata[8] = {
+    VaeMetadata own[8] = {
         {"vae.normalization", vae_normalization_name(e->normalization)},
         {"vae.layout", e->tchw ? "tchw" : "cthw"},
         {"vae.width", width},
@@ -415,10 +415,12 @@ write_latents(Encode *e, VaeError *error)
     };
     size_t n_metadata = 6;
     if (e->fps_n > 0)
-        metadata[n_metadata++] = (VaeMetadata){VIDEO_RATE, rate};
+        own[n_metadata++] = (VaeMetadata){VIDEO_RATE, rate};
     if (e->info->space)
-        metadata[n_metadata++] =
-            (VaeMetadata){"vae.latent_space", e->info->space};
+        own[n_metadata++] = (VaeMetadata){"vae.latent_space", e->info->space};
+    VaeMetadata *metadata = video_metadata(e->file, own, &n_metadata);
+    if (!metadata)
+        return vae_fail(error, VAE_ERR_MEMORY, "no memory for metadata");
     for (int i = 0; i < e->n_outputs; i++)
         tensors[i] = (VaeTensorOut){
             .name = names[i],
@@ -438,6 +440,7 @@ write_latents(Encode *e, VaeError *error)
     if (status == VAE_OK)
         status = output_commit(&e->out, error);
     output_close(&e->out);
+    free(metadata);
     return status;
 }
 
