@@ -181,7 +181,6 @@ complete(GstVaeDecode *self)
     if (mode != GST_VAE_NORMALIZATION_AUTO) {
         tell_override(self, (VaeNormalization) (mode - 1));
         in->normalization = (VaeNormalization) (mode - 1);
-        in->normalization_stated = FALSE;
     }
 }
 
@@ -345,7 +344,6 @@ gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
     session->params.width = in->width;
     session->params.height = in->height;
     session->params.normalization = in->normalization;
-    session->params.normalization_stated = in->normalization_stated;
     session->frame_time =
         gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
     return TRUE;
