@@ -125,6 +125,17 @@ tag_key(const gchar *tag, guint i)
                   : g_strdup_printf(KEY_TAG "%s.%u", tag, i + 1);
 }
 
+/* TRUE if a value tells nothing: a Matroska file may state that it does not
+ * know the language, and the length of the stream as a comment. */
+static gboolean
+is_empty(const gchar *tag, const gchar *text)
+{
+    return (strcmp(tag, GST_TAG_LANGUAGE_CODE) == 0 &&
+            strcmp(text, "und") == 0) ||
+           (strcmp(tag, GST_TAG_EXTENDED_COMMENT) == 0 &&
+            g_str_has_prefix(text, "DURATION="));
+}
+
 static void
 add_tag(const GstTagList *tags, const gchar *tag, gpointer fields)
 {
@@ -135,7 +146,7 @@ add_tag(const GstTagList *tags, const gchar *tag, gpointer fields)
         gchar *text =
             value_text(tag, gst_tag_list_get_value_index(tags, tag, i));
 
-        if (text)
+        if (text && !is_empty(tag, text))
             add_word(fields, key, text);
         g_free(text);
         g_free(key);

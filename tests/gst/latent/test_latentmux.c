@@ -146,9 +146,12 @@ TEST(tags)
     mux_open(small_caps);
     GstTagSetter *setter =
         GST_TAG_SETTER(gst_harness_find_element(mux, "latentmux"));
-    GstTagList *tags = gst_tag_list_new(
-        GST_TAG_TITLE, "theirs", GST_TAG_COMMENT, "a prompt",
-        GST_TAG_VIDEO_CODEC, "VAE latents", GST_TAG_BITRATE, 9, NULL);
+    GstTagList *tags =
+        gst_tag_list_new(GST_TAG_TITLE, "theirs", GST_TAG_COMMENT, "a prompt",
+                         GST_TAG_VIDEO_CODEC, "VAE latents", GST_TAG_BITRATE, 9,
+                         GST_TAG_LANGUAGE_CODE, "und", GST_TAG_EXTENDED_COMMENT,
+                         "DURATION=00:00:03.023000000",
+                         GST_TAG_EXTENDED_COMMENT, "MOOD=calm", NULL);
     GstTagList *medium =
         gst_tag_list_new(GST_TAG_COMMENT, "of the medium", GST_TAG_ALBUM, "a",
                          GST_TAG_CONTAINER_FORMAT, "Quicktime", NULL);
@@ -169,6 +172,9 @@ TEST(tags)
     assert_metadata(OUT, "vae.application", "late");
     assert_metadata(OUT, "vae.tag.album", "a");
     assert_metadata(OUT, "vae.tag.bitrate", NULL);
+    assert_metadata(OUT, "vae.tag.language-code", NULL);
+    assert_metadata(OUT, "vae.tag.extended-comment", NULL);
+    assert_metadata(OUT, "vae.tag.extended-comment.2", "MOOD=calm");
     assert_metadata(OUT, "vae.tag.video-codec", NULL);
     assert_metadata(OUT, "vae.tag.container-format", NULL);
     assert_file(OUT, &small, 1, 1);
