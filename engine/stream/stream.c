@@ -35,10 +35,8 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
     const bool decode = p->direction == VAE_DECODE;
     if (decode ? !info->has_decoder : !info->has_encoder)
         return vae_fail(error, VAE_ERR_MODEL,
-                        "%s holds no %s weights, only "
-                        "the %s's",
-                        info->path, decode ? "decoder" : "encoder",
-                        decode ? "encoder" : "decoder");
+                        "%s: has no %s (recognised by %s)", info->path,
+                        decode ? "decoder" : "encoder", info->reason);
     if (!decode && p->posterior != VAE_POSTERIOR_MEAN && !info->has_posterior)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
                         "%s has no posterior to sample: its encoder gives the "

@@ -54,6 +54,16 @@ test_shuffle(void)
             strcmp(info->space, "wan2.1") == 0 &&
             strstr(info->reason, "to encode, use the usual weights of wan2.1"),
         "  of a decoder alone", info ? info->reason : error.message);
+    VaeStreamParams params = VAE_INIT(VaeStreamParams);
+    VaeStream *stream = NULL;
+    params.direction = VAE_ENCODE;
+    params.width = params.height = 16;
+    check(model &&
+              vae_stream_new(model, &params, &stream, &error) ==
+                  VAE_ERR_MODEL &&
+              strstr(error.message, "to encode, use the usual weights"),
+          "  and an encoder tells what to use", error.message);
+    vae_stream_free(&stream);
 }
 
 /* No known network has pictures of so many channels. */
