@@ -19,6 +19,8 @@
 #define MAX_CHANNELS 1024
 /* Eight frames per latent still fit in an int. */
 #define MAX_PIXELS (1 << 20)
+/* Frames of a latent. */
+#define MAX_TEMPORAL 64
 /* At most this many tensors are named in a message. */
 #define NAMES_SHOWN 6
 
@@ -419,6 +421,29 @@ check_recording(const VaeTensorFile *file, const VaeLatentOptions *o)
         bad_value(file, o, &s, word, NULL);
 }
 
+/* Ignores a number of frames that so many latents of a known space cannot be.
+ */
+static void
+check_frames(const VaeTensorFile *file, const VaeLatentOptions *o,
+             VaeLatentClip *clip)
+{
+    const VaeSpace *space = vae_space_find(clip->space);
+    const char *factor = vae_tensor_file_metadata(file, "vae.temporal_factor");
+    VaeCounts counts = space ? space->counts : (VaeCounts){0};
+    int64_t stated;
+    if (factor != NULL && parse_number(factor, 1, MAX_TEMPORAL, &stated))
+        counts.temporal = (int) stated;
+    if (space == NULL || clip->frames <= vae_count_frames(counts, clip->t))
+        return;
+    char expected[160];
+    snprintf(expected, sizeof expected, "at most %" PRId64 " for %s of %s",
+             vae_count_frames(counts, clip->t), VAE_COUNTED(clip->t, "latent"),
+             clip->space);
+    const Statement s = {"vae.frames", expected, NULL, true};
+    bad_value(file, o, &s, vae_tensor_file_metadata(file, s.key), NULL);
+    clip->frames = 0;
+}
+
 static VaeStatus
 read_metadata(const VaeTensorFile *file, const VaeLatentOptions *o,
               VaeLatentClip *clip, VaeError *error)
@@ -439,6 +464,7 @@ read_metadata(const VaeTensorFile *file, const VaeLatentOptions *o,
         return status;
     clip->width_px = (int) width;
     clip->height_px = (int) height;
+    check_frames(file, o, clip);
     return VAE_OK;
 }
 

@@ -63,7 +63,9 @@ typedef struct VaeLatentClip {
                                        they are 0, multiply width and height by
                                        VaeModelInfo.spatial */
     int64_t frames;                 /* vae.frames: frames to show. The latents
-                                       may decode to more: discard the rest */
+                                       may decode to more: discard the rest. More
+                                       than latents of a known space can be
+                                       count as no statement */
     const char *file;               /* name of the file, for messages */
     VaeType stored; /* of the elements of the file and of data: F64 if type is
                        F32 and the file has float64, else the same as type */
