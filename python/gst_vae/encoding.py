@@ -7,6 +7,9 @@ from .reports import Progress, say
 
 def check_frames(t, channels):
     """channels: of the network, which with 4 also takes frames without alpha."""
+    if t.dtype not in ("uint8", "float16", "bfloat16", "float32", "float64"):
+        raise fail(f"the frames are {t.dtype}, expected uint8 or float32", t.dtype,
+                   "uint8 or float32")
     expected = "[T, H, W, 3]" + (" or [T, H, W, 4]" if channels == 4 else "")
     hint = ("; the network reads no alpha" if channels == 3 and len(t.shape) == 4 and
             t.shape[3] == 4 else "")

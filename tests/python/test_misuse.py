@@ -66,6 +66,8 @@ class Values(small.Test):
             (ValueError, "layout is \"x\", expected auto, cthw or tchw",
              lambda: gst_vae.Latents(WAN, layout="x")),
             (Error, "pixels", lambda: vae.encoder(32, 32, **REF)(video)),
+            (Error, "are i, expected uint8 or float32",
+             lambda: vae.encode(memoryview(video).cast("B").cast("i", [1, 16, 4, 3]))),
             (Error, "the encoder takes float32",
              lambda: vae.encoder(16, 16, dtype="float32", **REF)(video)),
             (Error, "plane 1", lambda: vae.encoder(16, 16, dtype="nv12", **REF)(
