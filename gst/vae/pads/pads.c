@@ -137,12 +137,13 @@ continues(GstVaeBase *base, const GstSegment *next)
 {
     const GstSegment *old = &base->input.segment;
     const GstClockTime end = GST_VAE_BASE_GET_CLASS(base)->end(base);
+
+    if (next->format != GST_FORMAT_TIME || next->rate <= 0 ||
+        next->rate != old->rate || next->applied_rate != old->applied_rate)
+        return FALSE;
     const GstClockTime running =
         gst_segment_to_running_time(next, GST_FORMAT_TIME, end);
-
-    return next->format == GST_FORMAT_TIME && next->rate > 0 &&
-           next->rate == old->rate && next->applied_rate == old->applied_rate &&
-           GST_CLOCK_TIME_IS_VALID(running) &&
+    return GST_CLOCK_TIME_IS_VALID(running) &&
            (next->base == old->base ||
             running == gst_vae_base_running_time(base, end));
 }
