@@ -67,6 +67,7 @@ latent_options(const Options *o)
                               .tensor = o->tensor,
                               .layout = o->layout,
                               .batch_index = o->batch_index,
+                              .space = o->space,
                               .own_normalization = o->normalization_given,
                               .own_framerate = o->fps_n > 0,
                               .warn = warn};
@@ -84,6 +85,9 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
     if (status != VAE_OK)
         return status;
     char line[600];
+    /* vaetool info prints the layout. */
+    if (info && vae_layout_doubt(out, line, sizeof line))
+        warn_text("%s", line);
     if (o->space) {
         if (vae_overrides(out->file, "latent-space", out->space, o->space, line,
                           sizeof line))

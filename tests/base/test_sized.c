@@ -29,7 +29,7 @@ typedef struct Longer {
 ENDS_WITH(VaeStreamParams, history);
 ENDS_WITH(VaeModelOptions, variant);
 ENDS_WITH(VaeCheckpointParams, before);
-ENDS_WITH(VaeLatentOptions, user);
+ENDS_WITH(VaeLatentOptions, space);
 
 static VaeStatus
 plan(const void *params, VaePlan *out, VaeError *error)

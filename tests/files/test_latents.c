@@ -14,6 +14,7 @@ typedef struct Case {
     VaeLatentLayout layout; /* 0: automatic */
     int item;               /* of the batch, from 1; 0: the caller names none */
     int channels, temporal; /* of the model, or 0 */
+    const char *space;      /* that the caller names */
 } Case;
 
 #define MARK "latent_format_version_0 F16 0"
@@ -22,13 +23,28 @@ static const Case good[] = {
     {"5-D", "x F16 1,16,3,4,5", "x t3 c16 4x5 at 0 by 20 60"},
     {"4-D", "x F16 16,3,4,5", "x t3 c16 4x5 at 0 by 20 60"},
     {"4-D, time first", "x F16 3,16,4,5", "x t3 c16 4x5 at 0 by 320 20"},
-    {"both known", "x F16 16,48,4,5", "x t48 c16 4x5 at 0 by 20 960"},
+    {"both known", "x F16 16,48,4,5", "x t48 c16 4x5 at 0 by 20 960 guessed"},
     {"four latents of a video", "x F16 4,16,4,5",
-     "x t4 c16 4x5 at 0 by 320 20"},
+     "x t4 c16 4x5 at 0 by 320 20 guessed"},
     {"five images or four latents", "x F16 5,4,6,7",
-     "x t4 c5 6x7 at 0 by 42 168"},
+     "x t4 c5 6x7 at 0 by 42 168 guessed"},
     {"a video or four channels", "x F16 16,4,6,7",
-     "x t4 c16 6x7 at 0 by 42 168"},
+     "x t4 c16 6x7 at 0 by 42 168 guessed"},
+    {"the named space has the second", "x F16 16,4,4,5",
+     "x t16 c4 4x5 at 0 by 80 20", .space = "sd"},
+    {"the named space has both, images", "x F16 16,16,4,5",
+     "x t16 c16 4x5 at 0 by 320 20", .space = "flux1"},
+    {"the named space has both, video", "x F16 16,16,4,5",
+     "x t16 c16 4x5 at 0 by 20 320 guessed", .space = "wan2.1"},
+    {"the named space has none", "x F16 16,3,4,5",
+     "x t3 c16 4x5 at 0 by 20 60 guessed", .space = "sd"},
+    {"the space of the file over the named one", "x F16 16,4,4,5",
+     "x t16 c4 4x5 at 0 by 80 20", .metadata = "\"vae.latent_space\":\"sd\"",
+     .space = "wan2.1"},
+    {"the model over the space", "x F16 16,4,4,5", "x t4 c16 4x5 at 0 by 20 80",
+     .space = "sd", .channels = 16, .temporal = 4},
+    {"more images than channels can be", "x F16 1025,4,2,2",
+     "x t1025 c4 2x2 at 0 by 16 4"},
     {"the model has the second", "x F16 16,4,4,5", "x t16 c4 4x5 at 0 by 80 20",
      .channels = 4, .temporal = 1},
     {"the model has the first", "x F16 4,16,4,5", "x t16 c4 4x5 at 0 by 20 320",
@@ -36,8 +52,8 @@ static const Case good[] = {
     {"the model has both, images", "x F16 16,16,4,5",
      "x t16 c16 4x5 at 0 by 320 20", .channels = 16, .temporal = 1},
     {"the model has both, video", "x F16 16,16,4,5",
-     "x t16 c16 4x5 at 0 by 20 320", .channels = 16, .temporal = 4},
-    {"none known", "x F16 5,7,4,5", "x t7 c5 4x5 at 0 by 20 140"},
+     "x t16 c16 4x5 at 0 by 20 320 guessed", .channels = 16, .temporal = 4},
+    {"none known", "x F16 5,7,4,5", "x t7 c5 4x5 at 0 by 20 140 guessed"},
     {"metadata over the guess", "x F16 16,48,4,5",
      "x t16 c48 4x5 at 0 by 960 20", .metadata = "\"vae.layout\":\"tchw\""},
     {"metadata over the other guess", "x F16 3,16,4,5",
@@ -68,6 +84,12 @@ static const Case good[] = {
      "latent_tensor t1 c16 1x1 at 0 by 1 1 comfyui"},
     {"an image of ComfyUI", "latent_tensor F16 1,16,2,3; " MARK,
      "latent_tensor t1 c16 2x3 at 0 by 96 6 comfyui"},
+    {"images of ComfyUI", "latent_tensor F16 16,16,2,3; " MARK,
+     "latent_tensor t16 c16 2x3 at 0 by 96 6 comfyui"},
+    {"images of ComfyUI, a model of video",
+     "latent_tensor F16 16,16,2,3; " MARK,
+     "latent_tensor t16 c16 2x3 at 0 by 96 6 comfyui", .channels = 16,
+     .temporal = 4},
     {"without its mark it is not", "latent_tensor F16 16,1,1,1",
      "latent_tensor t1 c16 1x1 at 0 by 1 1"},
     {"the mark means its own tensor", "latent F16 16,1,1,1; " MARK,
@@ -154,11 +176,12 @@ describe(const VaeLatentClip *clip, uint64_t start)
 {
     static const char *const normalizations[] = {"", " raw", " comfyui"};
     static char text[200];
-    snprintf(text, sizeof text, "%s t%d c%d %dx%d at %d by %d %d%s%s",
+    snprintf(text, sizeof text, "%s t%d c%d %dx%d at %d by %d %d%s%s%s",
              clip->tensor, clip->t, clip->channels, clip->height, clip->width,
              (int) (clip->offset - start) / 2, (int) clip->t_stride / 2,
              (int) clip->c_stride / 2, normalizations[clip->normalization],
-             clip->normalization_stated ? " stated" : "");
+             clip->normalization_stated ? " stated" : "",
+             clip->layout_guessed ? " guessed" : "");
     return text;
 }
 
@@ -240,7 +263,8 @@ check_cases(const Case *cases, size_t n)
                                           .layout = c->layout,
                                           .batch_index = c->item - 1,
                                           .channels = c->channels,
-                                          .temporal = c->temporal};
+                                          .temporal = c->temporal,
+                                          .space = c->space};
         const VaeStatus status =
             vae_latent_clip_find(file, &options, &clip, &error);
         if (c->status != VAE_OK) {

@@ -326,6 +326,15 @@ check "in JSON" 0 info --json square2.safetensors
 says '"layout": "cthw"' '"layout_stated": true'
 check "a square without a layout" 0 info --json --layout auto plain.safetensors
 says '"layout": "tchw"' '"layout_stated": false'
+head -c $((16 * 4 * 8)) square >four
+tensor four.safetensors latent F32 16,4,2,1 <four
+check "the channels of the latent space tell it" 0 info --latent-space sd four.safetensors
+says "16 latents of 4 channels" "layout tchw"
+head -c $((16 * 16 * 4)) square | tensor square3.safetensors latent F32 16,16,1,1
+check "a guess" 0 decode square3.safetensors guessed.npy
+says "square3.safetensors" "cthw, 16 latents of 16 channels, is a guess: set layout to"
+check "no guess" 0 decode --layout cthw square3.safetensors guessed.npy
+says_not "guess"
 check "an option states it" 0 info --json --layout cthw plain.safetensors
 says '"layout": "cthw"' '"layout_stated": true' '"channels": 2'
 for shape in 2,3,16,40 1,2,16,40,3 2,16,40,3,1; do

@@ -24,12 +24,19 @@
 /* At most this many tensors are named in a message. */
 #define NAMES_SHOWN 6
 
+/* The usual space with so many channels, or NULL. */
+static const VaeSpace *
+usual_space(int64_t n)
+{
+    return n <= MAX_CHANNELS ? vae_space_usual((int) n) : NULL;
+}
+
 /* The 4 channels of images do not count: 4 is also a usual number of latents.
  */
 static bool
 known_channels(int64_t n)
 {
-    const VaeSpace *s = n <= MAX_CHANNELS ? vae_space_usual((int) n) : NULL;
+    const VaeSpace *s = usual_space(n);
     return s && s->counts.temporal > 1;
 }
 
@@ -218,36 +225,92 @@ stated_layout(const VaeTensorFile *file, const VaeLatentOptions *o,
     return VAE_OK;
 }
 
-/* The order of the two first axes of 4-D. 1 is one image, as no latent has one
- * channel. */
+/* ComfyUI marks its files with a tensor without elements. */
+static bool
+is_comfyui(const VaeTensorFile *file, const VaeTensorInfo *info)
+{
+    const char *mark = "latent_format_version_0";
+    return strcmp(info->name, "latent_tensor") == 0 &&
+           (vae_tensor_file_find(file, mark) != NULL ||
+            vae_tensor_file_metadata(file, mark) != NULL);
+}
+
+/* Returns the channels that the model or the latent space says, or 0. */
+static int64_t
+said_channels(const VaeTensorFile *file, const VaeLatentOptions *o,
+              bool *images)
+{
+    const VaeSpace *space =
+        vae_space_find(vae_tensor_file_metadata(file, "vae.latent_space"));
+    if (!space)
+        space = vae_space_find(o->space);
+    const bool by_model = o->channels > 0;
+    *images =
+        by_model ? o->temporal == 1 : space && space->counts.temporal == 1;
+    return by_model ? o->channels : space ? space->channels : 0;
+}
+
+/* The order of the two first axes of 4-D. A dimension of 1 is one image or one
+ * latent, as no latent has one channel. *guessed: both orders are possible. */
 static VaeLatentLayout
-guess_layout(const VaeTensorInfo *info, const VaeLatentOptions *o)
+find_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
+            const VaeLatentOptions *o, bool *guessed)
 {
     const int64_t first = info->dims[0], second = info->dims[1];
-    const bool images = o->temporal == 1;
-    if (o->channels > 0 && (first == o->channels || second == o->channels))
-        return second == o->channels && (first != second || images)
-                   ? VAE_LAYOUT_TCHW
-                   : VAE_LAYOUT_CTHW;
-    const bool image =
-        first == 1 && second <= MAX_CHANNELS && vae_space_usual((int) second);
-    return image || (known_channels(second) && !known_channels(first))
-               ? VAE_LAYOUT_TCHW
-               : VAE_LAYOUT_CTHW;
+    bool images;
+    const int64_t channels = said_channels(file, o, &images);
+    *guessed = false;
+    if (channels && (first == channels) != (second == channels))
+        return second == channels ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW;
+    if ((is_comfyui(file, info) && second != 1) ||
+        (second == channels && images))
+        return VAE_LAYOUT_TCHW;
+    if ((first == 1 && usual_space(second)) ||
+        (first > MAX_CHANNELS && second > 1))
+        return VAE_LAYOUT_TCHW;
+    const bool tchw = known_channels(second) && !known_channels(first);
+    const bool certain = !channels && usual_space(tchw ? second : first) &&
+                         !usual_space(tchw ? first : second);
+    *guessed = second != 1 && !certain;
+    return tchw ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW;
 }
 
 static VaeStatus
 choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
-              const VaeLatentOptions *o, VaeLatentLayout *out, VaeError *error)
+              const VaeLatentOptions *o, VaeLatentLayout *out, bool *guessed,
+              VaeError *error)
 {
     const VaeStatus status = stated_layout(file, o, out, error);
+    *guessed = false;
     if (status != VAE_OK)
         return status;
     if (o->layout != VAE_LAYOUT_AUTO)
         *out = o->layout;
     else if (*out == VAE_LAYOUT_AUTO)
-        *out = info->n_dims == 4 ? guess_layout(info, o) : VAE_LAYOUT_CTHW;
+        *out = info->n_dims == 4 ? find_layout(file, info, o, guessed)
+                                 : VAE_LAYOUT_CTHW;
     return VAE_OK;
+}
+
+const char *
+vae_layout_name(const VaeLatentClip *clip)
+{
+    const uint64_t plane = (uint64_t) clip->height * (uint64_t) clip->width *
+                           vae_type_size(clip->stored);
+    return clip->t_stride > plane ? "tchw" : "cthw";
+}
+
+bool
+vae_layout_doubt(const VaeLatentClip *clip, char *text, size_t size)
+{
+    if (clip->layout_guessed)
+        snprintf(text, size,
+                 "%s: tensor \"%.*s\" states no layout; %s, %d latent%s of %d "
+                 "channel%s, is a guess: set layout to cthw or tchw",
+                 clip->file, VAE_NAME_SHOWN, clip->tensor,
+                 vae_layout_name(clip), clip->t, clip->t == 1 ? "" : "s",
+                 clip->channels, clip->channels == 1 ? "" : "s");
+    return clip->layout_guessed;
 }
 
 static VaeStatus
@@ -385,12 +448,7 @@ read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
     const Statement s = {"vae.normalization", "normalized, raw or comfyui",
                          "normalization", o->own_normalization};
     const char *word = vae_tensor_file_metadata(file, s.key);
-    /* ComfyUI marks its files with a tensor without elements. */
-    const char *mark = "latent_format_version_0";
-    const bool comfyui = strcmp(info->name, "latent_tensor") == 0 &&
-                         (vae_tensor_file_find(file, mark) != NULL ||
-                          vae_tensor_file_metadata(file, mark) != NULL);
-    clip->normalization = comfyui ? VAE_COMFYUI : VAE_NORMALIZED;
+    clip->normalization = is_comfyui(file, info) ? VAE_COMFYUI : VAE_NORMALIZED;
     clip->normalization_stated =
         word != NULL && vae_normalization_parse(word, &clip->normalization);
     return word == NULL || clip->normalization_stated
@@ -524,7 +582,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
                           .file = file->label};
     VaeLatentLayout layout;
     int64_t batch;
-    status = choose_layout(file, info, o, &layout, error);
+    status = choose_layout(file, info, o, &layout, &clip.layout_guessed, error);
     if (status == VAE_OK)
         status = choose_batch(file, info, o->batch_index, &batch, error);
     if (status == VAE_OK)

@@ -89,6 +89,15 @@ VAE_API VaeStatus vae_latent_sequences_parse(const VaeTensorFile *file,
                                              VaeLatentSequence *out,
                                              VaeError *error);
 
+/* Returns the layout that was taken, "cthw" or "tchw". With one channel or one
+ * latent both have the same bytes. */
+VAE_API const char *vae_layout_name(const VaeLatentClip *clip);
+
+/* Returns true, and writes a sentence for the user, if the layout of the clip
+ * is a guess. */
+VAE_API bool vae_layout_doubt(const VaeLatentClip *clip, char *text,
+                              size_t size);
+
 /* Reads "auto", "cthw" or "tchw". */
 VAE_API bool vae_layout_parse(const char *word, VaeLatentLayout *out);
 

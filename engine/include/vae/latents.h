@@ -32,6 +32,8 @@ typedef struct VaeLatentOptions {
     bool own_normalization, own_framerate;
     void (*warn)(void *user, const char *line); /* or NULL */
     void *user;
+    /* The latent space of a file that states none; NULL: not known. */
+    const char *space;
 } VaeLatentOptions;
 
 /*
@@ -69,6 +71,7 @@ typedef struct VaeLatentClip {
     const char *file;               /* name of the file, for messages */
     VaeType stored; /* of the elements of the file and of data: F64 if type is
                        F32 and the file has float64, else the same as type */
+    bool layout_guessed; /* both orders are possible: warn the user */
 } VaeLatentClip;
 
 /*
@@ -76,11 +79,16 @@ typedef struct VaeLatentClip {
  *
  * 1. options->layout
  * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D behind the batch
- * 3. options->channels: the one of dims 0 and 1 of 4-D that is this number. If
- *    both are, 4-D is [T,C,H,W] for temporal 1 (images), otherwise [C,T,H,W]
- * 4. the shape: 5-D is [B,C,T,H,W]; 4-D is [T,C,H,W] if dim 1 is the number of
- *    channels of a known latent space of videos and dim 0 is not, otherwise
- *    [C,T,H,W]
+ * 3. the number of dimensions: 5-D is [B,C,T,H,W]
+ * 4. the channels of the model (options->channels) or else of the latent space
+ *    (that of the file, or else options->space): the one of dims 0 and 1 that
+ * is this number
+ * 5. a .latent of ComfyUI is [T,C,H,W], and so is one whose channels are both
+ *    dims, for temporal 1 (images)
+ * 6. the shape: [T,C,H,W] if dim 1 is the number of channels of a known latent
+ *    space of videos and dim 0 is not, otherwise [C,T,H,W]. This is a guess if
+ *    there is more than one latent, and 4. has channels or not exactly that one
+ *    dim is the number of channels of a known space
  *
  * options may be NULL. The file then decides, and a batch of more than one clip
  * is an error. After an error all members of *out except struct_size are 0.

@@ -77,16 +77,6 @@ model_json(const VaeModel *model, const char *hash)
         frame_rule(m, rule, sizeof rule), "fingerprint", hash);
 }
 
-/* The order of the dimensions that was taken. With one channel or one latent
- * both have the same bytes. */
-static const char *
-layout_of(const VaeLatentClip *c)
-{
-    const uint64_t plane =
-        (uint64_t) c->height * (uint64_t) c->width * vae_type_size(c->stored);
-    return c->t_stride > plane ? "tchw" : "cthw";
-}
-
 /* The normalization; in a known space also that of files of ComfyUI. */
 static const char *
 normalization_of(const VaeLatentClip *c)
@@ -103,8 +93,8 @@ clip_json(const Info *in)
     const VaeLatentClip *c = &in->clip;
     json_t *clip = json_pack(
         "{s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:s?, s:s, s:b, s:I}",
-        "layout", layout_of(c), "layout_stated", in->layout_stated, "tensor",
-        c->tensor, "type", vae_type_name(c->stored), "latents", c->t,
+        "layout", vae_layout_name(c), "layout_stated", in->layout_stated,
+        "tensor", c->tensor, "type", vae_type_name(c->stored), "latents", c->t,
         "channels", c->channels, "height", c->height, "width", c->width,
         "latent_space", c->space, "normalization", normalization_of(c),
         "normalization_stated", c->normalization_stated, "batch",
@@ -327,7 +317,7 @@ static void
 print_layout(const Info *in)
 {
     const VaeLatentClip *c = &in->clip;
-    const char *layout = layout_of(c);
+    const char *layout = vae_layout_name(c);
     printf("  layout %s", layout);
     if (!in->layout_stated)
         printf(" (not stated; %s would be %s of %s)",
