@@ -229,6 +229,7 @@ read_layout(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
             return bad_field(s, "layout", "chw, tchw or cthw", error);
         info->layout = (GstVaeLatentLayout) i;
     }
+    gst_structure_get_boolean(s, "layout-guessed", &info->layout_guessed);
     if (!read_int(s, "frames", GST_VAE_LATENT_MAX_FRAMES, FALSE, &info->frames,
                   error))
         return FALSE;
@@ -314,6 +315,8 @@ gst_vae_latent_info_to_caps(const GstVaeLatentInfo *info)
         "layout", G_TYPE_STRING, layout_words[info->layout], "frames",
         G_TYPE_INT, info->frames, NULL);
 
+    if (info->layout_guessed)
+        gst_caps_set_simple(caps, "layout-guessed", G_TYPE_BOOLEAN, TRUE, NULL);
     set_int(caps, "channels", info->channels);
     set_int(caps, "latent-width", info->latent_width);
     set_int(caps, "latent-height", info->latent_height);

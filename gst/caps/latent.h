@@ -77,7 +77,8 @@ typedef struct GstVaeLatentInfo {
     gchar words[GST_VAE_N_WORDS][112]; /* "": not stated */
     gint temporal_factor, first_frames;
     GstVaeLatentLayout layout;
-    gint frames; /* latents in a buffer, at least 1 */
+    gint frames;             /* latents in a buffer, at least 1 */
+    gboolean layout_guessed; /* of the file, and so also channels */
 } GstVaeLatentInfo;
 
 /* Sets the defaults: zeros, float32, normalized, chw, one latent in a buffer.

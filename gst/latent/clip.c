@@ -218,6 +218,7 @@ fill_info(GstLatentClip *clip, const gchar *name,
     gst_vae_latent_info_init(info);
     info->type = clip->data.type;
     info->channels = clip->data.channels;
+    info->layout_guessed = clip->data.layout_guessed;
     info->latent_width = clip->data.width;
     info->latent_height = clip->data.height;
     if (clip->data.width_px > 0 && clip->data.height_px > 0) {
@@ -244,6 +245,7 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
         .batch_index = settings->batch_index,
         .channels = settings->decoder.latent_channels,
         .temporal = settings->decoder.temporal,
+        .space = settings->space,
         .own_normalization =
             settings->normalization != GST_VAE_NORMALIZATION_AUTO,
         .own_framerate = settings->fps_n > 0,

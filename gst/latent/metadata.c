@@ -182,15 +182,16 @@ gst_latent_fields_fill(GstLatentFields *fields, const GstVaeLatentInfo *info,
         .text = g_string_chunk_new(1024)};
     if (info->fps_n > 0)
         add_fraction(fields, "vae.framerate", info->fps_n, info->fps_d);
-    if (frames > 0)
+    if (frames > 0 && !info->layout_guessed)
         add_number(fields, "vae.frames", frames);
-    else
+    else if (frames == 0)
         add_word(fields, GST_LATENT_KEY_RECORDING, "open");
     if (info->height > 0)
         add_number(fields, "vae.height", info->height);
     if (info->space[0])
         add_word(fields, "vae.latent_space", info->space);
-    add_word(fields, "vae.layout", "tchw");
+    if (!info->layout_guessed)
+        add_word(fields, "vae.layout", "tchw");
     if (info->normalization_stated)
         add_word(fields, "vae.normalization",
                  vae_normalization_name(info->normalization));

@@ -117,6 +117,9 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     gst_latent_settings_clear(&settings);
     if (status != VAE_OK)
         return gst_latent_send_fail(self, &error);
+    gchar line[600];
+    if (vae_layout_doubt(&self->clip.data, line, sizeof line))
+        GST_ELEMENT_WARNING(self, STREAM, FORMAT, ("%s", line), (NULL));
     if (self->clip.warning)
         GST_ELEMENT_WARNING(self, STREAM, FORMAT, ("%s", self->clip.warning),
                             (NULL));

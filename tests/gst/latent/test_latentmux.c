@@ -81,6 +81,25 @@ transcode(const gchar *from, const gchar *to)
     CHECK_SAYS(run->eos && !run->error && !run->warning, "%s", run->error);
 }
 
+/* The latent space tells the layout. Without it the layout is a guess, which
+ * the new file does not state, nor the frames that follow from it. */
+TEST(guessed_layout)
+{
+    const Clip images = {VAE_TYPE_F32, 16, 4, 2, 2};
+    const gchar *source = write_clip("source", "x", &images, TCHW, NULL, 0);
+    for (gint named = 0; named < 2; named++) {
+        Run *run = run_all("filesrc location=%s ! latentdemux %s ! latentmux ! "
+                           "filesink location=%s",
+                           source, named ? "latent-space=sd" : "", OUT);
+        CHECK_SAYS(run->eos && !run->error && named == !run->warning, "%s",
+                   run->warning ? run->warning : run->error);
+        CHECK(named || strstr(run->warning, "is a guess: set layout to"));
+        assert_metadata(OUT, "vae.layout", named ? "tchw" : NULL);
+        assert_metadata(OUT, "vae.frames", named ? "16" : NULL);
+        assert_metadata(OUT, "vae.recording", NULL);
+    }
+}
+
 #define MASTERING "34000:16000:13250:34500:7500:3000:15635:16450:10000000:1"
 
 #define PNG                                                                    \
