@@ -36,13 +36,16 @@ class Decoding:
     """The latents of a file, and how their frames are written."""
     direction = DECODE
 
-    def __init__(self, model, path, out, tensor=None, batch_index=-1,
+    def __init__(self, model, path, out, tensor=None, batch_index=None,
                  normalization=None, layout="auto", space=None, rate=None):
         self.model, self.path = model, path
         self.pixels, self.video = KINDS.get(end_of(out), (None, None))
         if self.pixels is None:
             raise Error(f"{out}: the name must end in {', '.join(KINDS)}")
-        self.clip = gst_vae.Latents(path, tensor, batch_index, layout)
+        self.clip = gst_vae.Latents(path, tensor, batch_index,
+                                    layout).of_model(model.info)
+        if self.clip.clip.doubt:
+            warn(self.clip.clip.doubt)
         clip, info = self.clip.info, model.info
         if info.out_channels == 4 and self.pixels == RGB_F32:
             self.pixels = RGBA_F32
@@ -59,7 +62,7 @@ class Decoding:
         if info.look_ahead:
             raise Error(f"{model.info.path}: its decoder looks ahead, and segments are for "
                         "causal decoders")
-        self.steps = self.clip.latents.moved(1, 0, 2, 3)
+        self.steps = self.clip.clip.latents.moved(1, 0, 2, 3)
         self.latents, channels, *grid = self.steps.shape
         if channels != info.latent_channels:
             raise Error(f"{path}: the latents have {channels} channels, the model "

@@ -1,6 +1,7 @@
 """A VAE: whole clips, streams, plans."""
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -52,14 +53,34 @@ def open_vae(weights: Any, *, variant: str | None = None,
 
 
 class Latents:
-    """The latents of a file. latents: a Tensor [C, T, h, w]. info: what the file
-    states."""
+    """The latents of a file. info: what the file states.
 
-    def __init__(self, path: Any, tensor: str | None = None, batch_index: int = 0,
-                 layout: str = "auto"):
-        self.clip = _engine.open_clip(path, tensor, batch_index, layout)
+    batch_index: the clip of a batch, from 0. layout: "cthw" or "tchw", if the file does
+    not state it and the channels of the model fit both axes."""
+
+    def __init__(self, path: Any, tensor: str | None = None,
+                 batch_index: int | None = None, layout: str = "auto"):
         self.path = path
-        self.info, self.latents = Report(**self.clip.info), self.clip.latents
+        self._choice = (tensor, -1 if batch_index is None else batch_index, layout)
+        self._find(path, 0, 0)
+
+    def _find(self, where, channels, temporal):
+        self.clip = _engine.open_clip(where, *self._choice, channels, temporal)
+        self.info = Report(**self.clip.info)
+
+    @property
+    def latents(self):
+        """A Tensor [C, T, h, w]. Warns if the layout is a guess."""
+        if self.clip.doubt:
+            warnings.warn(self.clip.doubt, GstVaeWarning, stacklevel=callers_level())
+        return self.clip.latents
+
+    def of_model(self, info: Report) -> Latents:
+        """The latents as a model with this info reads them: its channels tell the
+        layout."""
+        found = copy.copy(self)
+        found._find(self.clip, info.latent_channels, info.temporal)
+        return found
 
     def overrides(self, settings, space):
         """Sentences for settings {name: value or None} that differ from what the file
@@ -123,20 +144,18 @@ class VAE:
         """True if release() would free memory."""
         return bool(self._idle)
 
-    def _check(self, clip):
-        """The file must be of this latent space, and of one sequence."""
-        space, n = clip.info.space, clip.info.sequences
-        if space and self.info.space and space != self.info.space:
-            raise fail(f"{clip.path}: the latent space is {space}, the model "
-                       f"{self.info.path} expects {self.info.space}", space,
-                       self.info.space)
+    def _check(self, latents):
+        """The file must fit the model, and be of one sequence."""
+        latents.clip.check(self.model)
+        n = latents.info.sequences
         if n > 1:
-            raise fail(f"{clip.path}: has {n} sequences, expected 1; vaetool decodes "
+            raise fail(f"{latents.path}: has {n} sequences, expected 1; vaetool decodes "
                        "them", str(n), "1")
 
     def settle(self, latents, size, frames, settings):
         """The arguments of a call, with what the latents tell."""
         if isinstance(latents, Latents):
+            latents = latents.of_model(self.info)
             self._check(latents)
             for said in latents.overrides(
                     {"normalization": settings.get("normalization")}, self.info.space):

@@ -6,12 +6,14 @@
 
 #include <string.h>
 
+#include "vae-private/model.h"
 #include "vae-private/spaces.h"
 
 static PyTypeObject *clip_type;
 
 typedef struct Clip {
     PyObject_HEAD VaeTensorFile *file;
+    PyObject *owner; /* of the file; NULL: this object */
     VaeLatentClip clip;
     Py_ssize_t sequences;
 } Clip;
@@ -20,53 +22,71 @@ static void
 dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    vae_tensor_file_free(&((Clip *) self)->file);
+    Clip *c = (Clip *) self;
+    if (!c->owner)
+        vae_tensor_file_free(&c->file);
+    Py_XDECREF(c->owner);
     ((freefunc) PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
 
 static VaeStatus
-find(Clip *c, const char *path, const VaeLatentOptions *options,
-     VaeError *error)
+find(Clip *c, const VaeLatentOptions *options, VaeError *error)
 {
     const VaeTensorInfo *table = NULL;
-    VaeStatus status = vae_tensor_file_open(path, &c->file, error);
-    if (status == VAE_OK)
-        status = vae_latent_clip_find(c->file, options, &c->clip, error);
+    VaeStatus status = vae_latent_clip_find(c->file, options, &c->clip, error);
     if (status == VAE_OK)
         status = vae_latent_sequences_find(c->file, &c->clip, &table, error);
     c->sequences = table ? (Py_ssize_t) table->dims[0] : 1;
     return status;
 }
 
-/* open_clip(path, tensor, batch_index, layout) */
+/* Opens the file, or uses that of another clip. */
+static VaeStatus
+find_in(Clip *c, PyObject *where, const VaeLatentOptions *options,
+        VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    if (PyBytes_Check(where)) {
+        status = vae_tensor_file_open(PyBytes_AsString(where), &c->file, error);
+    } else {
+        c->file = ((Clip *) where)->file;
+        c->owner = Py_NewRef(where);
+    }
+    return status == VAE_OK ? find(c, options, error) : status;
+}
+
+/* open_clip(path, tensor, batch_index, layout, channels, temporal). path: may
+ * be a clip of the file. */
 static PyObject *
 open_clip(PyObject *self, PyObject *args)
 {
     VaeLatentOptions options = VAE_INIT(VaeLatentOptions);
-    PyObject *path;
+    PyObject *path, *where;
     const char *layout;
     VaeError error = {0};
-    if (!PyArg_ParseTuple(args, "O&zis", PyUnicode_FSConverter, &path,
-                          &options.tensor, &options.batch_index, &layout))
+    if (!PyArg_ParseTuple(args, "Ozisii", &path, &options.tensor,
+                          &options.batch_index, &layout, &options.channels,
+                          &options.temporal))
         return NULL;
-    if (!vae_layout_parse(layout, &options.layout)) {
-        PyErr_Format(PyExc_ValueError,
-                     "the layout is \"%s\", expected auto, cthw or tchw",
-                     layout);
-        Py_DECREF(path);
+    if (!vae_layout_parse(layout, &options.layout))
+        return PyErr_Format(PyExc_ValueError,
+                            "the layout is \"%s\", expected auto, cthw or tchw",
+                            layout);
+    if (PyObject_TypeCheck(path, clip_type))
+        where = Py_NewRef(path);
+    else if (!PyUnicode_FSConverter(path, &where))
         return NULL;
-    }
     allocfunc alloc = (allocfunc) PyType_GetSlot(clip_type, Py_tp_alloc);
     Clip *c = (Clip *) alloc(clip_type, 0);
     if (c) {
         c->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
-        if (find(c, PyBytes_AsString(path), &options, &error) != VAE_OK) {
+        if (find_in(c, where, &options, &error) != VAE_OK) {
             vae_py_raise(&error);
             Py_CLEAR(c);
         }
     }
-    Py_DECREF(path);
+    Py_DECREF(where);
     return (PyObject *) c;
 }
 
@@ -98,6 +118,34 @@ get_info(PyObject *self, void *unused)
         ((Clip *) self)->sequences, "batch", (long long) c->batch);
 }
 
+/* check(model): raises if a decoder of the model does not take the clip. */
+static PyObject *
+check(PyObject *self, PyObject *model)
+{
+    const VaeLatentClip *c = &((Clip *) self)->clip;
+    VaeError error = {0};
+    if (!PyObject_TypeCheck(model, vae_py_model_type)) {
+        PyErr_SetString(PyExc_TypeError, "expected a Model");
+        return NULL;
+    }
+    const VaeModelInfo *info = vae_model_info(((VaePyModel *) model)->model);
+    if (vae_model_check_clip(info, c, c->width * info->spatial,
+                             c->height * info->spatial, &error) != VAE_OK)
+        return vae_py_raise(&error);
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
+static PyObject *
+get_doubt(PyObject *self, void *unused)
+{
+    char line[600];
+    if (vae_layout_doubt(&((Clip *) self)->clip, line, sizeof line))
+        return PyUnicode_DecodeFSDefault(line);
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
 /* overrides(setting, value, space): what to warn of if a value that is set
  * differs from what the file states, or None. space: of the model. */
 static PyObject *
@@ -123,12 +171,15 @@ overrides(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
+    {"check", check, METH_O, "check(model)"},
     {"overrides", overrides, METH_VARARGS, "overrides(setting, value, space)"},
     {0}};
 
 static PyGetSetDef properties[] = {
     {"latents", get_latents, NULL, "Tensor [C, T, h, w].", NULL},
     {"info", get_info, NULL, "What the file states: a dict.", NULL},
+    {"doubt", get_doubt, NULL, "A warning if the layout is a guess, or None.",
+     NULL},
     {0}};
 
 static PyType_Slot slots[] = {{Py_tp_doc, (void *) "The latents of a file."},
@@ -143,7 +194,7 @@ static PyType_Spec spec = {
 
 static PyMethodDef functions[] = {
     {"open_clip", open_clip, METH_VARARGS,
-     "open_clip(path, tensor, batch_index, layout)"},
+     "open_clip(path, tensor, batch_index, layout, channels, temporal)"},
     {0}};
 
 int

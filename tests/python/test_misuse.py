@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import small
 from small import gst_vae
@@ -95,10 +96,45 @@ class Values(small.Test):
         with self.assertRaisesRegex(Error, "other: the latent space is hunyuan, the model "
                                     ".*wan21.* expects wan2.1"):
             vae.decode(gst_vae.Latents(self.path("other")), **REF)
-        small.write(self.path("other"), "latent", small.tensor([5, 16, 2, 2]))
-        for layout, shape in (("tchw", (16, 5, 2, 2)), ("cthw", (5, 16, 2, 2))):
+        small.write(self.path("other"), "latent", small.tensor([48, 16, 1, 1]))
+        for layout, shape in (("tchw", (16, 48, 1, 1)), ("cthw", (48, 16, 1, 1))):
             clip = gst_vae.Latents(self.path("other"), layout=layout)
             self.assertEqual(tuple(clip.latents.shape), shape)
+        stated = {layout: vae.decode(gst_vae.Latents(self.path("other"), layout=layout),
+                                     **REF)
+                  for layout in ("auto", "tchw")}
+        self.assertEqual(stated["auto"].tobytes(), stated["tchw"].tobytes())
+        with self.assertRaisesRegex(Error, "has 48 channels.*set layout to tchw"):
+            vae.decode(gst_vae.Latents(self.path("other"), layout="cthw"), **REF)
+
+    def test_square_latents(self):
+        """If both axes fit the model, the layout is a guess, except for ComfyUI."""
+        vae, square = gst_vae.open(WAN), small.tensor([16, 16, 1, 1])
+        small.write(self.path("square"), "x", square)
+        small.write(self.path("images.latent"), "latent_tensor", square,
+                    {"latent_format_version_0": ""})
+        made = {}
+        for name, layout, guessed in (("square", "auto", True), ("square", "cthw", False),
+                                      ("images.latent", "auto", False),
+                                      ("images.latent", "tchw", False)):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                made[name, layout] = vae.decode(
+                    gst_vae.Latents(self.path(name), layout=layout), **REF).tobytes()
+            self.assertEqual(["cthw, 16 latents of 16 channels, is a guess: set layout" in
+                              str(warning.message) for warning in said
+                              if "layout" in str(warning.message)], [True] * guessed)
+        self.assertEqual(made["square", "auto"], made["square", "cthw"])
+        self.assertEqual(made["images.latent", "auto"], made["images.latent", "tchw"])
+
+    def test_batches(self):
+        vae, batch = gst_vae.open(WAN), small.tensor([2, 16, 1, 2, 2])
+        small.write(self.path("batch"), "x", batch)
+        with self.assertRaisesRegex(Error, "a batch of 2 clips.* batch-index"):
+            gst_vae.Latents(self.path("batch"))
+        self.assertEqual(
+            vae.decode(gst_vae.Latents(self.path("batch"), batch_index=1), **REF).tobytes(),
+            vae.decode(small.part(batch, 0, 1, 2), **REF).tobytes())
 
     def test_parts_of_an_error(self):
         with self.assertRaises(Error) as caught:
