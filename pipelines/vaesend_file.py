@@ -190,17 +190,35 @@ def refuse_file(latents, target):
                          "named pipe")
 
 
+def layout_by_channels(options, array, facts):
+    """"cthw" or "tchw", as vae_latent_clip_find() finds it."""
+    if len(array.shape) != 4:
+        return "cthw"
+    first, second = array.shape[:2]
+    space = SPACES.get(facts.get("vae.latent_space")) or SPACES.get(options.space)
+    fits = [space is not None and n == space.channels for n in (first, second)]
+    if fits[0] != fits[1]:
+        return "tchw" if fits[1] else "cthw"
+    usual = {row.channels for row in SPACES.values()}
+    if (("usual normalization" in facts and second != 1) or (fits[1] and space.temporal == 1) or
+            (first == 1 and second in usual)):
+        return "tchw"
+    known = {row.channels for row in SPACES.values() if row.temporal > 1}
+    tchw = second in known and first not in known
+    layout, chosen, other = ("tchw", second, first) if tchw else ("cthw", first, second)
+    if second != 1 and (space or chosen not in usual or other in usual):
+        print(f"vaesend: warning: {options.latents}: {list(array.shape)} states no layout; "
+              f"{layout} is a guess: set --layout to cthw or tchw", file=sys.stderr)
+    return layout
+
+
 def layout_of(options, array, facts):
     """"cthw" or "tchw": from the options, from the file, or by the shape."""
     if options.layout not in (None, "auto"):
         return options.layout
     word = facts.get("vae.layout")
     if word is None:
-        # As vae_latent_clip_find() does.
-        known = {space.channels for space in SPACES.values() if space.temporal > 1}
-        shape = array.shape
-        return "tchw" if (len(shape) == 4 and shape[0] not in known and
-                          shape[1] in known) else "cthw"
+        return layout_by_channels(options, array, facts)
     if word not in ("cthw", "tchw", "bcthw", "btchw"):
         raise ValueError(f"{options.latents}: vae.layout is {word!r}, expected "
                          "cthw or tchw, or with a batch of 1 in front bcthw or "

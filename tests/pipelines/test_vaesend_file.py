@@ -3,6 +3,7 @@
 usage: test_vaesend_file.py SOURCE BUILD [TEST...]
 """
 import json
+import math
 import os
 import socket
 import struct
@@ -199,6 +200,31 @@ class Tool(unittest.TestCase):
                                          floats(192)))
             said = self.refused(*to, clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: {told}", said)
+
+    def test_channels_tell_the_layout(self):
+        """Those of the latent space, as in the engine."""
+        guess = "cthw is a guess: set --layout to cthw or tchw"
+        for space, shape, name, sent, told in (
+                ("sd", [16, 4, 1, 1], "x", 16, ""), ("sd", [3, 4, 1, 1], "x", 3, ""),
+                ("sd", [4, 16, 1, 1], "x", 16, ""), ("flux1", [16, 16, 1, 1], "x", 16, ""),
+                ("wan2.1", [16, 16, 1, 1], "latent_tensor", 16, ""),
+                ("wan2.1", [16, 16, 1, 1], "x", 16, guess)):
+            count = math.prod(shape)
+            entries = {name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * count]},
+                       "latent_format_version_0": {"dtype": "F32", "shape": [0],
+                                                   "data_offsets": [0, 0]}}
+            header = json.dumps(entries).encode()
+            clip = self.file(struct.pack("<Q", len(header)) + header + floats(count))
+            with self.subTest(space=space, shape=shape, name=name):
+                done = subprocess.run([sys.executable, VAESEND, "--space", space, clip, "-"],
+                                      capture_output=True, check=True)
+                said = done.stderr.decode()
+                self.assertIn(f"vaesend: {sent} latents", said)
+                self.assertEqual("guess" in said, bool(told))
+                self.assertIn(told, said)
+                layout = "cthw" if told or shape[0] == 4 else "tchw"
+                array = vaesend.Array("float32", tuple(shape), floats(count))
+                self.assertIn(bytes(list(vaesend.split(array, layout))[1][1]), done.stdout)
 
     def test_space(self):
         said = self.refused(self.file(safetensors()), self.path("x.gdp"))
