@@ -287,7 +287,7 @@ check_metadata(void)
 {
     const Case c = {
         .tensors = "x F16 16,1,2,3",
-        .metadata = "\"vae.latent_space\":\"wan2.1\","
+        .metadata = "\"vae.latent_space\":\"my-own\","
                     "\"vae.framerate\":\"24000/1001\",\"vae.width\":\"23\","
                     "\"vae.height\":\"15\",\"vae.frames\":\"5000000000\"",
     };
@@ -298,7 +298,7 @@ check_metadata(void)
     VaeError error = {0};
     VaeStatus status = vae_latent_clip_find(file, NULL, &clip, &error);
     check(status == VAE_OK && clip.space != NULL &&
-              strcmp(clip.space, "wan2.1") == 0 && clip.fps_n == 24000 &&
+              strcmp(clip.space, "my-own") == 0 && clip.fps_n == 24000 &&
               clip.fps_d == 1001 && clip.width_px == 23 &&
               clip.height_px == 15 && clip.frames == 5000000000 &&
               !clip.normalization_stated,
