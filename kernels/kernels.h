@@ -77,7 +77,8 @@ typedef struct VaeConvArgs {
 typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
 
 /*
- * y = norm(x) * gain (+ offset), then v * sigmoid(v) if silu. Rms: per
+ * y = norm(x) * gain (+ offset), then v * sigmoid(v) if silu, or max(v, 0) if
+ * relu. Rms: per
  * pixel x / max(sqrt(|x|_2^2 + c * eps), 1e-12) * sqrt(c) * gain. Group: per
  * frame and group of c / groups channels (x - mean) / sqrt(var + eps) * gain +
  * offset, biased variance. x: t * h * w * c of x_type; y likewise of y_type; y
@@ -100,7 +101,7 @@ typedef struct VaeNormArgs {
     VaeType x_type, y_type;
     int t, h, w, c, groups, tail_frames;
     float eps;       /* >= 0; > 0 for group */
-    bool silu, relu; /* at most one; relu, group only: max(y, 0) */
+    bool silu, relu; /* at most one */
     double *sums; /* scratch for group: vae_norm_sums(h, w, groups) doubles, for
                      cuda vae_norm_sums_cuda(t, h, w, c, groups) */
     double *statistics; /* t * groups * 2 */

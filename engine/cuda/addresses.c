@@ -61,7 +61,8 @@ norm_of(const VaeCudaExec *e, int op_index, int i)
         .gain = e->exec.ops[k].weight,
         .offset = e->exec.ops[k].bias,
         .eps = norm->norm.eps,
-        .silu = norm->norm.silu};
+        .silu = norm->norm.silu,
+        .relu = norm->norm.relu};
 }
 
 /* The norm through which the op's convolutions read x. */
@@ -77,7 +78,8 @@ front_of(const VaeCudaExec *e, int op_index)
                          .gain = e->exec.ops[k].weight,
                          .offset = e->exec.ops[k].bias,
                          .eps = norm->norm.eps,
-                         .silu = norm->norm.silu};
+                         .silu = norm->norm.silu,
+                         .relu = norm->norm.relu};
 }
 
 VaeCudaConvArgs

@@ -54,6 +54,14 @@ sum_of_squares(const void *x, VaeType type, size_t row, int c)
     return total(part);
 }
 
+/* The result of a norm, from its value before the activation. */
+INLINE V
+activate_norm(V v, const VaeNormArgs *a)
+{
+    const V y = activate(v, a->silu);
+    return a->relu ? choose(y < (V){0}, (V){0}, y) : y;
+}
+
 /* At most ROWS pixels from element `at` on, for any c. */
 INLINE void
 rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
@@ -74,12 +82,12 @@ rms_rows(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
             const V gain = a->gain ? load(a->gain, VAE_TYPE_F32, i) : one;
             const V add = a->offset ? load(a->offset, VAE_TYPE_F32, i) : none;
             const V v = load(a->x, xt, row + i) * scale[p] * gain + add;
-            store(a->y, yt, row + i, activate(v, a->silu));
+            store(a->y, yt, row + i, activate_norm(v, a));
         }
         if (rest) {
             const V v = load_part(a->x, xt, row + whole, rest);
             store_part(a->y, yt, row + whole,
-                       activate(v * scale[p] * last + more, a->silu), rest);
+                       activate_norm(v * scale[p] * last + more, a), rest);
         }
     }
 }
@@ -113,7 +121,7 @@ rms_rows8(const VaeNormArgs *a, size_t at, int n, VaeType xt, VaeType yt)
         const V by = __builtin_shufflevector(one, two, LOW, 16, 17, 18, 19, 20,
                                              21, 22, 23);
         const V x = load_some(a->x, xt, row, (n - p) * 8);
-        const V y = activate(x * by * gain + offset, a->silu);
+        const V y = activate_norm(x * by * gain + offset, a);
         if (p + 2 <= n)
             store(a->y, yt, row, y);
         else
@@ -231,10 +239,9 @@ INLINE V
 affine_at(const Affine *f, int i, V v, const VaeNormArgs *a)
 {
     const V centred = v - load(f->mean, VAE_TYPE_F32, i);
-    const V y = activate(centred * load(f->scale, VAE_TYPE_F32, i) +
+    return activate_norm(centred * load(f->scale, VAE_TYPE_F32, i) +
                              load(f->offset, VAE_TYPE_F32, i),
-                         a->silu);
-    return a->relu ? choose(y < (V){0}, (V){0}, y) : y;
+                         a);
 }
 
 INLINE void

@@ -64,14 +64,16 @@ __launch_bounds__(VAE_THREADS,
                                                         int lanes, float root)
 {
     const VaeRmsOptions has = vae_rms_options(a);
-    if (!has.silu)
-        rms_pixels<X, Y, CHUNKS>(a, {false, true, false}, lanes, root);
+    if (has.relu)
+        rms_pixels<X, Y, CHUNKS>(a, {false, false, false, true}, lanes, root);
+    else if (!has.silu)
+        rms_pixels<X, Y, CHUNKS>(a, {false, true, false, false}, lanes, root);
     else if (has.offset)
-        rms_pixels<X, Y, CHUNKS>(a, {true, true, true}, lanes, root);
+        rms_pixels<X, Y, CHUNKS>(a, {true, true, true, false}, lanes, root);
     else if (has.gain)
-        rms_pixels<X, Y, CHUNKS>(a, {true, true, false}, lanes, root);
+        rms_pixels<X, Y, CHUNKS>(a, {true, true, false, false}, lanes, root);
     else
-        rms_pixels<X, Y, CHUNKS>(a, {true, false, false}, lanes, root);
+        rms_pixels<X, Y, CHUNKS>(a, {true, false, false, false}, lanes, root);
 }
 
 /*
@@ -139,7 +141,9 @@ launch_rms(const VaeQueue *q, const VaeNormArgs *a, bool aligned)
 {
     const int chunks = vae_rms_chunks((a->c + 7) / 8);
     const int lanes = vae_rms_lanes(a->c);
-    const bool loop = a->silu ? a->gain || !a->offset : a->gain && !a->offset;
+    const bool loop = a->relu   ? !a->gain && !a->offset
+                      : a->silu ? a->gain || !a->offset
+                                : a->gain && !a->offset;
     if (!aligned || !chunks || !loop)
         launch_rms_any(q, a, lanes);
     else

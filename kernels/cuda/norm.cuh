@@ -57,13 +57,13 @@ struct VaeNormChannels {
 
 /* The options of an rms norm; constants where a loop is compiled for them. */
 struct VaeRmsOptions {
-    bool silu, gain, offset;
+    bool silu, gain, offset, relu;
 };
 
 VAE_DEVICE VaeRmsOptions
 vae_rms_options(const VaeNormArgs &a)
 {
-    return {a.silu, a.gain != NULL, a.offset != NULL};
+    return {a.silu, a.gain != NULL, a.offset != NULL, a.relu};
 }
 
 /* Computes the channels of one octet. gain and offset have the alignment of x,
@@ -89,6 +89,8 @@ vae_rms_values(const VaeNormArgs &a, VaeRmsOptions has, const VaeOctet<X> &x,
                           : v[i] * by;
         if (has.silu)
             v[i] = vae_silu_for<Y>(v[i], a.y_type);
+        else if (has.relu)
+            v[i] = v[i] < 0 ? 0 : v[i];
     }
     vae_octet_set<Y>(y, v);
 }

@@ -20,6 +20,14 @@ silu(float v)
     return (float) (v / (1 + exp(-(double) v)));
 }
 
+/* The result, from its value before the activation. */
+static float
+activate(const VaeNormArgs *a, float v)
+{
+    const float least = a->relu && v < 0 ? 0 : v;
+    return a->silu ? silu(v) : least;
+}
+
 static void
 rms(const VaeNormArgs *a)
 {
@@ -37,7 +45,7 @@ rms(const VaeNormArgs *a)
             const float v = vae_load(a->x, a->x_type, p * a->c + i);
             const float y = v / norm * root * (a->gain ? a->gain[i] : 1) +
                             (a->offset ? a->offset[i] : 0);
-            vae_store(a->y, a->y_type, p * a->c + i, a->silu ? silu(y) : y);
+            vae_store(a->y, a->y_type, p * a->c + i, activate(a, y));
         }
     }
 }
@@ -75,8 +83,7 @@ apply(const VaeNormArgs *a, size_t start, int first, int n,
             const double v = vae_load(a->x, a->x_type, at);
             const float y =
                 (float) ((v - mean) * scale * a->gain[i] + a->offset[i]);
-            const float least = a->relu && y < 0 ? 0 : y;
-            vae_store(a->y, a->y_type, at, a->silu ? silu(y) : least);
+            vae_store(a->y, a->y_type, at, activate(a, y));
         }
 }
 

@@ -109,7 +109,8 @@ late_norm(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
                                                .w = x->shape.w,
                                                .c = x->shape.c,
                                                .eps = op->norm.eps,
-                                               .silu = op->norm.silu});
+                                               .silu = op->norm.silu,
+                                               .relu = op->norm.relu});
 }
 
 static int

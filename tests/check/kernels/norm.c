@@ -230,6 +230,8 @@ arguments(VaeCheck *t, const int n[4], int groups, bool silu)
     return a;
 }
 
+static const char *const ends[] = {"", "_silu", "_relu"};
+
 static void
 check_rms(VaeCheck *t)
 {
@@ -253,11 +255,12 @@ static void
 check_pixel(VaeCheck *t)
 {
     static const int channels[] = {1, 8, 12, 37, 48, 128, 1024, 2048};
-    for (size_t i = 0; i < 2 * VAE_COUNT(channels); i++) {
-        const int c = channels[i / 2];
-        if (!vae_check_begin(t, "rms_eps%s_c%d", i % 2 ? "_silu" : "", c))
+    for (size_t i = 0; i < 3 * VAE_COUNT(channels); i++) {
+        const int c = channels[i / 3];
+        if (!vae_check_begin(t, "rms_eps%s_c%d", ends[i % 3], c))
             continue;
-        VaeNormArgs a = arguments(t, (const int[4]){2, 3, 7, c}, 0, i % 2);
+        VaeNormArgs a = arguments(t, (const int[4]){2, 3, 7, c}, 0, i % 3 == 1);
+        a.relu = i % 3 == 2;
         float *x = vae_check_random(t, count(&a), 2);
         for (size_t k = 0; k < count(&a); k++)
             x[k] *= k / (size_t) c % 2 ? 1e-4f : 1;
@@ -294,7 +297,6 @@ check_group(VaeCheck *t)
         {3, 13, 9, 32, 8},    {2, 33, 31, 32, 32}, {1, 9, 9, 128, 32},
         {2, 24, 43, 128, 32}, {1, 7, 5, 256, 32},  {1, 5, 3, 512, 32},
     };
-    static const char *const ends[] = {"", "_silu", "_relu"};
     for (size_t i = 0; i < 3 * VAE_COUNT(sizes); i++) {
         const int *n = sizes[i / 3];
         if (!vae_check_begin(t, "group%s_%dx%dx%dx%d_%d", ends[i % 3], n[0],
