@@ -58,12 +58,18 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
 /* ------------------------------------------------------------------ */
 
 /* The frames of a latent, except the first, are complete when temporal - 1 more
- * slots have come after that of the first one of them. */
+ * slots have come after that of the first one of them. A window begins when all
+ * its latents are there. From then on each latent gives as many frames as a
+ * step of its delay lines, so the two delays differ by whole steps. */
 static void
-set_delay(VaeModelInfo *info, const VaeProgram *program)
+set_delay(VaeModel *model, const VaeProgram *program)
 {
+    VaeModelInfo *info = &model->info;
     const VaeTensor *x = program->ops[program->n_ops - 1].x;
-    info->delay = x->delay - (info->temporal - 1);
+    info->delay = model->line_delay = x->delay - (info->temporal - 1);
+    if (model->window)
+        info->delay =
+            model->window * info->temporal + model->line_delay % info->temporal;
     info->look_ahead = (info->delay + info->temporal - 1) / info->temporal;
 }
 
@@ -78,7 +84,7 @@ dry_run(VaeModel *model, VaeDirection direction, VaeError *error)
     for (int i = 0; i < 3 && status == VAE_OK; i++) {
         const bool wide = i == 2;
         const VaeType act = wide ? VAE_TYPE_F32 : VAE_TYPE_BF16;
-        VaeProgram *program;
+        VaeProgram *program = NULL;
         status = vae_model_build(model,
                                  &(VaeBuildParams){.direction = direction,
                                                    .first = i == 1,
@@ -91,8 +97,8 @@ dry_run(VaeModel *model, VaeDirection direction, VaeError *error)
                                                    .carries = &carries[wide],
                                                    .dry_run = true},
                                  &program, error);
-        if (status == VAE_OK && direction == VAE_DECODE && program->delayed)
-            set_delay(&model->info, program);
+        if (program && direction == VAE_DECODE && program->delayed)
+            set_delay(model, program);
         vae_program_free(&program);
     }
     vae_carry_set_free(&carries[0]);
@@ -189,6 +195,9 @@ vae_model_looks_back(const VaeModel *model, VaeDirection direction, int history,
                              &next, error);
     if (status == VAE_OK && !vae_program_receptive_field(next, steps))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (model->window)
+        *steps = model->window; /* the last latent of one needs that before it
+                                 */
     if (!decode && info->chunk && *steps >= info->chunk)
         *steps = info->chunk - 1; /* one of these begins a chunk */
     vae_program_free(&next);

@@ -86,7 +86,8 @@ vae_recognise_params(VaeModel *m)
                           .reason = m->reason,
                           .assumed = &m->assumed,
                           .doubt = &m->doubt,
-                          .no_fp16 = &m->no_fp16};
+                          .no_fp16 = &m->no_fp16,
+                          .window = &m->window};
 }
 
 /* ------------------------------------------------------------------ */

@@ -32,6 +32,10 @@ struct VaeModel {
     int naming;          /* index of the architecture's naming; 0: official */
     const char *no_fp16; /* why it refuses fp16, or NULL */
     const char *doubt;   /* as VaeRecognise has it */
+    /* A decoder of this many latents at once, as if they and a latent on either
+     * side were a clip; 0: all latents are one clip. info.delay is that of the
+     * windows, line_delay that of the delay lines of one. */
+    int window, line_delay;
     VaeTensorFile *file;
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per required tensor, or NULL */

@@ -8,7 +8,8 @@ norm(VaeBuilder *b, const char *name, const VaeTensor *x, int groups, bool silu,
      bool image)
 {
     if (groups == VAE_PIXEL_NORM)
-        return vae_pixel_norm(b, name, x, 1e-8f, silu, NULL);
+        return vae_pixel_norm(b, name, x, 1e-8f, silu ? VAE_SILU : VAE_LINEAR,
+                              NULL);
     return groups ? vae_group_norm(b, name, x,
                                    (VaeGroups){.n = groups, .silu = silu})
                   : vae_rms(b, name, x, silu, image);

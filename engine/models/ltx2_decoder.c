@@ -25,7 +25,7 @@ norm_silu(VaeBuilder *b, const char *name, const VaeTensor *x, VaeModulation m)
     const VaeLtx2 *a = vae_arch_data(b);
     m.multiplier = VAE_LTX2_MULTIPLIER;
     m.timestep = a->timestep;
-    return vae_pixel_norm(b, name, x, eps, true, a->timed ? &m : NULL);
+    return vae_pixel_norm(b, name, x, eps, VAE_SILU, a->timed ? &m : NULL);
 }
 
 /* The norm of a line holds what its convolution needs, so that the line serves

@@ -65,6 +65,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
     }
     atomic_store(&stream->cancel, false);
     stream->sequences++;
+    stream->window.begun = false;
     stream->at = vae_sequence_from((VaeOrigin){latents, true});
     forget_history(stream);
     return VAE_OK;
@@ -256,6 +257,117 @@ run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     return status;
 }
 
+/* ------------------------------------------------------------------ */
+/* Windows of latents.                                                 */
+
+/* Copies the next latent of the sequence, which later windows read. */
+static void
+hold(VaeStream *s, const VaeLatentIn *latent)
+{
+    VaeWindow *w = &s->window;
+    const int64_t n = (int64_t) (s->at.latents - s->at.lines.latent);
+    const size_t elements = vae_stream_latent_elements(s);
+    const size_t place = (size_t) (n % VAE_WINDOW_ROOM);
+    uint8_t *to = w->data + place * elements * sizeof(float);
+    memcpy(to, latent->data, elements * vae_type_size(latent->type));
+    w->held[place] = (VaeLatentIn){latent->type, to};
+}
+
+/* Runs the latents of a window: its own, and one on either side. At the end of
+ * the sequence, copies of the last latent fill it. outer: the place of the
+ * stream. */
+static VaeStatus
+begin_window(VaeStream *s, const VaeSequence *outer, int64_t index,
+             VaeError *error)
+{
+    VaeWindow *w = &s->window;
+    VaeLatentIn in[VAE_WINDOW_ROOM];
+    const int size = s->main.model->window;
+    const int64_t origin = (int64_t) outer->lines.latent;
+    const int64_t newest = (int64_t) outer->latents - origin - 1;
+    const int64_t own = index * size - origin;
+    const int64_t first = own > 0 ? own - 1 : 0;
+    const bool last = outer->ended && newest < own + size;
+    int n = 0;
+    for (int64_t i = first; i < own + size + !last; i++)
+        in[n++] = w->held[(i < newest ? i : newest) % VAE_WINDOW_ROOM];
+    w->begun = true;
+    w->index = index;
+    w->frame = s->steps.step_out * first;
+    s->at = vae_sequence_from(
+        (VaeOrigin){.restart = first > 0 || outer->lines.restart});
+    VaeStatus status = run_steps(s, &(VaeUnits){.in = in}, n, error);
+    if (status == VAE_OK)
+        status = vae_stream_settle(s, error);
+    s->at.ended = true;
+    return finish(s, 0, status, error); /* later latents overwrite these */
+}
+
+/* Computes the frames from..until-1, which are of one window. */
+static VaeStatus
+run_window(VaeStream *s, const VaeUnits *units, int64_t index, VaeError *error)
+{
+    VaeWindow *w = &s->window;
+    const VaeSequence outer = s->at;
+    const uint64_t units_in = s->stats.units_in;
+    const int rate = s->steps.step_out;
+    VaeStatus status = VAE_OK;
+    s->at = w->at;
+    if (!w->begun || w->index != index)
+        status = begin_window(s, &outer, index, error);
+    VaeUnits at = *units;
+    at.base -= w->frame;
+    at.from -= w->frame;
+    at.until -= w->frame;
+    const int64_t end = rate * ((int64_t) s->at.latents - 1) + 1;
+    const int64_t late = at.until + s->main.model->line_delay - end;
+    if (status == VAE_OK)
+        status = run_steps(
+            s, &at, (int) ((late + rate - 1) / rate) - s->at.drained, error);
+    if (status == VAE_OK)
+        status = vae_stream_settle(s, error);
+    s->stats.units_in = units_in;
+    w->at = s->at;
+    s->at = outer;
+    s->at.step = w->at.step;
+    s->at.broken = status != VAE_OK;
+    return status;
+}
+
+/* As run_steps(), for models with windows. The frames of a window are due when
+ * all its latents are there, and then as many with each latent as one step of
+ * its delay lines gives. */
+static VaeStatus
+run_windows(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
+{
+    const int rate = s->steps.step_out, size = s->main.model->window;
+    VaeUnits at = *units;
+    VaeStatus status = VAE_OK;
+    for (int i = 0; i < steps && status == VAE_OK; i++) {
+        vae_stream_set_frames(s, &at, 1);
+        const int64_t until = at.until;
+        if (s->at.ended) {
+            s->at.drained++;
+        } else {
+            hold(s, units->in + i);
+            s->at.latents++;
+            s->stats.units_in++;
+        }
+        s->at.next = NEXT;
+        s->at.warm_up -= s->at.warm_up > 0;
+        while (status == VAE_OK && at.from < until) {
+            const int64_t origin = (int64_t) s->at.lines.latent;
+            const int64_t latent = origin + (at.from + rate - 1) / rate;
+            const int64_t index = latent / size;
+            const int64_t end = rate * ((index + 1) * size - 1 - origin) + 1;
+            at.until = end < until ? end : until;
+            status = run_window(s, &at, index, error);
+            at.from = at.until;
+        }
+    }
+    return status;
+}
+
 void
 vae_stream_reset(VaeStream *stream)
 {
@@ -265,6 +377,7 @@ vae_stream_reset(VaeStream *stream)
         vae_stream_judge_end(stream);
     atomic_store(&stream->cancel, false);
     stream->sequences++;
+    stream->window.begun = false;
     /* the first program of a sequence sets every carry */
     stream->at = vae_sequence_from((VaeOrigin){0});
     forget_history(stream);
@@ -282,8 +395,9 @@ begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     const uint64_t start = vae_now_ns();
     vae_stream_set_frames(s, &at, steps);
     at.base = at.from;
-    status = s->main.model->info.chunk ? run_chunks(s, &at, steps, error)
-                                       : run_steps(s, &at, steps, error);
+    status = s->main.model->window       ? run_windows(s, &at, steps, error)
+             : s->main.model->info.chunk ? run_chunks(s, &at, steps, error)
+                                         : run_steps(s, &at, steps, error);
     if (status == VAE_OK)
         s->stats.units_out += (uint64_t) (at.until - at.from);
     if (status != VAE_OK)

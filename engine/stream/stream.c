@@ -42,6 +42,16 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "%s has no posterior to sample: its encoder gives the "
                         "latents themselves",
                         info->arch);
+    if (model->window && decode && p->low_latency && p->look_ahead >= 0 &&
+        p->look_ahead < info->look_ahead) {
+        char found[24], expected[24];
+        snprintf(found, sizeof found, "%d", p->look_ahead);
+        snprintf(expected, sizeof expected, "%d or more", info->look_ahead);
+        return vae_fail_parts(
+            error, VAE_ERR_UNSUPPORTED, (VaeErrorParts){NULL, found, expected},
+            "look-ahead is %s, expected %s: %s decodes windows of %d latents",
+            found, expected, info->arch, model->window);
+    }
     return VAE_OK;
 }
 
@@ -90,6 +100,7 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->scaling = scaling_of(&model->info, own.normalization);
+    own.restarts = own.restarts || model->window; /* a window is a restart */
     /* an encoder's run ends with its chunk */
     if (own.direction == VAE_ENCODE && model->info.chunk &&
         own.slice_size >= model->info.chunk)
@@ -109,6 +120,7 @@ vae_stream_free(VaeStream **stream)
     vae_machine_close(&s->main);
     vae_mem_free(s->slots);
     vae_mem_free(s->no_latents);
+    vae_mem_free(s->window.data);
     vae_stream_free_waiting(s);
     vae_stream_guard_free(s);
     vae_model_free(&model);

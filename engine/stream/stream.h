@@ -41,6 +41,18 @@ typedef struct VaeDoubts {
     uint64_t same; /* units so far, if each has one value */
 } VaeDoubts;
 
+/* run.c: the window that is computed. Latents and frames count from those of
+ * the sequence. */
+enum { VAE_WINDOW_ROOM = 18 }; /* most latents, with one on either side */
+typedef struct VaeWindow {
+    bool begun;     /* at, index and frame are set */
+    VaeSequence at; /* the place in the window, as if it were a sequence */
+    int64_t index;  /* of the window, from that of latent 0 of the clip */
+    int64_t frame;  /* of the sequence, that is frame 0 of the window */
+    uint8_t *data;  /* of the last latents */
+    VaeLatentIn held[VAE_WINDOW_ROOM];
+} VaeWindow;
+
 /* How the caller's latents become those of the network, and back. */
 typedef struct VaeScaling {
     bool normalise; /* the network reads or writes v * std + mean */
@@ -65,6 +77,7 @@ struct VaeStream {
     uint64_t sequences;  /* begun by a reset or a restart */
     VaeWaiting *waiting; /* send_receive.c; or NULL */
     VaeGuard guard;      /* nan.c */
+    VaeWindow window;    /* run.c */
 
     /* delay.c. */
     VaePicture *slots; /* pictures of a run; NULL without delay and chunks */

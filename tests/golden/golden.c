@@ -176,6 +176,10 @@ static const Case cases[] = {
     N("taesana", "decode_t1_3x2", "diffusers"),
     E("taesana", "encode_f1_96x64", false),
     E("taesana", "encode_f3_32x64", false),
+    /* Not decode_t1_2x3: one of its pixels is almost zero before a norm, which
+     * makes the rounding of 16 bits ten times as large as elsewhere. */
+    D("magi2_turbo", "decode_t3_3x4", true),
+    D("magi2_turbo", "decode_t15_1x2", true),
     D("qwenimage21", "decode_t1_5x7", false),
     D("qwenimage21", "decode_t3_2x3", true),
     E("qwenimage21", "encode_f1_48x80", false),

@@ -312,9 +312,48 @@ test_qwen_names(void)
     clear_set();
 }
 
+/* The fast decoder of MAGI-2, as a training keeps it. */
+static void
+test_magi(void)
+{
+    char want[65], got[65];
+    load("magi2_turbo");
+    fingerprint(write_set(), want);
+    for (size_t i = 0; i < set.n; i++) {
+        char *name = (char *) set.out[i].name;
+        memmove(name, name + 8, strlen(name + 8) + 1);
+    }
+    fingerprint(write_set(), got);
+    check(strcmp(got, want) == 0, "names without decoder.", NULL);
+    add_prefix("module.");
+    add_tensor("module.discriminator.weight");
+    fingerprint(write_set(), got);
+    check(strcmp(got, want) == 0, "other tensors of a training", NULL);
+    load("magi2_turbo");
+    set.meta[set.n_meta++] = (VaeMetadata){"resnet_norm_eps", "1e-5"};
+    fingerprint(write_set(), got);
+    check(strcmp(got, want) != 0, "another eps, another fingerprint", NULL);
+    set.meta[set.n_meta++] = (VaeMetadata){"step_size", "2"};
+    expect_error("windows of another size", VAE_ERR_MODEL,
+                 WORDS("step_size is 2, expected 7"));
+    load("magi2_turbo");
+    snprintf(
+        (char *) find("decoder.up_blocks.2.resnets.0.conv1.conv.weight")->name,
+        160, "decoder.up_blocks.2.resnets.0.conv1.depthwise_conv.weight");
+    expect_error("depthwise convolutions", VAE_ERR_UNSUPPORTED,
+                 WORDS("depthwise_conv"));
+    load("magi2_turbo");
+    drop_prefix("decoder.up_blocks.1.resnets.1.conv2.");
+    expect_error(
+        "a missing convolution", VAE_ERR_MODEL,
+        WORDS("missing", "decoder.up_blocks.1.resnets.1.conv2.conv.weight"));
+    clear_set();
+}
+
 void
 test_image(void)
 {
+    test_magi();
     test_qwen_names();
     test_pair();
     test_mixed_pairs();

@@ -28,11 +28,17 @@
 #define MAX_READ ((uint64_t) 1 << 30)
 
 /* Keys under which programs keep the weights in a larger dict. */
-static const char *const usual[] = {"state_dict",  "model_state_dict",
-                                    "model_state", "model",
-                                    "params",      "params_ema",
-                                    "ema",         "weights",
-                                    "vae",         "module"};
+static const char *const usual[] = {"ema_state_dict",
+                                    "state_dict",
+                                    "model_state_dict",
+                                    "model_state",
+                                    "model",
+                                    "params",
+                                    "params_ema",
+                                    "ema",
+                                    "weights",
+                                    "vae",
+                                    "module"};
 
 typedef struct Torch {
     VaeTensorFile *file;

@@ -96,9 +96,11 @@ typedef struct VaeModulation {
     int rows, offset_row, gain_row;
     double timestep;
 } VaeModulation;
+typedef enum VaeActivation { VAE_LINEAR, VAE_SILU, VAE_RELU } VaeActivation;
 /* x / sqrt(mean over channels of x^2 + eps), then modulated, unless NULL. */
 const VaeTensor *vae_pixel_norm(VaeBuilder *b, const char *name,
-                                const VaeTensor *x, float eps, bool silu,
+                                const VaeTensor *x, float eps,
+                                VaeActivation activation,
                                 const VaeModulation *modulation);
 /* Group norm. Weights: name.weight, name.bias, of dims [c]. */
 typedef struct VaeGroups {

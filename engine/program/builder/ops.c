@@ -152,12 +152,13 @@ vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x, bool silu,
 
 const VaeTensor *
 vae_pixel_norm(VaeBuilder *b, const char *name, const VaeTensor *x, float eps,
-               bool silu, const VaeModulation *modulation)
+               VaeActivation activation, const VaeModulation *modulation)
 {
-    VaeOp *op = add_norm(b, name, x, VAE_NORM_RMS, 1, silu);
+    VaeOp *op = add_norm(b, name, x, VAE_NORM_RMS, 1, activation == VAE_SILU);
     if (!op)
         return NULL;
     const int c = x->shape.c;
+    op->norm.relu = activation == VAE_RELU;
     op->norm.eps = eps;
     if (modulation) {
         op->weight = vae_builder_modulation_weight(b, modulation, c, true);

@@ -23,7 +23,11 @@ take_units(VaeStream *s, VaeError *error)
     vae_mem_free(s->no_latents);
     s->slots = vae_mem_alloc((size_t) p->n_out * sizeof *s->slots);
     s->no_latents = vae_mem_alloc((size_t) p->n_in * sizeof *s->no_latents);
-    return s->slots && s->no_latents
+    if (s->main.model->window && !s->window.data)
+        s->window.data = vae_mem_alloc(
+            VAE_WINDOW_ROOM * vae_stream_latent_elements(s) * sizeof(float));
+    return s->slots && s->no_latents &&
+                   (s->window.data || !s->main.model->window)
                ? VAE_OK
                : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
 }

@@ -7,6 +7,7 @@
  *   lengths  nothing but clips of every length
  */
 #include "../streams.h"
+#include "model.h"
 
 enum { W = 64, H = 64, MOST = 33, EXACT = -1 };
 static const int ones[] = {1, 0};
@@ -14,6 +15,8 @@ static const int ones[] = {1, 0};
 typedef struct Case {
     const Bed *bed;
     int ahead, delay; /* look-ahead and delay of the model */
+    int rate;         /* frames for a latent */
+    int window;       /* latents that are decoded as a clip; 0: all are */
     TestClip all;     /* the longest clip, and the number of its frames */
 } Case;
 
@@ -86,14 +89,16 @@ lengths(const Case *c, int step)
         const int whole[] = {t, 0}, uneven[] = {2, 1, 3, 0};
         TestClip a = first(c, t, 1, ones), b = first(c, t, 3, uneven),
                  d = first(c, t, t, whole);
-        const int sure = frames_of(c, t > c->ahead ? t - c->ahead : 0);
+        const int wait = c->window ? (t - 1) % c->window + 1 : c->ahead;
+        const int sure = frames_of(c, t > wait ? t - wait : 0);
         expect(same(&a, 0, &b, 0, a.frames) && same(&a, 0, &d, 0, a.frames),
                "%d latents in slices of 1, 3 and all: the same %d frames", t,
                a.frames);
         expect(same(&a, 0, &c->all, 0, sure),
                "  the first %d are those of a longer clip", sure);
         if (t > c->ahead && t < MOST)
-            expect(!same(&a, sure, &c->all, sure, 8),
+            expect(!same(&a, sure, &c->all, sure,
+                         c->window ? a.frames - sure : c->rate),
                    "  the frames behind them depend on the end");
         free(a.video);
         free(b.video);
@@ -193,8 +198,9 @@ resets(const Case *c)
     }
 }
 
-/* A restart in the middle gives 8 frames for each latent. Frames that do not
- * depend on earlier latents are exact. */
+/* A restart in the middle gives as many frames for the first latent as for the
+ * later ones. Frames that do not depend on earlier latents are exact, such as
+ * those of the next window. */
 static void
 restarts(const Case *c)
 {
@@ -203,16 +209,17 @@ restarts(const Case *c)
     VaeError error;
     must(vae_model_history(c->bed->model, VAE_DECODE, &history, &error),
          &error);
-    TestClip got = part(c, at, t, 8 * t);
+    TestClip got = part(c, at, t, c->rate * t);
     VaeStream *stream = open_stream(c, 3, EXACT);
     must(vae_stream_restart(stream, (uint64_t) at, &error), &error);
     run_clip(c->bed, stream, VAE_DECODE, &got, ones);
     vae_stream_free(&stream);
-    const int skip = 8 * history, from = frames_of(c, at) + skip;
-    expect(history == c->ahead &&
+    const int exact = c->window ? c->window - at : history;
+    const int skip = c->rate * exact, from = frames_of(c, at) + skip;
+    expect(history == (c->window ? c->window : c->ahead) &&
                same(&got, skip, &c->all, from, got.frames - skip),
-           "restarted at latent %d: exact from %d latents on", at, history);
-    expect(!same(&got, skip - 8, &c->all, from - 8, 8),
+           "restarted at latent %d: exact from %d latents on", at, exact);
+    expect(!same(&got, skip - c->rate, &c->all, from - c->rate, c->rate),
            "  and not exact before");
     free(got.video);
 }
@@ -448,11 +455,45 @@ reach(const Case *c)
         }
     /* Frame f depends on latents from (f - D') / 8 to (f + D) / 8, where D =
      * delay + 7, and symmetrically in front. */
-    const int low = 8 * at - c->delay - 7, high = 8 * at + c->delay;
+    int low = 8 * at - c->delay - 7, high = 8 * at + c->delay;
+    if (c->window) { /* the frames of one window */
+        low = c->rate * (at / c->window * c->window - 1) + 1;
+        high = low + c->rate * c->window - 1;
+    }
     expect(from == (low > 0 ? low : 0) &&
                to == (high < clip.frames ? high : clip.frames - 1),
            "a NaN in latent %d reaches frames %d to %d", at, from, to);
     free(clip.video);
+}
+
+/* With a smaller look-ahead than that of the model. */
+static void
+shorter(const Case *c, bool brief)
+{
+    other_look_ahead(c);
+    looks_ahead(c, 0, 3);
+    looks_ahead(c, 2, 5);
+    if (!brief)
+        looks_ahead(c, c->ahead - 1, c->ahead + 3);
+    allocations(c, 1);
+}
+
+static void
+refused(const Case *c)
+{
+    const VaeStreamParams params = {.struct_size = sizeof params,
+                                    .backend = c->bed->backend,
+                                    .width = W,
+                                    .height = H,
+                                    .low_latency = true,
+                                    .look_ahead = c->ahead - 1};
+    VaeStream *stream = NULL;
+    VaeError error = {0};
+    expect(vae_stream_new(c->bed->model, &params, &stream, &error) ==
+                   VAE_ERR_UNSUPPORTED &&
+               strstr(error.message, "windows of 7 latents"),
+           "windows need all of their latents: %s", error.message);
+    vae_stream_free(&stream);
 }
 
 int
@@ -465,6 +506,8 @@ main(int argc, char **argv)
     Case c = {.bed = &bed,
               .ahead = bed.info->look_ahead,
               .delay = bed.info->delay,
+              .rate = bed.info->temporal,
+              .window = bed.model->window,
               .all = bed_clip(&bed, MOST, W, H, 0)};
     clip_poison(&bed, &c.all, VAE_DECODE);
     VaeStream *stream = open_stream(&c, 1, EXACT);
@@ -484,17 +527,15 @@ main(int argc, char **argv)
         checkpoint(&c, at, true);
         checkpoint(&c, at, false);
     }
-    other_look_ahead(&c);
     releases(&c);
     sends(&c, 2, 1);
     sends(&c, MOST - 3, 4);
-    looks_ahead(&c, 0, 3);
-    looks_ahead(&c, 2, 5);
-    if (!brief)
-        looks_ahead(&c, c.ahead - 1, c.ahead + 3);
     allocations(&c, EXACT);
-    allocations(&c, 1);
     reach(&c);
+    if (c.window)
+        refused(&c);
+    else
+        shorter(&c, brief);
     clip_free(&c.all);
     return bed_close(&bed);
 }
