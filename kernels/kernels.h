@@ -245,7 +245,10 @@ typedef struct VaeAttentionArgs {
      * history. */
     VaeHistory history;
 } VaeAttentionArgs;
-enum { VAE_ATTENTION_CHANNELS_CUDA = 1024 };
+enum {
+    VAE_ATTENTION_CHANNELS_CUDA = 1152,
+    VAE_HISTORY_CHANNELS_CUDA = 1024 /* with a history */
+};
 size_t vae_attention_scratch_ref(int n, int c);
 
 /*

@@ -79,12 +79,13 @@ prepare_op(VaeCudaExec *e, int i, VaeError *error)
         shared->run = run_done;
     if (status == VAE_OK && vae_cuda_moves(op))
         status = vae_cuda_prepare_move(e->cuda, e, i, error);
-    if (op->kind == VAE_OP_ATTENTION &&
-        op->y->shape.c > VAE_ATTENTION_CHANNELS_CUDA)
+    const int most =
+        op->carry ? VAE_HISTORY_CHANNELS_CUDA : VAE_ATTENTION_CHANNELS_CUDA;
+    if (op->kind == VAE_OP_ATTENTION && op->y->shape.c > most)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
                         "%s: attention over %d channels; cuda computes it "
                         "over at most %d",
-                        op->name, op->y->shape.c, VAE_ATTENTION_CHANNELS_CUDA);
+                        op->name, op->y->shape.c, most);
     if (vae_op_adds_up(op))
         vae_exec_needs_scratch(
             &e->exec, sizeof(double) *

@@ -18,7 +18,7 @@ enum {
     LOOKS = 4096, /* most results of a convolution that are checked */
     MOST_DEVICES = 64,
     MOST_BLOCKS = 6,
-    ATTENTIONS = 3
+    ATTENTIONS = 4
 };
 
 /* For each device, a bit set of the precisions that passed in this process. */
@@ -573,7 +573,7 @@ vae_cuda_selftest(VaeBackend *cuda, VaeError *error)
     const unsigned bit = 1u << precision;
     const bool counted = cuda->number < MOST_DEVICES;
     /* Widths that use other kernels, or other variants of one. */
-    static const int channels[ATTENTIONS] = {384, 512, 1024};
+    static const int channels[ATTENTIONS] = {384, 512, 1024, 1152};
     Test t = {.cuda = cuda,
               .type = vae_act_type(precision),
               .tf32 = precision == VAE_PRECISION_TF32};

@@ -284,8 +284,10 @@ vae_cuda_attention(const VaeQueue *q, const VaeAttentionArgs *a)
             launch<decltype(x)::value, 16, 3, false>(q, a);
         else if (a->c <= 4 * WIDTH)
             launch<decltype(x)::value, 16, 4, false>(q, a);
-        else
+        else if (a->c <= 8 * WIDTH)
             launch<decltype(x)::value, 8, 8, false>(q, a);
+        else
+            launch<decltype(x)::value, 8, 9, false>(q, a);
     };
     if (!a->t || !a->n)
         return;

@@ -66,7 +66,7 @@ vae_rows(const VaeAttentionArgs &a, const VaeKeys &keys, int i, int size)
     return {static_cast<const uint8_t *>(a.qkv) + at * size, 3 * a.c};
 }
 
-/* On the matrix units: x_type of 16 bits, c <= 1024 and a multiple of 8,
+/* On the matrix units: x_type of 16 bits, c a multiple of 8,
  * compute capability 8.0 or more. */
 void vae_cuda_attention_matrix(const VaeQueue *q, const VaeAttentionArgs *a);
 

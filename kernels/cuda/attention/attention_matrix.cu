@@ -397,6 +397,8 @@ vae_cuda_attention_matrix(const VaeQueue *q, const VaeAttentionArgs *a)
         launch<Plan<512, 64, 256>, false>(q, a);
     else if (a->c <= 640)
         launch<Plan<640, 32, 640>, false>(q, a);
-    else
+    else if (a->c <= 1024)
         launch<Plan<1024, 32, 256>, false>(q, a);
+    else
+        launch<Plan<1152, 32, 128>, false>(q, a);
 }

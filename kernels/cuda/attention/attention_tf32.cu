@@ -399,6 +399,8 @@ vae_cuda_attention_tf32(const VaeQueue *q, const VaeAttentionArgs *a)
         launch<Plan<512, 48, 1, 3>>(q, a);
     else if (a->c <= 640)
         launch<Plan<640, 32, 1, 3>>(q, a);
-    else
+    else if (a->c <= 1024)
         launch<Plan<1024, 16, 1, 2>>(q, a);
+    else
+        launch<Plan<1152, 16, 1, 2>>(q, a);
 }

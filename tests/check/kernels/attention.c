@@ -373,7 +373,7 @@ one_not_finite(VaeCheck *t, int c, VaeType type, bool tf32)
 static void
 check_extremes(VaeCheck *t)
 {
-    static const int widths[] = {5, 64, 384, 512, 640, 1024};
+    static const int widths[] = {5, 64, 384, 512, 640, 1024, 1152};
     for (size_t i = 0; t->cuda && i < VAE_COUNT(widths); i++)
         for (int kind = 0; kind < 4; kind++) {
             const VaeType type = (VaeType) (kind % 3);
@@ -387,9 +387,10 @@ check_extremes(VaeCheck *t)
 static void
 check_widths(VaeCheck *t)
 {
-    static const int cases[][3] = {
-        {1, 31, 8},    {2, 33, 96},   {1, 130, 384}, {2, 65, 512}, {1, 64, 640},
-        {1, 33, 1016}, {1, 97, 1024}, {1, 17, 520},  {2, 9, 600},  {3, 1, 384}};
+    static const int cases[][3] = {{1, 31, 8},    {2, 33, 96},   {1, 130, 384},
+                                   {2, 65, 512},  {1, 64, 640},  {1, 33, 1016},
+                                   {1, 97, 1024}, {1, 65, 1152}, {1, 17, 520},
+                                   {2, 9, 600},   {3, 1, 384}};
     for (size_t i = 0; t->cuda && i < VAE_COUNT(cases); i++)
         one_case(t, cases[i][0], cases[i][1], cases[i][2], 1);
 }

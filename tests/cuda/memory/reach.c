@@ -49,8 +49,11 @@ on_device(const VaeArch *arch, VaeModel *model)
 {
     if (model->info.has_decoder)
         fits(arch, model, VAE_DECODE, 1920, 1080, 7 * GIB);
+    /* The encoder of HunyuanVideo 1.5 has 1.5 GiB of weights, and carries in
+     * fp32. */
+    const bool large = strcmp(arch->name, "hunyuan1.5") == 0;
     if (model->info.has_encoder)
-        fits(arch, model, VAE_ENCODE, 1920, 1080, 7 * GIB);
+        fits(arch, model, VAE_ENCODE, 1920, 1080, (large ? 9 : 7) * GIB);
     if (strcmp(arch->name, "seedvr2") == 0)
         fits(arch, model, VAE_DECODE, 3840, 2160, 23 * GIB);
 }
