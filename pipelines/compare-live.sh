@@ -82,7 +82,7 @@ precisions=$(gst-inspect-1.0 vaedecode |
 while read -r option value; do
     case " $precisions" in
     *" $value "*) ;;
-    *) die "$option $value: expected one of: $precisions" ;;
+    *) die "$option $value: expected one of: ${precisions% }" ;;
     esac
 done <<END
 --precision $precision

@@ -5,6 +5,7 @@ import os
 import re
 import struct
 import subprocess
+import threading
 
 from streams import I420, PACKED, Error, frame_bytes
 
@@ -124,6 +125,30 @@ def colour_of(caps, height):
             "site_top": site == "cosited"}
 
 
+def launch(command):
+    """Runs gst-launch-1.0. Returns its exit status and its lines."""
+    # decodebin of GStreamer 1.22 refuses these decoders with the caps; I420 has no alpha.
+    ranks = [*filter(None, [os.environ.get("GST_PLUGIN_FEATURE_RANK")]),
+             "vp8alphadecodebin:NONE", "vp9alphadecodebin:NONE"]
+    try:
+        done = subprocess.Popen(command, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, env={
+                                    **os.environ,
+                                    "GST_PLUGIN_FEATURE_RANK": ",".join(ranks)})
+    except FileNotFoundError:
+        raise Error("gst-launch-1.0 is missing: install gstreamer1.0-tools") from None
+    lines = []
+    # After an error, gst-launch-1.0 of 1.22 does not always end by itself.
+    end = threading.Timer(5, done.kill)
+    with done:
+        for line in done.stdout:
+            lines.append(line.rstrip())
+            if line.startswith("ERROR") and end.ident is None:
+                end.start()
+    end.cancel()
+    return done.returncode, lines
+
+
 def decode(path, spool):
     """Writes I420 frames, and returns their caps."""
     if not os.path.getsize(path):
@@ -137,31 +162,21 @@ def decode(path, spool):
         "deinterlace fields=top ! videoconvert ! "
         "video/x-raw,format=I420 ! filesink name=frames").split(),
         f"location={spool}"]
-    # decodebin of GStreamer 1.22 refuses these decoders with the caps; I420 has no alpha.
-    ranks = [*filter(None, [os.environ.get("GST_PLUGIN_FEATURE_RANK")]),
-             "vp8alphadecodebin:NONE", "vp9alphadecodebin:NONE"]
-    try:
-        done = subprocess.Popen(command, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, env={
-                                    **os.environ,
-                                    "GST_PLUGIN_FEATURE_RANK": ",".join(ranks)})
-    except FileNotFoundError:
-        raise Error("gst-launch-1.0 is missing: install gstreamer1.0-tools") from None
-    lines = []
-    with done:
-        for line in done.stdout:
-            lines.append(line.rstrip())
-            if line.startswith("ERROR"):
-                done.kill()  # gst-launch-1.0 of 1.22 does not always end by itself
-    caps = sorted(set(re.findall(r"GstFileSink:frames.GstPad:sink: caps = (.*)",
-                                 "\n".join(lines))))
+    # Of a file with few frames, gst-launch-1.0 sometimes loses a line, also that of the
+    # caps.
+    for _ in range(5):
+        status, lines = launch(command)
+        caps = sorted(set(re.findall(r"GstFileSink:frames.GstPad:sink: caps = (.*)",
+                                     "\n".join(lines))))
+        if status or caps:
+            break
     errors = [line for line in lines if line.startswith("ERROR")]
     missing = [line for line in lines if line.startswith("Missing decoder: ")]
     if missing:
         errors = [line for line in missing if " (video/" in line or " (image/" in line]
         if not errors:
             raise Error(f"{path}: no video in the file")
-    if done.returncode or errors or len(caps) != 1:
+    if status or errors or len(caps) != 1:
         if os.path.exists(spool):
             os.unlink(spool)
         raise Error(f"{path}: GStreamer cannot decode it: " + (

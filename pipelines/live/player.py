@@ -159,8 +159,9 @@ class Player:
             _, _, reason = (details or "").partition("\n")
             self.error = ": ".join([error.message.rstrip("."), *reason.splitlines()[:1]])
             self._quit()
-        elif kind == Gst.MessageType.WARNING:
-            error, _ = message.parse_warning()
+        elif kind in (Gst.MessageType.WARNING, Gst.MessageType.INFO):
+            is_warning = kind == Gst.MessageType.WARNING
+            error, _ = message.parse_warning() if is_warning else message.parse_info()
             self._note = error.message
             if error.message not in self._told:  # not again in each loop
                 self._told.add(error.message)
