@@ -110,8 +110,9 @@ main(void)
     TestClip want = decode(&bed, VAE_BACKEND_REF, VAE_PRECISION_FP32, 1);
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
         one_precision(&bed, precisions[i], &want);
-        attention(precisions[i], 1024, VAE_OK);
-        attention(precisions[i], 1025, VAE_ERR_UNSUPPORTED);
+        attention(precisions[i], VAE_ATTENTION_CHANNELS_CUDA, VAE_OK);
+        attention(precisions[i], VAE_ATTENTION_CHANNELS_CUDA + 1,
+                  VAE_ERR_UNSUPPORTED);
         /* the second dimension of a grid has at most 65535 blocks */
         rows(precisions[i], 65535, VAE_OK);
         rows(precisions[i], 65536, VAE_ERR_UNSUPPORTED);
