@@ -98,7 +98,7 @@ test_wants_memory(const Bed *bed, Start start)
     /* 4 and 5 blocks of the norms; 2 of each attention; 5 of the large
      * convolution, and 4 of each of the others, whose first choice needs no
      * workspace. */
-    expect(n == 28 && left == 0, "%d blocks refused, %d times something left",
+    expect(n == 30 && left == 0, "%d blocks refused, %d times something left",
            n, left);
 }
 
