@@ -431,6 +431,7 @@ check_old_card(VaeCheck *t)
     one_case(t, 1, 33, 104, 1);
     one_case(t, 1, 18, 400, 1);
     one_case(t, 2, 17, 640, 1);
+    one_case(t, 1, 9, 1152, 1);
     vae_emu_set_capability(90);
 }
 #else
@@ -452,6 +453,7 @@ check_random(VaeCheck *t)
     one_case(t, 1, 1001, 32, 1);
     one_case(t, 1, 5, 401, 1);
     one_case(t, 1, 5, 517, 1);
+    one_case(t, 1, 5, 1029, 1);
 }
 
 static void
