@@ -41,6 +41,8 @@ class Accelerated:
             self.settings["normalization"] = "normalized"
         low, high = self.vae.info.pixel_range
         self.scale, self.low = (high - low) / 2, low  # of pixels from -1 to 1
+        # The latents of FLUX.2's pipelines are folded, those of its module are not.
+        self.fold = 2 if name == "AutoencoderKLFlux2" else 1
         self.types = sys.modules[type(module).__module__]
         self.original = {method: getattr(module, method) for method in METHODS}
         for method in METHODS:
@@ -76,13 +78,17 @@ class Accelerated:
                 self.tell(switch, f"{switch} has no effect: gst-vae computes whole "
                           "pictures in slices of time, within memory_limit")
 
-    def wants_other(self, direction, temb, causal):
+    def wants_other(self, direction, data, temb, causal):
         """True if the caller asks for what only the module can compute."""
         usual = getattr(self.module.config, f"{direction}r_causal", None)
-        if temb is None and causal in (None, usual):
+        step = self.fold if direction == "decode" else self.vae.info.spatial
+        if temb is not None or causal not in (None, usual):
+            what = "another timestep or causal than the configuration"
+        elif data.shape[-2] % step or data.shape[-1] % step:
+            what = f"a height or width that {step} does not divide"
+        else:
             return False
-        self.tell(direction, f"{direction} with another timestep or causal than the "
-                  "configuration is left to the module")
+        self.tell(direction, f"{direction} with {what} is left to the module")
         return True
 
     def to(self, *arguments, **named):
@@ -100,13 +106,16 @@ class Accelerated:
 
     def decode(self, z, *arguments, **named):
         """As before: [B, C, T, h, w], raw, to [B, 3 or 4, T, H, W]."""
+        torch = sys.modules["torch"]
         temb, causal, return_dict = self.arguments("decode", z, arguments, named)
-        if self.wants_other("decode", temb, causal):
+        if self.wants_other("decode", z, temb, causal):
             return self.original["decode"](z, *arguments, **named)
         self.begin()
         image = z.dim() == 4
-        frames = self.vae.decode(z.unsqueeze(2) if image else z, dtype="float32",
-                                 **self.settings)
+        latents = z.unsqueeze(2) if image else z
+        if self.fold > 1:
+            latents = torch.nn.functional.pixel_unshuffle(z, self.fold).unsqueeze(2)
+        frames = self.vae.decode(latents, dtype="float32", **self.settings)
         sample = frames.permute(0, 4, 1, 2, 3)
         if self.low != -1:
             sample = (sample - self.low) / self.scale - 1
@@ -121,7 +130,7 @@ class Accelerated:
         """As before: [B, 3 or 4, T, H, W] from -1 to 1 to a distribution of latents."""
         torch = sys.modules["torch"]
         causal, return_dict = self.arguments("encode", x, arguments, named)[1:]
-        if self.wants_other("encode", None, causal):
+        if self.wants_other("encode", x, None, causal):
             return self.original["encode"](x, *arguments, **named)
         self.begin()
         image = x.dim() == 4
@@ -138,6 +147,8 @@ class Accelerated:
         h = torch.stack(made).to(x.dtype)
         if image:
             h = h.squeeze(2)
+        if self.fold > 1:
+            h = torch.nn.functional.pixel_shuffle(h, self.fold)
         if not has_moments:
             return self.types.AutoencoderTinyOutput(latents=h) if return_dict else (h,)
         posterior = self.types.DiagonalGaussianDistribution(h)
