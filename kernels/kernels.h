@@ -77,16 +77,19 @@ typedef struct VaeConvArgs {
 typedef enum VaeNormKind { VAE_NORM_RMS, VAE_NORM_GROUP } VaeNormKind;
 
 /*
- * y = norm(x) * gain (+ offset), then v * sigmoid(v) if silu, or max(v, 0) if
- * relu. Rms: per
- * pixel x / max(sqrt(|x|_2^2 + c * eps), 1e-12) * sqrt(c) * gain. Group: per
- * frame and group of c / groups channels (x - mean) / sqrt(var + eps) * gain +
- * offset, biased variance. x: t * h * w * c of x_type; y likewise of y_type; y
- * may be x if the types are the same. gain, offset: c floats; of
- * rms each may be NULL: gains of 1, offsets of 0. Group sums are over fixed
- * blocks of pixels, the same for every number of threads. tail, cuda only:
- * receives a copy of the last tail_frames of y, or NULL; it must not overlap x
- * or y. For a y of 16 bits, cuda computes the silu within 2^-17 of its value.
+ * y = norm(x) * gain + offset, then v * sigmoid(v) if silu, or max(v, 0) if
+ * relu.
+ *
+ * rms: norm(x) of a pixel is x / max(sqrt(|x|_2^2 + c * eps), 1e-12) * sqrt(c).
+ * group: norm(x) of a frame and a group of c / groups channels is (x - mean) /
+ * sqrt(var + eps) with the biased variance. Its sums are over fixed blocks of
+ * pixels, the same for every number of threads.
+ *
+ * x: t * h * w * c of x_type. y: as many of y_type; it may be x if the types
+ * are the same. gain, offset: c floats. Of rms each may be NULL, which means
+ * gains of 1 and offsets of 0. tail, only for cuda: NULL, or receives a copy of
+ * the last tail_frames of y; it must not overlap x or y. For a y of 16 bits,
+ * cuda computes the silu within 2^-17 of its value.
  *
  * statistics, group only, or NULL: for each frame and group a mean and a scale.
  * Without y, the call writes them and nothing else; then it needs no gain and
@@ -320,20 +323,19 @@ typedef enum VaeRearrange {
      * These begin at element (r*fs+q)*phase. ft 1. */
     VAE_JOIN_PHASES,
     /* A border of one pixel around x, ft and fs 1: y (t, rows, w + 2, c) with
-     * y[f, y, x, c] = x[f, m(y - top), m(x - 1), c], where m(-1) is 1 and m(n)
-     * is n - 2, n being h or w, at least 2 ... */
+     * y[f, y, x, c] = x[f, m(y - top), m(x - 1), c]. Within x, m(i) is i. With
+     * n for h or w, VAE_REFLECT has m(-1) = 1 and m(n) = n - 2, and n is at
+     * least 2; VAE_REPLICATE has m(-1) = 0 and m(n) = n - 1. */
     VAE_REFLECT,
-    /* ... and where m(-1) is 0 and m(n) is n - 1. */
     VAE_REPLICATE,
     /* The reverse of VAE_SHUFFLE_TRQC: y[f, y, x, ((i*fs+r)*fs+q)*C + c]. If ft
      * does not divide t, copies of frame 0 are added in front. */
     VAE_FOLD_TRQC,
-    /* Space and time to depth and back, colour slowest: column before row as in
-     * Wan2.2, y[f, y, x, ((c*ft+i)*fs+q)*fs+r] = x[ft*f+i, fs*y+r, fs*x+q, c]
-     * ... */
+    /* Space and time to depth and back, colour slowest, column before row:
+     * y[f, y, x, ((c*ft+i)*fs+q)*fs+r] = x[ft*f+i, fs*y+r, fs*x+q, c]. */
     VAE_FOLD_CQR,
     VAE_UNFOLD_CQR,
-    /* ... and row before column, ((c*ft+i)*fs+r)*fs+q. */
+    /* With row before column: y[f, y, x, ((c*ft+i)*fs+r)*fs+q]. */
     VAE_FOLD_CRQ,
     VAE_UNFOLD_CRQ
 } VaeRearrange;

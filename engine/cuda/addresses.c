@@ -61,8 +61,7 @@ norm_of(const VaeCudaExec *e, int op_index, int i)
         .gain = e->exec.ops[k].weight,
         .offset = e->exec.ops[k].bias,
         .eps = norm->norm.eps,
-        .silu = norm->norm.silu,
-        .relu = norm->norm.relu};
+        .silu = norm->norm.silu};
 }
 
 /* The norm through which the op's convolutions read x. */
@@ -78,8 +77,7 @@ front_of(const VaeCudaExec *e, int op_index)
                          .gain = e->exec.ops[k].weight,
                          .offset = e->exec.ops[k].bias,
                          .eps = norm->norm.eps,
-                         .silu = norm->norm.silu,
-                         .relu = norm->norm.relu};
+                         .silu = norm->norm.silu};
 }
 
 VaeCudaConvArgs

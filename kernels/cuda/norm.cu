@@ -63,7 +63,7 @@ __launch_bounds__(VAE_THREADS,
                   (Rms<X, Y, CHUNKS>::BLOCKS)) void rms(VaeNormArgs a,
                                                         int lanes, float root)
 {
-    const VaeRmsOptions has = vae_rms_options(a);
+    const VaeRmsOptions has = vae_rms_options(a, a.relu);
     if (has.relu)
         rms_pixels<X, Y, CHUNKS>(a, {false, false, false, true}, lanes, root);
     else if (!has.silu)
@@ -101,7 +101,7 @@ rms_any(VaeNormArgs a, int lanes, float root)
         const int n = vae_octet_valid(first, c);
         vae_octet_load(x, a.x, a.x_type, row + first, n);
         vae_rms_octet<VAE_ANY, VAE_ANY>(
-            a, vae_rms_options(a), x,
+            a, vae_rms_options(a, a.relu), x,
             {row + first, first, n, row >= vae_norm_tail_from(a)}, scale);
     }
 }

@@ -60,10 +60,11 @@ struct VaeRmsOptions {
     bool silu, gain, offset, relu;
 };
 
+/* relu: false where no norm has it, so that the loop does not test for it. */
 VAE_DEVICE VaeRmsOptions
-vae_rms_options(const VaeNormArgs &a)
+vae_rms_options(const VaeNormArgs &a, bool relu)
 {
-    return {a.silu, a.gain != NULL, a.offset != NULL, a.relu};
+    return {a.silu, a.gain != NULL, a.offset != NULL, relu};
 }
 
 /* Computes the channels of one octet. gain and offset have the alignment of x,

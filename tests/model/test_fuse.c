@@ -47,8 +47,9 @@ is_head(const VaeProgram *p, int i)
            p->ops[norm].bytes == 2.0 * (double) op->carry->bytes;
 }
 
+/* relu: all norms end with it. */
 static Counts
-count(VaeModel *model, VaeFusions fusions)
+count_norms(VaeModel *model, VaeFusions fusions, bool relu)
 {
     VaeCarrySet carries = {0};
     VaeProgram *p;
@@ -68,6 +69,9 @@ count(VaeModel *model, VaeFusions fusions)
         printf("FAIL %s\n", error.message);
         return c;
     }
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == VAE_OP_NORM)
+            p->ops[i].norm.relu = relu;
     vae_program_fuse(p, p, fusions, (VaeCuts){0});
     vae_program_plan(p);
     c.ops = p->n_ops;
@@ -91,6 +95,12 @@ count(VaeModel *model, VaeFusions fusions)
     vae_program_free(&p);
     vae_carry_set_free(&carries);
     return c;
+}
+
+static Counts
+count(VaeModel *model, VaeFusions fusions)
+{
+    return count_norms(model, fusions, false);
 }
 
 static int
@@ -151,11 +161,14 @@ main(void)
                     "the norm in front of a picture", &h);
     /* The convolution in front of the norm computes it rather than that behind.
      */
-    const Counts a = count(model, (VaeFusions){.norm_carry = true,
-                                               .reads_carry = reads_all,
-                                               .norms = reads_all,
-                                               .heads = makes_picture});
+    const VaeFusions both = {.norm_carry = true,
+                             .reads_carry = reads_all,
+                             .norms = reads_all,
+                             .heads = makes_picture};
+    const Counts a = count(model, both);
     failed += check(a.heads == 0 && a.normed > f.normed, "both", &a);
+    const Counts r = count_norms(model, both, true);
+    failed += check(r.heads == 0 && r.normed == 0, "norms with a ReLU", &r);
     vae_model_free(&model);
     return failed > 0;
 }

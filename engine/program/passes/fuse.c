@@ -120,6 +120,15 @@ fuse_head(VaeProgram *p, int i, const VaeFusions *f)
     }
 }
 
+/* True for a norm that a convolution can also compute: one of whole pixels.
+ * Those kernels have no ReLU. */
+static bool
+joins_conv(const VaeOp *op)
+{
+    return op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_RMS &&
+           !op->norm.relu && !op->strip;
+}
+
 /* ------------------------------------------------------------------ */
 /* The convolution to a picture.                                       */
 
@@ -145,9 +154,8 @@ fuse_front(VaeProgram *p, int i, const VaeFusions *f)
     VaeOp *op = &p->ops[i];
     VaeOp *norm = i > 0 ? op - 1 : NULL, *tail = op + 1;
     if (op->kind != VAE_OP_CONV || !op->carry || !norm || i + 1 == p->n_ops ||
-        norm->kind != VAE_OP_NORM || norm->y != op->x ||
-        norm->norm.kind != VAE_NORM_RMS || norm->norm.done || norm->carry ||
-        norm->strip || norm->x->type != op->x->type ||
+        !joins_conv(norm) || norm->y != op->x || norm->norm.done ||
+        norm->carry || norm->x->type != op->x->type ||
         tail->kind != VAE_OP_TAIL || tail->x != op->x || tail->carry->spilled ||
         !f->heads(f->user, op))
         return;
@@ -244,8 +252,7 @@ fuse_conv_norm(VaeProgram *p, int i, const VaeFusions *f)
             shares(p->ops[k].add, op->y))
             norm = &p->ops[k];
     /* a norm with a carry also accesses other memory */
-    if (!norm || norm->kind != VAE_OP_NORM || norm->x != op->y ||
-        norm->norm.kind != VAE_NORM_RMS || norm->strip || norm->carry ||
+    if (!norm || !joins_conv(norm) || norm->x != op->y || norm->carry ||
         norm->y->root != norm->y || norm->y->type != op->y->type ||
         !f->norms(f->user, op))
         return;

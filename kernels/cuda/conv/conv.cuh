@@ -376,7 +376,7 @@ norm_all(const VaeConvMatrixArgs &a, const Place &p, const Half *kept,
         VAE_NO_UNROLL
         for (int first = 8 * lane; first < c; first += 8 * lanes) {
             vae_load16(x.word, pixel + first);
-            vae_rms_octet<T, T>(a.norm, vae_rms_options(a.norm), x,
+            vae_rms_octet<T, T>(a.norm, vae_rms_options(a.norm, false), x,
                                 {at + first, first, 8, false}, scale);
         }
     }

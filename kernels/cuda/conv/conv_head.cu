@@ -128,7 +128,7 @@ norm_frame(const VaeConvMatrixArgs &a, const Head &h, Half *pixels)
         VAE_NO_UNROLL
         for (int at = 8 * lane; at < c; at += 8 * h.lanes) {
             vae_load16(x.word, pixel + at);
-            vae_rms_values<T, T>(a.front, vae_rms_options(a.front), x,
+            vae_rms_values<T, T>(a.front, vae_rms_options(a.front, false), x,
                                  {0, at, 8, false}, scale, y);
             vae_store16(pixel + at, y.word);
         }
