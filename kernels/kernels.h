@@ -254,6 +254,82 @@ enum {
 };
 size_t vae_attention_scratch_ref(int n, int c);
 
+/* The place of a tensor in the video: the index of its frame 0, and the frames
+ * first..end-1 of it that exist. In the cuda table it is in device memory. */
+typedef struct VaePlaceInVideo {
+    int64_t frame;
+    int first, end;
+} VaePlaceInVideo;
+
+/*
+ * Attention over a window of kt frames, kh rows and kw columns, with heads of
+ * VAE_WINDOW_HEAD channels.
+ *
+ * qkv: (tx, h, w, 3c) of x_type, blocks Q | K | V, head n has the channels from
+ * VAE_WINDOW_HEAD * n on; y: (t, h, w, c) of y_type. Frame f of y has the
+ * queries of frame f + shift of qkv. On each axis of length L, the window of
+ * position i begins at i - k / 2, or nearer to the middle, so that all k
+ * positions exist; in time, frames place.first..place.end-1 exist. h >= kh and
+ * w
+ * >= kw. A frame of y whose query or window is not in qkv is 0.
+ *
+ * Each q and k is first divided by sqrt(its mean square + eps) and multiplied
+ * by q_gain or k_gain (VAE_WINDOW_HEAD floats), q also by 1 / 8. Then its pairs
+ * of channels (2i, 2i + 1) turn by an angle: (e cos - o sin, e sin + o cos).
+ * The first VAE_WINDOW_TIME channels turn by the frame of the video, which is
+ * place.frame plus the index in qkv, the next VAE_WINDOW_SPACE by the row, and
+ * the last by the column. Pair i of D channels turns by position * 10000^(-2i /
+ * D); the power is rounded to float, the product and its sine are not.
+ *
+ * y = softmax(q k) v over the window. The keys are summed frame by frame from
+ * the first of the window on, so that neither t nor the place of the frames in
+ * qkv changes a byte. scratch: vae_window_scratch_ref() bytes; cuda says itself
+ * what it needs.
+ */
+enum {
+    VAE_WINDOW_HEAD = 64,
+    VAE_WINDOW_TIME = 16,
+    VAE_WINDOW_SPACE = 24,
+    VAE_WINDOW_KEYS = 11 * 11 /* most keys of a frame */
+};
+typedef struct VaeWindowArgs {
+    void *y;
+    const void *qkv;
+    const float *q_gain, *k_gain;
+    const VaePlaceInVideo *place; /* of qkv */
+    void *scratch;
+    VaeType x_type, y_type;
+    int t, tx, shift, h, w, c;
+    int kt, kh, kw;
+    float eps;
+} VaeWindowArgs;
+size_t vae_window_scratch_ref(int tx, int h, int w, int c);
+
+/* Rows of x have c gates and then c values; y has rows of value * silu(gate).
+ */
+typedef struct VaeGluArgs {
+    void *y;
+    const void *x;
+    VaeType x_type, y_type;
+    size_t rows;
+    int c;
+} VaeGluArgs;
+
+/*
+ * Standard normal numbers for t frames of pictures of 3 colours, in patches of
+ * side x side pixels: y (t, h, w, 3 * side * side) of y_type, channel (colour *
+ * side + column) * side + row. The number is vae_normal() of sample.h of the
+ * seed, the frame of the video, the colour and the pixel; frames before frame 0
+ * of the video are 0.
+ */
+typedef struct VaeNoiseArgs {
+    void *y;
+    VaeType y_type;
+    const VaePlaceInVideo *place; /* of y */
+    uint64_t seed;
+    int t, h, w, side;
+} VaeNoiseArgs;
+
 /*
  * Shortcuts without weights, added to y in place. Types, host: F32.
  *
@@ -468,6 +544,9 @@ typedef struct VaeKernels {
     void (*conv_matrix)(const VaeQueue *q, const VaeConvMatrixArgs *a);
     void (*norm)(const VaeQueue *q, const VaeNormArgs *a);
     void (*attention)(const VaeQueue *q, const VaeAttentionArgs *a);
+    void (*window)(const VaeQueue *q, const VaeWindowArgs *a);
+    void (*glu)(const VaeQueue *q, const VaeGluArgs *a);
+    void (*noise)(const VaeQueue *q, const VaeNoiseArgs *a);
     void (*rearrange)(const VaeQueue *q, const VaeRearrangeArgs *a);
     void (*cast)(const VaeQueue *q, const VaeCastArgs *a);
     void (*shortcut)(const VaeQueue *q, const VaeShortcutArgs *a);

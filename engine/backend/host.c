@@ -88,6 +88,9 @@ op_scratch(const VaeOp *op, const VaeKernels *kernels)
                vae_norm_sums(x->shape.h, x->shape.w, op->norm.groups);
     if (op->kind == VAE_OP_ATTENTION && kernels->attention)
         return vae_attention_scratch_ref(y->shape.h * y->shape.w, y->shape.c);
+    if (op->kind == VAE_OP_WINDOW)
+        return vae_window_scratch_ref(x->shape.t, x->shape.h, x->shape.w,
+                                      y->shape.c);
     return 0;
 }
 

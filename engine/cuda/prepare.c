@@ -86,6 +86,12 @@ prepare_op(VaeCudaExec *e, int i, VaeError *error)
                         "%s: attention over %d channels; cuda computes it "
                         "over at most %d",
                         op->name, op->y->shape.c, most);
+    if (op->kind == VAE_OP_WINDOW || op->kind == VAE_OP_GLU ||
+        op->kind == VAE_OP_NOISE)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "%s: cuda has no kernel for the op %s yet; use the "
+                        "backend cpu",
+                        op->name, vae_op_name(op->kind));
     if (vae_op_adds_up(op))
         vae_exec_needs_scratch(
             &e->exec, sizeof(double) *

@@ -111,6 +111,16 @@ count_op(VaeOp *op)
     case VAE_OP_ATTENTION:
         op->flop = 4 * elements(y) * (double) y->shape.h * (double) y->shape.w;
         break;
+    case VAE_OP_WINDOW:
+        op->flop = 4 * elements(y) * op->window_of.kt * op->window_of.kh *
+                   op->window_of.kw;
+        break;
+    case VAE_OP_GLU:
+        op->flop = 8 * elements(y);
+        break;
+    case VAE_OP_NOISE:
+        op->flop = 30 * elements(y);
+        break;
     case VAE_OP_SHORTCUT:
         op->flop = bytes_of(y) / 4;
         op->bytes = bytes_of(x) + 2 * bytes_of(y);

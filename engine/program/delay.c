@@ -1,6 +1,8 @@
 /*
  * delay.c: see delay.h.
  */
+#include <limits.h>
+
 #include "delay.h"
 
 int64_t
@@ -16,6 +18,22 @@ vae_clock_span(const VaeClock *clock, const VaeTensor *t, int64_t *first,
     const int64_t at = vae_clock_frame(clock, t);
     *first = (clock->without_context ? 1 - t->rate : 0) - at;
     *end = clock->end < 0 ? INT64_MAX : (clock->end - 1) * t->rate + 1 - at;
+}
+
+VaePlaceInVideo
+vae_clock_place(const VaeClock *clock, const VaeTensor *t)
+{
+    enum { FAR = INT_MAX / 2 };
+    int64_t first, end;
+    vae_clock_span(clock, t, &first, &end);
+    return (VaePlaceInVideo){.frame = clock->origin * t->rate +
+                                      vae_clock_frame(clock, t),
+                             .first = (int) (first < -FAR  ? -FAR
+                                             : first > FAR ? FAR
+                                                           : first),
+                             .end = (int) (end < -FAR  ? -FAR
+                                           : end > FAR ? FAR
+                                                       : end)};
 }
 
 bool

@@ -28,6 +28,7 @@ enum { VAE_LINE = 2 };
 typedef struct VaeClock {
     int64_t begin; /* latents of the sequence before the run */
     int64_t end;   /* latents of the sequence, or -1 as long as more may come */
+    int64_t origin;       /* latents of the video before the sequence */
     bool without_context; /* the sequence began in the middle of a video: its
                   first latent has as many frames as later ones */
 } VaeClock;
@@ -38,6 +39,8 @@ int64_t vae_clock_frame(const VaeClock *clock, const VaeTensor *t);
  * They may be far outside of t. */
 void vae_clock_span(const VaeClock *clock, const VaeTensor *t, int64_t *first,
                     int64_t *end);
+/* The same as a place in the video. */
+VaePlaceInVideo vae_clock_place(const VaeClock *clock, const VaeTensor *t);
 /* True if the op is idle. */
 bool vae_clock_skips(const VaeClock *clock, const VaeOp *op);
 /* True if no op is idle, and no EDGE has anything to copy. */

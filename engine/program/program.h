@@ -142,6 +142,10 @@ typedef enum VaeOpKind {
                           statistics that another op has computed */
     VAE_OP_NORM_SUMS,  /* y <- the statistics of a norm of x */
     VAE_OP_ATTENTION,  /* with a carry: over the history that it is */
+    VAE_OP_WINDOW, /* attention over a window; weight and bias: the gains of q
+                      and of k */
+    VAE_OP_GLU,    /* y <- the second half of x's channels * silu(the first) */
+    VAE_OP_NOISE,  /* y <- normal numbers */
     VAE_OP_REARRANGE,
     VAE_OP_CAST,
     VAE_OP_SHORTCUT, /* y += dup or average of x */
@@ -201,6 +205,13 @@ typedef struct VaeOp {
                            own; 0: all so far */
             int first;  /* frame of the run that frame 0 of x is */
         } attention;
+        struct {
+            int kt, kh, kw;
+            int shift; /* frame of x whose queries frame 0 of y has */
+        } window_of;
+        struct {
+            int side; /* of the patches of pixels in the channels */
+        } noise;
         struct {      /* of units */
             int trim; /* number of frames in front that are no frames of the
                          video: of x, which are skipped, or of y, which are

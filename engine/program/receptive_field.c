@@ -76,6 +76,9 @@ span(const VaeOp *op, int j, int *first)
             break;
         *first = j - op->attention.window + 1;
         return op->attention.window;
+    case VAE_OP_WINDOW:
+        *first = j;
+        return op->window_of.kt;
     case VAE_OP_REARRANGE:
         if (op->rearrange.ft > x->shape.t) /* copies of frame 0 */
             return 1;

@@ -1,11 +1,15 @@
 /*
  * table.c: the table of the CPU kernels.
  */
+#include "../ref/ref.h"
 #include "cpu.h"
 
 const VaeKernels vae_kernels_cpu = {
     .name = "cpu",
     .norm = vae_cpu_norm,
+    .window = vae_ref_window,
+    .glu = vae_ref_glu,
+    .noise = vae_ref_noise,
     .rearrange = vae_cpu_rearrange,
     .cast = vae_cpu_cast,
     .shortcut = vae_cpu_shortcut,

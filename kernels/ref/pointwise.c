@@ -1,10 +1,12 @@
 /*
- * pointwise.c: the soft clamp and the depthwise convolution.
+ * pointwise.c: the soft clamp, the gated unit, noise, and the depthwise
+ * convolution.
  */
 #include <math.h>
 
 #include "number.h"
 #include "ref.h"
+#include "sample.h"
 
 void
 vae_ref_clamp(const VaeQueue *q, const VaeClampArgs *a)
@@ -12,6 +14,39 @@ vae_ref_clamp(const VaeQueue *q, const VaeClampArgs *a)
     for (size_t i = 0; i < a->n; i++)
         vae_store(a->y, a->y_type, i,
                   (float) (3 * tanh(vae_load(a->x, a->x_type, i) / 3.0)));
+}
+
+void
+vae_ref_glu(const VaeQueue *q, const VaeGluArgs *a)
+{
+    const size_t c = (size_t) a->c;
+    for (size_t i = 0; i < a->rows; i++)
+        for (size_t l = 0; l < c; l++) {
+            const float g = vae_load(a->x, a->x_type, i * 2 * c + l);
+            const float v = vae_load(a->x, a->x_type, i * 2 * c + c + l);
+            vae_store(a->y, a->y_type, i * c + l, g / (1 + expf(-g)) * v);
+        }
+}
+
+void
+vae_ref_noise(const VaeQueue *q, const VaeNoiseArgs *a)
+{
+    const int side = a->side, c = 3 * side * side;
+    size_t at = 0;
+    for (int f = 0; f < a->t; f++)
+        for (int y = 0; y < a->h; y++)
+            for (int x = 0; x < a->w; x++)
+                for (int l = 0; l < c; l++, at++) {
+                    const int64_t frame = a->place->frame + f;
+                    const int column = l / side % side, row = l % side;
+                    const double v =
+                        frame < 0
+                            ? 0
+                            : vae_normal(a->seed, (uint64_t) frame,
+                                         l / (side * side), y * side + row,
+                                         x * side + column);
+                    vae_store(a->y, a->y_type, at, (float) v);
+                }
 }
 
 static float

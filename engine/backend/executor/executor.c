@@ -192,6 +192,66 @@ attention(const VaeLaunch *l, const VaeOp *op)
 }
 
 static void
+window(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
+{
+    const VaeTensor *x = op->x, *y = op->y;
+    const VaeRun *run = l->run;
+    if (!run)
+        return;
+    const VaePlaceInVideo place = vae_clock_place(&run->clock, x);
+    l->kernels->window(
+        &l->queue, &(VaeWindowArgs){.y = vae_exec_body(l->exec, y),
+                                    .qkv = vae_exec_body(l->exec, x),
+                                    .q_gain = own->weight,
+                                    .k_gain = own->bias,
+                                    .place = &place,
+                                    .scratch = (void *) l->exec->memory.scratch,
+                                    .x_type = x->type,
+                                    .y_type = y->type,
+                                    .t = y->shape.t,
+                                    .tx = x->shape.t,
+                                    .shift = op->window_of.shift,
+                                    .h = y->shape.h,
+                                    .w = y->shape.w,
+                                    .c = y->shape.c,
+                                    .kt = op->window_of.kt,
+                                    .kh = op->window_of.kh,
+                                    .kw = op->window_of.kw,
+                                    .eps = 1e-6f});
+}
+
+static void
+glu(const VaeLaunch *l, const VaeOp *op)
+{
+    const VaeTensor *x = op->x, *y = op->y;
+    l->kernels->glu(&l->queue, &(VaeGluArgs){.y = vae_exec_body(l->exec, y),
+                                             .x = vae_exec_body(l->exec, x),
+                                             .x_type = x->type,
+                                             .y_type = y->type,
+                                             .rows = (size_t) y->shape.t *
+                                                     y->shape.h * y->shape.w,
+                                             .c = y->shape.c});
+}
+
+static void
+noise(const VaeLaunch *l, const VaeOp *op)
+{
+    const VaeTensor *y = op->y;
+    const VaeRun *run = l->run;
+    if (!run)
+        return;
+    const VaePlaceInVideo place = vae_clock_place(&run->clock, y);
+    l->kernels->noise(&l->queue, &(VaeNoiseArgs){.y = vae_exec_body(l->exec, y),
+                                                 .y_type = y->type,
+                                                 .place = &place,
+                                                 .seed = run->seed,
+                                                 .t = y->shape.t,
+                                                 .h = y->shape.h,
+                                                 .w = y->shape.w,
+                                                 .side = op->noise.side});
+}
+
+static void
 shortcut(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
@@ -278,6 +338,15 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
         break;
     case VAE_OP_ATTENTION:
         attention(l, op);
+        break;
+    case VAE_OP_WINDOW:
+        window(l, op, own);
+        break;
+    case VAE_OP_GLU:
+        glu(l, op);
+        break;
+    case VAE_OP_NOISE:
+        noise(l, op);
         break;
     case VAE_OP_SHORTCUT:
         shortcut(l, op);

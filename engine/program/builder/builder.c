@@ -14,9 +14,10 @@
 static const char *const op_names[VAE_OP_KINDS] = {
     "latent-in",   "picture-in", "latent-out", "picture-out", "head-zero",
     "head-repeat", "head-carry", "tail",       "edge",        "carry-zero",
-    "conv",        "norm",       "norm-sums",  "attention",   "rearrange",
-    "cast",        "shortcut",   "clamp",      "depthwise",   "fetch",
-    "fetched",     "store",      "stored"};
+    "conv",        "norm",       "norm-sums",  "attention",   "window",
+    "glu",         "noise",      "rearrange",  "cast",        "shortcut",
+    "clamp",       "depthwise",  "fetch",      "fetched",     "store",
+    "stored"};
 
 const char *
 vae_op_name(VaeOpKind kind)

@@ -119,6 +119,27 @@ const VaeTensor *vae_attention(VaeBuilder *b, const char *name,
                                const VaeTensor *qkv);
 const VaeTensor *vae_attention_so_far(VaeBuilder *b, const char *name,
                                       const VaeTensor *qkv);
+/*
+ * Attention over a window of frames, rows and columns, see VaeWindowArgs; for
+ * networks with a delay. Weights: q_norm.weight and k_norm.weight, relative to
+ * the path. qkv is computed from a line of 3d frames, where d is kt / 2. The
+ * result has a delay of d more, and d frames before its slot 0: as the first d
+ * frames of a sequence read a window that is not around them, they are computed
+ * when frame d is.
+ */
+typedef struct VaeAttentionWindow {
+    int kt, kh, kw; /* odd */
+} VaeAttentionWindow;
+const VaeTensor *vae_attention_window(VaeBuilder *b, const char *name,
+                                      const VaeTensor *qkv,
+                                      VaeAttentionWindow window);
+/* (t, h, w, 2c) -> (t, h, w, c): the second half of the channels times the SiLU
+ * of the first. */
+const VaeTensor *vae_glu(VaeBuilder *b, const char *name, const VaeTensor *x);
+/* Normal numbers for the pictures of a tensor with the frames of `like`, in
+ * patches of side x side pixels: 3 * side * side channels. */
+const VaeTensor *vae_noise(VaeBuilder *b, const char *name,
+                           const VaeTensor *like, int side);
 typedef struct VaeMove {
     VaeRearrange kind;
     int ft, fs; /* 0 means 1 */

@@ -224,6 +224,87 @@ vae_attention_so_far(VaeBuilder *b, const char *name, const VaeTensor *qkv)
     return op->carry ? y : NULL;
 }
 
+/* True if the sizes of qkv allow the window. Otherwise the builder fails. */
+static bool
+window_fits(VaeBuilder *b, const char *name, const VaeTensor *qkv,
+            VaeAttentionWindow w)
+{
+    const VaeShape s = qkv->shape;
+    const int c = s.c / 3;
+    if (s.c % 3 || c % VAE_WINDOW_HEAD)
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s.%s: %d channels of Q, K and V, expected 3 times a "
+                         "multiple of %d",
+                         b->path, name, s.c, VAE_WINDOW_HEAD);
+    else if (s.h < w.kh || s.w < w.kw)
+        vae_builder_fail(b, VAE_ERR_SIZE,
+                         "%s.%s: %dx%d pixels (width x height); the network "
+                         "attends to windows of %dx%d, so a picture needs at "
+                         "least as many there",
+                         b->path, name, s.w, s.h, w.kw, w.kh);
+    else if (qkv->lead < w.kt / 2 * 3 || w.kh * w.kw > VAE_WINDOW_KEYS)
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s.%s: a window of %dx%dx%d over a line of %d frames",
+                         b->path, name, w.kt, w.kh, w.kw, qkv->lead);
+    return b->status == VAE_OK;
+}
+
+const VaeTensor *
+vae_attention_window(VaeBuilder *b, const char *name, const VaeTensor *qkv,
+                     VaeAttentionWindow w)
+{
+    const int d = w.kt / 2;
+    if (b->status != VAE_OK || !qkv || !window_fits(b, name, qkv, w))
+        return NULL;
+    VaeShape shape = qkv->shape;
+    shape.t -= 2 * d;
+    shape.c /= 3;
+    VaeOp *op =
+        vae_builder_op_to(b, VAE_OP_WINDOW, name, qkv, shape, b->params->act);
+    if (!op)
+        return NULL;
+    VaeTensor *y = op->y;
+    y->lead -= 2 * d;
+    y->delay += d;
+    op->window_of.kt = w.kt;
+    op->window_of.kh = w.kh;
+    op->window_of.kw = w.kw;
+    op->window_of.shift = d;
+    op->weight =
+        vae_builder_vector_weight(b, "q_norm", "weight", VAE_WINDOW_HEAD, 1);
+    op->bias =
+        vae_builder_vector_weight(b, "k_norm", "weight", VAE_WINDOW_HEAD, 1);
+    return b->status == VAE_OK ? y : NULL;
+}
+
+const VaeTensor *
+vae_glu(VaeBuilder *b, const char *name, const VaeTensor *x)
+{
+    if (b->status != VAE_OK || !x)
+        return NULL;
+    VaeShape shape = x->shape;
+    shape.c /= 2;
+    const VaeOp *op =
+        vae_builder_op_to(b, VAE_OP_GLU, name, x, shape, b->params->act);
+    return op ? op->y : NULL;
+}
+
+const VaeTensor *
+vae_noise(VaeBuilder *b, const char *name, const VaeTensor *like, int side)
+{
+    if (b->status != VAE_OK || !like)
+        return NULL;
+    VaeShape shape = like->shape;
+    shape.c = 3 * side * side;
+    VaeOp *op =
+        vae_builder_op_to(b, VAE_OP_NOISE, name, like, shape, b->params->act);
+    if (!op)
+        return NULL;
+    op->x = NULL;
+    op->noise.side = side;
+    return op->y;
+}
+
 const VaeTensor *
 vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
 {

@@ -1,0 +1,301 @@
+/*
+ * window.c: compares attention over a window with its definition, and gated
+ * units and noise with theirs.
+ */
+#include <math.h>
+
+#include "../check.h"
+#include "sample.h"
+
+/* Element l of q (part 0), k or v of a head of pixel i of frame f of qkv. */
+static double
+part_of(const VaeWindowArgs *a, const float *qkv, int f, int i, int part, int l)
+{
+    const size_t row = ((size_t) f * a->h * a->w + i) * 3 * a->c;
+    return qkv[row + (size_t) part * a->c + l];
+}
+
+/* q or k of a head, normed and turned, in double. */
+static void
+prepare(const VaeWindowArgs *a, const float *qkv, int f, int i, int part,
+        int head, double *out)
+{
+    enum { N = VAE_WINDOW_HEAD, TIME = VAE_WINDOW_TIME };
+    const float *gain = part ? a->k_gain : a->q_gain;
+    double x[N], sum = 0;
+    for (int l = 0; l < N; l++) {
+        x[l] = part_of(a, qkv, f, i, part, head * N + l);
+        sum += x[l] * x[l];
+    }
+    for (int l = 0; l < N; l++)
+        x[l] *= gain[l] / sqrt(sum / N + a->eps) * (part ? 1 : 0.125);
+    for (int l = 0; l < N; l += 2) {
+        const int axis = l < TIME ? 0 : 1 + (l - TIME) / VAE_WINDOW_SPACE;
+        const int d = axis ? VAE_WINDOW_SPACE : TIME;
+        const int first = axis ? TIME + (axis - 1) * VAE_WINDOW_SPACE : 0;
+        const double at = axis == 0   ? (double) (a->place->frame + f)
+                          : axis == 1 ? i / a->w
+                                      : i % a->w;
+        const double turn = at * (float) pow(10000, -(double) (l - first) / d);
+        out[l] = x[l] * cos(turn) - x[l + 1] * sin(turn);
+        out[l + 1] = x[l] * sin(turn) + x[l + 1] * cos(turn);
+    }
+}
+
+/* The first of k positions around i, all of which are first..end-1. */
+static int
+start_of(int i, int k, int first, int end)
+{
+    int start = i - k / 2;
+    while (start < first)
+        start++;
+    while (start + k > end)
+        start--;
+    return start;
+}
+
+/* True if the key of frame f and pixel j is in the window of the query. */
+static bool
+sees(const VaeWindowArgs *a, int query_frame, int i, int f, int j)
+{
+    const VaePlaceInVideo *p = a->place;
+    const int t = start_of(query_frame, a->kt, p->first, p->end);
+    const int y = start_of(i / a->w, a->kh, 0, a->h);
+    const int x = start_of(i % a->w, a->kw, 0, a->w);
+    return f >= t && f < t + a->kt && j / a->w >= y && j / a->w < y + a->kh &&
+           j % a->w >= x && j % a->w < x + a->kw;
+}
+
+static void
+definition(const VaeWindowArgs *a, const float *qkv, int f, int i, int head,
+           double *y)
+{
+    enum { N = VAE_WINDOW_HEAD };
+    double q[N], k[N], weight = 0;
+    prepare(a, qkv, f, i, 0, head, q);
+    for (int l = 0; l < N; l++)
+        y[l] = 0;
+    for (int g = 0; g < a->tx; g++)
+        for (int j = 0; j < a->h * a->w; j++) {
+            if (!sees(a, f, i, g, j))
+                continue;
+            double score = 0;
+            prepare(a, qkv, g, j, 1, head, k);
+            for (int l = 0; l < N; l++)
+                score += q[l] * k[l];
+            weight += exp(score);
+            for (int l = 0; l < N; l++)
+                y[l] += exp(score) * part_of(a, qkv, g, j, 2, head * N + l);
+        }
+    for (int l = 0; l < N; l++)
+        y[l] /= weight;
+}
+
+/* True if the frame has a result. */
+static bool
+is_there(const VaeWindowArgs *a, int f)
+{
+    const VaePlaceInVideo *p = a->place;
+    const int at = f + a->shift, first = start_of(at, a->kt, p->first, p->end);
+    return at >= p->first && at < p->end && at >= 0 && at < a->tx &&
+           first >= 0 && first >= p->first && first + a->kt <= a->tx;
+}
+
+static void
+compare(VaeCheck *t, const VaeWindowArgs *a, const float *qkv, double bound)
+{
+    enum { N = VAE_WINDOW_HEAD };
+    const float *got = a->y;
+    double want[N];
+    for (int f = 0; f < a->t; f++)
+        for (int i = 0; i < a->h * a->w; i++)
+            for (int head = 0; head < a->c / N; head++, got += N) {
+                const bool there = is_there(a, f);
+                memset(want, 0, sizeof want);
+                if (there)
+                    definition(a, qkv, f + a->shift, i, head, want);
+                for (int l = 0; l < N; l++)
+                    if (!(fabs(got[l] - want[l]) <= (there ? bound : 0))) {
+                        vae_check_fail(t,
+                                       "frame %d site %d head %d channel %d: "
+                                       "found %.9g, expected %.9g",
+                                       f, i, head, l, got[l], want[l]);
+                        return;
+                    }
+            }
+}
+
+/* Each frame of y in a call of its own, over only the frames of its window,
+ * gives the same bytes. */
+static void
+agree(VaeCheck *t, const VaeKernels *k, VaeWindowArgs a, const float *y)
+{
+    const size_t size = vae_check_size(a.x_type);
+    const size_t frame = (size_t) a.h * a.w * a.c;
+    const VaePlaceInVideo *whole = a.place;
+    const uint8_t *qkv = a.qkv;
+    float *z = vae_check_buffer(t, frame * sizeof *z, sizeof *z);
+    VaePlaceInVideo place;
+    VaeWindowArgs one = a;
+    one.y = z;
+    one.t = 1;
+    one.tx = a.kt;
+    one.place = &place;
+    for (int f = 0; f < a.t; f++) {
+        const int at = f + a.shift;
+        if (!is_there(&a, f))
+            continue;
+        const int from = start_of(at, a.kt, whole->first, whole->end);
+        place = (VaePlaceInVideo){whole->frame + from, whole->first - from,
+                                  whole->end - from};
+        one.qkv = qkv + (size_t) from * 3 * frame * size;
+        one.shift = at - from;
+        k->window(&t->queue, &one);
+        vae_check_equal(t, "one frame", z, y + (size_t) f * frame,
+                        frame * sizeof *z);
+    }
+}
+
+static void
+run(VaeCheck *t, const VaeKernels *k, VaeWindowArgs a, const float *x,
+    double bound)
+{
+    const size_t out = (size_t) a.t * a.h * a.w * a.c;
+    const size_t in = (size_t) a.tx * a.h * a.w * 3 * a.c;
+    a.y = vae_check_buffer(t, out * sizeof(float), sizeof(float));
+    a.qkv = vae_check_narrow(t, x, in, a.x_type, 0);
+    k->window(&t->queue, &a);
+    compare(t, &a, vae_check_widen(t, a.qkv, in, a.x_type), bound);
+    agree(t, k, a, a.y);
+}
+
+/* size: t, tx, h, w, c; window: kt, kh, kw. */
+static void
+one_case(VaeCheck *t, const int size[5], const int window[3],
+         VaePlaceInVideo place)
+{
+    if (!vae_check_begin(t, "window_%dx%dx%dx%d_%dx%dx%d_%d_%d", size[1],
+                         size[2], size[3], size[4], window[0], window[1],
+                         window[2], place.first, place.end))
+        return;
+    VaePlaceInVideo *there =
+        vae_check_buffer(t, sizeof place, _Alignof(VaePlaceInVideo));
+    *there = place;
+    const VaeWindowArgs a = {
+        .q_gain = vae_check_random(t, VAE_WINDOW_HEAD, 2),
+        .k_gain = vae_check_random(t, VAE_WINDOW_HEAD, 2),
+        .place = there,
+        .scratch = vae_check_buffer(
+            t, vae_window_scratch_ref(size[1], size[2], size[3], size[4]), 8),
+        .t = size[0],
+        .tx = size[1],
+        .shift = window[0] / 2,
+        .h = size[2],
+        .w = size[3],
+        .c = size[4],
+        .kt = window[0],
+        .kh = window[1],
+        .kw = window[2],
+        .eps = 1e-6f};
+    const float *x = vae_check_random(
+        t, (size_t) size[1] * size[2] * size[3] * 3 * size[4], 1);
+    run(t, t->ref, a, x, 1e-4);
+    VaeWindowArgs b = a;
+    for (int type = 0; t->dut && t->dut->window && type < 3; type++) {
+        b.x_type = (VaeType) type;
+        if (type != VAE_TYPE_F16 || t->cuda)
+            run(t, t->dut, b, x, type == VAE_TYPE_F32 ? 1e-4 : 0.03);
+    }
+}
+
+/* In the middle of a video, at its start, at its end, and far from its start:
+ * a line of 3d frames in front of the new ones. */
+static void
+check_window(VaeCheck *t)
+{
+    enum { FAR = 1 << 30 };
+    static const int small[5] = {3, 5, 3, 4, 64}, wide[5] = {2, 4, 5, 9, 128};
+    static const int tall[5] = {7, 17, 6, 5, 64};
+    one_case(t, small, (int[]){3, 3, 3}, (VaePlaceInVideo){5, -5, FAR});
+    one_case(t, small, (int[]){3, 3, 3}, (VaePlaceInVideo){-3, 3, FAR});
+    one_case(t, small, (int[]){3, 3, 3}, (VaePlaceInVideo){-2, 2, FAR});
+    one_case(t, small, (int[]){3, 1, 3}, (VaePlaceInVideo){2, -2, 4});
+    one_case(t, wide, (int[]){3, 5, 5}, (VaePlaceInVideo){10000, -9999, FAR});
+    one_case(t, wide, (int[]){3, 3, 7}, (VaePlaceInVideo){0, 0, 3});
+    one_case(t, tall, (int[]){5, 3, 5}, (VaePlaceInVideo){-4, 4, FAR});
+    one_case(t, tall, (int[]){11, 5, 5}, (VaePlaceInVideo){1, -1, 15});
+    one_case(t, tall, (int[]){11, 5, 3}, (VaePlaceInVideo){0, 0, 30});
+}
+
+static void
+check_glu(VaeCheck *t)
+{
+    enum { ROWS = 37, C = 20 };
+    if (!vae_check_begin(t, "glu"))
+        return;
+    const VaeKernels *const kernels[] = {t->ref, t->dut};
+    const float *x = vae_check_random(t, ROWS * 2 * C, 3);
+    float *y = vae_check_buffer(t, ROWS * C * sizeof *y, sizeof *y);
+    float *want = vae_check_buffer(t, ROWS * C * sizeof *y, sizeof *y);
+    for (int i = 0; i < ROWS * C; i++) {
+        const float *row = x + i / C * 2 * C;
+        const double g = row[i % C], v = row[C + i % C];
+        want[i] = (float) (g / (1 + exp(-g)) * v);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!kernels[i] || !kernels[i]->glu)
+            continue;
+        memset(y, 0xff, ROWS * C * sizeof *y);
+        kernels[i]->glu(&t->queue,
+                        &(VaeGluArgs){.y = y, .x = x, .rows = ROWS, .c = C});
+        vae_check_close(t, "y", y, want, ROWS * C, (VaeBound){1e-6, 1e-5});
+    }
+}
+
+/* Two calls overlap by a frame and have the same numbers there; the deviation
+ * is 1. */
+static void
+check_noise(VaeCheck *t)
+{
+    enum { T = 3, H = 5, W = 6, SIDE = 4, FRAME = H * W * 3 * SIDE * SIDE };
+    if (!vae_check_begin(t, "noise"))
+        return;
+    const VaeKernels *const kernels[] = {t->ref, t->dut};
+    VaePlaceInVideo *place =
+        vae_check_buffer(t, sizeof *place, _Alignof(VaePlaceInVideo));
+    float *y = vae_check_buffer(t, T * FRAME * sizeof *y, sizeof *y);
+    for (int i = 0; i < 2; i++) {
+        double sum = 0, squares = 0;
+        int wrong = 0;
+        if (!kernels[i] || !kernels[i]->noise)
+            continue;
+        *place = (VaePlaceInVideo){-1, 1, 9};
+        kernels[i]->noise(&t->queue, &(VaeNoiseArgs){.y = y,
+                                                     .place = place,
+                                                     .seed = 7,
+                                                     .t = T,
+                                                     .h = H,
+                                                     .w = W,
+                                                     .side = SIDE});
+        for (int k = 0; k < T * FRAME; k++) {
+            const int f = k / FRAME - 1, l = k % (3 * SIDE * SIDE);
+            const int pixel = k % FRAME / (3 * SIDE * SIDE);
+            const int row = pixel / W * SIDE + l % SIDE;
+            const int column = pixel % W * SIDE + l / SIDE % SIDE;
+            const double want =
+                f < 0 ? 0
+                      : vae_normal(7, (uint64_t) f, l / (SIDE * SIDE), row,
+                                   column);
+            wrong += !(fabs(y[k] - want) <= 1e-6 * fabs(want));
+            sum += y[k];
+            squares += y[k] * y[k];
+        }
+        vae_check_that(t, wrong == 0, "the numbers are those of vae_normal()");
+        vae_check_that(t, fabs(sum / (2 * FRAME)) < 0.1,
+                       "the mean of the numbers is 0");
+        vae_check_that(t, fabs(squares / (2 * FRAME) - 1) < 0.1,
+                       "the variance of the numbers is 1");
+    }
+}
+
+VAE_CHECK_MAIN(check_window, check_glu, check_noise)
