@@ -44,9 +44,9 @@ count_conv(VaeOp *op)
                 pair * weights * (double) vae_type_size(x->type);
 }
 
-/* A norm may also copy a carry to the front of its slab, and write a carry. If
- * a convolution computes it, the norm does not read x. If a convolution reads x
- * through it, the norm reads only the frames of the carry. */
+/* A norm may also copy a carry to the context of its slab, and write a carry. A
+ * norm that a convolution computes (done) does not read x. A norm through which
+ * a convolution reads x (late) reads only the frames of the carry. */
 static void
 count_norm(VaeOp *op)
 {

@@ -9,12 +9,11 @@
  * of its input. An upsampling in time by two turns a delay of d into 2d + 1,
  * because frame f becomes the frames 2f - 1 and 2f.
  *
- * Slots before the first frame and behind the last have no meaning. No frame
+ * Slots before the first frame and after the last have no meaning. No frame
  * depends on them, with one exception: each convolution reads a copy of its
- * input's first frame in front of it, and a copy of the last frame behind it.
- * The op EDGE makes these copies. Their place depends on the number of latents
- * so far, the clock. An op is idle, and does not run, if none of its slots has
- * a meaning.
+ * input's first frame before this frame, and a copy of the last frame after it.
+ * The op EDGE makes these copies. The clock, the number of latents so far, says
+ * where. An op is idle, and does not run, if none of its slots has a meaning.
  */
 #ifndef VAE_DELAY_H
 #define VAE_DELAY_H
@@ -35,11 +34,11 @@ typedef struct VaeClock {
 
 /* The frame in slot 0 of t. */
 int64_t vae_clock_frame(const VaeClock *clock, const VaeTensor *t);
-/* Slots of t of the sequence's first frame and of the end behind the last one.
- * They may be far outside of t. */
+/* Sets *first to the slot of t that has the sequence's first frame, and *end to
+ * the slot after that of the last frame. Both may be far outside of t. */
 void vae_clock_span(const VaeClock *clock, const VaeTensor *t, int64_t *first,
                     int64_t *end);
-/* The same as a place in the video. */
+/* The place in the video of the slots of t. */
 VaePlaceInVideo vae_clock_place(const VaeClock *clock, const VaeTensor *t);
 /* True if the op is idle. */
 bool vae_clock_skips(const VaeClock *clock, const VaeOp *op);

@@ -25,35 +25,42 @@ typedef struct VaeCarry {
     size_t offset; /* offset in a copy of all carries (a checkpoint); 64-byte
                       aligned */
     bool spilled;  /* it is in the host's memory, not the device's */
-    size_t place;  /* offset in the memory of the spilled carries, or of the
-                      others; of a history: in the bytes of a latent */
-    bool grows;    /* a history: it has a frame of K | V, and those bytes, for
-                      each latent so far. It is not in the copy of all carries */
-    size_t stride; /* of a history: bytes of a latent in all histories, */
-    int each;      /* and latents of a block, see VaeHistory */
+    size_t place;  /* offset in the memory of the spilled carries, or in that
+                      of the others; of a history: in the bytes of a latent */
+    bool grows;    /* this is a history: it has a frame of K | V, of `bytes`
+                      bytes, for each latent so far. The copy of all carries
+                      does not have it */
+    size_t stride; /* of a history: bytes of a latent in all histories */
+    int each;      /* of a history: latents of a block, see VaeHistory */
 } VaeCarry;
 
 /*
- * A named activation. Its memory has ctx context frames, then shape.t frames
- * (the body), all packed. root: the tensor whose memory it shares: itself, or
- * the `add` that it replaces. front: room for context frames in the shared
- * memory. from: its frame 0 is that frame of the root. offset: from the arena's
- * start to frame 0 of the body. row, rows: it holds the rows from `row` on of a
- * picture of that many rows; rows 0: all. If it shares a larger picture's
- * memory, its frames are as far apart as those of its root.
+ * A named activation. Several tensors may share the memory of one of them,
+ * their root. All frames are packed:
+ *
+ *     root:   | front frames of context | frame 0 | frame 1 | ... |
+ *     tensor:                    | ctx frames | body: shape.t frames |
+ *
+ * If a tensor shares a larger picture's memory, its frames are as far apart as
+ * those of the root.
  */
 typedef struct VaeTensor {
     char *name;
     VaeShape shape;
     VaeType type;
     int rate, lead, delay;  /* of a network with a delay, see delay.h */
-    struct VaeTensor *view; /* this tensor is a part of that one, from frame
-                               `from` of the root on; NULL: it is no view */
-    int ctx, front, from, row, rows;
-    struct VaeTensor *root;
+    struct VaeTensor *view; /* the tensor of which this one is a part; NULL: it
+                               is no part */
+    int ctx;                /* context frames before the body */
+    int front;              /* of a root: context frames before frame 0 */
+    int from;               /* frame of the root that is this one's frame 0 */
+    int row, rows;          /* it has the rows from `row` on of a picture of
+                               `rows` rows; rows 0: all rows */
+    struct VaeTensor *root; /* itself, or the tensor whose memory it shares,
+                               such as the `add` that it replaces */
     int first_op,
-        last_op; /* of a root: the first and last op that use its memory */
-    size_t offset;
+        last_op;   /* of a root: the first and last op that use its memory */
+    size_t offset; /* from the arena's start to frame 0 of the body */
     int id;
     bool lost;   /* a sum was written over it; for a check of the builder */
     bool hidden; /* it has no memory: only a norm with `done` reads it, or only
@@ -107,17 +114,18 @@ size_t vae_weight_count(const VaeWeight *w);
  * vae_tensor_file_fetch(). Errors: VAE_ERR_READ; VAE_ERR_MODEL for values that
  * are not finite. */
 VaeStatus vae_weight_fetch(const VaeWeight *w, VaeError *error);
-/* Drops them. */
+/* Drops the parts that vae_weight_fetch() has read. */
 void vae_weight_drop(const VaeWeight *w);
 /* Converts the values to floats, in the order of dims. A channel of another
  * group has the weight 0. */
 void vae_weight_read(const VaeWeight *w, float *dst);
-/* The same for a modulation, see modulation.c. */
+/* Computes the values of a modulation, see modulation.c. */
 void vae_modulation_read(const VaeWeight *w, float *dst);
 /* True if the file has the values in that order, in one block, and each takes
  * at most the bytes of a float. */
 bool vae_weight_is_whole(const VaeWeight *w);
-/* The same, and the block is aligned, of F32 or BF16. */
+/* True if vae_weight_is_whole(), and the block is aligned and of F32 or BF16.
+ */
 bool vae_weight_is_direct(const VaeWeight *w);
 /* Reads n values of a whole weight from its file, from value `first` on, and
  * converts them to floats. room: for n floats. It need not be fetched. Any
@@ -185,8 +193,8 @@ typedef struct VaeOp {
             bool silu, relu;
             bool fills_context; /* first copies the carry to the context of y */
             bool done;          /* the convolution that makes x computes it */
-            bool late; /* behind the convolution that reads x through it: only
-                          writes the carry */
+            bool late; /* it comes after the convolution that reads x through
+                          it, and only writes the carry */
         } norm;
         struct {
             VaeRearrange kind;
@@ -213,9 +221,9 @@ typedef struct VaeOp {
             int side; /* of the patches of pixels in the channels */
         } noise;
         struct {      /* of units */
-            int trim; /* number of frames in front that are no frames of the
-                         video: of x, which are skipped, or of y, which are
-                         black */
+            int trim; /* number of first frames that are no frames of the
+                         video. An output op skips those of x, an input op makes
+                         those of y black */
         };
     };
     int group; /* number of the group of frames, from 1; 0: all frames, see
@@ -258,7 +266,7 @@ vae_root_of(VaeTensor *t)
     return t;
 }
 
-/* True if the op writes the context in front of a slab. */
+/* True if the op writes the context of a slab. */
 static inline bool
 vae_op_is_head(const VaeOp *op)
 {
@@ -267,13 +275,13 @@ vae_op_is_head(const VaeOp *op)
 }
 
 size_t vae_frame_bytes(const VaeTensor *t);
-/* Bytes from one row to the next, and from one frame to the next. The latter is
- * known after planning. */
+/* Bytes from one row to the next. */
 static inline size_t
 vae_row_bytes(const VaeTensor *t)
 {
     return vae_frame_bytes(t) / (size_t) t->shape.h;
 }
+/* Bytes from one frame to the next, known after planning. */
 static inline size_t
 vae_frame_stride(const VaeTensor *t)
 {

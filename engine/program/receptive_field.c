@@ -2,9 +2,9 @@
  * receptive_field.c: how many earlier steps a result depends on, and how many
  * later steps depend on an op.
  *
- * The age of a frame of an activation is the oldest step whose input it depends
- * on. The current step is 0, the step before is -1. The carry in front of a
- * tensor has frames of that tensor of earlier steps.
+ * The age of a frame of an activation is the oldest step on whose input the
+ * frame depends. The current step is 0, the step before is -1. The carry before
+ * a tensor has that tensor's frames of earlier steps.
  */
 #include <assert.h>
 

@@ -1,5 +1,5 @@
 /*
- * upsample_phases.c: a 3x3 convolution behind a nearest upsampling by two,
+ * upsample_phases.c: a 3x3 convolution after a nearest upsampling by two,
  * computed from the small picture. In the doubled picture several of the nine
  * taps read copies of the same small pixel. Their sum is one tap of a 2x2
  * convolution over the small picture. There are four such convolutions, one for

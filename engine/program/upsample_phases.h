@@ -1,5 +1,5 @@
 /*
- * upsample_phases.h: a 3x3 convolution behind a nearest upsampling by two, as
+ * upsample_phases.h: a 3x3 convolution after a nearest upsampling by two, as
  * four 2x2 convolutions over the small picture. See upsample_phases.c.
  */
 #ifndef VAE_UPSAMPLE_PHASES_H

@@ -245,7 +245,7 @@ fail_counts(const VaeStream *s, int n_in, int n_out, VaeError *error)
                           found, expected);
 }
 
-/* Checks the pointers of a call and the latents behind them. */
+/* Checks the pointers of a call and the latents to which they point. */
 static VaeStatus
 check_latents(const VaeUnits *units, int n_latents, int n_pictures,
               VaeError *error)

@@ -303,8 +303,9 @@ apply_policy(VaeStream *s, const VaeUnits *units, VaeError *error)
             vae_carries_restore(&s->main.carries, VAE_BEFORE_RUN, error);
         if (status == VAE_OK)
             status = one_by_one(s, p, units, error);
-        s->runs = runs + 1; /* for vae_stream_wait() these steps are one run,
-                               which has finished */
+        /* vae_stream_wait() counts runs: the repeated steps count as the one
+         * run that they replace. */
+        s->runs = runs + 1;
         return status;
     }
     s->stats.nonfinite_steps += (uint64_t) p->steps;

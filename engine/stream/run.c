@@ -23,7 +23,8 @@ finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
         s->main.backend, keep ? pending : 0,
         keep ? VAE_FINISH_KEEP : VAE_FINISH_DISCARD, keep ? error : NULL);
     s->at.broken = s->at.broken || end != VAE_OK;
-    if (keep && end != VAE_OK) /* and the runs after it */
+    /* A failed run also ends the runs after it. */
+    if (keep && end != VAE_OK)
         s->main.class->finish(s->main.backend, 0, VAE_FINISH_DISCARD, NULL);
     if (!keep && s->main.wide)
         s->main.class->finish(s->main.wide->backend, 0, VAE_FINISH_DISCARD,
@@ -31,7 +32,7 @@ finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
     return keep ? end : status;
 }
 
-/* Frees the history of the last sequence, once it is not read any more. */
+/* Frees the history of the last sequence, once no run reads that history. */
 static void
 forget_history(VaeStream *s)
 {
@@ -108,7 +109,7 @@ vae_stream_grow_history(VaeStream *s, int steps, VaeError *error)
     VaeError why = {0};
     VaeStatus status = VAE_OK;
     if (bytes <= vae_history_bytes(h, (uint64_t) m->rung.slice))
-        return VAE_OK; /* it is a part of every plan */
+        return VAE_OK; /* every plan has memory for a slice */
     if (rest + bytes > limit)
         status =
             vae_fail(&why, VAE_ERR_MEMORY, "%s %.1f MiB",
@@ -225,8 +226,8 @@ place_chunk(const VaeStream *s, const VaePicture *from, int n)
     }
 }
 
-/* As run_steps(), for models with chunks. An encoder begins each chunk as it
- * begins a sequence. */
+/* Does what run_steps() does, for models with chunks. An encoder begins each
+ * chunk like a sequence. */
 static VaeStatus
 run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
@@ -300,7 +301,8 @@ begin_window(VaeStream *s, const VaeSequence *outer, int64_t index,
     if (status == VAE_OK)
         status = vae_stream_settle(s, error);
     s->at.ended = true;
-    return finish(s, 0, status, error); /* later latents overwrite these */
+    /* Waits for the runs: later latents overwrite their inputs. */
+    return finish(s, 0, status, error);
 }
 
 /* Computes the frames from..until-1, which are of one window. */
@@ -495,7 +497,7 @@ vae_stream_encode_begin(VaeStream *stream, const VaePicture *frames,
     return begin(stream, &units, vae_stream_steps_of(stream, n_frames), error);
 }
 
-/* The time of the last call includes the wait until it ends. */
+/* Ends a call. The time of the last call includes the wait for its runs. */
 static VaeStatus
 end(VaeStream *s, VaeStatus status, VaeError *error)
 {

@@ -35,10 +35,11 @@ typedef struct VaeGuard {
 typedef struct VaeDoubts {
     bool begun;    /* the stream had input */
     int judged;    /* latents of the sequence, or pictures of the stream */
-    bool told;     /* the doubt that these look like something else */
-    bool alpha;    /* told that alpha is lost */
-    bool varies;   /* a unit has several values, or this doubt was told */
-    uint64_t same; /* units so far, if each has one value */
+    bool told;     /* warned that the input looks like something else */
+    bool alpha;    /* warned that alpha is lost */
+    bool varies;   /* a unit has several values, or the stream has warned of
+                      units of one value */
+    uint64_t same; /* number of units so far that have one value each */
 } VaeDoubts;
 
 /* run.c: the window that is computed. Latents and frames count from those of
@@ -47,9 +48,9 @@ enum { VAE_WINDOW_ROOM = 18 }; /* most latents, with one on either side */
 typedef struct VaeWindow {
     bool begun;     /* at, index and frame are set */
     VaeSequence at; /* the place in the window, as if it were a sequence */
-    int64_t index;  /* of the window, from that of latent 0 of the clip */
-    int64_t frame;  /* of the sequence, that is frame 0 of the window */
-    uint8_t *data;  /* of the last latents */
+    int64_t index; /* number of the window; window 0 has latent 0 of the clip */
+    int64_t frame; /* index in the sequence of the window's frame 0 */
+    uint8_t *data; /* of the last latents */
     VaeLatentIn held[VAE_WINDOW_ROOM];
 } VaeWindow;
 
@@ -178,13 +179,14 @@ void vae_stream_set_frames(const VaeStream *s, VaeUnits *units, int steps);
 /* Sets the pictures and the clock of a run with delay lines. */
 void vae_stream_place_frames(const VaeStream *s, const VaeProgram *p,
                              const VaeUnits *units, VaeRun *run);
-/* In a copy of the carries from before the run at that clock, zeroes the values
- * that no frame depends on. p: the program NEXT of their machine. */
+/* Zeroes those frames of a copy of the carries that lie outside of the
+ * sequence. next: the clock of the run that would read the copy. p: the program
+ * NEXT of the carries' machine. */
 void vae_stream_clear_unused(const VaeProgram *p, const VaeClock *next,
                              uint8_t *carries);
-/* True if the last run, of that program, computed slots before the first frame.
- * These are not counted, so non-finite values may be only in the carries.
- * clock: of the next run. */
+/* True if the last run, of the program p, computed slots before frame 0. The
+ * backend does not count their non-finite values, so a NaN may be in the
+ * carries only. clock: of the next run. */
 bool vae_stream_is_early(const VaeStream *s, const VaeProgram *p,
                          VaeClock clock);
 /* nan.c: runs and counts a program if params.nan_policy is not PASS. A run on a
@@ -194,8 +196,9 @@ VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
 /* Checks the result of the last guarded run, unless that is done, and applies
  * the policy. */
 VaeStatus vae_stream_settle(VaeStream *stream, VaeError *error);
-/* guard.c: allocates and frees the memory for copies of units. */
+/* guard.c: allocates the memory for copies of units. */
 VaeStatus vae_stream_guard_take(VaeStream *stream, VaeError *error);
+/* Frees the memory for copies of units. */
 void vae_stream_guard_free(VaeStream *stream);
 /* Copies those units of a run that are read after it has ended. False: the run
  * must be checked before the call returns. */

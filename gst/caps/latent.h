@@ -19,7 +19,7 @@ G_BEGIN_DECLS
  * of later latents on which one of its frames depends. The members of
  * GstVaeDecoderFacts are fields of the same names. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
-/* Of the decoder's model, see VaeModelInfo; all 0: no model is open. */
+/* Facts of the decoder's model, see VaeModelInfo; all 0: no model is open. */
 typedef struct GstVaeDecoderFacts {
     gint latent_channels, temporal, fps_n, fps_d;
 } GstVaeDecoderFacts;

@@ -128,7 +128,7 @@ gst_vae_video_fixate(GstCaps *caps, const GstVaeLatentInfo *latents)
         state_string(
             s, "colorimetry",
             yuv_colorimetry(latents->words[GST_VAE_COLORIMETRY], height));
-    /* Other formats have no site; downstream may want it there all the same, as
+    /* Other formats have no site. Caps that state one stay valid:
      * GStreamer 1.26 states it for 4:4:4. */
     if (is_subsampled(format))
         state_string(s, "chroma-site",
@@ -137,7 +137,7 @@ gst_vae_video_fixate(GstCaps *caps, const GstVaeLatentInfo *latents)
     return gst_caps_fixate(caps);
 }
 
-/* cure: what helps, behind the expected value in the text, or "". */
+/* cure: words after the expected value that say what helps, or "". */
 static gboolean
 bad_caps(const GstCaps *caps, const gchar *field, const gchar *expected,
          const gchar *cure, GError **error)

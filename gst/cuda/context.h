@@ -17,9 +17,8 @@
 G_BEGIN_DECLS
 
 typedef struct GstVaeCuda {
-    GstElement *element;      /* the owner; borrowed, as its pads and
- settings */
-    GstPad *sinkpad, *srcpad; /* whose peers may have a context */
+    GstElement *element;      /* the owner, which also owns the pads */
+    GstPad *sinkpad, *srcpad; /* their peers may have a context */
 
     /* Held while a context is searched, asked for or made. Code that holds it
      * takes the object lock, never the other way round. */

@@ -71,7 +71,8 @@ wrapped_gone(gpointer device)
     release_primary(GPOINTER_TO_INT(device));
 }
 
-/* It keeps the primary context until its last reference is gone. */
+/* Returns a wrapper of the device's primary context, which it keeps until the
+ * last reference to the wrapper is gone. */
 static GstCudaContext *
 wrap_primary(gint device)
 {
@@ -205,9 +206,9 @@ hold_primary(GstVaeCuda *cuda, gint device)
     return handle != NULL;
 }
 
-/* Otherwise a neighbour that is READY first would create its own context, and
- * the engine cannot write there. If another thread holds the lock, it is
- * creating a context or asking for one, perhaps here. */
+/* Makes the context before a neighbour makes one in which the engine cannot
+ * write. If the lock is taken, another thread, or a caller of this function, is
+ * doing so already. */
 static void
 make_early(GstVaeCuda *cuda)
 {

@@ -8,9 +8,9 @@
 
 G_BEGIN_DECLS
 
-/* For GstElement.set_context and CONTEXT queries. The second function returns
- * TRUE if it has answered the query. */
+/* For GstElement.set_context. */
 void gst_vae_cuda_set_context(GstVaeCuda *cuda, GstContext *context);
+/* Returns TRUE if it has answered a CONTEXT query. */
 gboolean gst_vae_cuda_answer(GstVaeCuda *cuda, GstQuery *query);
 
 /* Returns TRUE if CUDAMemory can be used: the backend may be cuda, the device

@@ -67,7 +67,7 @@ prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
 {
     GstFlowReturn ret = GST_FLOW_OK;
 
-    /* Frames in the segment may wait for latents behind it. */
+    /* Frames in the segment may wait for latents after the segment. */
     if (step->behind && (step->start || !gst_vae_decode_is_waiting(self))) {
         /* Drops this latent. The next one begins a sequence. */
         self->need_start = self->discont = TRUE;
@@ -86,7 +86,7 @@ prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
     return ret;
 }
 
-/* Drops a latent in front of the first whole chunk. (takes latent) */
+/* Drops a latent before the first whole chunk. (takes latent) */
 static GstFlowReturn
 drop_latent(GstVaeDecode *self, GstBuffer *latent, GstClockTime pts)
 {

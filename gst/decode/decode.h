@@ -38,8 +38,9 @@ typedef struct GstVaeDecode {
     guint64 planned, given; /* frames */
 
     VaeCheckpoint resume; /* the position that was loaded */
-    gboolean resuming;    /* the input has not reached this position yet */
-    gboolean earlier;     /* nor has it reached the sequence of this position */
+    gboolean resuming;    /* the input has not reached that position yet */
+    gboolean earlier;     /* the input is still in an earlier sequence than the
+                             loaded position */
     guint saved;          /* latents since the last checkpoint */
 
     /* For the worker. */
@@ -117,8 +118,9 @@ guint gst_vae_decode_delay_of(const GstVaeSession *session);
 /* Replaces the frames of a planned step by the frames that the engine returns
  * with this latent. Without a delay nothing changes. */
 void gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item);
-/* Continues a sequence after n frames whose latents are not sent again. Those
- * that were not returned yet wait, with the times before pts. */
+/* Continues a sequence after n frames whose latents are not sent again. The
+ * frames that the engine has not returned yet wait, with the times before pts.
+ */
 void gst_vae_decode_delay_resume(GstVaeDecode *self, guint64 n,
                                  GstClockTime pts);
 /* Returns TRUE if frames of the segment wait. */

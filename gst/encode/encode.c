@@ -153,7 +153,7 @@ latent_info(GstVaeEncode *self)
     return info;
 }
 
-/* The same, with everything open that downstream may choose. */
+/* Returns the caps of latents, with choices where downstream may choose. */
 static GstCaps *
 latent_caps(GstVaeEncode *self)
 {
@@ -169,8 +169,8 @@ latent_caps(GstVaeEncode *self)
 
 static const VaeType types[] = {VAE_TYPE_F32, VAE_TYPE_F16, VAE_TYPE_BF16};
 
-/* latent_caps() with the field `tensors`, which holds the type a second time:
- * so each type has a structure of its own. */
+/* Returns latent_caps() with the field `tensors`. It repeats the type, so each
+ * type has a structure of its own. */
 static GstCaps *
 offered_caps(GstVaeEncode *self, const GstCaps *ours)
 {

@@ -19,10 +19,10 @@ void gst_vae_group_add(GstBuffer *buffer, guint frames, GstClockTime duration);
 /* Returns FALSE if the buffer has no valid meta. */
 gboolean gst_vae_group_get(const GstBuffer *buffer, guint *frames,
                            GstClockTime *duration);
-/* Number of the latent's first frame in its clip, where the file has several
- * sequences. Adds it to a writable buffer that has the meta. */
+/* Sets the number of the latent's first frame in its clip, for files of several
+ * sequences. The buffer must be writable and have the meta. */
 void gst_vae_group_set_frame(GstBuffer *buffer, guint64 frame);
-/* Returns FALSE if the buffer does not state it. */
+/* Returns FALSE if the buffer does not state that number. */
 gboolean gst_vae_group_get_frame(const GstBuffer *buffer, guint64 *frame);
 gboolean gst_vae_group_is_meta(const GstMeta *meta);
 

@@ -17,8 +17,8 @@ G_BEGIN_DECLS
  * latents themselves. `to` must be writable.
  */
 void gst_vae_metas_copy(GstBuffer *to, GstBuffer *from);
-/* Returns a buffer without memory that has only these metas, or NULL if there
- * are none. (transfer full) */
+/* Returns a buffer without memory that has only the metas to copy, or NULL if
+ * there are none. (transfer full) */
 GstBuffer *gst_vae_metas_take(GstBuffer *from);
 
 /*

@@ -130,7 +130,7 @@ find(GstBuffer *buffer, const gchar *id)
     return found;
 }
 
-/* Models have a dimension of 1 for the batch in front. */
+/* Models have a first dimension of 1 for the batch. */
 static Shape
 found_shape(const GstTensor *tensor, gsize expected_dims)
 {

@@ -8,7 +8,7 @@
 
 G_BEGIN_DECLS
 
-/* The other values of this property: that of VaeNormalization plus 1. */
+/* The property `normalization`: auto, or a VaeNormalization plus 1. */
 #define GST_VAE_NORMALIZATION_AUTO 0
 
 typedef enum {

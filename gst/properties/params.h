@@ -25,8 +25,9 @@ void gst_vae_params_install(GObjectClass *klass, gboolean only_decode,
 void gst_vae_params_set(VaeStreamParams *params, guint id, const GValue *value);
 void gst_vae_params_get(const VaeStreamParams *params, guint id, GValue *value);
 
-/* Registers an enumeration once. Its values are those of the words; with
- * `automatic`, the sentence of the word auto, they are these plus 1. */
+/* Registers an enumeration once. Its values are those of the words.
+ * automatic: NULL, or the sentence of a further word `auto` with the value 0;
+ * the values of the words are then one higher. */
 GType gst_vae_words_type(gsize *once, const gchar *name, const VaeWord *words,
                          const gchar *automatic);
 

@@ -59,7 +59,7 @@ typedef struct GstVaeItem {
     gboolean partial;     /* begins a sequence inside a clip */
     gboolean reveals;     /* gives the first frames after steps without any */
     gboolean checkpoint;  /* a checkpoint is due after it */
-    guint64 frames;       /* OFFSET of the frame behind the step */
+    guint64 frames;       /* OFFSET of the frame after the step */
     guint64 first;        /* latent of the clip that begins the sequence */
     guint64 place;        /* of its latent in a chunk; only without context */
     GstEvent *before;     /* pushed before the buffers, or NULL */

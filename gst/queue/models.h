@@ -41,8 +41,8 @@ GstVaeDecoderFacts gst_vae_model_facts(const GstVaeModel *model);
 gchar *gst_vae_models_find(const gchar *space, GError **error);
 
 /* Returns the file for an encoder without any settings: the only installed
- * model, or the bundled demo if there is none. Several are an error. Errors are
- * as above. */
+ * model, or the bundled demo if there is none. Several are an error. Fails as
+ * gst_vae_models_find() does. */
 gchar *gst_vae_models_find_any(GError **error);
 
 G_END_DECLS

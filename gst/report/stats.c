@@ -211,7 +211,7 @@ gst_vae_stats_dropped(GstVaeStats *stats, guint64 *frames)
 /* ------------------------------------------------------------------ */
 /* Slices.                                                             */
 
-/* Counts whose first value above 0 in a stream is a warning. */
+/* Counters. The first increment of each in a stream posts a warning. */
 typedef struct Nans {
     guint64 latents;    /* values of latents that are not finite */
     guint64 recovered;  /* steps in fp32 instead */

@@ -47,8 +47,9 @@ typedef struct GstVaeCounters {
 typedef struct GstVaeStats {
     GstElement *element;
     gboolean decodes;
-    gboolean post;    /* the property post-stats; guarded by the object lock */
-    guint64 interval; /* the property stats-interval; likewise */
+    gboolean post; /* the property post-stats; guarded by the object lock */
+    guint64
+        interval; /* the property stats-interval; guarded by the object lock */
 
     GMutex lock; /* guards the members below; its holder takes no other lock */
     GstVaeCounters counters;

@@ -106,7 +106,8 @@ struct GstVaeBaseClass {
     /* Finds the file if the property names none. (transfer full) */
     gchar *(*find_model)(GstVaeBase *base, GError **error);
     /* Fills a session for the caps of the sink pad and the caps that downstream
-     * accepts, except refs and the allocation. Errors are as above. */
+     * accepts, except refs and the allocation. Errors are those of set_caps().
+     */
     gboolean (*negotiate)(GstVaeBase *base, GstVaeSession *session,
                           GError **error);
     /* For the task: changes the caps of a session without steps in the engine
@@ -121,7 +122,7 @@ struct GstVaeBaseClass {
     GstFlowReturn (*finish)(GstVaeBase *base);
     /* Drops the collected buffers. The next buffer begins a sequence. */
     void (*restart)(GstVaeBase *base);
-    /* For a flush and for the start: does the same as restart() and drops the
+    /* For a flush and for the start: does what restart() does, and drops the
      * requests of events. Optional. */
     void (*flush)(GstVaeBase *base);
     /* Upstream requests that the next buffer begins a sequence. Optional: a
@@ -132,7 +133,8 @@ struct GstVaeBaseClass {
     GstTagList *(*tags)(GstVaeBase *base, GstTagList *list);
     /* Returns the timestamp at which a buffer follows those before, or NONE. */
     GstClockTime (*end)(GstVaeBase *base);
-    /* The next timestamps do not continue the old ones: end() is then NONE. */
+    /* Called if the next timestamps do not continue the old ones: end() is then
+     * NONE. */
     void (*segment)(GstVaeBase *base);
     /* Handles an upstream event. Returns TRUE if the event is not forwarded.
      * For any thread. Optional. */

@@ -91,7 +91,7 @@ install_model(GObjectClass *klass)
      * If the property is not set, the latent space selects the file
      * `gst-vae/models/SPACE.safetensors` in the XDG data folders. For the space
      * `gst-vae-demo`, the bundled demo model is used if no file is installed.
-     * An encoder takes the latent space from the caps behind it. If they name
+     * An encoder takes the latent space from the caps after it. If they name
      * none, the encoder uses the only installed model. If no model is
      * installed, it uses the demo model.
      */

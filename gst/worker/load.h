@@ -40,7 +40,8 @@ VaeStatus gst_vae_loader_load(GstVaeLoader *loader, const gchar *path,
                               gint64 deadline, gboolean until_flush,
                               GstVaeModel **out, VaeError *error);
 
-/* Of the loaded model that is not taken yet. For any thread. */
+/* Returns the facts of the loaded model that is not taken yet. For any thread.
+ */
 GstVaeDecoderFacts gst_vae_loader_facts(GstVaeLoader *loader);
 
 /* For the worker: runs a requested load. The caller holds the lock. */

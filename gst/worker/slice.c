@@ -54,8 +54,8 @@ gst_vae_engine_fail(GstVaeEngine *engine, const GstVaeSession *session,
     gst_vae_queue_end(engine->queue, NULL, GST_FLOW_ERROR, flushes);
 }
 
-/* Cancelled by a flush, or the pool was taken away with its session; neither
- * is an error, and what follows begins a sequence. */
+/* Posts the error of a slice. A cancelled slice is no error: a flush or new
+ * caps ended it, and the next step begins a sequence. */
 static void
 report(GstVaeEngine *engine, const GstVaeSlice *slice, VaeStatus status,
        const VaeError *error)
@@ -288,8 +288,9 @@ end_slice(GstVaeEngine *engine, GstVaeSlice *slice, VaeStatus status)
     hand_on(engine, slice, status);
 }
 
-/* Waits for the call that runs; left: 1 if another one was begun behind it.
- * lost: what that one failed with, which takes this along. */
+/* Waits for the running slice and ends it. left: the number of slices begun
+ * after it. lost: the error of the slice after it, with which this one then
+ * fails, too. */
 static VaeStatus
 end_running(GstVaeEngine *engine, int left, VaeStatus lost)
 {
@@ -444,7 +445,7 @@ run_slice(GstVaeEngine *engine, GstVaeSlice *slice, guint flushes)
                             slice->call.begun ? status : VAE_OK);
     }
     if (status == VAE_OK && other != VAE_OK) {
-        status = other; /* and told */
+        status = other; /* end_running() has posted it */
     } else if (status == VAE_OK && runs_on(engine, slice)) {
         engine->running = slice;
         return;

@@ -40,7 +40,7 @@ gst_vae_worker_gives_up(GstVaeWorker *worker)
     return gives_up;
 }
 
-/* While a call runs: begins a whole slice behind it, waits for one half of the
+/* While a call runs: begins a whole slice after it, waits for one half of the
  * time that the call will take, or ends the call. Lock held on entry and
  * exit. */
 static void

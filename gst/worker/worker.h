@@ -21,7 +21,7 @@ typedef struct GstVaeWorker {
     /* Guarded by the lock of the queue. */
     gboolean release_requested;
     guint64 release_after; /* number of taken steps at the first request */
-    guint64 release_last;  /* ... and at the last request */
+    guint64 release_last;  /* number of taken steps at the last request */
     gboolean awaited;      /* a thread waits for the session that is opened */
 } GstVaeWorker;
 

@@ -59,7 +59,8 @@ struct VaeChunk {
     _Alignas(max_align_t) uint8_t bytes[];
 };
 
-/* The same for at most CHUNK bytes, which the program frees. */
+/* Allocates at most CHUNK bytes, which the program frees. NULL: the builder has
+ * failed. */
 static void *
 take(VaeBuilder *b, size_t bytes)
 {

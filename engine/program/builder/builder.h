@@ -18,16 +18,16 @@ typedef enum VaeConvPad {
     VAE_PAD_SAME,         /* k / 2 on every side */
     VAE_PAD_RIGHT_BOTTOM, /* 3x3 stride 2: right and bottom by 1 only */
     VAE_PAD_REFLECT,      /* 3x3: 1 on every side, x[-1] = x[1] */
-    VAE_PAD_REPLICATE     /* the same, x[-1] = x[0] */
+    VAE_PAD_REPLICATE     /* 3x3: 1 on every side, x[-1] = x[0] */
 } VaeConvPad;
 
 typedef struct VaeConv {
-    int c;     /* output channels */
-    int k;     /* 1 or 3; 0 means 1 */
-    int kt;    /* 1 to 3; 0 means 1. The carry has kt - st frames */
-    int s, st; /* 0 means 1 */
-    int lead;  /* with VAE_HEAD_REPEAT: additional copies of frame 0 in front of
-                  the first step */
+    int c;      /* output channels */
+    int k;      /* 1 or 3; 0 means 1 */
+    int kt;     /* 1 to 3; 0 means 1. The carry has kt - st frames */
+    int s, st;  /* 0 means 1 */
+    int lead;   /* with VAE_HEAD_REPEAT: additional copies of frame 0 before the
+                   first step */
     int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k].
                    Computed as one group, with zeros as the other weights */
     VaeConvPad pad;
@@ -73,13 +73,14 @@ void vae_output(VaeBuilder *b, const VaeTensor *x);
 const VaeTensor *vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x,
                           VaeConv conv);
 /*
- * For networks with a delay, see delay.h. vae_line() makes the delay line of x:
- * the last VAE_LINE frames of the run before, then x, with copies of the
- * sequence's first and last frame in front and behind. A norm of a line can be
- * the input of a centred convolution. vae_delayed() is the line's x of 1 or 2
- * frames ago: one or two centred convolutions have this delay.
+ * For networks with a delay, see delay.h. Makes the delay line of x: the last
+ * VAE_LINE frames of the run before, then x, with copies of the sequence's
+ * first frame before it and of its last frame after it. A norm of a line can be
+ * the input of a centred convolution.
  */
 const VaeTensor *vae_line(VaeBuilder *b, const char *name, const VaeTensor *x);
+/* The x of a line, 1 or 2 frames ago: the delay of one or two centred
+ * convolutions. */
 const VaeTensor *vae_delayed(VaeBuilder *b, const VaeTensor *line, int frames);
 /* RMS norm. Weight: name.gamma, of dims [c, 1, 1, 1] or, if image, [c, 1, 1].
  */
@@ -151,7 +152,7 @@ const VaeTensor *vae_rearrange(VaeBuilder *b, const char *name,
 typedef struct VaeShortcutMove {
     VaeShortcut kind;
     int ft, fs;  /* factors in time and space; 0 means 1 */
-    bool repeat; /* where frames are missing in front: copies of frame 0 */
+    bool repeat; /* where frames before frame 0 are missing: copies of it */
     bool channels_fast; /* see VaeShortcutArgs */
     bool single; /* each frame of x is a clip of its own, and gives one frame:
                     the last one of its dup */
@@ -167,10 +168,11 @@ const VaeTensor *vae_clamp(VaeBuilder *b, const char *name, const VaeTensor *x);
  * one frame; name.weight [2n, 1, 7, 7]. */
 const VaeTensor *vae_depthwise(VaeBuilder *b, const char *name,
                                const VaeTensor *x);
-/* For a convolution that the first step skips. The first sets its carry (frames
- * of x's h, w, c) to zero, the second to the last frames of x. */
+/* For a convolution that the first step skips: sets its carry, of so many
+ * frames like those of x, to zero. */
 void vae_carry_zero(VaeBuilder *b, const char *name, const VaeTensor *x,
                     int frames);
+/* For such a convolution: sets its carry to the last frames of x. */
 void vae_carry_keep(VaeBuilder *b, const char *name, const VaeTensor *x,
                     int frames);
 /* The builder keeps its first error; later calls do nothing. */

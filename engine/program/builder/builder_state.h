@@ -19,8 +19,10 @@ struct VaeBuilder {
     size_t path_end[VAE_MAX_DEPTH];
     int depth;
     int ops_room, tensors_room;
-    int next_carry;   /* probable indices of the next carry and tensor, */
-    long next_tensor; /* which are tried first */
+    /* Probable indices of the next carry and of the next tensor of the file.
+     * The search tries them first. */
+    int next_carry;
+    long next_tensor;
 };
 
 /* Appends an op and names it by path and name. Invalidates pointers to earlier
@@ -42,15 +44,15 @@ bool vae_builder_expect(VaeBuilder *b, const VaeOp *op, const VaeTensor *x,
 /* The carry of that name for `frames` frames like those of `like`. */
 VaeCarry *vae_builder_carry(VaeBuilder *b, const char *name,
                             const VaeTensor *like, int frames);
-/* The same for a history, of which a latent has a frame like `like`. */
+/* The history of that name. Each latent has a frame like `like` in it. */
 VaeCarry *vae_builder_history(VaeBuilder *b, const char *name,
                               const VaeTensor *like);
 /* Writes path.name or path.name.suffix. An empty name has no dot. */
 void vae_builder_full_name(const VaeBuilder *b, const char *name,
                            const char *suffix, char out[VAE_MAX_PATH]);
-/* The first makes an empty weight, the second adds a tensor of the file to it.
- */
+/* Makes a weight without parts. */
 VaeWeight *vae_builder_new_weight(VaeBuilder *b, VaeWeightKind kind);
+/* Adds a tensor of the file to a weight. */
 void vae_builder_weight_part(VaeBuilder *b, VaeWeight *w, const char *full,
                              const int64_t *dims, int n_dims);
 /* The c gains, or offsets, of a modulated norm. */

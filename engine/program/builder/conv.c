@@ -15,8 +15,8 @@ is_empty(const VaeBuilder *b)
     return b->params->first || b->params->without_context;
 }
 
-/* Adds an op that writes ctx frames in front of x: the carry or, without a
- * carry, zeros or copies of the first frame. */
+/* Adds an op that writes ctx frames of context before x: the carry or, without
+ * a carry, zeros or copies of the first frame. */
 static void
 add_head(VaeBuilder *b, const char *name, VaeTensor *x, int ctx,
          VaeCarry *carry)

@@ -27,7 +27,7 @@ only_reader(VaeProgram *p, const VaeTensor *t)
 }
 
 /* ------------------------------------------------------------------ */
-/* An upsampling and the convolution behind it.                        */
+/* An upsampling and the convolution after it.                         */
 
 static bool
 takes_upsample(const VaeOp *conv, const VaeTensor *x)
@@ -145,9 +145,9 @@ widen_head(VaeProgram *p, VaeOp *op, const VaeFusions *f)
     op->y->type = VAE_TYPE_F32;
 }
 
-/* The norm in front of a convolution, and the TAIL behind. There must be no
- * other op between them, so that nothing else reads the norm's result or
- * overwrites what it reads. */
+/* The norm before a convolution, and the TAIL after it. There must be no other
+ * op between them, so that nothing else reads the norm's result or overwrites
+ * the norm's input. */
 static void
 fuse_front(VaeProgram *p, int i, const VaeFusions *f)
 {
@@ -294,8 +294,8 @@ vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
     remove_fused(p);
     for (int i = 0; i < p->n_ops && fusions.norms; i++)
         fuse_conv_norm(p, i, &fusions);
-    /* last, because the convolution in front computes a norm only once for each
-     * pixel */
+    /* This comes last: the convolution before a norm is the better place for
+     * the norm, because it computes each pixel only once. */
     for (int i = 0; i < p->n_ops && fusions.heads; i++)
         fuse_front(p, i, &fusions);
     remove_fused(p);

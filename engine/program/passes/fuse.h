@@ -12,21 +12,22 @@
 
 /* The fusions that a backend's kernels can compute. */
 typedef struct VaeFusions {
-    /* A nearest upsampling by two and the 3x3 convolution behind it: the
+    /* A nearest upsampling by two and the 3x3 convolution after it: the
      * convolution reads the small picture (conv.up). If the upsampling also
      * doubles frames, an op for this remains. */
     bool upsample;
-    /* A 3x3x3 convolution in F32, and the op that copies the carry in front of
-     * its input. The convolution becomes F(2x2, 3x3) (conv.winograd) and reads
-     * its carry in place. Only for convolutions that compute two frames or more
-     * in a later step, because the others have few operations and most of the
-     * weights. */
+    /* A 3x3x3 convolution in F32, and the op that copies the carry to the
+     * context of its input. The convolution becomes F(2x2, 3x3) (conv.winograd)
+     * and reads its carry in place. Only for convolutions that compute two
+     * frames or more in a later step, because the others have few operations
+     * and most of the weights. */
     bool winograd;
-    /* A norm and the ops that copy the carry in front of its result and the
-     * result's last frames into the carry: the norm does both. */
+    /* A norm, the op that copies the carry to the context of its result, and
+     * the op that copies the result's last frames to the carry: the norm does
+     * all. */
     bool norm_carry;
     /* True for a convolution that reads its carry in place, so that no op
-     * copies the carry in front of its input. NULL: only convolutions in
+     * copies the carry to the context of its input. NULL: only convolutions in
      * Winograd tiles do. */
     bool (*reads_carry)(void *user, const VaeOp *conv);
     /* True for a convolution that can also compute the norm of its result
@@ -36,7 +37,7 @@ typedef struct VaeFusions {
     /* True for a convolution to a picture that can also read its input through
      * an rms norm, if it reads its carry in place (conv.fronted), and that can
      * write a picture in F32 whatever the type of its input is (conv.wide). The
-     * norm comes behind it and writes only the carry (norm.late). NULL: none
+     * norm comes after it and writes only the carry (norm.late). NULL: none
      * can. */
     bool (*heads)(void *user, const VaeOp *conv);
     /* True if the backend computes a convolution of one strip of rows with the
@@ -52,8 +53,8 @@ typedef struct VaeCuts {
     int strips; /* of rows, see strips.h; 0 and 1: none */
 } VaeCuts;
 
-/* Fuses p. next: the program of later steps, which may be p. It decides for all
- * programs of a stream, so that an op uses the same kernels in all of them.
+/* Fuses p. next: the program of later steps, which may be p. Its sizes decide
+ * for all programs of a stream, so that an op uses the same kernels in all.
  * False: out of memory; then p can only be freed. */
 bool vae_program_fuse(VaeProgram *p, const VaeProgram *next, VaeFusions fusions,
                       VaeCuts cuts);

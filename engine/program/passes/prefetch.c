@@ -190,7 +190,8 @@ moving(VaeOpKind kind, const VaeOp *use, VaeTensor *window)
                    .group = use->group};
 }
 
-/* Writes the ops of one kind in front of op i to `to`. Returns their number. */
+/* Writes the ops of one kind that belong before op i to `to`. Returns their
+ * number. */
 static int
 write_moves(const Prefetch *f, VaeOpKind kind, int i, VaeOp *to)
 {

@@ -69,8 +69,8 @@ look_at_tensors(Region *r)
     }
 }
 
-/* True for a tensor that is complete before the region begins. A group finds
- * its context in it, in front of its own frames. */
+/* True for a tensor that is complete before the region begins. It has the
+ * context of a group before the group's own frames. */
 static bool
 is_whole(const Region *r, VaeTensor *x)
 {

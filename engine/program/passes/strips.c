@@ -158,7 +158,7 @@ shares(VaeTensor *a, VaeTensor *b)
     return a && b && vae_root_of(a) == vae_root_of(b);
 }
 
-/* True if it can run after them. */
+/* True if op i, which is between the ops of the chain, can run after them. */
 static bool
 can_wait(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
          const VaeCarry *carry)
@@ -169,15 +169,15 @@ can_wait(const VaeProgram *p, int i, const VaeOp *first, const VaeOp *conv,
            !shares(op->add, conv->y) && (!op->carry || op->carry != carry);
 }
 
-/* By op: true if it is in the current chain, and in any other; and temporary
- * memory for moving ops. */
+/* The search for chains in a program. */
 typedef struct Search {
-    bool *in_chain, *taken;
-    VaeOp *room;
+    bool *in_chain; /* by op: it is in the current chain */
+    bool *taken;    /* by op: it is in another chain */
+    VaeOp *room;    /* temporary memory for moving ops */
 } Search;
 
-/* Moves the ops first..last that are not in the chain before it, or behind it.
- */
+/* Moves those of the ops first..last that are not in the chain to the place
+ * before the chain, or after it (behind). */
 static void
 gather(VaeProgram *p, int first, int last, const Search *s, bool behind)
 {
@@ -228,8 +228,8 @@ find_chain(VaeProgram *p, int i, const Search *s, Chain *out)
     }
     if (!before && !behind)
         return false;
-    /* Ops that can run after the chain are moved behind it, so that their
-     * results need no memory during the chain. */
+    /* Moves ops that can run after the chain to the place after it, so that
+     * their results need no memory during the chain. */
     gather(p, makers[n - 1], last, s, behind);
     out->first = behind ? makers[n - 1] : last + 1 - out->n;
     out->last = last;
@@ -344,7 +344,7 @@ add_statistics(Strips *s, const VaeOp *norm)
 }
 
 /* Adds the ops that compute the rows y of the result. They write the carry up
- * to row `end`; the next strip writes the rows behind. */
+ * to row `end`; the next strip writes the rows after that. */
 static void
 add_strip(Strips *s, const Chain *c, Rows y, int end, VaeTensor *statistics)
 {

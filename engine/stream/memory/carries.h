@@ -28,9 +28,11 @@ enum { VAE_BEFORE_RUN, VAE_BEFORE_GUESS, VAE_SNAPSHOTS };
 typedef struct VaeCarryStore {
     const VaeBackendClass *class;
     VaeBackend *backend;
-    VaeCarrySet set;    /* names, shapes and places, shared by all programs */
-    size_t rest;        /* bytes on the device and on the host: those of */
-    size_t spilled;     /* set, or more if other sets share the memory */
+    VaeCarrySet set; /* names, shapes and places, shared by all programs */
+    /* Bytes allocated on the device, and in host memory for spilled carries.
+     * Sets of other shapes of tiles share this memory, which has room for the
+     * largest. */
+    size_t rest, spilled;
     VaeCarryBlocks now; /* empty: not allocated, or offloaded */
     VaeCarryBlocks snapshots[VAE_SNAPSHOTS]; /* empty: not allocated */
     /* While offloaded: spilled carries stay in place, and `device` is a copy in
@@ -62,10 +64,11 @@ void vae_carries_free(VaeCarryStore *s);
 VaeStatus vae_carries_read(const VaeCarryStore *s, void *dst, VaeError *error);
 VaeStatus vae_carries_write(VaeCarryStore *s, const void *src, VaeError *error);
 
-/* The first copies the carries to a snapshot, the second a snapshot to the
- * carries, the third VAE_BEFORE_RUN to host memory. */
+/* Copies the carries to a snapshot. */
 VaeStatus vae_carries_save(VaeCarryStore *s, int snapshot, VaeError *error);
+/* Copies a snapshot to the carries. */
 VaeStatus vae_carries_restore(VaeCarryStore *s, int snapshot, VaeError *error);
+/* Copies the snapshot VAE_BEFORE_RUN to host memory. */
 VaeStatus vae_carries_read_snapshot(const VaeCarryStore *s, void *dst,
                                     VaeError *error);
 
@@ -76,9 +79,9 @@ typedef struct VaeHistoryStore {
     VaeBackend *backend;
     size_t bytes; /* of a latent in all histories; 0: there is none */
     int each;     /* latents of a block */
-    int window;   /* most latents that it has; 0: all of the sequence */
+    int window;   /* most latents of a history; 0: all of the sequence */
     VaeHistoryBlocks *now; /* in the memory of the backend, or NULL */
-    uint8_t **blocks;      /* its n blocks; the list is in host memory */
+    uint8_t **blocks;      /* the n blocks of `now`, as a list in host memory */
     int n;
     uint8_t **kept; /* while offloaded: n_kept copies in host memory */
     int n_kept;
@@ -90,8 +93,8 @@ typedef struct VaeHistoryStore {
 uint64_t vae_history_bytes(const VaeHistoryStore *s, uint64_t latents);
 /* Allocates the list of blocks, if the stream has a history. */
 VaeStatus vae_history_take(VaeHistoryStore *s, VaeError *error);
-/* Adds blocks until there are enough. After an error it has those that could be
- * added. */
+/* Adds blocks until there are enough for so many latents. After an error the
+ * store keeps the blocks that could be added. */
 VaeStatus vae_history_grow(VaeHistoryStore *s, uint64_t latents,
                            VaeError *error);
 /* Frees the blocks that so many latents do not need. No run may be in flight.
@@ -106,7 +109,7 @@ VaeStatus vae_history_offload(VaeHistoryStore *s, uint64_t latents,
 /* Frees `kept`. */
 void vae_history_forget(VaeHistoryStore *s);
 VaeStatus vae_history_reload(VaeHistoryStore *s, VaeError *error);
-/* The latents that it has, which are the last ones. */
+/* The number of latents that a history has. They are the last ones. */
 uint64_t vae_history_held(const VaeHistoryStore *s, uint64_t latents);
 /* Copies one history of these latents to or from host memory. */
 VaeStatus vae_history_read(const VaeHistoryStore *s, const VaeCarry *carry,

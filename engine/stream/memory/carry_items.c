@@ -13,7 +13,7 @@ vae_carry_items(const VaeMachine *m)
     return m->carries.set.n * (tiles ? tiles : 1);
 }
 
-/* Histories are in the block behind all other carries. */
+/* Histories are in the block after all other carries. */
 void
 vae_carry_item_at(const VaeMachine *m, int i, uint64_t latents,
                   VaeCarryItem *out)

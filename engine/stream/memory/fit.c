@@ -52,8 +52,8 @@ add(Advice *a, uint64_t bytes, const char *format, ...)
 static bool
 fits(Advice *a, const VaeStreamParams *params, VaePlan *out)
 {
-    /* On the host it shares the open backend, because a limit of the process
-     * may leave no memory for more threads. */
+    /* On the host the plan shares the open backend, because a limit of the
+     * process may leave no memory for more threads. */
     const VaeTerms terms = {.shared = a->m->class->memory_left ? NULL : a->m,
                             .few_rungs = true};
     VaeMachine *other = a->cancelled ? NULL : vae_mem_alloc(sizeof *other);

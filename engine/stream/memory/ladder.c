@@ -9,8 +9,8 @@
 
 #include "machine.h"
 
-/* From so many pixels on, AUTO uses slices of 1 step, which need less than half
- * of the memory of slices of 4. */
+/* Pictures of at least this many pixels get slices of 1, which need less than
+ * half of the memory of slices of 4. */
 #define LARGE_PICTURE (1280 * 720)
 
 /* The part of the free memory that AUTO uses. */
@@ -29,8 +29,8 @@ static const VaeRung cuts[] = {
     {.group = 1, .strips = 32}, {.group = 1, .strips = 64},
 };
 
-/* True if a slice size that is set by hand is the largest, not the only one:
- * smaller slices are exact, and tiles, which the stream may choose, are not. */
+/* True if the user's slice size is only an upper limit. That is so where the
+ * stream may use tiles: a smaller slice is exact, a tile is not. */
 static bool
 may_lower_slice(const VaeMachine *m)
 {
@@ -201,7 +201,8 @@ spill_enough(VaeMachine *m, VaeRung rung, uint64_t most, bool *fits,
     return status;
 }
 
-/* The same with windows for copies while ops compute: as many as fit. */
+/* Tries a rung with spilled carries and as many windows as fit, so that copies
+ * run while ops compute. */
 static VaeStatus
 try_spilling(VaeMachine *m, VaeRung rung, uint64_t most, bool *fits,
              VaeError *error)
@@ -260,7 +261,7 @@ may_fit(VaeMachine *m, bool *fits, VaeError *error)
 /* A setting that the search tries. */
 typedef struct Candidate {
     VaeRung rung;
-    bool last;   /* it may use all of the limit */
+    bool last;   /* this setting may use all of the limit */
     bool spills; /* more carries are spilled, as many as needed */
 } Candidate;
 
@@ -529,5 +530,5 @@ vae_machine_step_up(VaeMachine *m)
         m->grid = grid;
         m->search.lowers_slice = lowers_slice;
     }
-    vae_machine_drop_programs(m); /* they are prepared without weights */
+    vae_machine_drop_programs(m); /* the programs have no weights yet */
 }

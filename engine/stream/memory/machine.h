@@ -25,8 +25,8 @@ typedef struct VaeRung {
     int slice;        /* steps */
     int group;        /* frames computed at once, see split.h; 0: all */
     int strips;       /* most strips of rows, see strips.h; 0: none */
-    uint64_t spared;  /* least bytes of carries that are spilled */
-    uint64_t windows; /* most bytes by which windows extend the arena */
+    uint64_t spared;  /* at least so many bytes of carries are spilled */
+    uint64_t windows; /* windows extend the arena by at most so many bytes */
 } VaeRung;
 
 /* The memory that a plan may take. */
@@ -53,7 +53,7 @@ typedef struct VaeTileMemory {
     uint8_t *carries; /* tile after tile; NULL: not allocated */
     uint8_t *block; /* memory of all members that follow; NULL: not allocated */
     /* Memory of one tile: latents in, results out (for an encoder with logvar
-     * behind them), and an encoder's result as (h, w, c). */
+     * after them), and an encoder's result as (h, w, c). */
     float *latents, *results, *pixels;
     float *whole, *above, *left; /* see blend.h; for each unit out */
     VaeLatentIn *in;             /* units of one tile */
@@ -224,9 +224,9 @@ int vae_machine_list_rungs(const VaeMachine *m, VaeRung rungs[VAE_RUNGS]);
 VaeStatus vae_machine_plan_rungs(const VaeMachine *m, bool exact,
                                  VaeRungPlan rungs[VAE_RUNGS], int *n,
                                  VaeError *error);
-/* Logs the chosen settings; and for each rung its memory and the cost of a
- * step. */
+/* Logs the chosen settings. */
 void vae_machine_tell(const VaeMachine *m);
+/* Logs the memory of each rung, and the cost of a step. */
 void vae_machine_tell_ladder(const VaeMachine *m);
 /* Warns that tiles are not exact, that slices are smaller than the caller set,
  * that strips are not to be had, and of a spill without effect. */
@@ -290,12 +290,15 @@ typedef struct VaeCarryItem {
     int64_t dims[4]; /* frames, height, width, channels */
     char name[256];
 } VaeCarryItem;
-/* latents: of the sequence so far, in histories. */
+/* The number of items. */
 int vae_carry_items(const VaeMachine *m);
+/* Item i. In these functions, `latents` is the number of latents of the
+ * sequence so far, on which the size of a history depends. */
 void vae_carry_item_at(const VaeMachine *m, int i, uint64_t latents,
                        VaeCarryItem *out);
+/* The size of the block of all carries. */
 size_t vae_carry_items_bytes(const VaeMachine *m, uint64_t latents);
-/* Copies all of them to or from a block. */
+/* Copies all carries to or from a block. */
 VaeStatus vae_carry_items_read(const VaeMachine *m, uint64_t latents,
                                uint8_t *dst, VaeError *error);
 VaeStatus vae_carry_items_write(VaeMachine *m, uint64_t latents,

@@ -105,9 +105,9 @@ offload(VaeMachine *m, bool keep, uint64_t latents, VaeError *error)
     return offload_all(m, error);
 }
 
-/* A new or broken sequence has no carries to keep. Those of tiles are already
- * in host memory. The second machine's are used only while it computes alone.
- */
+/* A new or broken sequence has no carries to keep. Carries of tiles are already
+ * in host memory. Those of the second machine count only while this machine
+ * computes alone. */
 VaeStatus
 vae_stream_offload(VaeStream *s, VaeError *error)
 {
@@ -147,7 +147,7 @@ allocate_again(VaeStream *s, VaeMachine *m, VaeError *error)
 
 /* A wait for memory that other programs use. */
 typedef struct Patience {
-    uint64_t start, ns; /* when it began, and its longest duration */
+    uint64_t start, ns; /* begin of the wait, and its longest duration */
 } Patience;
 
 #define PAUSE_NS 20000000 /* pause between two attempts */

@@ -192,7 +192,7 @@ sum_up(VaeMachine *m)
                (m->class->memory_left ? 0 : p->tiled);
     p->peak = p->weights + p->loading + p->library + ops;
     raise_to(&p->peak, p->total);
-    if (wide) /* it is made last */
+    if (wide) /* the second machine is made last */
         raise_to(&p->peak, p->total - wide->total + wide->peak);
     assert(m->programs[FIRST] && m->programs[NEXT]);
     p->flop_first = count_flop(m, FIRST);

@@ -102,7 +102,7 @@ open_header(GstLatentDemux *self, const gchar *name)
                : GST_FLOW_ERROR;
 }
 
-/* Returns the offset behind the last byte of latent k. */
+/* Returns the offset after the last byte of latent k. */
 static guint64
 end_of(const VaeLatentClip *data, gint k)
 {

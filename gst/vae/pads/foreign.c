@@ -1,6 +1,6 @@
 /*
  * foreign.c: refuses input that this element cannot read, such as the bytes of
- * a file without a demuxer. The error names the element to put in front.
+ * a file without a demuxer. The error names the element to put before.
  */
 #include "foreign.h"
 
