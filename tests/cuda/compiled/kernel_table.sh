@@ -4,6 +4,15 @@
 # device, the family, the kernel with its template arguments, two numbers of
 # registers.sh and five of sass.sh. Pairs of device and family that the table lacks
 # are not compared. Exit status 77: there is nothing to compare.
+#
+# To accept a change, or to add another release of nvcc:
+#
+#   meson setup build-table -Dcuda-archs=90a,120 && ninja -C build-table
+#   cd build-table/kernels
+#   sh ../../tests/cuda/compiled/registers.sh --print *.cu.log >registers
+#   sh ../../tests/cuda/compiled/sass.sh --print *.cu.o |
+#       grep -o '\( [0-9]*\)\{5\}$' | paste -d '' registers - \
+#       >../../tests/cuda/compiled/kernels-13.0.txt
 # shellcheck shell=sh
 
 print=no
@@ -60,7 +69,7 @@ finish() {
     if keep "$(cat "$table")" <"$found" | diff "$found.want" -; then
         echo "ok   $(wc -l <"$found.want") kernels"
     else
-        fail "other than $table (<); if that is meant, see docs/testing.md"
+        fail "other than $table (<); if that is meant, see kernel_table.sh"
     fi
     exit $failed
 }
