@@ -5,7 +5,7 @@
 Decodes one clip by vaetool, with one worker and with two, in turns, compares all bytes,
 and then kills workers and nodes during runs. The workers write their frames themselves,
 except for one row, where they send them through Ray, as from another machine. Prints the
-tables of docs/cluster.md, of medians, and the simulation with the times that were
+tables of docs/measurements/cpu.md, of medians, and the simulation with the times that were
 measured. Use an idle machine with at least two cores. Options:
     --latents 400   --size 208x120  --runs 3   --kills 20
     --model WEIGHTS (default: the demo model)
