@@ -2,7 +2,9 @@
  * suballoc.c: one block of device memory for the weights of a program. A device
  * allocates in steps of 2 MiB, and each allocation takes time. A block for each
  * of a few hundred weights would need more memory than planned, and would be
- * slow to free and to allocate again.
+ * slow to free and to allocate again. A memory pool of the driver is no way
+ * out: the driver chooses the size of its blocks, so the plan could not predict
+ * the memory of a stream to the byte, and a device may have no pools.
  *
  * Several streams may load the same weights at the same time, each in its own
  * thread. Any of them may make the next weight. Each has counted all missing
