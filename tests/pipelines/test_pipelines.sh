@@ -891,32 +891,7 @@ END
     [ "$(frames_of "$dir/out/demo.png")" = 1 ] || fail 'no picture'
 }
 
-# Sequences of pictures to latents and back, each in one line, as docs/using.md has it.
-pictures() {
-    need pngenc pngdec jpegenc jpegdec multifilesrc
-    export GST_PLUGIN_PATH_1_0="$build/gst"
-    model=$source/tests/golden/data/taef2/weights.safetensors
-    cd "$tmp"
-    for kind in png jpeg; do
-        gst-launch-1.0 -q videotestsrc num-buffers=3 pattern=ball ! \
-            video/x-raw,width=64,height=48 ! "${kind}enc" ! \
-            multifilesink location="in%02d.$kind"
-        gst-launch-1.0 -q multifilesrc location="in%02d.$kind" \
-            caps="image/$kind,framerate=10/1" ! "${kind}dec" ! videoconvert ! \
-            vaeencode model="$model" ! latentmux ! \
-            filesink location=l.safetensors
-        vaetool info l.safetensors >said
-        grep -q '3 latents of 128 channels' said || fail "$(cat said)"
-        gst-launch-1.0 -q filesrc location=l.safetensors ! latentdemux ! \
-            vaedecode model="$model" ! videoconvert ! "${kind}enc" ! \
-            multifilesink location="out%02d.$kind"
-        [ -s "out02.$kind" ] && [ ! -e "out03.$kind" ] ||
-            fail "not three pictures of $kind"
-    done
-    [ "$(size_of_png out02.png)" = 64x48 ] || fail 'pictures of another size'
-}
-
 case $test_case in
-usage | demo | media | pictures) "$test_case" ;;
+usage | demo | media) "$test_case" ;;
 *-*) "$(echo "$test_case" | tr - _)" ;;
 esac

@@ -22,12 +22,10 @@ static const char *const network_elements[] = {
 /* Elements of packages that tests/deps.sh installs. A folder of plugins may
  * lack them. */
 static const char *const other_elements[] = {
-    "audioconvert", "audioresample", "audiotestsrc",  "autovideosink",
-    "gdpdepay",     "rtpgstpay",     "rtpgstdepay",   "rtpjitterbuffer",
-    "udpsink",      "udpsrc",        "srtsink",       "srtsrc",
-    "gdppay",       "opusenc",       "tcpclientsink", "tcpserversrc",
-    "tcpclientsrc", "tcpserversink", "vp8enc",        "wavenc",
-    "wavparse",     "webmmux"};
+    "autovideosink",   "gdpdepay",      "rtpgstpay",     "rtpgstdepay",
+    "rtpjitterbuffer", "udpsink",       "udpsrc",        "srtsink",
+    "srtsrc",          "gdppay",        "tcpclientsink", "tcpserversrc",
+    "tcpclientsrc",    "tcpserversink", "vp8enc",        "webmmux"};
 
 static guint missing; /* lines with an element that is not installed */
 
@@ -235,10 +233,6 @@ make_files(void)
     make("videotestsrc num-buffers=9 ! "
          "video/x-raw,width=80,height=48,framerate=16/1 ! vp8enc ! webmmux ! "
          "filesink location=clip.mp4");
-    CHECK_INT(symlink(vae_test_network("taef2"), "taef2.safetensors"), 0);
-    make("videotestsrc num-buffers=3 ! video/x-raw,width=80,height=48 ! "
-         "pngenc ! multifilesink location=in-%04d.png");
-    make("audiotestsrc num-buffers=9 ! wavenc ! filesink location=sound.wav");
     make("videotestsrc num-buffers=9 ! "
          "video/x-raw,width=80,height=48,framerate=16/1 ! "
          "vaeencode model=wan2.1_vae.safetensors ! latentmux ! "
@@ -256,23 +250,15 @@ remove_files(void)
                                        "clip.mp4",
                                        "clip.webm",
                                        "video.webm",
-                                       "sound.wav",
                                        "latents.safetensors",
-                                       "latents.npy",
-                                       "taef2.safetensors",
-                                       "images.safetensors"};
-    static const char *const sequences[] = {"frame", "in", "out"};
+                                       "latents.npy"};
     for (guint i = 0; i < G_N_ELEMENTS(made); i++)
         g_remove(made[i]);
-    for (guint i = 0; i < 9 * G_N_ELEMENTS(sequences); i++) {
-        g_autofree gchar *frame =
-            g_strdup_printf("%s-%04u.png", sequences[i / 9], i % 9);
-        g_remove(frame);
-    }
 }
 
 TEST(examples)
 {
+    guint all = 0;
     make_files();
     for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
         g_autoptr(GPtrArray) lines = examples_of(files[i]);
@@ -280,8 +266,11 @@ TEST(examples)
         for (guint j = 0; j < lines->len; j++)
             ran += try_line(g_ptr_array_index(lines, j));
         g_print("%s: %u of %u ran\n", files[i], ran, lines->len);
-        CHECK(ran > 0 || missing > 0);
+        /* docs/streaming.md has only parts of pipelines. */
+        CHECK(lines->len > 0);
+        all += ran;
     }
+    CHECK(all > 0 || missing > 0);
     remove_files();
 }
 
