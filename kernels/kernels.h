@@ -122,7 +122,7 @@ typedef struct VaeNormArgs {
  * joined: y has twice the rows and columns, and the result is written to its
  * rows 2i + row and columns 2j + column. up: in one call, for the four pairs of
  * row and column. k is 2. The weights of row and column begin 2 * row + column
- * times phase_weights elements behind weight. pad_y and pad_x are those of row
+ * times phase_weights elements after weight. pad_y and pad_x are those of row
  * 0 and column 0; the other row and column pad one less. row, column, add and
  * norm are not set.
  *

@@ -85,7 +85,7 @@ vae_part_height(const VaePicture *p, int c)
 }
 
 /* Returns the number of planes; fills the bytes of a row and the rows of each,
- * and zeros behind the last plane. */
+ * and zeros after the last plane. */
 static inline int
 vae_picture_planes(const VaePicture *p, size_t row[3], int rows[3])
 {

@@ -90,8 +90,8 @@ typedef struct VaeRun {
     void *dump_user;
     int step;         /* of the run, for dump */
     uint64_t history; /* value for VaeHistoryBlocks.count, which run() writes */
-    int ahead; /* steps until the next one whose results are needed; 0: this
-                  run's are */
+    int ahead;      /* steps from this run on whose results the caller drops; 0:
+                       the results of this run are wanted */
     VaeClock clock; /* for a program with delay lines */
 } VaeRun;
 
@@ -111,7 +111,7 @@ typedef struct VaeExecOp {
     const char *impl; /* for profiles: "ref", "brgconv:avx512_core" ... Valid
                          as long as the exec */
     const void *weight, *bias; /* in the memory of the backend; NULL: none */
-    VaeLayOut laid_out[4];     /* [0]; behind an upsampling: of each phase */
+    VaeLayOut laid_out[4];     /* [0]; after an upsampling: of each phase */
     /* Computes the op; NULL: a kernel of the table does. */
     VaeStatus (*run)(void *own, const VaeOp *op, VaeError *error);
     void *own;
@@ -180,7 +180,7 @@ typedef struct VaeBackendClass {
     bool narrow_sums;
     VaeFusions fusions; /* neighbouring ops that the backend computes as one;
                            zeros: none */
-    /* What changes the bytes of results, so that a checkpoint keeps it. */
+    /* A checkpoint stores what the bytes of results depend on: */
     bool by_threads; /* the number of threads */
     bool by_timing;  /* timed choices, unless VaeBackendParams.deterministic */
     /* What run() does. */
@@ -229,8 +229,8 @@ typedef struct VaeBackendClass {
      * offsets. The program must outlive the exec. If cache is NULL, only sizes
      * are set; no weight is read or converted.
      *
-     * If out is NULL, it only does the timed runs that it would do, and the
-     * code that they load is subtracted from memory_left() afterwards.
+     * out NULL: only times the choices. Code that this loads lowers
+     * memory_left().
      */
     VaeStatus (*prepare)(VaeBackend *backend, VaeWeightCache *cache,
                          const VaeProgram *program, VaeExec **out,
@@ -254,7 +254,7 @@ typedef struct VaeBackendClass {
     VaeStatus (*run)(VaeBackend *backend, VaeExec *exec, const VaeRun *run,
                      VaeError *error);
     /* Runs finish in order. Returns the first error of the runs that it ended,
-     * and writes no results behind it. error may be NULL. Callers ignore the
+     * and writes no results after it. error may be NULL. Callers ignore the
      * errors of DISCARD. NULL: runs are never in flight. */
     VaeStatus (*finish)(VaeBackend *backend, int left, VaeFinish how,
                         VaeError *error);

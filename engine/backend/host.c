@@ -9,7 +9,7 @@
 #include "host.h"
 #include "vae-private/os.h"
 
-/* The bytes that are allocated between two questions of vae_host_alloc(). */
+/* vae_host_alloc() asks `cancelled` again after this many bytes. */
 #define PIECE ((size_t) 64 << 20)
 
 /* ------------------------------------------------------------------ */

@@ -10,7 +10,7 @@
 /* The hash of no bytes. */
 #define VAE_HASH UINT64_C(0xcbf29ce484222325)
 
-/* The hash of the bytes behind those of `hash`. */
+/* The hash of the bytes after those of `hash`. */
 static inline uint64_t
 vae_hash(uint64_t hash, const void *data, size_t n)
 {

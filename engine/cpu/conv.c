@@ -20,7 +20,7 @@ typedef struct Window {
     int k, kt, top, left, bottom, right, x_h, h, w;
 } Window;
 
-/* Padding behind the last row or column. It is computed from the planned output
+/* Padding after the last row or column. It is computed from the planned output
  * size, and so it is right for `same` and for right-and-bottom padding. */
 static int
 pad_end(const VaeOp *op, int k, int pad, int in, int out)

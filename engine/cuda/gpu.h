@@ -311,7 +311,7 @@ VaeStatus vae_cuda_stage_load(VaeBackend *cuda, const VaeExec *exec,
 VaeStatus vae_cuda_stage_in(VaeBackend *cuda, const VaeExec *exec,
                             const VaeRun *run, VaeCudaSlot **out,
                             VaeError *error);
-/* Starts the download of the results behind the work of the compute stream so
+/* Starts the download of the results after the work of the compute stream so
  * far. */
 VaeStatus vae_cuda_stage_out(VaeBackend *cuda, VaeCudaSlot *slot,
                              VaeError *error);

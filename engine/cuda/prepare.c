@@ -54,7 +54,7 @@ check_rows(const VaeOp *op, VaeError *error)
                           t->shape.h, VAE_ROWS_CUDA);
 }
 
-/* The VaeExecOp.run of a norm that the convolution in front of it computes. */
+/* The VaeExecOp.run of a norm that the convolution before it computes. */
 static VaeStatus
 run_done(void *own, const VaeOp *op, VaeError *error)
 {

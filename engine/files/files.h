@@ -146,7 +146,7 @@ VaeStatus vae_index_parse(VaeTensorFile *file, VaeOpenShard open,
                           VaeError *error);
 
 /* Two files of one model, "ENCODER,DECODER". Sets *first, which the caller
- * frees with vae_mem_free(), and *second behind it; *first is NULL if path is
+ * frees with vae_mem_free(), and *second after it; *first is NULL if path is
  * the name of one file. */
 VaeStatus vae_pair_split(const char *path, char **first, const char **second,
                          VaeError *error);

@@ -278,7 +278,7 @@ scan_header(Scan *s, VaeTensorFile *file, VaeTensorInfo *info)
     return s->at == s->end || fail_scan(s, "the end of the header");
 }
 
-/* The bytes behind the header are not those of the shape. */
+/* The bytes after the header are not those of the shape. */
 static VaeStatus
 fail_size(const VaeTensorFile *file, const char *shape, uint64_t found,
           VaeError *error)

@@ -116,7 +116,7 @@ half_of(const VaeTensorFile *file, VaeError *error)
     return NULL;
 }
 
-/* Copies the tensors of a file behind those of the pair; their names have the
+/* Copies the tensors of a file after those of the pair; their names have the
  * half in front. *text is the place for the names. */
 static void
 take_tensors(VaeTensorFile *pair, const VaeTensorFile *file, const char *half,

@@ -14,7 +14,7 @@
 #define VAE_LTX2_LAST_TABLE "last_scale_shift_table"
 #define VAE_LTX2_LAST_EMBEDDER "decoder.last_time_embedder.timestep_embedder"
 
-/* Residual blocks, and the resampler behind them; the last stage has none. */
+/* Residual blocks, and the resampler after them; the last stage has none. */
 typedef struct VaeLtx2Stage {
     int c, n_res;
     int ft, fs;    /* the resampler's factors in time and space */

@@ -53,7 +53,7 @@ res_block(VaeBuilder *b, const VaeTensor *x, const char *embedder)
 }
 
 /* (t, h, w, .) -> (ft * t, fs * h, fs * w, c). In time it makes one frame more
- * than the network has; that is the one in front of the first. The shortcut is
+ * than the network has; that is the one before the first. The shortcut is
  * x, moved in the same way, for each c / N channels of the N that a pixel of x
  * becomes; before the move these are the first channels, then all again. */
 static const VaeTensor *

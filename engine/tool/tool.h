@@ -310,7 +310,7 @@ VaeStatus resume_open(Resume *r, const Options *o, const VaeLatentClip *clip,
                       const Sequences *sequences, VaeError *error);
 /* Checks that the checkpoint is of this stream, and reads what is done. */
 VaeStatus resume_load(Resume *r, VaeStream *stream, VaeError *error);
-/* Reads a range of RESUME_DONE and moves *text behind it. */
+/* Reads a range of RESUME_DONE and moves *text to the end of the range. */
 bool resume_next_range(const char **text, int64_t *first, int64_t *last);
 void resume_mark(Resume *r, int latent);
 /* Replaces a list of segments by their parts that are not done. first: the

@@ -91,7 +91,7 @@ gst_vae_qos_event(GstVaeQos *qos, GstEvent *event, GstClockTime frame)
     qos->late = diff;
     if (!GST_CLOCK_TIME_IS_VALID(timestamp))
         qos->earliest = GST_CLOCK_TIME_NONE;
-    else if (diff > 0) /* late by diff: what is due now is lost as well */
+    else if (diff > 0) /* frames that are due now would be too late, too */
         qos->earliest = timestamp + 2 * (GstClockTime) diff + frame;
     else
         qos->earliest = timestamp - MIN(timestamp, (GstClockTime) -diff);

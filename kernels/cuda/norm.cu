@@ -27,7 +27,7 @@ rms_pixels(const VaeNormArgs &a, VaeRmsOptions has, int lanes, float root)
     VAE_NO_UNROLL
     for (int round = 0; round < ROUNDS; round++) {
         VaeOctet<X> x[CHUNKS];
-        const int c = at < end ? a.c : 0; /* 0: behind the last pixel */
+        const int c = at < end ? a.c : 0; /* 0: after the last pixel */
         VAE_UNROLL
         for (int i = 0; i < CHUNKS; i++)
             vae_octet_load<X>(x[i], a.x, a.x_type, at + i * next,

@@ -493,7 +493,7 @@ vae_ptx_group_wait(void)
 }
 
 /* Separates multiplications that were waited for from other uses of a sum,
- * which the compiler must not move in front of the wait. */
+ * which the compiler must not move before the wait. */
 VAE_DEVICE void
 vae_ptx_group_end(float *sum)
 {
@@ -540,7 +540,7 @@ vae_ptx_group_end(float *sum)
 #define VAE_PTX_OUT_128(d) VAE_PTX_OUT_96(d), VAE_PTX_OUT_16(d + 48)
 #define VAE_PTX_OUT_192(d) VAE_PTX_OUT_96(d), VAE_PTX_OUT_96(d + 48)
 #define VAE_PTX_OUT_256(d) VAE_PTX_OUT_128(d), VAE_PTX_OUT_128(d + 64)
-/* first, second: the operands behind the sums */
+/* first, second: the operands after the sums */
 #define VAE_PTX_GROUP_MULTIPLY(n, type, first, second)                         \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type        \
                  "." type " {" VAE_PTX_LIST_##n "}, %" #first ", %" #second    \

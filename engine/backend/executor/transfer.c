@@ -231,8 +231,8 @@ copy_frame(const VaeLaunch *l, const VaeTensor *x, int64_t to, int64_t from)
                    (size_t) bytes);
 }
 
-/* Copies the first frame of a sequence to the slot in front of it, and the last
- * frame to all slots behind it. Copies nothing without a run, that is, while a
+/* Copies the first frame of a sequence to the slot before it, and the last
+ * frame to all slots after it. Copies nothing without a run, that is, while a
  * graph is recorded. */
 static int
 fill_edges(const VaeLaunch *l, const VaeOp *op)

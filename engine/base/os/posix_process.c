@@ -47,7 +47,7 @@ vae_os_processors(void)
     return n < 1 ? 1 : n;
 }
 
-/* Copies the text behind the first "key : " of the file. */
+/* Copies the text after the first "key : " of the file. */
 static bool
 read_value(const char *path, const char *key, char *out, size_t size)
 {

@@ -229,7 +229,7 @@ vae_os_open_folder_of(const char *path)
     return fd;
 }
 
-/* Locks forbid others to read, so the locked byte is far behind the end. */
+/* Locks forbid others to read, so the locked byte is far after the end. */
 bool
 vae_os_lock(int fd)
 {

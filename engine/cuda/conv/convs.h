@@ -4,7 +4,7 @@
  * without the device everything but running works. Threads may share it.
  *
  * y = relu?(conv(x) + add + bias) over channels-last memory, summed in fp32
- * and rounded to y_type once. The context of x is in front of its frames, or in
+ * and rounded to y_type once. The context of x is before its frames, or in
  * a block of its own; there is no padding in time.
  */
 #ifndef VAE_CUDA_CONV_H

@@ -78,7 +78,7 @@ band_of(const VaeCudaRows *rows, int k, int s, int n, int i)
         .y = y, .n_y = end - y, .x = x, .n_x = x_end - x, .top = x - from};
 }
 
-/* Sets the rows of a convolution. It reads zeros behind the last one. */
+/* Sets the rows of a convolution. It reads zeros after the last one. */
 static void
 set_band(VaeCudaConvShape *s, const VaeCudaBand *band)
 {

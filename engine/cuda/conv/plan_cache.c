@@ -128,8 +128,8 @@ read_file(const char *path, size_t *size, const char **why)
     return text;
 }
 
-/* Terminates the line at *at with NUL, and moves *at behind it. NULL: it is
- * incomplete. */
+/* Terminates the line at *at with NUL, and moves *at to the next line. NULL:
+ * the line is incomplete. */
 static char *
 next_line(char **at)
 {

@@ -2,7 +2,7 @@
  * spill.c: copies spilled carries while other ops compute.
  *
  * One stream fetches and one stores. An event of the compute stream begins a
- * copy, and the compute stream waits for a second event behind the copy. In a
+ * copy, and the compute stream waits for a second event after the copy. In a
  * recorded program these are branches of the graph.
  */
 #include "gpu.h"

@@ -241,7 +241,7 @@ typedef struct Side {
     bool direct;
 } Side;
 
-/* Reserves bytes behind the used ones, and writes their device address to out.
+/* Reserves bytes after the used ones, and writes their device address to out.
  * They may be beyond the end of the slot. */
 static void
 take(Side *side, size_t bytes, void *out)

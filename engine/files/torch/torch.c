@@ -17,7 +17,7 @@
 #include "pickle_stack.h"
 #include "zip.h"
 
-/* torch.save() writes no longer names of folders and storages. */
+/* Longer names of folders and storages than any that torch.save() writes. */
 #define MAX_FOLDER 256
 #define MAX_KEY 64
 

@@ -83,7 +83,7 @@ VAE_API VaeStatus vae_stream_save(VaeStream *stream,
 
 /*
  * Sets the stream to the position of a checkpoint. With carries this is
- * directly behind the last finished step. Without carries the stream begins
+ * directly after the last finished step. Without carries the stream begins
  * without context, as after vae_stream_restart(), as many latents earlier as
  * the network looks back; for a decoder with a delay also
  * VaeModelInfo.look_ahead latents earlier. If that is the start of the

@@ -78,7 +78,7 @@ typedef struct VaeLatentClip {
  * Finds the clip. The first of these rules that applies decides its layout:
  *
  * 1. options->layout
- * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D behind the batch
+ * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D after the batch
  * 3. the number of dimensions: 5-D is [B,C,T,H,W]
  * 4. the channels of the model (options->channels) or else of the latent space
  *    (that of the file, or else options->space): the one of dims 0 and 1 that

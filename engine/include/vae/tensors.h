@@ -45,7 +45,7 @@ typedef struct VaeTensorFile VaeTensorFile;
 /*
  * Maps a file and reads its header. *out is NULL after an error. The mapping
  * exists until vae_tensor_file_free(). Do not shorten the file during that
- * time: a read behind its new end ends the process.
+ * time: a read after its new end ends the process.
  *
  * path may also name
  *

@@ -14,7 +14,7 @@ enum { OFFICIAL, DIFFUSERS };
 /* The encoder's last block, which diffusers calls mid_block, in all files. */
 enum { MID_DOWN = 8 };
 
-/* The name behind "down_blocks." or "up_blocks.", block n. */
+/* The name after "down_blocks." or "up_blocks.", block n. */
 static void
 rename_block(bool enc, int n, const char *rest, char *out)
 {

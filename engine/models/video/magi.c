@@ -22,7 +22,7 @@ typedef struct Block {
 
 typedef struct Magi {
     int z, c, n_mid, n, patch;
-    double eps; /* of the norms in front of shortcuts */
+    double eps; /* of the norms before shortcuts */
     Block blocks[MOST_BLOCKS];
 } Magi;
 

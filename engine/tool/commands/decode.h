@@ -62,7 +62,7 @@ typedef struct Run {
 /* Frames of the current sequence before latent k. */
 int64_t decode_frames_before(const Decode *d, int k);
 /* Decodes the segment; the stream is at r->segment.begin. The last frames may
- * need latents behind the segment. */
+ * need latents after the segment. */
 VaeStatus decode_run(Run *r, VaeError *error);
 
 #endif

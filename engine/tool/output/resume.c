@@ -4,7 +4,7 @@
  *
  * The checkpoint lists the latents whose frames are written: one range, or one
  * for each segment. Frames are synced to disk before it lists their latents, so
- * that OUT.part always has them. Frames behind the last range are cut off.
+ * that OUT.part always has them. Frames after the last range are cut off.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -38,8 +38,8 @@ template <int C_, bool SHARED_> struct Plan {
     static_assert(C % DEEP == 0, "whole pieces");
 };
 
-/* All pieces, and those of K and V: `behind` pieces later than others, the
- * thread's group takes `next`. */
+/* The ring of pieces of K and V. next: the piece that the thread's group takes
+ * next. behind: how many pieces this group is behind the other. */
 struct Ring {
     char *pieces;
     unsigned behind, next;
@@ -108,7 +108,7 @@ copy_first(const VaeAttentionArgs &a, const Ring &ring, char *query)
     vae_ptx_group_visible();
 }
 
-/* All threads of the block meet; the groups at different pieces. */
+/* Waits for all threads of the block. Its groups are at different pieces. */
 VAE_DEVICE void
 meet(void)
 {
@@ -131,11 +131,8 @@ next_piece(Ring &ring)
     return ring.pieces + ring.next++ % STAGES * PIECE;
 }
 
-/*
- * After all threads have met and the next multiplications have begun: starts to
- * copy a piece to where those of all threads are done. Those of the step before
- * may still run; the second group's are of the piece before.
- */
+/* Starts to copy a piece to a buffer that no multiplication reads any more.
+ * Call it after meet(), and after the next multiplications have begun. */
 template <typename P>
 VAE_DEVICE void
 copy_ahead(const VaeAttentionArgs &a, const Ring &ring)
@@ -283,7 +280,7 @@ VAE_DEVICE void
 attend(const VaeAttentionArgs &a, float scale)
 {
     VAE_SHARED(char, all);
-    /* From another lane, so that the compiler knows it as the warp's. */
+    /* __shfl_sync() tells the compiler that the value is that of all lanes. */
     const int group = __shfl_sync(VAE_ALL_LANES, (int) threadIdx.x / GROUP, 0);
     char *const query = all + (0 - vae_ptx_shared_address(all)) % REPEAT;
     Ring ring = {query + P::QUERY, 0, 0};

@@ -170,10 +170,10 @@ conv_matrix(VaeConvMatrixArgs a, int lanes)
 
 enum {
     COLOURS = 3,
-    ROW = 3 * COLOURS, /* channels of a row of taps */
-    FRONT = 8,         /* elements of a line in front of the block's first
-                          pixel, so that it begins at a multiple of 16 bytes */
-    LINE_OCTETS = 8,   /* of a line */
+    ROW = 3 * COLOURS,         /* channels of a row of taps */
+    FRONT = 8,                 /* elements of a line before the block's first
+                                  pixel, so that it begins at a multiple of 16 bytes */
+    LINE_OCTETS = 8,           /* of a line */
     LINE = LINE_OCTETS * 8 + 8 /* elements from one line to the next, so that
                                   the rows of taps are in different banks */
 };

@@ -211,7 +211,8 @@ copy_weights(const VaeConvMatrixArgs &a, const Place &p, Half *weight,
             const bool inside = first + row < (uint32_t) a.c_out && c < depth;
             const uint32_t on = row * channel + tap * depth;
             const size_t part = phase * a.phase_weights;
-            /* Both are the same; each was faster for its number of taps. */
+            /* Both ways give the same address. Each was faster for its number
+             * of taps. */
             const Half *const x = P::TAPS > 1
                                       ? all + part + (inside ? from + on : 0)
                                   : inside ? one + part + on
@@ -248,7 +249,7 @@ copy_ahead(const VaeConvMatrixArgs &a, const Place &p, Half *halo, Half *weight,
     vae_ptx_copy_commit();
 }
 
-/* Starts the copies in front of the first step. */
+/* Starts the copies before the first step. */
 template <typename P>
 VAE_DEVICE void
 copy_first(const VaeConvMatrixArgs &a, const Place &p, Half *halo, Half *weight)

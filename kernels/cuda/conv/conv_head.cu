@@ -1,6 +1,6 @@
 /*
  * conv_head.cu: the convolution of many channels to the three of a picture, on
- * the matrix units, with the norm in front of it.
+ * the matrix units, with the norm before it.
  *
  * A block computes DOWN x ACROSS pixels of all frames. It reads each frame of
  * the input once, with all channels and one more pixel on each side, and

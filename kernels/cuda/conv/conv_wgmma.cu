@@ -10,7 +10,7 @@
  * bytes in one cycle, and multiplications read as many.
  *
  * The copies are those of conv.cu, with cp.async. TMA would need a descriptor
- * from the driver for each address that a layer reads. The fence behind them
+ * from the driver for each address that a layer reads. The fence after them
  * may wait for all of a warp's copies. So one half of the warps copies for even
  * steps and one for odd steps, and no warp has copies of two steps under way.
  *
