@@ -37,6 +37,14 @@ typedef struct Line {
 #define MARGIN 0.75
 #define GOOD_FIT 1.5
 
+/* Normalized latents of a whole data set have a spread of 1 around the mean of
+ * the space. Those of one picture have up to 1 in all samples, so twice that is
+ * a doubt. */
+#define WIDE 2.0
+
+/* A latent of fewer numbers is not judged: its means are left to chance. */
+#define FEW 512
+
 typedef struct Channel {
     double mean, log_spread;
 } Channel;
@@ -107,20 +115,25 @@ looks_other(const Channel *channels, const VaeModelInfo *info,
            fit[!declared] < GOOD_FIT;
 }
 
-static bool
-doubt_latent(const VaeModelInfo *info, const VaeStreamParams *params,
-             const VaeLatentIn *latent, size_t plane, Line line)
+/* The spread of all channels around the means of the space, in standard
+ * deviations of the space. */
+static double
+spread(const Channel *channels, const VaeModelInfo *info, VaeNormalization n)
 {
-    const VaeNormalization n =
-        vae_space_normalization(info->space, params->normalization);
-    const size_t bytes = plane * vae_type_size(latent->type);
-    Channel channels[VAE_MAX_LATENT_CHANNELS];
-    for (int i = 0; i < info->latent_channels; i++)
-        channels[i] =
-            measure((const uint8_t *) latent->data + (size_t) i * bytes,
-                    latent->type, plane);
-    if (!looks_other(channels, info, n))
-        return false;
+    double sum = 0;
+    for (int i = 0; i < info->latent_channels; i++) {
+        const double m = n == VAE_RAW ? info->mean[i] : 0;
+        const double s = n == VAE_RAW ? info->std[i] : 1;
+        const double off = channels[i].mean - m;
+        sum += (off * off + exp(2 * channels[i].log_spread)) / (s * s);
+    }
+    return sqrt(sum / info->latent_channels);
+}
+
+static void
+tell_normalization(const VaeModelInfo *info, const VaeStreamParams *params,
+                   VaeNormalization n, Line line)
+{
     const char *other =
         vae_normalization_name(n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
     const char *format =
@@ -131,6 +144,36 @@ doubt_latent(const VaeModelInfo *info, const VaeStreamParams *params,
               "look %s: if they are, set normalization to %s";
     snprintf(line.text, line.size, format, vae_normalization_name(n),
              info->space, other, other);
+}
+
+/* first: of a video. Only its spread is judged. */
+static bool
+doubt_latent(const VaeModelInfo *info, const VaeStreamParams *params,
+             const VaeLatentIn *latent, size_t plane, bool first, Line line)
+{
+    const VaeNormalization n =
+        vae_space_normalization(info->space, params->normalization);
+    const size_t bytes = plane * vae_type_size(latent->type);
+    Channel channels[VAE_MAX_LATENT_CHANNELS];
+    double found, other;
+    if ((size_t) info->latent_channels * plane < FEW)
+        return false;
+    for (int i = 0; i < info->latent_channels; i++)
+        channels[i] =
+            measure((const uint8_t *) latent->data + (size_t) i * bytes,
+                    latent->type, plane);
+    found = spread(channels, info, n);
+    other = spread(channels, info, n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
+    const bool wide = found > WIDE && isfinite(found);
+    if (other <= WIDE && (wide || (!first && looks_other(channels, info, n))))
+        tell_normalization(info, params, n, line);
+    else if (wide)
+        snprintf(line.text, line.size,
+                 "the latents have %.2g times the spread that %s latents of %s "
+                 "have: is this the right input?",
+                 found, vae_normalization_name(n), info->space);
+    else
+        return false;
     return true;
 }
 
@@ -140,7 +183,8 @@ vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
                  size_t size)
 {
     const VaeStreamParams params = {.normalization = normalization};
-    return doubt_latent(info, &params, latent, plane, (Line){text, size});
+    return doubt_latent(info, &params, latent, plane, false,
+                        (Line){text, size});
 }
 
 /* ------------------------------------------------------------------ */
@@ -349,8 +393,8 @@ latent_is_constant(const VaeLatentIn *latent, size_t n)
 /* ------------------------------------------------------------------ */
 /* The doubts of a stream.                                             */
 
-/* Latent 0 of a sequence has one frame and half the spread of the others. */
-enum { FIRST_LATENT = 1, LAST_LATENT = 3, PICTURES = 16 };
+/* Latent 0 of a video has one frame and half the spread of the others. */
+enum { LAST_LATENT = 3, PICTURES = 16 };
 /* A film may begin with two seconds of black. */
 enum { SAME_LATENTS = 4, SAME_PICTURES = 48 };
 
@@ -391,11 +435,11 @@ judge_latent(VaeStream *s, const VaeLatentIn *latent)
     char line[300];
     if (!d->varies)
         count_constant(s, latent_is_constant(latent, n));
-    if (d->told || d->judged > LAST_LATENT || d->judged++ < FIRST_LATENT)
+    if (d->told || d->judged > LAST_LATENT)
         return;
-    d->told = doubt_latent(info, &s->main.params, latent,
-                           n / (size_t) info->latent_channels,
-                           (Line){line, sizeof line});
+    d->told = doubt_latent(
+        info, &s->main.params, latent, n / (size_t) info->latent_channels,
+        d->judged++ == 0 && info->temporal > 1, (Line){line, sizeof line});
     if (d->told)
         s->main.params.doubt(s->main.params.log_user, line);
 }

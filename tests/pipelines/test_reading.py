@@ -281,6 +281,31 @@ class Doubts(Reading):
             self.assertEqual("are taken as raw" in said, doubted, said)
             self.assertNotIn("marked", said)
 
+    def test_spread(self):
+        """A single picture, and numbers that are too large."""
+        numbers = random.Random(5)
+        for network, shape, spread, mark, said in (
+                ("qwenimage21", [64, 1, 4, 4], None, (), "set normalization to raw"),
+                ("qwenimage21", [64, 1, 4, 4], None, ("--normalization=raw",), None),
+                ("qwenimage21", [64, 1, 4, 4], 0.8, (), None),
+                ("qwenimage21", [64, 1, 4, 4], 0.8, ("--normalization=raw",),
+                 "set normalization to normalized"),
+                ("hunyuan15", [4, 1, 12, 12], 2.7, (), "times the spread that normalized"),
+                ("hunyuan15", [4, 1, 8, 8], 2.7, (), None)):
+            mean, std = [0] * shape[0], [spread] * shape[0]
+            if spread is None:
+                model = json.loads(self.tool(
+                    "info", "--json", golden(network, "weights")).stdout)["model"]
+                mean, std = model["mean"], model["std"]
+            latents = save(self.path("clip.safetensors"), {"latent": (
+                "F32", shape, array.array("f", (
+                    numbers.gauss(mean[c], std[c]) for c in range(shape[0])
+                    for _ in range(math.prod(shape[1:])))).tobytes())})
+            words = self.decode(network, latents, *mark)[1]
+            if said:
+                self.assertIn(said, words)
+            self.assertEqual("the latents " in words, said is not None, words)
+
     def test_orders(self):
         """An error says which other order would fit."""
         for shape, said in (([1, 5, 16, 4, 4], "has 16: set layout to tchw"),

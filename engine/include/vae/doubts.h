@@ -22,10 +22,10 @@ extern "C" {
 
 /*
  * Returns true if a latent clearly does not have this normalization, by the
- * statistics of the model's space. Then writes a sentence of at most size - 1
- * bytes to text. The first latent of a sequence has other statistics than the
- * later ones and cannot be judged. `plane` is the number of elements of one of
- * its channels.
+ * statistics of the model's space, or if its values are much too large for
+ * both. Then writes a sentence of at most size - 1 bytes to text. The first
+ * latent of a video has other statistics than the later ones and cannot be
+ * judged. `plane` is the number of elements of one of its channels.
  */
 VAE_API bool vae_doubt_latent(const VaeModelInfo *info,
                               VaeNormalization normalization,
