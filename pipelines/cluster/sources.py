@@ -42,8 +42,8 @@ class Decoding:
         self.pixels, self.video = KINDS.get(end_of(out), (None, None))
         if self.pixels is None:
             raise Error(f"{out}: the name must end in {', '.join(KINDS)}")
-        self.clip = gst_vae.Latents(path, tensor, batch_index,
-                                    layout).of_model(model.info)
+        self.clip = gst_vae.Latents(path, tensor, batch_index, layout, normalization,
+                                    rate).of_model(model.info)
         if self.clip.clip.doubt:
             warn(self.clip.clip.doubt)
         clip, info = self.clip.info, model.info
@@ -56,7 +56,6 @@ class Decoding:
                                          "normalization": normalization}, info.space):
             warn(said)
         clip.space = space or clip.space
-        clip.framerate = rate or clip.framerate
         if not info.has_decoder:
             raise Error(f"{model.info.path}: has no decoder")
         if info.look_ahead:

@@ -56,21 +56,28 @@ class Latents:
     """The latents of a file. info: what the file states.
 
     batch_index: the clip of a batch, from 0. layout: "cthw" or "tchw", if the file does
-    not state it and the channels of the model fit both axes."""
+    not state it and the channels of the model fit both axes. normalization: "normalized",
+    "raw" or "comfyui"; framerate: (16, 1). These two override what the file states, also
+    if it cannot be read."""
 
     def __init__(self, path: Any, tensor: str | None = None,
-                 batch_index: int | None = None, layout: str = "auto"):
-        self.path = path
-        self._choice = (tensor, -1 if batch_index is None else batch_index, layout)
+                 batch_index: int | None = None, layout: str = "auto",
+                 normalization: str | None = None,
+                 framerate: tuple[int, int] | None = None):
+        self.path, self.normalization, self.framerate = path, normalization, framerate
+        self._choice = (tensor, -1 if batch_index is None else batch_index, layout,
+                        normalization is not None, framerate is not None)
         self._find(path, 0, 0)
 
     def _find(self, where, channels, temporal):
         self.clip = _engine.open_clip(where, *self._choice, channels, temporal)
         self.info = Report(**self.clip.info)
+        self.info.framerate = self.framerate or self.info.framerate
 
     @property
     def latents(self):
-        """A Tensor [C, T, h, w]. Warns if the layout is a guess."""
+        """A Tensor [C, T, h, w]. Warns if the layout is a guess, and of what is
+        overridden because it cannot be read."""
         if self.clip.doubt:
             warnings.warn(self.clip.doubt, GstVaeWarning, stacklevel=callers_level())
         return self.clip.latents
@@ -157,14 +164,14 @@ class VAE:
         if isinstance(latents, Latents):
             latents = latents.of_model(self.info)
             self._check(latents)
-            for said in latents.overrides(
-                    {"normalization": settings.get("normalization")}, self.info.space):
+            own = settings.get("normalization", latents.normalization)
+            for said in latents.overrides({"normalization": own}, self.info.space):
                 warnings.warn(said, GstVaeWarning, stacklevel=callers_level())
             info, latents = latents.info, latents.latents
             if size is None and info.size[0]:
                 size = tuple(n * self.info.scale for n in info.size)
             frames = frames or info.frames or None
-            settings = {"normalization": info.normalization, **settings}
+            settings["normalization"] = own or info.normalization
         if device_of(latents).startswith("cuda:"):
             settings = {"device": int(device_of(latents)[5:]), **settings}
         return latents, size, frames, settings

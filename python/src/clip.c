@@ -16,7 +16,16 @@ typedef struct Clip {
     PyObject *owner; /* of the file; NULL: this object */
     VaeLatentClip clip;
     Py_ssize_t sequences;
+    char doubt[1200]; /* what to warn of, or "" */
 } Clip;
+
+static void
+keep_doubt(void *user, const char *line)
+{
+    Clip *c = user;
+    const size_t n = strlen(c->doubt);
+    snprintf(c->doubt + n, sizeof c->doubt - n, "%s%s", n ? "; " : "", line);
+}
 
 static void
 dealloc(PyObject *self)
@@ -34,10 +43,13 @@ static VaeStatus
 find(Clip *c, const VaeLatentOptions *options, VaeError *error)
 {
     const VaeTensorInfo *table = NULL;
+    char line[600];
     VaeStatus status = vae_latent_clip_find(c->file, options, &c->clip, error);
     if (status == VAE_OK)
         status = vae_latent_sequences_find(c->file, &c->clip, &table, error);
     c->sequences = table ? (Py_ssize_t) table->dims[0] : 1;
+    if (status == VAE_OK && vae_layout_doubt(&c->clip, line, sizeof line))
+        keep_doubt(c, line);
     return status;
 }
 
@@ -56,19 +68,23 @@ find_in(Clip *c, PyObject *where, const VaeLatentOptions *options,
     return status == VAE_OK ? find(c, options, error) : status;
 }
 
-/* open_clip(path, tensor, batch_index, layout, channels, temporal). path: may
- * be a clip of the file. */
+/* open_clip(path, tensor, batch_index, layout, own_normalization,
+ * own_framerate, channels, temporal). path: may be a clip of the file. */
 static PyObject *
 open_clip(PyObject *self, PyObject *args)
 {
     VaeLatentOptions options = VAE_INIT(VaeLatentOptions);
     PyObject *path, *where;
     const char *layout;
+    int normalization, framerate;
     VaeError error = {0};
-    if (!PyArg_ParseTuple(args, "Ozisii", &path, &options.tensor,
-                          &options.batch_index, &layout, &options.channels,
-                          &options.temporal))
+    if (!PyArg_ParseTuple(args, "Ozisppii", &path, &options.tensor,
+                          &options.batch_index, &layout, &normalization,
+                          &framerate, &options.channels, &options.temporal))
         return NULL;
+    options.own_normalization = normalization;
+    options.own_framerate = framerate;
+    options.warn = keep_doubt;
     if (!vae_layout_parse(layout, &options.layout))
         return PyErr_Format(PyExc_ValueError,
                             "the layout is \"%s\", expected auto, cthw or tchw",
@@ -81,6 +97,7 @@ open_clip(PyObject *self, PyObject *args)
     Clip *c = (Clip *) alloc(clip_type, 0);
     if (c) {
         c->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
+        options.user = c;
         if (find_in(c, where, &options, &error) != VAE_OK) {
             vae_py_raise(&error);
             Py_CLEAR(c);
@@ -139,9 +156,9 @@ check(PyObject *self, PyObject *model)
 static PyObject *
 get_doubt(PyObject *self, void *unused)
 {
-    char line[600];
-    if (vae_layout_doubt(&((Clip *) self)->clip, line, sizeof line))
-        return PyUnicode_DecodeFSDefault(line);
+    const Clip *c = (Clip *) self;
+    if (c->doubt[0])
+        return PyUnicode_DecodeFSDefault(c->doubt);
     Py_INCREF(Py_None);
     return Py_None;
 }
@@ -178,7 +195,8 @@ static PyMethodDef methods[] = {
 static PyGetSetDef properties[] = {
     {"latents", get_latents, NULL, "Tensor [C, T, h, w].", NULL},
     {"info", get_info, NULL, "What the file states: a dict.", NULL},
-    {"doubt", get_doubt, NULL, "A warning if the layout is a guess, or None.",
+    {"doubt", get_doubt, NULL,
+     "A warning if the layout is a guess or a statement is ignored, or None.",
      NULL},
     {0}};
 
@@ -194,7 +212,8 @@ static PyType_Spec spec = {
 
 static PyMethodDef functions[] = {
     {"open_clip", open_clip, METH_VARARGS,
-     "open_clip(path, tensor, batch_index, layout, channels, temporal)"},
+     "open_clip(path, tensor, batch_index, layout, own_normalization, "
+     "own_framerate, channels, temporal)"},
     {0}};
 
 int

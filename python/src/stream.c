@@ -506,16 +506,17 @@ warm_up_cost(PyObject *self, PyObject *args)
     return PyLong_FromLong(vae_stream_warm_up_cost(s->stream, steps));
 }
 
-/* Warns once of latents with NaN or infinite values. */
+/* Warns once of latents with values that are not finite. */
 static void
 tell_nonfinite(Stream *s)
 {
-    char line[80];
+    char line[100];
     const uint64_t n = s->stream ? vae_stream_stats(s->stream)->nonfinite : 0;
     if (n == 0 || s->told_nonfinite)
         return;
     s->told_nonfinite = true;
-    snprintf(line, sizeof line, "%s of the latents %s not finite",
+    snprintf(line, sizeof line,
+             "%s of the latents %s not finite, or too large for float32",
              VAE_COUNTED(n, "value"), n == 1 ? "is" : "are");
     keep_line(s, 'w', line);
 }

@@ -327,6 +327,16 @@ class Streams(small.Test):
         file = gst_vae.Latents(self.path("latents"))
         small.write(self.path("raw"), "latent", latents, {"vae.normalization": "raw"})
         stated = gst_vae.Latents(self.path("raw"))
+        small.write(self.path("wrong"), "latent", latents, {
+            "vae.normalization": "odd", "vae.framerate": "fast"})
+        own = {"normalization": "normalized", "framerate": (24, 1)}
+        with self.assertRaisesRegex(gst_vae.Error, "to override it, set normalization"):
+            gst_vae.Latents(self.path("wrong"))
+        owned = gst_vae.Latents(self.path("wrong"), **own)
+        self.assertEqual(owned.info.framerate, (24, 1))
+        numbers = small.array.array("d", latents.cast("B").cast("f"))
+        numbers[0] = 1e300
+        large = memoryview(numbers).cast("B").cast("d", latents.shape)
         colours = small.array.array("f", [k % 256 / 255 for k in range(5 * 768)])
         video = memoryview(colours).cast("B").cast("f", [5, 16, 16, 3])
         raw, frames = {"normalization": "raw", **REF}, {"dtype": "float32", **REF}
@@ -344,6 +354,11 @@ class Streams(small.Test):
                  "set normalization to normalized"),
                 (lambda: vae.decode(stated, normalization="normalized", **REF),
                  "states normalization raw; normalization normalized overrides it"),
+                (lambda: vae.decode(owned, **REF),
+                 'normalization is "odd", expected normalized, raw or comfyui; it is ignored'),
+                (lambda: vae.decode(gst_vae.Latents(self.path("raw"), **own), **REF),
+                 "states normalization raw; normalization normalized overrides it"),
+                (lambda: vae.decode(large, **REF), "not finite, or too large for float32"),
                 (lambda: vae.decode(zeros, **REF), "latents has only one number"),
                 (lambda: parts(vae.decoder(64, 64, **REF), zeros),
                  "latents has only one number"),
