@@ -314,8 +314,8 @@ def send_file(options):
     tell_lost(options.latents, facts)
     array = clip_of(options, array)
     if not finite(array):
-        print(f"vaesend: {options.latents}: has numbers that are not finite (NaN or "
-              "infinite): all are sent", file=sys.stderr)
+        print(f"vaesend: {options.latents}: has numbers that are not finite, or too "
+              "large for float32: all are sent", file=sys.stderr)
     layout = layout_of(options, array, facts)
     size = tuple(stated(facts, f"vae.{side}", options.latents)
                  for side in ("width", "height"))

@@ -265,8 +265,9 @@ warn_latents(GstVaeStats *stats, guint64 nonfinite)
         stats->element, STREAM, FORMAT,
         ("%s",
          stats->decodes
-             ? "The latents have NaN or infinite values, and the frames that "
-               "these reach are wrong: the fault is in what made the latents"
+             ? "The latents have values that are NaN, infinite or too large "
+               "for float32, and the frames that these reach are wrong: the "
+               "fault is in what made the latents"
              : "The model made NaN or infinite values of the video: another "
                "precision, such as precision=fp32, may avoid them"),
         ("%s so far; the property stats counts all",

@@ -116,8 +116,8 @@ class Tool(unittest.TestCase):
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
             self.assertIn(data, done.stdout)
             self.assertEqual(done.stderr.decode(), (
-                f"vaesend: {clip}: has numbers that are not finite (NaN or infinite): "
-                "all are sent\n" if told else "") + "vaesend: 1 latents, 1 frames\n")
+                f"vaesend: {clip}: has numbers that are not finite, or too large "
+                "for float32: all are sent\n" if told else "") + "vaesend: 1 latents, 1 frames\n")
 
     def test_metadata_refused(self):
         for metadata, words in (
