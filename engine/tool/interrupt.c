@@ -73,3 +73,13 @@ interrupted(void)
 {
     return caught != 0;
 }
+
+void
+interrupt_end(void)
+{
+    if (!caught)
+        return;
+    fflush(NULL);
+    signal(caught, SIG_DFL);
+    raise(caught);
+}

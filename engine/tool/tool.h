@@ -155,6 +155,9 @@ VaeStatus input_is_video(const char *path, VaeError *error);
 bool interrupt_arm(VaeStream *const *streams, int n, VaeError *error);
 void interrupt_disarm(void);
 bool interrupted(void);
+/* Ends the process as the signal would have, if there was one. A shell then
+ * ends the loop that the command is in. */
+void interrupt_end(void);
 
 /*
  * segments.c: parts of a clip that are decoded independently. Each one begins

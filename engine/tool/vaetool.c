@@ -114,13 +114,15 @@ print_usage(FILE *to)
     fprintf(to, "Usage: vaetool COMMAND [OPTION...] [ARGUMENT...]\n\n");
     for (int i = 0; i < N_ENTRIES; i++)
         fprintf(to, "  %-13s %s\n", entries[i].name, entries[i].summary);
-    fprintf(to, "\n  vaetool COMMAND --help  prints the options of a command\n"
-                "  vaetool --backends      lists the backends, and why one "
-                "does not work\n"
-                "  vaetool --version       prints the version\n\n"
-                "Exit codes: 0 success; 1 compare: a difference past a bound, "
-                "different\nshapes, or a NaN in one file only; 2 usage; "
-                "3 failure.\n");
+    fprintf(to,
+            "\n  vaetool COMMAND --help  prints the options of a command\n"
+            "  vaetool --backends      lists the backends, and why one "
+            "does not work\n"
+            "  vaetool --version       prints the version\n\n"
+            "Exit codes: 0 success; 1 compare: a difference past a bound, "
+            "different\nshapes, or a NaN in one file only; 2 usage; "
+            "3 failure.\nAfter Ctrl-C, vaetool ends by that signal, which a "
+            "shell calls 130.\n");
 }
 
 static void
@@ -191,6 +193,8 @@ finish(int code)
         if (code == EXIT_OK)
             code = fail_text("cannot write to standard output");
     }
+    if (code == EXIT_FAILED)
+        interrupt_end();
     return code;
 }
 
