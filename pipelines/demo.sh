@@ -69,7 +69,8 @@ cd "$out"
 for result in demo.webm demo.png demo-latents.safetensors; do
     refuse_same "$result" model "$pipelines/demo/demo.safetensors"
 done
-tmp=$(mktemp -d)
+# An incomplete result stays there.
+tmp=$(mktemp -d "$(pwd)/unfinished.XXXXXX")
 
 now() {
     date +%s%N
@@ -94,25 +95,25 @@ play filesrc "$(location "$demo_latents")" ! latentdemux ! \
     filesink "$(location "$tmp/decoded.mkv")"
 decoded=$(now)
 frames_of "$tmp/decoded.mkv" vp8enc deadline=1 cpu-used=4 \
-    target-bitrate=4000000 ! webmmux ! filesink location=demo.webm
+    target-bitrate=4000000 ! webmmux ! filesink "$(location "$tmp/demo.webm")"
 
 # The sheet: every 4th frame, in rows of 3.
 pictures_of "$tmp/decoded.mkv" 320 184 "$tmp/"
 set --
 frames=0
-for png in "$tmp"/*.png; do
+for png in "$tmp"/0*.png; do
     [ $((frames % 4)) != 0 ] || set -- "$@" "$png"
     frames=$((frames + 1))
 done
-sheet demo.png 320 184 3 "$@"
+sheet "$tmp/demo.png" 320 184 3 "$@"
 rate decode "$start" "$decoded"
 
 echo 'Encoding that video, and decoding it again ...'
 start=$(now)
 frames_of "$tmp/decoded.mkv" vaeencode ! "$demo_caps" ! latentmux ! \
-    filesink location=demo-latents.safetensors
+    filesink "$(location "$tmp/demo-latents.safetensors")"
 encoded=$(now)
-gst-launch-1.0 -q filesrc location=demo-latents.safetensors ! latentdemux ! \
+play filesrc "$(location "$tmp/demo-latents.safetensors")" ! latentdemux ! \
     vaedecode ! video/x-raw,format=RGB ! matroskamux ! \
     filesink "$(location "$tmp/again.mkv")"
 again=$(now)
@@ -127,6 +128,7 @@ vaetool compare "$tmp/decoded.safetensors" "$tmp/again.safetensors" |
     sed 's/^/  /'
 
 for result in demo.webm demo.png demo-latents.safetensors; do
+    mv "$tmp/$result" .
     wrote "$(pwd)/$result"
 done
 
@@ -142,6 +144,6 @@ case $backends in
 esac
 
 if [ -n "$live" ]; then
-    gst-launch-1.0 -q filesrc location=demo.webm ! matroskademux ! vp8dec ! \
+    play filesrc location=demo.webm ! matroskademux ! vp8dec ! \
         videoconvert ! videoscale ! autovideosink
 fi

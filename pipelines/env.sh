@@ -328,8 +328,9 @@ location() {
 }
 
 # play ELEMENT...: runs a pipeline, and prints its errors and the models that it
-# loads to stderr. After an error at the start gst-launch-1.0 1.22 sometimes
-# waits for ever, so the script ends it after a few seconds.
+# loads to stderr. It ends the script after Ctrl-C, also if the shell ignores that.
+# After an error at the start gst-launch-1.0 1.22 sometimes waits for ever, so the
+# script ends it after a few seconds.
 play() {
     pipe=$(mktemp -d)
     mkfifo "$pipe/said"
@@ -461,8 +462,8 @@ tell_failure() {
 
 # tell_all: prints the output of gst-launch-1.0 without its progress, and each
 # model once. A script with two models sets preview to the file of one.
+model_told=
 tell_all() {
-    model_told=
     doomed=
     found= # of the streams without decoder
     informs=
@@ -559,8 +560,7 @@ show_frames() {
 frames_of() {
     mkv=$1
     shift
-    gst-launch-1.0 -q filesrc "$(location "$mkv")" ! matroskademux ! \
-        videoconvert ! "$@"
+    play filesrc "$(location "$mkv")" ! matroskademux ! videoconvert ! "$@"
 }
 
 # size_of MKV FOLDER: sets width and height to those of the video. Bytes 16 to
@@ -599,7 +599,7 @@ sheet() (
             imagefreeze num-buffers=1 ! "sheet.sink_$cell"
         cell=$((cell + 1))
     done
-    gst-launch-1.0 -q compositor name=sheet background=black "$@" \
+    play compositor name=sheet background=black "$@" \
         sheet. ! video/x-raw,format=RGB ! pngenc snapshot=true ! \
         filesink "$(location "$out")"
 )

@@ -889,6 +889,25 @@ END
     grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR'
     [ "$(frames_of "$dir/out/demo.webm")" -gt 1 ] || fail 'no video'
     [ "$(frames_of "$dir/out/demo.png")" = 1 ] || fail 'no picture'
+    cd "$tmp"
+    # Ctrl-C ends a script, also one whose shell ignores the signal.
+    gst-launch-1.0 -q videotestsrc num-buffers=999 ! matroskamux ! \
+        filesink location=raw.mkv
+    mkdir bin
+    cat >bin/gst-launch-1.0 <<END
+#!/bin/sh
+(while [ ! -s cut ] && kill -0 \$\$; do sleep 0.1; done; kill -INT \$\$) &
+exec $(command -v gst-launch-1.0) "\$@"
+END
+    chmod +x bin/gst-launch-1.0
+    cat >cut.sh <<'END'
+. "$pipelines/env.sh"
+frames_of raw.mkv identity sleep-time=20000 ! filesink location=cut
+echo it went on
+END
+    pipelines=$pipelines PATH=$tmp/bin:$PATH sh -e cut.sh >said 2>&1 &
+    if wait $!; then fail "$(cat said)"; else code=$?; fi
+    [ "$code" = 130 ] || fail "ended by $code, expected 130: $(cat said)"
 }
 
 case $test_case in
