@@ -7,6 +7,7 @@ is one run of one official network, in a process of its own so that its peak mem
 import argparse
 import functools
 import glob
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -35,11 +36,12 @@ def read(path):
         data, out = f.read(), {}
     header.pop('__metadata__', None)
     for name, t in header.items():
-        kind = {'F32': '<f4', 'F16': '<f2', 'BF16': '<u2', 'U8': 'u1'}[t['dtype']]
+        kind = {'F32': '<f4', 'F16': '<f2', 'BF16': '<u2', 'U8': 'u1',
+                'I64': '<i8'}[t['dtype']]
         a = np.frombuffer(data[slice(*t['data_offsets'])], kind)
         if t['dtype'] == 'BF16':
             a = (a.astype('<u4') << 16).view('<f4')
-        out[name] = (a if t['dtype'] == 'U8' else a.astype('<f4')).reshape(t['shape'])
+        out[name] = (a if t['dtype'] in ('U8', 'I64') else a.astype('<f4')).reshape(t['shape'])
     return out
 
 
@@ -165,6 +167,15 @@ def commit_of(path):
     return 'commit ' + done.stdout.strip()
 
 
+def name_of(code):
+    """What a report says about the code that ran."""
+    if not code.endswith('.json'):
+        return '%s, %s' % (os.path.basename(code), commit_of(code))
+    with open(code) as f:
+        name = json.load(f)['_class_name']
+    return '%s of diffusers %s' % (name, importlib.metadata.version('diffusers'))
+
+
 def load_module(path, name):
     spec = importlib.util.spec_from_file_location(name, path)
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
@@ -220,6 +231,48 @@ def make_seedvr2(code, state, info):
             lambda x: net.encode(x).latent_dist.mode() * SEEDVR2_SCALE)
 
 
+FLAT = 'AutoencoderKL', 'AutoencoderKLFlux2', 'AutoencoderTiny'  # [B, C, h, w]
+
+
+def make_diffusers(code, state, info):
+    """code: the configuration beside the weights. A network without time gets the frames of a
+    clip as a batch."""
+    import diffusers
+    import torch
+    with open(code) as f:
+        config = json.load(f)
+    name = config['_class_name']
+    net = getattr(diffusers, name).from_config(config)
+    net.load_state_dict(state)
+    mean, std = (torch.tensor(info[k]).reshape(-1, 1, 1, 1) for k in ('mean', 'std'))
+    if name == 'AutoencoderTiny':  # its latents are normalized
+        mean, std = torch.zeros(1), torch.ones(1)
+    low, high = info['pixel_range']  # the module's is -1 to 1
+
+    def clip_of(function, v):
+        if info['temporal'] > 1:
+            return function(v)
+        batch = v[0].transpose(0, 1)
+        made = function(batch if name in FLAT else batch.unsqueeze(2))
+        return (made if name in FLAT else made.squeeze(2)).transpose(0, 1)[None]
+
+    def decode(z):
+        folded = name == 'AutoencoderKLFlux2'
+        x = net.decode(torch.pixel_shuffle(z, 2) if folded else z).sample
+        return (x + 1) / 2 * (high - low) + low
+
+    def encode(x):
+        x = (x - low) / (high - low) * 2 - 1
+        if config.get('in_channels') == 4:
+            x = torch.cat([x, torch.ones_like(x[:, :1])], 1)
+        made = net.encode(x)
+        made = made.latents if name == 'AutoencoderTiny' else made.latent_dist.mean
+        return torch.pixel_unshuffle(made, 2) if name == 'AutoencoderKLFlux2' else made
+
+    return (net, lambda z: clip_of(decode, z * std.to(z) + mean.to(z)),
+            lambda x: (clip_of(encode, x) - mean.to(x)) / std.to(x))
+
+
 def make_taehv(code, state, info):
     if not importlib.util.find_spec('tqdm'):
         fake = types.SimpleNamespace(tqdm=lambda it=None, **_: it)
@@ -243,7 +296,8 @@ def network(path):
         job = json.load(f)
     import torch
     info, precision, device = job['info'], job['precision'], job['device']
-    make = {'wan': make_wan, 'see': make_seedvr2, 'tae': make_taehv}[info['arch'][:3]]
+    make = (make_diffusers if job['code'].endswith('.json') else
+            {'wan': make_wan, 'see': make_seedvr2, 'tae': make_taehv}[info['arch'][:3]])
     dtype = {'fp16': torch.float16, 'bf16': torch.bfloat16}.get(precision, torch.float32)
     torch.set_num_threads(job['threads'])
     torch.backends.cudnn.allow_tf32 = precision == 'tf32'
@@ -277,7 +331,10 @@ class Official:
 
     def __init__(self, a, path, info):
         self.a, self.path, self.info, self.code, self.done = a, path, info, None, {}
-        if not a.official:
+        config = os.path.join(os.path.dirname(path), 'config.json')
+        if os.path.exists(config) and importlib.util.find_spec('diffusers'):
+            self.why, self.code = None, config
+        elif not a.official:
             self.why = 'OFFICIAL is not set'
         elif info['names'] != 'official':
             self.why = 'the tensors have %s names' % info['names']
@@ -323,7 +380,7 @@ class Examination:
         keys = 'arch', 'latent_space', 'names', 'reason', 'type', 'bytes', 'fingerprint'
         code = self.official.code
         report.update({k: info[k] for k in keys}, runs=[], official=(
-            '%s, %s' % (os.path.basename(code), commit_of(code)) if code else
+            name_of(code) if code else
             '%s (%s)' % ('golden vectors' if self.golden else 'not run', self.official.why)))
         print('%(file)s: %(arch)s, %(type)s, fingerprint %(fingerprint)s, official: %(official)s'
               % report, flush=True)
@@ -398,8 +455,9 @@ class Examination:
             direction, '--model', self.path, '--backend', row['backend'], '--precision',
             precision, '--threads', self.a.threads, source, out)
         result = read(out)[tensor]
-        if tensor == 'frames' and self.official.code and 'tae' in self.info['arch']:
-            # The official code clamps.
+        code = self.official.code
+        if tensor == 'frames' and code and code.endswith(('taehv.py', '.json')):
+            # The official code clamps, or may.
             result = np.clip(result, self.low, self.high)
             write(out, {'frames': result})
         row['fps'] = self.tool.rate(self.path, row)
@@ -428,7 +486,7 @@ class Examination:
         if len(columns) > 1:
             columns.append(0.5 + 16 * (columns[-1] - columns[-2]))
         rows = [np.concatenate([c[t] for c in columns], 1) for t in sorted({0, n // 2, n - 1})]
-        self.report['picture'] = self.report['file'] + '.png'
+        self.report['picture'] = self.report['file'].replace(os.sep, '-') + '.png'
         write_png(os.path.join(self.a.out, self.report['picture']),
                   np.clip(np.concatenate(rows) * 255, 0, 255).round().astype(np.uint8))
 
@@ -483,7 +541,7 @@ def main():
     for path in sorted(glob.glob(os.path.join(a.weights, '**/*'), recursive=True)):
         if not path.endswith(('.pth', '.pt', '.safetensors')):
             continue
-        files.append({'file': os.path.basename(path)})
+        files.append({'file': os.path.relpath(path, a.weights)})
         try:
             Examination(a, tool, path, goldens, files[-1]).run(clip)
         except (Failed, OSError) as why:

@@ -84,7 +84,7 @@ check "run" 0 official WEIGHTS="$weights" GOLDEN="$data" SIZE=64x32 FRAMES=9 \
 cat "$out/log"
 says "renamed.safetensors: taew2_1, bfloat16, fingerprint" \
     "official: not run (OFFICIAL is not set)" \
-    "small.pth: wan2.1, float32, fingerprint 96d488c03333fbed94e4b46f11f1240" \
+    "sub folder/small.pth: wan2.1, float32, fingerprint 96d488c03333fbed94e4b46f11f1240" \
     "official: golden vectors (OFFICIAL is not set)" \
     "latents.safetensors: skipped" "text.pth: skipped" "agrees" \
     "6 files, 4 recognised"
@@ -92,7 +92,7 @@ says_not "PAST ITS BOUND" FAILED
 report=$out/official-report
 true_that "one picture for each decoder, one report" test \
     "$(find "$report" -type f | wc -l)" = 5
-for file in renamed.safetensors small.pth tiny.safetensors \
+for file in renamed.safetensors "sub folder-small.pth" tiny.safetensors \
     changed.safetensors; do
     true_that "$file.png" test "$(head -c 4 "$report/$file.png" |
         tail -c 3)" = PNG
@@ -104,7 +104,7 @@ with open(sys.argv[1]) as f:
 assert {'processor', 'threads', 'vaetool', 'source'} <= set(report['machine'])
 files = {f['file']: f for f in report['files']}
 assert 'arch' not in files['text.pth'] and files['text.pth']['skipped']
-for name in 'small.pth', 'tiny.safetensors':
+for name in 'sub folder/small.pth', 'tiny.safetensors':
     runs = files[name]['runs']
     assert {r['direction'] for r in runs} == {'encode', 'decode'}, runs
     for r in runs:

@@ -6,8 +6,10 @@ import warnings
 import small
 from small import gst_vae
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "../official"))
 try:
     import diffusers
+    import official
     import torch
     from diffusers import (AutoencoderKL, AutoencoderKLLTX2Video,
                            AutoencoderKLQwenImage, AutoencoderKLWan, AutoencoderTiny)
@@ -79,6 +81,14 @@ MODULES = [(wan21, (2, 16, 2, 2, 3), (1, 3, 5, 16, 16)),
            (hunyuan15, (1, 4, 3, 2, 3), (1, 3, 5, 32, 32)),
            (flux2, (2, 32, 4, 6), (2, 3, 32, 48)), (flux2, (1, 32, 3, 4), (1, 3, 24, 32)),
            (kl, (2, 4, 2, 3), (2, 3, 16, 20)), (tiny, (2, 4, 2, 3), (2, 3, 16, 16))]
+# For tests/official: the same, of one clip.
+OFFICIAL = [(wan21, (1, 16, 2, 2, 3), (1, 3, 5, 16, 16)),
+            (kl, (1, 4, 2, 2, 3), (1, 3, 2, 16, 24)),
+            (tiny, (1, 4, 2, 2, 3), (1, 3, 2, 16, 24))]
+if hasattr(diffusers, "AutoencoderKLFlux2"):
+    OFFICIAL += [(flux2, (1, 128, 2, 2, 3), (1, 3, 2, 32, 48))]
+if hasattr(diffusers, "AutoencoderKLQwenImage21"):
+    OFFICIAL += [(qwen_image21, (1, 64, 2, 2, 3), (1, 3, 2, 32, 32))]
 
 
 class Diffusers(small.Test):
@@ -130,6 +140,28 @@ class Diffusers(small.Test):
         a, b = (processor.postprocess_video(sample, output_type="np")
                 for sample in (made, expected))
         self.assertLessEqual(abs((a * 255).round() - (b * 255).round()).max(), 1)
+
+    def test_official(self):
+        """tests/official computes the network of a folder of diffusers."""
+        for make, latents, pixels in OFFICIAL:
+            with self.subTest(make.__name__), torch.no_grad():
+                make().save_pretrained(self.path(make.__name__))
+                file = self.path(f"{make.__name__}/diffusion_pytorch_model.safetensors")
+                code = self.path(f"{make.__name__}/config.json")
+                vae = gst_vae.open(file)
+                info = {field: getattr(vae.info, field) for field in
+                        ("mean", "std", "temporal", "pixel_range")}
+                net, decode, encode = official.make_diffusers(
+                    code, official.load_weights(file), info)
+                net.eval()
+                z, x = torch.randn(latents), torch.rand(pixels)
+                low, high = info["pixel_range"]
+                x = x * (high - low) + low
+                settings = {"normalization": "normalized", "precision": "fp32"}
+                made = vae.decode(z[0], dtype="float32", **settings).permute(3, 0, 1, 2)
+                self.close(decode(z)[0].clamp(low, high), made.clamp(low, high))
+                made = vae.encode(x[0].permute(1, 2, 3, 0).contiguous(), **settings)
+                self.close(encode(x)[0], made)
 
     def test_wan_drops_incomplete_frames(self):
         module = wan21().eval()
