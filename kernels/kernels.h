@@ -42,11 +42,12 @@ typedef enum VaeVectors {
 
 typedef struct VaeQueue {
     int threads;        /* for one call, >= 1 */
-    VaeVectors vectors; /* for tests; never changes a byte of a result */
+    VaeVectors vectors; /* for tests; never changes a byte of a result, except
+                           of attention over a window */
     void *stream;       /* cuda: a cudaStream_t, or VAE_ONLY_LOAD; the host
                            tables ignore it */
     /* True if the call may end early, because nobody needs its result; or NULL.
-     * Convolutions and attentions of the ref table ask it. */
+     * Convolutions and attentions of the host tables ask it. */
     bool (*cancelled)(const void *user);
     const void *user;
 } VaeQueue;
@@ -269,9 +270,9 @@ typedef struct VaePlaceInVideo {
  * VAE_WINDOW_HEAD * n on; y: (t, h, w, c) of y_type. Frame f of y has the
  * queries of frame f + shift of qkv. On each axis of length L, the window of
  * position i begins at i - k / 2, or nearer to the middle, so that all k
- * positions exist; in time, frames place.first..place.end-1 exist. h >= kh and
- * w
- * >= kw. A frame of y whose query or window is not in qkv is 0.
+ * positions exist; in time, frames place.first..place.end-1 exist. h >= kh,
+ * w >= kw, kh * kw <= VAE_WINDOW_KEYS. A frame of y whose query or window is
+ * not in qkv is 0.
  *
  * Each q and k is first divided by sqrt(its mean square + eps) and multiplied
  * by q_gain or k_gain (VAE_WINDOW_HEAD floats), q also by 1 / 8. Then its pairs
@@ -283,8 +284,7 @@ typedef struct VaePlaceInVideo {
  *
  * y = softmax(q k) v over the window. The keys are summed frame by frame from
  * the first of the window on, so that neither t nor the place of the frames in
- * qkv changes a byte. scratch: vae_window_scratch_ref() bytes; cuda says itself
- * what it needs.
+ * qkv changes a byte. scratch: window_scratch() bytes.
  */
 enum {
     VAE_WINDOW_HEAD = 64,
@@ -303,7 +303,6 @@ typedef struct VaeWindowArgs {
     int kt, kh, kw;
     float eps;
 } VaeWindowArgs;
-size_t vae_window_scratch_ref(int tx, int h, int w, int c);
 
 /* Rows of x have c gates and then c values; y has rows of value * silu(gate).
  */
@@ -545,6 +544,7 @@ typedef struct VaeKernels {
     void (*norm)(const VaeQueue *q, const VaeNormArgs *a);
     void (*attention)(const VaeQueue *q, const VaeAttentionArgs *a);
     void (*window)(const VaeQueue *q, const VaeWindowArgs *a);
+    size_t (*window_scratch)(int tx, int h, int w, int c);
     void (*glu)(const VaeQueue *q, const VaeGluArgs *a);
     void (*noise)(const VaeQueue *q, const VaeNoiseArgs *a);
     void (*rearrange)(const VaeQueue *q, const VaeRearrangeArgs *a);

@@ -46,6 +46,17 @@ vae_normal(uint64_t seed, uint64_t latent, int c, int y, int x)
 #endif
 }
 
+/* Channel c of a patch of VaeNoiseArgs, that of pixel (y, x) of y. */
+VAE_INLINE float
+vae_normal_in_patch(uint64_t seed, int64_t frame, int side, int c, int y, int x)
+{
+    const int column = c / side % side, row = c % side;
+    return frame < 0
+               ? 0
+               : (float) vae_normal(seed, (uint64_t) frame, c / (side * side),
+                                    y * side + row, x * side + column);
+}
+
 /* The channel of the logvar of channel c. The head has cx channels: n means,
  * then n logvars or one for all. */
 VAE_INLINE int

@@ -89,8 +89,8 @@ op_scratch(const VaeOp *op, const VaeKernels *kernels)
     if (op->kind == VAE_OP_ATTENTION && kernels->attention)
         return vae_attention_scratch_ref(y->shape.h * y->shape.w, y->shape.c);
     if (op->kind == VAE_OP_WINDOW)
-        return vae_window_scratch_ref(x->shape.t, x->shape.h, x->shape.w,
-                                      y->shape.c);
+        return kernels->window_scratch(x->shape.t, x->shape.h, x->shape.w,
+                                       y->shape.c);
     return 0;
 }
 

@@ -7,6 +7,10 @@
 #include "kernels.h"
 
 void vae_cpu_norm(const VaeQueue *q, const VaeNormArgs *a);
+void vae_cpu_window(const VaeQueue *q, const VaeWindowArgs *a);
+size_t vae_cpu_window_scratch(int tx, int h, int w, int c);
+void vae_cpu_glu(const VaeQueue *q, const VaeGluArgs *a);
+void vae_cpu_noise(const VaeQueue *q, const VaeNoiseArgs *a);
 void vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a);
 void vae_cpu_cast(const VaeQueue *q, const VaeCastArgs *a);
 void vae_cpu_shortcut(const VaeQueue *q, const VaeShortcutArgs *a);

@@ -391,6 +391,35 @@ depthwise(const VaeDepthwiseArgs *a, int frame, int row)
         depthwise_typed(a, VAE_TYPE_F32, VAE_TYPE_F32, frame, row);
 }
 
+/* ------------------------------------------------------------- gates */
+
+INLINE void
+glu_typed(const VaeGluArgs *a, VaeType xt, VaeType yt, size_t row)
+{
+    const size_t c = (size_t) a->c;
+    for (size_t i = 0; i < c; i += LANES) {
+        const int n = c - i < LANES ? (int) (c - i) : LANES;
+        const V gate = load_some(a->x, xt, 2 * row * c + i, n);
+        const V value = load_some(a->x, xt, (2 * row + 1) * c + i, n);
+        store_some(a->y, yt, row * c + i, activate(gate, true) * value, n);
+    }
+}
+
+static void
+glu(const VaeGluArgs *a, size_t row)
+{
+    const bool x16 = a->x_type == VAE_TYPE_BF16;
+    const bool y16 = a->y_type == VAE_TYPE_BF16;
+    if (x16 && y16)
+        glu_typed(a, VAE_TYPE_BF16, VAE_TYPE_BF16, row);
+    else if (x16)
+        glu_typed(a, VAE_TYPE_BF16, VAE_TYPE_F32, row);
+    else if (y16)
+        glu_typed(a, VAE_TYPE_F32, VAE_TYPE_BF16, row);
+    else
+        glu_typed(a, VAE_TYPE_F32, VAE_TYPE_F32, row);
+}
+
 /* ------------------------------------------------------------- tiles */
 
 INLINE V
@@ -610,6 +639,7 @@ const VaeSimd TABLE(VAE_SIMD) = {
     .group_sums = group_sums,
     .group_apply = group_apply,
     .convert = convert,
+    .glu = glu,
     .depthwise = depthwise,
     .tile_taps = tile_taps,
     .tile_in = tile_in,

@@ -60,6 +60,9 @@ typedef struct VaeSimd {
     void (*convert)(void *y, VaeType y_type, const void *x, VaeType x_type,
                     size_t n);
 
+    /* One row. */
+    void (*glu)(const VaeGluArgs *a, size_t row);
+
     /* One row of a frame of y. */
     void (*depthwise)(const VaeDepthwiseArgs *a, int frame, int row);
 

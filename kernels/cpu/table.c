@@ -1,15 +1,15 @@
 /*
  * table.c: the table of the CPU kernels.
  */
-#include "../ref/ref.h"
 #include "cpu.h"
 
 const VaeKernels vae_kernels_cpu = {
     .name = "cpu",
     .norm = vae_cpu_norm,
-    .window = vae_ref_window,
-    .glu = vae_ref_glu,
-    .noise = vae_ref_noise,
+    .window = vae_cpu_window,
+    .window_scratch = vae_cpu_window_scratch,
+    .glu = vae_cpu_glu,
+    .noise = vae_cpu_noise,
     .rearrange = vae_cpu_rearrange,
     .cast = vae_cpu_cast,
     .shortcut = vae_cpu_shortcut,

@@ -36,17 +36,10 @@ vae_ref_noise(const VaeQueue *q, const VaeNoiseArgs *a)
     for (int f = 0; f < a->t; f++)
         for (int y = 0; y < a->h; y++)
             for (int x = 0; x < a->w; x++)
-                for (int l = 0; l < c; l++, at++) {
-                    const int64_t frame = a->place->frame + f;
-                    const int column = l / side % side, row = l % side;
-                    const double v =
-                        frame < 0
-                            ? 0
-                            : vae_normal(a->seed, (uint64_t) frame,
-                                         l / (side * side), y * side + row,
-                                         x * side + column);
-                    vae_store(a->y, a->y_type, at, (float) v);
-                }
+                for (int l = 0; l < c; l++, at++)
+                    vae_store(a->y, a->y_type, at,
+                              vae_normal_in_patch(a->seed, a->place->frame + f,
+                                                  side, l, y, x));
 }
 
 static float

@@ -16,6 +16,7 @@ void vae_ref_conv(const VaeQueue *q, const VaeConvArgs *a);
 void vae_ref_norm(const VaeQueue *q, const VaeNormArgs *a);
 void vae_ref_attention(const VaeQueue *q, const VaeAttentionArgs *a);
 void vae_ref_window(const VaeQueue *q, const VaeWindowArgs *a);
+size_t vae_ref_window_scratch(int tx, int h, int w, int c);
 void vae_ref_glu(const VaeQueue *q, const VaeGluArgs *a);
 void vae_ref_noise(const VaeQueue *q, const VaeNoiseArgs *a);
 void vae_ref_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a);

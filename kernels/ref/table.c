@@ -9,6 +9,7 @@ const VaeKernels vae_kernels_ref = {
     .norm = vae_ref_norm,
     .attention = vae_ref_attention,
     .window = vae_ref_window,
+    .window_scratch = vae_ref_window_scratch,
     .glu = vae_ref_glu,
     .noise = vae_ref_noise,
     .rearrange = vae_ref_rearrange,

@@ -24,7 +24,7 @@ typedef struct Room {
 enum { TIME_PAIRS = VAE_WINDOW_TIME / 2, SPACE_PAIRS = VAE_WINDOW_SPACE / 2 };
 
 size_t
-vae_window_scratch_ref(int tx, int h, int w, int c)
+vae_ref_window_scratch(int tx, int h, int w, int c)
 {
     const size_t turns = (size_t) tx * TIME_PAIRS + (size_t) h * SPACE_PAIRS +
                          (size_t) w * SPACE_PAIRS;

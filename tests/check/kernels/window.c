@@ -66,12 +66,27 @@ sees(const VaeWindowArgs *a, int query_frame, int i, int f, int j)
            j % a->w >= x && j % a->w < x + a->kw;
 }
 
-static void
-definition(const VaeWindowArgs *a, const float *qkv, int f, int i, int head,
-           double *y)
+/* The keys of all heads, (tx, h * w, c). */
+static double *
+prepare_keys(VaeCheck *t, const VaeWindowArgs *a, const float *qkv)
 {
     enum { N = VAE_WINDOW_HEAD };
-    double q[N], k[N], weight = 0;
+    const size_t n = (size_t) a->tx * a->h * a->w * a->c;
+    double *keys = vae_check_buffer(t, n * sizeof *keys, sizeof *keys);
+    double *to = keys;
+    for (int f = 0; f < a->tx; f++)
+        for (int i = 0; i < a->h * a->w; i++)
+            for (int head = 0; head < a->c / N; head++, to += N)
+                prepare(a, qkv, f, i, 1, head, to);
+    return keys;
+}
+
+static void
+definition(const VaeWindowArgs *a, const float *qkv, const double *keys, int f,
+           int i, int head, double *y)
+{
+    enum { N = VAE_WINDOW_HEAD };
+    double q[N], weight = 0;
     prepare(a, qkv, f, i, 0, head, q);
     for (int l = 0; l < N; l++)
         y[l] = 0;
@@ -80,7 +95,8 @@ definition(const VaeWindowArgs *a, const float *qkv, int f, int i, int head,
             if (!sees(a, f, i, g, j))
                 continue;
             double score = 0;
-            prepare(a, qkv, g, j, 1, head, k);
+            const double *k =
+                keys + ((size_t) g * a->h * a->w + j) * a->c + head * N;
             for (int l = 0; l < N; l++)
                 score += q[l] * k[l];
             weight += exp(score);
@@ -106,6 +122,7 @@ compare(VaeCheck *t, const VaeWindowArgs *a, const float *qkv, double bound)
 {
     enum { N = VAE_WINDOW_HEAD };
     const float *got = a->y;
+    const double *keys = prepare_keys(t, a, qkv);
     double want[N];
     for (int f = 0; f < a->t; f++)
         for (int i = 0; i < a->h * a->w; i++)
@@ -113,7 +130,7 @@ compare(VaeCheck *t, const VaeWindowArgs *a, const float *qkv, double bound)
                 const bool there = is_there(a, f);
                 memset(want, 0, sizeof want);
                 if (there)
-                    definition(a, qkv, f + a->shift, i, head, want);
+                    definition(a, qkv, keys, f + a->shift, i, head, want);
                 for (int l = 0; l < N; l++)
                     if (!(fabs(got[l] - want[l]) <= (there ? bound : 0))) {
                         vae_check_fail(t,
@@ -156,17 +173,47 @@ agree(VaeCheck *t, const VaeKernels *k, VaeWindowArgs a, const float *y)
     }
 }
 
+/* The number of threads changes no byte, other vector code only the rounding.
+ */
+static void
+other_queues(VaeCheck *t, const VaeKernels *k, VaeWindowArgs a, double bound)
+{
+    const size_t n = (size_t) a.t * a.h * a.w * a.c;
+    const size_t in = (size_t) a.tx * a.h * a.w * 3 * a.c;
+    const float *y = a.y, *qkv = vae_check_widen(t, a.qkv, in, a.x_type);
+    VaeQueue q;
+    a.y = vae_check_buffer(t, n * sizeof *y, sizeof *y);
+    for (size_t i = 0; k != t->ref && vae_check_queue(i, &q); i++) {
+        memset(a.y, 0xff, n * sizeof *y);
+        k->window(&q, &a);
+        if (q.vectors == VAE_VECTORS_BEST)
+            vae_check_equal(t, "threads", a.y, y, n * sizeof *y);
+        else
+            compare(t, &a, qkv, bound);
+    }
+}
+
 static void
 run(VaeCheck *t, const VaeKernels *k, VaeWindowArgs a, const float *x,
     double bound)
 {
     const size_t out = (size_t) a.t * a.h * a.w * a.c;
     const size_t in = (size_t) a.tx * a.h * a.w * 3 * a.c;
-    a.y = vae_check_buffer(t, out * sizeof(float), sizeof(float));
+    const size_t bytes = out * sizeof(float);
+    float *y = a.y = vae_check_buffer(t, bytes, sizeof(float));
     a.qkv = vae_check_narrow(t, x, in, a.x_type, 0);
+    a.scratch = vae_check_buffer(t, k->window_scratch(a.tx, a.h, a.w, a.c), 16);
     k->window(&t->queue, &a);
     compare(t, &a, vae_check_widen(t, a.qkv, in, a.x_type), bound);
-    agree(t, k, a, a.y);
+    agree(t, k, a, y);
+    other_queues(t, k, a, bound);
+    if (a.x_type == VAE_TYPE_F32)
+        return;
+    a.y_type = a.x_type;
+    a.y = vae_check_buffer(t, bytes / 2, 2);
+    k->window(&t->queue, &a);
+    vae_check_equal(t, "rounded", a.y, vae_check_narrow(t, y, out, a.y_type, 0),
+                    bytes / 2);
 }
 
 /* size: t, tx, h, w, c; window: kt, kh, kw. */
@@ -181,22 +228,19 @@ one_case(VaeCheck *t, const int size[5], const int window[3],
     VaePlaceInVideo *there =
         vae_check_buffer(t, sizeof place, _Alignof(VaePlaceInVideo));
     *there = place;
-    const VaeWindowArgs a = {
-        .q_gain = vae_check_random(t, VAE_WINDOW_HEAD, 2),
-        .k_gain = vae_check_random(t, VAE_WINDOW_HEAD, 2),
-        .place = there,
-        .scratch = vae_check_buffer(
-            t, vae_window_scratch_ref(size[1], size[2], size[3], size[4]), 8),
-        .t = size[0],
-        .tx = size[1],
-        .shift = window[0] / 2,
-        .h = size[2],
-        .w = size[3],
-        .c = size[4],
-        .kt = window[0],
-        .kh = window[1],
-        .kw = window[2],
-        .eps = 1e-6f};
+    const VaeWindowArgs a = {.q_gain = vae_check_random(t, VAE_WINDOW_HEAD, 2),
+                             .k_gain = vae_check_random(t, VAE_WINDOW_HEAD, 2),
+                             .place = there,
+                             .t = size[0],
+                             .tx = size[1],
+                             .shift = window[0] / 2,
+                             .h = size[2],
+                             .w = size[3],
+                             .c = size[4],
+                             .kt = window[0],
+                             .kh = window[1],
+                             .kw = window[2],
+                             .eps = 1e-6f};
     const float *x = vae_check_random(
         t, (size_t) size[1] * size[2] * size[3] * 3 * size[4], 1);
     run(t, t->ref, a, x, 1e-4);
@@ -216,6 +260,8 @@ check_window(VaeCheck *t)
     enum { FAR = 1 << 30 };
     static const int small[5] = {3, 5, 3, 4, 64}, wide[5] = {2, 4, 5, 9, 128};
     static const int tall[5] = {7, 17, 6, 5, 64};
+    static const int many[5] = {2, 4, 13, 18, 192},
+                     full[5] = {1, 11, 11, 12, 64};
     one_case(t, small, (int[]){3, 3, 3}, (VaePlaceInVideo){5, -5, FAR});
     one_case(t, small, (int[]){3, 3, 3}, (VaePlaceInVideo){-3, 3, FAR});
     one_case(t, small, (int[]){3, 3, 3}, (VaePlaceInVideo){-2, 2, FAR});
@@ -225,6 +271,49 @@ check_window(VaeCheck *t)
     one_case(t, tall, (int[]){5, 3, 5}, (VaePlaceInVideo){-4, 4, FAR});
     one_case(t, tall, (int[]){11, 5, 5}, (VaePlaceInVideo){1, -1, 15});
     one_case(t, tall, (int[]){11, 5, 3}, (VaePlaceInVideo){0, 0, 30});
+    one_case(t, many, (int[]){3, 7, 7}, (VaePlaceInVideo){3, -3, FAR});
+    one_case(t, many, (int[]){3, 1, 9}, (VaePlaceInVideo){-1, 1, FAR});
+    one_case(t, full, (int[]){11, 11, 11}, (VaePlaceInVideo){6, -6, FAR});
+}
+
+/* Stage 5 of LTX-2.5, of which each query reads 11x11x11 keys. */
+static void
+check_speed(VaeCheck *t)
+{
+    enum { T = 4, TX = 14, H = 48, W = 64, C = 256, K = 11 };
+    const size_t n = (size_t) H * W * C;
+    if (!t->bench || !t->dut)
+        return;
+    for (int type = 0; type < 3; type += 2) {
+        if (!vae_check_begin(t, "window_speed_%d", type))
+            return;
+        VaePlaceInVideo *place =
+            vae_check_buffer(t, sizeof *place, _Alignof(VaePlaceInVideo));
+        *place = (VaePlaceInVideo){50, -50, 100};
+        const float *x = vae_check_random(t, TX * n * 3, 1);
+        const VaeWindowArgs a = {
+            .y = vae_check_buffer(t, T * n * 4, 4),
+            .qkv = vae_check_narrow(t, x, TX * n * 3, (VaeType) type, 0),
+            .q_gain = vae_check_random(t, VAE_WINDOW_HEAD, 1),
+            .k_gain = vae_check_random(t, VAE_WINDOW_HEAD, 1),
+            .place = place,
+            .scratch =
+                vae_check_buffer(t, t->dut->window_scratch(TX, H, W, C), 16),
+            .x_type = (VaeType) type,
+            .y_type = (VaeType) type,
+            .t = T,
+            .tx = TX,
+            .shift = K / 2,
+            .h = H,
+            .w = W,
+            .c = C,
+            .kt = K,
+            .kh = K,
+            .kw = K,
+            .eps = 1e-6f};
+        while (vae_check_bench(t, 0, 4.0 * K * K * K * T * (double) n))
+            t->dut->window(&t->queue, &a);
+    }
 }
 
 static void
@@ -298,4 +387,4 @@ check_noise(VaeCheck *t)
     }
 }
 
-VAE_CHECK_MAIN(check_window, check_glu, check_noise)
+VAE_CHECK_MAIN(check_window, check_glu, check_noise, check_speed)
