@@ -2,10 +2,12 @@
  * write.c: writes the file of latentmux: its header, the latents and the tables
  * after them.
  */
+#include "clip.h"
 #include "details.h"
 #include "error.h"
 #include "metadata.h"
 #include "mux.h"
+#include "vae-private/spaces.h"
 
 GST_DEBUG_CATEGORY(gst_latent_mux_debug); /* of the whole element */
 #define GST_CAT_DEFAULT gst_latent_mux_debug
@@ -248,6 +250,16 @@ append_kept(GstLatentMux *self, GstBuffer *header)
     return header;
 }
 
+/* True if the caps do not tell the frames of a latent, and the durations tell
+ * no fewer than is usual. */
+static gboolean
+frames_are_guess(const GstVaeLatentInfo *info, const GstLatentRecord *record)
+{
+    return info->temporal_factor == 0 && !vae_space_find(info->space) &&
+           record->frames ==
+               vae_count_frames(gst_latent_clip_counts(info), record->latents);
+}
+
 GstFlowReturn
 gst_latent_mux_complete(GstLatentMux *self)
 {
@@ -259,7 +271,8 @@ gst_latent_mux_complete(GstLatentMux *self)
     if (self->streamed)
         return GST_FLOW_OK;
     self->header.latents = record->latents;
-    self->header.frames = record->frames;
+    self->header.frames =
+        frames_are_guess(&self->info, record) ? -1 : record->frames;
     self->header.sequences = record->latents > 0 ? record->sequences->len : 0;
     self->header.times =
         record->uneven && !record->untimed && record->latents > 0;
