@@ -7,7 +7,7 @@ import struct
 import subprocess
 import threading
 
-from streams import I420, PACKED, Error, frame_bytes
+from streams import I420, PACKED, Error, frame_bytes, warn
 
 SPOOL = ".frames"  # the end of the name of a Video's file
 
@@ -110,6 +110,11 @@ class Video(Frames):
         return b"".join(found)
 
 
+# Caps of a video that may have transparent pixels.
+ALPHA = re.compile(r"codec-alpha=\(boolean\)true|"
+                   r"video/x-raw.*format=\(string\)((?!GRAY)\w*A|Y41)")
+
+
 def colour_of(caps, height):
     """The colour of a stream, as vaeencode takes it from caps."""
     name = caps.get("colorimetry", "")
@@ -181,6 +186,9 @@ def decode(path, spool):
             os.unlink(spool)
         raise Error(f"{path}: GStreamer cannot decode it: " + (
             errors or [f"{len(caps)} kinds of frames"])[0].removeprefix("ERROR: "))
+    if any(map(ALPHA.search, lines)):
+        warn(f"{path}: the video may have transparent pixels, which are encoded as if they "
+             "were opaque")
     return dict(re.findall(r"([\w-]+)=\([a-z]+\)([^,]+)", caps[0]))
 
 

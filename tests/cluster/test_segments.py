@@ -1,6 +1,7 @@
 """Segments without Ray: the cut, one process for each segment with kills and signals,
 and the join."""
 import collections
+import contextlib
 import io
 import json
 import os
@@ -679,6 +680,16 @@ class Encode(clips.Clips):
                                   capture_output=True, text=True).stdout
             self.assertIn(" max 0 at ", said)
             self.assertEqual([n for n in os.listdir(self.work) if "frames" in n], [])
+
+    def test_alpha_is_lost(self):
+        for form, told in (("AYUV", True), ("GRAY8", False)):
+            video = self.path(form + ".mkv")
+            clips.gst("-q", *"videotestsrc num-buffers=2 ! video/x-raw,width=16,height=16,"
+                      f"format={form} ! matroskamux ! filesink".split(), f"location={video}")
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                frames = open_frames(video, self.path("out"))
+            self.assertEqual(frames.shape, [2, 16, 16])
+            self.assertEqual("transparent" in said.getvalue(), told, said.getvalue())
 
     def test_bad_videos(self):
         self.assertRaises(FileNotFoundError, open_frames, self.path("none.mp4"), "out")
