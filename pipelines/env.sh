@@ -102,8 +102,8 @@ reading_usage() {
   --normalization N    normalized, raw, comfyui (the one of both that ComfyUI
                        saves), or auto (default): as the file states
   --tensor NAME        name of the tensor, if the file has several
-  --layout L           order of the dimensions: cthw, tchw, or auto (default): as
-                       the file states, else by the shape
+  --layout L           order of the dimensions: cthw, tchw, bcthw, btchw, or auto
+                       (default): as the file states, else by the shape
   --batch-index N      clip of a batch, from 0
   --framerate RATE     frame rate of the video, such as 24 or 30000/1001
   --variant NAME       network of the WEIGHTS, if their shapes fit several

@@ -210,6 +210,10 @@ def split(array, layout):
                                   for c in range(shape[0]))
 
 
+def counted(n, word):
+    return f"{n} {word}{'' if n == 1 else 's'}"
+
+
 def whole(name, value, least=1, most=INT_MAX):
     """The number, which must be whole and within the bounds."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -581,7 +585,7 @@ class Sender:
     def guard(self, function, *args):
         """Calls the function. An error becomes a message and ends the stream,
         which may have stopped in the middle of a packet."""
-        sent = f"{self.link.name}: after {self.latents} latents"
+        sent = f"{self.link.name}: after {counted(self.latents, 'latent')}"
         try:
             function(*args)
             return

@@ -11,7 +11,7 @@ import struct
 import sys
 
 import vaesend
-from vaesend import SIZES, SPACES, Array, Sender
+from vaesend import SIZES, SPACES, Array, Sender, counted
 
 __all__ = ["open_latents", "main"]
 
@@ -190,6 +190,10 @@ def refuse_file(latents, target):
                          "named pipe")
 
 
+# With a batch in front, "b".
+LAYOUTS = ("cthw", "tchw", "bcthw", "btchw")
+
+
 def layout_by_channels(options, array, facts):
     """"cthw" or "tchw", as vae_latent_clip_find() finds it."""
     if len(array.shape) != 4:
@@ -215,11 +219,11 @@ def layout_by_channels(options, array, facts):
 def layout_of(options, array, facts):
     """"cthw" or "tchw": from the options, from the file, or by the shape."""
     if options.layout not in (None, "auto"):
-        return options.layout
+        return options.layout[-4:]
     word = facts.get("vae.layout")
     if word is None:
         return layout_by_channels(options, array, facts)
-    if word not in ("cthw", "tchw", "bcthw", "btchw"):
+    if word not in LAYOUTS:
         raise ValueError(f"{options.latents}: vae.layout is {word!r}, expected "
                          "cthw or tchw, or with a batch of 1 in front bcthw or "
                          "btchw; to override it, use --layout")
@@ -342,8 +346,8 @@ def send_file(options):
             sender.send(Array(array.type, shape, data),
                         last if i + 1 == len(parts) else None)
         sender.close(wait=True)
-        print(f"vaesend: {sender.latents} latents, {sender.frame} frames",
-              file=sys.stderr)
+        print(f"vaesend: {counted(sender.latents, 'latent')}, "
+              f"{counted(sender.frame, 'frame')}", file=sys.stderr)
 
 
 def receive(target, command):
@@ -395,7 +399,7 @@ def parse(arguments):
                         help="frames of every latent after the first")
     parser.add_argument("--tensor", metavar="NAME",
                         help="name of the tensor in the file")
-    parser.add_argument("--layout", choices=["auto", "cthw", "tchw"],
+    parser.add_argument("--layout", choices=["auto", *LAYOUTS],
                         help="order of the dimensions of the tensor; auto (default): as "
                         "the file states, else by the shape")
     parser.add_argument("--batch-index", type=int, metavar="N",

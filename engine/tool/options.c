@@ -232,8 +232,8 @@ static const Option options[] = {
      COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO, set_text,
      "name of the tensor to read", AT(tensor)},
     {"layout", "L", READS | COMMAND_COMPARE, set_layout,
-     "order of the dimensions of latents: cthw, tchw, or auto (default): as "
-     "their file states, else by the shape"},
+     "order of the dimensions of latents: cthw, tchw, bcthw, btchw, or auto "
+     "(default): as their file states, else by the shape"},
     {"batch-index", "N", READS, set_whole,
      "index of the clip in a batch, from 0", AT(batch_index), 0, INT_MAX},
     {"latent-space", "NAME", READS, set_text,

@@ -15,6 +15,8 @@ layout_type(void)
          "auto"},
         {VAE_LAYOUT_CTHW, "Channels before time", "cthw"},
         {VAE_LAYOUT_TCHW, "Time before channels", "tchw"},
+        {VAE_LAYOUT_CTHW, "The same, after the batch", "bcthw"},
+        {VAE_LAYOUT_TCHW, "The same, after the batch", "btchw"},
         {0}};
     if (g_once_init_enter(&type))
         g_once_init_leave(

@@ -12,7 +12,7 @@ except ImportError as missing:
 
 BACKENDS = ["auto", "cuda", "cpu", "ref"]
 PRECISIONS = ["auto", "fp32", "tf32", "fp16", "bf16"]
-LAYOUTS = ["auto", "cthw", "tchw"]
+LAYOUTS = ["auto", "cthw", "tchw", "bcthw", "btchw"]
 NORMALIZATIONS = ["normalized", "raw", "comfyui"]
 DECODE, ENCODE = "decode", "encode"
 RGB, RGBA, I420 = "rgb", "rgba", "i420"

@@ -57,7 +57,7 @@ READING = (
     ("demux", "latent-space", {"metavar": "NAME", "type": value}, "latent space of a file that does not state "
      "it, such as wan2.1"),
     ("demux", "tensor", {"metavar": "NAME", "type": value}, "name of the tensor, if the file has several"),
-    ("demux", "layout", {"choices": ("auto", "cthw", "tchw")}, "order of the dimensions; auto "
+    ("demux", "layout", {"choices": ("auto", "cthw", "tchw", "bcthw", "btchw")}, "order of the dimensions; auto "
      "(default): as the file states, else by the shape"),
     ("demux", "batch-index", {"metavar": "N", "type": index}, "clip of a batch, from 0"),
     ("demux", "framerate", {"metavar": "RATE", "type": frame_rate},

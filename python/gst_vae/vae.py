@@ -55,7 +55,7 @@ def open_vae(weights: Any, *, variant: str | None = None,
 class Latents:
     """The latents of a file. info: what the file states.
 
-    batch_index: the clip of a batch, from 0. layout: "cthw" or "tchw", if the file does
+    batch_index: the clip of a batch, from 0. layout: "cthw" or "tchw", with a batch "bcthw" or "btchw", if the file does
     not state it and the channels of the model fit both axes. normalization: "normalized",
     "raw" or "comfyui"; framerate: (16, 1). These two override what the file states, also
     if it cannot be read."""

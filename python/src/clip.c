@@ -86,9 +86,10 @@ open_clip(PyObject *self, PyObject *args)
     options.own_framerate = framerate;
     options.warn = keep_doubt;
     if (!vae_layout_parse(layout, &options.layout))
-        return PyErr_Format(PyExc_ValueError,
-                            "the layout is \"%s\", expected auto, cthw or tchw",
-                            layout);
+        return PyErr_Format(
+            PyExc_ValueError,
+            "the layout is \"%s\", expected auto, cthw, tchw, bcthw or btchw",
+            layout);
     if (PyObject_TypeCheck(path, clip_type))
         where = Py_NewRef(path);
     else if (!PyUnicode_FSConverter(path, &where))

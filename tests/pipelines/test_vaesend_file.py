@@ -117,7 +117,7 @@ class Tool(unittest.TestCase):
             self.assertIn(data, done.stdout)
             self.assertEqual(done.stderr.decode(), (
                 f"vaesend: {clip}: has numbers that are not finite, or too large "
-                "for float32: all are sent\n" if told else "") + "vaesend: 1 latents, 1 frames\n")
+                "for float32: all are sent\n" if told else "") + "vaesend: 1 latent, 1 frame\n")
 
     def test_metadata_refused(self):
         for metadata, words in (
@@ -148,7 +148,8 @@ class Tool(unittest.TestCase):
                 [sys.executable, VAESEND, "--space", "wan2.1", path, "-"],
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                 check=True)
-            told = f"vaesend: {count} latents, {sent} frames\n"
+            told = (f"vaesend: {vaesend.counted(count, 'latent')}, "
+                    f"{vaesend.counted(sent, 'frame')}\n")
             if words:
                 told = (f"vaesend: {path}: vae.frames is {frames}, but "
                         f"{words}: all are sent\n") + told
@@ -178,11 +179,12 @@ class Tool(unittest.TestCase):
         for entry, word, told in (
                 (two, "btchw", "vae.layout is btchw, but the latents, "
                  "[2, 16, 2, 3], have no batch in front: taken as tchw\n"),
-                (two, "tchw", ""), (batch, "btchw", "")):
-            clip = self.file(safetensors({"vae.layout": word}, entry,
+                (two, "tchw", ""), (batch, "btchw", ""), (batch, None, "")):
+            clip = self.file(safetensors({"vae.layout": word} if word else {}, entry,
                                          floats(192)))
+            named = [] if word else ["--layout", "btchw"]
             done = subprocess.run(
-                [sys.executable, VAESEND, *to, clip, "-"],
+                [sys.executable, VAESEND, *named, *to, clip, "-"],
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                 check=True)
             if told:

@@ -64,7 +64,7 @@ class Values(small.Test):
             (ValueError, "2.56", lambda: vae.frames_of(-1)),
             (Error, "backend is gpu", lambda: gst_vae.available("gpu")),
             (Error, "no tensor|holds|latent", lambda: gst_vae.Latents(WAN)),
-            (ValueError, "layout is \"x\", expected auto, cthw or tchw",
+            (ValueError, "layout is \"x\", expected auto, cthw, tchw, bcthw or btchw",
              lambda: gst_vae.Latents(WAN, layout="x")),
             (Error, "pixels", lambda: vae.encoder(32, 32, **REF)(video)),
             (Error, "are i, expected uint8 or float32",

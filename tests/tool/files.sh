@@ -335,6 +335,9 @@ check "a guess" 0 decode square3.safetensors guessed.npy
 says "square3.safetensors" "cthw, 16 latents of 16 channels, is a guess: set layout to"
 check "no guess" 0 decode --layout cthw square3.safetensors guessed.npy
 says_not "guess"
+head -c $((16 * 3 * 8)) square | tensor batch3.safetensors latent F32 1,3,16,2,1
+check "all letters of a layout" 0 info --layout btchw batch3.safetensors
+says "3 latents of 16 channels"
 check "an option states it" 0 info --json --layout cthw plain.safetensors
 says '"layout": "cthw"' '"layout_stated": true' '"channels": 2'
 for shape in 2,3,16,40 1,2,16,40,3 2,16,40,3,1; do

@@ -194,12 +194,17 @@ bad_value(const VaeTensorFile *file, const VaeLatentOptions *o,
 bool
 vae_layout_parse(const char *word, VaeLatentLayout *out)
 {
-    static const char *const words[] = {[VAE_LAYOUT_AUTO] = "auto",
-                                        [VAE_LAYOUT_CTHW] = "cthw",
-                                        [VAE_LAYOUT_TCHW] = "tchw"};
-    for (int i = VAE_LAYOUT_AUTO; i <= VAE_LAYOUT_TCHW; i++)
-        if (strcmp(word, words[i]) == 0) {
-            *out = (VaeLatentLayout) i;
+    static const struct {
+        const char *word;
+        VaeLatentLayout layout;
+    } words[] = {{"auto", VAE_LAYOUT_AUTO},
+                 {"cthw", VAE_LAYOUT_CTHW},
+                 {"tchw", VAE_LAYOUT_TCHW},
+                 {"bcthw", VAE_LAYOUT_CTHW},
+                 {"btchw", VAE_LAYOUT_TCHW}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(word, words[i].word) == 0) {
+            *out = words[i].layout;
             return true;
         }
     return false;
@@ -214,15 +219,10 @@ stated_layout(const VaeTensorFile *file, const VaeLatentOptions *o,
                          o->layout != VAE_LAYOUT_AUTO};
     const char *word = vae_tensor_file_metadata(file, s.key);
     *out = VAE_LAYOUT_AUTO;
-    if (word == NULL)
+    if (word == NULL ||
+        (vae_layout_parse(word, out) && *out != VAE_LAYOUT_AUTO))
         return VAE_OK;
-    if (strcmp(word, "cthw") == 0 || strcmp(word, "bcthw") == 0)
-        *out = VAE_LAYOUT_CTHW;
-    else if (strcmp(word, "tchw") == 0 || strcmp(word, "btchw") == 0)
-        *out = VAE_LAYOUT_TCHW;
-    else
-        return bad_value(file, o, &s, word, error);
-    return VAE_OK;
+    return bad_value(file, o, &s, word, error);
 }
 
 /* ComfyUI marks its files with a tensor without elements. */

@@ -98,7 +98,7 @@ VAE_API const char *vae_layout_name(const VaeLatentClip *clip);
 VAE_API bool vae_layout_doubt(const VaeLatentClip *clip, char *text,
                               size_t size);
 
-/* Reads "auto", "cthw" or "tchw". */
+/* Reads "auto", "cthw" or "tchw", the last two also with the batch as "b". */
 VAE_API bool vae_layout_parse(const char *word, VaeLatentLayout *out);
 
 /* Writes "1x16x3x60x104" to buffer, for messages. Returns buffer. */

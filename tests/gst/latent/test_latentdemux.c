@@ -430,7 +430,7 @@ TEST(overruled)
     const gchar *other = described_clip(&small, broken, G_N_ELEMENTS(broken));
     run = demux(PULL, other,
                 "latent-space=wan2.1 normalization=raw framerate=24/1 "
-                "layout=cthw");
+                "layout=bcthw");
     assert_clip(run, &small, 0);
     for (guint i = 0; i < G_N_ELEMENTS(broken); i++)
         CHECK_SAYS(run->warning && strstr(run->warning, broken[i].value), "%s",
