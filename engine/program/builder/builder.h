@@ -4,6 +4,25 @@
  * A forward pass is an ordinary function over a VaeBuilder. Each call appends
  * ops to the program that is being built. The same function runs without
  * weights, too: such a dry run lists the tensors that the network requires.
+ * After its first error the builder returns NULL. Pass NULL on, and check for
+ * it only if you read a shape.
+ *
+ * Time. A convolution with kt > st is causal and has a carry. Another one has
+ * no context: in each step its input must have kt frames, or a multiple of st
+ * more. In a network with a delay all convolutions over time are centred, and
+ * only tensors of the same delay may be added. Only one convolution over time
+ * can read a tensor; vae_rearrange() of the kind VAE_FOLD_CRQ without factors
+ * makes a copy for a second one. The pass runs once for the first step and once
+ * for the later ones.
+ *
+ * Fusions. Give `add` and `relu` to a convolution, which adds first, and `silu`
+ * to a norm. Write a nearest upsampling (VAE_UNFOLD_NEAREST) and the 3x3
+ * convolution after it as two calls; backends may compute them as one op.
+ *
+ * Types. In bf16, the result of a convolution without `narrow`, of a
+ * rearrangement with `wide` and of a shortcut is F32. All other results are
+ * bf16. A convolution converts an F32 input itself. An added tensor must have
+ * the type and the shape of the result, and an output must be F32.
  */
 #ifndef VAE_BUILDER_H
 #define VAE_BUILDER_H
@@ -42,7 +61,8 @@ typedef struct VaeConv {
                     nothing is added to it */
     VaeTaps taps;
     /* A tensor to add, or NULL. The sum is written over it, so nothing may read
-     * it later. With keep, the sum is a tensor of its own. */
+     * it later. With keep, the sum is a tensor of its own: set it if another op
+     * reads `add` later, or if `add` is also this convolution's input. */
     const VaeTensor *add;
     bool keep;
     /* Up to three names, relative like the op's own, whose weights are
