@@ -3,6 +3,10 @@
  *
  * A format has three parts, R, G, B or Y, U, V, with samples of one size. The
  * conversions work for any parts. Alpha is the fourth sample of a pixel.
+ *
+ * A new format is added to VaePixels (vae/frames.h), VAE_PIXELS_KINDS
+ * (vae-private/frames.h), the table below, formats[] in gst/caps/video.c and the
+ * pad templates in gst/caps/video.h.
  */
 #ifndef VAE_PIXELS_H
 #define VAE_PIXELS_H

@@ -5,6 +5,14 @@
  * prepares the ops of a program, and runs them. ref.c is the smallest one.
  * host.h has these functions for backends that compute in host memory, and
  * executor.h runs the ops for all backends.
+ *
+ * A new backend is declared at the end of this file, and added to
+ *   vae/types.h VaeBackendKind, vae-private/types.h VAE_BACKEND_KINDS, the words
+ *     of base/types.c and the row of engine/settings/settings.c
+ *   engine/meson.build: engine_rooms, and a -DVAE_HAVE_... if it is optional
+ *   order[] and find_class() in engine/backend/choose.c
+ *   BACKENDS in pipelines/cluster/streams.py
+ *   the runs of tests/golden/meson.build and tests/stream/meson.build
  */
 #ifndef VAE_BACKEND_H
 #define VAE_BACKEND_H
