@@ -5,8 +5,8 @@
  * conversions work for any parts. Alpha is the fourth sample of a pixel.
  *
  * A new format is added to VaePixels (vae/frames.h), VAE_PIXELS_KINDS
- * (vae-private/frames.h), the table below, formats[] in gst/caps/video.c and the
- * pad templates in gst/caps/video.h.
+ * (vae-private/frames.h), the table below, formats[] in gst/caps/video.c and
+ * the pad templates in gst/caps/video.h.
  */
 #ifndef VAE_PIXELS_H
 #define VAE_PIXELS_H
