@@ -7,8 +7,8 @@
  * executor.h runs the ops for all backends.
  *
  * A new backend is declared at the end of this file, and added to
- *   vae/types.h VaeBackendKind, vae-private/types.h VAE_BACKEND_KINDS, the
- * words of base/types.c and the row of engine/settings/settings.c
+ *   VaeBackendKind in vae/types.h, VAE_BACKEND_KINDS in vae-private/types.h
+ *   the words of base/types.c, and the row of engine/settings/settings.c
  *   engine/meson.build: engine_rooms, and a -DVAE_HAVE_... if it is optional
  *   order[] and find_class() in engine/backend/choose.c
  *   BACKENDS in pipelines/cluster/streams.py
