@@ -174,10 +174,7 @@ decode(VaeBuilder *b)
         b, "22", x,
         (VaeConv){.c = 3 * a->patch * a->patch, .k = 3, .two_d = true});
     vae_leave(b);
-    if (a->patch > 1)
-        x = vae_rearrange(
-            b, "shuffle", x,
-            (VaeMove){.kind = VAE_UNFOLD_CRQ, .fs = a->patch, .wide = true});
+    x = vae_patches(b, "shuffle", x, VAE_UNFOLD_CRQ, a->patch);
     vae_output(b, x);
 }
 

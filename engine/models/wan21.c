@@ -60,10 +60,7 @@ decode(VaeBuilder *b)
     }
     x = vae_wan_head(b, x, a->colours * a->side * a->side, false);
     vae_leave(b);
-    if (a->side > 1)
-        x = vae_rearrange(
-            b, "pixel_shuffle", x,
-            (VaeMove){.kind = VAE_UNFOLD_CRQ, .fs = a->side, .wide = true});
+    x = vae_patches(b, "pixel_shuffle", x, VAE_UNFOLD_CRQ, a->side);
     vae_output(b, x);
 }
 

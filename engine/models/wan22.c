@@ -91,10 +91,7 @@ decode(VaeBuilder *b)
     }
     x = vae_wan_head(b, x, a->colours * a->patch * a->patch, a->flat);
     vae_leave(b);
-    if (a->patch > 1)
-        x = vae_rearrange(
-            b, "unpatchify", x,
-            (VaeMove){.kind = VAE_UNFOLD_CQR, .fs = a->patch, .wide = true});
+    x = vae_patches(b, "unpatchify", x, VAE_UNFOLD_CQR, a->patch);
     vae_output(b, x);
 }
 

@@ -78,48 +78,32 @@ middle(VaeBuilder *b, const VaeTensor *x)
     return x;
 }
 
-/* (t, h, w, .) -> (t or 2t, 2h, 2w, c). The first step makes one frame of its
- * one: it drops the second of each pixel's two groups of c channels. */
+/* Up, (t, h, w, .) -> (t or 2t, 2h, 2w, c), or down, -> (t or t / 2, h / 2,
+ * w / 2, c). The first step has one frame before and after it: up, it drops the
+ * second of each pixel's two groups of c channels; down, the convolution's
+ * result takes the places of two frames. */
 static const VaeTensor *
-up(VaeBuilder *b, const VaeTensor *x, int c, bool temporal)
+resample(VaeBuilder *b, const VaeTensor *x, int c, bool temporal, bool up)
 {
     const int ft = temporal ? 2 : 1;
     const bool one = temporal && vae_is_first(b);
-    vae_enter(b, "upsample");
-    const VaeTensor *y = conv(b, "conv.conv", x, 4 * ft * c, true);
-    y = vae_rearrange(
-        b, "shuffle", y,
-        (VaeMove){.kind = one ? VAE_SHUFFLE_RQTC : VAE_SHUFFLE_TRQC,
-                  .ft = ft,
-                  .fs = 2,
-                  .drop = one,
-                  .wide = true});
-    y = vae_shortcut(b, "shortcut", y, x,
-                     (VaeShortcutMove){.kind = VAE_SHORTCUT_DUP,
-                                       .ft = one ? 1 : ft,
-                                       .fs = 2,
-                                       .channels_fast = true});
-    vae_leave(b);
-    return y;
-}
-
-/* (t, h, w, .) -> (t or t / 2, h / 2, w / 2, c). The first step makes one frame
- * of its one: the convolution's result takes the places of two frames. */
-static const VaeTensor *
-down(VaeBuilder *b, const VaeTensor *x, int c, bool temporal)
-{
-    const int ft = temporal ? 2 : 1;
-    const bool one = temporal && vae_is_first(b);
-    vae_enter(b, "downsample");
-    const VaeTensor *y = conv(b, "conv.conv", x, c / (4 * ft), true);
-    y = vae_rearrange(
-        b, "pack", y,
-        (VaeMove){.kind = VAE_FOLD_TRQC, .ft = ft, .fs = 2, .wide = true});
-    y = vae_shortcut(b, "shortcut", y, x,
-                     (VaeShortcutMove){.kind = VAE_SHORTCUT_AVERAGE,
-                                       .ft = one ? 1 : ft,
-                                       .fs = 2,
-                                       .channels_fast = true});
+    vae_enter(b, up ? "upsample" : "downsample");
+    const VaeTensor *y =
+        conv(b, "conv.conv", x, up ? 4 * ft * c : c / (4 * ft), true);
+    y = vae_rearrange(b, up ? "shuffle" : "pack", y,
+                      (VaeMove){.kind = !up   ? VAE_FOLD_TRQC
+                                        : one ? VAE_SHUFFLE_RQTC
+                                              : VAE_SHUFFLE_TRQC,
+                                .ft = ft,
+                                .fs = 2,
+                                .drop = up && one,
+                                .wide = true});
+    y = vae_shortcut(
+        b, "shortcut", y, x,
+        (VaeShortcutMove){.kind = up ? VAE_SHORTCUT_DUP : VAE_SHORTCUT_AVERAGE,
+                          .ft = one ? 1 : ft,
+                          .fs = 2,
+                          .channels_fast = true});
     vae_leave(b);
     return y;
 }
@@ -144,7 +128,7 @@ decode(VaeBuilder *b)
         for (int j = 0; j < level->n_res; j++)
             x = res_block(b, "block.%d", j, x);
         if (level->sampler)
-            x = up(b, x, level[1].c, level->temporal);
+            x = resample(b, x, level[1].c, level->temporal, true);
         vae_leave(b);
     }
     x = vae_block_norm_silu(b, "norm_out", x, 0);
@@ -168,7 +152,7 @@ encode(VaeBuilder *b)
         for (int j = 0; j < level->n_res; j++)
             x = res_block(b, "block.%d", j, x);
         if (level->sampler)
-            x = down(b, x, level[1].c, level->temporal);
+            x = resample(b, x, level[1].c, level->temporal, false);
         vae_leave(b);
     }
     x = middle(b, x);

@@ -109,10 +109,7 @@ decode(VaeBuilder *b)
     const Kl *a = vae_arch_data(b);
     const Side *s = &a->dec;
     const VaeTensor *x = vae_input(b);
-    if (a->patch > 1)
-        x = vae_rearrange(
-            b, "unfold", x,
-            (VaeMove){.kind = VAE_UNFOLD_CRQ, .fs = a->patch, .wide = true});
+    x = vae_patches(b, "unfold", x, VAE_UNFOLD_CRQ, a->patch);
     if (a->post_quant)
         x = vae_conv(b, "post_quant_conv", x,
                      (VaeConv){.c = a->z, .two_d = true});
@@ -154,10 +151,7 @@ encode(VaeBuilder *b)
     if (a->quant)
         x = vae_conv(b, "quant_conv", x,
                      (VaeConv){.c = 2 * a->z, .two_d = true});
-    if (a->patch > 1)
-        x = vae_rearrange(
-            b, "fold", x,
-            (VaeMove){.kind = VAE_FOLD_CRQ, .fs = a->patch, .wide = true});
+    x = vae_patches(b, "fold", x, VAE_FOLD_CRQ, a->patch);
     vae_output(b, x);
 }
 

@@ -73,10 +73,7 @@ decode(VaeBuilder *b)
     const Tae *a = vae_arch_data(b);
     const VaeTensor *x = vae_input(b);
     int at = 3;
-    if (a->patch > 1)
-        x = vae_rearrange(
-            b, "unfold", x,
-            (VaeMove){.kind = VAE_UNFOLD_CRQ, .fs = a->patch, .wide = true});
+    x = vae_patches(b, "unfold", x, VAE_UNFOLD_CRQ, a->patch);
     vae_enter(b, "decoder");
     x = vae_clamp(b, "0", x);
     x = conv(b, 1, x, (VaeConv){.c = a->dec[0], .relu = true});
@@ -121,10 +118,7 @@ encode(VaeBuilder *b)
     }
     x = conv(b, at, x, (VaeConv){.c = a->z});
     vae_leave(b);
-    if (a->patch > 1)
-        x = vae_rearrange(
-            b, "fold", x,
-            (VaeMove){.kind = VAE_FOLD_CRQ, .fs = a->patch, .wide = true});
+    x = vae_patches(b, "fold", x, VAE_FOLD_CRQ, a->patch);
     vae_output(b, x);
 }
 

@@ -169,6 +169,9 @@ typedef struct VaeMove {
 } VaeMove;
 const VaeTensor *vae_rearrange(VaeBuilder *b, const char *name,
                                const VaeTensor *x, VaeMove move);
+/* The same of patches of `side` pixels, to F32; x if side is 1. */
+const VaeTensor *vae_patches(VaeBuilder *b, const char *name,
+                             const VaeTensor *x, VaeRearrange kind, int side);
 typedef struct VaeShortcutMove {
     VaeShortcut kind;
     int ft, fs;  /* factors in time and space; 0 means 1 */

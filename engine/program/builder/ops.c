@@ -348,6 +348,16 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
     return op->y;
 }
 
+const VaeTensor *
+vae_patches(VaeBuilder *b, const char *name, const VaeTensor *x,
+            VaeRearrange kind, int side)
+{
+    return side <= 1 ? x
+                     : vae_rearrange(
+                           b, name, x,
+                           (VaeMove){.kind = kind, .fs = side, .wide = true});
+}
+
 /* True if x can be added to y with these factors. Otherwise the builder fails.
  */
 static bool
