@@ -85,9 +85,11 @@ typedef struct VaeRun {
     bool sample;          /* an encoder writes random samples, not the mean */
     uint64_t seed, index; /* of the samples; index: of the run's first latent in
                              the sequence */
-    int channels;         /* of latents */
-    float low, high;      /* the network's values of black and white */
-    bool alpha;           /* its pictures have a fourth channel */
+    VaeNoiseFunc noise;   /* see vae_stream_set_noise(), or NULL */
+    void *noise_user;
+    int channels;    /* of latents */
+    float low, high; /* the network's values of black and white */
+    bool alpha;      /* its pictures have a fourth channel */
     uint64_t *bad; /* receives the number of non-finite values of the result, by
                       run() or VAE_FINISH_COUNT; 0 before the run. Or NULL */
     VaeStreamStats *stats; /* run(), or finish() for runs in flight, adds

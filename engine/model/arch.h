@@ -24,7 +24,7 @@ typedef struct VaeRecognise {
     const char **doubt;   /* what is not known of the network; NULL: nothing. A
                              stream tells it with the doubts about its input */
     const char **no_fp16; /* why the network refuses fp16; NULL: it does not */
-    int *window;          /* see VaeModel; 0: the network has no windows */
+    int *window, *least;  /* see VaeModel; 0: there is none */
 } VaeRecognise;
 
 /* The weight of a tile in its overlap with the tile before it, as the network's

@@ -67,6 +67,9 @@ set_delay(VaeModel *model, const VaeProgram *program)
     VaeModelInfo *info = &model->info;
     const VaeTensor *x = program->ops[program->n_ops - 1].x;
     info->delay = model->line_delay = x->delay - (info->temporal - 1);
+    info->held = x->late;
+    for (int i = 0; i < program->n_ops; i++)
+        model->noisy = model->noisy || program->ops[i].kind == VAE_OP_NOISE;
     if (model->window)
         info->delay =
             model->window * info->temporal + model->line_delay % info->temporal;
@@ -180,7 +183,7 @@ vae_model_looks_back(const VaeModel *model, VaeDirection direction, int history,
     if (status != VAE_OK)
         return status;
     const VaeModelInfo *info = &model->info;
-    const int side = decode ? 2 : 2 * info->spatial;
+    const int side = decode ? 128 : 2 * info->spatial; /* past any window */
     if (decode ? !info->has_decoder : !info->has_encoder)
         return vae_fail(error, VAE_ERR_MODEL, "%s has no %s", info->path,
                         decode ? "decoder" : "encoder");

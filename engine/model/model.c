@@ -87,7 +87,8 @@ vae_recognise_params(VaeModel *m)
                           .assumed = &m->assumed,
                           .doubt = &m->doubt,
                           .no_fp16 = &m->no_fp16,
-                          .window = &m->window};
+                          .window = &m->window,
+                          .least = &m->least};
 }
 
 /* ------------------------------------------------------------------ */

@@ -36,6 +36,8 @@ struct VaeModel {
      * side were a clip; 0: all latents are one clip. info.delay is that of the
      * windows, line_delay that of the delay lines of one. */
     int window, line_delay;
+    bool noisy; /* its decoder begins from noise */
+    int least;  /* a shorter sequence gets copies of its last latent */
     VaeTensorFile *file;
     void *config;      /* json_t of config.json beside the file, or NULL */
     float **generated; /* one block per required tensor, or NULL */

@@ -10,16 +10,23 @@ vae_frame_bytes(const VaeTensor *t)
            vae_type_size(t->type);
 }
 
+/* The frames of a run, without those that are late in another one. */
+static double
+frames_of(const VaeTensor *t)
+{
+    return t->shape.t - t->late;
+}
+
 static double
 bytes_of(const VaeTensor *t)
 {
-    return t && !t->hidden ? (double) vae_frame_bytes(t) * t->shape.t : 0;
+    return t && !t->hidden ? (double) vae_frame_bytes(t) * frames_of(t) : 0;
 }
 
 static double
 elements(const VaeTensor *t)
 {
-    return (double) t->shape.t * t->shape.h * t->shape.w * t->shape.c;
+    return frames_of(t) * t->shape.h * t->shape.w * t->shape.c;
 }
 
 static void
@@ -38,7 +45,7 @@ count_conv(VaeOp *op)
         taps = weights * tiles / (y->shape.h * y->shape.w);
     }
     const double pair = (double) x->shape.c * y->shape.c;
-    op->flop = 2 * pair * taps * y->shape.t * y->shape.h * y->shape.w;
+    op->flop = 2 * pair * taps * frames_of(y) * y->shape.h * y->shape.w;
     op->bytes = bytes_of(x) + bytes_of(y) * (op->add ? 2 : 1) +
                 (double) context * (double) vae_frame_bytes(x) +
                 pair * weights * (double) vae_type_size(x->type);

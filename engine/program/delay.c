@@ -11,13 +11,38 @@ vae_clock_frame(const VaeClock *clock, const VaeTensor *t)
     return clock->begin * t->rate - t->lead - t->delay;
 }
 
+/* The same for a sequence that ends after so many latents, or -1. */
+static void
+span_of(const VaeClock *clock, const VaeTensor *t, int64_t latents,
+        int64_t *first, int64_t *end)
+{
+    const int64_t at = vae_clock_frame(clock, t);
+    *first = (clock->without_context ? 1 - t->rate : 0) - at;
+    *end = latents < 0 ? INT64_MAX : (latents - 1) * t->rate + 1 - at;
+}
+
 void
 vae_clock_span(const VaeClock *clock, const VaeTensor *t, int64_t *first,
                int64_t *end)
 {
-    const int64_t at = vae_clock_frame(clock, t);
-    *first = (clock->without_context ? 1 - t->rate : 0) - at;
-    *end = clock->end < 0 ? INT64_MAX : (clock->end - 1) * t->rate + 1 - at;
+    const int64_t latents =
+        clock->end < clock->least ? clock->least : clock->end;
+    span_of(clock, t, clock->end < 0 ? -1 : latents + t->ghosts, first, end);
+}
+
+void
+vae_clock_edges(const VaeClock *clock, const VaeTensor *t, int64_t *first,
+                int64_t *end)
+{
+    span_of(clock, t, clock->end, first, end);
+}
+
+int
+vae_clock_left_out(const VaeClock *clock, const VaeTensor *t)
+{
+    int64_t first, end;
+    vae_clock_span(clock, t, &first, &end);
+    return first >= 0 && first < t->shape.t - t->late ? 0 : t->late;
 }
 
 VaePlaceInVideo
@@ -43,9 +68,11 @@ vae_clock_skips(const VaeClock *clock, const VaeOp *op)
     int64_t first, end;
     if (!t || op->kind == VAE_OP_PICTURE_OUT)
         return false;
+    if (op->kind == VAE_OP_LATENT_IN)
+        return clock->end >= 0;
     vae_clock_span(clock, t, &first, &end);
     /* later ops also read the frames of the run before in a delay line */
-    return first >= t->shape.t || end <= (op->y ? 0 : -VAE_LINE);
+    return first >= t->shape.t || end <= (op->y ? 0 : -t->ctx);
 }
 
 bool
@@ -60,11 +87,12 @@ vae_clock_is_steady(const VaeClock *clock, const VaeProgram *program)
         int64_t first, end;
         if (vae_clock_skips(clock, op))
             return false;
-        if (op->kind != VAE_OP_EDGE)
-            continue;
-        vae_clock_span(clock, op->x, &first, &end);
-        if (first >= 0)
-            return false;
+        const VaeTensor *t = op->y ? op->y : op->x;
+        if (op->kind == VAE_OP_EDGE || (t && t->late)) {
+            vae_clock_span(clock, t, &first, &end);
+            if (first >= 0)
+                return false;
+        }
     }
     return true;
 }

@@ -49,6 +49,7 @@ typedef struct VaeTensor {
     VaeShape shape;
     VaeType type;
     int rate, lead, delay;  /* of a network with a delay, see delay.h */
+    int late, ghosts;       /* the same */
     struct VaeTensor *view; /* the tensor of which this one is a part; NULL: it
                                is no part */
     int ctx;                /* context frames before the body */
@@ -103,7 +104,8 @@ typedef struct VaeWeight {
     int row;         /* of a modulation: first row of the table */
     double timestep; /* of a modulation */
     int n_parts;
-    const VaeTensorInfo *part[6];
+    bool gated; /* the last part has a factor for each output channel */
+    const VaeTensorInfo *part[8];
     const VaeTensorFile *file; /* the file with the parts, or NULL */
     int dims[5];               /* of all parts stacked */
     int id;                    /* canonical index of part 0 in the model */

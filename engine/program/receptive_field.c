@@ -48,12 +48,11 @@ oldest(const Ages *a, const VaeTensor *x, int i)
         i += x->from;
         x = x->view;
     }
-    const int t = x->shape.t;
     while (i < 0) {
-        i += t;
+        i += x->shape.t - x->lead;
         steps++;
     }
-    assert(i < t);
+    assert(i < x->shape.t);
     return a->oldest[x->id][i] - steps;
 }
 
@@ -147,7 +146,7 @@ age_program(Ages *a, const VaeProgram *p)
             int one = oldest(a, op->x, j);
             if (p->delayed) /* a frame is computed later than its latent arrives
                              */
-                one += (op->x->delay - j) / op->x->rate;
+                one += (op->x->delay + op->x->lead - j) / op->x->rate;
             age = one < age ? one : age;
         }
     }

@@ -49,14 +49,30 @@ read_groups(const VaeWeight *w, const VaeTensorInfo *t, float *dst)
                           part);
 }
 
+/* Multiplies the values of each output channel by its factor. */
+static void
+apply_gate(const VaeWeight *w, const VaeTensorInfo *gate, float *dst)
+{
+    const size_t out = (size_t) w->dims[0], row = vae_weight_count(w) / out;
+    const size_t size = vae_type_size(gate->type);
+    for (size_t o = 0; o < out; o++) {
+        float factor;
+        vae_type_to_float(&factor, (const uint8_t *) gate->data + o * size,
+                          gate->type, 1);
+        for (size_t i = 0; i < row; i++)
+            *dst++ *= factor;
+    }
+}
+
 void
 vae_weight_read(const VaeWeight *w, float *dst)
 {
+    float *const first = dst;
     if (w->modulation) {
         vae_modulation_read(w, dst);
         return;
     }
-    for (int i = 0; i < w->n_parts; i++) {
+    for (int i = 0; i < w->n_parts - w->gated; i++) {
         const VaeTensorInfo *t = w->part[i];
         const size_t n = (size_t) t->bytes / vae_type_size(t->type);
         if (w->groups > 1)
@@ -67,6 +83,8 @@ vae_weight_read(const VaeWeight *w, float *dst)
             read_stacked(w, t, dst);
         dst += n;
     }
+    if (w->gated)
+        apply_gate(w, w->part[w->n_parts - 1], first);
 }
 
 bool

@@ -141,8 +141,7 @@ static VaeStatus run_steps(VaeStream *s, const VaeUnits *units, int steps,
 static VaeStatus
 guess(VaeStream *s, const VaeUnits *units, VaeError *error)
 {
-    const int steps =
-        s->main.model->info.look_ahead - s->main.params.look_ahead;
+    const int steps = vae_stream_steps_to(s, s->main.plan.delay);
     const VaeSequence before = s->at;
     VaeCarryStore *carries =
         before.in_fallback ? &s->main.wide->carries : &s->main.carries;
@@ -446,6 +445,13 @@ vae_stream_overlaps(const VaeStream *stream)
            (stream->main.params.nan_policy == VAE_NAN_PASS || stream->guard.in);
 }
 
+void
+vae_stream_set_noise(VaeStream *s, VaeNoiseFunc noise, void *user)
+{
+    s->noise = noise;
+    s->noise_user = user;
+}
+
 VaePin *
 vae_stream_pin(VaeStream *s, void *data, size_t bytes)
 {
@@ -533,11 +539,13 @@ vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
 static VaeStatus
 fail_drain(const int found[2], const int expected[2], VaeError *error)
 {
-    return vae_mismatch(
-        error, VAE_ERR_ARGUMENT, NULL,
-        "{%d steps and %d frames} for the end of the sequence, expected {=at "
-        "most %d steps and their frames, %d}",
-        found[0], found[1], expected[0], expected[1]);
+    char is[64], should[64];
+    snprintf(is, sizeof is, "%d steps and %d frames", found[0], found[1]);
+    snprintf(should, sizeof should, "at most %d steps and their frames, %d",
+             expected[0], expected[1]);
+    return vae_fail_parts(
+        error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, is, should},
+        "%s for the end of the sequence, expected %s", is, should);
 }
 
 VaeStatus

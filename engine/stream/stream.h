@@ -80,6 +80,9 @@ struct VaeStream {
     VaeGuard guard;      /* nan.c */
     VaeWindow window;    /* run.c */
 
+    VaeNoiseFunc noise; /* or NULL */
+    void *noise_user;
+
     /* delay.c. */
     VaePicture *slots; /* pictures of a run; NULL without delay and chunks */
     VaeLatentIn *no_latents; /* latents without data, for runs of the end */
@@ -170,6 +173,9 @@ void vae_stream_count_run(VaeStream *stream, int which);
 
 /* delay.c: the position of the next run in the sequence. */
 VaeClock vae_stream_clock(const VaeStream *s);
+/* The steps of the end after which all frames but the last `left` are computed,
+ * if the sequence ends now. */
+int vae_stream_steps_to(const VaeStream *s, int left);
 /* The number of frames that the next steps give. */
 int vae_stream_frames_after(const VaeStream *s, int steps);
 /* The number of frames of the sequence that are before the next one. */

@@ -355,6 +355,5 @@ gst_vae_decode_set_times(GstVaeBase *base, GstVaeSession *session)
     const VaeModelInfo *info = gst_vae_model_info(session->model);
 
     session->step_time = session->frame_time * info->decode.step_out;
-    session->collect_time =
-        session->frame_time * gst_vae_decode_delay_of(session);
+    session->collect_time = gst_vae_decode_delay_time(session);
 }

@@ -115,6 +115,11 @@ GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
 /* Returns the number of frames between the newest frame that a latent completes
  * and the latent's own last frame. */
 guint gst_vae_decode_delay_of(const GstVaeSession *session);
+/* The number of the first `all` frames of a sequence that wait when no more are
+ * planned. */
+guint64 gst_vae_decode_waiting_of(const GstVaeSession *session, guint64 all);
+/* The longest time that a frame waits for later latents. */
+GstClockTime gst_vae_decode_delay_time(const GstVaeSession *session);
 /* Replaces the frames of a planned step by the frames that the engine returns
  * with this latent. Without a delay nothing changes. */
 void gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item);

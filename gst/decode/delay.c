@@ -17,6 +17,32 @@ gst_vae_decode_delay_of(const GstVaeSession *session)
     return (guint) MIN(ahead * info->decode.step_out, info->delay);
 }
 
+/* The first frames of a sequence may wait for the frame after them. */
+static guint
+held_by(const GstVaeSession *session)
+{
+    const VaeModelInfo *info = gst_vae_model_info(session->model);
+
+    return gst_vae_decode_delay_of(session) == (guint) info->delay
+               ? (guint) info->held
+               : 0;
+}
+
+guint64
+gst_vae_decode_waiting_of(const GstVaeSession *session, guint64 all)
+{
+    const guint64 delay = gst_vae_decode_delay_of(session);
+
+    return all <= delay + held_by(session) ? all : delay;
+}
+
+GstClockTime
+gst_vae_decode_delay_time(const GstVaeSession *session)
+{
+    return session->frame_time *
+           (gst_vae_decode_delay_of(session) + held_by(session));
+}
+
 /* Returns the number of frames that the engine gives of the sequence, after all
  * its latents so far and `steps` steps of its end. */
 static guint64
@@ -24,10 +50,11 @@ given_after(const GstVaeDecode *self, const GstVaeSession *session, gint steps)
 {
     const VaeModelInfo *info = gst_vae_model_info(session->model);
     const gint64 all = (gint64) self->planned;
-    gint64 n = all - gst_vae_decode_delay_of(session);
+    const gint64 end = all + steps * info->decode.step_out - info->delay;
+    gint64 n = all - (gint64) gst_vae_decode_waiting_of(session, self->planned);
 
-    if (steps > 0)
-        n = MAX(n, all + steps * info->decode.step_out - info->delay);
+    if (steps > 0 && end > info->held)
+        n = MAX(n, end);
     return (guint64) CLAMP(n, 0, all);
 }
 
@@ -87,8 +114,7 @@ gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item)
 void
 gst_vae_decode_delay_resume(GstVaeDecode *self, guint64 n, GstClockTime pts)
 {
-    const guint delay = gst_vae_decode_delay_of(self->base.queue.session);
-    const guint64 wait = MIN(n, delay);
+    const guint64 wait = gst_vae_decode_waiting_of(self->base.queue.session, n);
     const guint64 late = MAX(gst_vae_decode_frames_time(self, wait), pts) - pts;
 
     self->planned = n;

@@ -21,9 +21,8 @@ had_before(GstVaeDecode *self)
 {
     const guint64 all =
         gst_vae_decode_frames_before(self, self->resume.latents);
-    const guint delay = gst_vae_decode_delay_of(self->base.queue.session);
 
-    return all - MIN(all, delay);
+    return all - gst_vae_decode_waiting_of(self->base.queue.session, all);
 }
 
 /* Posts an error: the latents begin after the first one that the stream

@@ -233,6 +233,44 @@ glu(const VaeLaunch *l, const VaeOp *op)
                                              .c = y->shape.c});
 }
 
+/* Writes a frame of pixels to y as patches, in its type. */
+static void
+fold_noise(const VaeOp *op, const float *pixels, VaeType type, uint8_t *y)
+{
+    const VaeShape s = op->y->shape;
+    const int side = op->noise.side, width = s.w * side;
+    for (int i = 0; i < s.h * s.w * s.c; i++, y += vae_type_size(type)) {
+        const int l = i % s.c, pixel = i / s.c;
+        const int row = pixel / s.w * side + l % side;
+        const int column = pixel % s.w * side + l / side % side;
+        vae_type_from_float(
+            y, type, &pixels[(row * width + column) * 3 + l / (side * side)],
+            1);
+    }
+}
+
+/* The noise of vae_stream_set_noise(). Only for tests, so it may allocate. */
+static bool
+noise_from_outside(const VaeLaunch *l, const VaeOp *op, int64_t first)
+{
+    const VaeTensor *y = op->y;
+    const int w = y->shape.w * op->noise.side, h = y->shape.h * op->noise.side;
+    const VaeRun *run = l->run;
+    uint8_t *to = vae_exec_body(l->exec, y);
+    if (!run->noise)
+        return false;
+    float *pixels = vae_mem_alloc((size_t) w * h * 3 * sizeof *pixels);
+    if (!pixels)
+        return false;
+    for (int f = 0; f < y->shape.t; f++, to += vae_frame_bytes(y)) {
+        if (first + f >= 0)
+            run->noise(run->noise_user, first + f, w, h, pixels);
+        fold_noise(op, pixels, y->type, to);
+    }
+    vae_mem_free(pixels);
+    return true;
+}
+
 static void
 noise(const VaeLaunch *l, const VaeOp *op)
 {
@@ -241,6 +279,8 @@ noise(const VaeLaunch *l, const VaeOp *op)
     if (!run)
         return;
     const VaePlaceInVideo place = vae_clock_place(&run->clock, y);
+    if (noise_from_outside(l, op, place.frame))
+        return;
     l->kernels->noise(&l->queue, &(VaeNoiseArgs){.y = vae_exec_body(l->exec, y),
                                                  .y_type = y->type,
                                                  .place = &place,
@@ -421,13 +461,59 @@ vae_exec_idle(const VaeExec *e, const VaeRun *run, const VaeOp *op)
     return e->program->delayed && run && vae_clock_skips(&run->clock, op);
 }
 
+/* t without the frames that are late in another run. A graph is one of those.
+ */
+static VaeTensor *
+without_late(const VaeLaunch *l, VaeTensor *t, VaeTensor *out)
+{
+    if (!t || !t->late)
+        return t;
+    const int left = l->run ? vae_clock_left_out(&l->run->clock, t) : t->late;
+    *out = *t;
+    out->offset += (size_t) left * vae_frame_stride(t);
+    out->shape.t -= left;
+    out->lead -= left;
+    return out;
+}
+
+/* The op as it runs: without late frames. */
+typedef struct Due {
+    VaeOp op;
+    VaeTensor x, y, add;
+} Due;
+
+static const VaeOp *
+due(const VaeLaunch *l, const VaeOp *op, Due *out)
+{
+    if (!op->y || !op->y->late)
+        return op;
+    out->op = *op;
+    out->op.x = without_late(l, op->x, &out->x);
+    out->op.y = without_late(l, op->y, &out->y);
+    out->op.add = without_late(l, op->add, &out->add);
+    if (op->kind == VAE_OP_WINDOW)
+        out->op.window_of.shift += op->y->shape.t - out->op.y->shape.t;
+    return &out->op;
+}
+
+/* True in the run of late frames for the op that reads those of earlier runs,
+ * which are frames before the first. */
+static bool
+reads_nothing(const VaeLaunch *l, const VaeOp *op)
+{
+    return op->kind == VAE_OP_HEAD_CARRY && op->x->late && l->run &&
+           !vae_clock_left_out(&l->run->clock, op->x);
+}
+
 static VaeStatus
 run_op(const VaeLaunch *l, int i, VaeError *error)
 {
+    Due room;
     const VaeOp *op = &l->exec->program->ops[i];
     const VaeExecOp *own = &l->exec->ops[i];
-    if (vae_exec_idle(l->exec, l->run, op))
+    if (vae_exec_idle(l->exec, l->run, op) || reads_nothing(l, op))
         return VAE_OK;
+    op = due(l, op, &room);
     if (own->run)
         return own->run(own->own, op, error);
     const int code =

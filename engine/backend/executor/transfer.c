@@ -42,9 +42,12 @@ count_bad(const VaeLaunch *l, const VaeTensor *x)
 {
     const size_t frame = vae_frame_bytes(x);
     int64_t first = 0, end = x->shape.t;
-    if (l->exec->program->delayed)
+    int out = 0;
+    if (l->exec->program->delayed) {
         vae_clock_span(&l->run->clock, x, &first, &end);
-    first = first > 0 ? first : 0;
+        out = vae_clock_left_out(&l->run->clock, x);
+    }
+    first = first > out ? first : out;
     end = end < x->shape.t ? end : x->shape.t;
     if (l->bad && first < end)
         l->kernels->nonfinite(
@@ -242,11 +245,11 @@ fill_edges(const VaeLaunch *l, const VaeOp *op)
     int code = 0;
     if (!l->run)
         return 0;
-    vae_clock_span(&l->run->clock, x, &first, &end);
+    vae_clock_edges(&l->run->clock, x, &first, &end);
     if (first >= 0 && first < x->shape.t)
         code = copy_frame(l, x, first - 1, first);
-    for (int64_t i = end; i >= 0 && i < x->shape.t && !code; i++)
-        code = copy_frame(l, x, i, end - 1);
+    for (int64_t i = end < 0 ? 0 : end; i < x->shape.t && !code; i++)
+        code = copy_frame(l, x, i, end < 0 ? -1 : end - 1);
     return code;
 }
 

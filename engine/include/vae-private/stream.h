@@ -35,6 +35,16 @@ typedef struct VaePin VaePin;
 VAE_API VaePin *vae_stream_pin(VaeStream *stream, void *data, size_t bytes);
 VAE_API void vae_pin_free(VaePin **pin);
 
+/*
+ * Replaces the noise that a decoder of LTX-2.5 begins from. noise() writes a
+ * frame of the video, of height x width x 3 numbers. NULL: the noise of the
+ * seed. Only for backends that compute in host memory.
+ */
+typedef void (*VaeNoiseFunc)(void *user, int64_t frame, int width, int height,
+                             float *out);
+VAE_API void vae_stream_set_noise(VaeStream *stream, VaeNoiseFunc noise,
+                                  void *user);
+
 /* The chosen setting of the ladder in words: "slices of 1, 2 frames at once, a
  * part of the carries on the host". */
 VAE_API void vae_plan_setting(const VaePlan *plan, char *out, size_t size);

@@ -51,10 +51,15 @@ typedef struct VaeModelInfo {
      * not causal). A frame depends on look_ahead later latents, so the stream
      * gives it `delay` frames later than a causal decoder would. After n
      * latents the stream has given vae_model_frames_of(n) - delay frames, or
-     * none if that is negative. vae_stream_drain() gives the rest.
+     * none if that is at most `held`. vae_stream_drain() gives the rest.
      */
     int look_ahead; /* latents */
     int delay;      /* frames */
+    /*
+     * Only with a delay: the first `held` frames of a sequence come together
+     * with the frame after them, as they depend on as many later frames.
+     */
+    int held;
     /*
      * The number of latents in a chunk: 5 for taeh3, which divides a sequence
      * into chunks, and 0 for all other models. The first latent of each chunk

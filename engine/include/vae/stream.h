@@ -100,7 +100,7 @@ typedef struct VaeStreamParams {
     VaeNormalization normalization; /* of the latents in or out */
     VaePosterior posterior; /* only for encoding; a decoder ignores it */
     VaeSpill spill;         /* other backends than cuda ignore it */
-    uint64_t seed;          /* of samples */
+    uint64_t seed;          /* of samples, and of noise in a decoder */
     /*
      * FALLBACK and ERROR check the results of each slice before they compute
      * the next one. When decoding on a device, the frames are copied during the

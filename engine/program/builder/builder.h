@@ -68,6 +68,9 @@ typedef struct VaeConv {
     /* Up to three names, relative like the op's own, whose weights are
      * stacked (q, k, v); then c is the sum. NULL: the op's name. */
     const char *stack[3];
+    /* A tensor [c] with a factor for each output channel, relative like the
+     * op's own name, or NULL. */
+    const char *gate;
 } VaeConv;
 
 /* Enters a block: later names are relative to the names of all entered blocks,
@@ -102,6 +105,19 @@ const VaeTensor *vae_line(VaeBuilder *b, const char *name, const VaeTensor *x);
 /* The x of a line, 1 or 2 frames ago: the delay of one or two centred
  * convolutions. */
 const VaeTensor *vae_delayed(VaeBuilder *b, const VaeTensor *line, int frames);
+/*
+ * vae_past() is the line of an attention over a window: the last `frames`
+ * frames of the run before, then x, without copies. vae_earlier() is its x of
+ * `frames` frames ago, with `lead` frames in front, which are late.
+ * vae_repeat_last() appends copies of the last latent to x, which is the
+ * network's input.
+ */
+const VaeTensor *vae_past(VaeBuilder *b, const char *name, const VaeTensor *x,
+                          int frames);
+const VaeTensor *vae_earlier(VaeBuilder *b, const VaeTensor *line, int frames,
+                             int lead);
+const VaeTensor *vae_repeat_last(VaeBuilder *b, const char *name,
+                                 const VaeTensor *x, int latents);
 /* RMS norm. Weight: name.gamma, of dims [c, 1, 1, 1] or, if image, [c, 1, 1].
  */
 const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
@@ -111,18 +127,30 @@ const VaeTensor *vae_rms(VaeBuilder *b, const char *name, const VaeTensor *x,
  * sines of t * multiplier * 10000^(-i / 128), i = 0..127, they are rows of
  * table [rows, c] + embedder.linear_2(silu(embedder.linear_1(s))); a gain is 1
  * more. table is relative to the path, the other names are not.
+ *
+ * With proj, the layers are embedder.0 and embedder.2, of `width` numbers, the
+ * rows of the table are added to proj(silu(embedder.2(...))), the multiplier is
+ * part of the timestep, and a gain is also multiplied by the weights of the
+ * norm.
  */
 typedef struct VaeModulation {
     const char *table, *embedder, *multiplier;
     int rows, offset_row, gain_row;
     double timestep;
+    const char *proj;
+    int width; /* at most VAE_MODULATION_WIDTH */
 } VaeModulation;
+enum { VAE_MODULATION_WIDTH = 1024 };
 typedef enum VaeActivation { VAE_LINEAR, VAE_SILU, VAE_RELU } VaeActivation;
 /* x / sqrt(mean over channels of x^2 + eps), then modulated, unless NULL. */
 const VaeTensor *vae_pixel_norm(VaeBuilder *b, const char *name,
                                 const VaeTensor *x, float eps,
                                 VaeActivation activation,
                                 const VaeModulation *modulation);
+/* The same, times name.weight of dims [c]. */
+const VaeTensor *vae_gain_norm(VaeBuilder *b, const char *name,
+                               const VaeTensor *x, float eps,
+                               const VaeModulation *modulation);
 /* Group norm. Weights: name.weight, name.bias, of dims [c]. */
 typedef struct VaeGroups {
     int n;
@@ -142,11 +170,11 @@ const VaeTensor *vae_attention_so_far(VaeBuilder *b, const char *name,
                                       const VaeTensor *qkv);
 /*
  * Attention over a window of frames, rows and columns, see VaeWindowArgs; for
- * networks with a delay. Weights: q_norm.weight and k_norm.weight, relative to
- * the path. qkv is computed from a line of 3d frames, where d is kt / 2. The
- * result has a delay of d more, and d frames before its slot 0: as the first d
- * frames of a sequence read a window that is not around them, they are computed
- * when frame d is.
+ * networks with a delay. Weights: name.q_norm.weight and name.k_norm.weight.
+ * qkv is computed from a line of 3d frames, where d is kt / 2. The result has a
+ * delay of d more, and d frames before its slot 0: as the first d frames of a
+ * sequence read a window that is not around them, they are computed when frame
+ * d is.
  */
 typedef struct VaeAttentionWindow {
     int kt, kh, kw; /* odd */

@@ -55,9 +55,9 @@ VaeWeight *vae_builder_new_weight(VaeBuilder *b, VaeWeightKind kind);
 /* Adds a tensor of the file to a weight. */
 void vae_builder_weight_part(VaeBuilder *b, VaeWeight *w, const char *full,
                              const int64_t *dims, int n_dims);
-/* The c gains, or offsets, of a modulated norm. */
+/* The c gains, or offsets, of the modulated norm of that name. */
 VaeWeight *vae_builder_modulation_weight(VaeBuilder *b, const VaeModulation *m,
-                                         int c, bool gain);
+                                         int c, const char *norm, bool gain);
 /* The weight name.suffix, of n_dims dims [c, 1, ...]. */
 VaeWeight *vae_builder_vector_weight(VaeBuilder *b, const char *name,
                                      const char *suffix, int c, int n_dims);

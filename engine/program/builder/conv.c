@@ -66,6 +66,7 @@ add_view(VaeBuilder *b, const char *name, const VaeTensor *x, int from, int t)
                      .type = x->type,
                      .rate = x->rate,
                      .delay = x->delay,
+                     .ghosts = x->ghosts,
                      .view = (VaeTensor *) x,
                      .root = x->root,
                      .from = from,
@@ -73,41 +74,83 @@ add_view(VaeBuilder *b, const char *name, const VaeTensor *x, int from, int t)
     return y;
 }
 
-const VaeTensor *
-vae_line(VaeBuilder *b, const char *name, const VaeTensor *input)
+/* The line of x. edges: with copies of its first and last frame. */
+static const VaeTensor *
+add_line(VaeBuilder *b, const char *name, const VaeTensor *input, int frames,
+         bool edges)
 {
     VaeTensor *x = (VaeTensor *) input;
     if (b->status != VAE_OK || !x)
         return NULL;
-    VaeCarry *carry = vae_builder_carry(b, name, x, VAE_LINE);
+    VaeCarry *carry = vae_builder_carry(b, name, x, frames);
     if (!carry)
         return NULL;
-    add_head(b, name, x, VAE_LINE, carry);
-    VaeOp *edge = vae_builder_op(b, VAE_OP_EDGE, name);
-    if (!edge)
-        return NULL;
-    edge->x = x;
+    add_head(b, name, x, frames - x->lead, carry);
+    if (edges) {
+        VaeOp *edge = vae_builder_op(b, VAE_OP_EDGE, name);
+        if (!edge)
+            return NULL;
+        edge->x = x;
+    }
     add_tail(b, name, x, carry);
     b->program->delayed = true;
     char line[VAE_MAX_PATH];
     snprintf(line, sizeof line, "%s.line", name);
-    VaeTensor *y =
-        (VaeTensor *) add_view(b, line, x, -VAE_LINE, x->shape.t + VAE_LINE);
+    const int from = x->lead - frames;
+    VaeTensor *y = (VaeTensor *) add_view(b, line, x, from, x->shape.t - from);
     if (y)
-        y->lead = VAE_LINE;
+        y->lead = frames;
+    return y;
+}
+
+const VaeTensor *
+vae_line(VaeBuilder *b, const char *name, const VaeTensor *x)
+{
+    return add_line(b, name, x, VAE_LINE, true);
+}
+
+const VaeTensor *
+vae_past(VaeBuilder *b, const char *name, const VaeTensor *x, int frames)
+{
+    if (x && b->status == VAE_OK && x->lead >= frames) {
+        vae_builder_fail(b, VAE_ERR_MODEL,
+                         "%s.%s: %d frames come late, more than the %d of "
+                         "its line",
+                         b->path, name, x->lead, frames);
+        return NULL;
+    }
+    return add_line(b, name, x, frames, false);
+}
+
+const VaeTensor *
+vae_earlier(VaeBuilder *b, const VaeTensor *line, int frames, int lead)
+{
+    if (b->status != VAE_OK || !line)
+        return NULL;
+    assert(line->view && frames + lead <= line->lead);
+    const VaeTensor *x = line->view;
+    VaeTensor *y = (VaeTensor *) add_view(
+        b, "delayed", x, x->lead - lead - frames, x->shape.t - x->lead + lead);
+    if (!y)
+        return NULL;
+    y->delay += frames;
+    y->lead = y->late = lead;
     return y;
 }
 
 const VaeTensor *
 vae_delayed(VaeBuilder *b, const VaeTensor *line, int frames)
 {
-    if (b->status != VAE_OK || !line)
-        return NULL;
-    assert(line->view && line->lead && frames <= VAE_LINE);
-    const VaeTensor *x = line->view;
-    VaeTensor *y = (VaeTensor *) add_view(b, "delayed", x, -frames, x->shape.t);
+    return vae_earlier(b, line, frames, 0);
+}
+
+const VaeTensor *
+vae_repeat_last(VaeBuilder *b, const char *name, const VaeTensor *x,
+                int latents)
+{
+    VaeTensor *y = (VaeTensor *) vae_delayed(b, vae_line(b, name, x), 0);
     if (y)
-        y->delay += frames;
+        y->ghosts = latents;
     return y;
 }
 
@@ -139,6 +182,8 @@ add_sum(VaeBuilder *b, VaeOp *op, const VaeTensor *input, const VaeConv *conv)
                          "%s: the sum would be written over the input %s; "
                          "set .keep",
                          op->name, input->name);
+    /* a sum has the frames that both have */
+    y->ghosts = y->ghosts < add->ghosts ? y->ghosts : add->ghosts;
     op->add = add;
     if (!conv->keep)
         y->root = add->root;

@@ -14,6 +14,8 @@ follow(VaeTensor *y, const VaeTensor *x, int ft)
     y->rate = ft * x->rate;
     y->lead = ft * x->lead;
     y->delay = ft * x->delay + ft - 1;
+    y->late = ft * x->late;
+    y->ghosts = x->ghosts;
 }
 
 VaeOp *
@@ -161,10 +163,23 @@ vae_pixel_norm(VaeBuilder *b, const char *name, const VaeTensor *x, float eps,
     op->norm.relu = activation == VAE_RELU;
     op->norm.eps = eps;
     if (modulation) {
-        op->weight = vae_builder_modulation_weight(b, modulation, c, true);
-        op->bias = vae_builder_modulation_weight(b, modulation, c, false);
+        op->weight =
+            vae_builder_modulation_weight(b, modulation, c, name, true);
+        op->bias = vae_builder_modulation_weight(b, modulation, c, name, false);
     }
     return op->y;
+}
+
+const VaeTensor *
+vae_gain_norm(VaeBuilder *b, const char *name, const VaeTensor *x, float eps,
+              const VaeModulation *modulation)
+{
+    const VaeTensor *y =
+        vae_pixel_norm(b, name, x, eps, VAE_LINEAR, modulation);
+    if (y && !modulation)
+        b->program->ops[b->program->n_ops - 1].weight =
+            vae_builder_vector_weight(b, name, "weight", x->shape.c, 1);
+    return b->status == VAE_OK ? y : NULL;
 }
 
 const VaeTensor *
@@ -236,7 +251,7 @@ window_fits(VaeBuilder *b, const char *name, const VaeTensor *qkv,
                          "%s.%s: %d channels of Q, K and V, expected 3 times a "
                          "multiple of %d",
                          b->path, name, s.c, VAE_WINDOW_HEAD);
-    else if (s.h < w.kh || s.w < w.kw)
+    else if (!b->params->dry_run && (s.h < w.kh || s.w < w.kw))
         vae_builder_fail(b, VAE_ERR_SIZE,
                          "%s.%s: %dx%d pixels (width x height); the network "
                          "attends to windows of %dx%d, so a picture needs at "
@@ -266,14 +281,15 @@ vae_attention_window(VaeBuilder *b, const char *name, const VaeTensor *qkv,
     VaeTensor *y = op->y;
     y->lead -= 2 * d;
     y->delay += d;
+    y->late = y->lead;
     op->window_of.kt = w.kt;
     op->window_of.kh = w.kh;
     op->window_of.kw = w.kw;
     op->window_of.shift = d;
     op->weight =
-        vae_builder_vector_weight(b, "q_norm", "weight", VAE_WINDOW_HEAD, 1);
+        vae_builder_vector_weight(b, name, "q_norm.weight", VAE_WINDOW_HEAD, 1);
     op->bias =
-        vae_builder_vector_weight(b, "k_norm", "weight", VAE_WINDOW_HEAD, 1);
+        vae_builder_vector_weight(b, name, "k_norm.weight", VAE_WINDOW_HEAD, 1);
     return b->status == VAE_OK ? y : NULL;
 }
 
@@ -301,6 +317,7 @@ vae_noise(VaeBuilder *b, const char *name, const VaeTensor *like, int side)
     if (!op)
         return NULL;
     op->x = NULL;
+    op->y->ghosts = 0;
     op->noise.side = side;
     return op->y;
 }

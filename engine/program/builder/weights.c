@@ -87,6 +87,12 @@ vae_builder_conv_weight(VaeBuilder *b, const char *name, const VaeConv *conv,
             bias ? 1 : conv_dims(conv, conv->c / parts, c_in, dims);
         vae_builder_weight_part(b, w, full, dims, n_dims);
     }
+    if (conv->gate) {
+        char full[VAE_MAX_PATH];
+        vae_builder_full_name(b, conv->gate, NULL, full);
+        vae_builder_weight_part(b, w, full, (const int64_t[]){conv->c}, 1);
+        w->gated = true;
+    }
     const int dims[5] = {conv->c, bias ? 1 : c_in, bias ? 1 : conv->kt,
                          bias ? 1 : conv->k, bias ? 1 : conv->k};
     memcpy(w->dims, dims, sizeof dims);

@@ -175,17 +175,6 @@ fuse_front(VaeProgram *p, int i, const VaeFusions *f)
 /* ------------------------------------------------------------------ */
 /* A norm and its result's carry.                                      */
 
-/* True for a delay line. The op EDGE writes to it between its HEAD and its
- * TAIL, so a norm cannot do both. */
-static bool
-is_line(const VaeProgram *p, const VaeTensor *x)
-{
-    for (int i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == VAE_OP_EDGE && p->ops[i].x == x)
-            return true;
-    return false;
-}
-
 static void
 fuse_norm(VaeProgram *p, int i)
 {
@@ -205,7 +194,7 @@ fuse_norm(VaeProgram *p, int i)
     }
     /* A norm cannot write a carry of more frames than it computes, nor a
      * spilled carry, because only copies write to the host's memory. */
-    if (!tail || is_line(p, op->y) || tail->carry->spilled ||
+    if (!tail || p->delayed || tail->carry->spilled ||
         tail->carry->frames > op->y->shape.t)
         return;
     op->carry = tail->carry;

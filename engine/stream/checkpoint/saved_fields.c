@@ -31,6 +31,15 @@ add(VaeCheckpointFields *f, const char *key, const char *name,
     va_end(args);
 }
 
+/* True if the stream computes random numbers. */
+static bool
+uses_seed(const VaeStream *s)
+{
+    const VaeStreamParams *p = &s->main.params;
+    return p->direction == VAE_ENCODE ? p->posterior == VAE_POSTERIOR_SAMPLE
+                                      : s->main.model->noisy;
+}
+
 /* The value of a setting, or "" if the results of the stream do not depend on
  * it. */
 static const char *
@@ -42,8 +51,7 @@ value_of(const VaeSetting *row, const VaeStream *s, char text[24])
         return "";
     if ((row->offset == offsetof(VaeStreamParams, deterministic) &&
          !s->main.class->by_timing) ||
-        (row->offset == offsetof(VaeStreamParams, seed) &&
-         p->posterior != VAE_POSTERIOR_SAMPLE))
+        (row->offset == offsetof(VaeStreamParams, seed) && !uses_seed(s)))
         return "";
     if (row->kind == VAE_SETTING_WORD)
         return vae_word_of(row->words, (int) value);

@@ -24,6 +24,8 @@ vae_stream_clock(const VaeStream *s)
     const int64_t n = latents_of(s);
     return (VaeClock){.begin = n + s->at.drained,
                       .end = s->at.ended ? n : -1,
+                      .least = s->main.model->least,
+                      .origin = (int64_t) s->at.lines.latent,
                       .without_context = s->at.lines.restart};
 }
 
@@ -35,15 +37,27 @@ next_frame(const VaeStream *s, int64_t latents, int drained)
     const int rate = s->steps.step_out;
     const int64_t first = s->at.lines.restart ? 1 - rate : 0;
     const int64_t end = rate * (latents - 1) + 1;
-    int64_t next = end - s->main.plan.delay;
+    const int64_t early = end - s->main.plan.delay;
+    int64_t next = end + rate * drained - s->main.model->info.delay;
     if (latents < 1)
         return first;
-    if (drained) {
-        const int64_t exact = end + rate * drained - s->main.model->info.delay;
-        next = exact > next ? exact : next;
-        next = next < end ? next : end;
-    }
+    if (next <= first + s->main.model->info.held)
+        next = first;
+    if (s->main.params.low_latency && next < early)
+        next = early;
+    next = next < end ? next : end;
     return next > first ? next : first;
+}
+
+int
+vae_stream_steps_to(const VaeStream *s, int left)
+{
+    const VaeModelInfo *info = &s->main.model->info;
+    const int64_t n = latents_of(s), rate = s->steps.step_out;
+    const int64_t frames = rate * (n - 1) - left + info->delay + rate - 1;
+    const int64_t first = s->at.lines.restart ? 1 - rate : 0;
+    const int64_t held = first + info->held + info->delay + rate - 1;
+    return (int) ((frames > held ? frames : held) / rate - (n - 1));
 }
 
 int64_t
@@ -78,10 +92,12 @@ vae_stream_place_frames(const VaeStream *s, const VaeProgram *p,
                         const VaeUnits *units, VaeRun *run)
 {
     run->clock = vae_stream_clock(s);
-    const int64_t first = vae_clock_frame(&run->clock, p->ops[p->n_ops - 1].x);
+    const VaeTensor *x = p->ops[p->n_ops - 1].x;
+    const int64_t first = vae_clock_frame(&run->clock, x);
+    const int left_out = vae_clock_left_out(&run->clock, x);
     for (int i = 0; i < p->n_out; i++) {
         const int64_t f = first + i;
-        s->slots[i] = f >= units->from && f < units->until
+        s->slots[i] = i >= left_out && f >= units->from && f < units->until
                           ? units->pictures[f - units->base]
                           : (VaePicture){0};
     }
@@ -132,7 +148,7 @@ int
 vae_stream_drain_count(const VaeStream *s, int steps, int *n_out)
 {
     const int64_t n = latents_of(s);
-    const int all = s->main.model->info.look_ahead;
+    const int all = vae_stream_steps_to(s, 0);
     int left = 0;
     if (vae_machine_has_delay(&s->main) && n > 0 &&
         next_frame(s, n, s->at.drained) < next_frame(s, n, all))

@@ -176,7 +176,7 @@ make_buffers(const Decode *d, const VaeStream *stream, Buffers *b,
     const VaeSteps *s = &d->info->decode;
     const int slice = vae_stream_get_plan(stream)->slice_size;
     const int n_in = s->first_in + slice * s->step_in;
-    const int n_out = s->first_out + slice * s->step_out;
+    const int n_out = s->first_out + slice * s->step_out + d->info->held;
     b->latents = calloc((size_t) n_in, sizeof *b->latents);
     b->pictures = calloc((size_t) n_out, sizeof *b->pictures);
     b->latent_data = malloc((size_t) n_in * d->latent_size);
