@@ -10,15 +10,10 @@
 /* ------------------------------------------------------------------ */
 /* Opening and closing.                                                */
 
-/* Arguments of a function of the class, for the worker. */
-typedef struct Job {
+typedef struct OpenJob {
     VaeBackend *cpu;
     VaeError *error;
-    VaeWeightCache *cache;
-    const VaeProgram *program;
-    const VaeRun *run;
-    VaeExec *exec;
-} Job;
+} OpenJob;
 
 /* The number of threads that OpenMP really uses. The environment may allow
  * fewer than requested (OMP_THREAD_LIMIT). A oneDNN primitive made for more
@@ -36,7 +31,7 @@ team_size(int requested)
 static VaeStatus
 open_job(void *user)
 {
-    const Job *j = user;
+    const OpenJob *j = user;
     const int requested = j->cpu->params.threads, size = team_size(requested);
     if (size < requested)
         vae_log(&j->cpu->params.log, "OpenMP gives %d of %d threads", size,
@@ -116,7 +111,7 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
     }
     vae_mem_team(true);
     const VaeStatus status =
-        vae_cpu_on_worker(cpu, open_job, &(Job){cpu, error});
+        vae_cpu_on_worker(cpu, open_job, &(OpenJob){cpu, error});
     if (status == VAE_OK)
         *out = cpu;
     else
@@ -159,10 +154,18 @@ cpu_usable(VaePrecision requested, VaePrecision *out, char *why, size_t size)
 /* ------------------------------------------------------------------ */
 /* Programs.                                                           */
 
+typedef struct PrepareJob {
+    VaeBackend *cpu;
+    VaeWeightCache *cache;
+    const VaeProgram *program;
+    VaeExec *exec;
+    VaeError *error;
+} PrepareJob;
+
 static VaeStatus
 prepare_job(void *user)
 {
-    Job *j = user;
+    PrepareJob *j = user;
     return vae_cpu_prepare(j->cpu, j->cache, j->program, &j->exec, j->error);
 }
 
@@ -170,7 +173,7 @@ static VaeStatus
 cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache, const VaeProgram *program,
             VaeExec **out, VaeError *error)
 {
-    Job j = {cpu, error, .cache = cache, .program = program};
+    PrepareJob j = {cpu, cache, program, NULL, error};
     const VaeStatus status = vae_cpu_on_worker(cpu, prepare_job, &j);
     *out = j.exec;
     return status;
@@ -190,18 +193,23 @@ cpu_exec_free(VaeBackend *cpu, VaeExec **exec)
         vae_cpu_on_worker(cpu, exec_free_job, exec);
 }
 
+typedef struct RunJob {
+    VaeExec *exec;
+    const VaeRun *run;
+    VaeError *error;
+} RunJob;
+
 static VaeStatus
 run_job(void *user)
 {
-    const Job *j = user;
+    const RunJob *j = user;
     return vae_host_run(j->exec, j->run, j->error);
 }
 
 static VaeStatus
 cpu_run(VaeBackend *cpu, VaeExec *exec, const VaeRun *run, VaeError *error)
 {
-    return vae_cpu_on_worker(cpu, run_job,
-                             &(Job){cpu, error, .run = run, .exec = exec});
+    return vae_cpu_on_worker(cpu, run_job, &(RunJob){exec, run, error});
 }
 
 const VaeBackendClass vae_backend_cpu = {

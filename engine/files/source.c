@@ -12,9 +12,10 @@ static VaeStatus
 wrong(const VaeTensorFile *file, VaeStatus status, const char *tensor,
       const char *found, const char *expected, VaeError *error)
 {
-    return vae_mismatch(error, status, tensor,
-                        "%s: tensor \"%.*s\" has {%s}, expected {=%s}",
-                        file->label, VAE_NAME_SHOWN, tensor, found, expected);
+    return vae_fail_parts(error, status,
+                          (VaeErrorParts){tensor, found, expected},
+                          "%s: tensor \"%.*s\" has %s, expected %s",
+                          file->label, VAE_NAME_SHOWN, tensor, found, expected);
 }
 
 static VaeStatus

@@ -43,8 +43,8 @@ residuals(VaeBuilder *b, const VaeTensor *x, const VaeLtx2Stage *stage)
     return x;
 }
 
-static void
-encode(VaeBuilder *b)
+void
+vae_ltx2_encode(VaeBuilder *b)
 {
     const VaeLtx2 *a = vae_arch_data(b);
     const VaeLtx2Stage *stage = a->enc.stages;
@@ -84,7 +84,7 @@ encode(VaeBuilder *b)
                             .settings = vae_ltx2_settings,                     \
                             .preset = vae_ltx2_preset,                         \
                             .decode = vae_ltx2_decode,                         \
-                            .encode = encode}
+                            .encode = vae_ltx2_encode}
 
 LTX2(vae_arch_ltx2_0, "ltx2.0"); /* any file: recognise() names its version */
 LTX2(vae_arch_ltx2_3, "ltx2.3"); /* for presets */

@@ -43,5 +43,6 @@ bool vae_ltx2_recognise(VaeRecognise *r, VaeError *error);
 void vae_ltx2_settings(const void *data, char *out, size_t size);
 void vae_ltx2_preset(VaeRecognise *r);
 void vae_ltx2_decode(VaeBuilder *b);
+void vae_ltx2_encode(VaeBuilder *b);
 
 #endif

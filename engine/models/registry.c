@@ -15,7 +15,7 @@ extern const VaeArch vae_arch_magi2_turbo, vae_arch_wan21, vae_arch_wan22,
     vae_arch_taeltx2_3_wide, vae_arch_lighttaew2_1, vae_arch_lighttaew2_2,
     vae_arch_taesd, vae_arch_taesdxl, vae_arch_taesd3, vae_arch_taef1,
     vae_arch_taef2, vae_arch_taesana, vae_arch_sd, vae_arch_sdxl, vae_arch_sd3,
-    vae_arch_flux1, vae_arch_flux2, vae_arch_hunyuan15;
+    vae_arch_flux1, vae_arch_flux2, vae_arch_hunyuan15, vae_arch_ltx2_5_diff;
 
 const VaeArch *const vae_archs[] = {&vae_arch_sd,
                                     &vae_arch_sdxl,
@@ -28,6 +28,7 @@ const VaeArch *const vae_archs[] = {&vae_arch_sd,
                                     &vae_arch_qwenimage21,
                                     &vae_arch_seedvr2,
                                     &vae_arch_magi2_turbo,
+                                    &vae_arch_ltx2_5_diff,
                                     &vae_arch_ltx2_0,
                                     &vae_arch_ltx2_3,
                                     &vae_arch_taesd,

@@ -160,25 +160,16 @@ check_rgb(Golden *g, VaeStream *stream, const VaeModelInfo *info, TestClip clip,
     free(clip.rgb);
 }
 
-/* The frames of one clip in turn, or the means of 8x8 pixels of all. */
+/* The means of 8x8 pixels of all frames. */
 static void
-check_sparse(Golden *g, const VaeTensorFile *file, const TestClip *clip,
-             const char *label, TestBound bound)
+check_means(Golden *g, const VaeTensorFile *file, const TestClip *clip,
+            const char *label, TestBound bound)
 {
-    const VaeTensorInfo *at = vae_tensor_file_find(file, "frame_index"), *mean;
-    const int32_t *index = at->data;
-    SCOPED_BLOCK float *frames = test_read(file, "frames_at", NULL);
+    const VaeTensorInfo *mean;
     SCOPED_BLOCK float *means = test_read(file, "frames_mean8", &mean);
-    const int64_t one[] = {1, clip->height, clip->width, 3};
     const size_t n = (size_t) clip->height * (size_t) clip->width * 3;
     const int64_t cells = mean->dims[1] * mean->dims[2];
     SCOPED_BLOCK float *got = test_alloc((size_t) mean->bytes);
-    for (int64_t i = 0; i < at->dims[0]; i++) {
-        char name[600];
-        snprintf(name, sizeof name, "%s frame %d", label, index[i]);
-        golden_check(g, test_compare(name, clip->video + (size_t) index[i] * n,
-                                     frames + (size_t) i * n, one, 4, bound));
-    }
     memset(got, 0, (size_t) mean->bytes);
     for (size_t i = 0; i < n * (size_t) clip->frames; i++) {
         const size_t x = i / 3 % (size_t) clip->width / 8;
@@ -187,6 +178,69 @@ check_sparse(Golden *g, const VaeTensorFile *file, const TestClip *clip,
         got[(i / n * (size_t) cells + cell) * 3 + i % 3] += clip->video[i] / 64;
     }
     golden_check(g, test_compare(label, got, means, mean->dims, 4, bound));
+}
+
+/* The frames of one clip in turn, or the means. */
+static void
+check_sparse(Golden *g, const VaeTensorFile *file, const TestClip *clip,
+             const char *label, TestBound bound)
+{
+    const VaeTensorInfo *at = vae_tensor_file_find(file, "frame_index");
+    const int32_t *index = at->data;
+    SCOPED_BLOCK float *frames = test_read(file, "frames_at", NULL);
+    const int64_t one[] = {1, clip->height, clip->width, 3};
+    const size_t n = (size_t) clip->height * (size_t) clip->width * 3;
+    for (int64_t i = 0; i < at->dims[0]; i++) {
+        char name[600];
+        snprintf(name, sizeof name, "%s frame %d", label, index[i]);
+        golden_check(g, test_compare(name, clip->video + (size_t) index[i] * n,
+                                     frames + (size_t) i * n, one, 4, bound));
+    }
+    check_means(g, file, clip, label, bound);
+}
+
+/* Some pixels (frame, row, column), and the means if the file has them. */
+static void
+check_pixels(Golden *g, const VaeTensorFile *file, const TestClip *clip,
+             const char *label, TestBound bound)
+{
+    const VaeTensorInfo *at = vae_tensor_file_find(file, "pixel_index");
+    const int32_t *index = at->data;
+    SCOPED_BLOCK float *want = test_read(file, "pixels", NULL);
+    SCOPED_BLOCK float *got =
+        test_alloc((size_t) at->dims[0] * 3 * sizeof *got);
+    for (int64_t i = 0; i < at->dims[0]; i++, index += 3) {
+        const int64_t pixel =
+            ((int64_t) index[0] * clip->height + index[1]) * clip->width +
+            index[2];
+        memcpy(got + i * 3, clip->video + pixel * 3, 3 * sizeof *got);
+    }
+    golden_check(g, test_compare(label, got, want, at->dims, 2, bound));
+    if (vae_tensor_file_find(file, "frames_mean8"))
+        check_means(g, file, clip, label, bound);
+}
+
+/* Number i is of mean 0 and deviation 1, and depends on the name and i only. */
+static float
+hashed(uint64_t name, uint64_t i)
+{
+    uint64_t z = name + (i + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    return (float) ((2 * ((double) (z >> 40) * 0x1p-24) - 1) * sqrt(3));
+}
+
+/* The noise of the vectors, by its name. */
+static void
+named_noise(void *user, int64_t frame, int width, int height, float *out)
+{
+    uint64_t name = 0xcbf29ce484222325u;
+    for (const char *c = user; *c; c++)
+        name = (name ^ (uint8_t) *c) * 0x100000001b3u;
+    const uint64_t n = (uint64_t) width * (uint64_t) height * 3;
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = hashed(name, (uint64_t) frame * n + i);
 }
 
 /* If the official decoder mixes noise into latents, the file has the noise
@@ -234,17 +288,25 @@ golden_decode(Golden *g, const char *folder, VaeModel *model, const char *input,
     SCOPED_BLOCK float *latent = test_read(in, "latent", &li);
     mix_noise(in, latent, (size_t) (li->bytes / sizeof *latent));
     const bool all = vae_tensor_file_find(out, "frames") != NULL;
-    SCOPED_BLOCK float *want =
-        test_read(out, all ? "frames" : "frames_at", &fi);
+    const bool pixels = vae_tensor_file_find(out, "pixels") != NULL;
+    const char *noise = vae_tensor_file_metadata(in, "noise_name");
+    SCOPED_BLOCK float *want = test_read(out,
+                                         all      ? "frames"
+                                         : pixels ? "pixels"
+                                                  : "frames_at",
+                                         &fi);
     const VaeModelInfo *info = vae_model_info(model);
     const int64_t frames = vae_model_frames_of(model, li->dims[1]);
-    const size_t bytes = (size_t) (fi->bytes / (uint64_t) fi->dims[0]);
+    const int64_t scale = info->spatial * info->scale;
+    const int64_t h = li->dims[2] * scale, w = li->dims[3] * scale;
+    const int64_t channels = pixels ? 3 : fi->dims[3];
+    const size_t bytes = (size_t) (h * w * channels) * sizeof(float);
     SCOPED_CLIP TestClip clip = {
         .t = (int) li->dims[1],
         .frames = (int) (all ? fi->dims[0] : frames),
-        .height = (int) fi->dims[1],
-        .width = (int) fi->dims[2],
-        .channels = (int) fi->dims[3],
+        .height = (int) h,
+        .width = (int) w,
+        .channels = (int) channels,
         .latents = test_swap(latent, li->dims[0], li->dims[1],
                              li->dims[2] * li->dims[3]),
         .video = test_alloc(bytes * (size_t) (all ? fi->dims[0] : frames)),
@@ -256,12 +318,16 @@ golden_decode(Golden *g, const char *folder, VaeModel *model, const char *input,
                                         .history = history_of(in),
                                         .doubt = no_doubt,
                                         .log_user = g});
+    if (noise)
+        vae_stream_set_noise(stream, named_noise, (void *) noise);
     must(test_decode(stream, info, &clip, one_by_one, &error), &error);
     snprintf(label, sizeof label, "%s %s", info->arch, output);
     const TestBound bound = bound_for(g, info, folder, input, true);
     if (all)
         golden_check(g,
                      test_compare(label, clip.video, want, fi->dims, 4, bound));
+    else if (pixels)
+        check_pixels(g, out, &clip, label, bound);
     else
         check_sparse(g, out, &clip, label, bound);
     if (all)

@@ -98,12 +98,8 @@ test_ltx2_names(void)
     open_ltx2("LTX-2.0, official names", "official", "names");
     add_tensor("per_channel_statistics.mean-of-stds");
     add_tensor("decoder.det_stages.0.weight");
-    open_ltx2("LTX-2.5, whose decoder is a diffusion model", "official",
-              "CausalDiffusionVAE");
-    drop_prefix("encoder.");
-    expect_error(
-        "  and nothing else", VAE_ERR_UNSUPPORTED,
-        WORDS("no encoder", "CausalDiffusionVAE", "conv file decodes"));
+    expect_error("a part of LTX-2.5's decoder", VAE_ERR_MODEL,
+                 WORDS("stage 1 of the decoder has 0 blocks"));
 
     load("ltx2_3");
     drop_prefix("decoder.");
@@ -121,6 +117,55 @@ test_ltx2_names(void)
     set.n_meta = 1;
     open_variant("LTX-2.3's encoder by another variant", NULL, VAE_OK,
                  "ltx2.0");
+}
+
+/* Opens LTX-2.5's decoder with this configuration. */
+static void
+expect_config(const char *what, const char *decoder, const char *const *words)
+{
+    char config[300];
+    load("ltx2_5_diff_time");
+    snprintf(config, sizeof config, "{\"vae\": {\"decoder\": {%s}}}", decoder);
+    set.meta[0] = (VaeMetadata){"config", config};
+    set.n_meta = 1;
+    expect_error(what, VAE_ERR_UNSUPPORTED, words);
+}
+
+/* LTX-2.5's decoder beside the encoder of LTX-2.3. */
+static void
+test_ltx2_diffusion(void)
+{
+    SCOPED_MODEL VaeModel *model = NULL;
+    VaeError error = {0};
+    load("ltx2_5_diff_time");
+    add_tensor("decoder.coarse_proj.weight");
+    add_tensor("decoder.type_emb");
+    set.meta[set.n_meta++] = (VaeMetadata){
+        "config", vae_tensor_file_metadata(set.files[0], "config")};
+    const VaeStatus status = vae_model_open(write_set(), NULL, &model, &error);
+    const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+    check(status == VAE_OK && strcmp(info->arch, "ltx2.5_diff") == 0 &&
+              info->has_encoder && info->has_decoder && info->has_posterior &&
+              info->delay == 26 && info->look_ahead == 4 && info->held == 2,
+          "LTX-2.5's decoder and its encoder", error.message);
+    expect_config("two steps", "\"default_num_inference_steps\": 2",
+                  WORDS("default_num_inference_steps is 2", "expected 1"));
+    expect_config("another result", "\"model_output_type\": \"v\"",
+                  WORDS("model_output_type is v", "expected x0"));
+    expect_config("another width", "\"stage5_channels\": 128",
+                  WORDS("stage5_channels"));
+    expect_config("heads of another size", "\"head_dim\": 32",
+                  WORDS("head_dim is 32", "expected 64"));
+    expect_config("an even window", "\"stage5_kernel\": [4, 1, 1]",
+                  WORDS("stage5_kernel", "odd sizes"));
+    expect_config("windows missing", "\"stage_kernels\": [[3, 1, 1]]",
+                  WORDS("stage_kernels", "4 windows"));
+    expect_config("strides of 3", "\"upsamples\": [[[1, 3, 3], 2]]",
+                  WORDS("upsamples", "1 or 2"));
+    load("ltx2_5_diff_time");
+    drop_prefix("decoder.diff_blocks.1.gate_mlp");
+    expect_error("a gate missing", VAE_ERR_MODEL,
+                 WORDS("missing", "decoder.diff_blocks.1.gate_mlp"));
 }
 
 static void
@@ -314,6 +359,7 @@ test_ltx2(void)
 {
     test_ltx_variants();
     test_ltx2_names();
+    test_ltx2_diffusion();
     test_ltx2_decoders();
     test_ltx2_stated();
     test_ltx2_timestep();

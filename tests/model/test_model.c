@@ -626,6 +626,7 @@ main(int argc, char **argv)
     test_wrong_length("kl_flux2", NULL);
     test_wrong_length("qwenimage21", ".time_conv.");
     test_wrong_length("magi2_turbo", NULL);
+    test_wrong_length("ltx2_5_diff", NULL);
     test_cut_short(VAE_BACKEND_REF, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_F32);
     test_cut_short(VAE_BACKEND_CPU, VAE_TYPE_BF16);

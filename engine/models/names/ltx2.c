@@ -406,11 +406,7 @@ describe(VaeRecognise *r, VaeLtx2 *a, VaeError *error)
     return true;
 }
 
-static const char diffusion_decoder[] =
-    "its decoder, a diffusion model (CausalDiffusionVAE), is not supported: "
-    "LTX-2.5's conv file decodes the same latents";
-
-/* The decoder of LTX-2.5's other file. */
+/* The decoder of LTX-2.5's other file, see diffvae.c. */
 static bool
 has_diffusion(const VaeModel *m)
 {
@@ -445,9 +441,6 @@ find_sides(VaeRecognise *r, VaeLtx2 *a)
         r->arch->encode && vae_model_has_block(m, "encoder.");
     r->info->has_decoder =
         r->arch->decode && vae_model_has_block(m, "decoder.") && !diffusion;
-    if (diffusion)
-        snprintf(a->reason, sizeof a->reason, "names of its blocks; %s",
-                 diffusion_decoder);
 }
 
 /* The number under that key of the configuration, of its part `vae` first; NaN
@@ -491,10 +484,7 @@ vae_ltx2_recognise(VaeRecognise *r, VaeError *error)
         return false;
     r->info->names = naming == DIFFUSERS ? "diffusers" : "official";
     find_sides(r, a);
-    if (!r->info->has_encoder && !r->info->has_decoder)
-        vae_fail(error, VAE_ERR_UNSUPPORTED, "the file has no encoder, and %s",
-                 diffusion_decoder);
-    if (error->status == VAE_OK && vae_model_config(r->model, &root, error) &&
+    if (vae_model_config(r->model, &root, error) &&
         read_timestep(r, a, root, error) && read_ends(r, a, error) &&
         (!r->info->has_encoder || read_side(r->model, true, &a->enc, error)) &&
         (!r->info->has_decoder || read_side(r->model, false, &a->dec, error)) &&
