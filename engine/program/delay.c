@@ -42,7 +42,8 @@ vae_clock_left_out(const VaeClock *clock, const VaeTensor *t)
 {
     int64_t first, end;
     vae_clock_span(clock, t, &first, &end);
-    return first >= 0 && first < t->shape.t - t->late ? 0 : t->late;
+    first -= t->lead - t->held;
+    return first >= 0 && first < clock->steps * t->rate ? 0 : t->late;
 }
 
 VaePlaceInVideo

@@ -18,8 +18,9 @@
  * An attention over a window of 2d + 1 frames has a delay of d, too, but its
  * first d frames read the same window as frame d. They are late: they come in
  * the run of frame d, before its slot. A tensor has `lead` frames before its
- * slot 0, of which the first `late` are computed only in that run. At the end,
- * a window reaches up to 2d frames back, so a line has 3d frames.
+ * slot 0, of which the first `late` are computed only in that run; `held` is
+ * the same number, for a part of a tensor that of the whole. At the end, a
+ * window reaches up to 2d frames back, so a line has 3d frames.
  *
  * Some decoders append ghosts, which are copies of the last latent. `ghosts` is
  * the number of those that count as latents in a tensor.
@@ -36,6 +37,7 @@ enum { VAE_LINE = 2 };
 typedef struct VaeClock {
     int64_t begin; /* latents of the sequence before the run */
     int64_t end;   /* latents of the sequence, or -1 as long as more may come */
+    int steps;     /* latents of the run */
     int64_t least; /* a shorter sequence gets copies of its last latent */
     int64_t origin;       /* latents of the video before the sequence */
     bool without_context; /* the sequence began in the middle of a video: its

@@ -49,7 +49,7 @@ typedef struct VaeTensor {
     VaeShape shape;
     VaeType type;
     int rate, lead, delay;  /* of a network with a delay, see delay.h */
-    int late, ghosts;       /* the same */
+    int late, held, ghosts; /* the same */
     struct VaeTensor *view; /* the tensor of which this one is a part; NULL: it
                                is no part */
     int ctx;                /* context frames before the body */

@@ -16,40 +16,80 @@ linear(int c)
     return (VaeConv){.c = c, .linear = true};
 }
 
-/* x + proj(attention(norm1(x))), then + w_down(silu(w_gate y) * (w_up y)) with
- * y = norm2 of that. m: modulates both norms, or NULL. */
+/* The hidden numbers of a pixel are 12 times its channels, so few pixels are
+ * computed at once. */
+enum { PIXELS = 4096 };
+
+/* x + w_down(silu(w_gate y) * (w_up y)), y = norm2(x). m: modulates the norm,
+ * or NULL. */
 static const VaeTensor *
-block(VaeBuilder *b, const VaeTensor *x, VaeAttentionWindow window,
-      const VaeModulation *m)
+mlp(VaeBuilder *b, const VaeTensor *x, const VaeModulation *m)
 {
     const VaeDiff *a = vae_arch_data(b);
-    const int d = window.kt / 2;
     if (!x)
         return NULL;
     const int c = x->shape.c;
-    const bool gated = m && a->gated;
+    VaeConv up = linear(8 * c), down = linear(c);
+    up.narrow = true;
+    up.stack[0] = "mlp.w_gate";
+    up.stack[1] = "mlp.w_up";
+    up.no_bias = down.no_bias = true;
+    down.gate = m && a->gated ? "gate_mlp" : NULL;
+    down.add = x;
+    x = vae_gain_norm(b, "norm2", x, eps, m);
+    x = vae_conv(b, "mlp", x, up);
+    x = vae_glu(b, "mlp.glu", x);
+    return vae_conv(b, "mlp.w_down", x, down);
+}
+
+static VaeModulation
+modulation(const VaeDiff *a, int row)
+{
+    return (VaeModulation){.table = "scale_shift_table",
+                           .embedder = "decoder.t_embedder.mlp",
+                           .proj = "decoder.shared_adaln.proj",
+                           .rows = 7,
+                           .gain_row = row,
+                           .offset_row = row + 1,
+                           .timestep = a->multiplier,
+                           .width = a->embedding};
+}
+
+static const VaeTensor *
+plain_mlp(VaeBuilder *b, const VaeTensor *x)
+{
+    return mlp(b, x, NULL);
+}
+
+static const VaeTensor *
+modulated_mlp(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeModulation m = modulation(vae_arch_data(b), 3);
+    return mlp(b, x, &m);
+}
+
+/* x + proj(attention(norm1(x))), then the mlp. modulated: both norms are. */
+static const VaeTensor *
+block(VaeBuilder *b, const VaeTensor *x, VaeAttentionWindow window,
+      bool modulated)
+{
+    const VaeDiff *a = vae_arch_data(b);
+    const int d = window.kt / 2;
+    const VaeModulation m = modulation(a, 0);
+    if (!x)
+        return NULL;
+    const int c = x->shape.c;
     const VaeTensor *line = vae_past(b, "attn", x, 3 * d);
-    VaeConv qkv = linear(3 * c), proj = linear(c), mlp = linear(8 * c),
-            down = linear(c);
-    qkv.narrow = mlp.narrow = true;
-    mlp.stack[0] = "mlp.w_gate";
-    mlp.stack[1] = "mlp.w_up";
-    mlp.no_bias = down.no_bias = true;
-    proj.gate = gated ? "gate_msa" : NULL;
-    down.gate = gated ? "gate_mlp" : NULL;
-    VaeModulation second = m ? *m : (VaeModulation){0};
-    second.gain_row += 3;
-    second.offset_row += 3;
-    x = vae_gain_norm(b, "norm1", line, eps, m);
+    VaeConv qkv = linear(3 * c), proj = linear(c);
+    qkv.narrow = true;
+    proj.gate = modulated && a->gated ? "gate_msa" : NULL;
+    x = vae_gain_norm(b, "norm1", line, eps, modulated ? &m : NULL);
     x = vae_conv(b, "attn.qkv", x, qkv);
     x = vae_attention_window(b, "attn", x, window);
     proj.add = vae_earlier(b, line, d, d);
     proj.keep = true;
-    down.add = x = vae_conv(b, "attn.proj", x, proj);
-    x = vae_gain_norm(b, "norm2", x, eps, m ? &second : NULL);
-    x = vae_conv(b, "mlp", x, mlp);
-    x = vae_glu(b, "mlp.glu", x);
-    return vae_conv(b, "mlp.w_down", x, down);
+    x = vae_conv(b, "attn.proj", x, proj);
+    return vae_in_groups(b, x, PIXELS, modulated ? modulated_mlp : plain_mlp);
 }
 
 /* The stages that make the context of the latents. */
@@ -61,7 +101,7 @@ make_context(VaeBuilder *b, const VaeTensor *x)
         const VaeDiffStage *stage = &a->stages[i];
         for (int j = 0; j < stage->n; j++) {
             vae_enter(b, "det_stages.%d.%d", i, j);
-            x = block(b, x, stage->window, NULL);
+            x = block(b, x, stage->window, false);
             vae_leave(b);
         }
         vae_enter(b, "upsamples.%d", i);
@@ -94,13 +134,6 @@ vae_diff_decode(VaeBuilder *b)
     const VaeDiff *a = vae_arch_data(b);
     const VaeDiffStage *last = &a->stages[VAE_DIFF_STAGES];
     const int d = last->window.kt / 2;
-    const VaeModulation m = {.table = "scale_shift_table",
-                             .embedder = "decoder.t_embedder.mlp",
-                             .proj = "decoder.shared_adaln.proj",
-                             .rows = 7,
-                             .offset_row = 1,
-                             .timestep = a->multiplier,
-                             .width = a->embedding};
     const VaeTensor *x = vae_input(b), *context, *line = NULL;
     x = vae_repeat_last(b, "latents", x, a->stages[0].window.kt / 2 * 2);
     vae_enter(b, "decoder");
@@ -117,7 +150,7 @@ vae_diff_decode(VaeBuilder *b)
         vae_enter(b, "diff_blocks.%d", i);
         x = vae_conv(b, "context_proj",
                      context_of(b, context, line, i, x->lead), proj);
-        x = block(b, x, last->window, &m);
+        x = block(b, x, last->window, true);
         vae_leave(b);
     }
     x = vae_gain_norm(b, "norm_out", x, eps, NULL);

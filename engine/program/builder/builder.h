@@ -189,6 +189,14 @@ const VaeTensor *vae_glu(VaeBuilder *b, const char *name, const VaeTensor *x);
  * patches of side x side pixels: 3 * side * side channels. */
 const VaeTensor *vae_noise(VaeBuilder *b, const char *name,
                            const VaeTensor *like, int side);
+/*
+ * Calls block() for a few frames of x after the others, as many as have so many
+ * pixels, so that its tensors are small. block() must add to x and keep no
+ * frames.
+ */
+const VaeTensor *vae_in_groups(VaeBuilder *b, const VaeTensor *x, int pixels,
+                               const VaeTensor *(*block)(VaeBuilder *b,
+                                                         const VaeTensor *x));
 typedef struct VaeMove {
     VaeRearrange kind;
     int ft, fs; /* 0 means 1 */

@@ -103,6 +103,53 @@ add_line(VaeBuilder *b, const char *name, const VaeTensor *input, int frames,
     return y;
 }
 
+/* The frames from..from+n-1 of x, late ones or others. */
+static const VaeTensor *
+add_part(VaeBuilder *b, const VaeTensor *x, int from, int n)
+{
+    VaeTensor *y = (VaeTensor *) add_view(b, "part", x, x->from + from, n);
+    if (!y)
+        return NULL;
+    y->lead = x->lead - from;
+    y->late = from < x->late ? n : 0;
+    y->held = x->held;
+    return y;
+}
+
+/* Makes the ops from `from` on those of group `number`, with the weights of the
+ * first group, whose ops begin at `first`. */
+static void
+join_group(VaeProgram *p, int first, int from, int number)
+{
+    for (int i = from; i < p->n_ops; i++) {
+        VaeOp *op = &p->ops[i];
+        op->group = number;
+        op->weight = p->ops[first + i - from].weight;
+        op->bias = p->ops[first + i - from].bias;
+    }
+}
+
+const VaeTensor *
+vae_in_groups(VaeBuilder *b, const VaeTensor *x, int pixels,
+              const VaeTensor *(*block)(VaeBuilder *b, const VaeTensor *x))
+{
+    if (b->status != VAE_OK || !x)
+        return NULL;
+    VaeProgram *p = b->program;
+    const int area = x->shape.h * x->shape.w, t = x->shape.t;
+    const int most = pixels > area ? pixels / area : 1, first = p->n_ops;
+    if (most >= t || b->params->dry_run)
+        return block(b, x);
+    for (int from = 0, n, number = 1; from < t; from += n, number++) {
+        const int end = from < x->late ? x->late : t, at = p->n_ops;
+        n = end - from < most ? end - from : most;
+        if (!block(b, add_part(b, x, from, n)))
+            return NULL;
+        join_group(p, first, at, number);
+    }
+    return x;
+}
+
 const VaeTensor *
 vae_line(VaeBuilder *b, const char *name, const VaeTensor *x)
 {
@@ -134,7 +181,7 @@ vae_earlier(VaeBuilder *b, const VaeTensor *line, int frames, int lead)
     if (!y)
         return NULL;
     y->delay += frames;
-    y->lead = y->late = lead;
+    y->lead = y->late = y->held = lead;
     return y;
 }
 
@@ -185,8 +232,10 @@ add_sum(VaeBuilder *b, VaeOp *op, const VaeTensor *input, const VaeConv *conv)
     /* a sum has the frames that both have */
     y->ghosts = y->ghosts < add->ghosts ? y->ghosts : add->ghosts;
     op->add = add;
-    if (!conv->keep)
+    if (!conv->keep) {
         y->root = add->root;
+        y->from = add->from;
+    }
 }
 
 /* Copies x with a border of one pixel, in the type of convolutions' inputs. */

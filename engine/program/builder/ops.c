@@ -15,6 +15,7 @@ follow(VaeTensor *y, const VaeTensor *x, int ft)
     y->lead = ft * x->lead;
     y->delay = ft * x->delay + ft - 1;
     y->late = ft * x->late;
+    y->held = ft * x->held;
     y->ghosts = x->ghosts;
 }
 
@@ -281,7 +282,7 @@ vae_attention_window(VaeBuilder *b, const char *name, const VaeTensor *qkv,
     VaeTensor *y = op->y;
     y->lead -= 2 * d;
     y->delay += d;
-    y->late = y->lead;
+    y->late = y->held = y->lead;
     op->window_of.kt = w.kt;
     op->window_of.kh = w.kh;
     op->window_of.kw = w.kw;

@@ -92,6 +92,7 @@ vae_stream_place_frames(const VaeStream *s, const VaeProgram *p,
                         const VaeUnits *units, VaeRun *run)
 {
     run->clock = vae_stream_clock(s);
+    run->clock.steps = p->steps;
     const VaeTensor *x = p->ops[p->n_ops - 1].x;
     const int64_t first = vae_clock_frame(&run->clock, x);
     const int left_out = vae_clock_left_out(&run->clock, x);
