@@ -47,37 +47,18 @@ vae_cuda_input_of(const VaeCudaOp *own, const VaeOp *op, int i, int f)
     return at + (size_t) vae_cuda_band(&own->conv, i).x * vae_row_bytes(x);
 }
 
-/* The norm that convolution i of the op's parts also computes. */
+/* What convolutions read of norm k of the program; -1: none. */
 static VaeNormArgs
-norm_of(const VaeCudaExec *e, int op_index, int i)
+norm_of(const VaeCudaExec *e, int k)
 {
-    const VaeProgram *p = e->exec.program;
-    const int k = vae_norm_behind(p, op_index);
     if (k < 0)
         return (VaeNormArgs){0};
-    const VaeOp *norm = &p->ops[k];
-    return (VaeNormArgs){
-        .y = vae_cuda_part_of(&e->ops[op_index], &p->ops[op_index], norm->y, i),
-        .gain = e->exec.ops[k].weight,
-        .offset = e->exec.ops[k].bias,
-        .eps = norm->norm.eps,
-        .silu = norm->norm.silu};
-}
-
-/* The norm through which the op's convolutions read x. */
-static VaeNormArgs
-front_of(const VaeCudaExec *e, int op_index)
-{
-    const VaeProgram *p = e->exec.program;
-    const int k = vae_norm_in_front(p, op_index);
-    if (k < 0)
-        return (VaeNormArgs){0};
-    const VaeOp *norm = &p->ops[k];
-    return (VaeNormArgs){.c = norm->x->shape.c,
-                         .gain = e->exec.ops[k].weight,
+    const VaeOp *norm = &e->exec.program->ops[k];
+    return (VaeNormArgs){.gain = e->exec.ops[k].weight,
                          .offset = e->exec.ops[k].bias,
                          .eps = norm->norm.eps,
-                         .silu = norm->norm.silu};
+                         .silu = norm->norm.silu,
+                         .c = norm->x->shape.c};
 }
 
 VaeCudaConvArgs
@@ -89,10 +70,11 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
     const VaeCudaOp *own = &cuda_exec->ops[op_index];
     const VaeCudaParts *p = &own->conv;
     const int past = p->gathered ? 0 : past_of(own, op, i);
+    const int after = vae_norm_behind(e->program, op_index);
     VaeCudaConvArgs args = {
         .y = op->y->hidden ? NULL : vae_cuda_part_of(own, op, op->y, i),
-        .norm = norm_of(cuda_exec, op_index, i),
-        .front = front_of(cuda_exec, op_index),
+        .norm = norm_of(cuda_exec, after),
+        .front = norm_of(cuda_exec, vae_norm_in_front(e->program, op_index)),
         .wide = op->conv.wide,
         .x = vae_cuda_input_of(own, op, i, past),
         .past = past ? vae_cuda_input_of(own, op, i, 0) : NULL,
@@ -103,6 +85,8 @@ vae_cuda_conv_args(const VaeCudaExec *cuda_exec, int op_index, int i)
         .bias = shared->bias,
         .workspace = e->memory.scratch};
     const size_t phase = (size_t) (i % p->phases);
+    if (after >= 0)
+        args.norm.y = vae_cuda_part_of(own, op, e->program->ops[after].y, i);
     if (p->gathered)
         args.x = e->memory.scratch + own->gathered;
     if (p->phase) {

@@ -65,3 +65,31 @@ vae_block_attention(VaeBuilder *b, const VaeAttentionBlock *names,
         b, names->out, y,
         (VaeConv){.c = c, .linear = names->linear, .two_d = flat, .add = x});
 }
+
+const VaeTensor *
+vae_block_resnet(VaeBuilder *b, const VaeResidual *names, int i,
+                 const VaeTensor *x, int c, int groups)
+{
+    vae_enter(b, "resnets.%d", i);
+    x = vae_block_residual(b, names, x, c, groups, false);
+    vae_leave(b);
+    return x;
+}
+
+const VaeTensor *
+vae_block_middle(VaeBuilder *b, const VaeResidual *names,
+                 const VaeAttentionBlock *attention, const VaeTensor *x,
+                 int groups)
+{
+    if (!x)
+        return NULL;
+    const int c = x->shape.c;
+    vae_enter(b, "mid_block");
+    x = vae_block_resnet(b, names, 0, x, c, groups);
+    vae_enter(b, "attentions.0");
+    x = vae_block_attention(b, attention, x, groups);
+    vae_leave(b);
+    x = vae_block_resnet(b, names, 1, x, c, groups);
+    vae_leave(b);
+    return x;
+}

@@ -44,4 +44,12 @@ const VaeTensor *vae_block_attention(VaeBuilder *b,
                                      const VaeAttentionBlock *names,
                                      const VaeTensor *x, int groups);
 
+/* A residual block `resnets.i`, and the block mid_block of two of them around
+ * an attention, with diffusers' names. */
+const VaeTensor *vae_block_resnet(VaeBuilder *b, const VaeResidual *names,
+                                  int i, const VaeTensor *x, int c, int groups);
+const VaeTensor *vae_block_middle(VaeBuilder *b, const VaeResidual *names,
+                                  const VaeAttentionBlock *attention,
+                                  const VaeTensor *x, int groups);
+
 #endif

@@ -15,33 +15,6 @@ static const VaeAttentionBlock attention = {.norm = "group_norm",
                                             .linear = true};
 
 static const VaeTensor *
-res_block(VaeBuilder *b, int index, const VaeTensor *x, int c)
-{
-    const VaeSeedVr2 *a = vae_arch_data(b);
-    vae_enter(b, "resnets.%d", index);
-    x = vae_block_residual(b, &residual, x, c, a->groups, false);
-    vae_leave(b);
-    return x;
-}
-
-static const VaeTensor *
-middle(VaeBuilder *b, const VaeTensor *x)
-{
-    const VaeSeedVr2 *a = vae_arch_data(b);
-    if (!x)
-        return NULL;
-    const int c = x->shape.c;
-    vae_enter(b, "mid_block");
-    x = res_block(b, 0, x, c);
-    vae_enter(b, "attentions.0");
-    x = vae_block_attention(b, &attention, x, a->groups);
-    vae_leave(b);
-    x = res_block(b, 1, x, c);
-    vae_leave(b);
-    return x;
-}
-
-static const VaeTensor *
 head(VaeBuilder *b, const VaeTensor *x, int c)
 {
     const VaeSeedVr2 *a = vae_arch_data(b);
@@ -96,12 +69,12 @@ decode(VaeBuilder *b)
     const VaeTensor *x = vae_input(b);
     vae_enter(b, "decoder");
     x = vae_conv(b, "conv_in", x, (VaeConv){.c = a->dec.c, .k = 3, .kt = 3});
-    x = middle(b, x);
+    x = vae_block_middle(b, &residual, &attention, x, a->groups);
     for (int i = 0; i < a->dec.n; i++) {
         const VaeSeedVr2Block *block = &a->dec.blocks[i];
         vae_enter(b, "up_blocks.%d", i);
         for (int j = 0; j < block->n_res; j++)
-            x = res_block(b, j, x, block->c);
+            x = vae_block_resnet(b, &residual, j, x, block->c, a->groups);
         if (block->sampler)
             x = up(b, x, block->temporal);
         vae_leave(b);
@@ -123,12 +96,12 @@ encode(VaeBuilder *b)
         const VaeSeedVr2Block *block = &a->enc.blocks[i];
         vae_enter(b, "down_blocks.%d", i);
         for (int j = 0; j < block->n_res; j++)
-            x = res_block(b, j, x, block->c);
+            x = vae_block_resnet(b, &residual, j, x, block->c, a->groups);
         if (block->sampler)
             x = down(b, x, block->temporal);
         vae_leave(b);
     }
-    x = middle(b, x);
+    x = vae_block_middle(b, &residual, &attention, x, a->groups);
     x = head(b, x, 2 * a->z);
     vae_leave(b);
     vae_output(b, x);

@@ -69,87 +69,63 @@ conv(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
             .relu = op->conv.relu});
 }
 
-static void
-norm_sums(const VaeLaunch *l, const VaeOp *op)
+/* The arguments that all calls have. */
+static VaeNormArgs
+norm_args(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
     const VaeTensor *x = op->x;
-    l->kernels->norm(
-        &l->queue,
-        &(VaeNormArgs){.kind = VAE_NORM_GROUP,
-                       .x = vae_exec_body(l->exec, x),
-                       .x_type = x->type,
-                       .y_type = x->type,
-                       .t = x->shape.t,
-                       .h = x->shape.h,
-                       .w = x->shape.w,
-                       .c = x->shape.c,
-                       .groups = op->norm.groups,
-                       .eps = op->norm.eps,
-                       .sums = (void *) l->exec->memory.scratch,
-                       .statistics = (void *) vae_exec_body(l->exec, op->y)});
+    return (VaeNormArgs){.kind = op->norm.kind,
+                         .x = vae_exec_body(l->exec, x),
+                         .gain = own->weight,
+                         .offset = own->bias,
+                         .x_type = x->type,
+                         .y_type = op->y->type,
+                         .t = x->shape.t,
+                         .h = x->shape.h,
+                         .w = x->shape.w,
+                         .c = x->shape.c,
+                         .groups = op->norm.groups,
+                         .eps = op->norm.eps,
+                         .silu = op->norm.silu,
+                         .relu = op->norm.relu,
+                         .sums = (void *) l->exec->memory.scratch};
 }
 
-/* Writes the norm of the last frames of x to the carry. */
 static void
-late_norm(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
+norm_sums(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
-    const VaeTensor *x = op->x;
-    const int n = op->carry->frames;
-    l->kernels->norm(&l->queue, &(VaeNormArgs){.kind = op->norm.kind,
-                                               .y = vae_exec_carry(l->exec, op),
-                                               .x = vae_exec_body(l->exec, x) +
-                                                    (size_t) (x->shape.t - n) *
-                                                        vae_frame_bytes(x),
-                                               .gain = own->weight,
-                                               .offset = own->bias,
-                                               .x_type = x->type,
-                                               .y_type = op->y->type,
-                                               .t = n,
-                                               .h = x->shape.h,
-                                               .w = x->shape.w,
-                                               .c = x->shape.c,
-                                               .eps = op->norm.eps,
-                                               .silu = op->norm.silu,
-                                               .relu = op->norm.relu});
+    VaeNormArgs a = norm_args(l, op, own);
+    a.kind = VAE_NORM_GROUP;
+    a.y_type = a.x_type;
+    a.statistics = (void *) vae_exec_body(l->exec, op->y);
+    l->kernels->norm(&l->queue, &a);
 }
 
 static int
 norm(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
-    const VaeTensor *x = op->x, *y = op->y;
-    if (op->norm.late) {
-        late_norm(l, op, own);
-        return 0;
+    VaeNormArgs a = norm_args(l, op, own);
+    int code = 0;
+    if (op->norm.late) { /* only of the last frames of x, to the carry */
+        a.t = op->carry->frames;
+        a.x = vae_exec_body(l->exec, op->x) +
+              (size_t) (op->x->shape.t - a.t) * vae_frame_bytes(op->x);
+        a.y = vae_exec_carry(l->exec, op);
+    } else {
+        /* The carry is read before the norm writes it. */
+        if (op->norm.fills_context)
+            code = vae_exec_load_context(l, op, op->y);
+        a.y = vae_exec_body(l->exec, op->y);
+        if (op->carry) {
+            a.tail = vae_exec_carry(l->exec, op);
+            a.tail_frames = op->carry->frames;
+        }
+        if (op->add)
+            a.statistics = (void *) vae_exec_body(l->exec, op->add);
     }
-    /* The carry is read before the norm writes it. */
-    const int code =
-        op->norm.fills_context ? vae_exec_load_context(l, op, y) : 0;
-    if (code)
-        return code;
-    l->kernels->norm(
-        &l->queue,
-        &(VaeNormArgs){.kind = op->norm.kind,
-                       .y = vae_exec_body(l->exec, y),
-                       .tail = op->carry ? vae_exec_carry(l->exec, op) : NULL,
-                       .tail_frames = op->carry ? op->carry->frames : 0,
-                       .x = vae_exec_body(l->exec, x),
-                       .gain = own->weight,
-                       .offset = own->bias,
-                       .x_type = x->type,
-                       .y_type = y->type,
-                       .t = x->shape.t,
-                       .h = x->shape.h,
-                       .w = x->shape.w,
-                       .c = x->shape.c,
-                       .groups = op->norm.groups,
-                       .eps = op->norm.eps,
-                       .silu = op->norm.silu,
-                       .relu = op->norm.relu,
-                       .sums = (void *) l->exec->memory.scratch,
-                       .statistics =
-                           op->add ? (void *) vae_exec_body(l->exec, op->add)
-                                   : NULL});
-    return 0;
+    if (code == 0)
+        l->kernels->norm(&l->queue, &a);
+    return code;
 }
 
 static void
@@ -371,7 +347,7 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
     case VAE_OP_NORM:
         return norm(l, op, own);
     case VAE_OP_NORM_SUMS:
-        norm_sums(l, op);
+        norm_sums(l, op, own);
         break;
     case VAE_OP_DEPTHWISE:
         depthwise(l, op, own);

@@ -40,16 +40,6 @@ static const VaeResidual residual = {.norm1 = "norm1",
                                      .two_d = true};
 
 static const VaeTensor *
-res_block(VaeBuilder *b, int index, const VaeTensor *x, int c)
-{
-    const Kl *a = vae_arch_data(b);
-    vae_enter(b, "resnets.%d", index);
-    x = vae_block_residual(b, &residual, x, c, a->groups, false);
-    vae_leave(b);
-    return x;
-}
-
-static const VaeTensor *
 middle(VaeBuilder *b, const VaeTensor *x)
 {
     const Kl *a = vae_arch_data(b);
@@ -57,17 +47,7 @@ middle(VaeBuilder *b, const VaeTensor *x)
                                          .stack = {"to_q", "to_k", "to_v"},
                                          .out = "to_out.0",
                                          .linear = a->linear};
-    if (!x)
-        return NULL;
-    const int c = x->shape.c;
-    vae_enter(b, "mid_block");
-    x = res_block(b, 0, x, c);
-    vae_enter(b, "attentions.0");
-    x = vae_block_attention(b, &attention, x, a->groups);
-    vae_leave(b);
-    x = res_block(b, 1, x, c);
-    vae_leave(b);
-    return x;
+    return vae_block_middle(b, &residual, &attention, x, a->groups);
 }
 
 static const VaeTensor *
@@ -119,7 +99,7 @@ decode(VaeBuilder *b)
     for (int i = 0; i < s->n; i++) {
         vae_enter(b, "up_blocks.%d", i);
         for (int j = 0; j < s->blocks[i]; j++)
-            x = res_block(b, j, x, s->width[i]);
+            x = vae_block_resnet(b, &residual, j, x, s->width[i], a->groups);
         if (i < s->n - 1)
             x = up(b, x, s->width[i]);
         vae_leave(b);
@@ -140,7 +120,7 @@ encode(VaeBuilder *b)
     for (int i = 0; i < s->n; i++) {
         vae_enter(b, "down_blocks.%d", i);
         for (int j = 0; j < s->blocks[i]; j++)
-            x = res_block(b, j, x, s->width[i]);
+            x = vae_block_resnet(b, &residual, j, x, s->width[i], a->groups);
         if (i < s->n - 1)
             x = down(b, x, s->width[i]);
         vae_leave(b);
