@@ -148,6 +148,16 @@ test_ltx2_diffusion(void)
               info->has_encoder && info->has_decoder && info->has_posterior &&
               info->delay == 26 && info->look_ahead == 4 && info->held == 2,
           "LTX-2.5's decoder and its encoder", error.message);
+    vae_model_free(&model);
+    int steps = 0;
+    const bool known =
+        vae_model_outline("ltx2.5_diff", &model, &error) == VAE_OK &&
+        vae_model_history(model, VAE_DECODE, &steps, &error) == VAE_OK;
+    info = known ? vae_model_info(model) : NULL;
+    check(known && steps == 18 && info->look_ahead == 18 &&
+              info->delay == 140 && info->held == 5,
+          "  released: 13 frames after 20 latents, 18 latents on each side",
+          error.message);
     expect_config("two steps", "\"default_num_inference_steps\": 2",
                   WORDS("default_num_inference_steps is 2", "expected 1"));
     expect_config("another result", "\"model_output_type\": \"v\"",
