@@ -210,6 +210,12 @@ vae_model_is_choice(const VaeModel *model)
     return model->assumed || model->several;
 }
 
+int
+vae_model_window(const VaeModel *model)
+{
+    return model->window;
+}
+
 VaeStatus
 vae_model_check_output(const VaeModel *model, const VaeTensorFile *input,
                        const char *path, VaeError *error)

@@ -93,8 +93,5 @@ VaeStatus vae_model_read_statistics(VaeModel *model, VaeError *error);
  * VAE_ERR_MODEL, VAE_ERR_MEMORY. */
 VaeStatus vae_model_build(const VaeModel *model, const VaeBuildParams *params,
                           VaeProgram **out, VaeError *error);
-/* vae_model_history() with VaeStreamParams.history. */
-VaeStatus vae_model_looks_back(const VaeModel *model, VaeDirection direction,
-                               int history, int *steps, VaeError *error);
 
 #endif

@@ -19,9 +19,11 @@ G_BEGIN_DECLS
  * of later latents on which one of its frames depends. The members of
  * GstVaeDecoderFacts are fields of the same names. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
-/* Facts of the decoder's model, see VaeModelInfo; all 0: no model is open. */
+/* Facts of the decoder's model, see VaeModelInfo; all 0: no model is open.
+ * After a seek, frames are exact if decoding begins look_back latents earlier
+ * or more. If window is not 0, it has to begin at a multiple of window, too. */
 typedef struct GstVaeDecoderFacts {
-    gint latent_channels, temporal, fps_n, fps_d;
+    gint latent_channels, temporal, fps_n, fps_d, look_back, window;
 } GstVaeDecoderFacts;
 /* Field of a DRAIN query that asks for the frames of the decoder alone, and not
  * for those that wait downstream of it. */

@@ -17,10 +17,13 @@ struct GstVaeModel {
     gint refs; /* under cache_lock */
     gchar *key;
     VaeModel *model;
+    gint look_back,
+        history; /* under facts_lock; of this history; -1: unknown */
 };
 
 /* Models that some element holds, by key. */
 static GMutex cache_lock;
+static GMutex facts_lock;
 static GHashTable *cache;
 
 /* One file in one state; a file written anew gets a new key. */
@@ -54,6 +57,7 @@ open_locked(gchar *key, const gchar *path, const gchar *variant,
     }
     model = g_new0(GstVaeModel, 1);
     model->refs = 1;
+    model->look_back = -1;
     model->key = key;
     model->model = opened;
     g_hash_table_insert(cache, key, model);
@@ -126,13 +130,36 @@ gst_vae_model_info(const GstVaeModel *model)
     return vae_model_info(model->model);
 }
 
+/* Counting walks through the network, so the last result is kept. */
+static gint
+look_back(GstVaeModel *model, gint history)
+{
+    gint steps;
+
+    g_mutex_lock(&facts_lock);
+    if (model->look_back < 0 || model->history != history) {
+        if (vae_model_looks_back(model->model, VAE_DECODE, history, &steps,
+                                 NULL) != VAE_OK)
+            steps = 0; /* no decoder */
+        model->look_back = steps;
+        model->history = history;
+    }
+    steps = model->look_back;
+    g_mutex_unlock(&facts_lock);
+    return steps;
+}
+
 GstVaeDecoderFacts
-gst_vae_model_facts(const GstVaeModel *model)
+gst_vae_model_facts(GstVaeModel *model, gint history)
 {
     const VaeModelInfo *info = vae_model_info(model->model);
 
-    return (GstVaeDecoderFacts){info->latent_channels, info->temporal,
-                                info->fps_n, info->fps_d};
+    return (GstVaeDecoderFacts){info->latent_channels,
+                                info->temporal,
+                                info->fps_n,
+                                info->fps_d,
+                                look_back(model, history),
+                                vae_model_window(model->model)};
 }
 
 /* Returns path if it is a regular file, else frees it and returns NULL. */

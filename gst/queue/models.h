@@ -29,7 +29,8 @@ void gst_vae_model_unref(GstVaeModel *model);
 
 VaeModel *gst_vae_model_get(const GstVaeModel *model);
 const VaeModelInfo *gst_vae_model_info(const GstVaeModel *model);
-GstVaeDecoderFacts gst_vae_model_facts(const GstVaeModel *model);
+/* history: as VaeStreamParams has it */
+GstVaeDecoderFacts gst_vae_model_facts(GstVaeModel *model, gint history);
 
 /*
  * Returns the file for a latent space if no model is set. It searches the XDG

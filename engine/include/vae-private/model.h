@@ -59,6 +59,15 @@ VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
  * VaeModelInfo says how one was chosen. */
 VAE_API bool vae_model_is_choice(const VaeModel *model);
 
+/* vae_model_history() with VaeStreamParams.history. */
+VAE_API VaeStatus vae_model_looks_back(const VaeModel *model,
+                                       VaeDirection direction, int history,
+                                       int *steps, VaeError *error);
+/* Returns the number of latents in a window of the decoder, or 0 if it has no
+ * windows. A decode that begins so many latents before another one has its
+ * bytes only if it begins at a multiple of this number. */
+VAE_API int vae_model_window(const VaeModel *model);
+
 /* Fails with VAE_ERR_ARGUMENT if path leads to a file that the model or the
  * input (or NULL) was opened from. */
 VAE_API VaeStatus vae_model_check_output(const VaeModel *model,

@@ -25,13 +25,13 @@
  * an HTTP server with ranges. A file that the element keeps in memory needs
  * neither, see #GstLatentDemux:max-push-size. The element begins
  * #GstLatentDemux:warm-up latents before the latent of the seek position. The
- * decoder drops the frames before the segment. The default of 38 is as far as
- * any network looks back, so the frames after a seek are those of an
- * undisturbed run. After a seek with KEY_UNIT, the segment begins at the first
- * frame of a latent, and the element sends only
- * #GstLatentDemux:key-unit-warm-up latents before it. With TRICKMODE_KEY_UNITS
- * the element skips most latents. Backwards, latents come in groups, the last
- * group first. Within a group, they come in forward order.
+ * decoder drops the frames before the segment. By default this is as far as its
+ * network looks back, so the frames after a seek are those of an undisturbed
+ * run. After a seek with KEY_UNIT, the segment begins at the first frame of a
+ * latent, and the element sends only #GstLatentDemux:key-unit-warm-up latents
+ * before it. With TRICKMODE_KEY_UNITS the element skips most latents.
+ * Backwards, latents come in groups, the last group first. Within a group, they
+ * come in forward order.
  *
  * ## Example launch lines
  * |[
@@ -309,7 +309,7 @@ gst_latent_demux_init(GstLatentDemux *self)
 {
     gst_latent_settings_init(&self->settings);
     self->max_push_size = DEFAULT_MAX_PUSH_SIZE;
-    self->warm_up = GST_LATENT_WARM_UP;
+    self->warm_up = -1;
     self->key_unit_warm_up = GST_LATENT_KEY_UNIT_WARM_UP;
     gst_segment_init(&self->segment, GST_FORMAT_TIME);
     self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
@@ -351,16 +351,16 @@ install_properties(GObjectClass *klass)
      *
      * Number of latents that the element sends before the latent of a seek
      * position, so that the network has its context. Their frames are outside
-     * the segment, so the decoder drops them.
+     * the segment, so the decoder drops them. By default the element asks the
+     * decoder, and the frames after a seek are exact.
      */
     g_object_class_install_property(
         klass, PROP_WARM_UP,
         g_param_spec_int("warm-up", "Warm Up",
                          "Number of latents to decode, but not show, before a "
-                         "seek position. With 38 the frames after it are exact "
-                         "for every network, with 8 for the TAEHV family; a "
-                         "smaller number is faster",
-                         0, G_MAXINT, GST_LATENT_WARM_UP,
+                         "seek position (-1 = as many as the decoder's network "
+                         "needs for exact frames); a smaller number is faster",
+                         -1, G_MAXINT, -1,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));
     /**

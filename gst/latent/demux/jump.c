@@ -30,17 +30,26 @@ gst_latent_jump_possible(GstLatentDemux *self)
     return kept || (known && upstream_seeks(self));
 }
 
-static gint
-warm_up(const GstLatentDemux *self, GstEvent *event)
+/* Returns what the decoder needs before the position of a seek. */
+static GstLatentWarmUp
+warm_up(GstLatentDemux *self, GstEvent *event)
 {
+    GstVaeDecoderFacts decoder;
+    gst_latent_send_ask(self, &decoder);
+    GST_OBJECT_LOCK(self);
+    const gint set = self->warm_up, quick = self->key_unit_warm_up;
+    GST_OBJECT_UNLOCK(self);
+    const gint needed =
+        decoder.latent_channels > 0 ? decoder.look_back : GST_LATENT_WARM_UP;
+    const gint exact = set >= 0 ? set : needed;
     return gst_latent_seek_is_quick(event)
-               ? MIN(self->key_unit_warm_up, self->warm_up)
-               : self->warm_up;
+               ? (GstLatentWarmUp){.latents = MIN(quick, exact)}
+               : (GstLatentWarmUp){exact, decoder.window};
 }
 
 /* Applies a seek. The stream lock is held. */
 static void
-apply(GstLatentDemux *self, GstEvent *event)
+apply(GstLatentDemux *self, GstEvent *event, GstLatentWarmUp warm)
 {
     GstSegment segment = self->segment;
     GstClockTime interval;
@@ -48,9 +57,8 @@ apply(GstLatentDemux *self, GstEvent *event)
     gst_latent_seek_apply(&self->clip, event, &segment);
     GST_OBJECT_LOCK(self);
     self->segment = segment;
-    const gint n = warm_up(self, event);
     GST_OBJECT_UNLOCK(self);
-    gst_latent_run_begin(&self->run, &self->clip, &segment, n, interval);
+    gst_latent_run_begin(&self->run, &self->clip, &segment, warm, interval);
     self->segment_due = TRUE;
     self->ended = FALSE;
     self->flow = GST_FLOW_OK;
@@ -104,7 +112,7 @@ jump_here(GstLatentDemux *self, GstEvent *timed, GstTaskFunction loop)
     /* The element may have left PAUSED meanwhile. */
     const gboolean done = self->known;
     if (done)
-        apply(self, timed);
+        apply(self, timed, warm_up(self, timed));
     /* A thread whose start failed may wait for the lock, so it is released
      * first. */
     GST_PAD_STREAM_UNLOCK(self->sinkpad);
@@ -118,12 +126,12 @@ jump_here(GstLatentDemux *self, GstEvent *timed, GstTaskFunction loop)
 /* Returns the offset of the first latent to send after a seek. The object lock
  * is held. */
 static guint64
-offset_after(GstLatentDemux *self, GstEvent *timed)
+offset_after(GstLatentDemux *self, GstEvent *timed, GstLatentWarmUp warm)
 {
     GstSegment segment = self->segment;
     GstLatentRun run;
     gst_latent_seek_apply(&self->clip, timed, &segment);
-    gst_latent_run_begin(&run, &self->clip, &segment, warm_up(self, timed), 0);
+    gst_latent_run_begin(&run, &self->clip, &segment, warm, 0);
     return self->clip.data.offset + run.next * self->clip.data.t_stride;
 }
 
@@ -134,14 +142,16 @@ jump_upstream(GstLatentDemux *self, GstEvent *timed)
 {
     GstSeekFlags flags;
     gst_event_parse_seek(timed, NULL, NULL, &flags, NULL, NULL, NULL, NULL);
+    const GstLatentWarmUp warm = warm_up(self, timed);
     GST_OBJECT_LOCK(self);
     if (!self->known) { /* the element has left PAUSED meanwhile */
         GST_OBJECT_UNLOCK(self);
         return FALSE;
     }
-    const guint64 offset = offset_after(self, timed);
+    const guint64 offset = offset_after(self, timed, warm);
     gst_clear_event(&self->pending);
     self->pending = gst_event_ref(timed);
+    self->pending_warm_up = warm;
     GST_OBJECT_UNLOCK(self);
     GstEvent *bytes = gst_event_new_seek(
         1, GST_FORMAT_BYTES, flags & GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET,
@@ -208,12 +218,13 @@ gst_latent_jump_land(GstLatentDemux *self, guint64 offset)
 {
     GST_OBJECT_LOCK(self);
     GstEvent *event = g_steal_pointer(&self->pending);
+    const GstLatentWarmUp warm = self->pending_warm_up;
     GST_OBJECT_UNLOCK(self);
     if (event && self->known) {
         gst_latent_window_clear(&self->window);
         gst_latent_window_begin(&self->window, offset, NULL, 0);
         self->eos = FALSE;
-        apply(self, event);
+        apply(self, event, warm);
     }
     gst_clear_event(&event);
 }

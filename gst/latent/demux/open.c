@@ -152,7 +152,8 @@ gst_latent_send_open(GstLatentDemux *self, guint64 total, const gchar *name)
             gst_latent_clip_time(&self->clip, self->clip.data.t);
     self->known = TRUE;
     GST_OBJECT_UNLOCK(self);
-    gst_latent_run_begin(&self->run, &self->clip, &self->segment, 0, 0);
+    gst_latent_run_begin(&self->run, &self->clip, &self->segment,
+                         (GstLatentWarmUp){0}, 0);
     self->start_due = self->segment_due = TRUE;
     return GST_FLOW_OK;
 }

@@ -178,8 +178,8 @@ set_run(GstLatentRun *run, const GstLatentClip *clip, gint shown, gint end)
     const gint start = gst_latent_clip_start(clip, shown);
     gint first = MAX(shown - run->warm_up, start);
 
-    if (clip->counts.chunk) /* decoding begins at the start of a chunk */
-        first -= (first - start) % clip->counts.chunk;
+    if (run->multiple > 0)
+        first -= (first - start) % run->multiple;
     run->discont |= first != run->next;
     run->next = first;
     run->shown = shown;
@@ -203,14 +203,16 @@ stride_of(const GstLatentClip *clip, gdouble rate, gint warm_up,
 
 void
 gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
-                     const GstSegment *segment, gint warm_up,
+                     const GstSegment *segment, GstLatentWarmUp warm_up,
                      GstClockTime interval)
 {
     const gboolean backward = segment->rate < 0;
     const guint64 from = backward ? segment->start : segment->position;
     const guint64 to = backward ? segment->position : segment->stop;
 
-    *run = (GstLatentRun){.warm_up = MIN(warm_up, clip->data.t),
+    *run = (GstLatentRun){.warm_up = MIN(warm_up.latents, clip->data.t),
+                          .multiple = clip->counts.chunk ? clip->counts.chunk
+                                                         : warm_up.multiple,
                           .backward = backward,
                           .next = -1};
     run->low = gst_latent_clip_at(clip, from);

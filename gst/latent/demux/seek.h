@@ -11,11 +11,16 @@
 
 G_BEGIN_DECLS
 
-/* The longest history of any network, by vae_model_history(). */
+/* If the decoder does not say how far its network looks back: the largest
+ * number of vae_model_history(), except for networks with a history. */
 #define GST_LATENT_WARM_UP 38
 /* With the shown latent, a quick seek decodes less than a tenth of the latents
  * of an exact one. */
 #define GST_LATENT_KEY_UNIT_WARM_UP 2
+
+typedef struct GstLatentWarmUp {
+    gint latents, multiple; /* as in GstLatentRun */
+} GstLatentWarmUp;
 
 /* A run of latents that are sent in their order. The warm-up comes first; its
  * frames are decoded but not shown. Trick modes and reverse playback need
@@ -25,6 +30,7 @@ typedef struct GstLatentRun {
     gint shown, end;   /* the run shows [shown, end) */
     gint low, high;    /* all runs show [low, high) */
     gint warm_up;      /* latents of the warm-up */
+    gint multiple;     /* decoding begins at a multiple of this; 0: anywhere */
     gint stride;       /* distance of the shown latents; 0: all are shown */
     gint until;        /* with a stride: the shown latent lasts up to here */
     gboolean backward; /* the next run comes before this one in the clip */
@@ -50,10 +56,11 @@ void gst_latent_seek_stop(GstPad *sinkpad, GstPad *srcpad, gboolean pull,
 void gst_latent_seek_apply(const GstLatentClip *clip, GstEvent *event,
                            GstSegment *segment);
 
-/* Begins the first run of a segment. interval: the stream time between the key
- * units of a trick mode, or 0 if it is not stated. */
+/* Begins the first run of a segment. warm_up: latents that the decoder needs
+ * first, and at which multiple it has to begin. interval: the stream time
+ * between the key units of a trick mode, or 0 if it is not stated. */
 void gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
-                          const GstSegment *segment, gint warm_up,
+                          const GstSegment *segment, GstLatentWarmUp warm_up,
                           GstClockTime interval);
 /* Begins the next run. Returns FALSE if there is none. */
 gboolean gst_latent_run_continue(GstLatentRun *run, const GstLatentClip *clip);

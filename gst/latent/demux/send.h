@@ -46,8 +46,9 @@ struct _GstLatentDemux {
     GstSegment segment;
 
     /* Guarded by the object lock. A seek in time that upstream executes, or
-     * NULL. */
+     * NULL, and its warm-up. */
     GstEvent *pending;
+    GstLatentWarmUp pending_warm_up;
 };
 
 /* Posts the library's error. Returns GST_FLOW_CUSTOM_ERROR, which here means

@@ -63,7 +63,9 @@ query_look_ahead(GstVaeBase *base, GstQuery *query)
                       G_TYPE_INT, times.look_ahead, "latent_channels",
                       G_TYPE_INT, decoder.latent_channels, "temporal",
                       G_TYPE_INT, decoder.temporal, "fps_n", G_TYPE_INT,
-                      decoder.fps_n, "fps_d", G_TYPE_INT, decoder.fps_d, NULL);
+                      decoder.fps_n, "fps_d", G_TYPE_INT, decoder.fps_d,
+                      "look_back", G_TYPE_INT, decoder.look_back, "window",
+                      G_TYPE_INT, decoder.window, NULL);
     return TRUE;
 }
 

@@ -1,6 +1,6 @@
 #include "pixel_clip.h"
 
-enum { MOST_CHANNELS = 32 };
+enum { MOST_CHANNELS = 48 };
 
 guint
 pixel_frames(const PixelClip *c, guint latents)

@@ -11,7 +11,7 @@
 typedef struct PixelClip {
     const char *(*weights)(void);
     VaeCounts counts;
-    guint channels;    /* at most 32 */
+    guint channels;    /* at most 48 */
     gfloat scale;      /* factor of the numbers */
     const char *space; /* stated in a file; NULL: none */
 } PixelClip;

@@ -1,8 +1,8 @@
 /*
- * test_sequences.c: a file of several sequences gives the same frames, with the
- * same OFFSET, after a seek to any of them.
+ * test_sequences.c: after a seek, a file of several sequences, and networks
+ * that look back differently, give the frames of the whole clip.
  */
-#include "vae_play.h"
+#include "pixel_clip.h"
 
 #include "vae-private/tensors.h"
 
@@ -72,4 +72,76 @@ TEST(offsets)
     }
     vae_play_free(play);
     vae_play_free(whole);
+}
+
+static const char *
+hunyuan(void)
+{
+    return vae_test_network("hunyuan15");
+}
+
+static const char *
+magi(void)
+{
+    return vae_test_network("magi2_turbo");
+}
+
+static const char *
+tiny(void)
+{
+    return vae_test_network("taehv/taew2_1");
+}
+
+static const PixelClip clips[] = {{hunyuan, {4, 0}, 4, 1, "hunyuan1.5"},
+                                  {magi, {4, 0}, 48, 1, "wan2.2"},
+                                  {tiny, {4, 0}, 16, 1, "wan2.1"}};
+
+/* The demuxer asks the decoder where decoding has to begin: hunyuan1.5 at the
+ * start of the clip, magi2_turbo at a window before. */
+TEST(networks)
+{
+    for (guint i = 0; i < G_N_ELEMENTS(clips); i++) {
+        const PixelClip *c = &clips[i];
+        const gchar *path = pixel_write(c, 44);
+        VaePlay *whole = pixel_play(c, path);
+        vae_play_to_end(whole);
+        CHECK_INT(whole->shown->len, pixel_frames(c, 44));
+        /* Latents 39 to 41. */
+        pixel_segment(c, path, whole, 155, 164);
+        pixel_segment(c, path, whole, 1, 4);
+        pixel_backwards(c, path, whole, 120, 160);
+        vae_play_free(whole);
+    }
+}
+
+static GstHarness *
+limited(const gchar *limit)
+{
+    GstHarness *h = vae_test_harness("vaedecode", "model", hunyuan(),
+                                     "memory-limit", limit, NULL);
+    vae_test_set_grid(h, 4, 1, 1, ",framerate=16/1");
+    return h;
+}
+
+/* A history that reaches the limit ends the stream after all frames of the
+ * latents before. */
+TEST(history_limit)
+{
+    SCOPED GstHarness *all = limited(NULL), *same = limited(NULL);
+    pixel_push(&clips[0], all, 0, 1);
+    g_free(vae_test_pull_frames(all, 0, 1));
+    g_autofree gchar *limit = g_strdup_printf(
+        "%" G_GUINT64_FORMAT, vae_test_stat(all, "bytes-total"));
+    SCOPED GstHarness *h = limited(limit);
+    for (guint k = 0;
+         gst_harness_push(h, pixel_latent(&clips[0], k)) == GST_FLOW_OK; k++)
+        CHECK(k < 1000);
+    vae_test_expect_error(h, GST_RESOURCE_ERROR,
+                          GST_RESOURCE_ERROR_NO_SPACE_LEFT, "of history",
+                          "the memory limit is");
+    const guint frames = gst_harness_buffers_received(h);
+    const guint latents = (frames + 3) / 4;
+    CHECK(latents >= 32);
+    gchar *found = vae_test_pull_frames(h, 0, pixel_frames(&clips[0], latents));
+    vae_test_same(found, pixel_run(&clips[0], same, 1, latents));
 }
