@@ -268,11 +268,13 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
 }
 
 void
-gst_latent_clip_end(GstLatentClip *clip, gint t)
+gst_latent_clip_end(GstLatentClip *clip, gint t, gint64 frames)
 {
     clip->open = FALSE;
     clip->data.t = t;
     clip->frames = gst_latent_clip_first_frame(clip, t);
+    if (frames > gst_latent_clip_first_frame(clip, t - 1))
+        clip->frames = MIN(frames, clip->frames);
 }
 
 void

@@ -55,8 +55,9 @@ VaeStatus gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                                const GstLatentSettings *settings,
                                VaeError *error);
 void gst_latent_clip_clear(GstLatentClip *clip);
-/* Ends an open clip after latent t - 1. */
-void gst_latent_clip_end(GstLatentClip *clip, gint t);
+/* Ends an open clip after latent t - 1. frames: its number of frames, or 0 if
+ * the last latent has all of its frames. */
+void gst_latent_clip_end(GstLatentClip *clip, gint t, gint64 frames);
 
 /* Returns the tensor of the latents' times, or NULL if the file has none, or if
  * they are ignored. */

@@ -180,6 +180,11 @@ class Recipes(streams.Streams):
         self.assertEqual(numpy.load(self.path("frames.npy")).shape, (9, 48, 80, 3))
         self.assertGreater(os.path.getsize(self.path("again.safetensors")), 4 * 2880)
 
+    def test_tensors(self):
+        shapes = self.cook("Frames of a pipeline as tensors").split("\n")
+        self.assertEqual(shapes[:6], [f"(16, {n}, 6, 10)" for n in (1, 0, 0, 0, 1, 0)])
+        self.assertEqual(len(shapes), FRAMES + 2)
+
     def test_rtsp(self):
         self.cook("Serve RTSP")
         self.assertGreater(os.path.getsize(self.path("shown.raw")), SIZE)
@@ -203,6 +208,23 @@ class Recipes(streams.Streams):
         self.cook("Record while watching")
         self.shown()
         self.assertEqual(self.pictures("recording.webm", "x-vp8"), FRAMES)
+
+    def test_follow(self):
+        file = self.path("recording.safetensors")
+        recorder = streams.launch(
+            f"videotestsrc is-live=true num-buffers={3 * FRAMES} ! "
+            "video/x-raw,width=80,height=48,framerate=16/1 ! vaeencode ! latentmux ! "
+            f"filesink location={file} buffer-mode=unbuffered")
+        while not (os.path.exists(file) and os.path.getsize(file)):
+            time.sleep(0.05)
+        self.cook("Watch a recording while it is written")
+        self.finish(recorder)
+        self.shown(3)
+
+    def test_parts(self):
+        self.cook("Write and play a clip in parts")
+        self.assertGreater(self.count(r"part\d+\.safetensors"), 1)
+        self.shown()
 
     def test_sound(self):
         self.cook("Add sound")

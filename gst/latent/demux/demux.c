@@ -58,10 +58,14 @@
 
 #define GST_CAT_DEFAULT gst_latent_demux_debug
 
+/* The pause between two looks at a recording that grows. */
+#define FOLLOW_USEC 20000
+
 #define DEFAULT_MAX_PUSH_SIZE ((guint64) 512 << 20)
 
 enum {
     PROP_MAX_PUSH_SIZE = GST_LATENT_PROP_LAST,
+    PROP_FOLLOW,
     PROP_WARM_UP,
     PROP_KEY_UNIT_WARM_UP
 };
@@ -91,6 +95,10 @@ pull_header(GstLatentDemux *self)
     gchar *name = gst_latent_source_name(self->sinkpad);
     GstFlowReturn ret = gst_latent_pull_header(self->sinkpad, name,
                                                &self->bytes, &total, &error);
+    GST_OBJECT_LOCK(self);
+    if (self->follow)
+        total = G_MAXUINT64;
+    GST_OBJECT_UNLOCK(self);
     if (ret == GST_FLOW_OK)
         ret = gst_latent_send_open(self, total, name);
     else if (ret == GST_FLOW_EOS)
@@ -109,8 +117,15 @@ loop(GstPad *pad)
 {
     GstLatentDemux *self = GST_LATENT_DEMUX(GST_PAD_PARENT(pad));
     GstFlowReturn ret = GST_FLOW_OK;
+    gboolean wait = FALSE;
     if (self->pull && !self->known)
         ret = pull_header(self);
+    if (ret == GST_FLOW_OK)
+        ret = gst_latent_send_follow(self, &wait);
+    if (ret == GST_FLOW_OK && wait) {
+        g_usleep(FOLLOW_USEC);
+        return;
+    }
     if (ret == GST_FLOW_OK)
         ret = self->pull ? gst_latent_send_next(self)
                          : gst_latent_stream_next(self);
@@ -292,6 +307,7 @@ static const GstVaeField fields[] = {
     GST_VAE_FIELD(GST_LATENT_PROP_BATCH_INDEX, GstLatentDemux,
                   settings.batch_index),
     GST_VAE_FIELD(PROP_MAX_PUSH_SIZE, GstLatentDemux, max_push_size),
+    GST_VAE_FIELD(PROP_FOLLOW, GstLatentDemux, follow),
     GST_VAE_FIELD(PROP_WARM_UP, GstLatentDemux, warm_up),
     GST_VAE_FIELD(PROP_KEY_UNIT_WARM_UP, GstLatentDemux, key_unit_warm_up),
     {0}};
@@ -347,6 +363,26 @@ install_properties(GObjectClass *klass)
                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                                 GST_PARAM_MUTABLE_READY));
     /**
+     * GstLatentDemux:follow:
+     *
+     * Plays a file that latentmux still writes, until the recording ends. The
+     * times are those of the frame rate.
+     */
+    g_object_class_install_property(
+        klass, PROP_FOLLOW,
+        g_param_spec_boolean("follow", "Follow",
+                             "Wait for more latents of a file that latentmux "
+                             "still writes, until the recording ends",
+                             FALSE,
+                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                                 GST_PARAM_MUTABLE_READY));
+}
+
+/* How many latents come before the position of a seek. */
+static void
+install_warm_ups(GObjectClass *klass)
+{
+    /**
      * GstLatentDemux:warm-up:
      *
      * Number of latents that the element sends before the latent of a seek
@@ -391,6 +427,7 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     object_class->finalize = finalize;
     element_class->change_state = GST_DEBUG_FUNCPTR(change_state);
     install_properties(object_class);
+    install_warm_ups(object_class);
     gst_element_class_add_static_pad_template(element_class, &sink_template);
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(

@@ -102,20 +102,29 @@ read_times(GstLatentDemux *self, const gchar *name)
     return ret;
 }
 
-/* Finds the clip in `bytes` of a file of total bytes. */
-static GstFlowReturn
-find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
+/* Opens the clip in `bytes` of a file of total bytes, by the properties. */
+static VaeStatus
+open_clip(GstLatentDemux *self, const GstLatentBytes *bytes, guint64 total,
+          const gchar *name, GstLatentClip *clip, VaeError *error)
 {
     GstLatentSettings settings;
-    VaeError error = {0};
     GST_OBJECT_LOCK(self);
     gst_latent_settings_copy(&settings, &self->settings);
     GST_OBJECT_UNLOCK(self);
     gst_latent_send_ask(self, &settings.decoder);
-    const VaeStatus status = gst_latent_clip_open(
-        &self->clip, &self->bytes, total, name, &settings, &error);
+    const VaeStatus status =
+        gst_latent_clip_open(clip, bytes, total, name, &settings, error);
     gst_latent_settings_clear(&settings);
-    if (status != VAE_OK)
+    return status;
+}
+
+/* Finds the clip in `bytes` of a file of total bytes. */
+static GstFlowReturn
+find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
+{
+    VaeError error = {0};
+    if (open_clip(self, &self->bytes, total, name, &self->clip, &error) !=
+        VAE_OK)
         return gst_latent_send_fail(self, &error);
     gchar line[600];
     if (vae_layout_doubt(&self->clip.data, line, sizeof line))
@@ -139,6 +148,15 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     return ret == GST_FLOW_OK ? read_times(self, name) : ret;
 }
 
+/* splitmuxsrc links a pad when it is added, and looks for no other one. */
+static void
+announce(GstLatentDemux *self)
+{
+    if (!gst_pad_is_linked(self->srcpad))
+        g_signal_emit_by_name(self, "pad-added", self->srcpad);
+    gst_element_no_more_pads(GST_ELEMENT(self));
+}
+
 GstFlowReturn
 gst_latent_send_open(GstLatentDemux *self, guint64 total, const gchar *name)
 {
@@ -155,5 +173,51 @@ gst_latent_send_open(GstLatentDemux *self, guint64 total, const gchar *name)
     gst_latent_run_begin(&self->run, &self->clip, &self->segment,
                          (GstLatentWarmUp){0}, 0);
     self->start_due = self->segment_due = TRUE;
+    announce(self);
     return GST_FLOW_OK;
+}
+
+/* Reads the header again. If the recording has ended, the clip gets its end.
+ * latentmux may be about to write this header, so one that cannot be read is
+ * read again later. */
+static GstFlowReturn
+reread(GstLatentDemux *self)
+{
+    g_autofree gchar *name = gst_latent_source_name(self->sinkpad);
+    GstLatentBytes bytes = {0};
+    GstLatentClip whole = {0};
+    VaeError error = {0};
+    guint64 total;
+    GstFlowReturn ret =
+        gst_latent_pull_header(self->sinkpad, name, &bytes, &total, &error);
+    if (ret == GST_FLOW_OK &&
+        open_clip(self, &bytes, total, name, &whole, &error) == VAE_OK &&
+        !vae_tensor_file_metadata(whole.file, GST_LATENT_KEY_RECORDING)) {
+        GST_OBJECT_LOCK(self);
+        gst_latent_clip_end(&self->clip, whole.data.t, whole.frames);
+        self->segment.duration =
+            gst_latent_clip_time(&self->clip, whole.data.t);
+        GST_OBJECT_UNLOCK(self);
+        gst_latent_run_end(&self->run, whole.data.t);
+    }
+    gst_latent_clip_clear(&whole);
+    gst_latent_bytes_clear(&bytes);
+    return ret == GST_FLOW_CUSTOM_ERROR ? gst_latent_send_fail(self, &error)
+                                        : ret;
+}
+
+/* The last latent of a recording may have fewer frames than others, so a latent
+ * is sent when the next one has come, too. */
+GstFlowReturn
+gst_latent_send_follow(GstLatentDemux *self, gboolean *wait)
+{
+    const VaeLatentClip *data = &self->clip.data;
+    const guint64 need = data->offset + (self->run.next + 2) * data->t_stride;
+    *wait = FALSE;
+    if (!self->pull || !self->clip.open ||
+        gst_latent_length(self->sinkpad) >= need)
+        return GST_FLOW_OK;
+    const GstFlowReturn ret = reread(self);
+    *wait = self->clip.open;
+    return ret;
 }

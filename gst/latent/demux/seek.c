@@ -236,6 +236,14 @@ gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
     }
 }
 
+void
+gst_latent_run_end(GstLatentRun *run, gint t)
+{
+    run->high = MIN(run->high, t);
+    run->end = MIN(run->end, t);
+    run->until = MIN(run->until, t);
+}
+
 /* Moves to the next latent of a trick mode. */
 static gboolean
 skip(GstLatentRun *run, const GstLatentClip *clip)

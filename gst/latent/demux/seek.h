@@ -62,6 +62,8 @@ void gst_latent_seek_apply(const GstLatentClip *clip, GstEvent *event,
 void gst_latent_run_begin(GstLatentRun *run, const GstLatentClip *clip,
                           const GstSegment *segment, GstLatentWarmUp warm_up,
                           GstClockTime interval);
+/* The clip ends before latent t. */
+void gst_latent_run_end(GstLatentRun *run, gint t);
 /* Begins the next run. Returns FALSE if there is none. */
 gboolean gst_latent_run_continue(GstLatentRun *run, const GstLatentClip *clip);
 

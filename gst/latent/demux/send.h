@@ -24,6 +24,7 @@ struct _GstLatentDemux {
     /* Properties, guarded by the object lock. */
     GstLatentSettings settings;
     guint64 max_push_size;
+    gboolean follow;
     gint warm_up, key_unit_warm_up;
 
     /* Guarded by the stream lock of the sink pad. */
@@ -60,6 +61,9 @@ void gst_latent_send_close(GstLatentDemux *self);
  * No clip may be open. */
 GstFlowReturn gst_latent_send_open(GstLatentDemux *self, guint64 total,
                                    const gchar *name);
+/* Sets *wait if the next latent of a recording that is followed is not there
+ * yet. */
+GstFlowReturn gst_latent_send_follow(GstLatentDemux *self, gboolean *wait);
 /* TRUE if a pushed file stays in memory as a whole. The caller holds the stream
  * lock or the object lock, and the clip is known. */
 gboolean gst_latent_send_is_kept(const GstLatentDemux *self);

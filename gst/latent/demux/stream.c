@@ -214,7 +214,7 @@ end_open(GstLatentDemux *self)
         return gst_latent_send_fail(self, &error);
     }
     GST_OBJECT_LOCK(self);
-    gst_latent_clip_end(&self->clip, self->run.next);
+    gst_latent_clip_end(&self->clip, self->run.next, 0);
     self->segment.duration = gst_latent_clip_time(&self->clip, self->run.next);
     GST_OBJECT_UNLOCK(self);
     return GST_FLOW_EOS;
