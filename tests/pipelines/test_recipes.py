@@ -118,13 +118,13 @@ class Recipes(streams.Streams):
             self.need(*block)
         port = port or streams.free_port()
         for kind, text in blocks:
+            for word, other in INSTEAD.items():
+                text = text.replace(word, other)
             if kind == "python":
                 name = re.match(r"# (\w+\.py)\n", text)[1]
                 with open(self.path(name), "w", encoding="utf-8") as file:
                     file.write(text.replace("8554", str(port)))
-                text = f"python3 {name}" if kind == blocks[-1][0] else ""
-            for word, other in INSTEAD.items():
-                text = text.replace(word, other)
+                text = f"{sys.executable} {name}" if kind == blocks[-1][0] else ""
             text = re.sub("127.0.0.1:[0-9]+", f"127.0.0.1:{port}",
                           text.replace("http.server 8000", f"http.server {port}"))
             for command in filter(None, text.replace("\\\n", " ").split("\n")):
