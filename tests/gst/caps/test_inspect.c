@@ -1,6 +1,7 @@
 /*
  * test_inspect.c: the output of gst-inspect-1.0: names, blurbs and flags of
- * all properties, and the description of the elements.
+ * all properties, and the description of the elements. With VAE_TEST_WRITE=1 it
+ * writes the pages of docs/elements.
  */
 #include "vae_test.h"
 
@@ -186,5 +187,77 @@ TEST(sections)
         g_print("%s: %u examples\n", sections[i].element, examples);
         CHECK(examples >= 2);
         g_free(text);
+    }
+}
+
+/* Pages ----------------------------------------------------------------- */
+
+/* Appends "`value`", or nothing if there is no default. */
+static void
+append_default(GString *page, GParamSpec *spec)
+{
+    const GValue *value = g_param_spec_get_default_value(spec);
+    g_autofree gchar *text =
+        G_VALUE_HOLDS_STRING(value) ? g_value_dup_string(value)
+        : G_VALUE_HOLDS_BOXED(value) || !(spec->flags & G_PARAM_WRITABLE)
+            ? NULL
+            : gst_value_serialize(value);
+    if (text)
+        g_string_append_printf(page, "`%s`", text);
+}
+
+static void
+append_row(GString *page, GParamSpec *spec)
+{
+    const gchar *when = spec->flags & GST_PARAM_MUTABLE_PLAYING ? "always"
+                        : spec->flags & G_PARAM_WRITABLE ? "in NULL, READY"
+                                                         : "read only";
+    g_string_append_printf(page, "| `%s` | ", spec->name);
+    append_default(page, spec);
+    g_string_append_printf(page, " | %s | %s", when,
+                           g_param_spec_get_blurb(spec));
+    if (G_IS_PARAM_SPEC_ENUM(spec)) {
+        const GEnumClass *values = G_PARAM_SPEC_ENUM(spec)->enum_class;
+        for (guint i = 0; i < values->n_values; i++)
+            g_string_append_printf(page, "%s`%s`: %s", i ? "; " : ". ",
+                                   values->values[i].value_nick,
+                                   values->values[i].value_name);
+    }
+    g_string_append(page, " |\n");
+}
+
+/* docs/elements has a page for each element. */
+TEST(pages)
+{
+    static const char *const names[] = {"vaedecode", "vaeencode", "latentdemux",
+                                        "latentmux"};
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autoptr(GstElement) element =
+            gst_element_factory_make(names[i], NULL);
+        g_autofree gchar *path = g_strdup_printf(
+            "%s/docs/elements/%s.md", g_getenv("VAE_TEST_SOURCE"), names[i]);
+        g_autofree gchar *found = NULL;
+        g_autoptr(GString) page = g_string_new(NULL);
+        guint n;
+        g_string_append_printf(
+            page,
+            "# %s\n\n%s.\n\n"
+            "| property | default | may be set | meaning "
+            "|\n|---|---|---|---|\n",
+            names[i],
+            gst_element_class_get_metadata(GST_ELEMENT_GET_CLASS(element),
+                                           GST_ELEMENT_METADATA_DESCRIPTION));
+        GParamSpec **specs =
+            g_object_class_list_properties(G_OBJECT_GET_CLASS(element), &n);
+        for (guint k = 0; k < n; k++)
+            if (g_type_is_a(specs[k]->owner_type, GST_TYPE_ELEMENT))
+                append_row(page, specs[k]);
+        g_free(specs);
+        if (g_getenv("VAE_TEST_WRITE"))
+            CHECK(g_file_set_contents(path, page->str, -1, NULL));
+        CHECK(g_file_get_contents(path, &found, NULL, NULL));
+        CHECK_SAYS(strcmp(found, page->str) == 0,
+                   "%s is of other properties; VAE_TEST_WRITE=1 writes it",
+                   path);
     }
 }
