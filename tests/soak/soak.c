@@ -1,12 +1,13 @@
 /*
  * soak.c: runs a pipeline for a long time and disturbs it again and again.
  *
- *   soak SECONDS SEED MODEL
+ *   soak SECONDS SEED MODEL [STREAMS]
  *
  * The pipeline encodes and decodes a moving pattern. The test compares the
  * frames with those of a short run without disturbance. At random times it
  * flushes the pipeline, pauses it, or sets it to READY or NULL. The pipeline
  * then begins again with the first frame. SEED seeds the random numbers.
+ * STREAMS other pipelines come and go meanwhile, and replace their models.
  *
  * At the end, the process must not use more memory than at the beginning. A
  * frame must not need more processor time, and the elements must not hold more
@@ -31,6 +32,7 @@ enum { PERIOD = 4, KNOWN = 4 * 80 + 1, FPS = 16 };
 /* The frame at which the test measures the memory of a run. All programs have
  * run by then. */
 enum { SAMPLE_AT = 24, MIN_SAMPLES = 64, MAX_SAMPLES = 100000 };
+enum { MAX_STREAMS = 16 };
 /* The memory that libraries allocate and free again for a time: pages, and
  * bytes from malloc(). */
 #define NOISE_PAGES (2.0 * 1024 * 1024)
@@ -38,7 +40,6 @@ enum { SAMPLE_AT = 24, MIN_SAMPLES = 64, MAX_SAMPLES = 100000 };
 
 typedef struct Soak {
     GstElement *pipeline;
-    GstBus *bus;
     /* Written by the streaming thread, guarded by the lock. */
     GMutex lock;
     GCond more;
@@ -50,10 +51,14 @@ typedef struct Soak {
     double pages[MAX_SAMPLES], held[MAX_SAMPLES]; /* bytes */
     double cpu[MAX_SAMPLES];                      /* seconds a frame */
     double behind[MAX_SAMPLES]; /* frames inside the elements */
+    double threads[MAX_SAMPLES];
     double cpu_before;
     guint64 frames_before;
     guint n;
     guint flushes, states;
+    GstElement *streams[MAX_STREAMS]; /* the other pipelines */
+    guint n_streams, visits;
+    gchar *models[2]; /* two paths of the model */
 } Soak;
 
 /* Returns the bytes of mapped files. */
@@ -91,6 +96,16 @@ resident(void)
     if (f)
         fclose(f);
     return 1024 * kib + mapped();
+}
+
+static double
+count_threads(void)
+{
+    g_autoptr(GDir) tasks = g_dir_open("/proc/self/task", 0, NULL);
+    double n = 0;
+    while (tasks && g_dir_read_name(tasks))
+        n++;
+    return n;
 }
 
 /* Returns the bytes from malloc() that are not freed yet. */
@@ -157,6 +172,7 @@ take(Soak *s, gint64 k, guint64 found)
 #endif
         s->pages[s->n] = resident();
         s->held[s->n] = held();
+        s->threads[s->n] = count_threads();
         s->cpu[s->n] =
             (cpu - s->cpu_before) / (double) (s->frames - s->frames_before);
         s->behind[s->n] = (double) (s->entered - k);
@@ -213,15 +229,24 @@ on_data(GstPad *pad, GstPadProbeInfo *info, gpointer data)
 }
 
 static void
-fail_on_error(Soak *s)
+fail_on_error_of(GstElement *pipeline)
 {
-    GstMessage *m = gst_bus_pop_filtered(s->bus, GST_MESSAGE_ERROR);
+    g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
+    GstMessage *m = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
     GError *error = NULL;
     if (!m)
         return;
     gst_message_parse_error(m, &error, NULL);
     printf("FAIL %s\n", error->message);
     exit(1);
+}
+
+static void
+fail_on_error(Soak *s)
+{
+    fail_on_error_of(s->pipeline);
+    for (guint i = 0; i < s->n_streams; i++)
+        fail_on_error_of(s->streams[i]);
 }
 
 static guint64
@@ -284,9 +309,29 @@ flush(Soak *s)
     s->flushes++;
 }
 
+/* Starts or stops another stream, or replaces its model. */
+static void
+visit(Soak *s, GRand *rand)
+{
+    GstElement *stream =
+        s->streams[g_rand_int_range(rand, 0, (gint32) s->n_streams)];
+    const gint32 what = g_rand_int_range(rand, 0, 4);
+    if (what < 2) {
+        gst_element_set_state(stream,
+                              what ? GST_STATE_PLAYING : GST_STATE_NULL);
+    } else {
+        g_autoptr(GstElement) d = gst_bin_get_by_name(GST_BIN(stream), "d");
+        g_object_set(d, "model", s->models[what - 2], NULL);
+        g_signal_emit_by_name(d, "restart");
+    }
+    s->visits++;
+}
+
 static void
 disturb(Soak *s, GRand *rand)
 {
+    if (s->n_streams > 0)
+        visit(s, rand);
     static const GstState states[] = {GST_STATE_PAUSED, GST_STATE_READY,
                                       GST_STATE_NULL};
     if (g_rand_boolean(rand)) {
@@ -383,15 +428,20 @@ report(Soak *s)
     const double begin = median(s->cpu + quarter, quarter);
     const double end = median(s->cpu + s->n - quarter, quarter);
     /* Other processes slow this one down a little. A real growth of work at
-     * least doubles the time. */
-    good &= judge(end < 2 * begin, "a frame costs %.3f ms, at the end %.3f",
-                  1e3 * begin, 1e3 * end);
+     * least doubles the time. Other streams need time of their own. */
+    good &=
+        judge(s->n_streams || end < 2 * begin,
+              "a frame costs %.3f ms, at the end %.3f", 1e3 * begin, 1e3 * end);
     const double first = median(s->behind + quarter, quarter);
     const double last = median(s->behind + s->n - quarter, quarter);
     /* The number of waiting frames depends on the speed of the threads. Frames
      * that are never freed add up. */
     good &= judge(last <= 2 * first + PERIOD,
                   "%.0f frames are on their way, at the end %.0f", first, last);
+    const double few = median(s->threads + quarter, quarter);
+    const double many = median(s->threads + s->n - quarter, quarter);
+    good &= judge(many <= few + 4 + 2 * s->n_streams,
+                  "%.0f threads, at the end %.0f", few, many);
     return good ? 0 : 1;
 }
 
@@ -445,8 +495,34 @@ soak_new(const char *model)
           GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM |
               GST_PAD_PROBE_TYPE_EVENT_FLUSH,
           on_data);
-    s->bus = gst_element_get_bus(s->pipeline);
     return s;
+}
+
+/* Other streams, each at the speed of a camera. */
+static void
+add_streams(Soak *s, guint n, const char *model)
+{
+    g_autofree gchar *text = g_strdup_printf(
+        "videotestsrc is-live=true ! "
+        "video/x-raw,format=RGB,width=64,height=48,framerate=%d/1 ! "
+        "vaeencode model=\"%s\" ! vaedecode name=d model=\"%s\" ! "
+        "fakesink sync=false",
+        FPS, model, model);
+    s->models[0] = g_strdup(model);
+    s->models[1] = g_strdup_printf("/.%s", model);
+    for (s->n_streams = 0; s->n_streams < MIN(n, MAX_STREAMS); s->n_streams++)
+        s->streams[s->n_streams] = gst_parse_launch(text, NULL);
+}
+
+static void
+free_streams(Soak *s)
+{
+    for (guint i = 0; i < s->n_streams; i++) {
+        gst_element_set_state(s->streams[i], GST_STATE_NULL);
+        gst_object_unref(s->streams[i]);
+    }
+    g_free(s->models[0]);
+    g_free(s->models[1]);
 }
 
 int
@@ -456,14 +532,16 @@ main(int argc, char **argv)
     prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     gst_init(&argc, &argv);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 4) {
-        fprintf(stderr, "usage: soak SECONDS SEED MODEL\n");
+    if (argc != 4 && argc != 5) {
+        fprintf(stderr, "usage: soak SECONDS SEED MODEL [STREAMS]\n");
         return 2;
     }
     GRand *rand = g_rand_new_with_seed((guint32) strtoul(argv[2], NULL, 10));
     Soak *s = soak_new(argv[3]);
     printf("%s seconds, seed %s\n", argv[1], argv[2]);
     record_known(s);
+    if (argc == 5)
+        add_streams(s, (guint) atoi(argv[4]), argv[3]);
     const gint64 end =
         g_get_monotonic_time() + atoi(argv[1]) * G_TIME_SPAN_SECOND;
     set_state(s, GST_STATE_PLAYING);
@@ -476,7 +554,7 @@ main(int argc, char **argv)
     wait_frames(s, so_far(s) + KNOWN);
     set_state(s, GST_STATE_NULL);
     const int result = report(s);
-    gst_object_unref(s->bus);
+    free_streams(s);
     gst_object_unref(s->pipeline);
     g_rand_free(rand);
     g_free(s);
