@@ -242,6 +242,8 @@ TEST(pages)
         g_string_append_printf(
             page,
             "# %s\n\n%s.\n\n"
+            "[caps.md](../caps.md) has all fields of the caps, also those that "
+            "the pad\ntemplates leave out.\n\n"
             "| property | default | may be set | meaning "
             "|\n|---|---|---|---|\n",
             names[i],
