@@ -57,7 +57,7 @@ typedef struct Soak {
     guint n;
     guint flushes, states;
     GstElement *streams[MAX_STREAMS]; /* the other pipelines */
-    guint n_streams, visits;
+    guint n_streams;
     gchar *models[2]; /* two paths of the model */
 } Soak;
 
@@ -309,7 +309,8 @@ flush(Soak *s)
     s->flushes++;
 }
 
-/* Starts or stops another stream, or replaces its model. */
+/* Another stream ends and a new one comes, or it replaces its model. The number
+ * of streams stays the same, and so does their memory. */
 static void
 visit(Soak *s, GRand *rand)
 {
@@ -317,14 +318,13 @@ visit(Soak *s, GRand *rand)
         s->streams[g_rand_int_range(rand, 0, (gint32) s->n_streams)];
     const gint32 what = g_rand_int_range(rand, 0, 4);
     if (what < 2) {
-        gst_element_set_state(stream,
-                              what ? GST_STATE_PLAYING : GST_STATE_NULL);
+        gst_element_set_state(stream, GST_STATE_NULL);
+        gst_element_set_state(stream, GST_STATE_PLAYING);
     } else {
         g_autoptr(GstElement) d = gst_bin_get_by_name(GST_BIN(stream), "d");
         g_object_set(d, "model", s->models[what - 2], NULL);
         g_signal_emit_by_name(d, "restart");
     }
-    s->visits++;
 }
 
 static void
@@ -510,8 +510,10 @@ add_streams(Soak *s, guint n, const char *model)
         FPS, model, model);
     s->models[0] = g_strdup(model);
     s->models[1] = g_strdup_printf("/.%s", model);
-    for (s->n_streams = 0; s->n_streams < MIN(n, MAX_STREAMS); s->n_streams++)
+    for (s->n_streams = 0; s->n_streams < MIN(n, MAX_STREAMS); s->n_streams++) {
         s->streams[s->n_streams] = gst_parse_launch(text, NULL);
+        gst_element_set_state(s->streams[s->n_streams], GST_STATE_PLAYING);
+    }
 }
 
 static void
