@@ -250,4 +250,4 @@ class Recipes(streams.Streams):
 
 
 if __name__ == "__main__":
-    streams.main()
+    streams.main("vp8enc", "webmmux", "pngenc", "wavenc", "parsebin")
