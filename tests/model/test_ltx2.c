@@ -131,6 +131,79 @@ expect_config(const char *what, const char *decoder, const char *const *words)
     expect_error(what, VAE_ERR_UNSUPPORTED, words);
 }
 
+enum { SIDE = 32 };
+
+/* Decodes one latent of LTX-2.5 to one frame. */
+static bool
+decode_one(float out[SIDE * SIDE * 3], VaeError *error)
+{
+    static const float latent[8] = {1, -1, 0.5f, 2, -0.5f, 0, 1.5f, -2};
+    const VaeStreamParams params = {.struct_size = sizeof params,
+                                    .backend = VAE_BACKEND_REF,
+                                    .slice_size = 1,
+                                    .width = SIDE,
+                                    .height = SIDE};
+    const VaeLatentIn in = {VAE_TYPE_F32, latent};
+    const VaePicture picture = {.pixels = VAE_PIXELS_RGB_F32,
+                                .width = SIDE,
+                                .height = SIDE,
+                                .data = {(uint8_t *) out},
+                                .stride = {SIDE * 3 * sizeof *out}};
+    SCOPED_MODEL VaeModel *model = NULL;
+    SCOPED_STREAM VaeStream *stream = NULL;
+    return vae_model_open(write_set(), NULL, &model, error) == VAE_OK &&
+           vae_stream_new(model, &params, &stream, error) == VAE_OK &&
+           vae_stream_decode(stream, &in, 1, NULL, 0, error) == VAE_OK &&
+           vae_stream_drain(stream, vae_stream_drain_count(stream, 0, NULL),
+                            &picture, 1, error) == VAE_OK;
+}
+
+/* Multiplies a tensor of bf16 by 2, or by 1/2. */
+static void
+scale_tensor(const char *name, bool twice)
+{
+    enum { MOST = 64 * 256, EXPONENT = 0x80 };
+    static uint16_t room[8][MOST]; /* of all calls */
+    static int used;
+    VaeTensorOut *t = find(name);
+    size_t n = 1;
+    for (int i = 0; i < t->n_dims; i++)
+        n *= (size_t) t->dims[i];
+    uint16_t *to = room[used++];
+    memcpy(to, t->data, n * sizeof *to);
+    for (size_t i = 0; i < n; i++)
+        to[i] = (uint16_t) (to[i] + (twice ? EXPONENT : -EXPONENT));
+    t->data = to;
+}
+
+/* A gate multiplies a layer: a gate twice as large and weights half as large
+ * give the same bytes. */
+static void
+test_ltx2_gates(void)
+{
+    static const char *const gates[][3] = {
+        {"gate_msa", "attn.proj.weight", "attn.proj.bias"},
+        {"gate_mlp", "mlp.w_down.weight", NULL},
+        {"gate_ctx", "context_proj.weight", "context_proj.bias"}};
+    static float want[SIDE * SIDE * 3], got[SIDE * SIDE * 3];
+    VaeError error = {0};
+    load("ltx2_5_diff_time");
+    set.meta[set.n_meta++] = (VaeMetadata){
+        "config", vae_tensor_file_metadata(set.files[0], "config")};
+    bool good = decode_one(want, &error);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3 && gates[i][k]; k++) {
+            char name[80];
+            snprintf(name, sizeof name, "decoder.diff_blocks.0.%s",
+                     gates[i][k]);
+            scale_tensor(name, k == 0);
+            good = good && decode_one(got, &error);
+            const bool last = k == 2 || !gates[i][k + 1];
+            check(good && (memcmp(want, got, sizeof want) == 0) == last,
+                  last ? "  the same bytes" : name, error.message);
+        }
+}
+
 /* LTX-2.5's decoder beside the encoder of LTX-2.3. */
 static void
 test_ltx2_diffusion(void)
@@ -370,6 +443,7 @@ test_ltx2(void)
     test_ltx_variants();
     test_ltx2_names();
     test_ltx2_diffusion();
+    test_ltx2_gates();
     test_ltx2_decoders();
     test_ltx2_stated();
     test_ltx2_timestep();
