@@ -33,8 +33,8 @@ enum { PERIOD = 4, KNOWN = 4 * 80 + 1, FPS = 16 };
  * run by then. */
 enum { SAMPLE_AT = 24, MIN_SAMPLES = 64, MAX_SAMPLES = 100000 };
 enum { MAX_STREAMS = 16 };
-/* The memory that libraries allocate and free again for a time: pages, and
- * bytes from malloc(). */
+/* The memory that libraries allocate and free again for a time in each
+ * pipeline: pages, and bytes from malloc(). */
 #define NOISE_PAGES (2.0 * 1024 * 1024)
 #define NOISE_HELD (0.25 * 1024 * 1024)
 
@@ -422,8 +422,10 @@ report(Soak *s)
            s->frames, s->flushes, s->states, s->n);
     good &= judge(s->wrong == 0, "%.0f of %.0f frames are wrong",
                   (double) s->wrong, (double) s->frames);
-    good &= level("what the process has", s->pages, s->n, NOISE_PAGES);
-    good &= level("what malloc() gave", s->held, s->n, NOISE_HELD);
+    const double pipelines = 1 + (double) s->n_streams;
+    good &=
+        level("what the process has", s->pages, s->n, pipelines * NOISE_PAGES);
+    good &= level("what malloc() gave", s->held, s->n, pipelines * NOISE_HELD);
     const guint quarter = s->n / 4;
     const double begin = median(s->cpu + quarter, quarter);
     const double end = median(s->cpu + s->n - quarter, quarter);
