@@ -30,26 +30,22 @@ vae_check_path(const char *name, const char *path, VaeError *error)
         return vae_check_pointers(error, name, path);
     if (path[0])
         return VAE_OK;
-    return vae_fail_parts(
-        error, VAE_ERR_ARGUMENT,
-        (VaeErrorParts){NULL, "an empty path", "the path of a file"},
-        "the path is empty, expected the path of a file");
+    return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                        "the path is {empty}, expected {=the path of a file}");
 }
 
 VaeStatus
 vae_check_range(const char *what, int64_t value, int64_t least, int64_t most,
                 VaeError *error)
 {
-    char found[24], expected[48];
     if (value >= least && value <= most)
         return VAE_OK;
-    snprintf(found, sizeof found, "%" PRId64, value);
     if (most == INT64_MAX)
-        snprintf(expected, sizeof expected, "%" PRId64 " or more", least);
-    else
-        snprintf(expected, sizeof expected, "%" PRId64 " to %" PRId64, least,
-                 most);
-    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, expected},
-                          "%s %s, expected %s", what, found, expected);
+        return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                            "%s {%" PRId64 "}, expected {=%" PRId64 " or more}",
+                            what, value, least);
+    return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                        "%s {%" PRId64 "}, expected {=%" PRId64 " to %" PRId64
+                        "}",
+                        what, value, least, most);
 }

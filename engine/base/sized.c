@@ -23,28 +23,21 @@ vae_sized_check(const void *sized, size_t least, const char *name,
     const size_t size = size_of(sized);
     if (size >= least && size <= MOST)
         return VAE_OK;
-    char found[24], expected[48];
-    snprintf(found, sizeof found, "%zu", size);
-    snprintf(expected, sizeof expected, "%zu to %d", least, MOST);
-    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, expected},
-                          "%s.struct_size is %s, expected %s bytes: begin with "
-                          "VAE_INIT(%s)",
-                          name, found, expected, name);
+    return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                        "%s.struct_size is {%zu}, expected {=%zu to %d} bytes: "
+                        "begin with VAE_INIT(%s)",
+                        name, size, least, MOST, name);
 }
 
 /* Fails because byte `at`, which the library does not know, is set. */
 static VaeStatus
 newer(const char *name, size_t at, size_t theirs, size_t ours, VaeError *error)
 {
-    char found[24], expected[24];
-    snprintf(found, sizeof found, "%zu", theirs);
-    snprintf(expected, sizeof expected, "%zu", ours);
-    return vae_fail_parts(
-        error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
-        "%s has %s bytes and sets byte %zu, but this library knows "
-        "only %s bytes: it is older than the program's headers",
-        name, found, at, expected);
+    return vae_mismatch(
+        error, VAE_ERR_ARGUMENT, NULL,
+        "%s has {%zu} bytes and sets byte %zu, but this library knows only "
+        "{=%zu} bytes: it is older than the program's headers",
+        name, theirs, at, ours);
 }
 
 VaeStatus

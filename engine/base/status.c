@@ -147,6 +147,7 @@ static void VAE_PRINTF(4, 0)
 /* The functions, not the macros that call them. */
 #undef vae_fail
 #undef vae_fail_parts
+#undef vae_mismatch
 
 VaeStatus
 vae_fail(VaeError *error, VaeStatus status, const char *format, ...)
@@ -171,4 +172,73 @@ vae_fail_parts(VaeError *error, VaeStatus status, VaeErrorParts parts,
     fill(error, status, parts, format, args);
     va_end(args);
     return status;
+}
+
+/* The bytes of what the format prints. */
+static size_t VAE_PRINTF(1, 0) length_of(const char *format, va_list args)
+{
+    va_list copy;
+    va_copy(copy, args);
+    const int n = vsnprintf(NULL, 0, format, copy);
+    va_end(copy);
+    return n < 0 ? 0 : (size_t) n;
+}
+
+VaeStatus
+vae_mismatch(VaeError *error, VaeStatus status, const char *tensor,
+             const char *format, ...)
+{
+    enum { FOUND, EXPECTED, PARTS };
+    char plain[512] = "", text[4096];
+    char parts[PARTS][sizeof error->found];
+    size_t begin[PARTS] = {0}, end[PARTS] = {0}, n = 0;
+    int part = FOUND;
+    va_list args;
+    if (error == NULL)
+        return status;
+    assert(strlen(format) < sizeof plain);
+    va_start(args, format);
+    for (; *format; format++) {
+        if (*format == '{') {
+            part = format[1] == '=' ? EXPECTED : FOUND;
+            format += part == EXPECTED;
+            begin[part] = length_of(plain, args);
+        } else if (*format == '}') {
+            end[part] = length_of(plain, args);
+        } else {
+            plain[n++] = *format;
+            plain[n] = '\0';
+        }
+    }
+    vsnprintf(text, sizeof text, plain, args);
+    va_end(args);
+    n = strlen(text);
+    for (int i = 0; i < PARTS; i++)
+        snprintf(parts[i], sizeof parts[i], "%.*s", (int) (end[i] - begin[i]),
+                 text + (begin[i] < n ? begin[i] : n));
+    return vae_fail_parts(
+        error, status, (VaeErrorParts){tensor, parts[FOUND], parts[EXPECTED]},
+        "%s", text);
+}
+
+VaeStatus
+vae_pass_on(VaeError *error, const VaeError *why)
+{
+    if (error != NULL)
+        *error = *why;
+    return why->status;
+}
+
+VaeStatus
+vae_fail_within(VaeError *error, const VaeError *why, const char *format, ...)
+{
+    char prefix[sizeof why->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(prefix, sizeof prefix, format, args);
+    va_end(args);
+    return vae_fail_parts(
+        error, why->status,
+        (VaeErrorParts){why->tensor, why->found, why->expected}, "%s%s", prefix,
+        why->message);
 }

@@ -124,8 +124,7 @@ vae_cuda_run_conv(void *user, const VaeOp *op, VaeError *error)
         const VaeStatus status =
             code ? VAE_OK : vae_cuda_conv_run(p->conv[i], cuda->compute, &why);
         if (status != VAE_OK)
-            return vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s: %s",
-                                  op->name, why.message);
+            return vae_fail_within(error, &why, "%s: ", op->name);
         code = code ? code : finish_result(own, op, i);
         if (code)
             return vae_cuda_status(cuda, code, "copy rows", error);

@@ -29,8 +29,7 @@ prepare_conv(VaeCudaExec *e, int i, bool run, VaeError *error)
                                     &own->conv, &why);
     vae_opening_end(cuda->params.opening, VAE_OPENING_PLANS, begin);
     if (status != VAE_OK)
-        return vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s: %s",
-                              op->name, why.message);
+        return vae_fail_within(error, &why, "%s: ", op->name);
     snprintf(own->impl, sizeof own->impl, "%s%s",
              vae_cuda_choice_is_own(&choice) ? "" : "cudnn:", choice.text);
     e->exec.ops[i].run = vae_cuda_run_conv;

@@ -14,14 +14,10 @@
 static VaeStatus
 parse(const VaeTensorFile *file, json_t **out, VaeError *error)
 {
-    if (file->size > MAX_BYTES) {
-        char found[32], expected[32];
-        snprintf(found, sizeof found, "%zu bytes", file->size);
-        snprintf(expected, sizeof expected, "%d at most", MAX_BYTES);
-        return vae_fail_parts(
-            error, VAE_ERR_FORMAT, (VaeErrorParts){NULL, found, expected},
-            "%s: %s, expected %s", file->label, found, expected);
-    }
+    if (file->size > MAX_BYTES)
+        return vae_mismatch(error, VAE_ERR_FORMAT, NULL,
+                            "%s: {%zu bytes}, expected {=%d at most}",
+                            file->label, file->size, MAX_BYTES);
     const VaeStatus status = vae_file_bytes(file, 0, file->size, error);
     return status == VAE_OK
                ? vae_json_load((const char *) file->bytes, file->size,
@@ -51,7 +47,7 @@ vae_config_load(const char *weights, json_t **out, VaeError *error)
         status = VAE_OK;
     }
     if (status != VAE_OK)
-        vae_fail_parts(error, status, VAE_PARTS_OF(&why), "%s", why.message);
+        vae_pass_on(error, &why);
     vae_mem_free(path);
     return status;
 }

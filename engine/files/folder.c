@@ -48,13 +48,10 @@ has_snapshots(const char *folder)
 static VaeStatus
 fail_pairs(const char *folder, int pairs, VaeError *error)
 {
-    char found[48];
-    snprintf(found, sizeof found, "%d pairs of files", pairs);
-    return vae_fail_parts(
-        error, VAE_ERR_NOT_FOUND,
-        (VaeErrorParts){NULL, found, "one pair, or ENCODER,DECODER"},
-        "%s: holds %d pairs of an encoder and a decoder; expected one, or "
-        "the two files, joined by a comma",
+    return vae_mismatch(
+        error, VAE_ERR_NOT_FOUND, NULL,
+        "%s: holds {%d pairs} of an encoder and a decoder; expected {=one, or "
+        "the two files, joined by a comma}",
         vae_file_label(folder), pairs);
 }
 

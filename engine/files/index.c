@@ -38,11 +38,9 @@ static VaeStatus
 fail_most(const VaeTensorFile *file, const char *found, int most,
           VaeError *error)
 {
-    char expected[32];
-    snprintf(expected, sizeof expected, "at most %d", most);
-    return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){NULL, found, expected},
-                          "%s: %s, expected %s", file->label, found, expected);
+    return vae_mismatch(error, VAE_ERR_FORMAT, NULL,
+                        "%s: {%s}, expected {=at most %d}", file->label, found,
+                        most);
 }
 
 static VaeStatus
@@ -138,8 +136,7 @@ open_shard(VaeTensorFile *file, const char *name, VaeOpenShard open,
     VaeError why = {0};
     const VaeStatus status = open_path(path, folder, open, out, &why);
     if (status != VAE_OK)
-        vae_fail_parts(error, status, VAE_PARTS_OF(&why),
-                       "%s: shard \"%s\": %s", file->label, name, why.message);
+        vae_fail_within(error, &why, "%s: shard \"%s\": ", file->label, name);
     vae_mem_free(path);
     return status;
 }

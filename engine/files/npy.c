@@ -46,14 +46,11 @@ vae_npy_need(const uint8_t *bytes, size_t size, uint64_t total,
                         "%s: npy: %s, too short for a header", label,
                         VAE_COUNTED(size, "byte"));
     const int major = bytes[MAGIC_BYTES], minor = bytes[MAGIC_BYTES + 1];
-    if (major < 1 || major > 3 || minor != 0) {
-        char found[16];
-        snprintf(found, sizeof found, "%d.%d", major, minor);
-        return vae_fail_parts(error, VAE_ERR_FORMAT,
-                              (VaeErrorParts){"", found, "1.0, 2.0 or 3.0"},
-                              "%s: npy: version %s, expected 1.0, 2.0 or 3.0",
-                              label, found);
-    }
+    if (major < 1 || major > 3 || minor != 0)
+        return vae_mismatch(
+            error, VAE_ERR_FORMAT, NULL,
+            "%s: npy: version {%d.%d}, expected {=1.0, 2.0 or 3.0}", label,
+            major, minor);
     uint32_t length = (uint32_t) bytes[8] | (uint32_t) bytes[9] << 8;
     if (major > 1)
         length |= (uint32_t) bytes[10] << 16 | (uint32_t) bytes[11] << 24;
@@ -74,12 +71,9 @@ static bool
 fail_scan(const Scan *s, const char *expected)
 {
     const int shown = s->end - s->at < 12 ? (int) (s->end - s->at) : 12;
-    char found[13];
-    snprintf(found, sizeof found, "%.*s", shown, s->at);
-    vae_fail_parts(s->error, VAE_ERR_FORMAT,
-                   (VaeErrorParts){"", found, expected},
-                   "%s: npy: header, byte %zu: found \"%s\", expected %s",
-                   s->label, (size_t) (s->at - s->begin), found, expected);
+    vae_mismatch(s->error, VAE_ERR_FORMAT, NULL,
+                 "%s: npy: header, byte %zu: found \"{%.*s}\", expected {=%s}",
+                 s->label, (size_t) (s->at - s->begin), shown, s->at, expected);
     return false;
 }
 
@@ -177,11 +171,10 @@ scan_shape(Scan *s, VaeTensorInfo *info)
 static bool
 fail_type(const Scan *s, const char *descr, const char *what)
 {
-    static const char expected[] = "'<f4', '<f2', '<f8' or '|u1'";
-    vae_fail_parts(s->error, VAE_ERR_FORMAT,
-                   (VaeErrorParts){"", descr, expected},
-                   "%s: npy: element type '%s' %s; expected %s", s->label,
-                   descr, what, expected);
+    vae_mismatch(s->error, VAE_ERR_FORMAT, NULL,
+                 "%s: npy: element type '{%s}' %s; expected {='<f4', '<f2', "
+                 "'<f8' or '|u1'}",
+                 s->label, descr, what);
     return false;
 }
 
@@ -250,11 +243,10 @@ scan_entry(Scan *s, VaeTensorFile *file, VaeTensorInfo *info, int *seen)
         return true;
     if (!accept_word(s, "True"))
         return fail_scan(s, "True or False");
-    vae_fail_parts(s->error, VAE_ERR_FORMAT,
-                   (VaeErrorParts){"", "fortran_order", "C order"},
-                   "%s: npy: fortran_order is True, expected C order "
-                   "(numpy.ascontiguousarray)",
-                   s->label);
+    vae_mismatch(s->error, VAE_ERR_FORMAT, NULL,
+                 "%s: npy: {fortran_order} is True, expected {=C order} "
+                 "(numpy.ascontiguousarray)",
+                 s->label);
     return false;
 }
 
@@ -284,13 +276,11 @@ fail_size(const VaeTensorFile *file, const char *shape, uint64_t found,
           VaeError *error)
 {
     const VaeTensorInfo *info = file->tensors;
-    char is[32], should[32];
-    snprintf(is, sizeof is, "%" PRIu64 " bytes", found);
-    snprintf(should, sizeof should, "%" PRIu64 " bytes", info->bytes);
-    return vae_fail_parts(
-        error, VAE_ERR_FORMAT, (VaeErrorParts){info->name, is, should},
-        "%s: npy: %s follow the header, shape %s of '%s' needs %" PRIu64,
-        file->label, is, shape, info->type_name, info->bytes);
+    return vae_mismatch(error, VAE_ERR_FORMAT, info->name,
+                        "%s: npy: {%" PRIu64 " bytes} follow the header, shape "
+                        "%s of '%s' needs {=%" PRIu64 "}",
+                        file->label, found, shape, info->type_name,
+                        info->bytes);
 }
 
 VaeStatus

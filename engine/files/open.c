@@ -44,13 +44,10 @@ static VaeStatus
 wrong_size(const char *label, size_t size, const char *limit, uint64_t bytes,
            VaeError *error)
 {
-    char found[32], expected[48];
-    snprintf(found, sizeof found, "%s", VAE_COUNTED(size, "byte"));
-    snprintf(expected, sizeof expected, "%s %" PRIu64, limit, bytes);
-    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, expected},
-                          "%s: %s of the file are in memory, expected %s",
-                          label, found, expected);
+    return vae_mismatch(
+        error, VAE_ERR_ARGUMENT, NULL,
+        "%s: {%s} of the file are in memory, expected {=%s %" PRIu64 "}", label,
+        VAE_COUNTED(size, "byte"), limit, bytes);
 }
 
 /* Parses the file in the format that its first bytes show. */

@@ -122,9 +122,8 @@ is_text(const uint8_t *bytes, size_t size)
 static VaeStatus
 fail_other(const char *label, const char *found, VaeError *error)
 {
-    return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){"", found, FILES},
-                          "%s: is %s; expected a " FILES, label, found);
+    return vae_mismatch(error, VAE_ERR_FORMAT, NULL,
+                        "%s: is {%s}; expected a {=" FILES "}", label, found);
 }
 
 VaeStatus

@@ -12,10 +12,9 @@ static VaeStatus
 wrong(const VaeTensorFile *file, VaeStatus status, const char *tensor,
       const char *found, const char *expected, VaeError *error)
 {
-    return vae_fail_parts(error, status,
-                          (VaeErrorParts){tensor, found, expected},
-                          "%s: tensor \"%.*s\" has %s, expected %s",
-                          file->label, VAE_NAME_SHOWN, tensor, found, expected);
+    return vae_mismatch(error, status, tensor,
+                        "%s: tensor \"%.*s\" has {%s}, expected {=%s}",
+                        file->label, VAE_NAME_SHOWN, tensor, found, expected);
 }
 
 static VaeStatus

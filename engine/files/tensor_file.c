@@ -133,23 +133,20 @@ vae_file_fail(const char *path, const char *what, VaeError *error)
 static VaeStatus
 fail_kind(const char *label, const char *kind, VaeError *error)
 {
-    return vae_fail_parts(error, VAE_ERR_READ,
-                          (VaeErrorParts){"", kind, "regular file"},
-                          "%s: is a %s, expected a regular file", label, kind);
+    return vae_mismatch(error, VAE_ERR_READ, NULL,
+                        "%s: is a {%s}, expected a {=regular file}", label,
+                        kind);
 }
 
 VaeStatus
 vae_file_too_short(const char *label, const char *tensor, const char *what,
                    uint64_t total, uint64_t expected, VaeError *error)
 {
-    VaeCounted is, should;
-    vae_counted(total, "byte", &is);
-    vae_counted(expected, "byte", &should);
-    return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){tensor, is.text, should.text},
-                          "%s: %s reaches past the end of the file (%s, "
-                          "expected %s)",
-                          label, what, is.text, should.text);
+    return vae_mismatch(error, VAE_ERR_FORMAT, tensor,
+                        "%s: %s reaches past the end of the file ({%s}, "
+                        "expected {=%s})",
+                        label, what, VAE_COUNTED(total, "byte"),
+                        VAE_COUNTED(expected, "byte"));
 }
 
 VaeStatus
@@ -250,13 +247,10 @@ fail_short(const VaeTensorFile *file, VaeError *error)
     VaeFileFacts facts;
     if (!vae_os_facts_of(file->fd, &facts))
         return vae_file_fail(file->label, "read", error);
-    char found[32], expected[32];
-    snprintf(found, sizeof found, "%" PRIu64 " bytes", facts.size);
-    snprintf(expected, sizeof expected, "%zu", file->size);
-    return vae_fail_parts(
-        error, VAE_ERR_READ, (VaeErrorParts){NULL, found, expected},
-        "%s: was cut short to %s after it had been opened with %s", file->label,
-        found, expected);
+    return vae_mismatch(error, VAE_ERR_READ, NULL,
+                        "%s: was cut short to {%" PRIu64
+                        " bytes} after it had been opened with {=%zu}",
+                        file->label, facts.size, file->size);
 }
 
 /* Reads n bytes of the file from offset. */

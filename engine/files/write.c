@@ -79,15 +79,11 @@ tensor_bytes(const VaeTensorOut *tensor, uint64_t *bytes, VaeError *error)
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "tensor \"%.*s\": %d is no element type",
                         VAE_NAME_SHOWN, name, (int) tensor->type);
-    if (tensor->n_dims < 0 || tensor->n_dims > VAE_MAX_DIMS) {
-        char found[32], expected[32];
-        snprintf(found, sizeof found, "%d dimensions", tensor->n_dims);
-        snprintf(expected, sizeof expected, "0 to %d", VAE_MAX_DIMS);
-        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){name, found, expected},
-                              "tensor \"%.*s\": %s, expected %s",
-                              VAE_NAME_SHOWN, name, found, expected);
-    }
+    if (tensor->n_dims < 0 || tensor->n_dims > VAE_MAX_DIMS)
+        return vae_mismatch(
+            error, VAE_ERR_ARGUMENT, name,
+            "tensor \"%.*s\": {%d dimensions}, expected {=0 to %d}",
+            VAE_NAME_SHOWN, name, tensor->n_dims, VAE_MAX_DIMS);
     for (int i = 0; i < tensor->n_dims; i++) {
         if (tensor->dims[i] < 0)
             return vae_fail(error, VAE_ERR_ARGUMENT,
@@ -165,12 +161,9 @@ add_all(json_t *root, const VaeTensorHeader *h, VaeError *error)
 static VaeStatus
 too_long(size_t bytes, size_t most, VaeError *error)
 {
-    char found[48], expected[48];
-    snprintf(found, sizeof found, "%zu bytes", bytes);
-    snprintf(expected, sizeof expected, "at most %zu", most);
-    return vae_fail_parts(error, VAE_ERR_SIZE,
-                          (VaeErrorParts){.found = found, .expected = expected},
-                          "a header of %s, expected %s", found, expected);
+    return vae_mismatch(error, VAE_ERR_SIZE, NULL,
+                        "a header of {%zu bytes}, expected {=at most %zu}",
+                        bytes, most);
 }
 
 /* Makes the header: length, JSON and spaces, padded to pad_to bytes, or to the
@@ -349,8 +342,7 @@ write_file(Writing *w, VaeError *error)
     VaeStatus status = vae_tensor_header_make(&w->content, &w->header,
                                               &w->header_size, &inner);
     if (status != VAE_OK)
-        return vae_fail_parts(error, status, VAE_PARTS_OF(&inner), "%s: %s",
-                              vae_file_label(w->path), inner.message);
+        return vae_fail_within(error, &inner, "%s: ", vae_file_label(w->path));
     char *real = vae_os_real_path(w->path);
     if (real == NULL && errno != ENOENT)
         status = fail_errno(w->path, "create", errno, error);

@@ -11,7 +11,7 @@ static VaeStatus
 check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
                VaeError *error)
 {
-    char found[24], expected[24], hint[96] = "";
+    char hint[96] = "";
     if (clip->channels == info->latent_channels)
         return VAE_OK;
     /* The layout was guessed or stated; the other one would fit. */
@@ -19,31 +19,28 @@ check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
         snprintf(hint, sizeof hint,
                  "; the other dimension has %d: set layout to %s", clip->t,
                  clip->t_stride < clip->c_stride ? "tchw" : "cthw");
-    snprintf(found, sizeof found, "%d", clip->channels);
-    snprintf(expected, sizeof expected, "%d", info->latent_channels);
-    return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){clip->tensor, found, expected},
-        "%s: tensor \"%s\" has %s, the model %s (%s) expects %s%s", clip->file,
-        clip->tensor, VAE_COUNTED(clip->channels, "channel"), info->path,
-        info->arch, expected, hint);
+    return vae_mismatch(
+        error, VAE_ERR_SIZE, clip->tensor,
+        "%s: tensor \"%s\" has {%d} channel%s, the model %s (%s) expects "
+        "{=%d}%s",
+        clip->file, clip->tensor, clip->channels,
+        clip->channels == 1 ? "" : "s", info->path, info->arch,
+        info->latent_channels, hint);
 }
 
 static VaeStatus
 check_size(const VaeModelInfo *info, const VaeLatentClip *clip, int width,
            int height, VaeError *error)
 {
-    char found[32], expected[32];
     const int w = (width - 1) / info->spatial + 1;
     const int h = (height - 1) / info->spatial + 1;
     if (w == clip->width && h == clip->height)
         return VAE_OK;
-    snprintf(found, sizeof found, "%dx%d", clip->width, clip->height);
-    snprintf(expected, sizeof expected, "%dx%d", w, h);
-    return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){clip->tensor, found, expected},
-        "%s: the latents have a grid of %s, expected %s for pictures of %dx%d "
-        "by the model %s",
-        clip->file, found, expected, width, height, info->path);
+    return vae_mismatch(
+        error, VAE_ERR_SIZE, clip->tensor,
+        "%s: the latents have a grid of {%dx%d}, expected {=%dx%d} for "
+        "pictures of %dx%d by the model %s",
+        clip->file, clip->width, clip->height, w, h, width, height, info->path);
 }
 
 VaeStatus
@@ -59,10 +56,9 @@ vae_model_check_clip(const VaeModelInfo *info, const VaeLatentClip *clip,
         return status;
     const bool known = vae_space_find(clip->space);
     if (clip->space && info->space && strcmp(clip->space, info->space) != 0)
-        return vae_fail_parts(
-            error, VAE_ERR_MODEL,
-            (VaeErrorParts){clip->tensor, clip->space, info->space},
-            "%s: the latent space is %s%s, the model %s expects %s%s",
+        return vae_mismatch(
+            error, VAE_ERR_MODEL, clip->tensor,
+            "%s: the latent space is {%s}%s, the model %s expects {=%s}%s",
             clip->file, clip->space, known ? "" : ", which is not known",
             info->path, info->space,
             known ? "" : "; to override it, set latent-space");

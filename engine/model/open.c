@@ -33,8 +33,7 @@ recognise_tensors(VaeModel *m, bool *found, VaeError *error)
         if (!*found)
             continue;
         if (why.status != VAE_OK)
-            return vae_fail_parts(error, why.status, VAE_PARTS_OF(&why),
-                                  "%s: %s", m->path, why.message);
+            return vae_fail_within(error, &why, "%s: ", m->path);
         if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)
             return vae_fail(error, VAE_ERR_MODEL,
                             "%s: has the tensor names of %s, but too many "
@@ -52,8 +51,7 @@ recognise_tensors(VaeModel *m, bool *found, VaeError *error)
         vae_model_meta_statistics(m, m->info.latent_channels, m->mean, m->std,
                                   &why);
         if (why.status != VAE_OK)
-            return vae_fail_parts(error, why.status, VAE_PARTS_OF(&why), "%s",
-                                  why.message);
+            return vae_pass_on(error, &why);
         return VAE_OK;
     }
     return VAE_OK;
@@ -113,10 +111,7 @@ look_at_halves(VaeModel *m, VaeTensorFile *whole, bool *found, VaeError *error)
             first = why;
     }
     *found = false;
-    return first.status == VAE_OK
-               ? VAE_OK
-               : vae_fail_parts(error, first.status, VAE_PARTS_OF(&first), "%s",
-                                first.message);
+    return first.status == VAE_OK ? VAE_OK : vae_pass_on(error, &first);
 }
 
 /* The networks of a file. */
@@ -227,9 +222,7 @@ recognise(VaeModel *m, Networks *all, VaeError *error)
         return status;
     }
     if (status == VAE_OK && all->first.status != VAE_OK)
-        return vae_fail_parts(error, all->first.status,
-                              VAE_PARTS_OF(&all->first), "%s",
-                              all->first.message);
+        return vae_pass_on(error, &all->first);
     if (status == VAE_OK)
         status = look_at_halves(m, whole, &found, error);
     if (status == VAE_OK && !found) {
@@ -245,13 +238,13 @@ dry_run(VaeModel *m, VaeError *error)
     VaeError why = {0};
     const VaeStatus status = vae_model_dry_run(m, &why);
     if (status == VAE_ERR_MODEL)
-        return vae_fail_parts(error, status, VAE_PARTS_OF(&why),
-                              "%s: has the tensor names of %s, but tensors are "
-                              "missing or belong to another network: %s",
-                              m->path, m->info.arch, why.message);
+        return vae_fail_within(
+            error, &why,
+            "%s: has the tensor names of %s, but tensors are "
+            "missing or belong to another network: ",
+            m->path, m->info.arch);
     return status == VAE_OK ? VAE_OK
-                            : vae_fail_parts(error, status, VAE_PARTS_OF(&why),
-                                             "%s: %s", m->path, why.message);
+                            : vae_fail_within(error, &why, "%s: ", m->path);
 }
 
 /* Opens the file of a model: of the path, or of the source if there is one. */
@@ -286,11 +279,9 @@ find_tensors(VaeModel *m, VaeError *error)
     const char *variant = m->variant ? m->variant : stated;
     if (status == VAE_OK && variant && strcmp(variant, m->info.arch) != 0 &&
         !is_wanted(m, m->info.arch, all.prefix))
-        status = vae_fail_parts(
-            error, VAE_ERR_MODEL,
-            (VaeErrorParts){m->variant ? NULL : "vae.variant", m->info.arch,
-                            variant},
-            "%s: %s %s, but the weights are those of %s%s%s%s%s", m->path,
+        status = vae_mismatch(
+            error, VAE_ERR_MODEL, m->variant ? NULL : "vae.variant",
+            "%s: %s {=%s}, but the weights are those of {%s}%s%s%s%s", m->path,
             m->variant ? "the variant is set to" : "vae.variant states",
             variant, m->info.arch, all.others.count ? " and " : "",
             all.others.text, all.first.status ? "; " : "", all.first.message);
@@ -346,15 +337,15 @@ check_halves(const char *const paths[2], const VaeModelOptions *options,
     for (int i = 0; i < 2; i++)
         if (open_model(paths[i], NULL, options, &half[i], &why) != VAE_OK) {
             if (*status != VAE_OK)
-                *status = vae_fail_parts(error, why.status, VAE_PARTS_OF(&why),
-                                         "%s", why.message);
+                *status = vae_pass_on(error, &why);
             goto done;
         }
     if (!fit(half[0], half[1], *status == VAE_OK)) {
         const VaeModelInfo *a = &half[0]->info, *b = &half[1]->info;
-        *status = vae_fail_parts(
-            error, VAE_ERR_MODEL, (VaeErrorParts){NULL, b->arch, a->arch},
-            "%s is %s of %s, and %s is %s of %s; expected the encoder and the "
+        *status = vae_mismatch(
+            error, VAE_ERR_MODEL, NULL,
+            "%s is %s of {=%s}, and %s is %s of {%s}; expected the encoder and "
+            "the "
             "decoder of one network%s",
             vae_file_label(paths[0]), halves_of(a), a->arch,
             vae_file_label(paths[1]), halves_of(b), b->arch,

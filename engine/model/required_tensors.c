@@ -227,6 +227,8 @@ vae_model_match(VaeModel *m, VaeError *error)
                 listed++ ? ";" : "", kinds[k].list->count, kinds[k].what,
                 kinds[k].list->text,
                 kinds[k].list->count > VAE_LISTED ? ", ..." : "");
-    return vae_fail_parts(error, VAE_ERR_MODEL, VAE_PARTS_OF(&all.first), "%s",
-                          text);
+    return vae_fail_parts(
+        error, VAE_ERR_MODEL,
+        (VaeErrorParts){all.first.tensor, all.first.found, all.first.expected},
+        "%s", text);
 }

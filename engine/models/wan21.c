@@ -229,11 +229,10 @@ check_colours(const VaeRecognise *r, VaeError *error)
     if (n != vae_model_dim(r->model, 0, "decoder.head.2.bias") || n < 1 ||
         n == 3 || n == 4 || vae_patch_side(n) > 1)
         return;
-    char found[32];
-    snprintf(found, sizeof found, "%d channels", n);
-    const char *expected = "3 (RGB), 4 (RGBA), or 12 (twice the size)";
-    vae_fail_parts(error, VAE_ERR_MODEL, (VaeErrorParts){name, found, expected},
-                   "tensor \"%s\" has %s, expected %s", name, found, expected);
+    vae_mismatch(error, VAE_ERR_MODEL, name,
+                 "tensor \"%s\" has {%d channels}, expected {=3 (RGB), 4 "
+                 "(RGBA), or 12 (twice the size)}",
+                 name, n);
 }
 
 static bool

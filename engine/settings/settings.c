@@ -307,7 +307,7 @@ vae_setting_expected(const VaeSetting *s, char *out, size_t size)
 VaeStatus
 vae_settings_check(const VaeStreamParams *p, VaeError *error)
 {
-    char found[32], expected[128];
+    char expected[128];
     for (int i = 0; i < SETTINGS; i++) {
         const VaeSetting *s = &settings[i];
         if (s->kind != VAE_SETTING_NUMBER && s->kind != VAE_SETTING_WORD)
@@ -315,16 +315,14 @@ vae_settings_check(const VaeStreamParams *p, VaeError *error)
         const int64_t value = vae_setting_get(s, p);
         if (value >= s->least && value <= s->most)
             continue;
-        snprintf(found, sizeof found, "%" PRId64, value);
         vae_setting_expected(s, expected, sizeof expected);
-        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){NULL, found, expected},
-                              "%s %s, expected %s", s->name, found, expected);
+        return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                            "%s {%" PRId64 "}, expected {=%s}", s->name, value,
+                            expected);
     }
     if (p->memory_share >= 0 && p->memory_share <= 1)
         return VAE_OK;
-    snprintf(found, sizeof found, "%g", p->memory_share);
-    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, "0 to 1"},
-                          "memory_share %s, expected 0 to 1", found);
+    return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                        "memory_share {%g}, expected {=0 to 1}",
+                        p->memory_share);
 }

@@ -77,11 +77,10 @@ vae_stream_check_latent(VaeType type, const void *data, VaeError *error)
                               "a latent has no data");
     if (type <= VAE_TYPE_BF16)
         return VAE_OK;
-    return vae_fail_parts(
-        error, VAE_ERR_ARGUMENT,
-        (VaeErrorParts){NULL, vae_type_name(type),
-                        "float32, float16 or bfloat16"},
-        "the type of a latent is %s, expected float32, float16 or bfloat16",
+    return vae_mismatch(
+        error, VAE_ERR_ARGUMENT, NULL,
+        "the type of a latent is {%s}, expected {=float32, float16 or "
+        "bfloat16}",
         vae_type_name(type));
 }
 
@@ -110,18 +109,13 @@ check_place(const VaeStream *s, const VaePicture *p, int number,
     const int bytes = vae_layout(p->pixels)->bytes;
     for (int i = 0; i < 3 && p->data[i]; i++)
         if (((uintptr_t) p->data[i] | (uintptr_t) p->stride[i]) %
-            (uintptr_t) bytes) {
-            char found[48], expected[32];
-            snprintf(found, sizeof found, "%p and %td", (void *) p->data[i],
-                     p->stride[i]);
-            snprintf(expected, sizeof expected, "multiples of %d", bytes);
-            return vae_fail_parts(
-                error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
+            (uintptr_t) bytes)
+            return vae_mismatch(
+                error, VAE_ERR_ARGUMENT, NULL,
                 "picture %d is in the memory of a device, where samples of %d "
-                "bytes begin at multiples of %d; plane %d is at %p, its rows "
-                "%td bytes apart",
+                "bytes begin at {=multiples of %d}; plane %d is {at %p, its "
+                "rows %td bytes apart}",
                 number, bytes, bytes, i, (void *) p->data[i], p->stride[i]);
-        }
     return VAE_OK;
 }
 
@@ -131,7 +125,6 @@ check_planes(const VaePicture *p, bool alpha, int number, VaeError *error)
 {
     size_t row[3];
     int rows[3];
-    char found[32], expected[32];
     VaeStatus status = vae_check_range("pixels", (int) p->pixels, 0,
                                        VAE_PIXELS_KINDS - 1, error);
     if (status == VAE_OK)
@@ -140,11 +133,10 @@ check_planes(const VaePicture *p, bool alpha, int number, VaeError *error)
     if (status != VAE_OK)
         return status;
     if (p->pixels == VAE_PIXELS_RGBA_F32 && !alpha)
-        return vae_fail_parts(
-            error, VAE_ERR_ARGUMENT,
-            (VaeErrorParts){NULL, "4 floats a pixel", "3"},
-            "picture %d has 4 floats a pixel, expected 3: the network has no "
-            "alpha",
+        return vae_mismatch(
+            error, VAE_ERR_ARGUMENT, NULL,
+            "picture %d has {4 floats a pixel}, expected {=3}: the network has "
+            "no alpha",
             number);
     const int planes = vae_picture_planes(p, row, rows);
     for (int i = 0; i < planes; i++) {
@@ -153,15 +145,11 @@ check_planes(const VaePicture *p, bool alpha, int number, VaeError *error)
                                   (VaeErrorParts){NULL, "no data", "data"},
                                   "picture %d has no data for its plane %d",
                                   number, i);
-        if (p->stride[i] >= (ptrdiff_t) row[i])
-            continue;
-        snprintf(found, sizeof found, "%td", p->stride[i]);
-        snprintf(expected, sizeof expected, "%zu or more", row[i]);
-        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){NULL, found, expected},
-                              "picture %d: the rows of plane %d are %s bytes "
-                              "apart, and a row has %zu",
-                              number, i, found, row[i]);
+        if (p->stride[i] < (ptrdiff_t) row[i])
+            return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                                "picture %d: the rows of plane %d are {%td} "
+                                "bytes apart, and a row has {=%zu}",
+                                number, i, p->stride[i], row[i]);
     }
     return VAE_OK;
 }
@@ -176,12 +164,9 @@ vae_stream_check_state(const VaeStream *s, VaeDirection direction,
     if (status != VAE_OK)
         return status;
     if (s->main.params.direction != direction)
-        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){NULL, words[direction],
-                                              words[s->main.params.direction]},
-                              "the call %ss, and the stream %ss",
-                              words[direction],
-                              words[s->main.params.direction]);
+        return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                            "the call {%s}s, and the stream {=%s}s",
+                            words[direction], words[s->main.params.direction]);
     if (s->at.broken)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
@@ -194,14 +179,11 @@ vae_stream_check_state(const VaeStream *s, VaeDirection direction,
 static VaeStatus
 fail_size(const VaeStream *s, const VaePicture *p, int number, VaeError *error)
 {
-    char found[32], expected[32];
-    snprintf(found, sizeof found, "%dx%d", p->width, p->height);
-    snprintf(expected, sizeof expected, "%dx%d", s->main.params.width,
-             s->main.params.height);
-    return vae_fail_parts(error, VAE_ERR_SIZE,
-                          (VaeErrorParts){NULL, found, expected},
-                          "picture %d is %s, the stream was made for %s",
-                          number, found, expected);
+    return vae_mismatch(error, VAE_ERR_SIZE, NULL,
+                        "picture %d is {%dx%d}, the stream was made for "
+                        "{=%dx%d}",
+                        number, p->width, p->height, s->main.params.width,
+                        s->main.params.height);
 }
 
 VaeStatus
@@ -229,20 +211,15 @@ vae_stream_check_pictures(const VaeStream *s, const VaePicture *pictures, int n,
 static VaeStatus
 fail_counts(const VaeStream *s, int n_in, int n_out, VaeError *error)
 {
-    char found[48], expected[96];
     const VaeSteps *steps = &s->steps;
     const bool first = s->at.next == FIRST;
-    snprintf(found, sizeof found, "%d in and %d out", n_in, n_out);
-    snprintf(expected, sizeof expected,
-             "%d in and %d out, for each later step %d and %d",
-             first ? steps->first_in : steps->step_in,
-             first ? steps->first_out : steps->step_out, steps->step_in,
-             steps->step_out);
-    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, expected},
-                          "units: %s are no whole number of steps here, "
-                          "expected %s",
-                          found, expected);
+    return vae_mismatch(
+        error, VAE_ERR_ARGUMENT, NULL,
+        "units: {%d in and %d out} are no whole number of steps here, expected "
+        "{=%d in and %d out, for each later step %d and %d}",
+        n_in, n_out, first ? steps->first_in : steps->step_in,
+        first ? steps->first_out : steps->step_out, steps->step_in,
+        steps->step_out);
 }
 
 /* Checks the pointers of a call and the latents to which they point. */
@@ -302,16 +279,11 @@ vae_stream_check_call(const VaeStream *s, VaeDirection direction,
     if (steps < 1 || n_out < 0)
         return fail_counts(s, n_in, n_out, error);
     vae_stream_count(s, steps, &expected_in, &expected_out);
-    if (n_out != expected_out) {
-        char found[16], expected[16];
-        snprintf(found, sizeof found, "%d", n_out);
-        snprintf(expected, sizeof expected, "%d", expected_out);
-        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){NULL, found, expected},
-                              "%d %s give %s %s here, not %s", n_in,
-                              decode ? "latents" : "frames", expected,
-                              decode ? "frames" : "latents", found);
-    }
+    if (n_out != expected_out)
+        return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                            "%d %s give {=%d} %s here, not {%d}", n_in,
+                            decode ? "latents" : "frames", expected_out,
+                            decode ? "frames" : "latents", n_out);
     const int n_pictures = decode ? n_out : n_in;
     status = check_latents(units, decode ? n_in : n_out, n_pictures, error);
     return status == VAE_OK ? vae_stream_check_pictures(s, units->pictures,

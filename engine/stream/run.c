@@ -539,13 +539,11 @@ vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
 static VaeStatus
 fail_drain(const int found[2], const int expected[2], VaeError *error)
 {
-    char is[64], should[64];
-    snprintf(is, sizeof is, "%d steps and %d frames", found[0], found[1]);
-    snprintf(should, sizeof should, "at most %d steps and their frames, %d",
-             expected[0], expected[1]);
-    return vae_fail_parts(
-        error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, is, should},
-        "%s for the end of the sequence, expected %s", is, should);
+    return vae_mismatch(
+        error, VAE_ERR_ARGUMENT, NULL,
+        "{%d steps and %d frames} for the end of the sequence, expected {=at "
+        "most %d steps and their frames, %d}",
+        found[0], found[1], expected[0], expected[1]);
 }
 
 VaeStatus

@@ -114,9 +114,10 @@ fail_kind(const Unit *first, const Unit *unit, VaeError *error)
     char found[80], expected[80];
     describe(unit, found, sizeof found);
     describe(first, expected, sizeof expected);
-    return vae_fail_parts(
-        error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
-        "the %s is not like the first of the sequence: found %s, expected %s",
+    return vae_mismatch(
+        error, VAE_ERR_ARGUMENT, NULL,
+        "the %s is not like the first of the sequence: found {%s}, expected "
+        "{=%s}",
         unit->is_picture ? "picture" : "latent", found, expected);
 }
 
@@ -433,25 +434,21 @@ check_clip(const VaeStream *s, const VaeLatentClip *clip, int k,
     const VaeNormalization expected = s->main.params.normalization;
     const VaeNormalization of_clip =
         vae_space_normalization(s->main.model->info.space, clip->normalization);
-    char found[16];
-    snprintf(found, sizeof found, "%d", k);
     if (k < 0)
-        return vae_fail_parts(
-            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, "0 or more"},
-            "%s: latent %d, expected 0 or more", clip->file, k);
+        return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                            "%s: latent {%d}, expected {=0 or more}",
+                            clip->file, k);
     if (!clip->data)
-        return vae_fail_parts(
-            error, VAE_ERR_ARGUMENT,
-            (VaeErrorParts){NULL, "the header", "the whole file"},
-            "%s: only the header is in memory, expected the whole file",
+        return vae_mismatch(
+            error, VAE_ERR_ARGUMENT, NULL,
+            "%s: only {the header} is in memory, expected {=the whole file}",
             clip->file);
     if (clip->normalization_stated && of_clip != expected)
-        return vae_fail_parts(
-            error, VAE_ERR_ARGUMENT,
-            (VaeErrorParts){clip->tensor, vae_normalization_name(of_clip),
-                            vae_normalization_name(expected)},
-            "%s: the latents are %s, the stream expects %s ones", clip->file,
-            vae_normalization_name(of_clip), vae_normalization_name(expected));
+        return vae_mismatch(
+            error, VAE_ERR_ARGUMENT, clip->tensor,
+            "%s: the latents are {%s}, the stream expects {=%s} ones",
+            clip->file, vae_normalization_name(of_clip),
+            vae_normalization_name(expected));
     return vae_model_check_clip(&s->main.model->info, clip,
                                 s->main.params.width, s->main.params.height,
                                 error);

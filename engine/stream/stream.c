@@ -14,18 +14,15 @@ check_size(const VaeModelInfo *info, const VaeStreamParams *p, VaeError *error)
     if (p->width >= 1 && p->height >= 1 && p->width <= VAE_MAX_SIDE &&
         p->height <= VAE_MAX_SIDE)
         return VAE_OK;
-    char found[32], expected[32], hint[128] = "";
-    snprintf(found, sizeof found, "%dx%d", p->width, p->height);
-    snprintf(expected, sizeof expected, "1x1 to %dx%d", VAE_MAX_SIDE,
-             VAE_MAX_SIDE);
+    char hint[128] = "";
     if (p->direction == VAE_DECODE && (p->width == 0 || p->height == 0))
         snprintf(hint, sizeof hint,
                  "; for a file of latents that states no size, it is %d "
                  "(VaeModelInfo.spatial) times that of the latents",
                  info->spatial);
-    return vae_fail_parts(error, VAE_ERR_SIZE,
-                          (VaeErrorParts){NULL, found, expected},
-                          "size %s, expected %s%s", found, expected, hint);
+    return vae_mismatch(error, VAE_ERR_SIZE, NULL,
+                        "size {%dx%d}, expected {=1x1 to %dx%d}%s", p->width,
+                        p->height, VAE_MAX_SIDE, VAE_MAX_SIDE, hint);
 }
 
 static VaeStatus
@@ -43,15 +40,12 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "latents themselves",
                         info->arch);
     if (model->window && decode && p->low_latency && p->look_ahead >= 0 &&
-        p->look_ahead < info->look_ahead) {
-        char found[24], expected[24];
-        snprintf(found, sizeof found, "%d", p->look_ahead);
-        snprintf(expected, sizeof expected, "%d or more", info->look_ahead);
-        return vae_fail_parts(
-            error, VAE_ERR_UNSUPPORTED, (VaeErrorParts){NULL, found, expected},
-            "look-ahead is %s, expected %s: %s decodes windows of %d latents",
-            found, expected, info->arch, model->window);
-    }
+        p->look_ahead < info->look_ahead)
+        return vae_mismatch(error, VAE_ERR_UNSUPPORTED, NULL,
+                            "look-ahead is {%d}, expected {=%d or more}: %s "
+                            "decodes windows of %d latents",
+                            p->look_ahead, info->look_ahead, info->arch,
+                            model->window);
     return VAE_OK;
 }
 

@@ -43,9 +43,9 @@ check_meta(const GstVideoMeta *meta, const GstVideoInfo *info, VaeError *error)
              meta->n_planes);
     describe(expected, sizeof expected, GST_VIDEO_INFO_FORMAT(info), width,
              height, GST_VIDEO_INFO_N_PLANES(info));
-    return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, expected},
-        "the GstVideoMeta of a frame states %s; the caps state %s", found,
+    return vae_mismatch(
+        error, VAE_ERR_SIZE, NULL,
+        "the GstVideoMeta of a frame states {%s}; the caps state {=%s}", found,
         expected);
 }
 
@@ -61,21 +61,18 @@ static VaeStatus
 check_strides(const GstVideoMeta *meta, const GstVideoInfo *info,
               VaeError *error)
 {
-    gchar found[32], expected[32];
-
     for (guint i = 0; i < GST_VIDEO_INFO_N_COMPONENTS(info); i++) {
         const gint plane = GST_VIDEO_INFO_COMP_PLANE(info, i);
 
         if (meta->stride[plane] >= row_size(info, i))
             continue;
-        g_snprintf(found, sizeof found, "%d", meta->stride[plane]);
-        g_snprintf(expected, sizeof expected, "%d", row_size(info, i));
-        return vae_fail_parts(
-            error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, expected},
+        return vae_mismatch(
+            error, VAE_ERR_SIZE, NULL,
             "the GstVideoMeta of a frame states that the rows of plane %d are "
-            "%s bytes apart, expected at least %s for %s, %dx%d",
-            plane, found, expected, GST_VIDEO_INFO_NAME(info),
-            GST_VIDEO_INFO_WIDTH(info), GST_VIDEO_INFO_HEIGHT(info));
+            "{%d} bytes apart, expected at least {=%d} for %s, %dx%d",
+            plane, meta->stride[plane], row_size(info, i),
+            GST_VIDEO_INFO_NAME(info), GST_VIDEO_INFO_WIDTH(info),
+            GST_VIDEO_INFO_HEIGHT(info));
     }
     return VAE_OK;
 }
@@ -143,21 +140,18 @@ fail_memory(const GstVideoInfo *info, GstBuffer *buffer, VaeError *error)
         return vae_fail(error, VAE_ERR_MEMORY,
                         "the memory of a frame (%s) cannot be mapped",
                         expected);
-    if (!meta) {
-        g_snprintf(found, sizeof found, "%zu bytes", size);
-        return vae_fail_parts(error, VAE_ERR_SIZE,
-                              (VaeErrorParts){NULL, found, expected},
-                              "a frame has %s, expected %zu for %s", found,
-                              GST_VIDEO_INFO_SIZE(info), expected);
-    }
+    if (!meta)
+        return vae_mismatch(error, VAE_ERR_SIZE, NULL,
+                            "a frame has {%zu bytes}, expected %zu for {=%s}",
+                            size, GST_VIDEO_INFO_SIZE(info), expected);
     for (guint i = 0; i < meta->n_planes; i++)
         to += g_snprintf(to, (gulong) (found + sizeof found - to),
                          "%s%d bytes apart from byte %zu", i ? ", " : "",
                          meta->stride[i], meta->offset[i]);
-    return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){NULL, found, expected},
+    return vae_mismatch(
+        error, VAE_ERR_SIZE, NULL,
         "a frame of %zu bytes does not hold the rows of its planes where its "
-        "GstVideoMeta states them (%s), expected %s",
+        "GstVideoMeta states them ({%s}), expected {=%s}",
         size, found, expected);
 }
 

@@ -114,11 +114,9 @@ check_rate(const gchar *name, const gchar *what, gint n, gint d,
 {
     if (gst_vae_rate_is_possible(n, d))
         return VAE_OK;
-    gchar found[32];
-    g_snprintf(found, sizeof found, "%d/%d", n, d);
-    return vae_fail_parts(
-        error, VAE_ERR_FORMAT, (VaeErrorParts){NULL, found, GST_VAE_RATES},
-        "%s: %s is %s, expected " GST_VAE_RATES, name, what, found);
+    return vae_mismatch(error, VAE_ERR_FORMAT, NULL,
+                        "%s: %s is {%d/%d}, expected {=" GST_VAE_RATES "}",
+                        name, what, n, d);
 }
 
 /* The caps always state the rate, so that the decoder and this element compute

@@ -349,6 +349,22 @@ check_messages(void)
     vae_fail(&e, VAE_ERR_FORMAT, "%s", text);
     check(strlen(e.message) == 1023 && e.message[1022] == '?',
           "a long message is cut");
+    text[2000] = '\0';
+    vae_mismatch(&e, VAE_ERR_SIZE, "t", "%s {%d of %s}, not {=%s}%s", text, 3,
+                 "{}", "{=4}", "!");
+    check(strcmp(e.tensor, "t") == 0 && strcmp(e.found, "3 of {}") == 0 &&
+              strcmp(e.expected, "{=4}") == 0,
+          "the parts of a sentence: \"%s\", \"%s\"", e.found, e.expected);
+    vae_mismatch(&e, VAE_ERR_SIZE, NULL, "{=%d} of %s, found {%s}", 5, e.tensor,
+                 e.expected);
+    check(strcmp(e.message, "5 of t, found {=4}") == 0 &&
+              strcmp(e.expected, "5") == 0 && !e.tensor[0],
+          "the sentence without its marks: %s", e.message);
+    VaeError all;
+    check(vae_fail_within(&all, &e, "%s: ", "file") == VAE_ERR_SIZE &&
+              strcmp(all.message, "file: 5 of t, found {=4}") == 0 &&
+              strcmp(all.found, "{=4}") == 0,
+          "an error within another: %s", all.message);
 }
 
 int

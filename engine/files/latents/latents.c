@@ -174,18 +174,15 @@ bad_value(const VaeTensorFile *file, const VaeLatentOptions *o,
           const Statement *s, const char *value, VaeError *error)
 {
     VaeError why;
-    vae_fail(&why, VAE_ERR_FORMAT,
-             "%s: metadata %s is \"%.*s\", expected %s%s%s", file->label,
-             s->key, VAE_NAME_SHOWN, value, s->expected,
-             !s->ignored && s->option ? "; to override it, set "
-             : s->ignored             ? "; it is ignored"
-                                      : "",
-             !s->ignored && s->option ? s->option : "");
+    vae_mismatch(&why, VAE_ERR_FORMAT, NULL,
+                 "%s: metadata %s is \"{%.*s}\", expected {=%s}%s%s",
+                 file->label, s->key, VAE_NAME_SHOWN, value, s->expected,
+                 !s->ignored && s->option ? "; to override it, set "
+                 : s->ignored             ? "; it is ignored"
+                                          : "",
+                 !s->ignored && s->option ? s->option : "");
     if (!s->ignored)
-        return vae_fail_parts(
-            error, VAE_ERR_FORMAT,
-            (VaeErrorParts){.found = value, .expected = s->expected}, "%s",
-            why.message);
+        return vae_pass_on(error, &why);
     if (o->warn)
         o->warn(o->user, why.message);
     return VAE_OK;
@@ -318,25 +315,20 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
              int requested, int64_t *out, VaeError *error)
 {
     const int64_t n = info->n_dims == 5 ? info->dims[0] : 1;
-    char found[32], range[32];
     *out = requested < 0 ? 0 : requested;
-    if (n == 0 || (requested < 0 && n > 1)) {
-        snprintf(found, sizeof found, "%" PRId64, n);
-        return vae_fail_parts(error, VAE_ERR_SIZE,
-                              (VaeErrorParts){info->name, found, "1"},
-                              "%s: tensor \"%.*s\" holds a batch of %s clips, "
-                              "expected 1: select one with batch-index",
-                              file->label, VAE_NAME_SHOWN, info->name, found);
-    }
-    if (*out >= n) {
-        snprintf(found, sizeof found, "%" PRId64, *out);
-        snprintf(range, sizeof range, "0 to %" PRId64, n - 1);
-        return vae_fail_parts(
-            error, VAE_ERR_SIZE, (VaeErrorParts){info->name, found, range},
-            "%s: tensor \"%.*s\" holds a batch of %" PRId64
-            ", but the batch index is %s, expected %s",
-            file->label, VAE_NAME_SHOWN, info->name, n, found, range);
-    }
+    if (n == 0 || (requested < 0 && n > 1))
+        return vae_mismatch(error, VAE_ERR_SIZE, info->name,
+                            "%s: tensor \"%.*s\" holds a batch of {%" PRId64
+                            "} clips, expected {=1}: select one with "
+                            "batch-index",
+                            file->label, VAE_NAME_SHOWN, info->name, n);
+    if (*out >= n)
+        return vae_mismatch(error, VAE_ERR_SIZE, info->name,
+                            "%s: tensor \"%.*s\" holds a batch of %" PRId64
+                            ", but the batch index is {%" PRId64
+                            "}, expected {=0 to %" PRId64 "}",
+                            file->label, VAE_NAME_SHOWN, info->name, n, *out,
+                            n - 1);
     return VAE_OK;
 }
 
@@ -344,14 +336,13 @@ static VaeStatus
 check_range(const VaeTensorFile *file, const VaeTensorInfo *info,
             const char *axis, int64_t value, int64_t most, VaeError *error)
 {
-    char text[200], found[64], expected[64];
+    char text[200];
     if (value >= 1 && value <= most)
         return VAE_OK;
-    snprintf(found, sizeof found, "%s %" PRId64, axis, value);
-    snprintf(expected, sizeof expected, "1 to %" PRId64, most);
-    return vae_fail_parts(
-        error, VAE_ERR_SIZE, (VaeErrorParts){info->name, found, expected},
-        "%s: tensor \"%.*s\" (%s): %s %" PRId64 ", expected 1 to %" PRId64,
+    return vae_mismatch(
+        error, VAE_ERR_SIZE, info->name,
+        "%s: tensor \"%.*s\" (%s): {%s %" PRId64 "}, expected {=1 to %" PRId64
+        "}",
         file->label, VAE_NAME_SHOWN, info->name,
         vae_dims_text(info->dims, info->n_dims, text, sizeof text), axis, value,
         most);
@@ -569,12 +560,10 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
     const bool knows_wide =
         out->struct_size >= VAE_SIZE_UP_TO(VaeLatentClip, stored);
     if (!info->supported || info->type == VAE_TYPE_U8 || (wide && !knows_wide))
-        return vae_fail_parts(
-            error, VAE_ERR_FORMAT,
-            (VaeErrorParts){info->name, info->type_name,
-                            "float32, float16, bfloat16 or float64"},
-            "%s: tensor \"%.*s\" (%s) has elements of type %s, "
-            "expected float32, float16, bfloat16 or float64",
+        return vae_mismatch(
+            error, VAE_ERR_FORMAT, info->name,
+            "%s: tensor \"%.*s\" (%s) has elements of type {%s}, expected "
+            "{=float32, float16, bfloat16 or float64}",
             file->label, VAE_NAME_SHOWN, info->name, text, info->type_name);
     VaeLatentClip clip = {.type = wide ? VAE_TYPE_F32 : info->type,
                           .stored = info->type,

@@ -11,19 +11,18 @@ static VaeStatus
 check_shape(const VaeTensorFile *file, const VaeTensorInfo *t,
             const VaeLatentClip *clip, VaeError *error)
 {
-    char dims[200], found[240], expected[64];
+    char dims[200];
     if (t->supported && t->type == VAE_TYPE_U8 && t->n_dims == 2 &&
         t->dims[0] >= 1 && t->dims[0] <= clip->t &&
         t->dims[1] == VAE_SEQUENCE_ROW)
         return VAE_OK;
-    snprintf(found, sizeof found, "%s %s", t->type_name,
-             vae_dims_text(t->dims, t->n_dims, dims, sizeof dims));
-    snprintf(expected, sizeof expected, "U8 [n, %d] with n from 1 to %d",
-             VAE_SEQUENCE_ROW, clip->t);
-    return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){t->name, found, expected},
-                          "%s: tensor \"" VAE_SEQUENCES "\" is %s, expected %s",
-                          file->label, found, expected);
+    return vae_mismatch(error, VAE_ERR_FORMAT, t->name,
+                        "%s: tensor \"" VAE_SEQUENCES
+                        "\" is {%s %s}, expected {=U8 [n, %d] "
+                        "with n from 1 to %d}",
+                        file->label, t->type_name,
+                        vae_dims_text(t->dims, t->n_dims, dims, sizeof dims),
+                        VAE_SEQUENCE_ROW, clip->t);
 }
 
 VaeStatus
@@ -50,17 +49,15 @@ check_range(const VaeTensorFile *file, int64_t i, const char *what,
             const int64_t value_low_high[3], VaeError *error)
 {
     const int64_t *v = value_low_high;
-    char found[64], expected[64];
+    char expected[64];
     if (v[0] >= v[1] && v[0] <= v[2])
         return VAE_OK;
-    snprintf(found, sizeof found, "%s %" PRId64, what, v[0]);
     snprintf(expected, sizeof expected,
              v[1] == v[2] ? "%" PRId64 : "%" PRId64 " to %" PRId64, v[1], v[2]);
-    return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){VAE_SEQUENCES, found, expected},
-                          "%s: tensor \"" VAE_SEQUENCES "\", sequence %" PRId64
-                          ": %s, expected %s",
-                          file->label, i, found, expected);
+    return vae_mismatch(error, VAE_ERR_FORMAT, VAE_SEQUENCES,
+                        "%s: tensor \"" VAE_SEQUENCES "\", sequence %" PRId64
+                        ": {%s %" PRId64 "}, expected {=%s}",
+                        file->label, i, what, v[0], expected);
 }
 
 VaeStatus

@@ -471,10 +471,10 @@ vae_pickle_run(VaePickle *p, const uint8_t *bytes, size_t size,
 {
     *p = (VaePickle){.label = label, .bytes = bytes, .size = size};
     if (size > VAE_MAX_PICKLE)
-        return vae_fail_parts(
-            error, VAE_ERR_FORMAT,
-            (VaeErrorParts){NULL, "more than 4 MiB", "a list of tensors"},
-            "%s: data.pkl: more than 4 MiB, expected a list of tensors", label);
+        return vae_mismatch(
+            error, VAE_ERR_FORMAT, NULL,
+            "%s: data.pkl: {more than 4 MiB}, expected {=a list of tensors}",
+            label);
     while (p->at < size) {
         const uint8_t code = bytes[p->at++];
         const VaeStatus status = code == '.'

@@ -63,10 +63,10 @@ fail_value(const Torch *t, const char *what, const char *found,
            const char *expected, VaeError *error)
 {
     const char *name = t->file->names + t->n_names;
-    return vae_fail_parts(
-        error, VAE_ERR_FORMAT, (VaeErrorParts){name, found, expected},
-        "%s: tensor \"%.*s\": %s %s, expected %s", t->file->label,
-        VAE_NAME_SHOWN, name, what, found, expected);
+    return vae_mismatch(error, VAE_ERR_FORMAT, name,
+                        "%s: tensor \"%.*s\": %s {%s}, expected {=%s}",
+                        t->file->label, VAE_NAME_SHOWN, name, what, found,
+                        expected);
 }
 
 static VaeStatus VAE_PRINTF(3, 4)
@@ -124,10 +124,10 @@ check_byteorder(const Torch *t, VaeError *error)
     vae_shown((const char *) t->zip.bytes + m->offset, n, found, sizeof found);
     if (strcmp(found, "little") == 0)
         return VAE_OK;
-    return vae_fail_parts(error, VAE_ERR_FORMAT,
-                          (VaeErrorParts){NULL, found, "little"},
-                          "%s: its byte order is \"%s\", expected \"little\"",
-                          t->file->label, found);
+    return vae_mismatch(
+        error, VAE_ERR_FORMAT, NULL,
+        "%s: its byte order is \"{%s}\", expected \"{=little}\"",
+        t->file->label, found);
 }
 
 /* ------------------------------------------------------------------ */

@@ -31,14 +31,25 @@ typedef struct VaeErrorParts {
     const char *tensor, *found, *expected;
 } VaeErrorParts;
 
-/* The parts of another error, to pass them on. */
-#define VAE_PARTS_OF(e)                                                        \
-    ((VaeErrorParts){(e)->tensor, (e)->found, (e)->expected})
-
 /* Like vae_fail(), and also sets these parts. */
 VAE_API VaeStatus vae_fail_parts(VaeError *error, VaeStatus status,
                                  VaeErrorParts parts, const char *format, ...)
     VAE_PRINTF(4, 5);
+
+/*
+ * Like vae_fail(), and marks in the format give the parts of the sentence:
+ * {what was found} and {=what was expected}. The sentence is without the marks.
+ * tensor is the third part, or NULL.
+ */
+VAE_API VaeStatus vae_mismatch(VaeError *error, VaeStatus status,
+                               const char *tensor, const char *format, ...)
+    VAE_PRINTF(4, 5);
+
+/* Fails like `why`, with its parts. */
+VaeStatus vae_pass_on(VaeError *error, const VaeError *why);
+/* The same, but the format comes before the sentence. */
+VaeStatus vae_fail_within(VaeError *error, const VaeError *why,
+                          const char *format, ...) VAE_PRINTF(3, 4);
 
 /*
  * Makes text that may come from a file safe for a terminal: one line of UTF-8.
@@ -69,6 +80,7 @@ vae_not_ok(VaeStatus status)
 }
 #define vae_fail(...) vae_not_ok(vae_fail(__VA_ARGS__))
 #define vae_fail_parts(...) vae_not_ok(vae_fail_parts(__VA_ARGS__))
+#define vae_mismatch(...) vae_not_ok(vae_mismatch(__VA_ARGS__))
 
 #ifdef __cplusplus
 }

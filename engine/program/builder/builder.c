@@ -426,8 +426,7 @@ vae_program_build(const VaeBuildParams *params, VaeProgram **out,
     finish(&b);
     if (b.status != VAE_OK) {
         vae_program_free(&b.program);
-        return vae_fail_parts(error, b.status, VAE_PARTS_OF(&b.error), "%s",
-                              b.error.message);
+        return vae_pass_on(error, &b.error);
     }
     *out = b.program;
     return VAE_OK;

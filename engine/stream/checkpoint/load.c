@@ -25,11 +25,10 @@ static VaeStatus
 other(const VaeTensorFile *file, const char *name, const char *found,
       const char *expected, VaeError *error)
 {
-    return vae_fail_parts(
-        error, VAE_ERR_ARGUMENT,
-        (VaeErrorParts){.found = found, .expected = expected},
-        "%s: the checkpoint is of another run: %s is \"%.*s\" "
-        "there, expected \"%.*s\"",
+    return vae_mismatch(
+        error, VAE_ERR_ARGUMENT, NULL,
+        "%s: the checkpoint is of another run: %s is \"{%.*s}\" there, "
+        "expected \"{=%.*s}\"",
         vae_file_label(vae_tensor_file_name(file)), name, VAE_NAME_SHOWN, found,
         VAE_NAME_SHOWN, expected);
 }
@@ -122,16 +121,12 @@ static VaeStatus
 check_carries(const VaeStream *s, const VaeTensorFile *file,
               const VaeSequence *at, VaeError *error)
 {
-    if (vae_tensor_file_count(file) != (size_t) vae_carry_items(&s->main)) {
-        char have[32], want[32];
-        snprintf(have, sizeof have, "%zu carries", vae_tensor_file_count(file));
-        snprintf(want, sizeof want, "%d", vae_carry_items(&s->main));
-        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){.found = have, .expected = want},
-                              "%s: the checkpoint has %s, expected %s",
-                              vae_file_label(vae_tensor_file_name(file)), have,
-                              want);
-    }
+    if (vae_tensor_file_count(file) != (size_t) vae_carry_items(&s->main))
+        return vae_mismatch(
+            error, VAE_ERR_ARGUMENT, NULL,
+            "%s: the checkpoint has {%zu carries}, expected {=%d}",
+            vae_file_label(vae_tensor_file_name(file)),
+            vae_tensor_file_count(file), vae_carry_items(&s->main));
     for (int i = 0; i < vae_carry_items(&s->main); i++) {
         VaeCarryItem item;
         vae_carry_item_at(&s->main, i, vae_sequence_length(at), &item);
@@ -140,12 +135,11 @@ check_carries(const VaeStream *s, const VaeTensorFile *file,
         if (t && t->supported && t->type == item.carry->type &&
             t->n_dims == 4 && memcmp(t->dims, item.dims, sizeof item.dims) == 0)
             continue;
-        return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                              (VaeErrorParts){item.name, carry_text(t, found),
-                                              expected_text(&item, expected)},
-                              "%s: carry \"%s\" is %s there, expected %s",
-                              vae_file_label(vae_tensor_file_name(file)),
-                              item.name, found, expected);
+        return vae_mismatch(error, VAE_ERR_ARGUMENT, item.name,
+                            "%s: carry \"%s\" is {%s} there, expected {=%s}",
+                            vae_file_label(vae_tensor_file_name(file)),
+                            item.name, carry_text(t, found),
+                            expected_text(&item, expected));
     }
     return VAE_OK;
 }

@@ -25,10 +25,9 @@ check_precision(const VaeMachine *m, VaeError *error)
 {
     if (m->params.precision != VAE_PRECISION_FP16 || !m->model->no_fp16)
         return VAE_OK;
-    return vae_fail_parts(
-        error, VAE_ERR_UNSUPPORTED,
-        (VaeErrorParts){.found = "fp16", .expected = "bf16, tf32 or fp32"},
-        "%s: precision is fp16, expected bf16, tf32 or fp32: %s",
+    return vae_mismatch(
+        error, VAE_ERR_UNSUPPORTED, NULL,
+        "%s: precision is {fp16}, expected {=bf16, tf32 or fp32}: %s",
         m->model->info.path, m->model->no_fp16);
 }
 

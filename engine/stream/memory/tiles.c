@@ -22,14 +22,10 @@ check_length(const VaeMachine *m, const char *what, int64_t pixels,
     const int unit = m->model->info.spatial;
     if (pixels >= 0 && pixels <= INT32_MAX && pixels % unit == 0)
         return VAE_OK;
-    char found[32], expected[96];
-    snprintf(found, sizeof found, "%lld pixels", (long long) pixels);
-    snprintf(expected, sizeof expected,
-             "a multiple of %d, a latent pixel of %s", unit,
-             m->model->info.arch);
-    return vae_fail_parts(error, VAE_ERR_ARGUMENT,
-                          (VaeErrorParts){NULL, found, expected},
-                          "%s of %s, expected %s", what, found, expected);
+    return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                        "%s of {%lld pixels}, expected {=a multiple of %d, a "
+                        "latent pixel of %s}",
+                        what, (long long) pixels, unit, m->model->info.arch);
 }
 
 /* Sets the grid for tiles of that size. There are no tiles if the picture is
@@ -45,16 +41,12 @@ set_grid(VaeMachine *m, int64_t width, int64_t height, VaeError *error)
         overlap = shorter / part / unit * unit;
     if (overlap < 0)
         overlap = 0;
-    if (2 * overlap > shorter) {
-        char found[32], expected[96];
-        snprintf(found, sizeof found, "%lld pixels", (long long) overlap);
-        snprintf(expected, sizeof expected,
-                 "at most half of a tile, which is %lldx%lld",
-                 (long long) width, (long long) height);
-        return vae_fail_parts(
-            error, VAE_ERR_ARGUMENT, (VaeErrorParts){NULL, found, expected},
-            "a tile overlap of %s, expected %s", found, expected);
-    }
+    if (2 * overlap > shorter)
+        return vae_mismatch(error, VAE_ERR_ARGUMENT, NULL,
+                            "a tile overlap of {%lld pixels}, expected {=at "
+                            "most half of a tile, which is %lldx%lld}",
+                            (long long) overlap, (long long) width,
+                            (long long) height);
     VaeTileGrid g = {.all_w = (m->params.width + unit - 1) / unit,
                      .all_h = (m->params.height + unit - 1) / unit,
                      .overlap = (int) (overlap / unit)};

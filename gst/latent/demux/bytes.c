@@ -121,13 +121,11 @@ has_bytes(GstPad *pad, guint64 end)
 static void
 fail_short(guint64 end, guint64 size, VaeError *error)
 {
-    gchar found[32], expected[32];
-    g_snprintf(found, sizeof found, "%" G_GUINT64_FORMAT, end);
-    g_snprintf(expected, sizeof expected, "%" G_GUINT64_FORMAT, size);
-    vae_fail_parts(error, VAE_ERR_READ, (VaeErrorParts){NULL, found, expected},
-                   "the latent file got shorter while it was read: it ends at "
-                   "byte %s, expected %s",
-                   found, expected);
+    vae_mismatch(error, VAE_ERR_READ, NULL,
+                 "the latent file got shorter while it was read: it ends at "
+                 "byte {%" G_GUINT64_FORMAT "}, expected {=%" G_GUINT64_FORMAT
+                 "}",
+                 end, size);
 }
 
 GstFlowReturn

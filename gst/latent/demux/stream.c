@@ -118,15 +118,12 @@ fail_short(GstLatentDemux *self)
 {
     const guint64 end = gst_latent_window_end(&self->window);
     const guint64 full = end_of(&self->clip.data, self->clip.data.t - 1);
-    gchar found[32], expected[32];
     VaeError error;
-    g_snprintf(found, sizeof found, "%" G_GUINT64_FORMAT, end);
-    g_snprintf(expected, sizeof expected, "%" G_GUINT64_FORMAT, full);
-    vae_fail_parts(&error, VAE_ERR_FORMAT,
-                   (VaeErrorParts){NULL, found, expected},
-                   "the latent file ends at byte %s, in latent %d of %d; "
-                   "expected %s bytes or more",
-                   found, self->run.next, self->clip.data.t, expected);
+    vae_mismatch(&error, VAE_ERR_FORMAT, NULL,
+                 "the latent file ends at byte {%" G_GUINT64_FORMAT
+                 "}, in latent %d of %d; expected {=%" G_GUINT64_FORMAT
+                 "} bytes or more",
+                 end, self->run.next, self->clip.data.t, full);
     return gst_latent_send_fail(self, &error);
 }
 
