@@ -10,10 +10,15 @@
 /* ------------------------------------------------------------------ */
 /* Opening and closing.                                                */
 
-typedef struct OpenJob {
+/* Arguments of a function of the class, for the worker. */
+typedef struct Job {
     VaeBackend *cpu;
     VaeError *error;
-} OpenJob;
+    VaeWeightCache *cache;
+    const VaeProgram *program;
+    const VaeRun *run;
+    VaeExec *exec;
+} Job;
 
 /* The number of threads that OpenMP really uses. The environment may allow
  * fewer than requested (OMP_THREAD_LIMIT). A oneDNN primitive made for more
@@ -31,7 +36,7 @@ team_size(int requested)
 static VaeStatus
 open_job(void *user)
 {
-    const OpenJob *j = user;
+    const Job *j = user;
     const int requested = j->cpu->params.threads, size = team_size(requested);
     if (size < requested)
         vae_log(&j->cpu->params.log, "OpenMP gives %d of %d threads", size,
@@ -111,7 +116,7 @@ cpu_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
     }
     vae_mem_team(true);
     const VaeStatus status =
-        vae_cpu_on_worker(cpu, open_job, &(OpenJob){cpu, error});
+        vae_cpu_on_worker(cpu, open_job, &(Job){cpu, error});
     if (status == VAE_OK)
         *out = cpu;
     else
@@ -154,18 +159,10 @@ cpu_usable(VaePrecision requested, VaePrecision *out, char *why, size_t size)
 /* ------------------------------------------------------------------ */
 /* Programs.                                                           */
 
-typedef struct PrepareJob {
-    VaeBackend *cpu;
-    VaeWeightCache *cache;
-    const VaeProgram *program;
-    VaeExec *exec;
-    VaeError *error;
-} PrepareJob;
-
 static VaeStatus
 prepare_job(void *user)
 {
-    PrepareJob *j = user;
+    Job *j = user;
     return vae_cpu_prepare(j->cpu, j->cache, j->program, &j->exec, j->error);
 }
 
@@ -173,7 +170,7 @@ static VaeStatus
 cpu_prepare(VaeBackend *cpu, VaeWeightCache *cache, const VaeProgram *program,
             VaeExec **out, VaeError *error)
 {
-    PrepareJob j = {cpu, cache, program, NULL, error};
+    Job j = {cpu, error, .cache = cache, .program = program};
     const VaeStatus status = vae_cpu_on_worker(cpu, prepare_job, &j);
     *out = j.exec;
     return status;
@@ -193,23 +190,18 @@ cpu_exec_free(VaeBackend *cpu, VaeExec **exec)
         vae_cpu_on_worker(cpu, exec_free_job, exec);
 }
 
-typedef struct RunJob {
-    VaeExec *exec;
-    const VaeRun *run;
-    VaeError *error;
-} RunJob;
-
 static VaeStatus
 run_job(void *user)
 {
-    const RunJob *j = user;
+    const Job *j = user;
     return vae_host_run(j->exec, j->run, j->error);
 }
 
 static VaeStatus
 cpu_run(VaeBackend *cpu, VaeExec *exec, const VaeRun *run, VaeError *error)
 {
-    return vae_cpu_on_worker(cpu, run_job, &(RunJob){exec, run, error});
+    return vae_cpu_on_worker(cpu, run_job,
+                             &(Job){cpu, error, .run = run, .exec = exec});
 }
 
 const VaeBackendClass vae_backend_cpu = {

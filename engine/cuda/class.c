@@ -61,6 +61,15 @@ leave(const VaeBackend *cuda, const VaeRtCaller *caller, VaeStatus status,
     return status;
 }
 
+/* Makes the call with the device selected, and returns its status. */
+#define RETURN_WITHIN(cuda, error, call)                                       \
+    do {                                                                       \
+        VaeRtCaller caller;                                                    \
+        const VaeStatus entered = enter(cuda, &caller, error);                 \
+        return entered == VAE_OK ? leave(cuda, &caller, call, error)           \
+                                 : entered;                                    \
+    } while (0)
+
 static void
 cuda_close(VaeBackend **backend)
 {
@@ -104,25 +113,15 @@ cuda_open(const VaeBackendParams *params, VaeBackend **out, VaeDevice *device,
 static VaeStatus
 cuda_memory_left(VaeBackend *cuda, uint64_t *bytes, VaeError *error)
 {
-    VaeRtCaller caller;
-    const VaeStatus status = enter(cuda, &caller, error);
-    return status == VAE_OK
-               ? leave(cuda, &caller, vae_cuda_memory_left(cuda, bytes, error),
-                       error)
-               : status;
+    RETURN_WITHIN(cuda, error, vae_cuda_memory_left(cuda, bytes, error));
 }
 
 static VaeStatus
 cuda_alloc(VaeBackend *cuda, VaePlace place, size_t bytes, void **out,
            VaeError *error)
 {
-    VaeRtCaller caller;
     *out = NULL;
-    const VaeStatus status = enter(cuda, &caller, error);
-    return status == VAE_OK
-               ? leave(cuda, &caller,
-                       vae_cuda_alloc(cuda, place, bytes, out, error), error)
-               : status;
+    RETURN_WITHIN(cuda, error, vae_cuda_alloc(cuda, place, bytes, out, error));
 }
 
 static void
@@ -138,17 +137,11 @@ static VaeStatus
 cuda_prepare(VaeBackend *cuda, VaeWeightCache *cache, const VaeProgram *program,
              VaeExec **out, VaeError *error)
 {
-    VaeRtCaller caller;
-    if (out)
-        *out = NULL;
-    VaeStatus status = enter(cuda, &caller, error);
-    if (status != VAE_OK)
-        return status;
-    if (out)
-        status = vae_cuda_prepare(cuda, cache, program, out, error);
-    else
-        vae_cuda_tune(cuda, program);
-    return leave(cuda, &caller, status, error);
+    if (!out)
+        RETURN_WITHIN(cuda, error, (vae_cuda_tune(cuda, program), VAE_OK));
+    *out = NULL;
+    RETURN_WITHIN(cuda, error,
+                  vae_cuda_prepare(cuda, cache, program, out, error));
 }
 
 static void
@@ -164,26 +157,18 @@ static VaeStatus
 cuda_bind(VaeBackend *cuda, VaeExec *exec, const VaeMemory *memory,
           VaeError *error)
 {
-    VaeRtCaller caller;
     if (!memory) {
+        VaeRtCaller caller;
         enter_anyway(cuda, &caller);
         return leave(cuda, &caller, vae_cuda_offload(cuda, exec, error), error);
     }
-    const VaeStatus status = enter(cuda, &caller, error);
-    return status == VAE_OK
-               ? leave(cuda, &caller, vae_cuda_bind(cuda, exec, memory, error),
-                       error)
-               : status;
+    RETURN_WITHIN(cuda, error, vae_cuda_bind(cuda, exec, memory, error));
 }
 
 static VaeStatus
 cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run, VaeError *error)
 {
-    VaeRtCaller caller;
-    const VaeStatus status = enter(cuda, &caller, error);
-    return status == VAE_OK ? leave(cuda, &caller,
-                                    vae_cuda_run(cuda, exec, run, error), error)
-                            : status;
+    RETURN_WITHIN(cuda, error, vae_cuda_run(cuda, exec, run, error));
 }
 
 static VaeStatus
@@ -222,12 +207,7 @@ static VaeStatus
 cuda_copy(VaeBackend *cuda, void *dst, const void *src, size_t bytes,
           VaeError *error)
 {
-    VaeRtCaller caller;
-    const VaeStatus status = enter(cuda, &caller, error);
-    return status == VAE_OK
-               ? leave(cuda, &caller,
-                       vae_cuda_copy(cuda, dst, src, bytes, error), error)
-               : status;
+    RETURN_WITHIN(cuda, error, vae_cuda_copy(cuda, dst, src, bytes, error));
 }
 
 const VaeBackendClass vae_backend_cuda = {
