@@ -21,19 +21,20 @@ def pixels_of(dtype, allowed, channels):
     return ("rgba" if channels == 4 else "rgb") + "_f32" * (name != "uint8"), name
 
 
-def clip_of(latents, channels):
-    """Latents [C, h, w] or [C, T, h, w] as a Tensor [T, C, h, w]."""
+def clip_of(latents, channels, images=False):
+    """Latents [C, h, w] or [C, T, h, w], or of images [T, C, h, w], as a Tensor
+    [T, C, h, w]."""
     found = view(to_host(latents))
     t = found.narrowed()
     if len(t.shape) == 5 and t.shape[0] == 1:
         t = t[0]
     if len(t.shape) == 3:
         t = t.grown()
-    elif len(t.shape) == 4:
+    elif len(t.shape) == 4 and not (images and t.shape[0] != channels == t.shape[1]):
         t = t.moved(1, 0, 2, 3)
     if len(t.shape) != 4 or t.shape[1] != channels:
-        expected = f"[{channels}, h, w] or [{channels}, T, h, w]"
-        hint = ("; they look like [T, C, h, w]" if len(found.shape) == 4 and
+        expected = f"[{channels}, h, w], [{channels}, T, h, w] or [B, {channels}, T, h, w]"
+        hint = ("; they look like [T, C, h, w]: swap the first two axes" if len(found.shape) == 4 and
                 found.shape[1] == channels else "")
         raise fail(f"the latents are {dims(found)}, expected {expected}{hint}",
                    dims(found), expected)
@@ -161,8 +162,9 @@ class Decoder(Stream):
         self.reset()
 
     def __call__(self, latents, out=None):
-        """Frames [n, height, width, 3] of latents [C, h, w] or [C, T, h, w]."""
-        clip = clip_of(latents, self.vae.info.latent_channels)
+        """Frames [n, height, width, 3] of latents [C, h, w] or [C, T, h, w], or of images
+        [T, C, h, w]."""
+        clip = clip_of(latents, self.vae.info.latent_channels, self.vae.info.temporal == 1)
         n = self.stream.count(clip.shape[0])[1]
         made, frames = self.room(latents, (n,), out)
         self.input = latents

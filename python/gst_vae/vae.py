@@ -161,6 +161,8 @@ class VAE:
 
     def settle(self, latents, size, frames, settings):
         """The arguments of a call, with what the latents tell."""
+        if isinstance(latents, (str, os.PathLike)):
+            latents = Latents(latents)
         if isinstance(latents, Latents):
             latents = latents.of_model(self.info)
             self._check(latents)
@@ -202,7 +204,7 @@ class VAE:
                **settings: Any) -> Any:
         """Decodes a clip [C, T, h, w] to frames [n, height, width, 3], or a batch
         [B, C, T, h, w] to [B, n, height, width, 3], in the framework and on the device
-        of the latents. A network with alpha gives 4 channels.
+        of the latents. They may also be the path of a file; images may be [B, C, h, w]. A network with alpha gives 4 channels.
 
         size: width and height of the pictures, if they are smaller than the latents
         tell. frames: return at most so many. out: memory for all frames. progress: True,
@@ -213,7 +215,7 @@ class VAE:
         if 0 in t.shape:
             raise fail(f"there are no latents to decode: {dims(t)}", dims(t))
         batch = len(t.shape) == 5
-        clips = [clip_of(clip, self.info.latent_channels)
+        clips = [clip_of(clip, self.info.latent_channels, self.info.temporal == 1)
                  for clip in (t if batch else [t])]
         if size is None:
             size = tuple(n * self.info.spatial for n in clips[0].shape[:1:-1])

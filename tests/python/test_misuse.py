@@ -23,7 +23,7 @@ class Values(small.Test):
         video = small.tensor([1, 16, 16, 3], "B")
         rows = [
             (Error, "15x1x2x2, expected", lambda: vae.decode(small.tensor([15, 1, 2, 2]))),
-            (Error, r"look like \[T, C", lambda: vae.decode(small.tensor([5, 16, 2, 2]))),
+            (Error, r"look like \[T, C, h, w\]: swap", lambda: vae.decode(small.tensor([5, 16, 2, 2]))),
             (Error, "are 16, expected", lambda: vae.decode(small.tensor([16]))),
             (Error, "no latents", lambda: vae.decode(memoryview(b"").cast("B"))),
             (Error, "are uint8, expected float32",

@@ -49,14 +49,15 @@ class Bytes(small.Test):
                 made = vae.decode(latents, dtype="float32", **REF)
                 self.assertEqual(made.shape, shape)
                 self.assertEqual(flat(made), frames)
-                again = vae.decode(gst_vae.Latents(self.path("latents")), dtype="float32",
-                                   slice_size=1, **REF)
+                again = vae.decode(self.path("latents"), dtype="float32", slice_size=1,
+                                   **REF)
                 self.assertEqual(flat(again), frames)
                 wide = small.wide(latents)
                 small.write(self.path("wide"), "latent", wide)
                 stored = gst_vae.Latents(self.path("wide"))
                 self.assertEqual(flat(stored.latents), latents.tobytes())
-                for given in (wide, stored):
+                images = [stored.latents.moved(1, 0, 2, 3)] * (vae.info.temporal == 1)
+                for given in (wide, stored, *images):
                     self.assertEqual(flat(vae.decode(given, dtype="float32", **REF)),
                                      frames)
                 for sizes in ([1] * t, [t - 1, 1]):

@@ -101,8 +101,9 @@ vae_py_name_type(VaePyTensor *t)
     static const char *const codes[] = {"int",    "uint",    "float", "opaque",
                                         "bfloat", "complex", "bool"};
     const unsigned code = t->type.code;
-    snprintf(t->dtype, sizeof t->dtype, "%s%d", code < 7 ? codes[code] : "type",
-             t->type.bits);
+    /* The codes after these are those of small floats. */
+    snprintf(t->dtype, sizeof t->dtype, "%s%d",
+             code < 7 ? codes[code] : "small float", t->type.bits);
 }
 
 void
