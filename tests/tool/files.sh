@@ -40,6 +40,8 @@ says "weights.npy: vaetool writes weights as .safetensors, not as .npy"
 check "make-weights to standard output" 3 "$tool" make-weights taesd -
 says "-: name a file for the weights"
 true_that "nothing is written" test ! -e weights.npy -a ! -e -
+check "decode to a picture" 3 decode "$latents" frames.png
+says "| ffmpeg -i - OUT.png"
 check "encode to .y4m" 3 encode "$latents" latents.y4m
 says "not as .y4m"
 check "encode to standard output" 3 encode "$latents" -

@@ -42,15 +42,16 @@ output_format(const char *path, const char *what, OutputFormat *out,
                         what);
     return vae_fail(
         error, VAE_ERR_ARGUMENT,
-        "%s: vaetool writes %s as .safetensors%s, not as .%s%s", path, what,
+        "%s: vaetool writes %s as .safetensors%s, not as .%s%s%s", path, what,
         frames    ? ", .npy or .y4m"
         : weights ? ""
                   : ", .npy or .latent",
         suffix,
         frames ? "; for another video use pipelines/latents-to-video.sh, "
                  "gst-launch-1.0 with vaedecode, or vaetool decode ... - | "
-                 "ffmpeg -i - OUT.mp4"
-               : "");
+                 "ffmpeg -i - OUT."
+               : "",
+        frames ? suffix : "");
 }
 
 bool
