@@ -490,6 +490,7 @@ tell_all() {
             'Additional debug info:' | *'.c('[0-9]*'): '*' (): /Gst'*) ;;
         "ERROR: pipeline doesn't want to "* | 'Failed to set pipeline '* | \
             'streaming stopped, reason '*) [ "$doomed" ] || echo "$line" ;;
+        'system error: '*) ;; # the message before has it
         *)
             if [ "$informs" ]; then tell_info "$line"; else tell_failure "$line"; fi
             informs=

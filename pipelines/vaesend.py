@@ -257,7 +257,8 @@ class Link:
     """The target of the bytes: a socket, or a file with a descriptor."""
 
     def __init__(self, target, listen, retry, timeout, send_buffer):
-        self.name = target if isinstance(target, str) else repr(target)
+        self.name = target if isinstance(target, str) else str(
+            getattr(target, "name", target))
         self.socket = self.file = None
         if hasattr(target, "sendall"):
             self.socket = target

@@ -341,13 +341,18 @@ def send_file(options):
         except ValueError as error:
             raise ValueError(f"{options.latents}: {error}") from None
         last = shown_of_last(options, facts, len(parts), sender)
-    with Sender(target, **settings) as sender:
-        for i, (shape, data) in enumerate(parts):
-            sender.send(Array(array.type, shape, data),
-                        last if i + 1 == len(parts) else None)
-        sender.close(wait=True)
-        print(f"vaesend: {counted(sender.latents, 'latent')}, "
-              f"{counted(sender.frame, 'frame')}", file=sys.stderr)
+    try:
+        with Sender(target, **settings) as sender:
+            for i, (shape, data) in enumerate(parts):
+                sender.send(Array(array.type, shape, data),
+                            last if i + 1 == len(parts) else None)
+            sender.close(wait=True)
+    except BaseException:  # such as Ctrl-C
+        if os.path.isfile(options.target):
+            os.remove(options.target)  # which this program made
+        raise
+    print(f"vaesend: {counted(sender.latents, 'latent')}, "
+          f"{counted(sender.frame, 'frame')}", file=sys.stderr)
 
 
 def receive(target, command):
@@ -370,6 +375,13 @@ def in_options(words):
     return re.sub(r"expected (space, or )?temporal and fps",
                   lambda found: "expected " + ("--space, or " if found[1] else "") +
                   "--temporal and --fps", words)
+
+
+def text_of(error):
+    """The words of an error, without the number of an OSError."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    return (f"{error.filename}: " if error.filename else "") + error.strerror
 
 
 def parse(arguments):
@@ -418,7 +430,7 @@ def main(arguments):
             receive(arguments[1], arguments[2:])
         send_file(parse(arguments))
     except (OSError, ValueError, TypeError) as error:
-        print(f"vaesend: {in_options(str(error))}", file=sys.stderr)
+        print(f"vaesend: {in_options(text_of(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("vaesend: interrupted", file=sys.stderr)

@@ -2,9 +2,11 @@
 
 usage: test_vaesend_file.py SOURCE BUILD [TEST...]
 """
+import errno
 import json
 import math
 import os
+import resource
 import socket
 import struct
 import subprocess
@@ -99,6 +101,22 @@ class Tool(unittest.TestCase):
         self.refused("--space", "wan2.1", "--temporal", "8", clip,
                      self.path("new.gdp"))
         self.assertFalse(os.path.exists(self.path("new.gdp")))
+
+    def test_full_disk(self):
+        """The message has no number, and the cut file is removed."""
+        clip, target = self.file(safetensors()), self.path("cut.gdp")
+        done = subprocess.run(
+            [sys.executable, VAESEND, "--space", "wan2.1", clip, target],
+            stderr=subprocess.PIPE, text=True, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99)))
+        self.assertEqual((done.returncode, done.stderr), (
+            1, f"vaesend: {target}: after 0 latents: {os.strerror(errno.EFBIG)}\n"))
+        self.assertFalse(os.path.exists(target))
+
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([sys.executable, VAESEND, "--space", "wan2.1", clip, "-"],
+                                  stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertTrue(done.stderr.startswith("vaesend: <stdout>: after 0 latents: "))
 
     def test_not_finite(self):
         """A warning; the receiver decides."""
