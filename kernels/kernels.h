@@ -14,10 +14,10 @@
  * stated.
  *
  * In the cuda table all pointers are to device memory, also those in a
- * VaePicture. The argument structs and VaePicture itself are read on the host
- * before the call returns. A call only launches; the caller finds a failed
- * launch in the CUDA error state. Pointers need the alignment of their element;
- * 16 bytes are fast. A frame has at most VAE_ROWS_CUDA rows.
+ * VaePicture. The argument structs, VaePicture and VaePlaceInVideo itself are
+ * read on the host before the call returns. A call only launches; the caller
+ * finds a failed launch in the CUDA error state. Pointers need the alignment of
+ * their element; 16 bytes are fast. A frame has at most VAE_ROWS_CUDA rows.
  */
 #ifndef VAE_KERNELS_H
 #define VAE_KERNELS_H
@@ -256,7 +256,7 @@ enum {
 size_t vae_attention_scratch_ref(int n, int c);
 
 /* The place of a tensor in the video: the index of its frame 0, and the frames
- * first..end-1 of it that exist. In the cuda table it is in device memory. */
+ * first..end-1 of it that exist. */
 typedef struct VaePlaceInVideo {
     int64_t frame;
     int first, end;

@@ -247,6 +247,22 @@ check_depthwise(VaeCheck *t)
     }
 }
 
+CALL(glu, VaeGluArgs, y, x)
+{
+}
+
+static void
+check_glu(VaeCheck *t)
+{
+    enum { ROWS = 9 };
+    for (int c = 20; c <= 40; c += 20) {
+        const VaeGluArgs a = {.rows = ROWS, .c = c};
+        if (vae_check_begin(t, "types_glu_%d", c))
+            all_pairs(t, &(Subject){call_glu, &a, .in = (size_t) ROWS * 2 * c,
+                                    .out = (size_t) ROWS * c, .silu = true});
+    }
+}
+
 static void
 call_attention(VaeCheck *t, const Subject *s, void *y, VaeType y_type,
                const void *x, VaeType x_type)
@@ -391,4 +407,5 @@ check_pictures(VaeCheck *t)
 }
 
 VAE_CHECK_MAIN(check_norm, check_rearrange, check_pointwise, check_shortcut,
-               check_depthwise, check_attention, check_latents, check_pictures)
+               check_depthwise, check_attention, check_glu, check_latents,
+               check_pictures)

@@ -247,8 +247,8 @@ def convert(value, type, parts):
         inside = np.clip(np.nan_to_num(value.astype(np.float64)), ends.min, high)
         return np.where(value >= float(ends.max), type(ends.max),
                         inside.astype(type))
-    if "rni" in parts:
-        value = np.rint(value)
+    if "rni" in parts or "rzi" in parts:
+        value = np.rint(value) if "rni" in parts else np.trunc(value)
     return value.astype(type)
 
 

@@ -349,6 +349,7 @@ conv_matrix(const VaeQueue *q, const VaeConvMatrixArgs *a)
     emu_submit(q->stream, run_conv_matrix, a, sizeof *a);
 }
 
+DEFER(glu, VaeGluArgs, 0)
 DEFER(rearrange, VaeRearrangeArgs, a->kind)
 DEFER(cast, VaeCastArgs, 0)
 DEFER(shortcut, VaeShortcutArgs, 0)
@@ -357,6 +358,39 @@ DEFER(depthwise, VaeDepthwiseArgs, 0)
 DEFER(latent_in, VaeLatentInArgs, 0)
 DEFER(latent_out, VaeLatentOutArgs, 0)
 DEFER(nonfinite, VaeNonfiniteArgs, 0)
+
+/* Defines a kernel that reads a place before the call returns. */
+#define PLACE_KERNEL(kernel, Args)                                             \
+    struct kernel {                                                            \
+        Args args;                                                             \
+        VaePlaceInVideo place;                                                 \
+    };                                                                         \
+                                                                               \
+    static void run_##kernel(const void *args)                                 \
+    {                                                                          \
+        const VaeQueue q = {.threads = 1};                                     \
+        const struct kernel *k = args;                                         \
+        Args a = k->args;                                                      \
+        a.place = &k->place;                                                   \
+        emu_take_time(0.1f);                                                   \
+        vae_kernels_cuda.kernel(&q, &a);                                       \
+    }                                                                          \
+                                                                               \
+    static void kernel(const VaeQueue *q, const Args *a)                       \
+    {                                                                          \
+        const struct kernel k = {*a, *a->place};                               \
+        LOOK(kernel, q, a, 0);                                                 \
+        emu_submit(q->stream, run_##kernel, &k, sizeof k);                     \
+    }
+
+PLACE_KERNEL(window, VaeWindowArgs)
+PLACE_KERNEL(noise, VaeNoiseArgs)
+
+static size_t
+window_scratch(int tx, int h, int w, int c)
+{
+    return vae_kernels_cuda.window_scratch(tx, h, w, c);
+}
 
 /* The pictures are read before the call returns. */
 typedef struct Pictures {
@@ -421,6 +455,10 @@ static const VaeKernels table = {.name = "emulated",
                                  .conv_matrix = conv_matrix,
                                  .norm = norm,
                                  .attention = attention,
+                                 .window = window,
+                                 .window_scratch = window_scratch,
+                                 .glu = glu,
+                                 .noise = noise,
                                  .rearrange = rearrange,
                                  .cast = cast,
                                  .shortcut = shortcut,

@@ -134,6 +134,38 @@ emu_overlap_attention(const VaeAttentionArgs *a)
 }
 
 void
+emu_overlap_window(const VaeWindowArgs *a)
+{
+    Spans s = {.kernel = "window"};
+    reads(&s, "qkv", a->qkv, product(a->tx, a->h, a->w, 3 * a->c), a->x_type);
+    writes(&s, "y", a->y, product(a->t, a->h, a->w, a->c), a->y_type);
+    reads(&s, "q_gain", a->q_gain, VAE_WINDOW_HEAD, VAE_TYPE_F32);
+    reads(&s, "k_gain", a->k_gain, VAE_WINDOW_HEAD, VAE_TYPE_F32);
+    writes(&s, "scratch", a->scratch,
+           vae_kernels_cuda.window_scratch(a->tx, a->h, a->w, a->c) / 4,
+           VAE_TYPE_F32);
+    check(&s);
+}
+
+void
+emu_overlap_glu(const VaeGluArgs *a)
+{
+    Spans s = {.kernel = "glu"};
+    reads(&s, "x", a->x, a->rows * 2 * (size_t) a->c, a->x_type);
+    writes(&s, "y", a->y, a->rows * (size_t) a->c, a->y_type);
+    check(&s);
+}
+
+void
+emu_overlap_noise(const VaeNoiseArgs *a)
+{
+    Spans s = {.kernel = "noise"};
+    writes(&s, "y", a->y, product(a->t, a->h, a->w, 3 * a->side * a->side),
+           a->y_type);
+    check(&s);
+}
+
+void
 emu_overlap_rearrange(const VaeRearrangeArgs *a)
 {
     Spans s = {.kernel = "rearrange"};
