@@ -87,6 +87,7 @@ typedef struct Job {
     VaePyWork *work;
     pthread_mutex_t lock;
     pthread_cond_t ended;
+    clockid_t clock; /* of the wait for it */
     bool done;
     VaeStatus status;
     VaeError error;
@@ -110,7 +111,7 @@ static bool
 wait_job(Job *job)
 {
     struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
+    clock_gettime(job->clock, &until);
     until.tv_nsec += POLL_NS;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
@@ -142,12 +143,14 @@ serve(Job *job)
 int
 vae_py_run(VaePyWork *work)
 {
-    Job job = {.work = work};
+    Job job = {.work = work, .clock = CLOCK_MONOTONIC};
     pthread_condattr_t clock;
     pthread_t thread;
     pthread_mutex_init(&job.lock, NULL);
     pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    /* mingw-w64 has only the other clock for this. */
+    if (pthread_condattr_setclock(&clock, job.clock) != 0)
+        job.clock = CLOCK_REALTIME;
     pthread_cond_init(&job.ended, &clock);
     pthread_condattr_destroy(&clock);
     bool raised = false;

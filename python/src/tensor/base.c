@@ -171,6 +171,19 @@ vae_py_set_shape(VaePyTensor *t, PyObject *shape)
     return true;
 }
 
+bool
+vae_py_allocate(VaePyTensor *t, uint64_t bytes)
+{
+    enum { ALIGNMENT = 64 };
+    t->block = bytes < SIZE_MAX - ALIGNMENT ? malloc((size_t) bytes + ALIGNMENT)
+                                            : NULL;
+    if (!t->block)
+        return false;
+    const uintptr_t at = (uintptr_t) t->block;
+    t->data = (char *) t->block + (ALIGNMENT - at % ALIGNMENT) % ALIGNMENT;
+    return true;
+}
+
 PyObject *
 vae_py_empty(PyObject *self, PyObject *args)
 {
@@ -185,9 +198,7 @@ vae_py_empty(PyObject *self, PyObject *args)
     }
     t->device = (VaePyDlDevice){VAE_PY_DL_CPU, 0};
     const uint64_t bytes = vae_py_bytes(t);
-    if (bytes == UINT64_MAX ||
-        posix_memalign(&t->block, 64, bytes ? bytes : 1) != 0) {
-        t->block = NULL;
+    if (!vae_py_allocate(t, bytes)) {
         Py_DECREF(t);
         VaeError error = {.status = VAE_ERR_MEMORY};
         snprintf(error.message, sizeof error.message,
@@ -196,6 +207,5 @@ vae_py_empty(PyObject *self, PyObject *args)
         return vae_py_raise(&error);
     }
     vae_py_pack_strides(t);
-    t->data = t->block;
     return (PyObject *) t;
 }

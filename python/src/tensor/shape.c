@@ -151,12 +151,10 @@ copy_of(PyObject *self, bool narrow)
     if (narrow)
         vae_py_set_dtype(copy, "float32");
     const uint64_t bytes = vae_py_bytes(copy);
-    if (posix_memalign(&copy->block, 64, bytes ? bytes : 1) != 0) {
-        copy->block = NULL;
+    if (!vae_py_allocate(copy, bytes)) {
         Py_DECREF(copy);
         return PyErr_NoMemory();
     }
-    copy->data = copy->block;
     copy->readonly = false;
     vae_py_pack_strides(copy);
     if (bytes > 0)

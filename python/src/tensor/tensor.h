@@ -31,6 +31,9 @@ void vae_py_set_format(VaePyTensor *t, const char *format);
 bool vae_py_set_dtype(VaePyTensor *t, const char *dtype);
 /* Sets the shape to that of a tuple; false with an exception. */
 bool vae_py_set_shape(VaePyTensor *t, PyObject *shape);
+/* Gives a tensor its own memory of at least these bytes; false if there is not
+ * enough. */
+bool vae_py_allocate(VaePyTensor *t, uint64_t bytes);
 /* empty(shape, dtype): memory of our own, not initialized. */
 PyObject *vae_py_empty(PyObject *self, PyObject *args);
 
