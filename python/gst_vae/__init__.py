@@ -7,6 +7,13 @@
 import os
 import shutil
 
+if os.name == "nt":
+    # Of a wheel, and of a build folder.
+    for _folder in ("bin", "../../engine"):
+        _folder = os.path.normpath(os.path.join(os.path.dirname(__file__), _folder))
+        if os.path.isdir(_folder):
+            os.add_dll_directory(os.path.abspath(_folder))
+
 from . import _engine
 from ._engine import Cancelled, Error, OutOfMemory, Tensor
 from .decoding import Decoder
@@ -51,8 +58,9 @@ def _find(what, *places):
 def plugin_path() -> str:
     """The folder of the GStreamer plugin of a wheel or a build, for GST_PLUGIN_PATH. An
     installation has it where GStreamer looks."""
-    return os.path.dirname(_find("the GStreamer plugin", "lib/gstreamer-1.0/libgstvae.so",
-                                 "../../gst/libgstvae.so"))
+    name = "libgstvae" + (".dll" if os.name == "nt" else ".so")
+    return os.path.dirname(_find("the GStreamer plugin", "lib/gstreamer-1.0/" + name,
+                                 "../../gst/" + name))
 
 
 def demo() -> str:
@@ -63,8 +71,9 @@ def demo() -> str:
 
 def tool_path() -> str:
     """The path of vaetool."""
+    name = "vaetool" + (".exe" if os.name == "nt" else "")
     try:
-        return _find("vaetool", "bin/vaetool", "../../engine/vaetool")
+        return _find("vaetool", "bin/" + name, "../../engine/" + name)
     except Error:
         found = shutil.which("vaetool")
         if not found:

@@ -13,9 +13,12 @@ import unittest
 sys.dont_write_bytecode = True
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 VECTORS = os.environ["VAE_TEST_VECTORS"]
-TOOL = os.path.join(os.environ["VAE_TEST_BUILD"], "engine/vaetool")
 
 import gst_vae
+
+TOOL = gst_vae.tool_path()
+if "VAE_TEST_BUILD" in os.environ:
+    TOOL = os.path.join(os.environ["VAE_TEST_BUILD"], "engine/vaetool")
 
 
 def weights(name):

@@ -21,12 +21,13 @@ said = subprocess.run([sys.executable, "-m", "gst_vae", "info", gst_vae.demo()],
 assert "seedvr2" in said, said
 plays = "no GStreamer"
 if shutil.which("gst-launch-1.0"):
-    # The plugin finds the demo model beside it.
+    # The plugin finds the demo model beside it, and on Windows libvae in PATH.
     subprocess.run(
         "gst-launch-1.0 -q videotestsrc num-buffers=5 ! "
         "video/x-raw,width=64,height=48,framerate=16/1 ! vaeencode ! vaedecode ! "
         "filesink location=frames".split(), check=True, env={
-            **os.environ, "GST_PLUGIN_PATH": gst_vae.plugin_path()})
+            **os.environ, "GST_PLUGIN_PATH": gst_vae.plugin_path(),
+            "PATH": os.path.dirname(gst_vae.tool_path()) + os.pathsep + os.environ["PATH"]})
     assert os.path.getsize("frames") > 0
     plays = "the plugin plays"
 print(f"gst_vae {gst_vae.__version__}, Python {platform.python_version()}, "
