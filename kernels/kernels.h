@@ -390,6 +390,8 @@ typedef enum VaeRearrange {
     /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, i*C + c]: time unfold with
      * phase i slow, nearest in space. */
     VAE_UNFOLD_NEAREST,
+    /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, c]: nearest in time, too. */
+    VAE_NEAREST,
     /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, ((r*fs+q)*ft+i)*C + c]. */
     VAE_SHUFFLE_RQTC,
     /* y[ft*f+i, fs*y+r, fs*x+q, c] = x[f, y, x, ((i*fs+r)*fs+q)*C + c]. */
@@ -432,6 +434,12 @@ typedef struct VaeRearrangeArgs {
     int rows, top; /* of a border: rows of y; the row of y with row 0 of x. For
                       the whole picture h + 2 and 1 */
 } VaeRearrangeArgs;
+
+static inline bool
+vae_rearrange_is_nearest(VaeRearrange kind)
+{
+    return kind == VAE_UNFOLD_NEAREST || kind == VAE_NEAREST;
+}
 
 static inline bool
 vae_rearrange_is_border(VaeRearrange kind)

@@ -83,9 +83,11 @@ static size_t
 op_scratch(const VaeOp *op, const VaeKernels *kernels)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    if (vae_op_adds_up(op))
+    if (vae_op_adds_up(op)) {
+        const VaeShape shape = vae_norm_shape(op, x);
         return sizeof(double) *
-               vae_norm_sums(x->shape.h, x->shape.w, op->norm.groups);
+               vae_norm_sums(shape.h, shape.w, op->norm.groups);
+    }
     if (op->kind == VAE_OP_ATTENTION && kernels->attention)
         return vae_attention_scratch_ref(y->shape.h * y->shape.w, y->shape.c);
     if (op->kind == VAE_OP_WINDOW)

@@ -64,7 +64,6 @@ static VaeStatus
 prepare_op(VaeCudaExec *e, int i, VaeError *error)
 {
     const VaeOp *op = &e->exec.program->ops[i];
-    const VaeTensor *x = op->x;
     VaeCudaOp *own = &e->ops[i];
     VaeExecOp *shared = &e->exec.ops[i];
     VaeStatus status = check_rows(op, error);
@@ -91,11 +90,12 @@ prepare_op(VaeCudaExec *e, int i, VaeError *error)
                         "%s: cuda has no kernel for the op %s yet; use the "
                         "backend cpu",
                         op->name, vae_op_name(op->kind));
-    if (vae_op_adds_up(op))
+    if (vae_op_adds_up(op)) {
+        const VaeShape x = vae_norm_shape(op, op->x);
         vae_exec_needs_scratch(
-            &e->exec, sizeof(double) *
-                          vae_norm_sums_cuda(x->shape.t, x->shape.h, x->shape.w,
-                                             x->shape.c, op->norm.groups));
+            &e->exec, sizeof(double) * vae_norm_sums_cuda(x.t, x.h, x.w, x.c,
+                                                          op->norm.groups));
+    }
     if (status == VAE_OK)
         status = vae_cuda_weight(e, op, false, &shared->weight, error);
     if (status == VAE_OK)

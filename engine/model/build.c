@@ -44,6 +44,7 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
         .forward = decode ? model->arch->decode : model->arch->encode,
         .arch_data = model->arch_data,
         .steps = decode ? info->decode : info->encode,
+        .whole = info->in_tiles,
         .black = info->chunk ? info->temporal - 1 : 0,
         .latent_channels = info->latent_channels,
         .picture_channels = decode ? info->out_channels : info->in_channels,
@@ -74,6 +75,25 @@ set_delay(VaeModel *model, const VaeProgram *program)
         info->delay =
             model->window * info->temporal + model->line_delay % info->temporal;
     info->look_ahead = (info->delay + info->temporal - 1) / info->temporal;
+}
+
+VaeTileLatents
+vae_tile_latents(int64_t plan)
+{
+    static const VaeTileLatents plans[] = {[VAE_TILE_PLAN_DIFFUSERS] = {5, 3},
+                                           [VAE_TILE_PLAN_OFFICIAL] = {17, 12}};
+    return plans[plan];
+}
+
+/* The first tile gives no frame before its last latent is there. A later one
+ * gives its first frame then; each latent until the next tile is complete gives
+ * as many as its own. */
+VaeReach
+vae_model_reach(const VaeModelInfo *info, int64_t tile_plan)
+{
+    const int later = vae_tile_latents(tile_plan).size - 1;
+    return info->in_tiles ? (VaeReach){later, info->temporal * (later - 1) + 1}
+                          : (VaeReach){info->look_ahead, info->delay};
 }
 
 /* Builds for bf16, which tells the two types of tensors apart, and for fp32, in
@@ -151,7 +171,11 @@ check_description(const VaeModelInfo *info, VaeError *error)
 VaeStatus
 vae_model_dry_run(VaeModel *model, VaeError *error)
 {
-    VaeStatus status = check_description(&model->info, error);
+    VaeModelInfo *info = &model->info;
+    VaeStatus status = check_description(info, error);
+    const VaeReach reach = vae_model_reach(info, VAE_TILE_PLAN_DIFFUSERS);
+    info->look_ahead = info->has_decoder ? reach.look_ahead : 0;
+    info->delay = info->has_decoder ? reach.delay : 0;
     if (status == VAE_OK && model->info.has_decoder)
         status = dry_run(model, VAE_DECODE, error);
     if (status == VAE_OK)
@@ -166,13 +190,15 @@ VaeStatus
 vae_model_history(const VaeModel *model, VaeDirection direction, int *steps,
                   VaeError *error)
 {
-    return vae_model_looks_back(model, direction, 0, steps, error);
+    return vae_model_looks_back(
+        model, &(VaeStreamParams){.direction = direction}, steps, error);
 }
 
 VaeStatus
-vae_model_looks_back(const VaeModel *model, VaeDirection direction, int history,
+vae_model_looks_back(const VaeModel *model, const VaeStreamParams *params,
                      int *steps, VaeError *error)
 {
+    const VaeDirection direction = params->direction;
     const bool decode = direction == VAE_DECODE;
     VaeCarrySet carries = {0};
     VaeProgram *next = NULL;
@@ -193,7 +219,7 @@ vae_model_looks_back(const VaeModel *model, VaeDirection direction, int history,
                                                .height = side,
                                                .width = side,
                                                .label = "history",
-                                               .history = history,
+                                               .history = (int) params->history,
                                                .carries = &carries},
                              &next, error);
     if (status == VAE_OK && !vae_program_receptive_field(next, steps))
@@ -201,6 +227,9 @@ vae_model_looks_back(const VaeModel *model, VaeDirection direction, int history,
     if (model->window)
         *steps = model->window; /* the last latent of one needs that before it
                                  */
+    /* a latent is behind the blended ones of a tile that begins after these */
+    if (info->in_tiles)
+        *steps = vae_tile_latents(params->tile_plan).size - 1;
     if (!decode && info->chunk && *steps >= info->chunk)
         *steps = info->chunk - 1; /* one of these begins a chunk */
     vae_program_free(&next);

@@ -211,9 +211,10 @@ vae_model_is_choice(const VaeModel *model)
 }
 
 int
-vae_model_window(const VaeModel *model)
+vae_model_window(const VaeModel *model, int64_t tile_plan)
 {
-    return model->window;
+    return model->info.in_tiles ? vae_tile_latents(tile_plan).stride
+                                : model->window;
 }
 
 VaeStatus

@@ -10,6 +10,7 @@
 #include "arch.h"
 #include "build.h"
 #include "weight_cache.h"
+#include "vae/stream.h"
 
 /* One tensor that the network requires, under its canonical name. */
 typedef struct VaeRequiredTensor {

@@ -35,8 +35,8 @@ typedef struct VaeAttentionBlock {
     const char *stack[3]; /* three linear layers, if qkv is NULL */
     const char *out;
     bool linear; /* weights are [c, c], not [c, c, 1, 1] */
-    bool video;  /* weights are [c, c, 1, 1, 1], gains [c, 1, 1, 1]; a pixel
-                    also sees those of all earlier latents */
+    bool video;  /* weights are [c, c, 1, 1, 1] unless linear, gains [c, 1, 1,
+                    1]; a pixel also sees those of all earlier latents */
 } VaeAttentionBlock;
 
 /* x + out(attention(norm(x))), one head over the pixels of a frame. */

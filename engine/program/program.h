@@ -193,6 +193,7 @@ typedef struct VaeOp {
             int groups;
             float eps;
             bool silu, relu;
+            bool all_frames;    /* of a group norm: they have one mean */
             bool fills_context; /* first copies the carry to the context of y */
             bool done;          /* the convolution that makes x computes it */
             bool late; /* it comes after the convolution that reads x through
@@ -307,6 +308,18 @@ vae_op_adds_up(const VaeOp *op)
     return op->kind == VAE_OP_NORM_SUMS ||
            (op->kind == VAE_OP_NORM && op->norm.kind == VAE_NORM_GROUP &&
             !op->add);
+}
+/* The shape of x over which a norm takes its means. Frames with one mean count
+ * as one of all their rows. */
+static inline VaeShape
+vae_norm_shape(const VaeOp *op, const VaeTensor *x)
+{
+    VaeShape s = x->shape;
+    if (op->norm.all_frames) {
+        s.h *= s.t;
+        s.t = 1;
+    }
+    return s;
 }
 /* True if t has only some rows of a picture. */
 static inline bool

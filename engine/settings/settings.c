@@ -47,6 +47,15 @@ static const VaeWord tilings[] = {
                          "Tiles that overlap and are blended: not exact"},
     {0}};
 
+static const VaeWord tile_plans[] = {
+    [VAE_TILE_PLAN_DIFFUSERS] =
+        {"diffusers", "Tiles of 5 latents, one every 3, as diffusers "
+                      "has them"},
+    [VAE_TILE_PLAN_OFFICIAL] = {"official",
+                                "Tiles of 17 latents, one every 12, as the "
+                                "official code has them"},
+    {0}};
+
 #define MEMBER(member, Kind)                                                   \
     .name = #member, .kind = VAE_SETTING_##Kind,                               \
     .offset = offsetof(VaeStreamParams, member),                               \
@@ -148,6 +157,11 @@ static const VaeSetting settings[] = {
                  "latent reads, if the model has a history (0 = all so far, "
                  "for which the memory grows). Each number gives other "
                  "results"},
+    {MEMBER(tile_plan, WORD), WORDS(tile_plans, VAE_TILE_PLAN_OFFICIAL),
+     .option = "tile-plan", ELEMENT("tile-plan", "Tile Plan"),
+     .saved = "vae.tile_plan",
+     .sentence = "Tiles of latents, if the model is exact only in tiles. Each "
+                 "plan gives other results"},
     {MEMBER(nan_policy, WORD), WORDS(nan_policies, VAE_NAN_ERROR),
      .option = "nan-policy", ELEMENT("nan-policy", "NaN Policy"),
      .sentence = "Action to take if numbers overflow inside the network, so "

@@ -99,7 +99,7 @@ check_place(const VaeStream *s, const VaePicture *p, int number,
             "picture %d is in the memory of a device, which "
             "the backend %s does not have",
             number, s->main.class->name);
-    if (vae_machine_has_tiles(&s->main))
+    if (vae_machine_has_tiles(&s->main) || s->main.model->info.in_tiles)
         return vae_fail_parts(
             error, VAE_ERR_ARGUMENT,
             (VaeErrorParts){NULL, "device memory", "host memory"},

@@ -191,7 +191,8 @@ choose_next(VaeMachine *m, const VaeMachine *shared, int *next,
                                       .pixels = vae_machine_widest(m),
                                       .pictures_on_device =
                                           m->params.pictures_on_device != 0 &&
-                                          !m->params.tiles,
+                                          !m->params.tiles &&
+                                          !m->model->info.in_tiles,
                                       .log = log,
                                       .opening = &m->opening,
                                       .cancelled = m->params.cancelled},

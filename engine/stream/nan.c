@@ -223,6 +223,9 @@ run_in_fallback(VaeStream *s, const VaeUnits *units, VaeError *error)
 
 /* ------------------------------------------------------------------ */
 
+static VaeStatus run_guarded(VaeStream *s, int which, const VaeUnits *units,
+                             VaeError *error);
+
 /* Runs the units of p as single steps. Checks and counts each. */
 static VaeStatus
 one_by_one(VaeStream *s, const VaeProgram *p, const VaeUnits *units,
@@ -234,7 +237,7 @@ one_by_one(VaeStream *s, const VaeProgram *p, const VaeUnits *units,
     VaeStatus status = VAE_OK;
     s->guard.singly = true;
     for (int i = 0; i < p->steps && status == VAE_OK; i++) {
-        status = vae_stream_run_guarded(s, which, &at, error);
+        status = run_guarded(s, which, &at, error);
         vae_units_skip(s, &at, in, out);
     }
     s->guard.singly = false;
@@ -261,7 +264,7 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
                         "side",
                         s->main.model->info.arch, latent,
                         vae_precision_name(s->main.plan.precision),
-                        s->main.model->info.look_ahead);
+                        s->main.reach.look_ahead);
     return vae_fail(
         error, VAE_ERR_BACKEND,
         "the result of %s for %s is not finite (NaN or infinite) in "
@@ -369,9 +372,8 @@ vae_stream_settle(VaeStream *s, VaeError *error)
     return s->guard.pending ? settle(s, &units, error) : VAE_OK;
 }
 
-VaeStatus
-vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
-                       VaeError *error)
+static VaeStatus
+run_guarded(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
     const VaeProgram *p = s->main.programs[which];
     VaeGuard *g = &s->guard;
@@ -404,4 +406,17 @@ vae_stream_run_guarded(VaeStream *s, int which, const VaeUnits *units,
         return settle(s, units, error);
     g->pending = true;
     return VAE_OK;
+}
+
+VaeStatus
+vae_stream_run_program(VaeStream *s, int which, const VaeUnits *units,
+                       VaeError *error)
+{
+    if (s->main.params.nan_policy != VAE_NAN_PASS)
+        return run_guarded(s, which, units, error);
+    const VaeStatus status =
+        vae_stream_run_exec(s, &s->main, which, units, error);
+    if (status == VAE_OK)
+        vae_stream_count_run(s, which);
+    return status;
 }

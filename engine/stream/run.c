@@ -41,7 +41,7 @@ forget_history(VaeStream *s)
         return;
     if (m->class->finish)
         m->class->finish(m->backend, 0, VAE_FINISH_KEEP, NULL);
-    vae_history_shrink(&m->history, (uint64_t) m->rung.slice);
+    vae_history_shrink(&m->history, (uint64_t) vae_machine_most_steps(m));
     m->plan.slice_size = m->rung.slice;
     s->full = false;
 }
@@ -82,18 +82,6 @@ bool
 vae_stream_at_start(const VaeStream *stream)
 {
     return stream->at.next == FIRST;
-}
-
-static VaeStatus
-run_program(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
-{
-    if (s->main.params.nan_policy != VAE_NAN_PASS)
-        return vae_stream_run_guarded(s, which, units, error);
-    const VaeStatus status =
-        vae_stream_run_exec(s, &s->main, which, units, error);
-    if (status == VAE_OK)
-        vae_stream_count_run(s, which);
-    return status;
 }
 
 VaeStatus
@@ -187,7 +175,7 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
             vae_stream_set_frames(s, &at, 1);
         VaeStatus status = vae_stream_grow_history(s, p->steps, error);
         if (status == VAE_OK)
-            status = run_program(s, which, &at, error);
+            status = vae_stream_run_program(s, which, &at, error);
         else
             finish(s, 0, VAE_OK, NULL); /* what was computed is complete */
         if (status == VAE_OK && guesses)
@@ -258,7 +246,7 @@ run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 }
 
 /* ------------------------------------------------------------------ */
-/* Windows of latents.                                                 */
+/* Windows and tiles of latents.                                       */
 
 /* Copies the next latent of the sequence, which later windows read. */
 static void
@@ -335,13 +323,25 @@ run_window(VaeStream *s, const VaeUnits *units, int64_t index, VaeError *error)
     return status;
 }
 
-/* As run_steps(), for models with windows. The frames of a window are due when
- * all its latents are there, and then as many with each latent as one step of
- * its delay lines gives. */
+/* The window of a frame, and the frame after its last one. */
+static int64_t
+window_of(const VaeStream *s, int64_t frame, int64_t *end)
+{
+    const int rate = s->steps.step_out, size = s->main.model->window;
+    const int64_t origin = (int64_t) s->at.lines.latent;
+    const int64_t latent = origin + (frame + rate - 1) / rate;
+    const int64_t index = latent / size;
+    *end = rate * ((index + 1) * size - 1 - origin) + 1;
+    return index;
+}
+
+/* As run_steps(), for models with windows or tiles. The frames of a window are
+ * due when all its latents are there, and then as many with each latent as one
+ * step of its delay lines gives; those of a tile likewise. */
 static VaeStatus
 run_windows(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
-    const int rate = s->steps.step_out, size = s->main.model->window;
+    const bool tiles = s->main.model->info.in_tiles;
     VaeUnits at = *units;
     VaeStatus status = VAE_OK;
     for (int i = 0; i < steps && status == VAE_OK; i++) {
@@ -357,12 +357,12 @@ run_windows(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
         s->at.next = NEXT;
         s->at.warm_up -= s->at.warm_up > 0;
         while (status == VAE_OK && at.from < until) {
-            const int64_t origin = (int64_t) s->at.lines.latent;
-            const int64_t latent = origin + (at.from + rate - 1) / rate;
-            const int64_t index = latent / size;
-            const int64_t end = rate * ((index + 1) * size - 1 - origin) + 1;
+            int64_t end;
+            const int64_t index = tiles ? vae_stream_tile_of(s, at.from, &end)
+                                        : window_of(s, at.from, &end);
             at.until = end < until ? end : until;
-            status = run_window(s, &at, index, error);
+            status = tiles ? vae_stream_run_tile(s, &at, index, error)
+                           : run_window(s, &at, index, error);
             at.from = at.until;
         }
     }
@@ -396,9 +396,11 @@ begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     const uint64_t start = vae_now_ns();
     vae_stream_set_frames(s, &at, steps);
     at.base = at.from;
-    status = s->main.model->window       ? run_windows(s, &at, steps, error)
-             : s->main.model->info.chunk ? run_chunks(s, &at, steps, error)
-                                         : run_steps(s, &at, steps, error);
+    const VaeModel *model = s->main.model;
+    status = model->window || model->info.in_tiles
+                 ? run_windows(s, &at, steps, error)
+             : model->info.chunk ? run_chunks(s, &at, steps, error)
+                                 : run_steps(s, &at, steps, error);
     if (status == VAE_OK)
         s->stats.units_out += (uint64_t) (at.until - at.from);
     if (status != VAE_OK)

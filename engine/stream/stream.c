@@ -30,6 +30,11 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
 {
     const VaeModelInfo *info = vae_model_info(model);
     const bool decode = p->direction == VAE_DECODE;
+    if (!decode && info->in_tiles)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "%s: gst-vae only decodes with %s; to encode, use "
+                        "taehv, which has the same latent space",
+                        info->path, info->arch);
     if (decode ? !info->has_decoder : !info->has_encoder)
         return vae_fail(error, VAE_ERR_MODEL,
                         "%s: has no %s (recognised by %s)", info->path,
@@ -39,13 +44,22 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "%s has no posterior to sample: its encoder gives the "
                         "latents themselves",
                         info->arch);
-    if (model->window && decode && p->low_latency && p->look_ahead >= 0 &&
-        p->look_ahead < info->look_ahead)
-        return vae_mismatch(error, VAE_ERR_UNSUPPORTED, NULL,
-                            "look-ahead is {%d}, expected {=%d or more}: %s "
-                            "decodes windows of %d latents",
-                            p->look_ahead, info->look_ahead, info->arch,
-                            model->window);
+    const int least = vae_model_reach(info, p->tile_plan).look_ahead;
+    if ((model->window || info->in_tiles) && decode && p->low_latency &&
+        p->look_ahead >= 0 && p->look_ahead < least)
+        return vae_mismatch(
+            error, VAE_ERR_UNSUPPORTED, NULL,
+            "look-ahead is {%d}, expected {=%d or more}: %s decodes %s of %d "
+            "latents",
+            p->look_ahead, least, info->arch,
+            info->in_tiles ? "tiles" : "windows",
+            info->in_tiles ? vae_tile_latents(p->tile_plan).size
+                           : model->window);
+    if (info->in_tiles && p->nan_policy == VAE_NAN_FALLBACK)
+        return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                        "%s decodes tiles of latents, which do not go with the "
+                        "nan-policy fallback; expected error or pass",
+                        info->arch);
     return VAE_OK;
 }
 
@@ -95,6 +109,8 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->scaling = scaling_of(&model->info, own.normalization);
     own.restarts = own.restarts || model->window; /* a window is a restart */
+    if (model->info.in_tiles)
+        own.slice_size = 1; /* a run is a tile */
     /* an encoder's run ends with its chunk */
     if (own.direction == VAE_ENCODE && model->info.chunk &&
         own.slice_size >= model->info.chunk)
@@ -115,6 +131,7 @@ vae_stream_free(VaeStream **stream)
     vae_mem_free(s->slots);
     vae_mem_free(s->no_latents);
     vae_mem_free(s->window.data);
+    vae_mem_free(s->window.frames);
     vae_stream_free_waiting(s);
     vae_stream_guard_free(s);
     vae_model_free(&model);

@@ -42,8 +42,8 @@ typedef struct VaeDoubts {
     uint64_t same; /* number of units so far that have one value each */
 } VaeDoubts;
 
-/* run.c: the window that is computed. Latents and frames count from those of
- * the sequence. */
+/* run.c: the window or the tile that is computed. Latents and frames count from
+ * those of the sequence. */
 enum { VAE_WINDOW_ROOM = 18 }; /* most latents, with one on either side */
 typedef struct VaeWindow {
     bool begun;     /* at, index and frame are set */
@@ -52,6 +52,10 @@ typedef struct VaeWindow {
     int64_t frame; /* index in the sequence of the window's frame 0 */
     uint8_t *data; /* of the last latents */
     VaeLatentIn held[VAE_WINDOW_ROOM];
+    /* latent_tiles.c: the n frames of the tile as the network gives them, and
+     * the last ones of the tile before. `frames` owns the memory of both. */
+    float *frames, *last;
+    int n, n_last;
 } VaeWindow;
 
 /* How the caller's latents become those of the network, and back. */
@@ -168,6 +172,12 @@ VaeStatus vae_stream_grow_history(VaeStream *s, int steps, VaeError *error);
 /* exec.c: runs a program of a machine of the stream. */
 VaeStatus vae_stream_run_exec(VaeStream *s, VaeMachine *m, int which,
                               const VaeUnits *units, VaeError *error);
+/* latent_tiles.c: the tile that a frame is of, and the frame after its last
+ * one. */
+int64_t vae_stream_tile_of(const VaeStream *s, int64_t frame, int64_t *end);
+/* Gives the frames that are due, which are of one tile. */
+VaeStatus vae_stream_run_tile(VaeStream *s, const VaeUnits *units,
+                              int64_t index, VaeError *error);
 /* Counts the run afterwards. */
 void vae_stream_count_run(VaeStream *stream, int which);
 
@@ -195,10 +205,11 @@ void vae_stream_clear_unused(const VaeProgram *p, const VaeClock *next,
  * carries only. clock: of the next run. */
 bool vae_stream_is_early(const VaeStream *s, const VaeProgram *p,
                          VaeClock clock);
-/* nan.c: runs and counts a program if params.nan_policy is not PASS. A run on a
- * device may still be in flight afterwards; the next call checks it. */
-VaeStatus vae_stream_run_guarded(VaeStream *stream, int which,
-                                 const VaeUnits *units, VaeError *error);
+/* nan.c: runs a program of the main machine as the nan-policy says, and counts
+ * it. If the policy is not PASS, a run on a device may still be in flight
+ * afterwards; the next call checks it. */
+VaeStatus vae_stream_run_program(VaeStream *s, int which, const VaeUnits *units,
+                                 VaeError *error);
 /* Checks the result of the last guarded run, unless that is done, and applies
  * the policy. */
 VaeStatus vae_stream_settle(VaeStream *stream, VaeError *error);

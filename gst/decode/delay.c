@@ -8,13 +8,21 @@
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
 #define GST_CAT_DEFAULT gst_vae_decode_debug
 
+static gint
+exact_delay(const GstVaeSession *session)
+{
+    return vae_model_reach(gst_vae_model_info(session->model),
+                           session->params.tile_plan)
+        .delay;
+}
+
 guint
 gst_vae_decode_delay_of(const GstVaeSession *session)
 {
     const VaeModelInfo *info = gst_vae_model_info(session->model);
     const gint ahead = gst_vae_session_look_ahead(session);
 
-    return (guint) MIN(ahead * info->decode.step_out, info->delay);
+    return (guint) MIN(ahead * info->decode.step_out, exact_delay(session));
 }
 
 /* The first frames of a sequence may wait for the frame after them. */
@@ -23,7 +31,7 @@ held_by(const GstVaeSession *session)
 {
     const VaeModelInfo *info = gst_vae_model_info(session->model);
 
-    return gst_vae_decode_delay_of(session) == (guint) info->delay
+    return gst_vae_decode_delay_of(session) == (guint) exact_delay(session)
                ? (guint) info->held
                : 0;
 }
@@ -50,7 +58,8 @@ given_after(const GstVaeDecode *self, const GstVaeSession *session, gint steps)
 {
     const VaeModelInfo *info = gst_vae_model_info(session->model);
     const gint64 all = (gint64) self->planned;
-    const gint64 end = all + steps * info->decode.step_out - info->delay;
+    const gint64 end =
+        all + steps * info->decode.step_out - exact_delay(session);
     gint64 n = all - (gint64) gst_vae_decode_waiting_of(session, self->planned);
 
     if (steps > 0 && end > info->held)

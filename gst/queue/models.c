@@ -17,8 +17,9 @@ struct GstVaeModel {
     gint refs; /* under cache_lock */
     gchar *key;
     VaeModel *model;
-    gint look_back,
-        history; /* under facts_lock; of this history; -1: unknown */
+    /* Under facts_lock: of these settings; -1: unknown. */
+    gint look_back;
+    gint64 history, tile_plan;
 };
 
 /* Models that some element holds, by key. */
@@ -132,17 +133,21 @@ gst_vae_model_info(const GstVaeModel *model)
 
 /* Counting walks through the network, so the last result is kept. */
 static gint
-look_back(GstVaeModel *model, gint history)
+look_back(GstVaeModel *model, const VaeStreamParams *params)
 {
+    const VaeStreamParams of = {.direction = VAE_DECODE,
+                                .history = params->history,
+                                .tile_plan = params->tile_plan};
     gint steps;
 
     g_mutex_lock(&facts_lock);
-    if (model->look_back < 0 || model->history != history) {
-        if (vae_model_looks_back(model->model, VAE_DECODE, history, &steps,
-                                 NULL) != VAE_OK)
+    if (model->look_back < 0 || model->history != of.history ||
+        model->tile_plan != of.tile_plan) {
+        if (vae_model_looks_back(model->model, &of, &steps, NULL) != VAE_OK)
             steps = 0; /* no decoder */
         model->look_back = steps;
-        model->history = history;
+        model->history = of.history;
+        model->tile_plan = of.tile_plan;
     }
     steps = model->look_back;
     g_mutex_unlock(&facts_lock);
@@ -150,16 +155,17 @@ look_back(GstVaeModel *model, gint history)
 }
 
 GstVaeDecoderFacts
-gst_vae_model_facts(GstVaeModel *model, gint history)
+gst_vae_model_facts(GstVaeModel *model, const VaeStreamParams *params)
 {
     const VaeModelInfo *info = vae_model_info(model->model);
 
-    return (GstVaeDecoderFacts){info->latent_channels,
-                                info->temporal,
-                                info->fps_n,
-                                info->fps_d,
-                                look_back(model, history),
-                                vae_model_window(model->model)};
+    return (GstVaeDecoderFacts){
+        info->latent_channels,
+        info->temporal,
+        info->fps_n,
+        info->fps_d,
+        look_back(model, params),
+        vae_model_window(model->model, params->tile_plan)};
 }
 
 /* Returns path if it is a regular file, else frees it and returns NULL. */

@@ -29,8 +29,9 @@ void gst_vae_model_unref(GstVaeModel *model);
 
 VaeModel *gst_vae_model_get(const GstVaeModel *model);
 const VaeModelInfo *gst_vae_model_info(const GstVaeModel *model);
-/* history: as VaeStreamParams has it */
-GstVaeDecoderFacts gst_vae_model_facts(GstVaeModel *model, gint history);
+/* params: history and tile_plan are read */
+GstVaeDecoderFacts gst_vae_model_facts(GstVaeModel *model,
+                                       const VaeStreamParams *params);
 
 /*
  * Returns the file for a latent space if no model is set. It searches the XDG

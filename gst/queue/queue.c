@@ -219,8 +219,7 @@ gst_vae_queue_times(GstVaeQueue *queue)
             .collect = session->collect_time,
             .slice = MAX(queue->slice_limit, 1) * session->step_time,
             .look_ahead = gst_vae_session_look_ahead(session),
-            .decoder =
-                gst_vae_model_facts(session->model, session->params.history)};
+            .decoder = gst_vae_model_facts(session->model, &session->params)};
     }
     g_mutex_unlock(&queue->lock);
     return times;

@@ -58,8 +58,9 @@ gst_vae_session_look_ahead(const GstVaeSession *session)
 
     if (p->direction == VAE_ENCODE)
         return 0;
-    return p->low_latency ? MIN(p->look_ahead, info->look_ahead)
-                          : info->look_ahead;
+    const gint exact = vae_model_reach(info, p->tile_plan).look_ahead;
+
+    return p->low_latency ? MIN(p->look_ahead, exact) : exact;
 }
 
 gboolean
@@ -77,6 +78,7 @@ gst_vae_session_same_stream(const GstVaeSession *a, const GstVaeSession *b)
            p->nan_policy == q->nan_policy && p->spill == q->spill &&
            p->normalization == q->normalization &&
            p->posterior == q->posterior && p->seed == q->seed &&
+           p->history == q->history && p->tile_plan == q->tile_plan &&
            gst_vae_session_look_ahead(a) == gst_vae_session_look_ahead(b) &&
            (p->restarts || !q->restarts);
 }

@@ -108,7 +108,7 @@ gst_vae_loader_facts(GstVaeLoader *loader)
 
     g_mutex_lock(&loader->queue->lock);
     if (loader->model)
-        facts = gst_vae_model_facts(loader->model, 0);
+        facts = gst_vae_model_facts(loader->model, &(VaeStreamParams){0});
     g_mutex_unlock(&loader->queue->lock);
     return facts;
 }

@@ -381,14 +381,15 @@ drain(GstVaeEngine *engine, const GstVaeCall *call, VaeError *error)
 static VaeStatus
 begin(GstVaeEngine *engine, GstVaeSlice *slice, VaeError *error)
 {
-    const VaeStreamParams *params = &slice->items[0]->session->params;
+    const GstVaeSession *session = slice->items[0]->session;
+    const VaeStreamParams *params = &session->params;
     GstVaeCall *call = &slice->call;
     VaeStatus status = VAE_OK;
 
     call->stream = engine->stream;
     /* Tiles are blended in the host's memory. */
     call->engine =
-        params->tiles
+        params->tiles || gst_vae_model_info(session->model)->in_tiles
             ? NULL
             : gst_vae_cuda_engine(engine->cuda, engine->stream, params->device);
     for (guint i = 0; i < slice->n && status == VAE_OK; i++)

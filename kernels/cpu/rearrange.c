@@ -21,6 +21,8 @@ source(const VaeRearrangeArgs *a, int i, int r, int q)
     const size_t square = (size_t) r * a->fs + q;
     if (a->kind == VAE_UNFOLD_NEAREST)
         return (size_t) i * a->c;
+    if (a->kind == VAE_NEAREST)
+        return 0;
     if (a->kind == VAE_SHUFFLE_TRQC)
         return ((size_t) i * a->fs * a->fs + square) * a->c;
     if (a->kind == VAE_JOIN_PHASES)
@@ -32,7 +34,7 @@ source(const VaeRearrangeArgs *a, int i, int r, int q)
 static size_t
 pixel_channels(const VaeRearrangeArgs *a)
 {
-    if (a->kind == VAE_JOIN_PHASES)
+    if (a->kind == VAE_JOIN_PHASES || a->kind == VAE_NEAREST)
         return (size_t) a->c;
     const size_t c = (size_t) a->ft * a->c;
     return a->kind == VAE_UNFOLD_NEAREST ? c : c * a->fs * a->fs;
@@ -171,7 +173,7 @@ vae_cpu_rearrange(const VaeQueue *q, const VaeRearrangeArgs *a)
         return;
     }
     const VaeSimd *simd = vae_cpu_simd(q);
-    const bool nearest = a->kind == VAE_UNFOLD_NEAREST;
+    const bool nearest = vae_rearrange_is_nearest(a->kind);
     const int frames = a->t * a->ft;
     const size_t x_row = a->w * pixel_channels(a) * size_of(a->x_type);
     const size_t y_row = (size_t) a->w * a->fs * a->c * size_of(a->y_type);

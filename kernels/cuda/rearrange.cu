@@ -14,6 +14,8 @@ source(const VaeRearrangeArgs &a, size_t pixel, int i, size_t *step)
     *step = 0;
     if (a.kind == VAE_UNFOLD_NEAREST)
         return (pixel * a.ft + i) * a.c;
+    if (a.kind == VAE_NEAREST)
+        return pixel * a.c;
     *step = (size_t) a.c;
     if (a.kind == VAE_SHUFFLE_TRQC)
         return (pixel * a.ft + i) * a.fs * a.fs * a.c;

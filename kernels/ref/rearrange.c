@@ -12,6 +12,8 @@ source(const VaeRearrangeArgs *a, size_t pixel, int i, int r, int q)
     const size_t square = r * fs + q;
     if (a->kind == VAE_UNFOLD_NEAREST)
         return (pixel * a->ft + i) * a->c;
+    if (a->kind == VAE_NEAREST)
+        return pixel * a->c;
     if (a->kind == VAE_SHUFFLE_TRQC)
         return ((pixel * a->ft + i) * fs * fs + square) * a->c;
     if (a->kind == VAE_JOIN_PHASES)

@@ -26,7 +26,7 @@ typedef struct Longer {
                   #type " ends in padding")
 
 /* A member that a later version adds must enlarge the struct. */
-ENDS_WITH(VaeStreamParams, history);
+ENDS_WITH(VaeStreamParams, tile_plan);
 ENDS_WITH(VaeModelOptions, variant);
 ENDS_WITH(VaeCheckpointParams, before);
 ENDS_WITH(VaeLatentOptions, space);

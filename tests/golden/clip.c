@@ -257,12 +257,16 @@ mix_noise(const VaeTensorFile *file, float *latent, size_t n)
         latent[i] = share * noise[i] + (1 - share) * latent[i];
 }
 
-/* Latents of history; 0: all. A file says if the official network kept only the
- * latent itself. */
-static int
-history_of(const VaeTensorFile *file)
+/* Sets the settings that a file states: the official network kept only the
+ * latent itself, or had its own tiles of latents. */
+static void
+set_law(const VaeTensorFile *file, VaeStreamParams *params)
 {
-    return vae_tensor_file_metadata(file, "law") ? 1 : 0;
+    const char *law = vae_tensor_file_metadata(file, "law");
+    params->history = law && strstr(law, "window");
+    params->tile_plan = law && strstr(law, "\"tile\": 16")
+                            ? VAE_TILE_PLAN_OFFICIAL
+                            : VAE_TILE_PLAN_DIFFUSERS;
 }
 
 /* Reads the latents from one file, and the frames from the same or another. */
@@ -311,13 +315,12 @@ golden_decode(Golden *g, const char *folder, VaeModel *model, const char *input,
                              li->dims[2] * li->dims[3]),
         .video = test_alloc(bytes * (size_t) (all ? fi->dims[0] : frames)),
     };
-    SCOPED_STREAM VaeStream *stream =
-        golden_stream(g, model,
-                      (VaeStreamParams){.width = clip.width,
-                                        .height = clip.height,
-                                        .history = history_of(in),
-                                        .doubt = no_doubt,
-                                        .log_user = g});
+    VaeStreamParams params = {.width = clip.width,
+                              .height = clip.height,
+                              .doubt = no_doubt,
+                              .log_user = g};
+    set_law(in, &params);
+    SCOPED_STREAM VaeStream *stream = golden_stream(g, model, params);
     if (noise)
         vae_stream_set_noise(stream, named_noise, (void *) noise);
     must(test_decode(stream, info, &clip, one_by_one, &error), &error);
@@ -368,12 +371,10 @@ golden_encode(Golden *g, const char *folder, VaeModel *model, const char *name)
         clip.mean = test_alloc(m->bytes);
         clip.logvar = test_alloc(m->bytes);
     }
-    SCOPED_STREAM VaeStream *stream =
-        golden_stream(g, model,
-                      (VaeStreamParams){.direction = VAE_ENCODE,
-                                        .width = clip.width,
-                                        .height = clip.height,
-                                        .history = history_of(file)});
+    VaeStreamParams params = {
+        .direction = VAE_ENCODE, .width = clip.width, .height = clip.height};
+    set_law(file, &params);
+    SCOPED_STREAM VaeStream *stream = golden_stream(g, model, params);
     must(test_encode(stream, info, &clip, one_by_one, &error), &error);
     float *const results[] = {clip.latents, clip.mean, clip.logvar};
     for (int i = 0; i < (info->has_posterior ? 3 : 1); i++) {

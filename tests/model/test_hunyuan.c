@@ -1,6 +1,6 @@
 /*
- * test_hunyuan.c: the files of HunyuanVideo 1.5, and those of a network with
- * the same tensors.
+ * test_hunyuan.c: the files of HunyuanVideo 1.0 and 1.5, and those of a network
+ * with the same tensors.
  */
 #include "weights_set.h"
 
@@ -14,6 +14,58 @@ replace(char *name, const char *from, const char *to)
         return;
     snprintf(rest, sizeof rest, "%s", at + strlen(from));
     snprintf(at, sizeof set.names[0] - (size_t) (at - name), "%s%s", to, rest);
+}
+
+/* ComfyUI's names. It keeps the weights of attention as convolutions. */
+static void
+test_comfyui_names(void)
+{
+    static const char *const pairs[][2] = {
+        {".mid_block.resnets.0.", ".mid.block_1."},
+        {".mid_block.resnets.1.", ".mid.block_2."},
+        {".mid_block.attentions.0.", ".mid.attn_1."},
+        {".group_norm.", ".norm."},
+        {".to_q.", ".q."},
+        {".to_k.", ".k."},
+        {".to_v.", ".v."},
+        {".to_out.0.", ".proj_out."},
+        {".conv_norm_out.", ".norm_out."},
+        {".conv_shortcut.", ".nin_shortcut."},
+        {".resnets.", ".block."},
+        {".downsamplers.0.", ".downsample."},
+        {".upsamplers.0.", ".upsample."},
+        {".down_blocks.", ".down."},
+        {".up_blocks.0.", ".up.c."},
+        {".up_blocks.1.", ".up.b."},
+        {".up_blocks.2.", ".up.1."},
+        {".up_blocks.3.", ".up.0."},
+        {".up.c.", ".up.3."},
+        {".up.b.", ".up.2."}};
+    VaeError error = {0};
+    SCOPED_MODEL VaeModel *model = NULL;
+    load("hunyuan10");
+    for (size_t i = 0; i < set.n; i++) {
+        VaeTensorOut *t = find(set.names[i]);
+        if (t->n_dims == 2) {
+            t->n_dims = 5;
+            t->dims[2] = t->dims[3] = t->dims[4] = 1;
+        }
+        for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
+            replace(set.names[i], pairs[k][0], pairs[k][1]);
+    }
+    const VaeStatus status = vae_model_open(write_set(), NULL, &model, &error);
+    const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+    check(status == VAE_OK && strcmp(info->arch, "hunyuan1.0") == 0 &&
+              strcmp(info->names, "ComfyUI") == 0 && !info->has_encoder &&
+              info->delay == 13 && info->in_tiles,
+          "HunyuanVideo 1.0 with ComfyUI's names", error.message);
+    find("decoder.up.2.upsample.conv.conv.bias")->dims[0] -= 1;
+    expect_error("  and a bias of the wrong length", VAE_ERR_MODEL,
+                 WORDS("decoder.up.2.upsample.conv.conv.bias is 15"));
+    load("hunyuan10");
+    set.meta[0] = (VaeMetadata){"norm_num_groups", "0"};
+    expect_error("HunyuanVideo 1.0 with 0 groups", VAE_ERR_MODEL,
+                 WORDS("norm_num_groups is 0"));
 }
 
 static void
@@ -93,6 +145,7 @@ test_refiner(void)
 void
 test_hunyuan(void)
 {
+    test_comfyui_names();
     test_hunyuan_names();
     test_refiner();
 }

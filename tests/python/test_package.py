@@ -17,7 +17,7 @@ REF = {"backend": "ref"}
 # weights, latents, their height and width
 NETWORKS = [("wan21", 3, 2, 3), ("wan22", 2, 1, 2), ("seedvr2", 3, 2, 2),
             ("taehv/taew2_1", 3, 2, 3), ("taehv/taeh3", 6, 1, 2), ("ltx2_3", 3, 1, 2),
-            ("qwenimage21", 2, 1, 2), ("magi2_turbo", 9, 1, 1)]
+            ("qwenimage21", 2, 1, 2), ("magi2_turbo", 9, 1, 1), ("hunyuan10", 7, 1, 2)]
 
 
 def flat(tensor):

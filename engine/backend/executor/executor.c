@@ -74,16 +74,17 @@ static VaeNormArgs
 norm_args(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
     const VaeTensor *x = op->x;
+    const VaeShape shape = vae_norm_shape(op, x);
     return (VaeNormArgs){.kind = op->norm.kind,
                          .x = vae_exec_body(l->exec, x),
                          .gain = own->weight,
                          .offset = own->bias,
                          .x_type = x->type,
                          .y_type = op->y->type,
-                         .t = x->shape.t,
-                         .h = x->shape.h,
-                         .w = x->shape.w,
-                         .c = x->shape.c,
+                         .t = shape.t,
+                         .h = shape.h,
+                         .w = shape.w,
+                         .c = shape.c,
                          .groups = op->norm.groups,
                          .eps = op->norm.eps,
                          .silu = op->norm.silu,
@@ -400,6 +401,7 @@ static int
 run_frames(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
     const int n = op->y->shape.t;
+    const bool all = op->kind == VAE_OP_NORM && op->norm.all_frames;
     int code = 0;
     for (int f = 0; f < n && !code; f++) {
         VaeTensor x, y, add;
@@ -409,7 +411,7 @@ run_frames(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
                              : f;
         frame.x = frame_of(op->x, last, &x);
         frame.y = frame_of(op->y, f, &y);
-        frame.add = frame_of(op->add, f, &add);
+        frame.add = frame_of(op->add, all ? 0 : f, &add);
         code = run_kernel(l, &frame, own);
     }
     return code;

@@ -7,6 +7,7 @@
 #include "vae-private/tensors.h"
 #include "vae/latents.h"
 #include "vae/model.h"
+#include "vae/stream.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,6 +20,24 @@ vae_model_counts(const VaeModelInfo *info)
 {
     return (VaeCounts){info->temporal, info->chunk};
 }
+
+/* Tiles of `size` latents. A tile begins `stride` latents after the one before.
+ */
+typedef struct VaeTileLatents {
+    int size, stride;
+} VaeTileLatents;
+VAE_API VaeTileLatents vae_tile_latents(int64_t plan);
+
+/* VaeModelInfo.look_ahead and delay of a stream with this tile_plan. */
+typedef struct VaeReach {
+    int look_ahead, delay;
+} VaeReach;
+VAE_API VaeReach vae_model_reach(const VaeModelInfo *info, int64_t tile_plan);
+
+/* vae_model_history() with the direction, history and tile_plan of params. */
+VAE_API VaeStatus vae_model_looks_back(const VaeModel *model,
+                                       const VaeStreamParams *params,
+                                       int *steps, VaeError *error);
 
 /*
  * Creates a full-size model with generated weights, for tests and timing. The
@@ -59,14 +78,11 @@ VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
  * VaeModelInfo says how one was chosen. */
 VAE_API bool vae_model_is_choice(const VaeModel *model);
 
-/* vae_model_history() with VaeStreamParams.history. */
-VAE_API VaeStatus vae_model_looks_back(const VaeModel *model,
-                                       VaeDirection direction, int history,
-                                       int *steps, VaeError *error);
-/* Returns the number of latents in a window of the decoder, or 0 if it has no
- * windows. A decode that begins so many latents before another one has its
- * bytes only if it begins at a multiple of this number. */
-VAE_API int vae_model_window(const VaeModel *model);
+/* Returns the number of latents in a window of the decoder, or from one tile of
+ * latents to the next, or 0 if it has neither. A decode that begins so many
+ * latents before another one has its bytes only if it begins at a multiple of
+ * this number. */
+VAE_API int vae_model_window(const VaeModel *model, int64_t tile_plan);
 
 /* Fails with VAE_ERR_ARGUMENT if path leads to a file that the model or the
  * input (or NULL) was opened from. */
@@ -83,10 +99,10 @@ VAE_API VaeStatus vae_model_check_clip(const VaeModelInfo *info,
 /* Writes the SHA-256 of the weights, as 64 hexadecimal digits and a NUL. It is
  * computed over the tensors in canonical order: for each "NAME TYPE DIMS
  * BYTES\n" (float32 3x8x3x3x3 972), then its numbers as stored. Then come "MEAN
- * STD\n" of each latent channel, and what VaeArch.settings writes: SeedVR2's
- * groups of a norm; an LTX-2 decoder's padding, shortcuts and timestep. Another
- * naming or file format does not change it. Reads all weights; an outline has
- * only the lines. Errors: VAE_ERR_READ, VAE_ERR_MEMORY.
+ * STD\n" of each latent channel, and what VaeArch.settings writes: the groups
+ * of the norms of SeedVR2 and hunyuan1.0; an LTX-2 decoder's padding, shortcuts
+ * and timestep. Another naming or file format does not change it. Reads all
+ * weights; an outline has only the lines. Errors: VAE_ERR_READ, VAE_ERR_MEMORY.
  */
 VAE_API VaeStatus vae_model_fingerprint(const VaeModel *model, char out[65],
                                         VaeError *error);

@@ -77,6 +77,10 @@ typedef struct VaeModelInfo {
     /* The channels of the frames that an encoder takes and a decoder gives: 3,
      * or 4 with alpha. Alpha has the range of the colours. */
     int in_channels, out_channels;
+    /* True: the network is exact only in tiles of latents, each of which it
+     * computes as a clip of its own, see VaeStreamParams.tile_plan. look_ahead
+     * and delay are those of VAE_TILE_PLAN_DIFFUSERS. */
+    bool in_tiles;
 } VaeModelInfo;
 
 typedef struct VaeModelOptions {

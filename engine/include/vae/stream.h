@@ -202,6 +202,8 @@ typedef struct VaeStreamParams {
      * If it does not fit into the limit, the call fails with VAE_ERR_MEMORY,
      * and results of earlier calls are complete. */
     int64_t history;
+    /* One of VaeTilePlan; models without VaeModelInfo.in_tiles ignore it. */
+    int64_t tile_plan;
 } VaeStreamParams;
 
 /* Bytes by purpose, exactly as allocated. Only library and ops are estimates.

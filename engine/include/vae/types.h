@@ -119,6 +119,14 @@ typedef enum VaeTiling {
     VAE_TILES_BLEND /* tiles that overlap are blended */
 } VaeTiling;
 
+/* The tiles of latents of a network that is exact only in tiles
+ * (VaeModelInfo.in_tiles), as those of a published pipeline. The plans give
+ * different results. */
+typedef enum VaeTilePlan {
+    VAE_TILE_PLAN_DIFFUSERS, /* 5 latents, one tile every 3: diffusers */
+    VAE_TILE_PLAN_OFFICIAL   /* 17 latents, one every 12: the official code */
+} VaeTilePlan;
+
 /* Returns "auto", "cuda", "cpu" or "ref"; for other values "unknown". */
 VAE_API const char *vae_backend_name(VaeBackendKind kind);
 /* Returns "auto", "fp32", "tf32", "fp16" or "bf16"; for other values

@@ -10,6 +10,7 @@
 
 #include "blocks.h"
 #include "describe.h"
+#include "ldm.h"
 #include "vae-private/spaces.h"
 #include "vae-private/os.h"
 
@@ -147,43 +148,6 @@ static const char *const naming_names[] = {[DIFFUSERS] = "diffusers",
                                            [LDM_3] = "ldm",
                                            [BFL_4] = "BFL"};
 
-typedef struct Pair {
-    const char *from, *to;
-} Pair;
-
-static const Pair old_names[] = {{".to_q.", ".query."},
-                                 {".to_k.", ".key."},
-                                 {".to_v.", ".value."},
-                                 {".to_out.0.", ".proj_attn."},
-                                 {NULL, NULL}};
-static const Pair ldm_names[] = {{".mid_block.resnets.0.", ".mid.block_1."},
-                                 {".mid_block.resnets.1.", ".mid.block_2."},
-                                 {".mid_block.attentions.0.", ".mid.attn_1."},
-                                 {".group_norm.", ".norm."},
-                                 {".to_q.", ".q."},
-                                 {".to_k.", ".k."},
-                                 {".to_v.", ".v."},
-                                 {".to_out.0.", ".proj_out."},
-                                 {".conv_norm_out.", ".norm_out."},
-                                 {".conv_shortcut.", ".nin_shortcut."},
-                                 {".resnets.", ".block."},
-                                 {".downsamplers.0.", ".downsample."},
-                                 {".upsamplers.0.", ".upsample."},
-                                 {".down_blocks.", ".down."},
-                                 {NULL, NULL}};
-
-/* Replaces `from` in the name, if it is there. Both have 256 bytes. */
-static void
-replace(char *name, const char *from, const char *to)
-{
-    char rest[256];
-    char *at = strstr(name, from);
-    if (!at)
-        return;
-    strcpy(rest, at + strlen(from));
-    sprintf(at, "%s%s", to, rest);
-}
-
 static bool
 rename_tensor(int naming, const char *name, char *out)
 {
@@ -196,19 +160,10 @@ rename_tensor(int naming, const char *name, char *out)
             : own                       ? "encoder."
                                         : "decoder.",
             name);
-    const Pair *p = naming == OLD ? old_names : ldm_names;
-    for (; p->from; p++)
-        replace(out, p->from, p->to);
-    static const char block[] = ".up_blocks.";
-    const char *at = naming == OLD ? NULL : strstr(out, block);
-    if (at) {
-        const int levels = naming == LDM_3 ? 3 : 4;
-        const int i = at[strlen(block)] - '0';
-        char from[32], to[32];
-        snprintf(from, sizeof from, "%s%d.", block, i);
-        snprintf(to, sizeof to, ".up.%d.", levels - 1 - i);
-        replace(out, from, to);
-    }
+    if (naming == OLD)
+        vae_rename_old(out);
+    else
+        vae_rename_ldm(out, naming == LDM_3 ? 3 : 4);
     return true;
 }
 

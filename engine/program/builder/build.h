@@ -46,7 +46,8 @@ typedef struct VaeNetwork {
     void (*forward)(VaeBuilder *b);
     const void *arch_data; /* see vae_arch_data() */
     VaeSteps steps;
-    int black; /* black frames before the first one, for an encoder */
+    bool whole; /* a run is a sequence of its own, without carries */
+    int black;  /* black frames before the first one, for an encoder */
     int latent_channels, spatial;
     int picture_channels; /* 3, or 4 with alpha */
     VaeTensorSource tensors;

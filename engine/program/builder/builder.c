@@ -420,8 +420,10 @@ vae_program_build(const VaeBuildParams *params, VaeProgram **out,
     p->label = params->label;
     p->direction = params->direction;
     p->steps = params->steps;
-    p->n_in = params->first ? s->first_in : s->step_in * params->steps;
-    p->n_out = params->first ? s->first_out : s->step_out * params->steps;
+    const bool first = params->first || params->network.whole;
+    const int later = first ? params->steps - 1 : params->steps;
+    p->n_in = (first ? s->first_in : 0) + s->step_in * later;
+    p->n_out = (first ? s->first_out : 0) + s->step_out * later;
     params->network.forward(&b);
     finish(&b);
     if (b.status != VAE_OK) {

@@ -151,7 +151,8 @@ const VaeTensor *vae_pixel_norm(VaeBuilder *b, const char *name,
 const VaeTensor *vae_gain_norm(VaeBuilder *b, const char *name,
                                const VaeTensor *x, float eps,
                                const VaeModulation *modulation);
-/* Group norm. Weights: name.weight, name.bias, of dims [c]. */
+/* Group norm of each frame or, in a network of tiles of latents, of all frames
+ * together. Weights: name.weight, name.bias, of dims [c]. */
 typedef struct VaeGroups {
     int n;
     float eps;       /* 0 means 1e-6 */
@@ -161,8 +162,8 @@ const VaeTensor *vae_group_norm(VaeBuilder *b, const char *name,
                                 const VaeTensor *x, VaeGroups groups);
 /* qkv (t, h, w, 3c) -> (t, h, w, c), one head. A query reads the keys of its
  * own frame; in vae_attention_so_far() also those of all earlier latents, or of
- * as many as the setting `history` states. qkv then has a frame for each
- * latent.
+ * as many as the setting `history` states. In a network of tiles of latents,
+ * the earlier ones are those of the tile. qkv then has a frame for each latent.
  */
 const VaeTensor *vae_attention(VaeBuilder *b, const char *name,
                                const VaeTensor *qkv);

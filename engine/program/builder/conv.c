@@ -12,7 +12,8 @@
 static bool
 is_empty(const VaeBuilder *b)
 {
-    return b->params->first || b->params->without_context;
+    return b->params->first || b->params->without_context ||
+           b->params->network.whole;
 }
 
 /* Adds an op that writes ctx frames of context before x: the carry or, without
@@ -280,16 +281,18 @@ vae_conv(VaeBuilder *b, const char *name, const VaeTensor *input, VaeConv conv)
         return NULL;
     const VaeShape in = x->shape;
     const int keep = conv.kt > conv.st && !conv.centred ? conv.kt - conv.st : 0;
-    const int ctx =
-        keep > 0 && b->params->first ? conv.kt - 1 + conv.lead : keep;
+    const bool whole = b->params->network.whole;
+    const int ctx = keep > 0 && (b->params->first || whole)
+                        ? conv.kt - 1 + conv.lead
+                        : keep;
     const VaeShape out = {.t = (ctx + in.t - conv.kt) / conv.st + 1,
                           .h = input->shape.h / conv.s,
                           .w = input->shape.w / conv.s,
                           .c = conv.c};
     VaeCarry *carry = NULL;
     if (keep > 0) {
-        carry = vae_builder_carry(b, name, x, keep);
-        if (!carry)
+        carry = whole ? NULL : vae_builder_carry(b, name, x, keep);
+        if (!carry && !whole)
             return NULL;
         add_head(b, name, x, ctx, carry);
     }

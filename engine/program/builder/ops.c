@@ -203,6 +203,7 @@ vae_group_norm(VaeBuilder *b, const char *name, const VaeTensor *x,
         return NULL;
     op->norm.eps = groups.eps > 0 ? groups.eps : 1e-6f;
     op->norm.relu = groups.relu;
+    op->norm.all_frames = b->params->network.whole;
     op->weight = vae_builder_vector_weight(b, name, "weight", x->shape.c, 1);
     op->bias = vae_builder_vector_weight(b, name, "bias", x->shape.c, 1);
     return op->y;
@@ -224,8 +225,9 @@ const VaeTensor *
 vae_attention_so_far(VaeBuilder *b, const char *name, const VaeTensor *qkv)
 {
     const VaeBuildParams *q = b->params;
+    const int window = q->network.whole ? 0 : q->history;
     const VaeTensor *y = vae_attention(b, name, qkv);
-    if (!y || q->history == 1)
+    if (!y || window == 1)
         return y;
     VaeOp *op = &b->program->ops[b->program->n_ops - 1];
     VaeTensor keys = *y;
@@ -236,7 +238,7 @@ vae_attention_so_far(VaeBuilder *b, const char *name, const VaeTensor *qkv)
                          "for each latent",
                          op->name, y->shape.t, q->steps);
     op->carry = vae_builder_history(b, name, &keys);
-    op->attention.window = q->history;
+    op->attention.window = window;
     return op->carry ? y : NULL;
 }
 
@@ -330,9 +332,11 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
         return NULL;
     const int ft = move.ft ? move.ft : 1, fs = move.fs ? move.fs : 1;
     const int block = ft * fs * fs;
-    const int parts = move.kind == VAE_UNFOLD_NEAREST ? ft : block;
+    const int parts = move.kind == VAE_NEAREST          ? 1
+                      : move.kind == VAE_UNFOLD_NEAREST ? ft
+                                                        : block;
     const bool unfolds =
-        move.kind == VAE_UNFOLD_NEAREST || move.kind == VAE_SHUFFLE_RQTC ||
+        vae_rearrange_is_nearest(move.kind) || move.kind == VAE_SHUFFLE_RQTC ||
         move.kind == VAE_SHUFFLE_TRQC || move.kind == VAE_UNFOLD_CQR ||
         move.kind == VAE_UNFOLD_CRQ;
     const VaeShape in = x->shape;
@@ -346,8 +350,8 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
                     .h = in.h * fs,
                     .w = in.w * fs,
                     .c = in.c / block};
-    if (move.kind == VAE_UNFOLD_NEAREST)
-        out.c = in.c / ft;
+    if (vae_rearrange_is_nearest(move.kind))
+        out.c = in.c / parts;
     else if (vae_rearrange_is_border(move.kind))
         out = (VaeShape){in.t, in.h + 2, in.w + 2, in.c};
     else if (vae_rearrange_is_fold(move.kind))

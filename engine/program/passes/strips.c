@@ -81,7 +81,7 @@ makes_rows(const VaeOp *op)
     case VAE_OP_CAST:
         return true;
     case VAE_OP_REARRANGE:
-        return op->rearrange.kind == VAE_UNFOLD_NEAREST ||
+        return vae_rearrange_is_nearest(op->rearrange.kind) ||
                op->rearrange.kind == VAE_SHUFFLE_RQTC ||
                op->rearrange.kind == VAE_SHUFFLE_TRQC ||
                op->rearrange.kind == VAE_REPLICATE;
@@ -332,6 +332,8 @@ add_statistics(Strips *s, const VaeOp *norm)
     VaeTensor *to = rows_of(s, norm->y, (Rows){0, 1}, true);
     to->row = to->rows = to->ctx = 0;
     to->type = VAE_TYPE_F32;
+    if (norm->norm.all_frames)
+        to->shape.t = 1;
     to->shape.w = norm->norm.groups;
     to->shape.c = 2 * sizeof(double) / sizeof(float);
     *op = *norm;

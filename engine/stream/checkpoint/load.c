@@ -184,14 +184,13 @@ move_back(const VaeStream *s, VaeSequence *at, VaeError *error)
 {
     int history = 0;
     const VaeStatus status =
-        vae_model_looks_back(s->main.model, s->main.params.direction,
-                             s->main.params.history, &history, error);
+        vae_model_looks_back(s->main.model, &s->main.params, &history, error);
     if (status != VAE_OK)
         return status;
     /* the next frames are those of latents that came look_ahead latents earlier
      */
     if (vae_machine_has_delay(&s->main))
-        history += s->main.model->info.look_ahead;
+        history += s->main.reach.look_ahead;
     const uint64_t back = (uint64_t) history;
     const VaeOrigin origin = at->origin;
     const bool whole = at->latents <= origin.latent + back;

@@ -125,9 +125,11 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
         return status;
     VaeCheckpointFields f;
     uint8_t *block = NULL;
-    /* before the first run, no carry has a value; a window begins without */
-    const bool carries =
-        p->carries && s->at.next == NEXT && !s->main.model->window;
+    /* before the first run, no carry has a value; a window and a tile
+     * begin without */
+    const bool carries = p->carries && s->at.next == NEXT &&
+                         !s->main.model->window &&
+                         !s->main.model->info.in_tiles;
     status = vae_checkpoint_describe(
         s, p, carries ? vae_carry_items(&s->main) : 0, &f, error);
     if (carries && status == VAE_OK)

@@ -1,6 +1,7 @@
 /*
  * saved_fields.c: see saved_fields.h.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,6 +25,7 @@ add(VaeCheckpointFields *f, const char *key, const char *name,
     const char *format, ...)
 {
     va_list args;
+    assert(f->n < VAE_CHECKPOINT_FIELDS);
     VaeCheckpointField *field = &f->fields[f->n++];
     *field = (VaeCheckpointField){.key = key, .name = name};
     va_start(args, format);
@@ -51,7 +53,9 @@ value_of(const VaeSetting *row, const VaeStream *s, char text[24])
         return "";
     if ((row->offset == offsetof(VaeStreamParams, deterministic) &&
          !s->main.class->by_timing) ||
-        (row->offset == offsetof(VaeStreamParams, seed) && !uses_seed(s)))
+        (row->offset == offsetof(VaeStreamParams, seed) && !uses_seed(s)) ||
+        (row->offset == offsetof(VaeStreamParams, tile_plan) &&
+         !s->main.model->info.in_tiles))
         return "";
     if (row->kind == VAE_SETTING_WORD)
         return vae_word_of(row->words, (int) value);

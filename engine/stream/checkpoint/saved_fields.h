@@ -15,7 +15,7 @@ typedef struct VaeCheckpointField {
     char value[72];
 } VaeCheckpointField;
 
-#define VAE_CHECKPOINT_FIELDS 20
+#define VAE_CHECKPOINT_FIELDS 24
 #define VAE_CHECKPOINT_OWN 16 /* most entries of the caller */
 
 typedef struct VaeCheckpointFields {

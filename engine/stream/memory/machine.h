@@ -74,8 +74,11 @@ struct VaeMachine {
     VaeOpening opening;
 
     VaePlan plan;
-    VaeRung rung; /* of the programs */
-    bool rough;   /* the programs give only sizes, see VAE_BUILD_ROUGH */
+    VaeReach reach; /* if the results are exact */
+    VaeRung rung;   /* of the programs */
+    int part;       /* latents of the program FIRST, for tiles of latents: each
+                       tile is one run, a whole one of NEXT; 0 means 1 */
+    bool rough;     /* the programs give only sizes, see VAE_BUILD_ROUGH */
     VaeSearch search;
     VaeTileGrid grid; /* of tiles, or columns 0 */
     VaeProgram *programs[PROGRAMS];
@@ -133,7 +136,8 @@ vae_machine_floats(const VaeMachine *m)
 static inline VaePixels
 vae_machine_widest(const VaeMachine *m)
 {
-    return m->params.tiles || m->params.pixels == VAE_PIXELS_RGB_F32
+    return m->params.tiles || m->model->info.in_tiles ||
+                   m->params.pixels == VAE_PIXELS_RGB_F32
                ? vae_machine_floats(m)
                : m->params.pixels;
 }
@@ -142,6 +146,14 @@ static inline bool
 vae_machine_has_delay(const VaeMachine *m)
 {
     return m->params.direction == VAE_DECODE && m->model->info.delay > 0;
+}
+
+/* The most steps of a run. */
+static inline int
+vae_machine_most_steps(const VaeMachine *m)
+{
+    return m->model->info.in_tiles ? vae_tile_latents(m->params.tile_plan).size
+                                   : m->rung.slice;
 }
 
 static inline const char *
@@ -193,6 +205,13 @@ void vae_machine_drop_programs(VaeMachine *m);
 /* Allocates the memory of the plan and binds the execs to it. After an error
  * some memory may be allocated. */
 VaeStatus vae_machine_take_memory(VaeMachine *m, VaeError *error);
+/* Host memory for the frames of a tile of latents, and behind them for those of
+ * the tile before that are blended with it. 0: the network has no such tiles.
+ * The programs must be built. */
+size_t vae_machine_held_bytes(const VaeMachine *m);
+/* Builds the program FIRST anew for a tile of so many latents, with the memory
+ * that there is, unless it has them already. No run may be in flight. */
+VaeStatus vae_machine_set_part(VaeMachine *m, int latents, VaeError *error);
 void vae_machine_free_memory(VaeMachine *m);
 /* Builds the programs if they were dropped, makes the weights and allocates the
  * memory of the plan. After an error all memory is freed and the programs are

@@ -17,17 +17,27 @@ take_units(VaeStream *s, VaeError *error)
 {
     const VaeProgram *p = s->main.programs[NEXT];
     const VaeStatus status = vae_stream_guard_take(s, error);
-    if (status != VAE_OK || (!p->delayed && !s->main.model->info.chunk))
+    const size_t held = vae_machine_held_bytes(&s->main);
+    const bool latents = s->main.model->window || held;
+    if (status != VAE_OK ||
+        (!p->delayed && !s->main.model->info.chunk && !held))
         return status;
     vae_mem_free(s->slots);
     vae_mem_free(s->no_latents);
     s->slots = vae_mem_alloc((size_t) p->n_out * sizeof *s->slots);
     s->no_latents = vae_mem_alloc((size_t) p->n_in * sizeof *s->no_latents);
-    if (s->main.model->window && !s->window.data)
+    if (latents && !s->window.data)
         s->window.data = vae_mem_alloc(
             VAE_WINDOW_ROOM * vae_stream_latent_elements(s) * sizeof(float));
-    return s->slots && s->no_latents &&
-                   (s->window.data || !s->main.model->window)
+    if (held && !s->window.frames)
+        s->window.frames = vae_mem_alloc(held);
+    if (s->window.frames)
+        s->window.last = s->window.frames +
+                         (size_t) p->n_out * (size_t) s->main.params.width *
+                             (size_t) s->main.params.height *
+                             (size_t) vae_machine_pixel_floats(&s->main);
+    return s->slots && s->no_latents && (s->window.data || !latents) &&
+                   (s->window.frames || !held)
                ? VAE_OK
                : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
 }

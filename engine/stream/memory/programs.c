@@ -37,6 +37,16 @@ has_program(const VaeMachine *m, int i)
                           vae_tile_of_shape(&m->grid, shape, &tile));
 }
 
+/* The steps of the sequence that a run gives results of. Tiles of latents
+ * overlap. */
+static int
+steps_of(const VaeMachine *m, const VaeProgram *p)
+{
+    return m->model->info.in_tiles && p->steps == vae_machine_most_steps(m)
+               ? vae_tile_latents(m->params.tile_plan).stride
+               : p->steps;
+}
+
 /* The number of operations of a step, for all tiles. */
 static double
 count_flop(const VaeMachine *m, int kind)
@@ -50,7 +60,7 @@ count_flop(const VaeMachine *m, int kind)
             shape = vae_tile_shape(&m->grid, &tile);
         }
         const VaeProgram *p = m->programs[shape * KINDS + kind];
-        flop += p->flop / p->steps;
+        flop += p->flop / steps_of(m, p);
     }
     return flop;
 }
@@ -60,11 +70,12 @@ static bool
 place_carries(VaeMachine *m)
 {
     VaeCarryStore *store = &m->carries;
+    const int window = m->model->info.in_tiles ? vae_machine_most_steps(m)
+                                               : (int) m->params.history;
     store->spilled = store->rest = 0;
     for (int i = 0; i < VAE_TILE_SHAPES; i++) {
         VaeCarrySet *set = vae_machine_carry_set(m, i);
-        if (!vae_carry_set_place(set, (size_t) m->rung.spared,
-                                 (int) m->params.history))
+        if (!vae_carry_set_place(set, (size_t) m->rung.spared, window))
             return false;
         if (set->spilled > store->spilled)
             store->spilled = set->spilled;
@@ -73,7 +84,7 @@ place_carries(VaeMachine *m)
     }
     m->history.bytes = store->set.history;
     m->history.each = store->set.each;
-    m->history.window = (int) m->params.history;
+    m->history.window = window;
     return true;
 }
 
@@ -144,6 +155,18 @@ list_snapshots(const VaeMachine *m, bool which[VAE_SNAPSHOTS])
     return which[VAE_BEFORE_RUN] + which[VAE_BEFORE_GUESS];
 }
 
+size_t
+vae_machine_held_bytes(const VaeMachine *m)
+{
+    const VaeTileLatents tile = vae_tile_latents(m->params.tile_plan);
+    const int blended = m->model->info.temporal * (tile.size - 1 - tile.stride);
+    const size_t frame = (size_t) m->params.width * (size_t) m->params.height *
+                         (size_t) vae_machine_pixel_floats(m) * sizeof(float);
+    return m->model->info.in_tiles
+               ? (size_t) (m->programs[NEXT]->n_out + blended) * frame
+               : 0;
+}
+
 static void
 raise_to(uint64_t *most, uint64_t bytes)
 {
@@ -185,7 +208,7 @@ sum_up(VaeMachine *m)
     const VaePlan *wide = m->wide ? &m->wide->plan : NULL;
     p->fallback = (wide ? wide->total : 0) +
                   (uint64_t) list_snapshots(m, snapshots) * carries;
-    p->tiled = vae_machine_tiled_bytes(m);
+    p->tiled = vae_machine_tiled_bytes(m) + vae_machine_held_bytes(m);
     const uint64_t ops = m->class->memory_left ? 0 : p->ops;
     p->total = p->weights + carries + p->history + p->arena + p->scratch +
                p->staging + p->library + p->fallback + ops +
@@ -220,6 +243,7 @@ record(VaeMachine *m, int which, VaeError *error)
     const int unit = m->model->info.spatial, up = decode ? 1 : unit;
     const int kind = which % KINDS, shape = which / KINDS;
     const VaePrecision precision = m->plan.precision;
+    const int part = m->part ? m->part : 1;
     VaeTile tile = {.w = m->plan.padded_width / unit,
                     .h = m->plan.padded_height / unit};
     if (vae_machine_has_tiles(m))
@@ -229,7 +253,9 @@ record(VaeMachine *m, int which, VaeError *error)
         &(VaeBuildParams){.direction = m->params.direction,
                           .first = kind == FIRST,
                           .without_context = kind == WITHOUT_CONTEXT,
-                          .steps = kind == NEXT ? m->plan.slice_size : 1,
+                          .steps = kind == NEXT    ? vae_machine_most_steps(m)
+                                   : kind == FIRST ? part
+                                                   : 1,
                           .height = tile.h * up,
                           .width = tile.w * up,
                           .act = vae_act_type(precision),
@@ -347,6 +373,38 @@ vae_machine_prepare(VaeMachine *m, VaeWeightCache *cache, VaeError *error)
     return status;
 }
 
+VaeStatus
+vae_machine_set_part(VaeMachine *m, int latents, VaeError *error)
+{
+    const VaeCuts cuts = {.group = m->rung.group, .strips = m->rung.strips};
+    VaeProgram **p = &m->programs[FIRST];
+    VaeExec **e = &m->execs[FIRST];
+    if (m->part == latents && *e)
+        return VAE_OK;
+    if (*e)
+        m->class->exec_free(m->backend, e);
+    vae_program_free(p);
+    vae_mem_free(m->times[FIRST]);
+    m->times[FIRST] = NULL;
+    m->part = latents;
+    VaeStatus status = record(m, FIRST, error);
+    if (status == VAE_OK && (!vae_program_fuse(*p, m->programs[NEXT],
+                                               vae_machine_fusions(m), cuts) ||
+                             !vae_program_plan(*p)))
+        status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
+    if (status == VAE_OK)
+        status =
+            m->class->prepare(m->backend, &m->model->weights, *p, e, error);
+    if (status == VAE_OK &&
+        ((*p)->arena > m->plan.arena || (*e)->scratch > m->plan.scratch))
+        status = vae_fail(error, VAE_ERR_MEMORY,
+                          "a tile of %d latents needs more memory than a whole "
+                          "one, for which it is planned",
+                          latents);
+    return status == VAE_OK ? m->class->bind(m->backend, *e, &m->memory, error)
+                            : status;
+}
+
 /* ------------------------------------------------------------------ */
 /* Their memory.                                                       */
 
@@ -378,7 +436,8 @@ vae_machine_take_memory(VaeMachine *m, VaeError *error)
     if (status == VAE_OK)
         status = vae_history_take(&m->history, error);
     if (status == VAE_OK) /* for the first run */
-        status = vae_history_grow(&m->history, (uint64_t) m->rung.slice, error);
+        status = vae_history_grow(&m->history,
+                                  (uint64_t) vae_machine_most_steps(m), error);
     m->memory.history = m->history.now;
     m->memory.carries = m->carries.now.device;
     m->memory.spilled = m->carries.now.host;

@@ -38,7 +38,7 @@ next_frame(const VaeStream *s, int64_t latents, int drained)
     const int64_t first = s->at.lines.restart ? 1 - rate : 0;
     const int64_t end = rate * (latents - 1) + 1;
     const int64_t early = end - s->main.plan.delay;
-    int64_t next = end + rate * drained - s->main.model->info.delay;
+    int64_t next = end + rate * drained - s->main.reach.delay;
     if (latents < 1)
         return first;
     if (next <= first + s->main.model->info.held)
@@ -52,11 +52,11 @@ next_frame(const VaeStream *s, int64_t latents, int drained)
 int
 vae_stream_steps_to(const VaeStream *s, int left)
 {
-    const VaeModelInfo *info = &s->main.model->info;
     const int64_t n = latents_of(s), rate = s->steps.step_out;
-    const int64_t frames = rate * (n - 1) - left + info->delay + rate - 1;
+    const int64_t wait = s->main.reach.delay + rate - 1;
+    const int64_t frames = rate * (n - 1) - left + wait;
     const int64_t first = s->at.lines.restart ? 1 - rate : 0;
-    const int64_t held = first + info->held + info->delay + rate - 1;
+    const int64_t held = first + s->main.model->info.held + wait;
     return (int) ((frames > held ? frames : held) / rate - (n - 1));
 }
 

@@ -260,7 +260,8 @@ run_segments(Decode *d, VaeError *error)
                       .stop = stop_segments};
     Segment *segments = NULL;
     int history;
-    VaeStatus status = vae_model_history(d->model, VAE_DECODE, &history, error);
+    VaeStatus status =
+        vae_model_looks_back(d->model, &d->o->params, &history, error);
     if (status == VAE_OK) {
         const int cost = vae_stream_warm_up_cost(d->streams[0], history);
         status = segments_cut(&(Cut){d->clip.t, d->n_streams, history, cost},

@@ -125,9 +125,9 @@ decode_run(Run *r, VaeError *error)
     Decode *d = r->d;
     const VaePlan *plan = vae_stream_get_plan(r->stream);
     const Segment *s = &r->segment;
-    const int last = s->end + d->info->look_ahead < d->clip.t
-                         ? s->end + d->info->look_ahead
-                         : d->clip.t;
+    const int ahead =
+        vae_model_reach(d->info, d->o->params.tile_plan).look_ahead;
+    const int last = s->end + ahead < d->clip.t ? s->end + ahead : d->clip.t;
     VaeStatus status = VAE_OK;
     r->done = s->begin;
     r->at = s->begin > 0 ? vae_model_frames_of(d->model, s->begin) : 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tool.h"
+#include "vae-private/settings.h"
 #include "vae-private/spaces.h"
 
 typedef struct Info {
@@ -246,6 +247,19 @@ print_history(const VaeModel *model)
 }
 
 static void
+print_tiles(void)
+{
+    const VaeWord *words = vae_setting_find("tile_plan")->words;
+    printf("  exact in tiles of latents:");
+    for (int i = 0; words[i].word; i++) {
+        const VaeTileLatents tile = vae_tile_latents(i);
+        printf("%s %d, one every %d (tile-plan %s)", i ? "," : "", tile.size,
+               tile.stride, words[i].word);
+    }
+    printf("\n");
+}
+
+static void
 print_model(const VaeModel *model, const char *hash)
 {
     const VaeModelInfo *m = vae_model_info(model);
@@ -280,6 +294,8 @@ print_model(const VaeModel *model, const char *hash)
         printf(
             "  latents come in chunks of %d; the first of each is %d frame\n",
             m->chunk, m->decode.first_out);
+    if (m->in_tiles)
+        print_tiles();
     print_history(model);
     printf("  pixels %g..%g, %d/%d frames per second when nothing states "
            "them\n",

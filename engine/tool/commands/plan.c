@@ -44,7 +44,7 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
         print_bytes(to, "history", plan->history);
         print_bytes(to, "  a latent", plan->history_latent);
     }
-    if (plan->tiles)
+    if (plan->tiled)
         print_bytes(to, "tiles on host", plan->tiled);
     print_bytes(to, "activations", plan->arena);
     print_bytes(to, "scratch", plan->scratch);

@@ -137,7 +137,8 @@ check_rearrange(VaeCheck *t)
         const int kind = i % kinds, c = i / kinds ? 16 : 12;
         if (!vae_check_begin(t, "types_rearrange_%d_c%d", kind, c))
             continue;
-        const bool nearest = kind == VAE_UNFOLD_NEAREST;
+        const bool nearest = vae_rearrange_is_nearest(kind);
+        const int parts = kind == VAE_NEAREST ? 1 : 2;
         const bool flat = kind >= VAE_JOIN_PHASES;
         const VaeRearrangeArgs a = {.kind = (VaeRearrange) kind,
                                     .t = 2,
@@ -150,10 +151,10 @@ check_rearrange(VaeCheck *t)
                                     .rows = 6,
                                     .top = 1};
         const size_t sites = 2 * 4 * 6;
-        const size_t deep = (size_t) c * (nearest ? 2 : flat ? 4 : 8);
+        const size_t deep = (size_t) c * (nearest ? parts : flat ? 4 : 8);
         const size_t in =
             vae_rearrange_is_fold(a.kind) ? sites * c / 4 : sites * deep;
-        const size_t out = nearest ? 4 * in : in;
+        const size_t out = nearest ? sites * 8 * c : in;
         all_pairs(t, &(Subject){call_rearrange, &a, .in = in, .out = out});
     }
 }

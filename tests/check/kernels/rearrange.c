@@ -12,8 +12,9 @@
 static int
 phases(const VaeRearrangeArgs *a)
 {
-    const bool nearest = a->kind == VAE_UNFOLD_NEAREST;
-    return nearest ? a->ft : a->ft * a->fs * a->fs;
+    return a->kind == VAE_NEAREST              ? 1
+           : vae_rearrange_is_nearest(a->kind) ? a->ft
+                                               : a->ft * a->fs * a->fs;
 }
 
 static size_t
@@ -124,8 +125,10 @@ definition(const VaeRearrangeArgs *a, const float *x, float *y)
                 c, x[i]);
             continue;
         }
-        for (int k = 0; k < area; k++)
-            put(pixel(a, y, f * a->ft + place, row * a->fs + k / a->fs,
+        const int frames = a->kind == VAE_NEAREST ? a->ft : 1;
+        for (int k = 0; k < frames * area; k++)
+            put(pixel(a, y, f * a->ft + place + k / area,
+                      row * a->fs + k % area / a->fs,
                       column * a->fs + k % a->fs),
                 c, x[i]);
     }
@@ -166,7 +169,8 @@ one_case(VaeCheck *t, VaeRearrangeArgs a)
     static const char *const names[] = {
         [VAE_UNFOLD_NEAREST] = "nearest", [VAE_SHUFFLE_RQTC] = "shuffle",
         [VAE_SHUFFLE_TRQC] = "trqc",      [VAE_JOIN_PHASES] = "phases",
-        [VAE_REFLECT] = "reflect",        [VAE_REPLICATE] = "replicate"};
+        [VAE_NEAREST] = "repeat",         [VAE_REFLECT] = "reflect",
+        [VAE_REPLICATE] = "replicate"};
     if (!vae_check_begin(t, "rearrange_%s_t%d_s%d_d%d_%dx%dx%dx%d_%d_%d",
                          names[a.kind], a.ft, a.fs, a.drop, a.t, a.h, a.w, a.c,
                          a.rows, a.top))

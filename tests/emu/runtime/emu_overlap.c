@@ -175,6 +175,8 @@ emu_overlap_rearrange(const VaeRearrangeArgs *a)
     size_t x = pixels * (size_t) block, y = x - (size_t) a->drop * frame;
     if (a->kind == VAE_UNFOLD_NEAREST)
         x = pixels * (size_t) a->ft;
+    if (a->kind == VAE_NEAREST)
+        x = pixels;
     if (a->kind == VAE_JOIN_PHASES)
         x = ((size_t) (a->fs * a->fs) - 1) * a->phase + pixels;
     if (vae_rearrange_is_border(a->kind)) {

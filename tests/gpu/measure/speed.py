@@ -27,7 +27,7 @@ def tool_of(run):
 
 
 # The networks of `vaetool make-weights`.
-NETWORKS = ['sd', 'sdxl', 'sd3', 'flux1', 'flux2', 'hunyuan1.5', 'wan2.1',
+NETWORKS = ['sd', 'sdxl', 'sd3', 'flux1', 'flux2', 'hunyuan1.0', 'hunyuan1.5', 'wan2.1',
             'wan2.2', 'qwenimage2.1', 'seedvr2', 'magi2_turbo', 'ltx2.0',
             'ltx2.3', 'taesd', 'taesdxl', 'taesd3', 'taef1', 'taef2', 'taesana',
             'taew2_1', 'taew2_2', 'taew2_2_super', 'taehv', 'taehv1_5',

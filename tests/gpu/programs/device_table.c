@@ -242,6 +242,7 @@ KERNEL(rearrange, VaeRearrangeArgs)
                             (a->w / a->fs) * a->c
                       : pixels * a->ft * area * a->c;
     const size_t x = a->kind == VAE_UNFOLD_NEAREST ? pixels * a->c * a->ft
+                     : a->kind == VAE_NEAREST      ? pixels * a->c
                      : a->kind == VAE_JOIN_PHASES
                          ? (area - 1) * a->phase + pixels * a->c
                      : fold ? pixels * a->c / (a->ft * area)

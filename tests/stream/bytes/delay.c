@@ -14,11 +14,12 @@ static const int ones[] = {1, 0};
 
 typedef struct Case {
     const Bed *bed;
-    int ahead, delay; /* look-ahead and delay of the model */
-    int held;         /* first frames that come with the one after them */
-    int rate;         /* frames for a latent */
-    int window;       /* latents that are decoded as a clip; 0: all are */
-    TestClip all;     /* the longest clip, and the number of its frames */
+    int ahead, delay;    /* look-ahead and delay of the model */
+    int held;            /* first frames that come with the one after them */
+    int rate;            /* frames for a latent */
+    int window;          /* latents that are decoded as a clip; 0: all are */
+    VaeTileLatents tile; /* or 0 */
+    TestClip all;        /* the longest clip, and the number of its frames */
 } Case;
 
 static VaeStream *
@@ -81,6 +82,17 @@ same(const TestClip *a, int from_a, const TestClip *b, int from_b, int n)
 
 /* ------------------------------------------------------------------ */
 
+/* The first frames of t latents that do not depend on the end. */
+static int
+sure_frames(const Case *c, int t)
+{
+    const int wait = c->window ? (t - 1) % c->window + 1 : c->ahead;
+    if (!c->tile.size)
+        return frames_of(c, t > wait ? t - wait : 0);
+    const int more = t - c->tile.size, each = c->rate * c->tile.stride;
+    return more < 0 ? 0 : each * (more / c->tile.stride + 1) + 1;
+}
+
 /* Decodes clips of every length. Frames that do not depend on the end are those
  * of the longest clip. Slices and calls do not change the bytes. */
 static void
@@ -90,8 +102,7 @@ lengths(const Case *c, int step)
         const int whole[] = {t, 0}, uneven[] = {2, 1, 3, 0};
         TestClip a = first(c, t, 1, ones), b = first(c, t, 3, uneven),
                  d = first(c, t, t, whole);
-        const int wait = c->window ? (t - 1) % c->window + 1 : c->ahead;
-        const int sure = frames_of(c, t > wait ? t - wait : 0);
+        const int sure = sure_frames(c, t);
         expect(same(&a, 0, &b, 0, a.frames) && same(&a, 0, &d, 0, a.frames),
                "%d latents in slices of 1, 3 and all: the same %d frames", t,
                a.frames);
@@ -99,7 +110,7 @@ lengths(const Case *c, int step)
                "  the first %d are those of a longer clip", sure);
         if (t > c->ahead && t < MOST)
             expect(!same(&a, sure, &c->all, sure,
-                         c->window ? a.frames - sure : c->rate),
+                         c->window || c->tile.size ? a.frames - sure : c->rate),
                    "  the frames behind them depend on the end");
         free(a.video);
         free(b.video);
@@ -215,7 +226,9 @@ restarts(const Case *c)
     must(vae_stream_restart(stream, (uint64_t) at, &error), &error);
     run_clip(c->bed, stream, VAE_DECODE, &got, ones);
     vae_stream_free(&stream);
-    const int exact = c->window ? c->window - at : history;
+    const int exact = c->window      ? c->window - at
+                      : c->tile.size ? c->tile.size - c->tile.stride
+                                     : history;
     const int skip = c->rate * exact, from = frames_of(c, at) + skip;
     expect(history == (c->window ? c->window : c->ahead) &&
                same(&got, skip, &c->all, from, got.frames - skip),
@@ -461,6 +474,11 @@ reach(const Case *c)
         low = c->rate * (at / c->window * c->window - 1) + 1;
         high = low + c->rate * c->window - 1;
     }
+    if (c->tile.size) { /* those of two tiles, and the blended ones */
+        const int stride = c->tile.stride, over = c->tile.size - 1 - stride;
+        low = c->rate * stride * ((at - c->tile.size) / stride + 1) + 1;
+        high = c->rate * (stride * (at / stride + 1) + over);
+    }
     expect(from == (low > 0 ? low : 0) &&
                to == (high < clip.frames ? high : clip.frames - 1),
            "a NaN in latent %d reaches frames %d to %d", at, from, to);
@@ -492,8 +510,9 @@ refused(const Case *c)
     VaeError error = {0};
     expect(vae_stream_new(c->bed->model, &params, &stream, &error) ==
                    VAE_ERR_UNSUPPORTED &&
-               strstr(error.message, "windows of 7 latents"),
-           "windows need all of their latents: %s", error.message);
+               strstr(error.message, c->window ? "windows of 7 latents"
+                                               : "tiles of 5 latents"),
+           "windows and tiles need all of their latents: %s", error.message);
     vae_stream_free(&stream);
 }
 
@@ -510,6 +529,9 @@ main(int argc, char **argv)
               .held = bed.info->held,
               .rate = bed.info->temporal,
               .window = bed.model->window,
+              .tile = bed.info->in_tiles
+                          ? vae_tile_latents(VAE_TILE_PLAN_DIFFUSERS)
+                          : (VaeTileLatents){0},
               .all = bed_clip(&bed, MOST, W, H, 0)};
     clip_poison(&bed, &c.all, VAE_DECODE);
     VaeStream *stream = open_stream(&c, 1, EXACT);
@@ -534,7 +556,7 @@ main(int argc, char **argv)
     sends(&c, MOST - 3, 4);
     allocations(&c, EXACT);
     reach(&c);
-    if (c.window)
+    if (c.window || c.tile.size)
         refused(&c);
     else
         shorter(&c, brief);

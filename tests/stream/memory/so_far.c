@@ -75,9 +75,11 @@ check_reach(const Bed *bed, VaeDirection direction)
     VaeError error;
     for (int history = 0; history <= 4; history++) {
         int back;
-        must(
-            vae_model_looks_back(bed->model, direction, history, &back, &error),
-            &error);
+        must(vae_model_looks_back(
+                 bed->model,
+                 &(VaeStreamParams){.direction = direction, .history = history},
+                 &back, &error),
+             &error);
         const int last = last_changed(bed, direction, history);
         const int expected = history ? CHANGED + history : STEPS - 1;
         expect(last == expected, "%s, history %d: changes up to step %d",
