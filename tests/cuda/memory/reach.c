@@ -47,8 +47,10 @@ fits(const VaeArch *arch, VaeModel *model, VaeDirection direction, int width,
 static void
 on_device(const VaeArch *arch, VaeModel *model)
 {
+    /* A group norm over all frames of a tile has its whole layer. */
     if (model->info.has_decoder)
-        fits(arch, model, VAE_DECODE, 1920, 1080, 7 * GIB);
+        fits(arch, model, VAE_DECODE, 1920, 1080,
+             (model->info.in_tiles ? 36 : 7) * GIB);
     /* The encoder of HunyuanVideo 1.5 has 1.5 GiB of weights, and carries in
      * fp32. */
     const bool large = strcmp(arch->name, "hunyuan1.5") == 0;
