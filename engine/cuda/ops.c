@@ -26,6 +26,12 @@ zero(const VaeQueue *queue, void *dst, size_t n)
                                           : vae_rt_zero(dst, n, queue->stream);
 }
 
+static int
+wait_for(const VaeQueue *queue)
+{
+    return vae_rt_stream_sync(queue->stream);
+}
+
 static VaeStatus
 failed(const VaeLaunch *l, int code, VaeError *error)
 {
@@ -211,6 +217,7 @@ vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
                         .tf32 = cuda->params.precision == VAE_PRECISION_TF32,
                         .copy = copy,
                         .zero = zero,
+                        .wait = wait_for,
                         .failed = failed,
                         .before = before,
                         .after = after,

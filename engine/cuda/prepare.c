@@ -84,12 +84,11 @@ prepare_op(VaeCudaExec *e, int i, VaeError *error)
                         "%s: attention over %d channels; cuda computes it "
                         "over at most %d",
                         op->name, op->y->shape.c, most);
-    if (op->kind == VAE_OP_WINDOW || op->kind == VAE_OP_GLU ||
-        op->kind == VAE_OP_NOISE)
-        return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "%s: cuda has no kernel for the op %s yet; use the "
-                        "backend cpu",
-                        op->name, vae_op_name(op->kind));
+    if (op->kind == VAE_OP_WINDOW) {
+        const VaeShape x = op->x->shape;
+        vae_exec_needs_scratch(&e->exec, vae_rt_kernels()->window_scratch(
+                                             x.t, x.h, x.w, op->y->shape.c));
+    }
     if (vae_op_adds_up(op)) {
         const VaeShape x = vae_norm_shape(op, op->x);
         vae_exec_needs_scratch(

@@ -163,12 +163,24 @@ record(VaeBackend *cuda, VaeCudaExec *e, VaeError *error)
     return VAE_OK;
 }
 
+/* True if kernels get the place in the video as an argument, which a graph
+ * would repeat. */
+static bool
+knows_place(const VaeProgram *program)
+{
+    for (int i = 0; i < program->n_ops; i++)
+        if (program->ops[i].kind == VAE_OP_WINDOW ||
+            program->ops[i].kind == VAE_OP_NOISE)
+            return true;
+    return false;
+}
+
 void
 vae_cuda_record_later(VaeBackend *cuda, VaeCudaExec *e)
 {
     VaeCudaExec **at = &cuda->unrecorded;
     vae_cuda_record_never(cuda, e);
-    if (!wants_graph())
+    if (!wants_graph() || knows_place(e->exec.program))
         return;
     while (*at)
         at = &(*at)->next;

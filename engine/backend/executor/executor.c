@@ -168,14 +168,18 @@ attention(const VaeLaunch *l, const VaeOp *op)
                                 .history = vae_exec_history(l->exec, op, f)});
 }
 
+/* Without a run, for a call that only loads kernels, any place will do. */
+static VaePlaceInVideo
+place_of(const VaeLaunch *l, const VaeTensor *t)
+{
+    return l->run ? vae_clock_place(&l->run->clock, t) : (VaePlaceInVideo){0};
+}
+
 static void
 window(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    const VaeRun *run = l->run;
-    if (!run)
-        return;
-    const VaePlaceInVideo place = vae_clock_place(&run->clock, x);
+    const VaePlaceInVideo place = place_of(l, x);
     l->kernels->window(
         &l->queue, &(VaeWindowArgs){.y = vae_exec_body(l->exec, y),
                                     .qkv = vae_exec_body(l->exec, x),
@@ -226,46 +230,53 @@ fold_noise(const VaeOp *op, const float *pixels, VaeType type, uint8_t *y)
     }
 }
 
-/* The noise of vae_stream_set_noise(). Only for tests, so it may allocate. */
+/* Writes the noise of vae_stream_set_noise(). Only for tests, so it may
+ * allocate, and wait for the device. False: there is none, or no memory. */
 static bool
-noise_from_outside(const VaeLaunch *l, const VaeOp *op, int64_t first)
+noise_from_outside(const VaeLaunch *l, const VaeOp *op, int64_t first,
+                   int *code)
 {
     const VaeTensor *y = op->y;
     const int w = y->shape.w * op->noise.side, h = y->shape.h * op->noise.side;
-    const VaeRun *run = l->run;
-    uint8_t *to = vae_exec_body(l->exec, y);
-    if (!run->noise)
+    const size_t bytes = vae_frame_bytes(y), n = (size_t) y->shape.t;
+    if (!l->run || !l->run->noise)
         return false;
     float *pixels = vae_mem_alloc((size_t) w * h * 3 * sizeof *pixels);
-    if (!pixels)
-        return false;
-    for (int f = 0; f < y->shape.t; f++, to += vae_frame_bytes(y)) {
-        if (first + f >= 0)
-            run->noise(run->noise_user, first + f, w, h, pixels);
-        fold_noise(op, pixels, y->type, to);
+    uint8_t *frames = vae_mem_alloc(n * bytes);
+    const bool done = pixels && frames;
+    for (size_t f = 0; f < n && done; f++) {
+        const int64_t frame = first + (int64_t) f;
+        if (frame >= 0)
+            l->run->noise(l->run->noise_user, frame, w, h, pixels);
+        fold_noise(op, pixels, y->type, frames + f * bytes);
     }
+    if (done)
+        *code =
+            l->copy(&l->queue, vae_exec_body(l->exec, y), frames, n * bytes);
+    if (done && !*code && l->wait)
+        *code = l->wait(&l->queue);
+    vae_mem_free(frames);
     vae_mem_free(pixels);
-    return true;
+    return done;
 }
 
-static void
+static int
 noise(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *y = op->y;
-    const VaeRun *run = l->run;
-    if (!run)
-        return;
-    const VaePlaceInVideo place = vae_clock_place(&run->clock, y);
-    if (noise_from_outside(l, op, place.frame))
-        return;
-    l->kernels->noise(&l->queue, &(VaeNoiseArgs){.y = vae_exec_body(l->exec, y),
-                                                 .y_type = y->type,
-                                                 .place = &place,
-                                                 .seed = run->seed,
-                                                 .t = y->shape.t,
-                                                 .h = y->shape.h,
-                                                 .w = y->shape.w,
-                                                 .side = op->noise.side});
+    const VaePlaceInVideo place = place_of(l, y);
+    int code = 0;
+    if (!noise_from_outside(l, op, place.frame, &code))
+        l->kernels->noise(&l->queue,
+                          &(VaeNoiseArgs){.y = vae_exec_body(l->exec, y),
+                                          .y_type = y->type,
+                                          .place = &place,
+                                          .seed = l->run ? l->run->seed : 0,
+                                          .t = y->shape.t,
+                                          .h = y->shape.h,
+                                          .w = y->shape.w,
+                                          .side = op->noise.side});
+    return code;
 }
 
 static void
@@ -363,8 +374,7 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
         glu(l, op);
         break;
     case VAE_OP_NOISE:
-        noise(l, op);
-        break;
+        return noise(l, op);
     case VAE_OP_SHORTCUT:
         shortcut(l, op);
         break;

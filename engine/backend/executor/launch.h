@@ -17,6 +17,8 @@ struct VaeLaunch {
      * an error code. */
     int (*copy)(const VaeQueue *queue, void *dst, const void *src, size_t n);
     int (*zero)(const VaeQueue *queue, void *dst, size_t n);
+    /* Returns when what is in the queue is done; NULL: it is. */
+    int (*wait)(const VaeQueue *queue);
     VaeStatus (*failed)(const VaeLaunch *launch, int code, VaeError *error);
 
     /* Called before and after each op, for example to measure times; or NULL.

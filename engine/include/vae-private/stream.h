@@ -38,7 +38,7 @@ VAE_API void vae_pin_free(VaePin **pin);
 /*
  * Replaces the noise that a decoder of LTX-2.5 begins from. noise() writes a
  * frame of the video, of height x width x 3 numbers. NULL: the noise of the
- * seed. Only for backends that compute in host memory.
+ * seed.
  */
 typedef void (*VaeNoiseFunc)(void *user, int64_t frame, int width, int height,
                              float *out);

@@ -47,10 +47,11 @@ fits(const VaeArch *arch, VaeModel *model, VaeDirection direction, int width,
 static void
 on_device(const VaeArch *arch, VaeModel *model)
 {
-    /* A group norm over all frames of a tile has its whole layer. */
+    /* A group norm over all frames of a tile has its whole layer. Attention
+     * over a window has no strips. */
+    const size_t decode = model->info.in_tiles ? 36 : model->noisy ? 14 : 7;
     if (model->info.has_decoder)
-        fits(arch, model, VAE_DECODE, 1920, 1080,
-             (model->info.in_tiles ? 36 : 7) * GIB);
+        fits(arch, model, VAE_DECODE, 1920, 1080, decode * GIB);
     /* The encoder of HunyuanVideo 1.5 has 1.5 GiB of weights, and carries in
      * fp32. */
     const bool large = strcmp(arch->name, "hunyuan1.5") == 0;
