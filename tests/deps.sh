@@ -28,7 +28,7 @@ slurm='slurm-wlm munge'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
     dpkg-dev meson ninja-build pkg-config'
 windows="$demo gcc-mingw-w64-x86-64-posix g++-mingw-w64-x86-64-posix
-    mingw-w64-tools wine wine64 cmake make python3-pip"
+    mingw-w64-tools wine wine64 cmake make python3-pip python3-venv"
 tests='g++ clang clang-format clang-tidy libomp-dev libclang-rt-dev
     cppcheck shellcheck python3-dev python3-numpy python3-yaml
     gstreamer1.0-plugins-base-apps gstreamer1.0-plugins-bad-apps

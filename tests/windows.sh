@@ -1,7 +1,8 @@
 #!/bin/sh
-# Cross-builds libvae, vaetool and the plugin for 64-bit Windows, and runs them
-# under Wine, the plugin in GStreamer's own programs. The last line is "N passed,
-# N failed, N skipped". The exit status is 0 if none failed.
+# Cross-builds libvae, vaetool, the plugin and the Python package for 64-bit
+# Windows, and runs them under Wine, the plugin in GStreamer's own programs. The
+# last line is "N passed, N failed, N skipped". The exit status is 0 if none
+# failed.
 #
 #   sh tests/windows.sh [BUILD FOLDER]    default: build-windows
 #
@@ -18,6 +19,7 @@ case $#,${1:-} in
     ;;
 esac
 build=${1:-build-windows}
+source=$PWD
 # Options of the build machine are wrong for the target.
 unset CC CXX CFLAGS CXXFLAGS LDFLAGS PKG_CONFIG_PATH
 
@@ -148,10 +150,32 @@ wait
 cut() { windows cut.npy --resume --slice 1 --checkpoint-interval 1 && cmp cut.npy native.npy; }
 check 'a killed run continues' cut
 
+# The wheel, in CPython's own DLL. Under Wine 8, Python needs a pipe as output.
+packages=$root/python/Lib/site-packages
+windows_python() { # ARGUMENT...
+    {
+        "$wine" "$root/python/python.exe" "$@" </dev/null 2>&1
+        echo $? >python.status
+    } | cat
+    [ "$(cat python.status)" = 0 ]
+}
+wheel() {
+    sh "$source/tests/windows/wheel.sh" "$root" "$build-wheel" -Donednn=enabled &&
+        wheel=$(echo "$build-wheel"/gst_vae-*-cp310-abi3-win_amd64.whl) &&
+        rm -rf "$packages"/gst_vae* &&
+        python3 -m zipfile -e "$wheel" "$packages"
+}
+python_test() { # NAME
+    VAE_TEST_VECTORS=Z:$vectors windows_python "$source/tests/python/test_$1.py"
+}
+check 'the wheel for Python' wheel
+check 'Python: the bytes are those of vaetool' python_test package
+check 'Python: misuse, and Ctrl-C' python_test misuse
+
 # The plugin, in GStreamer's programs, with few of GStreamer's plugins: Wine 8
 # cannot load some of the others. Wine takes PATH from WINEPATH.
 mkdir -p "$root/plugins"
-for name in coreelements videoconvertscale png vpx matroska; do
+for name in coreelements videoconvertscale videotestsrc png vpx matroska; do
     cp "$root"/site/*/lib/gstreamer-1.0/gst$name.dll "$root/plugins/"
 done
 site=Z:$root/site
@@ -229,6 +253,16 @@ check 'gst-inspect-1.0 lists the elements' listed
 check 'frames of the plugin are those of the native one' frames
 check 'a PNG picture' picture
 check 'the demo as WebM' video
+# As a user without the installed folder.
+new_user() {
+    cp "$source/tests/python/try_wheel.py" "$demo/latents.safetensors" . &&
+        env -u GST_PLUGIN_PATH_1_0 WINEPATH="$site/gstreamer_cli/bin;${WINEPATH#*;}" \
+            GST_REGISTRY_1_0="Z:$root/wheel.bin" sh -c '
+            { "$WINELOADER" "$0" try_wheel.py </dev/null 2>&1; echo $? >python.status; } |
+                cat' "$root/python/python.exe" && [ "$(cat python.status)" = 0 ] &&
+        grep -q 'the plugin plays' "$build.log"
+}
 check 'a missing model is an error that names it' no_model
+check 'Python and the plugin of the wheel' new_user
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

@@ -20,12 +20,13 @@ said = subprocess.run([sys.executable, "-m", "gst_vae", "info", gst_vae.demo()],
                       capture_output=True, text=True).stdout
 assert "seedvr2" in said, said
 plays = "no GStreamer"
-if shutil.which("gst-launch-1.0"):
+player = shutil.which("gst-launch-1.0")
+if player:
     # The plugin finds the demo model beside it, and on Windows libvae in PATH.
     subprocess.run(
-        "gst-launch-1.0 -q videotestsrc num-buffers=5 ! "
+        [player, *"-q videotestsrc num-buffers=5 ! "
         "video/x-raw,width=64,height=48,framerate=16/1 ! vaeencode ! vaedecode ! "
-        "filesink location=frames".split(), check=True, env={
+        "filesink location=frames".split()], check=True, env={
             **os.environ, "GST_PLUGIN_PATH": gst_vae.plugin_path(),
             "PATH": os.path.dirname(gst_vae.tool_path()) + os.pathsep + os.environ["PATH"]})
     assert os.path.getsize("frames") > 0

