@@ -38,9 +38,9 @@ typedef struct Line {
 #define GOOD_FIT 1.5
 
 /* Normalized latents of a whole data set have a spread of 1 around the mean of
- * the space. Those of one picture have up to 1 in all samples, so twice that is
- * a doubt. */
-#define WIDE 2.0
+ * the space. Those of one picture have up to 1 in all samples, and with a
+ * contrast of twice that they are still no doubt. */
+#define WIDE 2.4
 
 /* A latent of fewer numbers is not judged: its means are left to chance. */
 #define FEW 512

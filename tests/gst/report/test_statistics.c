@@ -7,7 +7,7 @@
 #include "vae-private/tensors.h"
 #include "vae-private/model.h"
 
-#define LW 6
+#define LW 8
 #define LH 4
 
 static const char *model; /* of the next decoder */
