@@ -143,6 +143,8 @@ def sanitizer_cases(run):
               check('racecheck', 'conv_matrix', 'bf16'),
               check('memcheck', 'attention', '60x384'),
               check('racecheck', 'attention', '60x384'),
+              check('memcheck', 'window', 'x128'),
+              check('racecheck', 'window', 'x128'),
               check('memcheck', 'norm', 'silu'),
               check('racecheck', 'norm', 'silu'),
               check('memcheck', 'fold'),

@@ -326,8 +326,8 @@ for arch in $(awk -F'|' '/^\| network/ { on = 1; next } on && !/^\|/ { exit }
     on && !/---/ { sub(/, also .*/, "", $2); gsub(",", "", $2); print tolower($2) }' \
     "$here/../../README.md"); do
     check "$arch of the README" 0 plan --arch "$arch" --backend ref --size \
-        64x64 --memory-limit 900G
-    says "$arch at 64x64"
+        224x224 --memory-limit 900G
+    says "$arch at 224x224"
 done
 check "no such architecture" 3 plan --arch wan9 --size 832x480
 says "wan9" "the nearest is wan2.1"

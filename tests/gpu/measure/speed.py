@@ -28,8 +28,8 @@ def tool_of(run):
 
 # The networks of `vaetool make-weights`.
 NETWORKS = ['sd', 'sdxl', 'sd3', 'flux1', 'flux2', 'hunyuan1.0', 'hunyuan1.5', 'wan2.1',
-            'wan2.2', 'qwenimage2.1', 'seedvr2', 'magi2_turbo', 'ltx2.0',
-            'ltx2.3', 'taesd', 'taesdxl', 'taesd3', 'taef1', 'taef2', 'taesana',
+            'wan2.2', 'qwenimage2.1', 'seedvr2', 'magi2_turbo', 'ltx2.5_diff',
+            'ltx2.0', 'ltx2.3', 'taesd', 'taesdxl', 'taesd3', 'taef1', 'taef2', 'taesana',
             'taew2_1', 'taew2_2', 'taew2_2_super', 'taehv', 'taehv1_5',
             'taehv1_5_super', 'taecvx', 'taeos1_3', 'taeh3', 'taeltx_2',
             'taeltx2_3', 'taeltx2_3_wide', 'lighttaew2_1', 'lighttaew2_2']
