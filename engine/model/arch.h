@@ -49,6 +49,8 @@ struct VaeArch {
     /* True for a tensor of the file that this network does not need, by its
      * name there without a prefix. NULL: it needs all. */
     bool (*ignores)(const VaeModelInfo *info, const char *name);
+    /* The network to encode with, of one that only decodes here; or NULL. */
+    const char *encode_by;
     /* True if the file has this architecture's names; fills info and data.
      * info has the name of the architecture, "official" names, the prefixes of
      * the file as has_decoder and has_encoder, means of 0, deviations and a

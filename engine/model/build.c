@@ -88,6 +88,22 @@ vae_tile_latents(int64_t plan)
 /* The first tile gives no frame before its last latent is there. A later one
  * gives its first frame then; each latent until the next tile is complete gives
  * as many as its own. */
+VaeStatus
+vae_model_lacks(const VaeModelInfo *info, VaeDirection direction,
+                VaeError *error)
+{
+    for (int i = 0; vae_archs[i] && direction == VAE_ENCODE; i++)
+        if (vae_archs[i]->encode_by &&
+            strcmp(vae_archs[i]->name, info->arch) == 0)
+            return vae_fail(error, VAE_ERR_UNSUPPORTED,
+                            "%s: gst-vae only decodes with %s; to encode, use "
+                            "%s, which has the same latent space",
+                            info->path, info->arch, vae_archs[i]->encode_by);
+    return vae_fail(error, VAE_ERR_MODEL, "%s: has no %s (recognised by %s)",
+                    info->path, direction == VAE_DECODE ? "decoder" : "encoder",
+                    info->reason);
+}
+
 VaeReach
 vae_model_reach(const VaeModelInfo *info, int64_t tile_plan)
 {

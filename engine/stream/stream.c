@@ -30,15 +30,8 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
 {
     const VaeModelInfo *info = vae_model_info(model);
     const bool decode = p->direction == VAE_DECODE;
-    if (!decode && info->in_tiles)
-        return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "%s: gst-vae only decodes with %s; to encode, use "
-                        "taehv, which has the same latent space",
-                        info->path, info->arch);
     if (decode ? !info->has_decoder : !info->has_encoder)
-        return vae_fail(error, VAE_ERR_MODEL,
-                        "%s: has no %s (recognised by %s)", info->path,
-                        decode ? "decoder" : "encoder", info->reason);
+        return vae_model_lacks(info, p->direction, error);
     if (!decode && p->posterior != VAE_POSTERIOR_MEAN && !info->has_posterior)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
                         "%s has no posterior to sample: its encoder gives the "

@@ -6,6 +6,7 @@
 
 #include "details.h"
 #include "error.h"
+#include "vae-private/model.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -35,6 +36,19 @@ refuse_network(const VaeModelInfo *info, const gchar *found,
     g_free(message);
 }
 
+static void
+refuse_direction(const VaeModelInfo *info, gboolean decode, GError **error)
+{
+    VaeError why;
+
+    vae_model_lacks(info, decode ? VAE_DECODE : VAE_ENCODE, &why);
+    *error = gst_vae_error_new(
+        GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ, why.message,
+        gst_vae_mismatch_details((GstVaeMismatch){
+            "model", decode ? "only an encoder" : "only a decoder",
+            decode ? "a decoder" : "an encoder"}));
+}
+
 /* Checks that the model fits the direction and the arrays of a step. */
 static gboolean
 check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
@@ -46,8 +60,7 @@ check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
     const gboolean present = decode ? info->has_decoder : info->has_encoder;
 
     if (!present)
-        refuse_network(info, decode ? "only an encoder" : "only a decoder",
-                       decode ? "a decoder" : "an encoder", error);
+        refuse_direction(info, decode, error);
     else if (most > GST_VAE_MAX_UNITS)
         refuse_network(info, "steps of more frames",
                        "steps of at most " G_STRINGIFY(GST_VAE_MAX_UNITS),

@@ -34,6 +34,11 @@ typedef struct VaeReach {
 } VaeReach;
 VAE_API VaeReach vae_model_reach(const VaeModelInfo *info, int64_t tile_plan);
 
+/* Fails because the network lacks the direction, and names the network to use
+ * instead, if there is one. */
+VAE_API VaeStatus vae_model_lacks(const VaeModelInfo *info,
+                                  VaeDirection direction, VaeError *error);
+
 /* vae_model_history() with the direction, history and tile_plan of params. */
 VAE_API VaeStatus vae_model_looks_back(const VaeModel *model,
                                        const VaeStreamParams *params,

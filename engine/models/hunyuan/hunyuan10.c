@@ -231,6 +231,7 @@ preset(VaeRecognise *r)
 }
 
 const VaeArch vae_arch_hunyuan10 = {.name = "hunyuan1.0",
+                                    .encode_by = "taehv",
                                     .data_size = sizeof(Hunyuan10),
                                     .other_names = 1,
                                     .rename = rename_tensor,

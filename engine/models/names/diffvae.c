@@ -180,8 +180,15 @@ read_shapes(const VaeModel *m, VaeDiff *a)
 }
 
 static bool
-check_shapes(const VaeDiff *a, VaeError *error)
+check_shapes(const VaeModel *m, const VaeDiff *a, VaeError *error)
 {
+    if (vae_model_has_block(m, "decoder.det_stages.0.0.attn.to_q.")) {
+        vae_mismatch(error, VAE_ERR_UNSUPPORTED, NULL,
+                     "the decoder has {diffusers' names} of tensors, such as "
+                     "attn.to_q, expected {=those of the released file}, such "
+                     "as attn.qkv");
+        return false;
+    }
     for (int i = 0; i <= VAE_DIFF_STAGES; i++)
         if (a->stages[i].n < 1 || a->stages[i].c < 1 ||
             a->stages[i].c % VAE_WINDOW_HEAD) {
@@ -255,7 +262,7 @@ recognise(VaeRecognise *r, VaeError *error)
     r->info->names = "official";
     r->info->reason = "decoder.det_stages, decoder.diff_blocks";
     r->info->has_decoder = true;
-    if (error->status == VAE_OK && check_shapes(a, error) &&
+    if (error->status == VAE_OK && check_shapes(r->model, a, error) &&
         read_config(r->model, a, error))
         describe(r, a);
     return true;
@@ -284,6 +291,7 @@ preset(VaeRecognise *r)
 }
 
 const VaeArch vae_arch_ltx2_5_diff = {.name = "ltx2.5_diff",
+                                      .encode_by = "ltx2.3",
                                       .data_size = sizeof(VaeDiff),
                                       .mean = VAE_LTX2_MEAN,
                                       .std = VAE_LTX2_STD,

@@ -296,6 +296,7 @@ preset(VaeRecognise *r)
 }
 
 const VaeArch vae_arch_magi2_turbo = {.name = "magi2_turbo",
+                                      .encode_by = "wan2.2",
                                       .data_size = sizeof(Magi),
                                       .other_names = 2,
                                       .rename = rename_tensor,

@@ -256,10 +256,11 @@ window_fits(VaeBuilder *b, const char *name, const VaeTensor *qkv,
                          b->path, name, s.c, VAE_WINDOW_HEAD);
     else if (!b->params->dry_run && (s.h < w.kh || s.w < w.kw))
         vae_builder_fail(b, VAE_ERR_SIZE,
-                         "%s.%s: %dx%d pixels (width x height); the network "
-                         "attends to windows of %dx%d, so a picture needs at "
-                         "least as many there",
-                         b->path, name, s.w, s.h, w.kw, w.kh);
+                         "the picture is %dx%d latents (width x height); the "
+                         "attention of the network needs at least %dx%d",
+                         b->params->width, b->params->height,
+                         (w.kw * b->params->width + s.w - 1) / s.w,
+                         (w.kh * b->params->height + s.h - 1) / s.h);
     else if (qkv->lead < w.kt / 2 * 3 || w.kh * w.kw > VAE_WINDOW_KEYS)
         vae_builder_fail(b, VAE_ERR_MODEL,
                          "%s.%s: a window of %dx%dx%d over a line of %d frames",

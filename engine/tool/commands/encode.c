@@ -6,6 +6,7 @@
 
 #include "tool.h"
 #include "vae/doubts.h"
+#include "vae-private/model.h"
 #include "vae-private/spaces.h"
 
 typedef struct Encode {
@@ -96,9 +97,7 @@ count(Encode *e, VaeError *error)
     const VaeSteps *s = &e->info->encode;
     const int64_t n = e->video->dims[0];
     if (!e->info->has_encoder)
-        return vae_fail(error, VAE_ERR_MODEL,
-                        "%s: has no encoder (recognised by %s)", e->info->path,
-                        e->info->reason);
+        return vae_model_lacks(e->info, VAE_ENCODE, error);
     const int64_t groups =
         n < s->first_in ? -1 : (n - s->first_in) / s->step_in;
     if (e->o->drop && groups < 0)
