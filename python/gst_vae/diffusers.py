@@ -13,6 +13,8 @@ from .vae import open_vae
 
 # These modules clamp what they decode; the engine does not.
 CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage", "AutoencoderKLQwenImage21")
+# Frames of a tile of AutoencoderKLHunyuanVideo, and from one tile to the next.
+TILE_PLANS = {(16, 12): "diffusers", (64, 48): "official"}
 METHODS = ("decode", "encode", "to")
 
 
@@ -82,14 +84,30 @@ class Accelerated:
         """True if the caller asks for what only the module can compute."""
         usual = getattr(self.module.config, f"{direction}r_causal", None)
         step = self.fold if direction == "decode" else self.vae.info.spatial
-        if temb is not None or causal not in (None, usual):
-            what = "another timestep or causal than the configuration"
+        if not getattr(self.vae.info, f"has_{direction}r"):
+            why = f"gst-vae cannot {direction} with this network"
+        elif direction == "decode" and self.tile_plan() is None:
+            why = "its tiles have the numbers of frames of no tile_plan"
+        elif temb is not None or causal not in (None, usual):
+            why = "the timestep or causal is not that of the configuration"
         elif data.shape[-2] % step or data.shape[-1] % step:
-            what = f"a height or width that {step} does not divide"
+            why = f"{step} does not divide the height and the width"
         else:
             return False
-        self.tell(direction, f"{direction} with {what} is left to the module")
+        self.tell(direction, f"{direction} is left to the module: {why}")
         return True
+
+    def tile_plan(self):
+        """The setting tile_plan for the tiles of the module, or None."""
+        m = self.module
+        if "tile_plan" in self.settings:
+            return self.settings["tile_plan"]
+        if type(m).__name__ != "AutoencoderKLHunyuanVideo":
+            return "diffusers"
+        if not m.use_framewise_decoding:
+            return None
+        return TILE_PLANS.get((m.tile_sample_min_num_frames,
+                               m.tile_sample_stride_num_frames))
 
     def to(self, *arguments, **named):
         """As before. On the CPU, the memory of a GPU is freed."""
@@ -115,7 +133,9 @@ class Accelerated:
         latents = z.unsqueeze(2) if image else z
         if self.fold > 1:
             latents = torch.nn.functional.pixel_unshuffle(z, self.fold).unsqueeze(2)
-        frames = self.vae.decode(latents, dtype="float32", **self.settings)
+        frames = self.vae.decode(
+            latents, dtype="float32",
+            **{**self.settings, "tile_plan": self.tile_plan()})
         sample = frames.permute(0, 4, 1, 2, 3)
         if self.low != -1:
             sample = (sample - self.low) / self.scale - 1

@@ -2,6 +2,7 @@
  * stream.c: a decoder or an encoder.
  */
 #include "python.h"
+#include "vae-private/model.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -375,6 +376,23 @@ resume(PyObject *self, PyObject *none)
     return simple(self, RESUME);
 }
 
+/* False, with an error, if a network that decodes windows of latents would
+ * write a checkpoint without carries where they are wanted. */
+static bool
+has_carries(const Stream *s)
+{
+    const VaeModel *model = ((VaePyModel *) s->model)->model;
+    if (s->params.direction == VAE_ENCODE ||
+        vae_model_window(model, s->params.tile_plan) == 0)
+        return true;
+    vae_py_fail("carries=True", "carries=False",
+                "%s decodes windows of latents, whose checkpoints have no "
+                "carries; decode the clip again, or in an element, which sends "
+                "the latents of the window again",
+                vae_model_info(model)->arch);
+    return false;
+}
+
 /* save(path, carries, frames) */
 static PyObject *
 save(PyObject *self, PyObject *args)
@@ -390,7 +408,9 @@ save(PyObject *self, PyObject *args)
     c.checkpoint.path = PyBytes_AsString(path);
     c.checkpoint.carries = carries;
     c.checkpoint.frames = frames;
-    PyObject *done = is_ready(c.stream) ? finish(&c, true) : NULL;
+    PyObject *done = is_ready(c.stream) && (!carries || has_carries(c.stream))
+                         ? finish(&c, true)
+                         : NULL;
     Py_DECREF(path);
     return done;
 }

@@ -52,6 +52,11 @@ def hunyuan15():
         latent_channels=4, block_out_channels=(4, 8, 8, 16, 16))
 
 
+def hunyuan10():
+    return diffusers.AutoencoderKLHunyuanVideo(
+        block_out_channels=(8, 8, 8, 8), layers_per_block=1, norm_num_groups=4)
+
+
 def flux2():
     module = diffusers.AutoencoderKLFlux2(block_out_channels=(8, 8, 8, 8),
                                           norm_num_groups=4)
@@ -162,6 +167,32 @@ class Diffusers(small.Test):
                 self.close(decode(z)[0].clamp(low, high), made.clamp(low, high))
                 made = vae.encode(x[0].permute(1, 2, 3, 0).contiguous(), **settings)
                 self.close(encode(x)[0], made)
+
+    def test_tiles_of_latents(self):
+        """The tiles of HunyuanVideo 1.0 are those of the module, or left to it."""
+        if not hasattr(diffusers, "AutoencoderKLHunyuanVideo"):
+            self.skipTest("an older diffusers")
+        module, z = hunyuan10().eval(), torch.randn(1, 16, 18, 1, 2)
+        x = torch.rand(1, 3, 5, 16, 16) * 2 - 1
+        for frames, stride, tiles, left in (
+                (16, 12, True, False), (64, 48, True, False), (32, 24, True, True),
+                (16, 12, False, True)):
+            with self.subTest(frames=frames, tiles=tiles), torch.no_grad():
+                module.use_framewise_decoding = tiles
+                module.tile_sample_min_num_frames = frames
+                module.tile_sample_stride_num_frames = stride
+                expected = module.decode(z).sample
+                encoded = module.encode(x[:, :, :1]).latent_dist.mean
+                done = gst_vae.accelerate(module)
+                self.assertTrue(done.active)
+                with warnings.catch_warnings(record=True) as told:
+                    warnings.simplefilter("always")
+                    self.close(module.decode(z).sample, expected)
+                    self.assertEqual(any("no tile_plan" in str(w.message)
+                                         for w in told), left)
+                with self.assertWarnsRegex(gst_vae.GstVaeWarning, "cannot encode"):
+                    self.close(module.encode(x[:, :, :1]).latent_dist.mean, encoded)
+                done.undo()
 
     def test_wan_drops_incomplete_frames(self):
         module = wan21().eval()

@@ -276,6 +276,14 @@ class Streams(small.Test):
             self.assertEqual(flat(other(second)), flat(one(second)))
             self.assertEqual(one.stats["units_in"], 3)
 
+    def test_checkpoint_of_windows(self):
+        for network in "hunyuan10", "magi2_turbo":
+            vae = gst_vae.open(small.weights(network))
+            with vae.decoder(96, 96, **REF) as decoder:
+                with self.assertRaisesRegex(gst_vae.Error, "checkpoints have no carries"):
+                    decoder.save(self.path("point"))
+                decoder.save(self.path("point"), carries=False)
+
     def test_plan_and_release(self):
         vae = gst_vae.open(small.weights("wan21"))
         plan = vae.plan(64, 48, slice_size=2, memory_limit="2G", **REF)
