@@ -148,15 +148,6 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     return ret == GST_FLOW_OK ? read_times(self, name) : ret;
 }
 
-/* splitmuxsrc links a pad when it is added, and looks for no other one. */
-static void
-announce(GstLatentDemux *self)
-{
-    if (!gst_pad_is_linked(self->srcpad))
-        g_signal_emit_by_name(self, "pad-added", self->srcpad);
-    gst_element_no_more_pads(GST_ELEMENT(self));
-}
-
 GstFlowReturn
 gst_latent_send_open(GstLatentDemux *self, guint64 total, const gchar *name)
 {
@@ -173,7 +164,6 @@ gst_latent_send_open(GstLatentDemux *self, guint64 total, const gchar *name)
     gst_latent_run_begin(&self->run, &self->clip, &self->segment,
                          (GstLatentWarmUp){0}, 0);
     self->start_due = self->segment_due = TRUE;
-    announce(self);
     return GST_FLOW_OK;
 }
 

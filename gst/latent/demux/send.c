@@ -138,6 +138,17 @@ push_caps(GstLatentDemux *self)
     gst_caps_unref(caps);
 }
 
+/* splitmuxsrc links a pad when it is added, and looks for no other one. It
+ * reads the caps of the pad. */
+static void
+announce(GstLatentDemux *self)
+{
+    if (!gst_pad_is_linked(self->srcpad) &&
+        gst_pad_has_current_caps(self->srcpad))
+        g_signal_emit_by_name(self, "pad-added", self->srcpad);
+    gst_element_no_more_pads(GST_ELEMENT(self));
+}
+
 /* States where the clip ends. Without it videorate of GStreamer 1.28 repeats
  * the last frame. */
 static void
@@ -165,6 +176,7 @@ push_due(GstLatentDemux *self)
     if (self->start_due) {
         push_stream_start(self);
         push_caps(self);
+        announce(self);
     }
     push_segment(self);
     if (GST_PAD_IS_FLUSHING(self->srcpad))
