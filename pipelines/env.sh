@@ -88,11 +88,12 @@ need_index() {
 # The options of scripts that read latents; each is also a property. A script sets
 # `options` to those of its options that are properties.
 # shellcheck disable=SC2034 # the script uses it
-reading='latent-space variant normalization tensor layout batch-index framerate'
+reading="latent-space variant normalization tensor layout batch-index framerate \
+tile-plan seed"
 options=
-demux=         # properties for latentdemux
-normalization= # a property for vaedecode
-variant=       # a property for elements with the model
+demux=    # properties for latentdemux
+decoding= # properties for vaedecode with any model
+variant=  # a property for elements with the model
 
 # reading_usage: prints the help of these options.
 reading_usage() {
@@ -107,6 +108,9 @@ reading_usage() {
   --batch-index N      clip of a batch, from 0
   --framerate RATE     frame rate of the video, such as 24 or 30000/1001
   --variant NAME       network of the WEIGHTS, if their shapes fit several
+  --tile-plan P        tiles of latents of hunyuan1.0: diffusers (default) or
+                       official; the pictures differ
+  --seed N             seed of the noise of ltx2.5_diff; default: 0
 END
 }
 
@@ -134,7 +138,8 @@ take_option() {
         has_value "$@"
         variant="variant=$(quoted "$2")"
         ;;
-    --normalization | --tensor | --layout | --batch-index | --framerate)
+    --normalization | --tile-plan | --seed | --tensor | --layout | \
+        --batch-index | --framerate)
         case " $options " in
         *" ${1#--} "*) ;;
         *) die "unknown option $1; see --help" ;;
@@ -144,11 +149,16 @@ take_option() {
         --framerate,*) need_rate "$2" ;;
         *) has_value "$@" ;;
         esac
-        case $1 in
-        --normalization) normalization="normalization=$(quoted "$2")" ;;
-        --batch-index) need_index "$2" ;;
+        case $1,$2 in
+        --batch-index,*) need_index "$2" ;;
+        --seed,*[!0-9]*) die "--seed $2: expected a whole number, from 0" ;;
         esac
-        [ "$1" = --normalization ] || demux="$demux ${1#--}=$(quoted "$2")"
+        case $1 in
+        --normalization | --tile-plan | --seed)
+            decoding="$decoding ${1#--}=$(quoted "$2")"
+            ;;
+        *) demux="$demux ${1#--}=$(quoted "$2")" ;;
+        esac
         ;;
     -*) die "unknown option $1; see --help" ;;
     *) return 1 ;;
@@ -402,8 +412,9 @@ values_of() {
 # tell_info TEXT: prints an INFO of an element. An option may state what a file
 # does not.
 tell_info() {
-    case $1,$normalization in
-    *' states no latent space and no normalization: '*,)
+    case $1,$decoding in
+    *' states no latent space'*,*' normalization='*) return ;;
+    *' states no latent space and no normalization: '*)
         set -- "${1%% states no latent space*} states no normalization: the\
  latents are taken as normalized, unless --normalization says otherwise"
         ;;

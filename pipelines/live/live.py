@@ -43,6 +43,13 @@ def index(text):
     return int(text)
 
 
+def seed(text):
+    if not re.fullmatch("[0-9]{1,20}", text) or int(text) >= 2 ** 64:
+        raise argparse.ArgumentTypeError(
+            "%s: expected a whole number, 0 to %d" % (text, 2 ** 64 - 1))
+    return int(text)
+
+
 def frame_rate(text):
     if not re.fullmatch("0*[1-9][0-9]*(/0*[1-9][0-9]*)?", text):
         raise argparse.ArgumentTypeError(
@@ -67,6 +74,10 @@ READING = (
      "latents state"),
     ("decode", "variant", {"metavar": "NAME", "type": value}, "network of the WEIGHTS, if their shapes fit "
      "several"),
+    ("decode", "tile-plan", {"choices": ("diffusers", "official")}, "tiles of latents "
+     "of hunyuan1.0; default: diffusers"),
+    ("decode", "seed", {"metavar": "N", "type": seed}, "seed of the noise of ltx2.5_diff; "
+     "default: 0"),
 )
 
 

@@ -333,7 +333,9 @@ class Doubts(Reading):
 
 
 OPTIONS = ("tensor", "layout", "batch-index", "framerate", "normalization",
-           "latent-space", "variant")
+           "latent-space", "variant", "tile-plan", "seed")
+# Options that a program, or all of a folder, lack.
+LACKS = {"vaesend": ("variant", "tile-plan", "seed"), "cluster": ("tile-plan", "seed")}
 READERS = ([VAETOOL, "decode"], ["pipelines/latents-to-video.sh"],
            ["pipelines/live-preview.sh"], ["pipelines/preview-and-record.sh"],
            ["pipelines/compare-live.sh"], ["pipelines/live/live.py"],
@@ -347,10 +349,9 @@ class Options(Reading):
             done = subprocess.run([os.path.join(streams.SOURCE, reader[0]),
                                    *reader[1:], "--help"], capture_output=True,
                                   text=True, check=True)
-            for option in OPTIONS:
-                # A sender has no model, so no network to name.
-                if "vaesend" in reader[0] and option == "variant":
-                    continue
+            lacks = [option for part, options in LACKS.items() if part in reader[0]
+                     for option in options]
+            for option in set(OPTIONS).difference(lacks):
                 with self.subTest(reader=reader, option=option):
                     self.assertIn("--" + option, done.stdout)
             self.assertIn("auto (default): as", " ".join(done.stdout.split()))
@@ -403,6 +404,25 @@ class Options(Reading):
             self.assertEqual(done.returncode, 0, done.stderr)
             results.append(self.read(out))
         self.assertEqual(*results)
+
+    def test_other_pictures(self):
+        """A script passes on the options that choose between pictures."""
+        for network, latents, words in (
+                ("hunyuan10", "decode_t18_1x2_official_tiles",
+                 ["--tile-plan", "official"]),
+                ("ltx2_5_diff", "decode_t1_3x5", ["--seed", "1"])):
+            results = []
+            for more in ([], words):
+                out = self.path("video.y4m")
+                done = subprocess.run(
+                    [os.path.join(streams.PIPELINES, "latents-to-video.sh"), *more,
+                     "--model", golden(network, "weights"), golden(network, latents),
+                     out], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                results.append(self.read(out))
+            with self.subTest(network=network):
+                self.assertEqual(*map(len, results))
+                self.assertNotEqual(*results)
 
     def test_advice(self):
         """A script says which of its options is meant."""
