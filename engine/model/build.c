@@ -1,6 +1,8 @@
 /*
  * build.c: builds a model's programs.
  */
+#include <string.h>
+
 #include "arguments.h"
 #include "model.h"
 
