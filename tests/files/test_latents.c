@@ -133,7 +133,7 @@ static const Case bad[] = {
     {"frames without a name", "x F16 5,40,50,3", "looks like frames",
      VAE_ERR_NOT_FOUND},
     {"3-D", "x F16 16,4,5",
-     "3 dimensions (16x4x5), expected 4 or 5|[C, 1, h, w]", VAE_ERR_SIZE},
+     "3 dimensions (16x4x5), expected 4 or 5 dimensions|[C, 1, h, w]", VAE_ERR_SIZE},
     {"latent of 6 dimensions", "latent F16 1,1,1,1,1,1; x F16 16,1,1,1",
      "\"latent\"|6 dimensions", VAE_ERR_SIZE},
     {"no float", "x U8 16,1,1,1", "type U8, expected float32", VAE_ERR_FORMAT},
