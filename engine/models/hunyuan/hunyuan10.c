@@ -13,8 +13,8 @@
 #include "describe.h"
 #include "ldm.h"
 
-/* All but the last level have a resampler; all but the first and the last also
- * resample in time, in the order of the decoder. */
+/* In the order of the decoder: all levels but the last have a resampler, and
+ * all but the first and the last also resample in time. */
 enum { LEVELS = 4, MOST_BLOCKS = 16 };
 
 typedef struct Side {
