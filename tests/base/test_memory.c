@@ -2,7 +2,7 @@
  * Tests the library's allocator, and the file readers if it returns NULL.
  */
 #include "alloc.h"
-#include "../files/test.h"
+#include "base.h"
 #include "../refuse.h"
 #include "../scoped.h"
 #include "vae-private/stream.h"
@@ -53,10 +53,9 @@ check_refusals(void)
     free(bytes);
 }
 
-int
-main(void)
+void
+test_memory(void)
 {
     check_blocks();
     check_refusals();
-    return test_end();
 }
