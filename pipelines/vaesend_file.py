@@ -25,6 +25,28 @@ PICTURE = {
     "vae.mastering_display_info": ("mastering-display-info", "string", WORD),
     "vae.content_light_level": ("content-light-level", "string", WORD)}
 
+# The tags that a file may state, by their type in GStreamer.
+TAGS = {name: kind for kind, names in {
+    "string": "title comment application-name album album-artist album-artist-sortname "
+    "album-sortname artist artist-sortname composer composer-sortname conductor contact "
+    "copyright copyright-uri description device-manufacturer device-model encoded-by "
+    "extended-comment genre geo-location-city geo-location-country geo-location-name "
+    "geo-location-sublocation grouping homepage image-orientation interpreted-by isrc "
+    "keywords language-code language-name license license-uri location lyrics organization "
+    "performer publisher show-name show-sortname title-sortname version",
+    "double": "beats-per-minute geo-location-capture-direction geo-location-elevation "
+    "geo-location-horizontal-error geo-location-latitude geo-location-longitude "
+    "geo-location-movement-direction geo-location-movement-speed replaygain-album-gain "
+    "replaygain-album-peak replaygain-reference-level replaygain-track-gain "
+    "replaygain-track-peak",
+    "uint": "album-disc-count album-disc-number encoder-version midi-base-note serial "
+    "show-episode-number show-season-number track-count track-number user-rating",
+    "guint64": "duration", "date": "date", "datetime": "datetime"}.items()
+    for name in names.split()}
+# Tags whose keys have not the prefix "vae.tag.".
+KEYS = {"vae.title": "title", "vae.comment": "comment",
+        "vae.application": "application-name"}
+
 
 def read_npy(view, path):
     if len(view) < 12:
@@ -121,16 +143,17 @@ def read_safetensors(view, path, tensor):
         check_cover(header, len(view) - end, path)
         name, entry = choose_tensor(header, tensor, path)
         kind = names.get(str(entry["dtype"]), str(entry["dtype"]))
-        first, last = entry["data_offsets"]
         shape = tuple(entry["shape"])
     except (struct.error, KeyError, TypeError, AttributeError,
             json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: neither .npy nor safetensors "
                          f"({error})") from error
-    facts.update({name: "stated" for name in ("latent_times", "latent_sequences")
-                  if name in header})
+    for table in {"latent_times", "latent_sequences"} & set(header):
+        first, last = header[table]["data_offsets"]
+        facts[table] = bytes(view[end + first:end + last])
     if name == "latent_tensor" and "latent_format_version_0" in header:
         facts["usual normalization"] = "comfyui"
+    first, last = entry["data_offsets"]
     return Array(kind, shape, view[end + first:end + last]), facts
 
 
@@ -291,20 +314,50 @@ def picture_of(facts):
             if re.fullmatch(form, facts.get(key, ""))}
 
 
-def tell_lost(path, facts):
+def tags_of(facts):
+    """The tags that the file states: a dict of typed texts, as Sender takes it, and the
+    names of those that cannot be sent."""
+    words, lost = {}, []
+    for key, text in facts.items():
+        name = KEYS.get(key) or key.removeprefix("vae.tag.").split(".")[0]
+        kind = TAGS.get(name)
+        if not (key in KEYS or key.startswith("vae.tag.")) or name == "encoder":
+            continue  # no tag, or one of the file and not of the video
+        if kind == "string":
+            words.setdefault(name, []).append(vaesend.quoted(text))
+        elif kind and re.fullmatch(WORD, text):
+            words.setdefault(name, []).append(text)
+        elif name not in lost:
+            lost.append(name)
+    return {name: f"({TAGS[name]})" + (texts[0] if len(texts) == 1 else
+                                       "{ " + ", ".join(texts) + " }")
+            for name, texts in words.items()}, lost
+
+
+def times_of(options, facts, latents):
+    """[(start, duration)] of the latents, in nanoseconds, or None: by the frame rate."""
+    table = facts.get("latent_times")
+    if table is None or options.fps is not None:
+        return None
+    times = list(struct.iter_unpack("<qq", table)) if len(table) == 16 * latents else []
+    starts = [-1] + [start for start, _ in times]
+    if not times or min(duration for _, duration in times) < 0 or any(
+            a >= b for a, b in zip(starts, starts[1:])):
+        print(f"vaesend: warning: {options.latents}: the numbers in latent_times are no "
+              "valid times; the frame rate is used", file=sys.stderr)
+        return None
+    return times
+
+
+def tell_lost(path, facts, tags):
     """Names what the file states and this program does not send. Refuses several
     sequences, whose frames would be wrong as one."""
     instead = ("gst-launch-1.0 filesrc ! latentdemux ! gdppay ! tcpclientsink, or another "
                "sink, sends them")
     if "latent_sequences" in facts:
         raise ValueError(f"{path}: has several sequences, expected one; {instead}")
-    lost = ["times of its own"] if "latent_times" in facts else []
-    lost += [key for key in PICTURE if key in facts and PICTURE[key][0] not in
-             picture_of(facts)]
-    tags = {key.removeprefix("vae.").removeprefix("tag.").split(".")[0]: key
-            for key in facts if key.startswith("vae.tag.") or
-            key in ("vae.title", "vae.comment", "vae.application")}
-    tags.pop("encoder", None)  # of the file, not of the video
+    lost = [key for key in PICTURE if key in facts and PICTURE[key][0] not in
+            picture_of(facts)]
     if tags:
         lost.append("the tags " + ", ".join(tags))
     if lost:
@@ -315,7 +368,8 @@ def tell_lost(path, facts):
 def send_file(options):
     refuse_file(options.latents, options.target)
     array, facts = open_latents(options.latents, options.tensor)
-    tell_lost(options.latents, facts)
+    tags, lost = tags_of(facts)
+    tell_lost(options.latents, facts, lost)
     array = clip_of(options, array)
     if not finite(array):
         print(f"vaesend: {options.latents}: has numbers that are not finite, or too "
@@ -331,7 +385,7 @@ def send_file(options):
                 facts.get("usual normalization", "normalized"),
                 "temporal": options.temporal, "layout": layout,
                 "size": size if all(size) else None,
-                "picture": picture_of(facts), "listen": options.listen,
+                "picture": picture_of(facts), "tags": tags, "listen": options.listen,
                 "retry": options.retry}
     # To open the target may make a file, or wait for a receiver.
     with open(os.devnull, "wb") as nothing, Sender(nothing, **settings) as sender:
@@ -341,11 +395,12 @@ def send_file(options):
         except ValueError as error:
             raise ValueError(f"{options.latents}: {error}") from None
         last = shown_of_last(options, facts, len(parts), sender)
+    times = times_of(options, facts, len(parts)) or [None] * len(parts)
     try:
         with Sender(target, **settings) as sender:
             for i, (shape, data) in enumerate(parts):
                 sender.send(Array(array.type, shape, data),
-                            last if i + 1 == len(parts) else None)
+                            last if i + 1 == len(parts) else None, times[i])
             sender.close(wait=True)
     except BaseException:  # such as Ctrl-C
         if os.path.isfile(options.target):

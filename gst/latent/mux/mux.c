@@ -64,6 +64,7 @@
 #include "details.h"
 #include "docs.h"
 #include "fields.h"
+#include "group.h"
 #include "metas.h"
 
 #define GST_CAT_DEFAULT gst_latent_mux_debug
@@ -110,6 +111,7 @@ read_latent(GstLatentMux *self, GstBuffer *buffer)
 {
     const gsize expected = gst_vae_latent_info_step_size(&self->info);
     GError *error = NULL;
+    buffer = gst_vae_group_use_event(&self->group, buffer);
     buffer = gst_vae_metas_latents(buffer, &self->info, NULL, &error);
     if (!buffer) {
         gst_latent_mux_post(self, error);
@@ -262,6 +264,7 @@ reset(GstLatentMux *self)
     self->warned = self->times_told = self->tags_told = FALSE;
     self->stream_told = self->streamed = FALSE;
     g_clear_object(&self->kept);
+    gst_clear_structure(&self->group);
     self->origin = self->shift = 0;
 }
 
@@ -346,6 +349,10 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         reset(self);
         break;
     default:
+        if (gst_vae_group_take_event(&self->group, event)) {
+            gst_event_unref(event);
+            return TRUE;
+        }
         break;
     }
     return gst_pad_event_default(pad, parent, event);
@@ -386,6 +393,7 @@ finalize(GObject *object)
     gst_clear_caps(&GST_LATENT_MUX(object)->caps);
     gst_clear_caps(&GST_LATENT_MUX(object)->refused);
     drop_tags(GST_LATENT_MUX(object));
+    gst_clear_structure(&GST_LATENT_MUX(object)->group);
     g_clear_object(&GST_LATENT_MUX(object)->kept);
     gst_latent_record_clear(&GST_LATENT_MUX(object)->record);
     G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);

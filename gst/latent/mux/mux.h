@@ -39,6 +39,7 @@ struct _GstLatentMux {
     /* Tags from upstream by GstTagScope, or NULL. Those of the stream come
      * before those of the medium. */
     GstTagList *upstream[2];
+    GstStructure *group; /* of the next latent, or NULL; see group.h */
     GstLatentHeader header;
     GstLatentRecord record;
     gboolean warned, times_told, tags_told, stream_told;
