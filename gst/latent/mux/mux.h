@@ -47,6 +47,7 @@ struct _GstLatentMux {
      * first and is never replaced. */
     GstAdapter *kept;
     gboolean streamed;
+    gint lock; /* the locked file, or -1 */
     /* origin: running time minus timestamp in the first segment. shift: the
      * same in the current segment, minus origin. Both may wrap around. */
     GstClockTime origin, shift;
@@ -56,6 +57,8 @@ struct _GstLatentMux {
 
 /* Posts an error with the latent space. (takes error) */
 void gst_latent_mux_post(GstLatentMux *self, GError *error);
+/* Ends the lock of the file. */
+void gst_latent_mux_unlock(GstLatentMux *self);
 /* Sends the first header, or keeps the file in memory. */
 GstFlowReturn gst_latent_mux_begin(GstLatentMux *self);
 /* Sends one latent of the right size. (takes buffer) */
