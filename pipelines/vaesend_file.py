@@ -75,6 +75,8 @@ def choose_tensor(header, wanted, path):
             return name, header[name]
     several = [(name, entry) for name, entry in header.items()
                if len(entry["shape"]) in (4, 5)]
+    if not header:
+        raise ValueError(f"{path}: has no tensors, expected one with latents")
     if wanted or len(several) != 1:
         raise ValueError(f"{path}: no tensor {wanted or 'that must be meant'}; "
                          f"found {', '.join(list(header)[:8]) or 'none'}")
@@ -135,8 +137,12 @@ def read_safetensors(view, path, tensor):
                          "those of PyTorch (.pt), gst-launch-1.0 filesrc "
                          "location=IN.pt ! latentdemux ! latentmux ! filesink "
                          "location=OUT.safetensors makes safetensors")
+    length = struct.unpack_from("<Q", view)[0]
+    end = 8 + length
+    if end > len(view):
+        raise ValueError(f"{path}: the first 8 bytes state a header of {length} bytes, "
+                         f"but {len(view) - 8} follow")
     try:
-        end = 8 + struct.unpack_from("<Q", view)[0]
         header = json.loads(bytes(view[8:end]),
                             object_pairs_hook=lambda pairs: unique(pairs, path))
         facts = said_of(header, path)
@@ -144,8 +150,11 @@ def read_safetensors(view, path, tensor):
         name, entry = choose_tensor(header, tensor, path)
         kind = names.get(str(entry["dtype"]), str(entry["dtype"]))
         shape = tuple(entry["shape"])
-    except (struct.error, KeyError, TypeError, AttributeError,
-            json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: header of {length} bytes: no valid JSON "
+                         f"({error})") from error
+    except (KeyError, TypeError, AttributeError, UnicodeDecodeError,
+            RecursionError) as error:
         raise ValueError(f"{path}: neither .npy nor safetensors "
                          f"({error})") from error
     for table in {"latent_times", "latent_sequences"} & set(header):
@@ -174,8 +183,11 @@ def open_latents(path, tensor=None):
     (Array, {"vae.latent_space": ...})."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
-            raise ValueError(f"{path}: empty")
+            raise ValueError(f"{path}: empty, expected a file of latents")
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    if len(view) < 10:
+        raise ValueError(f"{path}: {counted(len(view), 'byte')}, too short for a file of "
+                         "latents")
     if view[:6] == b"\x93NUMPY":
         array, facts = read_npy(view, path)
     else:

@@ -36,7 +36,10 @@ vae_tensor_header_size(const void *bytes, size_t size, uint64_t total,
                         "%s: is JSON; open an index of shards by its path, in "
                         "the folder of its shards",
                         label);
-    return vae_safetensors_need(bytes, size, total, label, need, error);
+    const VaeStatus status =
+        vae_safetensors_need(bytes, size, total, label, need, error);
+    *need = *need < head ? head : *need;
+    return status;
 }
 
 /* The bytes in memory are too few for a header, or more than the file has. */

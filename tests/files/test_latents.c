@@ -119,7 +119,7 @@ static const Case bad[] = {
      "several|\"x\" 16x1x1x1, \"y\"", VAE_ERR_NOT_FOUND},
     {"none", "x F16 16; y F16 2,2",
      "no latent tensor; found \"x\" 16, \"y\" 2x2", VAE_ERR_NOT_FOUND},
-    {"an empty file", "", "found no tensor", VAE_ERR_NOT_FOUND},
+    {"an empty file", "", "has no tensors, expected one with latents", VAE_ERR_NOT_FOUND},
     {"a name that is not there", "x F16 16,1,1,1",
      "no tensor named y; found \"x\"", VAE_ERR_NOT_FOUND, .name = "y"},
     {"weights", "conv.weight F16 16,16,3,3; conv.bias F16 16",

@@ -314,6 +314,10 @@ class Tool(unittest.TestCase):
                 (twice("a", "a", [0, 384], [0, 384]),
                  'header: duplicate key "a"'),
                 (npy("<f4", floats(97)), "388 bytes of latents, expected 384"),
+                (struct.pack("<Q", 2) + b"{}", "has no tensors, expected one with latents"),
+                (struct.pack("<Q", 99) + b'{"a":', "header of 99 bytes, but 5 follow"),
+                (struct.pack("<Q", 5) + b'{"a":', "header of 5 bytes: no valid JSON"),
+                (b"{}", "2 bytes, too short for a file of latents"),
                 (b"PK\3\4 of PyTorch", "location=OUT.safetensors makes")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
