@@ -162,7 +162,7 @@ class VAE:
     def settle(self, latents, size, frames, settings):
         """The arguments of a call, with what the latents tell."""
         if isinstance(latents, (str, os.PathLike)):
-            latents = Latents(latents)
+            latents = Latents(latents, normalization=settings.get("normalization"))
         if isinstance(latents, Latents):
             latents = latents.of_model(self.info)
             self._check(latents)

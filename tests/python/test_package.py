@@ -341,6 +341,7 @@ class Streams(small.Test):
         stated = gst_vae.Latents(self.path("raw"))
         small.write(self.path("wrong"), "latent", latents, {
             "vae.normalization": "odd", "vae.framerate": "fast"})
+        small.write(self.path("odd"), "latent", latents, {"vae.normalization": "odd"})
         own = {"normalization": "normalized", "framerate": (24, 1)}
         with self.assertRaisesRegex(gst_vae.Error, "to override it, set normalization"):
             gst_vae.Latents(self.path("wrong"))
@@ -367,6 +368,8 @@ class Streams(small.Test):
                 (lambda: vae.decode(stated, normalization="normalized", **REF),
                  "states normalization raw; normalization normalized overrides it"),
                 (lambda: vae.decode(owned, **REF),
+                 'normalization is "odd", expected normalized, raw or comfyui; it is ignored'),
+                (lambda: vae.decode(self.path("odd"), normalization="normalized", **REF),
                  'normalization is "odd", expected normalized, raw or comfyui; it is ignored'),
                 (lambda: vae.decode(gst_vae.Latents(self.path("raw"), **own), **REF),
                  "states normalization raw; normalization normalized overrides it"),
