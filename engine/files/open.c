@@ -78,12 +78,14 @@ parse_format(VaeTensorFile *file, VaeError *error)
 static VaeStatus
 parse(VaeTensorFile *file, VaeError *error)
 {
+    /* The last bytes of an open recording will not count. */
+    const bool whole = file->size == file->total;
     const VaeStatus status = parse_format(file, error);
     if (status != VAE_OK)
         return status;
     for (size_t i = 0; i < file->n_tensors; i++) {
         VaeTensorInfo *info = &file->tensors[i];
-        if (file->size == file->total)
+        if (whole)
             info->data = file->bytes + info->offset;
     }
     return vae_tensor_file_sort(file, error);
