@@ -48,6 +48,12 @@ KEYS = {"vae.title": "title", "vae.comment": "comment",
         "vae.application": "application-name"}
 
 
+def tell(words):
+    """Prints the words; names from files may have characters that control a terminal."""
+    print("vaesend:", "".join(c if c.isprintable() else "?" for c in words),
+          file=sys.stderr)
+
+
 def read_npy(view, path):
     if len(view) < 12:
         raise ValueError(f"{path}: cut short")
@@ -90,18 +96,18 @@ def said_of(header, path):
         raise ValueError(f"{path}: __metadata__ is a {type(facts).__name__}, "
                          "expected names with texts")
     for name, text in facts.items():
-        if not isinstance(text, str):
+        if not isinstance(text, str) or "\0" in name + text:
             raise ValueError(f"{path}: __metadata__ has {text!r} as {name}, "
-                             "expected a text")
+                             "expected a text without NUL")
     return facts
 
 
 def stated(facts, name, path):
     """A whole number that the metadata state, or 0."""
-    text = facts.get(name, "0")
-    if not re.fullmatch("[0-9]{1,9}", text):
-        raise ValueError(f"{path}: {name} is {text!r}, expected a whole number")
-    return int(text)
+    text = facts.get(name)
+    if text is not None and not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+        raise ValueError(f"{path}: {name} is {text!r}, expected a whole number from 1")
+    return int(text or 0)
 
 
 def unique(pairs, path):
@@ -112,6 +118,18 @@ def unique(pairs, path):
             raise ValueError(f"{path}: header: duplicate key {json.dumps(name)}")
         found[name] = value
     return found
+
+
+def complete_recording(header, facts, size):
+    """An open recording has as many latents as the file holds as a whole. Returns the
+    bytes that count."""
+    entry = next(iter(header.values()), {})
+    if facts.get("vae.recording") != "open" or len(header) != 1 or entry["shape"][0] != 0:
+        return size
+    row = math.prod(entry["shape"][1:]) * WIDTHS[entry["dtype"]]
+    entry["shape"][0] = size // row
+    entry["data_offsets"] = [0, size // row * row]
+    return entry["data_offsets"][1]
 
 
 def check_cover(header, size, path):
@@ -129,9 +147,15 @@ def check_cover(header, size, path):
                          "tensors of its header")
 
 
+WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8}
+
+
 def read_safetensors(view, path, tensor):
     names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16",
              "F64": "float64"}
+    if view[:2] == b"PK" and b".npy" in bytes(view[30:200]):
+        raise ValueError(f"{path}: an .npz archive of numpy, which is not read: save the "
+                         "array alone, as .npy, with numpy.save()")
     if view[8:9] != b"{":
         raise ValueError(f"{path}: neither .npy nor safetensors; of other latents, such as "
                          "those of PyTorch (.pt), gst-launch-1.0 filesrc "
@@ -146,15 +170,15 @@ def read_safetensors(view, path, tensor):
         header = json.loads(bytes(view[8:end]),
                             object_pairs_hook=lambda pairs: unique(pairs, path))
         facts = said_of(header, path)
-        check_cover(header, len(view) - end, path)
+        check_cover(header, complete_recording(header, facts, len(view) - end), path)
         name, entry = choose_tensor(header, tensor, path)
         kind = names.get(str(entry["dtype"]), str(entry["dtype"]))
         shape = tuple(entry["shape"])
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: header of {length} bytes: no valid JSON "
                          f"({error})") from error
-    except (KeyError, TypeError, AttributeError, UnicodeDecodeError,
-            RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, UnicodeDecodeError,
+            ZeroDivisionError, RecursionError) as error:
         raise ValueError(f"{path}: neither .npy nor safetensors "
                          f"({error})") from error
     for table in {"latent_times", "latent_sequences"} & set(header):
@@ -246,8 +270,8 @@ def layout_by_channels(options, array, facts):
     tchw = second in known and first not in known
     layout, chosen, other = ("tchw", second, first) if tchw else ("cthw", first, second)
     if second != 1 and (space or chosen not in usual or other in usual):
-        print(f"vaesend: warning: {options.latents}: {list(array.shape)} states no layout; "
-              f"{layout} is a guess: set --layout to cthw or tchw", file=sys.stderr)
+        tell(f"warning: {options.latents}: {list(array.shape)} states no layout; "
+             f"{layout} is a guess: set --layout to cthw or tchw")
     return layout
 
 
@@ -263,9 +287,9 @@ def layout_of(options, array, facts):
                          "cthw or tchw, or with a batch of 1 in front bcthw or "
                          "btchw; to override it, use --layout")
     if word[0] == "b" and len(array.shape) == 4:
-        print(f"vaesend: {options.latents}: vae.layout is {word}, but the "
-              f"latents, {list(array.shape)}, have no batch in front: taken as "
-              f"{word[1:]}", file=sys.stderr)
+        tell(f"{options.latents}: vae.layout is {word}, but the "
+             f"latents, {list(array.shape)}, have no batch in front: taken as "
+             f"{word[1:]}")
     return word[-4:]
 
 
@@ -305,8 +329,8 @@ def shown_of_last(options, facts, latents, sender):
     if total and not least <= total <= most:
         of = (f"{latents} latents are {least} to {most} frames"
               if latents > 1 else "1 latent is 1 frame")
-        print(f"vaesend: {options.latents}: vae.frames is {total}, but {of}: "
-              "all are sent", file=sys.stderr)
+        tell(f"{options.latents}: vae.frames is {total}, but {of}: "
+             "all are sent")
         return None
     return total - least + 1 if total else None
 
@@ -315,8 +339,8 @@ def stated_or(option, name, options, facts):
     """What the option says, else what the file states."""
     value, stated = getattr(options, option), facts.get("vae." + name)
     if value and stated and value != stated:
-        print(f"vaesend: warning: {options.latents} states {name.replace('_', '-')} "
-              f"{stated}; --{option} {value} overrides it", file=sys.stderr)
+        tell(f"warning: {options.latents} states {name.replace('_', '-')} "
+             f"{stated}; --{option} {value} overrides it")
     return value or stated
 
 
@@ -355,8 +379,8 @@ def times_of(options, facts, latents):
     starts = [-1] + [start for start, _ in times]
     if not times or min(duration for _, duration in times) < 0 or any(
             a >= b for a, b in zip(starts, starts[1:])):
-        print(f"vaesend: warning: {options.latents}: the numbers in latent_times are no "
-              "valid times; the frame rate is used", file=sys.stderr)
+        tell(f"warning: {options.latents}: the numbers in latent_times are no "
+             "valid times; the frame rate is used")
         return None
     return times
 
@@ -373,8 +397,8 @@ def tell_lost(path, facts, tags):
     if tags:
         lost.append("the tags " + ", ".join(tags))
     if lost:
-        print(f"vaesend: warning: {path} has {' and '.join(lost)}, which are not sent; "
-              f"{instead}", file=sys.stderr)
+        tell(f"warning: {path} has {' and '.join(lost)}, which are not sent; "
+             f"{instead}")
 
 
 def send_file(options):
@@ -384,8 +408,8 @@ def send_file(options):
     tell_lost(options.latents, facts, lost)
     array = clip_of(options, array)
     if not finite(array):
-        print(f"vaesend: {options.latents}: has numbers that are not finite, or too "
-              "large for float32: all are sent", file=sys.stderr)
+        tell(f"{options.latents}: has numbers that are not finite, or too "
+             "large for float32: all are sent")
     layout = layout_of(options, array, facts)
     size = tuple(stated(facts, f"vae.{side}", options.latents)
                  for side in ("width", "height"))
@@ -418,8 +442,8 @@ def send_file(options):
         if os.path.isfile(options.target):
             os.remove(options.target)  # which this program made
         raise
-    print(f"vaesend: {counted(sender.latents, 'latent')}, "
-          f"{counted(sender.frame, 'frame')}", file=sys.stderr)
+    tell(f"{counted(sender.latents, 'latent')}, "
+         f"{counted(sender.frame, 'frame')}")
 
 
 def receive(target, command):
@@ -497,10 +521,10 @@ def main(arguments):
             receive(arguments[1], arguments[2:])
         send_file(parse(arguments))
     except (OSError, ValueError, TypeError) as error:
-        print(f"vaesend: {in_options(text_of(error))}", file=sys.stderr)
+        tell(in_options(text_of(error)))
         return 1
     except KeyboardInterrupt:
-        print("vaesend: interrupted", file=sys.stderr)
+        tell("interrupted")
         return 130
     return 0
 

@@ -145,6 +145,8 @@ class Tool(unittest.TestCase):
                 ({"vae.frames": 9}, "__metadata__ has 9 as vae.frames"),
                 ({"vae.frames": "-9"}, "vae.frames is '-9'"),
                 ({"vae.width": "wide", "vae.height": "16"}, "vae.width is"),
+                ({"vae.width": "0", "vae.height": "0"}, "vae.width is '0', expected a"),
+                ({"vae.title": "a\0b"}, "__metadata__ has 'a\\x00b' as vae.title"),
                 ({"vae.framerate": "16/0"}, "vae.framerate: '16/0' frames")):
             clip = self.file(safetensors(metadata))
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
@@ -260,6 +262,20 @@ class Tool(unittest.TestCase):
                       "normalization normalized; --normalization raw"):
             self.assertIn(f"vaesend: warning: {clip} states {words} overrides it\n",
                           done.stderr)
+        self.file(safetensors({"vae.latent_space": "a\33[31m"}))
+        done = subprocess.run([sys.executable, VAESEND, "--space", "wan2.1", clip, "-"],
+                              capture_output=True, check=True)
+        self.assertIn(b"states latent-space a?[31m;", done.stderr)
+
+    def test_open_recording(self):
+        """Its complete latents are sent."""
+        clip = self.file(safetensors(
+            {"vae.recording": "open", "vae.latent_space": "wan2.1", "vae.layout": "tchw"},
+            {"shape": [0, 16, 2, 3], "data_offsets": [0, 0]}, floats(192) + b"cut"))
+        done = subprocess.run([sys.executable, VAESEND, clip, "-"], capture_output=True,
+                              check=True)
+        self.assertEqual(done.stderr, b"vaesend: 2 latents, 5 frames\n")
+        self.assertIn(floats(96, 96), done.stdout)
 
     def test_picture(self):
         """What a file says of the picture travels in the caps, or its loss is told."""
@@ -318,6 +334,7 @@ class Tool(unittest.TestCase):
                 (struct.pack("<Q", 99) + b'{"a":', "header of 99 bytes, but 5 follow"),
                 (struct.pack("<Q", 5) + b'{"a":', "header of 5 bytes: no valid JSON"),
                 (b"{}", "2 bytes, too short for a file of latents"),
+                (b"PK\3\4" + bytes(26) + b"latent.npy", "is not read: save the array alone"),
                 (b"PK\3\4 of PyTorch", "location=OUT.safetensors makes")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
