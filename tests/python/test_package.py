@@ -389,6 +389,23 @@ class Streams(small.Test):
                                  [(gst_vae.GstVaeWarning, __file__)] * bool(said))
                 if said:
                     self.assertIn(said, str(caught[0].message))
+        # Each clip of a stream that is kept has its own warning.
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for clip in (broken, latents, broken):
+                vae.decode(clip, **REF)
+        self.assertEqual([str(w.message).split()[-1] for w in caught],
+                         ["float32", "float32"])
+
+    def test_wrong_size(self):
+        """A size that the file's latents cannot have is refused before a stream is made."""
+        vae = gst_vae.open(small.weights("wan21"))
+        small.write(self.path("wide"), "latent", small.tensor([16, 3, 2, 3]), {
+            "vae.width": "40000", "vae.height": "40000"})
+        with self.assertRaisesRegex(gst_vae.Error, "expected 5000x5000 for pictures of 4"):
+            vae.decode(self.path("wide"), **REF)
+        self.assertEqual(vae.decode(self.path("wide"), size=(20, 13), **REF).shape,
+                         (9, 13, 20, 3))
 
     def test_info(self):
         info = gst_vae.open(small.weights("wan21")).info
