@@ -243,7 +243,7 @@ class Recipes(streams.Streams):
         said = player.communicate()[0]
         self.assertEqual(player.returncode, 0, said)
         self.assertRegex(said, f"WARNING.*{file}: the recording was cut")
-        count = int(re.search(r"Its (\d+) complete latents are read", said)[1])
+        count = int(re.search(r"It has (\d+) complete latent", said)[1])
         self.assertEqual(os.path.getsize(latents), count * 16 * 10 * 6 * 4)
 
     def test_parts(self):

@@ -141,8 +141,9 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
         vae_tensor_file_metadata(self->clip.file, GST_LATENT_KEY_RECORDING))
         GST_ELEMENT_WARNING(self, STREAM, DEMUX,
                             ("%s: the recording was interrupted, or its header "
-                             "was sent first; its %d complete latents are read",
-                             name, self->clip.data.t),
+                             "was sent first; it has %s",
+                             name,
+                             VAE_COUNTED(self->clip.data.t, "complete latent")),
                             (NULL));
     if (!self->clip.info.space[0])
         tell_no_space(self, name);
@@ -225,8 +226,8 @@ end_cut(GstLatentDemux *self)
     GST_ELEMENT_WARNING(self, STREAM, DEMUX,
                         ("%s: the recording was cut: its recorder no longer "
                          "locks the file, and its header leaves the number of "
-                         "latents open. Its %d complete latents are read",
-                         name, data->t),
+                         "latents open. It has %s",
+                         name, VAE_COUNTED(data->t, "complete latent")),
                         (NULL));
 }
 
