@@ -38,6 +38,7 @@ clean_up() {
 }
 # new_folder [NAME]: makes a temporary folder and prints its name, also if Ctrl-C
 # comes meanwhile, so that clean_up knows it.
+# shellcheck disable=SC2120 # demo.sh gives a name
 new_folder() (
     trap '' INT TERM HUP
     mktemp -d "$@"
