@@ -371,8 +371,8 @@ faults(const Bed *bed, int stride)
     }
 }
 
-/* The spilled carries and each block of a history are large blocks. The run time
- * does not allocate them: they are mappings that are pinned. */
+/* The spilled carries and each block of a history are large blocks. The run
+ * time does not allocate them: they are mappings that are pinned. */
 static void
 mapped(const Bed *bed, VaeDirection direction)
 {

@@ -219,8 +219,7 @@ check_purposes(const char *label, const VaePlan *plan, const Bed *bed,
          asked_for(s->main.tiles.carries) + asked_for(s->main.tiles.block) +
              asked_for(s->window.frames));
     same(label, "loading", plan->loading, loading_peak);
-    uint64_t history =
-        s->main.history.places.now ? sizeof *s->main.history.places.now : 0;
+    uint64_t history = s->main.history.now ? sizeof *s->main.history.now : 0;
     for (int i = 0; i < s->main.history.places.n; i++)
         history += asked_for(s->main.history.places.blocks[i]);
     same(label, "history", plan->history, history);
