@@ -54,7 +54,8 @@ vae_cuda_end_history(VaeBackend *cuda, const VaeExec *e)
 
 /* ------------------------------------------------------------------ */
 
-/* The number of latents before `end` that follow each other in a block. */
+/* The number of latents that follow each other in a block from the place `at`
+ * on, at most `latents`. */
 static int
 count_latents(const VaeHistory *h, uint64_t at, uint64_t latents)
 {
