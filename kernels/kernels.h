@@ -229,6 +229,21 @@ vae_history_rows(const VaeHistory *h, uint64_t latent)
 }
 
 /*
+ * cuda: some latents of a history, in memory of their own, for histories that
+ * are not on the device. The parts of all keys are computed one after another,
+ * which does not change a byte. Only the last part has the latent of the frame,
+ * as its last one.
+ */
+typedef struct VaeHistoryPart {
+    uint8_t *rows; /* K | V of the first latent; NULL: the history has no parts,
+                      and `blocks` its rows */
+    size_t bytes;  /* from latent to latent */
+    int latents;
+    bool first, last;
+    float *sums; /* n rows of c + 2 numbers, which go from part to part */
+} VaeHistoryPart;
+
+/*
  * One head over the h * w = n pixels of each frame. qkv: (t, n, 3c) of x_type,
  * blocks Q | K | V; y: (t, n, c) of y_type = softmax(Q K^T / sqrt(c)) V.
  * scratch: at least vae_attention_scratch_ref(n, c) bytes; cuda needs none.
@@ -246,8 +261,9 @@ typedef struct VaeAttentionArgs {
     bool tf32; /* cuda: F32 may be multiplied with 10 bits of mantissa */
     /* With blocks, t is 1. K and V of the frame are first copied to its rows;
      * they have x_type. The queries then read the rows of all latents of the
-     * history. */
+     * history, or of `part`. y is written with the last part. */
     VaeHistory history;
+    VaeHistoryPart part;
 } VaeAttentionArgs;
 enum {
     VAE_ATTENTION_CHANNELS_CUDA = 1152,

@@ -60,11 +60,22 @@ vae_backend_goes_on(const VaeBackendParams *p, VaeError *error)
  * memory, and ignores the place. */
 typedef enum VaePlace { VAE_ON_DEVICE, VAE_ON_HOST } VaePlace;
 
+/* What the host knows of a history: the addresses of its n blocks. Those from
+ * `on_device` on are spilled. Kernels read a spilled block in one of the
+ * `stages`, which are memory of the device for a block each. */
+typedef struct VaeHistoryPlaces {
+    uint8_t **blocks;
+    int n, on_device;
+    uint8_t *stages[2]; /* NULL: nothing is spilled */
+} VaeHistoryPlaces;
+
 /* Memory of one stream, zeroed when it is allocated. */
 typedef struct VaeMemory {
     uint8_t *arena, *carries, *scratch;
-    uint8_t *spilled;          /* carries on the host */
-    VaeHistoryBlocks *history; /* or NULL; in the memory of alloc() */
+    uint8_t *spilled;               /* carries on the host */
+    VaeHistoryBlocks *history;      /* or NULL; in the memory of alloc() */
+    const VaeHistoryPlaces *places; /* of history, which may change from run to
+                                       run */
 } VaeMemory;
 
 /* Input and output of one run. The arrays have one element for each unit of the

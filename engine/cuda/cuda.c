@@ -62,6 +62,7 @@ vae_cuda_close(VaeBackend *cuda)
     vae_rt_stream_free(cuda->up);
     vae_rt_stream_free(cuda->compute);
     vae_rt_stream_free(cuda->down);
+    vae_cuda_free_history(cuda);
     vae_rt_stream_free(cuda->fetching);
     vae_rt_stream_free(cuda->storing);
     vae_mem_free(cuda->layers);

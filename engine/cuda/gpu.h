@@ -93,6 +93,9 @@ struct VaeBackend {
     VaeCudaConvs *convs; /* of shared */
     VaeRtStream up, compute, down;
     VaeRtStream fetching, storing; /* of spilled carries; or NULL */
+    /* Of the stages of a spilled history, see memory/history.c; or NULL. */
+    VaeRtEvent filled[2], read[2], stored;
+    int stage; /* the next one */
 
     VaeRoom room; /* temporary memory for making weights */
     VaeCudaLoad load;
@@ -331,8 +334,24 @@ void vae_cuda_release_weights(VaeBackend *cuda, VaeCudaExec *exec);
 bool vae_cuda_moves(const VaeOp *op);
 VaeStatus vae_cuda_prepare_move(VaeBackend *cuda, VaeCudaExec *exec, int op,
                                 VaeError *error);
+/* Makes the streams of these copies. Returns 0 or an error code. */
+int vae_cuda_open_moves(VaeBackend *cuda);
 /* Waits for the copies of a run that has ended early. */
 void vae_cuda_end_moves(VaeBackend *cuda);
+
+/* cuda/memory/history.c: attention over a history that may be spilled. */
+VaeStatus vae_cuda_prepare_history(VaeBackend *cuda, VaeCudaExec *exec, int op,
+                                   VaeError *error);
+void vae_cuda_free_history(VaeBackend *cuda);
+/* A VaeLaunch.attend. */
+int vae_cuda_attend(const VaeLaunch *launch, const VaeOp *op,
+                    const VaeAttentionArgs *args);
+/* True if a run of this program reads a spilled history, which a recorded
+ * program cannot. */
+bool vae_cuda_history_is_spilled(const VaeExec *exec);
+/* The results of a run also wait for its history. Returns 0 or an error code.
+ */
+int vae_cuda_end_history(VaeBackend *cuda, const VaeExec *exec);
 
 /* cuda/memory/pinned.c: a large block of zeros in pinned host memory. *out is
  * NULL if the block is small, or if it could not be made; then the run time

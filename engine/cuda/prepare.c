@@ -84,6 +84,8 @@ prepare_op(VaeCudaExec *e, int i, VaeError *error)
                         "%s: attention over %d channels; cuda computes it "
                         "over at most %d",
                         op->name, op->y->shape.c, most);
+    if (status == VAE_OK && op->kind == VAE_OP_ATTENTION && op->carry)
+        status = vae_cuda_prepare_history(e->cuda, e, i, error);
     if (op->kind == VAE_OP_WINDOW) {
         const VaeShape x = op->x->shape;
         vae_exec_needs_scratch(&e->exec, vae_rt_kernels()->window_scratch(

@@ -50,12 +50,16 @@ vae_cuda_run(VaeBackend *cuda, VaeExec *e, const VaeRun *run, VaeError *error)
         return status;
     vae_rt_range_begin(e->program->label);
     if (own->graph && !own->marks && !run->dump &&
-        vae_clock_is_steady(&run->clock, e->program))
+        vae_clock_is_steady(&run->clock, e->program) &&
+        !vae_cuda_history_is_spilled(e))
         status = run_graph(cuda, e, run, slot, error);
     else
         status = vae_cuda_run_ops(e, 0, n, run, slot, error);
     if (status != VAE_OK)
         vae_cuda_end_moves(cuda);
+    if (status == VAE_OK)
+        status = vae_cuda_status(cuda, vae_cuda_end_history(cuda, e),
+                                 "store the history", error);
     if (status == VAE_OK && own->marks)
         status = vae_cuda_status(
             cuda, vae_rt_event_record(own->marks[n], cuda->compute),

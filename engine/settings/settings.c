@@ -36,9 +36,10 @@ static const VaeWord nan_policies[] = {
 
 static const VaeWord spills[] = {
     [VAE_SPILL_AUTO] = {"auto",
-                        "Carries that do not fit into the memory of the GPU"},
+                        "Carries that do not fit into the memory of the GPU, "
+                        "and then a history"},
     [VAE_SPILL_OFF] = {"off", "No carries"},
-    [VAE_SPILL_HOST] = {"host", "All carries"},
+    [VAE_SPILL_HOST] = {"host", "All carries, and a history"},
     {0}};
 
 static const VaeWord tilings[] = {

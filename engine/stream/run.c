@@ -37,7 +37,7 @@ static void
 forget_history(VaeStream *s)
 {
     VaeMachine *m = &s->main;
-    if (!m->history.n)
+    if (!m->history.places.n)
         return;
     if (m->class->finish)
         m->class->finish(m->backend, 0, VAE_FINISH_KEEP, NULL);
@@ -98,7 +98,7 @@ vae_stream_grow_history(VaeStream *s, int steps, VaeError *error)
     VaeStatus status = VAE_OK;
     if (bytes <= vae_history_bytes(h, (uint64_t) m->rung.slice))
         return VAE_OK; /* every plan has memory for a slice */
-    if (rest + bytes > limit)
+    if (!h->spills && rest + bytes > limit)
         status =
             vae_fail(&why, VAE_ERR_MEMORY, "%s %.1f MiB",
                      m->params.memory_limit ? "the memory limit is"

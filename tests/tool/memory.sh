@@ -132,6 +132,15 @@ check "a tile size that is no multiple of a latent pixel" 3 "$tool" decode \
     --model "$wan" --tiles blend --tile-size 30 "$latents" tiles.safetensors
 says "a tile width of 30 pixels, expected a multiple of 8"
 
+echo "# the smaller tiles of latents fit"
+set -- plan --backend ref --arch hunyuan1.0 --size 128x128
+check "large tiles of latents that do not fit" 3 "$tool" "$@" \
+    --tile-plan official --memory-limit 2G
+says "settings that would fit: " "tile plan diffusers, with other results (1"
+check "small ones that do" 0 "$tool" "$@" --memory-limit 2G
+says "  keys, values "
+says_not "history"
+
 echo "# with little memory left, the suggestion and the encoder are planned, too"
 # The free part of a limit depends on how much this system's libraries map. By
 # chance a thread makes a heap of its own, which reserves 64 MiB of addresses.

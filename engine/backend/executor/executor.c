@@ -145,27 +145,32 @@ depthwise(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
                                               .n = x->shape.c});
 }
 
-/* With a history, a frame at a time: it is part of the next one's. */
-static void
+/* With a history, a frame at a time: it is part of the next one's. Returns 0 or
+ * an error code. */
+static int
 attention(const VaeLaunch *l, const VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
     const int t = op->carry ? 1 : y->shape.t;
-    for (int f = 0; f < y->shape.t; f += t)
-        l->kernels->attention(
-            &l->queue,
-            &(VaeAttentionArgs){.y = vae_exec_body(l->exec, y) +
-                                     (size_t) f * vae_frame_bytes(y),
-                                .qkv = vae_exec_body(l->exec, x) +
-                                       (size_t) f * vae_frame_bytes(x),
-                                .scratch = (void *) l->exec->memory.scratch,
-                                .x_type = x->type,
-                                .y_type = y->type,
-                                .t = t,
-                                .n = y->shape.h * y->shape.w,
-                                .c = y->shape.c,
-                                .tf32 = l->tf32,
-                                .history = vae_exec_history(l->exec, op, f)});
+    int code = 0;
+    for (int f = 0; f < y->shape.t && !code; f += t) {
+        const VaeAttentionArgs a = {
+            .y = vae_exec_body(l->exec, y) + (size_t) f * vae_frame_bytes(y),
+            .qkv = vae_exec_body(l->exec, x) + (size_t) f * vae_frame_bytes(x),
+            .scratch = (void *) l->exec->memory.scratch,
+            .x_type = x->type,
+            .y_type = y->type,
+            .t = t,
+            .n = y->shape.h * y->shape.w,
+            .c = y->shape.c,
+            .tf32 = l->tf32,
+            .history = vae_exec_history(l->exec, op, f)};
+        if (op->carry && l->attend)
+            code = l->attend(l, op, &a);
+        else
+            l->kernels->attention(&l->queue, &a);
+    }
+    return code;
 }
 
 /* Without a run, for a call that only loads kernels, any place will do. */
@@ -365,8 +370,7 @@ run_kernel(const VaeLaunch *l, const VaeOp *op, const VaeExecOp *own)
         depthwise(l, op, own);
         break;
     case VAE_OP_ATTENTION:
-        attention(l, op);
-        break;
+        return attention(l, op);
     case VAE_OP_WINDOW:
         window(l, op, own);
         break;

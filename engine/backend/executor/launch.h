@@ -20,6 +20,10 @@ struct VaeLaunch {
     /* Returns when what is in the queue is done; NULL: it is. */
     int (*wait)(const VaeQueue *queue);
     VaeStatus (*failed)(const VaeLaunch *launch, int code, VaeError *error);
+    /* Computes an attention whose history may be spilled, and returns 0 or an
+     * error code; NULL: none is. */
+    int (*attend)(const VaeLaunch *launch, const VaeOp *op,
+                  const VaeAttentionArgs *args);
 
     /* Called before and after each op, for example to measure times; or NULL.
      * after() gets the op's status and returns it, or an error of its own. */

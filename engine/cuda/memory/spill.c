@@ -63,8 +63,8 @@ run(void *user, const VaeOp *op, VaeError *error)
     return vae_cuda_status(cuda, code, "copy a carry", error);
 }
 
-static int
-open_streams(VaeBackend *cuda)
+int
+vae_cuda_open_moves(VaeBackend *cuda)
 {
     int code = 0;
     if (!cuda->fetching)
@@ -78,7 +78,7 @@ VaeStatus
 vae_cuda_prepare_move(VaeBackend *cuda, VaeCudaExec *e, int i, VaeError *error)
 {
     VaeCudaOp *own = &e->ops[i];
-    int code = e->cache ? open_streams(cuda) : 0;
+    int code = e->cache ? vae_cuda_open_moves(cuda) : 0;
     e->exec.ops[i].run = run;
     if (!code && e->cache && begins(&e->exec.program->ops[i])) {
         code = vae_rt_event_new(&own->ready);

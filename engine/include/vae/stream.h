@@ -257,8 +257,13 @@ typedef struct VaePlan {
                      setting has strips. The computing library would give them
                      other bytes in strips, or cannot compute them */
     /* The history of a latent, and that of VAE_PLANNED_LATENTS, or fewer by
-     * VaeStreamParams.history, which is a part of total. 0: there is none. */
-    uint64_t history_latent, history;
+     * VaeStreamParams.history, which is a part of total. 0: there is none. In
+     * tiles of latents, `history` has the keys and values of a tile, and
+     * history_latent is 0. If a device may spill the history, `history` also
+     * has the two buffers through which it reads what is spilled. If all is
+     * spilled, it has only these, and history_spilled, in pinned host memory,
+     * has the latents. */
+    uint64_t history_latent, history, history_spilled;
 } VaePlan;
 
 #define VAE_PLANNED_LATENTS 32

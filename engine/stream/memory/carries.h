@@ -7,7 +7,9 @@
  * use these functions.
  *
  * A history is a carry that grows with each latent. All histories of a stream
- * share blocks of memory, which are added one after another (history.c).
+ * share blocks of memory, which are added one after another (history.c). The
+ * first blocks are on the device, and those for which it has no room are
+ * spilled.
  */
 #ifndef VAE_CARRIES_H
 #define VAE_CARRIES_H
@@ -80,21 +82,35 @@ typedef struct VaeHistoryStore {
     size_t bytes; /* of a latent in all histories; 0: there is none */
     int each;     /* latents of a block */
     int window;   /* most latents of a history; 0: all of the sequence */
+    bool spills;  /* blocks may be spilled */
+    bool spilled; /* all are */
+    int most;     /* blocks on the device; the next ones are spilled */
     VaeHistoryBlocks *now; /* in the memory of the backend, or NULL */
-    uint8_t **blocks;      /* the n blocks of `now`, as a list in host memory */
-    int n;
-    uint8_t **kept; /* while offloaded: n_kept copies in host memory */
-    int n_kept;
+    VaeHistoryPlaces places;
+    /* While offloaded: n_kept blocks in host memory. The first ones are copies,
+     * the others are spilled and stay in place. */
+    uint8_t **kept;
+    int n_kept, n_copies;
 } VaeHistoryStore;
 
 /* Numbers of latents are those of the sequence so far. */
 
 /* The bytes of the blocks for so many latents, and of their list. */
 uint64_t vae_history_bytes(const VaeHistoryStore *s, uint64_t latents);
+/* The bytes on the device if all blocks are spilled: the list and the stages.
+ */
+uint64_t vae_history_staged_bytes(const VaeHistoryStore *s);
+/* The bytes on the device for VAE_PLANNED_LATENTS, with the stages if the
+ * history may need them later. */
+uint64_t vae_history_planned_bytes(const VaeHistoryStore *s);
+/* Sets `most`: list, stages and blocks on the device have at most `room` bytes.
+ */
+void vae_history_set_room(VaeHistoryStore *s, uint64_t room);
 /* Allocates the list of blocks, if the stream has a history. */
 VaeStatus vae_history_take(VaeHistoryStore *s, VaeError *error);
-/* Adds blocks until there are enough for so many latents. After an error the
- * store keeps the blocks that could be added. */
+/* Adds blocks until there are enough for so many latents, and the stages for
+ * the first one that is spilled. After an error the store keeps the blocks that
+ * could be added. */
 VaeStatus vae_history_grow(VaeHistoryStore *s, uint64_t latents,
                            VaeError *error);
 /* Frees the blocks that so many latents do not need. No run may be in flight.

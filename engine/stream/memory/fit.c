@@ -112,6 +112,18 @@ try_cuts(Advice *a)
         add(a, plan.peak, "strips 0 and frames at once 0");
 }
 
+/* Tries the smaller tiles of latents, which give other results. */
+static void
+try_tile_plan(Advice *a)
+{
+    VaePlan plan;
+    VaeStreamParams params = a->params;
+    params.tile_plan = VAE_TILE_PLAN_DIFFUSERS;
+    if (a->m->model->info.in_tiles && a->params.tile_plan != params.tile_plan &&
+        fits(a, &params, &plan))
+        add(a, plan.peak, "tile plan diffusers, with other results");
+}
+
 /* Tries tiles, which are not exact: the largest that fit. */
 static void
 try_tiles(Advice *a)
@@ -232,6 +244,7 @@ vae_machine_does_not_fit(const VaeMachine *m, VaeError *error)
         try_spill(&a);
         try_cuts(&a);
         try_precision(&a);
+        try_tile_plan(&a);
         try_size(&a);
     }
     try_processor(&a);

@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "carries.h"
+#include "vae/stream.h"
 
 #define MIB(bytes) ((double) (bytes) / 1048576)
 
@@ -31,6 +32,39 @@ vae_history_bytes(const VaeHistoryStore *s, uint64_t latents)
                     : 0;
 }
 
+uint64_t
+vae_history_staged_bytes(const VaeHistoryStore *s)
+{
+    return s->bytes ? sizeof(VaeHistoryBlocks) + 2 * block_bytes(s) : 0;
+}
+
+/* True if the history may become longer than planned, and then be spilled. */
+static bool
+may_spill(const VaeHistoryStore *s)
+{
+    return s->spills && (!s->window || s->window > VAE_PLANNED_LATENTS);
+}
+
+uint64_t
+vae_history_planned_bytes(const VaeHistoryStore *s)
+{
+    if (s->spilled)
+        return vae_history_staged_bytes(s);
+    return vae_history_bytes(s, VAE_PLANNED_LATENTS) +
+           (may_spill(s) ? 2 * block_bytes(s) : 0);
+}
+
+void
+vae_history_set_room(VaeHistoryStore *s, uint64_t room)
+{
+    const uint64_t staged = vae_history_staged_bytes(s);
+    const uint64_t fit =
+        s->bytes && room > staged ? (room - staged) / block_bytes(s) : 0;
+    s->most = s->spilled ? 0 : VAE_HISTORY_BLOCKS;
+    if (may_spill(s) && fit < (uint64_t) s->most)
+        s->most = (int) fit;
+}
+
 static VaeStatus
 copy(const VaeHistoryStore *s, void *dst, const void *src, size_t n,
      VaeError *error)
@@ -41,52 +75,115 @@ copy(const VaeHistoryStore *s, void *dst, const void *src, size_t n,
     return VAE_OK;
 }
 
+static VaeStatus
+take(const VaeHistoryStore *s, VaePlace place, size_t n, uint8_t **out,
+     VaeError *error)
+{
+    void *block = NULL;
+    const VaeStatus status =
+        s->class->alloc(s->backend, place, n, &block, error);
+    *out = block;
+    return status;
+}
+
 VaeStatus
 vae_history_take(VaeHistoryStore *s, VaeError *error)
 {
-    void *table = NULL;
+    uint8_t *table = NULL;
     if (!s->bytes || s->now)
         return VAE_OK;
-    const VaeStatus status = s->class->alloc(
-        s->backend, VAE_ON_DEVICE, sizeof(VaeHistoryBlocks), &table, error);
+    const VaeStatus status =
+        take(s, VAE_ON_DEVICE, sizeof(VaeHistoryBlocks), &table, error);
     if (status != VAE_OK)
         return status;
-    s->now = table;
+    s->now = (void *) table;
     if (!s->class->copy)
-        s->blocks = s->now->block;
-    else if (!s->blocks)
-        s->blocks = vae_mem_alloc(VAE_HISTORY_BLOCKS * sizeof *s->blocks);
-    return s->blocks
+        s->places.blocks = s->now->block;
+    else if (!s->places.blocks)
+        s->places.blocks =
+            vae_mem_alloc(VAE_HISTORY_BLOCKS * sizeof(uint8_t *));
+    return s->places.blocks
                ? VAE_OK
                : vae_fail(error, VAE_ERR_MEMORY, "out of memory for a history");
+}
+
+/* ------------------------------------------------------------------ */
+/* Blocks.                                                             */
+
+/* True if block i of `kept` is in place. */
+static bool
+stays(const VaeHistoryStore *s, int i)
+{
+    return s->kept && i < s->n_kept && s->kept[i] == s->places.blocks[i];
+}
+
+static void
+free_block(const VaeHistoryStore *s, int i, VaePlace place)
+{
+    if (!stays(s, i))
+        s->class->free(s->backend, place, s->places.blocks[i]);
+}
+
+static VaeStatus
+take_stages(VaeHistoryStore *s, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    for (int i = 0; i < 2 && status == VAE_OK; i++)
+        if (!s->places.stages[i])
+            status = take(s, VAE_ON_DEVICE, block_bytes(s),
+                          &s->places.stages[i], error);
+    return status;
+}
+
+/* Takes the next block, or the one in `kept` if it can stay in place. If the
+ * device has no room for it after all, it is spilled. */
+static VaeStatus
+take_block(VaeHistoryStore *s, VaePlace *place, VaeError *error)
+{
+    const int i = s->places.n;
+    uint8_t **block = &s->places.blocks[i];
+    VaeStatus status = VAE_ERR_MEMORY;
+    *place = i < s->most ? VAE_ON_DEVICE : VAE_ON_HOST;
+    if (*place == VAE_ON_DEVICE)
+        status = take(s, *place, block_bytes(s), block, error);
+    if (status != VAE_ERR_MEMORY || (i < s->most && !s->spills))
+        return status;
+    *place = VAE_ON_HOST;
+    s->most = i < s->most ? i : s->most;
+    *block = s->kept && i < s->n_kept && i >= s->n_copies ? s->kept[i] : NULL;
+    status = take_stages(s, error);
+    return status == VAE_OK && !*block
+               ? take(s, VAE_ON_HOST, block_bytes(s), block, error)
+               : status;
 }
 
 static VaeStatus
 add_block(VaeHistoryStore *s, VaeError *error)
 {
-    void *block = NULL;
-    if (s->n == VAE_HISTORY_BLOCKS)
-        return vae_fail(error, VAE_ERR_MEMORY, "it has %d blocks", s->n);
-    VaeStatus status = s->class->alloc(s->backend, VAE_ON_DEVICE,
-                                       block_bytes(s), &block, error);
+    VaePlace place;
+    const int i = s->places.n;
+    if (i == VAE_HISTORY_BLOCKS)
+        return vae_fail(error, VAE_ERR_MEMORY, "it has %d blocks", i);
+    VaeStatus status = take_block(s, &place, error);
     if (status != VAE_OK)
         return status;
-    s->blocks[s->n] = block;
     if (s->class->copy)
-        status = copy(s, &s->now->block[s->n], &s->blocks[s->n],
-                      sizeof *s->blocks, error);
-    if (status == VAE_OK)
-        s->n++;
-    else
-        s->class->free(s->backend, VAE_ON_DEVICE, block);
-    return status;
+        status = copy(s, &s->now->block[i], &s->places.blocks[i],
+                      sizeof(uint8_t *), error);
+    if (status != VAE_OK) {
+        free_block(s, i, place);
+        return status;
+    }
+    s->places.n++;
+    s->places.on_device += place == VAE_ON_DEVICE;
+    return VAE_OK;
 }
 
 VaeStatus
 vae_history_grow(VaeHistoryStore *s, uint64_t latents, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    while (status == VAE_OK && (uint64_t) s->n < blocks_of(s, latents))
+    while (status == VAE_OK && (uint64_t) s->places.n < blocks_of(s, latents))
         status = add_block(s, error);
     return status;
 }
@@ -94,8 +191,12 @@ vae_history_grow(VaeHistoryStore *s, uint64_t latents, VaeError *error)
 void
 vae_history_shrink(VaeHistoryStore *s, uint64_t latents)
 {
-    while ((uint64_t) s->n > blocks_of(s, latents))
-        s->class->free(s->backend, VAE_ON_DEVICE, s->blocks[--s->n]);
+    VaeHistoryPlaces *p = &s->places;
+    while ((uint64_t) p->n > blocks_of(s, latents)) {
+        p->n--;
+        free_block(s, p->n, p->n < p->on_device ? VAE_ON_DEVICE : VAE_ON_HOST);
+        p->on_device = p->n < p->on_device ? p->n : p->on_device;
+    }
 }
 
 void
@@ -104,18 +205,42 @@ vae_history_drop(VaeHistoryStore *s)
     if (!s->class)
         return;
     vae_history_shrink(s, 0);
+    for (int i = 0; i < 2; i++) {
+        s->class->free(s->backend, VAE_ON_DEVICE, s->places.stages[i]);
+        s->places.stages[i] = NULL;
+    }
     s->class->free(s->backend, VAE_ON_DEVICE, s->now);
     s->now = NULL;
 }
+
+/* ------------------------------------------------------------------ */
 
 void
 vae_history_forget(VaeHistoryStore *s)
 {
     for (int i = 0; i < s->n_kept; i++)
-        vae_mem_free(s->kept[i]);
+        if (i < s->n_copies)
+            vae_mem_free(s->kept[i]);
+        else if (i >= s->places.n || !stays(s, i))
+            s->class->free(s->backend, VAE_ON_HOST, s->kept[i]);
     vae_mem_free(s->kept);
     s->kept = NULL;
     s->n_kept = 0;
+}
+
+/* Adds the next block to `kept`: a copy, or a spilled block itself. */
+static VaeStatus
+keep_block(VaeHistoryStore *s, VaeError *error)
+{
+    const int i = s->n_kept++;
+    if (i >= s->n_copies) {
+        s->kept[i] = s->places.blocks[i];
+        return VAE_OK;
+    }
+    s->kept[i] = vae_mem_alloc_lazy(block_bytes(s));
+    return s->kept[i]
+               ? copy(s, s->kept[i], s->places.blocks[i], block_bytes(s), error)
+               : VAE_ERR_MEMORY;
 }
 
 VaeStatus
@@ -126,14 +251,9 @@ vae_history_offload(VaeHistoryStore *s, uint64_t latents, VaeError *error)
     if (n == 0)
         return VAE_OK;
     s->kept = vae_mem_alloc((size_t) n * sizeof *s->kept);
-    for (int i = 0; s->kept && i < n && status == VAE_OK; i++) {
-        s->kept[i] = vae_mem_alloc_lazy(block_bytes(s));
-        s->n_kept = i + 1;
-        if (s->kept[i])
-            status = copy(s, s->kept[i], s->blocks[i], block_bytes(s), error);
-        else
-            status = VAE_ERR_MEMORY;
-    }
+    s->n_copies = s->places.on_device;
+    while (s->kept && s->n_kept < n && status == VAE_OK)
+        status = keep_block(s, error);
     if (!s->kept || status == VAE_ERR_MEMORY)
         status = vae_fail(error, VAE_ERR_MEMORY,
                           "out of memory: %.1f MiB of history need a copy in "
@@ -148,10 +268,12 @@ VaeStatus
 vae_history_reload(VaeHistoryStore *s, VaeError *error)
 {
     VaeStatus status = VAE_OK;
-    while (status == VAE_OK && s->n < s->n_kept)
+    while (status == VAE_OK && s->places.n < s->n_kept)
         status = add_block(s, error);
     for (int i = 0; i < s->n_kept && status == VAE_OK; i++)
-        status = copy(s, s->blocks[i], s->kept[i], block_bytes(s), error);
+        if (!stays(s, i))
+            status =
+                copy(s, s->places.blocks[i], s->kept[i], block_bytes(s), error);
     if (status == VAE_OK)
         vae_history_forget(s);
     return status;
@@ -163,7 +285,7 @@ vae_history_free(VaeHistoryStore *s)
     vae_history_drop(s);
     vae_history_forget(s);
     if (s->class && s->class->copy)
-        vae_mem_free(s->blocks);
+        vae_mem_free(s->places.blocks);
     *s = (VaeHistoryStore){0};
 }
 
@@ -181,7 +303,7 @@ static uint8_t *
 rows(const VaeHistoryStore *s, const VaeCarry *c, uint64_t latent)
 {
     const uint64_t at = s->window ? latent % (uint64_t) s->window : latent;
-    uint8_t *const *blocks = s->kept ? s->kept : s->blocks;
+    uint8_t *const *blocks = s->kept ? s->kept : s->places.blocks;
     const uint64_t each = (uint64_t) s->each;
     return blocks[at / each] + at % each * s->bytes + c->place;
 }

@@ -2,7 +2,7 @@
  * ladder.c: chooses the settings with which a stream fits in memory. Each rung
  * of the ladder is a setting, the fastest first; all give the same bytes. The
  * rungs are slice sizes, then the smallest slice with strips of rows and groups
- * of frames, then also with spilled carries.
+ * of frames, then also with spilled carries and, at last, a spilled history.
  */
 #include <stdio.h>
 #include <string.h>
@@ -186,6 +186,17 @@ try_rung(VaeMachine *m, VaeRung rung, uint64_t most, bool *fits,
     return status;
 }
 
+/* The bytes that further spilling takes off the device: carries, then the
+ * history. */
+static uint64_t
+left_to_spill(const VaeMachine *m)
+{
+    const VaePlan *p = &m->plan;
+    const uint64_t staged = vae_history_staged_bytes(&m->history);
+    return p->carries - p->spilled +
+           (p->history > staged ? p->history - staged : 0);
+}
+
 /* Spills the missing bytes. The first attempt counts only activations and
  * carries, later ones also weights and memory of libraries. */
 static VaeStatus
@@ -194,7 +205,7 @@ spill_enough(VaeMachine *m, VaeRung rung, uint64_t most, bool *fits,
 {
     VaeStatus status = try_rung(m, rung, most, fits, error);
     while (status == VAE_OK && !*fits &&
-           m->plan.peak - most <= m->plan.carries - m->plan.spilled) {
+           m->plan.peak - most <= left_to_spill(m)) {
         rung.spared = m->plan.spilled + (m->plan.peak - most);
         status = try_rung(m, rung, most, fits, error);
     }
@@ -405,12 +416,13 @@ vae_plan_setting(const VaePlan *p, char *out, size_t size)
     if (p->tiles)
         snprintf(tiles, sizeof tiles, ", %s of %dx%d (not exact)",
                  VAE_COUNTED(p->tiles, "tile"), p->tile_width, p->tile_height);
+    const char *spilled =
+        p->history_spilled        ? ", the carries and the history on the host"
+        : !p->spilled             ? ""
+        : p->spilled < p->carries ? ", a part of the carries on the host"
+                                  : ", the carries on the host";
     snprintf(out, size, "slices of %d%s%s%s%s%s", p->slice_size, group, strips,
-             whole,
-             !p->spilled               ? ""
-             : p->spilled < p->carries ? ", a part of the carries on the host"
-                                       : ", the carries on the host",
-             tiles);
+             whole, spilled, tiles);
 }
 
 /* The rung below m->rung. False: there is none. */
@@ -432,8 +444,8 @@ next_rung(const VaeMachine *m, VaeRung *out)
         return true;
     }
     out->windows = 0;
-    if (can_spill(m) && m->plan.spilled < m->plan.carries) {
-        out->spared = m->plan.carries;
+    if (can_spill(m) && left_to_spill(m)) {
+        out->spared = UINT64_MAX;
         return true;
     }
     return m->plan.spilled && now->windows;
@@ -495,6 +507,7 @@ vae_machine_step_down(VaeMachine *m, bool begun, const VaeError *why)
     next.frames_at_once = rung.group;
     next.strips = rung.strips;
     next.spilled = rung.spared ? next.carries : next.spilled;
+    next.history_spilled = m->history.bytes && rung.spared == UINT64_MAX;
     vae_plan_setting(&next, after, sizeof after);
     if (strcmp(before, after) == 0)
         vae_log(&log, "fewer carries are fetched ahead: %s", why->message);

@@ -25,7 +25,8 @@ typedef struct VaeRung {
     int slice;        /* steps */
     int group;        /* frames computed at once, see split.h; 0: all */
     int strips;       /* most strips of rows, see strips.h; 0: none */
-    uint64_t spared;  /* at least so many bytes of carries are spilled */
+    uint64_t spared;  /* at least so many bytes of carries are spilled; the
+                         history is, too, if there are not so many */
     uint64_t windows; /* windows extend the arena by at most so many bytes */
 } VaeRung;
 

@@ -85,6 +85,8 @@ place_carries(VaeMachine *m)
     m->history.bytes = store->set.history;
     m->history.each = store->set.each;
     m->history.window = window;
+    m->history.spills = m->params.spill != VAE_SPILL_OFF && m->class->copy;
+    m->history.spilled = m->history.spills && m->rung.spared > store->set.bytes;
     return true;
 }
 
@@ -185,8 +187,13 @@ sum_up(VaeMachine *m)
     const uint64_t carries = m->carries.rest;
     p->spilled = m->carries.spilled;
     p->carries = carries + p->spilled;
-    p->history_latent = m->history.bytes;
-    p->history = vae_history_bytes(&m->history, VAE_PLANNED_LATENTS);
+    p->history_latent = m->model->info.in_tiles ? 0 : m->history.bytes;
+    p->history = vae_history_planned_bytes(&m->history);
+    p->history_spilled =
+        m->history.spilled && m->history.bytes
+            ? vae_history_bytes(&m->history, VAE_PLANNED_LATENTS) -
+                  sizeof(VaeHistoryBlocks)
+            : 0;
     for (int i = 0; i < PROGRAMS; i++) {
         const VaeExec *exec = m->execs[i];
         if (m->programs[i]) {
@@ -418,6 +425,15 @@ take_block(VaeMachine *m, uint64_t bytes, uint8_t **out, VaeError *error)
     return status;
 }
 
+/* The bytes of the device that a history may take. */
+static uint64_t
+history_room(const VaeMachine *m)
+{
+    const uint64_t limit = m->search.limit.bytes;
+    const uint64_t rest = m->plan.total - m->plan.history;
+    return limit > rest ? limit - rest : 0;
+}
+
 VaeStatus
 vae_machine_take_memory(VaeMachine *m, VaeError *error)
 {
@@ -433,12 +449,14 @@ vae_machine_take_memory(VaeMachine *m, VaeError *error)
         status = vae_machine_take_tiles(m, error);
     m->history.class = m->class;
     m->history.backend = m->backend;
+    vae_history_set_room(&m->history, history_room(m));
     if (status == VAE_OK)
         status = vae_history_take(&m->history, error);
     if (status == VAE_OK) /* for the first run */
         status = vae_history_grow(&m->history,
                                   (uint64_t) vae_machine_most_steps(m), error);
     m->memory.history = m->history.now;
+    m->memory.places = &m->history.places;
     m->memory.carries = m->carries.now.device;
     m->memory.spilled = m->carries.now.host;
     if (status == VAE_OK)

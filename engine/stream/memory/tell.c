@@ -29,7 +29,7 @@ plan_rung(const VaeMachine *m, VaeRung rung, bool exact, VaePlan *out)
     if (!exact) /* uses the weights and the scratch of m */
         out->peak = m->plan.peak - m->plan.arena -
                     (m->plan.carries - m->plan.spilled) + p->arena +
-                    (p->carries - p->spilled);
+                    (p->carries - p->spilled) - m->plan.history + p->history;
     vae_machine_drop_programs(&other);
     return status;
 }
@@ -43,7 +43,8 @@ add_rung(VaeRungPlan *rungs, int *n, const VaePlan *plan, bool chosen)
     while (i < *n && (rungs[i].plan.slice_size != plan->slice_size ||
                       rungs[i].plan.frames_at_once != plan->frames_at_once ||
                       rungs[i].plan.strips != plan->strips ||
-                      rungs[i].plan.spilled != plan->spilled))
+                      rungs[i].plan.spilled != plan->spilled ||
+                      rungs[i].plan.history != plan->history))
         i++;
     const int before = i < *n ? rungs[i].plan.whole : 0;
     if (i == *n || chosen)
@@ -112,9 +113,9 @@ vae_machine_tell(const VaeMachine *m)
         snprintf(how, sizeof how, " with %s",
                  VAE_COUNTED(p->threads, "thread"));
     vae_plan_setting(p, setting, sizeof setting);
-    if (p->spilled)
+    if (p->spilled || p->history_spilled)
         snprintf(spilled, sizeof spilled, ", and %.1f MiB of the host",
-                 MIB(p->spilled));
+                 MIB(p->spilled + p->history_spilled));
     vae_log(&log, "%s: %s%s (%s), %s%s%s, %dx%d, %s, %.1f MiB%s",
             vae_machine_direction(m), vae_backend_name(p->backend), how,
             m->device.name, vae_precision_name(p->precision),

@@ -40,10 +40,13 @@ plan_print(FILE *to, VaeDirection direction, const VaePlan *plan)
     print_bytes(to, "carries", plan->carries);
     if (plan->spilled)
         print_bytes(to, "  on host", plan->spilled);
-    if (plan->history) {
-        print_bytes(to, "history", plan->history);
+    if (plan->history)
+        print_bytes(to, plan->history_latent ? "history" : "keys, values",
+                    plan->history);
+    if (plan->history_spilled)
+        print_bytes(to, "  on host", plan->history_spilled);
+    if (plan->history_latent)
         print_bytes(to, "  a latent", plan->history_latent);
-    }
     if (plan->tiled)
         print_bytes(to, "tiles on host", plan->tiled);
     print_bytes(to, "activations", plan->arena);

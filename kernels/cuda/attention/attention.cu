@@ -180,6 +180,69 @@ load_queries(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile,
     }
 }
 
+/* Calls f for each number of the thread: row and column of y, row of the block,
+ * and channel. */
+template <int ROWS, int COLUMNS, typename F>
+VAE_DEVICE void
+each_number(const VaeAttentionArgs &a, int first_row, F f)
+{
+    VAE_UNROLL
+    for (int i = 0; i < ROWS / 2; i++)
+        VAE_UNROLL
+    for (int j = 0; j < COLUMNS; j++) {
+        const int row = (int) threadIdx.x / WIDTH * (ROWS / 2) + i;
+        const int c = (int) threadIdx.x % WIDTH + j * WIDTH;
+        if (first_row + row < a.n && c < a.c)
+            f(i, j, row, c);
+    }
+}
+
+/* Sets the sums of no keys, or those of the parts before. */
+template <bool SO_FAR, int ROWS, int COLUMNS>
+VAE_DEVICE void
+begin(const VaeAttentionArgs &a, Tile<ROWS, COLUMNS> *tile, float (*y)[COLUMNS],
+      int first_row)
+{
+    const int row = (int) threadIdx.x;
+    const bool goes_on = vae_continues<SO_FAR>(a);
+    const bool has_sums = goes_on && first_row + row < a.n;
+    if (row < ROWS) {
+        const float *sums =
+            has_sums ? vae_sums_of(a, first_row + row) : nullptr;
+        tile->most[row] = has_sums ? sums[a.c] : -INFINITY;
+        tile->sum[row] = has_sums ? sums[a.c + 1] : 0;
+    }
+    if (goes_on)
+        each_number<ROWS, COLUMNS>(
+            a, first_row, [&](int i, int j, int block_row, int c) {
+                y[i][j] = vae_sums_of(a, first_row + block_row)[c];
+            });
+}
+
+/* Writes the result, or the sums for the next part. */
+template <bool SO_FAR, int ROWS, int COLUMNS>
+VAE_DEVICE void
+end(const VaeAttentionArgs &a, const Tile<ROWS, COLUMNS> *tile,
+    const float (*y)[COLUMNS], int first_row)
+{
+    const bool keeps = vae_goes_on<SO_FAR>(a);
+    const int row = (int) threadIdx.x;
+    each_number<ROWS, COLUMNS>(
+        a, first_row, [&](int i, int j, int block_row, int c) {
+            const size_t site =
+                (size_t) blockIdx.y * a.n + first_row + block_row;
+            if (keeps)
+                vae_sums_of(a, first_row + block_row)[c] = y[i][j];
+            else
+                vae_store(a.y, a.y_type, site * a.c + c,
+                          y[i][j] / tile->sum[block_row]);
+        });
+    if (keeps && row < ROWS && first_row + row < a.n) {
+        vae_sums_of(a, first_row + row)[a.c] = tile->most[row];
+        vae_sums_of(a, first_row + row)[a.c + 1] = tile->sum[row];
+    }
+}
+
 /* AttentionBlocks per multiprocessor: two if the assembler does not spill for
  * the second. */
 template <int X, int COLUMNS> struct AttentionBlocks {
@@ -205,10 +268,7 @@ __launch_bounds__(VAE_THREADS, (AttentionBlocks<X, COLUMNS>::N)) void attention(
     const int warp = (int) threadIdx.x / 32;
     float y[ROWS / 2][COLUMNS] = {};
     load_queries<X>(a, tile, first_row);
-    if (threadIdx.x < ROWS) {
-        tile->most[threadIdx.x] = -INFINITY;
-        tile->sum[threadIdx.x] = 0;
-    }
+    begin<SO_FAR>(a, tile, y, first_row);
     const VaeType type = X == VAE_ANY ? a.x_type : (VaeType) X;
     const VaeKeys keys = vae_keys<SO_FAR>(a);
     for (int i = 0; i < keys.latents; i++) {
@@ -223,16 +283,7 @@ __launch_bounds__(VAE_THREADS, (AttentionBlocks<X, COLUMNS>::N)) void attention(
             add_values<X>(a, tile, y, rows, key);
         }
     }
-    VAE_UNROLL
-    for (int i = 0; i < ROWS / 2; i++)
-        VAE_UNROLL
-    for (int j = 0; j < COLUMNS; j++) {
-        const int row = (int) threadIdx.x / WIDTH * (ROWS / 2) + i;
-        const int c = (int) threadIdx.x % WIDTH + j * WIDTH;
-        const size_t site = (size_t) blockIdx.y * a.n + first_row + row;
-        if (first_row + row < a.n && c < a.c)
-            vae_store(a.y, a.y_type, site * a.c + c, y[i][j] / tile->sum[row]);
-    }
+    end<SO_FAR>(a, tile, y, first_row);
 }
 
 /* Copies K and V of row blockIdx.x to the history. */
@@ -240,12 +291,13 @@ template <typename Word>
 static __global__ void
 keep(VaeAttentionArgs a)
 {
-    const uint64_t latent = vae_history_last(&a.history);
+    const uint64_t latent = a.part.rows ? (uint64_t) a.part.latents - 1
+                                        : vae_history_last(&a.history);
     const size_t row = 2 * (size_t) a.c;
     const Word *from =
         static_cast<const Word *>(a.qkv) + (size_t) blockIdx.x * 3 * a.c + a.c;
-    Word *to = reinterpret_cast<Word *>(vae_rows_of(a.history, latent)) +
-               blockIdx.x * row;
+    Word *to =
+        reinterpret_cast<Word *>(vae_rows_of(a, latent)) + blockIdx.x * row;
     for (size_t i = threadIdx.x; i < row; i += VAE_THREADS)
         to[i] = from[i];
 }
@@ -265,8 +317,9 @@ launch(const VaeQueue *q, const VaeAttentionArgs *a)
 static void
 so_far(const VaeQueue *q, const VaeAttentionArgs *a, bool matrix, bool aligned)
 {
-    vae_launch(a->x_type == VAE_TYPE_F32 ? keep<uint32_t> : keep<uint16_t>,
-               dim3((unsigned) a->n), VAE_THREADS, 0, q->stream, *a);
+    if (!a->part.rows || a->part.last)
+        vae_launch(a->x_type == VAE_TYPE_F32 ? keep<uint32_t> : keep<uint16_t>,
+                   dim3((unsigned) a->n), VAE_THREADS, 0, q->stream, *a);
     if (matrix && a->x_type != VAE_TYPE_F32)
         vae_cuda_attention_matrix(q, a);
     else if (aligned && a->x_type == VAE_TYPE_F32)

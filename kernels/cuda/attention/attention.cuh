@@ -19,7 +19,8 @@ vae_launch_attention(const VaeQueue *q, const VaeAttentionArgs *a,
 }
 
 /* The keys that the queries read: n rows for each of `latents`, from `first`
- * on. Without a history there is one, the frame itself. */
+ * on. Without a history there is one, the frame itself. Latents of a part count
+ * from its first one. */
 struct VaeKeys {
     uint64_t first;
     int latents;
@@ -37,6 +38,8 @@ vae_keys(const VaeAttentionArgs &a)
 {
     VaeKeys keys = {0, 1};
     if constexpr (SO_FAR) {
+        if (a.part.rows)
+            return {0, a.part.latents};
         keys.first = vae_history_first(&a.history);
         keys.latents = (int) (vae_history_last(&a.history) + 1 - keys.first);
     }
@@ -46,13 +49,37 @@ vae_keys(const VaeAttentionArgs &a)
 /* The rows of a latent. The compiler cannot see that an address that is read
  * from memory is one of global memory. */
 VAE_DEVICE uint8_t *
-vae_rows_of(const VaeHistory &h, uint64_t latent)
+vae_rows_of(const VaeAttentionArgs &a, uint64_t latent)
 {
-    uint8_t *rows = vae_history_rows(&h, latent);
+    uint8_t *rows = a.part.rows ? a.part.rows + latent * a.part.bytes
+                                : vae_history_rows(&a.history, latent);
 #ifdef __CUDA_ARCH__
     __builtin_assume(__isGlobal(rows));
 #endif
     return rows;
+}
+
+/* The sums of a query after the parts before: the result, undivided, its
+ * largest score and its sum of weights. */
+VAE_DEVICE float *
+vae_sums_of(const VaeAttentionArgs &a, int row)
+{
+    return a.part.sums + (size_t) row * (a.c + 2);
+}
+
+/* True if the sums of the parts before are read, and those of this part are
+ * written for the next one. */
+template <bool SO_FAR>
+VAE_DEVICE bool
+vae_continues(const VaeAttentionArgs &a)
+{
+    return SO_FAR && a.part.rows && !a.part.first;
+}
+template <bool SO_FAR>
+VAE_DEVICE bool
+vae_goes_on(const VaeAttentionArgs &a)
+{
+    return SO_FAR && a.part.rows && !a.part.last;
 }
 
 /* size: of an element. */
@@ -61,7 +88,7 @@ VAE_DEVICE VaeRows
 vae_rows(const VaeAttentionArgs &a, const VaeKeys &keys, int i, int size)
 {
     if constexpr (SO_FAR)
-        return {vae_rows_of(a.history, keys.first + i), 2 * a.c};
+        return {vae_rows_of(a, keys.first + i), 2 * a.c};
     const size_t at = ((size_t) blockIdx.y * a.n * 3 + 1) * a.c;
     return {static_cast<const uint8_t *>(a.qkv) + at * size, 3 * a.c};
 }

@@ -277,10 +277,12 @@ add_values(const Memory &m, const Half *values, float (*y)[P::COLUMNS][4],
     }
 }
 
-template <typename P>
+/* Calls f for each number of the thread: the number, row of the block, and
+ * channel. */
+template <typename P, typename F>
 VAE_DEVICE void
-store(const VaeAttentionArgs &a, const Memory &m,
-      float (*y)[P::TALL][P::COLUMNS][4], int first_row)
+each_number(const VaeAttentionArgs &a, float (*y)[P::TALL][P::COLUMNS][4],
+            int first_row, F f)
 {
     const int lane = (int) threadIdx.x % 32;
     const int column = (int) threadIdx.x / 32 * P::COLUMNS * 8 + lane % 4 * 2;
@@ -289,8 +291,6 @@ store(const VaeAttentionArgs &a, const Memory &m,
         VAE_UNROLL
     for (int i = 0; i < 2; i++) {
         const int row = 16 * t + lane / 4 + 8 * i;
-        const float sum = m.sum[row];
-        const size_t site = (size_t) blockIdx.y * a.n + first_row + row;
         if (first_row + row >= a.n)
             continue;
         VAE_UNROLL
@@ -299,10 +299,52 @@ store(const VaeAttentionArgs &a, const Memory &m,
             const int c = s * P::WIDE + column + j * 8;
             if (c >= a.c)
                 continue;
-            vae_store(a.y, a.y_type, site * a.c + c, y[s][t][j][2 * i] / sum);
-            vae_store(a.y, a.y_type, site * a.c + c + 1,
-                      y[s][t][j][2 * i + 1] / sum);
+            f(y[s][t][j][2 * i], row, c);
+            f(y[s][t][j][2 * i + 1], row, c + 1);
         }
+    }
+}
+
+/* Sets the sums of no keys, or those of the parts before. */
+template <typename P, bool SO_FAR>
+VAE_DEVICE void
+begin(const VaeAttentionArgs &a, const Memory &m,
+      float (*y)[P::TALL][P::COLUMNS][4], int first_row)
+{
+    const int row = (int) threadIdx.x;
+    const bool goes_on = vae_continues<SO_FAR>(a);
+    const bool has_sums = goes_on && first_row + row < a.n;
+    if (row < P::ROWS) {
+        const float *sums =
+            has_sums ? vae_sums_of(a, first_row + row) : nullptr;
+        m.most[row] = has_sums ? sums[a.c] : -INFINITY;
+        m.sum[row] = has_sums ? sums[a.c + 1] : 0;
+    }
+    if (goes_on)
+        each_number<P>(a, y, first_row, [&](float &v, int block_row, int c) {
+            v = vae_sums_of(a, first_row + block_row)[c];
+        });
+}
+
+/* Writes the result, or the sums for the next part. odd: of the number of
+ * steps. */
+template <typename P, bool SO_FAR>
+VAE_DEVICE void
+end(const VaeAttentionArgs &a, const Memory &m,
+    float (*y)[P::TALL][P::COLUMNS][4], int first_row, int odd)
+{
+    const bool keeps = vae_goes_on<SO_FAR>(a);
+    const int row = (int) threadIdx.x;
+    each_number<P>(a, y, first_row, [&](float v, int block_row, int c) {
+        const size_t site = (size_t) blockIdx.y * a.n + first_row + block_row;
+        if (keeps)
+            vae_sums_of(a, first_row + block_row)[c] = v;
+        else
+            vae_store(a.y, a.y_type, site * a.c + c, v / m.sum[block_row]);
+    });
+    if (keeps && row < P::ROWS && first_row + row < a.n) {
+        vae_sums_of(a, first_row + row)[a.c] = m.most[odd * P::ROWS + row];
+        vae_sums_of(a, first_row + row)[a.c + 1] = m.sum[row];
     }
 }
 
@@ -317,17 +359,15 @@ attention_matrix(VaeAttentionArgs a, float scale)
     float y[P::SPLITS][P::TALL][P::COLUMNS][4] = {};
     int piece = 0;
     const VaeKeys keys = vae_keys<SO_FAR>(a);
+    const int steps = keys.latents * steps_of(a);
     const Half *q =
         static_cast<const Half *>(a.qkv) + (size_t) blockIdx.y * a.n * 3 * a.c;
     copy(a, m.query, {q, 3 * a.c, first_row, P::ROWS, 0, P::C});
     copy_piece<P, SO_FAR>(a, m, keys, 0);
-    if (threadIdx.x < P::ROWS) {
-        m.most[threadIdx.x] = -INFINITY;
-        m.sum[threadIdx.x] = 0;
-    }
+    begin<P, SO_FAR>(a, m, y, first_row);
     /* next_piece() separates each write to shared memory from its reads. */
     VAE_NO_UNROLL
-    for (int step = 0; step < keys.latents * steps_of(a); step++) {
+    for (int step = 0; step < steps; step++) {
         float score[P::SCORES][4] = {};
         VAE_NO_UNROLL
         for (int c = 0; c < P::C; c += DEEP)
@@ -344,7 +384,7 @@ attention_matrix(VaeAttentionArgs a, float scale)
             add_values<P, T>(m, values, y[s], key);
         }
     }
-    store<P>(a, m, y, first_row);
+    end<P, SO_FAR>(a, m, y, first_row, steps % 2);
 }
 
 template <typename P, bool SO_FAR>

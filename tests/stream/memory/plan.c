@@ -220,8 +220,8 @@ check_purposes(const char *label, const VaePlan *plan, const Bed *bed,
              asked_for(s->window.frames));
     same(label, "loading", plan->loading, loading_peak);
     uint64_t history = s->main.history.now ? sizeof *s->main.history.now : 0;
-    for (int i = 0; i < s->main.history.n; i++)
-        history += asked_for(s->main.history.blocks[i]);
+    for (int i = 0; i < s->main.history.places.n; i++)
+        history += asked_for(s->main.history.places.blocks[i]);
     same(label, "history", plan->history, history);
     same(label, "total", plan->total,
          plan->weights + plan->carries + plan->history + plan->arena +

@@ -90,16 +90,18 @@ check_reach(const Bed *bed, VaeDirection direction)
     }
 }
 
-/* ref has one thread. */
+/* ref has one thread. Only cuda spills. */
 static void
 check_slices(const Bed *bed, VaeDirection direction, int history)
 {
     static const struct {
         int slice, frames, threads, calls[3];
-    } ways[] = {{1, 0, 1, {1, 0}},
-                {2, 0, 2, {5, 2, 0}},
-                {3, 1, 3, {2, 3, 0}},
-                {7, 2, 1, {8, 0}}};
+        VaeSpill spill;
+    } ways[] = {{1, 0, 1, {1, 0}, VAE_SPILL_OFF},
+                {2, 0, 2, {5, 2, 0}, VAE_SPILL_OFF},
+                {3, 1, 3, {2, 3, 0}, VAE_SPILL_HOST},
+                {1, 0, 1, {8, 0}, VAE_SPILL_HOST},
+                {7, 2, 1, {8, 0}, VAE_SPILL_AUTO}};
     SCOPED_CLIP TestClip want = bed_clip(bed, STEPS, W, H, 1);
     SCOPED_CLIP TestClip got = bed_clip(bed, STEPS, W, H, 1);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -107,6 +109,7 @@ check_slices(const Bed *bed, VaeDirection direction, int history)
         char what[80];
         params.slice_size = ways[i].slice;
         params.frames_at_once = ways[i].frames;
+        params.spill = ways[i].spill;
         params.threads = bed->backend == VAE_BACKEND_CPU ? ways[i].threads : 1;
         SCOPED_STREAM VaeStream *s = bed_stream(bed, params);
         clip_poison(bed, &got, direction);
@@ -120,11 +123,14 @@ check_slices(const Bed *bed, VaeDirection direction, int history)
 
 /* A stream that frees the memory of its device, and continues. */
 static void
-check_release(const Bed *bed, VaeDirection direction, int history)
+check_release(const Bed *bed, VaeDirection direction, int history,
+              VaeSpill spill)
 {
+    VaeStreamParams params = params_of(direction, history);
+    params.spill = spill;
     SCOPED_CLIP TestClip want = bed_clip(bed, STEPS, W, H, 1);
     SCOPED_CLIP TestClip got = bed_clip(bed, STEPS, W, H, 1);
-    SCOPED_STREAM VaeStream *s = bed_stream(bed, params_of(direction, history));
+    SCOPED_STREAM VaeStream *s = bed_stream(bed, params);
     const bool decode = direction == VAE_DECODE;
     const int half = STEPS / 2;
     TestClip head = got, tail = got;
@@ -140,7 +146,7 @@ check_release(const Bed *bed, VaeDirection direction, int history)
     tail.video += numbers_before(bed, direction, half, !decode);
     run_clip(bed, s, direction, &head, threes);
     must(vae_stream_release(s, &error), &error);
-    expect(s->main.history.n == 0 || !s->main.class->memory_left,
+    expect(s->main.history.places.n == 0 || !s->main.class->memory_left,
            "%s: no blocks while the memory is free", name_of(direction));
     run_clip(bed, s, direction, &tail, threes);
     same_result(bed, &got, &want, direction, "after a release");
@@ -168,6 +174,7 @@ run_to_limit(const Bed *bed, VaeDirection direction, uint64_t limit,
 {
     VaeStreamParams params = params_of(direction, 0);
     params.memory_limit = (size_t) limit;
+    params.spill = VAE_SPILL_OFF;
     SCOPED_STREAM VaeStream *s = bed_stream(bed, params);
     SCOPED_CLIP TestClip got = bed_clip(bed, want->t, W, H, 0);
     const VaeStreamStats *stats = vae_stream_stats(s);
@@ -190,8 +197,8 @@ run_to_limit(const Bed *bed, VaeDirection direction, uint64_t limit,
                "%s: %d of %d units that are due, with the same bytes",
                name_of(direction), out, due);
         vae_stream_reset(s);
-        expect(s->main.history.n == 1, "%s: %d block left after a reset",
-               name_of(direction), s->main.history.n);
+        expect(s->main.history.places.n == 1, "%s: %d block left after a reset",
+               name_of(direction), s->main.history.places.n);
     }
 }
 
@@ -216,8 +223,65 @@ check_limit(const Bed *bed, VaeDirection direction)
     params.memory_limit = (size_t) plan->peak;
     SCOPED_STREAM VaeStream *two = bed_stream(bed, params);
     run_clip(bed, two, direction, &want, threes);
-    expect(two->main.history.n == 1, "%s, history 2: one block",
+    expect(two->main.history.places.n == 1, "%s, history 2: one block",
            name_of(direction));
+}
+
+/* ------------------------------------------------------------------ */
+
+enum { LONG = 70 }; /* latents, in five blocks */
+
+/* Two sequences of a stream that spills all of the history, or the blocks that
+ * do not fit into the limit. */
+static void
+run_spilled(const Bed *bed, VaeDirection direction, VaeSpill spill,
+            uint64_t limit, const TestClip *want)
+{
+    VaeStreamParams params = params_of(direction, 0);
+    params.memory_limit = (size_t) limit;
+    params.spill = spill;
+    SCOPED_STREAM VaeStream *s = bed_stream(bed, params);
+    SCOPED_CLIP TestClip got = bed_clip(bed, LONG, W, H, 0);
+    const VaeHistoryPlaces *places = &s->main.history.places;
+    const bool all = spill == VAE_SPILL_HOST;
+    for (int round = 0; round < 2; round++) {
+        clip_poison(bed, &got, direction);
+        run_clip(bed, s, direction, &got, threes);
+        same_result(bed, &got, want, direction, "a spilled history");
+        expect(places->n == (LONG + 15) / 16 && places->n > places->on_device &&
+                   (places->on_device == 0) == all,
+               "%s: %d of %d blocks on the device", name_of(direction),
+               places->on_device, places->n);
+        vae_stream_reset(s);
+        expect(places->n == 1 && places->on_device == !all,
+               "%s: one block left after a reset", name_of(direction));
+    }
+}
+
+/* What the device cannot hold is spilled. */
+static void
+check_spilled(const Bed *bed, VaeDirection direction)
+{
+    SCOPED_STREAM VaeStream *all = bed_stream(bed, params_of(direction, 0));
+    SCOPED_CLIP TestClip want = bed_clip(bed, LONG, W, H, 0);
+    const VaePlan *plan = vae_stream_get_plan(all);
+    const uint64_t block = 16 * plan->history_latent;
+    VaePlan on_host = VAE_INIT(VaePlan);
+    VaeError error;
+    if (!all->main.class->copy)
+        return;
+    run_clip(bed, all, direction, &want, threes);
+    run_spilled(bed, direction, VAE_SPILL_HOST, 0, &want);
+    run_spilled(bed, direction, VAE_SPILL_AUTO, plan->peak + 2 * block, &want);
+    VaeStreamParams params = all->main.params;
+    params.spill = VAE_SPILL_HOST;
+    must(vae_stream_plan(bed->model, &params, &on_host, &error), &error);
+    expect(on_host.history + 2 * block == plan->history &&
+               on_host.history_spilled == 2 * block &&
+               plan->history_spilled == 0,
+           "%s: %llu bytes of history on the device, %llu on the host",
+           name_of(direction), (unsigned long long) on_host.history,
+           (unsigned long long) on_host.history_spilled);
 }
 
 /* ------------------------------------------------------------------ */
@@ -250,9 +314,12 @@ main(int argc, char **argv)
         check_reach(&bed, direction);
         check_slices(&bed, direction, 0);
         check_slices(&bed, direction, 3);
-        check_release(&bed, direction, 0);
-        check_release(&bed, direction, 3);
+        check_release(&bed, direction, 0, VAE_SPILL_AUTO);
+        check_release(&bed, direction, 3, VAE_SPILL_AUTO);
+        check_release(&bed, direction, 0, VAE_SPILL_HOST);
+        check_release(&bed, direction, 3, VAE_SPILL_HOST);
         check_limit(&bed, direction);
+        check_spilled(&bed, direction);
         params.tiles = VAE_TILES_BLEND;
         params.tile_height = 4;
         refused(&bed, params, "tiles");
