@@ -4,6 +4,7 @@
  * Its convolutions over time are centred, and it decodes windows of latents,
  * each as a clip of its own with a latent of context on either side.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,8 +79,8 @@ resnets(VaeBuilder *b, const VaeTensor *x, int n, VaeActivation act)
     return x;
 }
 
-/* In time it makes one frame more than the network has; that is the one in
- * front of the first. */
+/* In time it makes one frame more than the network has; that is the one
+ * before the first. */
 static const VaeTensor *
 up(VaeBuilder *b, const VaeTensor *x, int c, bool time)
 {
@@ -125,10 +126,7 @@ decode(VaeBuilder *b)
     out.narrow = true;
     x = vae_conv(b, "conv_out.conv", x, out);
     vae_leave(b);
-    x = vae_rearrange(
-        b, "unpatchify", x,
-        (VaeMove){.kind = VAE_UNFOLD_CQR, .fs = a->patch, .wide = true});
-    vae_output(b, x);
+    vae_output(b, vae_patches(b, "unpatchify", x, VAE_UNFOLD_CQR, a->patch));
 }
 
 /* ------------------------------------------------------------------ */
@@ -201,17 +199,6 @@ describe(VaeRecognise *r, const Magi *a)
     *r->window = WINDOW;
 }
 
-/* False on an error: the file states another number. */
-static bool
-expect_number(const VaeModel *m, const char *key, double only, VaeError *error)
-{
-    double number = only;
-    if (!vae_model_meta_number(m, key, &number) || number == only)
-        return true;
-    vae_fail(error, VAE_ERR_MODEL, "%s is %g, expected %g", key, number, only);
-    return false;
-}
-
 static bool
 has_depthwise(const VaeModel *m)
 {
@@ -241,13 +228,6 @@ check(const VaeModel *m, Magi *a, VaeError *error)
                  "each pixel of a square",
                  a->z, vae_model_width(m, "decoder.conv_out.conv"),
                  VAE_MAX_LATENT_CHANNELS);
-    else if (expect_number(m, "first_chunk_size", WINDOW, error) &&
-             expect_number(m, "step_size", WINDOW, error) &&
-             vae_model_meta_number(m, "resnet_norm_eps", &a->eps) &&
-             !(a->eps > 0 && a->eps < 1))
-        vae_fail(error, VAE_ERR_MODEL,
-                 "resnet_norm_eps is %g, expected a number between 0 and 1",
-                 a->eps);
 }
 
 static bool
@@ -265,17 +245,9 @@ recognise(VaeRecognise *r, VaeError *error)
     if (*r->naming)
         r->info->names = "official, of a training";
     read_shapes(m, a);
-    a->eps = 1e-6;
     check(m, a, error);
     describe(r, a);
     return true;
-}
-
-static void
-settings(const void *data, char *out, size_t size)
-{
-    const Magi *a = data;
-    snprintf(out, size, "eps %g\n", a->eps);
 }
 
 static void
@@ -287,13 +259,19 @@ preset(VaeRecognise *r)
                 .n_mid = 3,
                 .n = 4,
                 .patch = 2,
-                .eps = 1e-6,
                 .blocks = {{.c = 512, .n_res = 3, .up = true, .time = true},
                            {256, 2, true, true, true},
                            {128, 2, true, true, false},
                            {64, 2, true, false, false}}};
     describe(r, a);
 }
+
+static const VaeStated stated[] = {{"first_chunk_size", WINDOW, WINDOW, WINDOW},
+                                   {"step_size", WINDOW, WINDOW, WINDOW},
+                                   {"resnet_norm_eps", 1e-6, 1e-30, 1,
+                                    offsetof(Magi, eps), .real = true,
+                                    .label = "eps"},
+                                   {0}};
 
 const VaeArch vae_arch_magi2_turbo = {.name = "magi2_turbo",
                                       .encode_by = "wan2.2",
@@ -302,6 +280,6 @@ const VaeArch vae_arch_magi2_turbo = {.name = "magi2_turbo",
                                       .rename = rename_tensor,
                                       .ignores = ignores,
                                       .recognise = recognise,
-                                      .settings = settings,
+                                      .stated = stated,
                                       .preset = preset,
                                       .decode = decode};

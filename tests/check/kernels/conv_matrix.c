@@ -23,6 +23,17 @@ one_case(VaeCheck *t, const Case *c, const Kind *kind)
                     vae_check_narrow(t, want, b.n_y, kind->type, 0), b.n_y * 2);
 }
 
+typedef void (*One)(VaeCheck *t, const Case *c, const Kind *kind);
+
+/* Runs n cases with the first kinds. */
+static void
+each(VaeCheck *t, const Case *cases, size_t n, One one, int some)
+{
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < some; k++)
+            one(t, &cases[i], &kinds[k]);
+}
+
 /* All instantiations of the kernel, channels that do not fill a tile, and sizes
  * near that of a tile. */
 static void
@@ -43,9 +54,7 @@ check_shapes(VaeCheck *t)
         {88, 512, 2, 1, 1, 7, 3, false, false, false, 0, 1},
         {8, 100, 2, 2, 1, 4, 3, true, false, false, 1, 0},
     };
-    for (size_t i = 0; i < VAE_COUNT(cases); i++)
-        for (int k = 0; k < KINDS; k++)
-            one_case(t, &cases[i], &kinds[k]);
+    each(t, cases, VAE_COUNT(cases), one_case, KINDS);
 }
 
 /* The same for the kernel that reads a picture. */
@@ -59,10 +68,7 @@ check_picture(VaeCheck *t)
         {3, 160, 3, 3, 1, 5, 16, false, true, true, 0, 1},
         {3, 20, 3, 2, 3, 16, 32, true, false, false, 1, 0},
     };
-    for (size_t i = 0; i < VAE_COUNT(cases); i++) {
-        one_case(t, &cases[i], &kinds[BF16]);
-        one_case(t, &cases[i], &kinds[F16]);
-    }
+    each(t, cases, VAE_COUNT(cases), one_case, GROUPS_BF16);
 }
 
 /* A frame alone and a strip of rows have the same bytes as the whole call, also
@@ -302,9 +308,7 @@ check_joined(VaeCheck *t)
         {32, 64, 2, 1, 1, 8, 16, false, false, true, 0, 0},
         {8, 20, 2, 1, 1, 3, 2, false, false, false, 0, 0},
     };
-    for (size_t i = 0; i < VAE_COUNT(cases); i++)
-        for (int k = 0; k < KINDS; k++)
-            joined(t, &cases[i], &kinds[k]);
+    each(t, cases, VAE_COUNT(cases), joined, KINDS);
 }
 
 /* ------------------------------------------------------------------ */
