@@ -219,7 +219,7 @@ too_large(VaeCheck *t, const Case *c)
         return;
     Both b = make(t, c, &kinds[HALF], true);
     enlarge(c, &b.args, (uint16_t *) (uintptr_t) b.args.weight,
-            (size_t) (c->c_out * c->kt * c->k * c->k));
+            (size_t) c->c_out * c->kt * c->k * c->k);
     ((uint16_t *) (uintptr_t) b.args.x)[c->c_in] = 0x7c00;
     VaeConvMatrixArgs usual = b.args;
     usual.half_sums = false;
@@ -271,7 +271,7 @@ joined(VaeCheck *t, const Case *c, const Kind *kind)
         vae_check_narrow(t, numbers(t, 4 * n, type, false), 4 * n, type, 0);
     if (kind->half_sums)
         enlarge(c, &b.args, (uint16_t *) (void *) weight,
-                (size_t) (16 * c->c_out));
+                (size_t) 16 * c->c_out);
     VaeConvMatrixArgs all = b.args;
     all.weight = weight;
     all.phase_weights = n;
