@@ -134,11 +134,15 @@ typedef struct VaeNormArgs {
  *
  * warpgroups: by the kernel for compute capability 9.0, and for no other.
  *
+ * half_sums: the products of a tap and 32 channels are summed in F16. type is
+ * F16, and warpgroups is not set. Finite numbers give no other infinities.
+ *
  * With vae_conv_matrix_is_picture(), c_in is 3, w is a multiple of 8, and kt is
- * at most 3. There are no joined and warpgroups.
+ * at most 3. There are no joined, warpgroups and half_sums.
  *
  * With vae_conv_matrix_is_head(), c_out is 3, and y begins at a multiple of 4.
- * There are no add, relu, joined, norm and warpgroups. Instead there are:
+ * There are no add, relu, joined, norm, warpgroups and half_sums. Instead there
+ * are:
  *
  * wide: y is F32.
  *
@@ -153,7 +157,7 @@ typedef struct VaeConvMatrixArgs {
     VaeType type;
     int t, h, w, c_in, ho, wo, c_out;
     int k, kt, pad_y, pad_x, past_frames, normed_frames;
-    bool relu, joined, up, warpgroups, wide;
+    bool relu, joined, up, warpgroups, half_sums, wide;
     int row, column; /* 0 or 1 if joined, else 0 */
     size_t phase_weights;
     VaeNormArgs norm, front;

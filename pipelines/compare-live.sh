@@ -102,7 +102,7 @@ tell_compare() {
 # Both sides open the pipes in the same order. The queues in front of the
 # decoders hold all waiting latents, so that neither decoder waits for the
 # other.
-tmp=$(mktemp -d)
+tmp=$(new_folder)
 mkfifo "$tmp/model" "$tmp/other"
 wait='max-size-buffers=0 max-size-bytes=0 max-size-time=0'
 vaetool compare --stream "$tmp/model" "$tmp/other" 2>"$tmp/errors" &

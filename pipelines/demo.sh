@@ -70,7 +70,7 @@ for result in demo.webm demo.png demo-latents.safetensors; do
     refuse_same "$result" model "$pipelines/demo/demo.safetensors"
 done
 # An incomplete result stays there.
-tmp=$(mktemp -d "$(pwd)/unfinished.XXXXXX")
+tmp=$(new_folder "$(pwd)/unfinished.XXXXXX")
 
 now() {
     date +%s%N

@@ -26,6 +26,7 @@ done
 
 # Files and a pipeline that must not remain when the script ends.
 tmp=
+pipe=
 part=
 launch=
 clean_up() {
@@ -33,8 +34,15 @@ clean_up() {
         kill "$launch" 2>/dev/null || true
         wait "$launch" 2>/dev/null || true # it may create part meanwhile
     }
-    rm -rf "$tmp" "$part"
+    rm -rf "$tmp" "$pipe" "$part"
 }
+# new_folder [NAME]: makes a temporary folder and prints its name, also if Ctrl-C
+# comes meanwhile, so that clean_up knows it.
+# shellcheck disable=SC2120 # demo.sh gives a name
+new_folder() (
+    trap '' INT TERM HUP
+    mktemp -d "$@"
+)
 # Ends the script after Ctrl-C. OUT is as it was, see write_to().
 interrupt() {
     [ -z "$part" ] ||
@@ -355,7 +363,7 @@ location() {
 # After an error at the start gst-launch-1.0 1.22 sometimes waits for ever, so the
 # script ends it after a few seconds.
 play() {
-    pipe=$(mktemp -d)
+    pipe=$(new_folder)
     mkfifo "$pipe/said"
     gst-launch-1.0 "$@" >"$pipe/said" 2>&1 &
     launch=$!

@@ -78,7 +78,7 @@ fi
 show_frames true 'the preview is only saved in the sheet'
 write_to "${out%.*}.png" "$latents"
 write_to "$out" "$latents"
-tmp=$(mktemp -d)
+tmp=$(new_folder)
 
 # The queues in front of the decoders hold all waiting latents, so that neither
 # decoder waits for the other. A latent is far smaller than its frames.

@@ -49,7 +49,7 @@ one_model
 need_elements vaeencode vaedecode
 need_vaetool
 
-tmp=$(mktemp -d)
+tmp=$(new_folder)
 
 caps=$demo_caps
 [ -z "$model$space" ] ||

@@ -22,6 +22,7 @@ As a command it sends a file of latents, by vaesend_file.py.
 """
 import collections
 import ctypes
+import errno
 import fractions
 import json
 import math
@@ -72,6 +73,8 @@ CAPS = 2
 BUFFER = 1
 STREAM_START = 64 + (40 << 8 | 14)
 SEGMENT = 64 + (70 << 8 | 14)
+TAG = 64 + (80 << 8 | 30)
+GROUP = 64 + (270 << 8 | 6) & 0xffff  # a custom event, cut as gdppay cuts it
 EOS = 64 + (110 << 8 | 6)
 DISCONT = 1 << 6
 DELTA_UNIT = 1 << 13
@@ -122,6 +125,25 @@ def segment():
                        "offset=(guint64)0, start=(guint64)0, "
                        f"stop=(guint64){NONE}, time=(guint64)0, "
                        f'position=(guint64)0, duration=(guint64){NONE};";')
+
+
+def quoted(text):
+    """A text as structures of GStreamer write it."""
+    return '"' + "".join(
+        chr(b) if re.match(r"[\w+/:.-]", chr(b), re.ASCII) else
+        "\\" + (chr(b) if 32 <= b < 127 else f"{b:03o}")
+        for b in text.encode()) + '"'
+
+
+def tag_list(tags):
+    text = quoted("taglist" + "".join(f", {k}={v}" for k, v in tags.items()) + ";")
+    return text_packet(TAG, f"GstTagList-stream, taglist=(taglist){text};")
+
+
+def group(frames, duration):
+    """What GstVaeGroupMeta says of the next latent."""
+    return text_packet(GROUP, f"GstVaeGroup, frames=(uint){frames}, "
+                       f"duration=(guint64){duration};")
 
 
 def known_type(name):
@@ -346,20 +368,10 @@ def connect(target, retry=0):
 
 def bound(where):
     """True if a process has bound that Unix socket. The receiver would take a
-    connection for a sender, so this reads the kernel's list."""
-    try:
-        with open("/proc/net/unix", encoding="utf-8",
-                  errors="surrogateescape") as file:
-            lines = [line.rstrip("\n").split(None, 7) for line in file]
-    except OSError:
-        return True
-    names = [fields[7] for fields in lines if len(fields) == 8]
-    path = os.path.abspath(where)
-    # The list has no folder for a relative name.
-    return any(name in (where, path) or
-               (name[0] not in "/@" and
-                os.path.basename(name) == os.path.basename(path))
-               for name in names)
+    connection for a sender, so this connects a socket of another kind, which the
+    kernel refuses with another error than a socket that nobody has."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        return other.connect_ex(where) != errno.ECONNREFUSED
 
 
 def remove_stale(where):
@@ -369,23 +381,29 @@ def remove_stale(where):
         os.unlink(where)
 
 
-def accept(target):
-    """A socket from the first peer that connects."""
-    family, where = addresses(target)[0]
-    if family == socket.AF_UNIX:
+def bind(listener, where, target):
+    if listener.family == socket.AF_UNIX:
         remove_stale(where)
+    else:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(where)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, target) from error
+
+
+def accept(target):
+    """A socket from the first peer that connects. Removes the Unix socket that it made,
+    also after Ctrl-C."""
+    family, where = addresses(target)[0]
     with socket.socket(family, socket.SOCK_STREAM) as listener:
-        if family != socket.AF_UNIX:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(where)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, target) from error
-        listener.listen(1)
-        link, _ = listener.accept()
-    if family == socket.AF_UNIX:
-        os.unlink(where)
-    return link
+            bind(listener, where, target)
+            listener.listen(1)
+            return listener.accept()[0]
+        finally:
+            if family == socket.AF_UNIX and listener.getsockname():
+                os.unlink(where)
 
 
 class Sender:
@@ -417,7 +435,7 @@ class Sender:
 
     def __init__(self, target, space=None, *, fps=None,
                  normalization="normalized", channels=None, temporal=None,
-                 size=None, picture=None, layout="cthw", listen=False, retry=0,
+                 size=None, picture=None, tags=None, layout="cthw", listen=False, retry=0,
                  timeout=None, send_buffer=None):
         usual = SPACES.get(space, Space(None, None, None))
         if space is not None and not re.fullmatch(r"[\w.-]{1,63}", space):
@@ -456,6 +474,7 @@ class Sender:
         self.normalization = normalization
         self.size = visible(size)
         self.picture = dict(picture or {})
+        self.tags = dict(tags or {})
         self.layout = layout
         self.shape = self.type = None
         self.latents = 0  # sent
@@ -467,12 +486,14 @@ class Sender:
         self.timeout = timeout
         self.link = Link(target, listen, retry, timeout, send_buffer)
 
-    def send(self, latents, frames=None):
+    def send(self, latents, frames=None, time=None):
         """Sends one latent, or several, in order; waits for the receiver.
 
         latents  [C, h, w]; [C, T, h, w] or [1, C, T, h, w] for T of them
         frames   number of frames to show of the last latent, for a clip that
                  ends in the middle of a group
+        time     start and duration, in nanoseconds, of the frames of the last
+                 latent; None: by the frame rate
 
         Raises TypeError or ValueError, and sends nothing, if type or shape
         differ from those of earlier latents. Raises ReceiverGone, ReceiverBusy
@@ -489,9 +510,10 @@ class Sender:
         if self.shape is None:
             self.shape, self.type = parts[0][0], array.type
             self.write(stream_start() + text_packet(CAPS, self.caps()) +
-                       segment())
-        for i, (_, data) in enumerate(parts):
-            self.send_one(data, frames if i + 1 == len(parts) else None)
+                       segment() + (tag_list(self.tags) if self.tags else b""))
+        for _, data in parts[:-1]:
+            self.send_one(data)
+        self.send_one(parts[-1][1], frames, time)
 
     def restart(self):
         """Starts a new sequence: the next latent has no context and gives one
@@ -563,18 +585,18 @@ class Sender:
         alone = k % self.chunk == 0 if self.chunk else k == 0
         return 1 if alone else self.temporal
 
-    def send_one(self, data, frames):
+    def send_one(self, data, frames=None, time=None):
         self.begun = 0 if self.starts else self.begun
         count = self.frames_at(self.begun)
         count = min(count, frames or count)
-        pts = self.time_of(self.frame)
+        start = self.time_of(self.frame)
+        pts, duration = time or (start, self.time_of(self.frame + count) - start)
         flags = 0 if self.starts else DELTA_UNIT
         if self.latents == 0:
             flags |= DISCONT
-        header = packet_header(BUFFER, memoryview(data).nbytes, pts,
-                               self.time_of(self.frame + count) - pts,
+        header = packet_header(BUFFER, memoryview(data).nbytes, pts, duration,
                                self.latents, flags)
-        self.write(b"".join((header, data)))
+        self.write(b"".join((group(count, duration) if time else b"", header, data)))
         self.starts = False
         self.begun += 1
         self.frame += count

@@ -25,6 +25,34 @@ PICTURE = {
     "vae.mastering_display_info": ("mastering-display-info", "string", WORD),
     "vae.content_light_level": ("content-light-level", "string", WORD)}
 
+# The tags that a file may state, by their type in GStreamer.
+TAGS = {name: kind for kind, names in {
+    "string": "title comment application-name album album-artist album-artist-sortname "
+    "album-sortname artist artist-sortname composer composer-sortname conductor contact "
+    "copyright copyright-uri description device-manufacturer device-model encoded-by "
+    "extended-comment genre geo-location-city geo-location-country geo-location-name "
+    "geo-location-sublocation grouping homepage image-orientation interpreted-by isrc "
+    "keywords language-code language-name license license-uri location lyrics organization "
+    "performer publisher show-name show-sortname title-sortname version",
+    "double": "beats-per-minute geo-location-capture-direction geo-location-elevation "
+    "geo-location-horizontal-error geo-location-latitude geo-location-longitude "
+    "geo-location-movement-direction geo-location-movement-speed replaygain-album-gain "
+    "replaygain-album-peak replaygain-reference-level replaygain-track-gain "
+    "replaygain-track-peak",
+    "uint": "album-disc-count album-disc-number encoder-version midi-base-note serial "
+    "show-episode-number show-season-number track-count track-number user-rating",
+    "guint64": "duration", "date": "date", "datetime": "datetime"}.items()
+    for name in names.split()}
+# Tags whose keys have not the prefix "vae.tag.".
+KEYS = {"vae.title": "title", "vae.comment": "comment",
+        "vae.application": "application-name"}
+
+
+def tell(words):
+    """Prints the words; names from files may have characters that control a terminal."""
+    print("vaesend:", "".join(c if c.isprintable() else "?" for c in words),
+          file=sys.stderr)
+
 
 def read_npy(view, path):
     if len(view) < 12:
@@ -53,6 +81,8 @@ def choose_tensor(header, wanted, path):
             return name, header[name]
     several = [(name, entry) for name, entry in header.items()
                if len(entry["shape"]) in (4, 5)]
+    if not header:
+        raise ValueError(f"{path}: has no tensors, expected one with latents")
     if wanted or len(several) != 1:
         raise ValueError(f"{path}: no tensor {wanted or 'that must be meant'}; "
                          f"found {', '.join(list(header)[:8]) or 'none'}")
@@ -66,18 +96,18 @@ def said_of(header, path):
         raise ValueError(f"{path}: __metadata__ is a {type(facts).__name__}, "
                          "expected names with texts")
     for name, text in facts.items():
-        if not isinstance(text, str):
+        if not isinstance(text, str) or "\0" in name + text:
             raise ValueError(f"{path}: __metadata__ has {text!r} as {name}, "
-                             "expected a text")
+                             "expected a text without NUL")
     return facts
 
 
 def stated(facts, name, path):
     """A whole number that the metadata state, or 0."""
-    text = facts.get(name, "0")
-    if not re.fullmatch("[0-9]{1,9}", text):
-        raise ValueError(f"{path}: {name} is {text!r}, expected a whole number")
-    return int(text)
+    text = facts.get(name)
+    if text is not None and not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+        raise ValueError(f"{path}: {name} is {text!r}, expected a whole number from 1")
+    return int(text or 0)
 
 
 def unique(pairs, path):
@@ -88,6 +118,18 @@ def unique(pairs, path):
             raise ValueError(f"{path}: header: duplicate key {json.dumps(name)}")
         found[name] = value
     return found
+
+
+def complete_recording(header, facts, size):
+    """An open recording has as many latents as the file holds as a whole. Returns the
+    bytes that count."""
+    entry = next(iter(header.values()), {})
+    if facts.get("vae.recording") != "open" or len(header) != 1 or entry["shape"][0] != 0:
+        return size
+    row = math.prod(entry["shape"][1:]) * WIDTHS[entry["dtype"]]
+    entry["shape"][0] = size // row
+    entry["data_offsets"] = [0, size // row * row]
+    return entry["data_offsets"][1]
 
 
 def check_cover(header, size, path):
@@ -105,32 +147,46 @@ def check_cover(header, size, path):
                          "tensors of its header")
 
 
+WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8}
+
+
 def read_safetensors(view, path, tensor):
     names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16",
              "F64": "float64"}
+    if view[:2] == b"PK" and b".npy" in bytes(view[30:200]):
+        raise ValueError(f"{path}: an .npz archive of numpy, which is not read: save the "
+                         "array alone, as .npy, with numpy.save()")
     if view[8:9] != b"{":
         raise ValueError(f"{path}: neither .npy nor safetensors; of other latents, such as "
                          "those of PyTorch (.pt), gst-launch-1.0 filesrc "
                          "location=IN.pt ! latentdemux ! latentmux ! filesink "
                          "location=OUT.safetensors makes safetensors")
+    length = struct.unpack_from("<Q", view)[0]
+    end = 8 + length
+    if end > len(view):
+        raise ValueError(f"{path}: the first 8 bytes state a header of {length} bytes, "
+                         f"but {len(view) - 8} follow")
     try:
-        end = 8 + struct.unpack_from("<Q", view)[0]
         header = json.loads(bytes(view[8:end]),
                             object_pairs_hook=lambda pairs: unique(pairs, path))
         facts = said_of(header, path)
-        check_cover(header, len(view) - end, path)
+        check_cover(header, complete_recording(header, facts, len(view) - end), path)
         name, entry = choose_tensor(header, tensor, path)
         kind = names.get(str(entry["dtype"]), str(entry["dtype"]))
-        first, last = entry["data_offsets"]
         shape = tuple(entry["shape"])
-    except (struct.error, KeyError, TypeError, AttributeError,
-            json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: header of {length} bytes: no valid JSON "
+                         f"({error})") from error
+    except (KeyError, TypeError, AttributeError, IndexError, UnicodeDecodeError,
+            ZeroDivisionError, RecursionError) as error:
         raise ValueError(f"{path}: neither .npy nor safetensors "
                          f"({error})") from error
-    facts.update({name: "stated" for name in ("latent_times", "latent_sequences")
-                  if name in header})
+    for table in {"latent_times", "latent_sequences"} & set(header):
+        first, last = header[table]["data_offsets"]
+        facts[table] = bytes(view[end + first:end + last])
     if name == "latent_tensor" and "latent_format_version_0" in header:
         facts["usual normalization"] = "comfyui"
+    first, last = entry["data_offsets"]
     return Array(kind, shape, view[end + first:end + last]), facts
 
 
@@ -151,8 +207,11 @@ def open_latents(path, tensor=None):
     (Array, {"vae.latent_space": ...})."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
-            raise ValueError(f"{path}: empty")
+            raise ValueError(f"{path}: empty, expected a file of latents")
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    if len(view) < 10:
+        raise ValueError(f"{path}: {counted(len(view), 'byte')}, too short for a file of "
+                         "latents")
     if view[:6] == b"\x93NUMPY":
         array, facts = read_npy(view, path)
     else:
@@ -211,8 +270,8 @@ def layout_by_channels(options, array, facts):
     tchw = second in known and first not in known
     layout, chosen, other = ("tchw", second, first) if tchw else ("cthw", first, second)
     if second != 1 and (space or chosen not in usual or other in usual):
-        print(f"vaesend: warning: {options.latents}: {list(array.shape)} states no layout; "
-              f"{layout} is a guess: set --layout to cthw or tchw", file=sys.stderr)
+        tell(f"warning: {options.latents}: {list(array.shape)} states no layout; "
+             f"{layout} is a guess: set --layout to cthw or tchw")
     return layout
 
 
@@ -228,9 +287,9 @@ def layout_of(options, array, facts):
                          "cthw or tchw, or with a batch of 1 in front bcthw or "
                          "btchw; to override it, use --layout")
     if word[0] == "b" and len(array.shape) == 4:
-        print(f"vaesend: {options.latents}: vae.layout is {word}, but the "
-              f"latents, {list(array.shape)}, have no batch in front: taken as "
-              f"{word[1:]}", file=sys.stderr)
+        tell(f"{options.latents}: vae.layout is {word}, but the "
+             f"latents, {list(array.shape)}, have no batch in front: taken as "
+             f"{word[1:]}")
     return word[-4:]
 
 
@@ -270,8 +329,8 @@ def shown_of_last(options, facts, latents, sender):
     if total and not least <= total <= most:
         of = (f"{latents} latents are {least} to {most} frames"
               if latents > 1 else "1 latent is 1 frame")
-        print(f"vaesend: {options.latents}: vae.frames is {total}, but {of}: "
-              "all are sent", file=sys.stderr)
+        tell(f"{options.latents}: vae.frames is {total}, but {of}: "
+             "all are sent")
         return None
     return total - least + 1 if total else None
 
@@ -280,8 +339,8 @@ def stated_or(option, name, options, facts):
     """What the option says, else what the file states."""
     value, stated = getattr(options, option), facts.get("vae." + name)
     if value and stated and value != stated:
-        print(f"vaesend: warning: {options.latents} states {name.replace('_', '-')} "
-              f"{stated}; --{option} {value} overrides it", file=sys.stderr)
+        tell(f"warning: {options.latents} states {name.replace('_', '-')} "
+             f"{stated}; --{option} {value} overrides it")
     return value or stated
 
 
@@ -291,35 +350,66 @@ def picture_of(facts):
             if re.fullmatch(form, facts.get(key, ""))}
 
 
-def tell_lost(path, facts):
+def tags_of(facts):
+    """The tags that the file states: a dict of typed texts, as Sender takes it, and the
+    names of those that cannot be sent."""
+    words, lost = {}, []
+    for key, text in facts.items():
+        name = KEYS.get(key) or key.removeprefix("vae.tag.").split(".")[0]
+        kind = TAGS.get(name)
+        if not (key in KEYS or key.startswith("vae.tag.")) or name == "encoder":
+            continue  # no tag, or one of the file and not of the video
+        if kind == "string":
+            words.setdefault(name, []).append(vaesend.quoted(text))
+        elif kind and re.fullmatch(WORD, text):
+            words.setdefault(name, []).append(text)
+        elif name not in lost:
+            lost.append(name)
+    return {name: f"({TAGS[name]})" + (texts[0] if len(texts) == 1 else
+                                       "{ " + ", ".join(texts) + " }")
+            for name, texts in words.items()}, lost
+
+
+def times_of(options, facts, latents):
+    """[(start, duration)] of the latents, in nanoseconds, or None: by the frame rate."""
+    table = facts.get("latent_times")
+    if table is None or options.fps is not None:
+        return None
+    times = list(struct.iter_unpack("<qq", table)) if len(table) == 16 * latents else []
+    starts = [-1] + [start for start, _ in times]
+    if not times or min(duration for _, duration in times) < 0 or any(
+            a >= b for a, b in zip(starts, starts[1:])):
+        tell(f"warning: {options.latents}: the numbers in latent_times are no "
+             "valid times; the frame rate is used")
+        return None
+    return times
+
+
+def tell_lost(path, facts, tags):
     """Names what the file states and this program does not send. Refuses several
     sequences, whose frames would be wrong as one."""
     instead = ("gst-launch-1.0 filesrc ! latentdemux ! gdppay ! tcpclientsink, or another "
                "sink, sends them")
     if "latent_sequences" in facts:
         raise ValueError(f"{path}: has several sequences, expected one; {instead}")
-    lost = ["times of its own"] if "latent_times" in facts else []
-    lost += [key for key in PICTURE if key in facts and PICTURE[key][0] not in
-             picture_of(facts)]
-    tags = {key.removeprefix("vae.").removeprefix("tag.").split(".")[0]: key
-            for key in facts if key.startswith("vae.tag.") or
-            key in ("vae.title", "vae.comment", "vae.application")}
-    tags.pop("encoder", None)  # of the file, not of the video
+    lost = [key for key in PICTURE if key in facts and PICTURE[key][0] not in
+            picture_of(facts)]
     if tags:
         lost.append("the tags " + ", ".join(tags))
     if lost:
-        print(f"vaesend: warning: {path} has {' and '.join(lost)}, which are not sent; "
-              f"{instead}", file=sys.stderr)
+        tell(f"warning: {path} has {' and '.join(lost)}, which are not sent; "
+             f"{instead}")
 
 
 def send_file(options):
     refuse_file(options.latents, options.target)
     array, facts = open_latents(options.latents, options.tensor)
-    tell_lost(options.latents, facts)
+    tags, lost = tags_of(facts)
+    tell_lost(options.latents, facts, lost)
     array = clip_of(options, array)
     if not finite(array):
-        print(f"vaesend: {options.latents}: has numbers that are not finite, or too "
-              "large for float32: all are sent", file=sys.stderr)
+        tell(f"{options.latents}: has numbers that are not finite, or too "
+             "large for float32: all are sent")
     layout = layout_of(options, array, facts)
     size = tuple(stated(facts, f"vae.{side}", options.latents)
                  for side in ("width", "height"))
@@ -331,7 +421,7 @@ def send_file(options):
                 facts.get("usual normalization", "normalized"),
                 "temporal": options.temporal, "layout": layout,
                 "size": size if all(size) else None,
-                "picture": picture_of(facts), "listen": options.listen,
+                "picture": picture_of(facts), "tags": tags, "listen": options.listen,
                 "retry": options.retry}
     # To open the target may make a file, or wait for a receiver.
     with open(os.devnull, "wb") as nothing, Sender(nothing, **settings) as sender:
@@ -341,18 +431,19 @@ def send_file(options):
         except ValueError as error:
             raise ValueError(f"{options.latents}: {error}") from None
         last = shown_of_last(options, facts, len(parts), sender)
+    times = times_of(options, facts, len(parts)) or [None] * len(parts)
     try:
         with Sender(target, **settings) as sender:
             for i, (shape, data) in enumerate(parts):
                 sender.send(Array(array.type, shape, data),
-                            last if i + 1 == len(parts) else None)
+                            last if i + 1 == len(parts) else None, times[i])
             sender.close(wait=True)
     except BaseException:  # such as Ctrl-C
         if os.path.isfile(options.target):
             os.remove(options.target)  # which this program made
         raise
-    print(f"vaesend: {counted(sender.latents, 'latent')}, "
-          f"{counted(sender.frame, 'frame')}", file=sys.stderr)
+    tell(f"{counted(sender.latents, 'latent')}, "
+         f"{counted(sender.frame, 'frame')}")
 
 
 def receive(target, command):
@@ -430,10 +521,10 @@ def main(arguments):
             receive(arguments[1], arguments[2:])
         send_file(parse(arguments))
     except (OSError, ValueError, TypeError) as error:
-        print(f"vaesend: {in_options(text_of(error))}", file=sys.stderr)
+        tell(in_options(text_of(error)))
         return 1
     except KeyboardInterrupt:
-        print("vaesend: interrupted", file=sys.stderr)
+        tell("interrupted")
         return 130
     return 0
 

@@ -36,7 +36,10 @@ vae_tensor_header_size(const void *bytes, size_t size, uint64_t total,
                         "%s: is JSON; open an index of shards by its path, in "
                         "the folder of its shards",
                         label);
-    return vae_safetensors_need(bytes, size, total, label, need, error);
+    const VaeStatus status =
+        vae_safetensors_need(bytes, size, total, label, need, error);
+    *need = *need < head ? head : *need;
+    return status;
 }
 
 /* The bytes in memory are too few for a header, or more than the file has. */
@@ -75,12 +78,14 @@ parse_format(VaeTensorFile *file, VaeError *error)
 static VaeStatus
 parse(VaeTensorFile *file, VaeError *error)
 {
+    /* The last bytes of an open recording will not count. */
+    const bool whole = file->size == file->total;
     const VaeStatus status = parse_format(file, error);
     if (status != VAE_OK)
         return status;
     for (size_t i = 0; i < file->n_tensors; i++) {
         VaeTensorInfo *info = &file->tensors[i];
-        if (file->size == file->total)
+        if (whole)
             info->data = file->bytes + info->offset;
     }
     return vae_tensor_file_sort(file, error);

@@ -483,9 +483,11 @@ vae_safetensors_parse(VaeTensorFile *file, VaeError *error)
 {
     const uint64_t length = read_u64(file->bytes);
     const uint64_t data_start = LENGTH_BYTES + length;
-    VaeStatus status = vae_json_load((const char *) file->bytes + LENGTH_BYTES,
-                                     (size_t) length, file->label,
-                                     "header: ", &file->header, error);
+    char part[48];
+    snprintf(part, sizeof part, "header of %" PRIu64 " bytes: ", length);
+    VaeStatus status =
+        vae_json_load((const char *) file->bytes + LENGTH_BYTES,
+                      (size_t) length, file->label, part, &file->header, error);
     if (status != VAE_OK)
         return status;
     json_t *metadata = json_object_get(file->header, "__metadata__");

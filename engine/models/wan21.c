@@ -256,7 +256,7 @@ recognise(VaeRecognise *r, VaeError *error)
     }
     read_side(m, "encoder.downsamples", "encoder.conv1", &a->enc);
     read_side(m, "decoder.upsamples", "decoder.conv1", &a->dec);
-    a->z = vae_wan_latent_channels(m, error);
+    a->z = vae_read_latent_channels(m, "conv2", "conv1", error);
     a->side = read_patch(r);
     a->colours = read_channels(m, 0, "decoder.head.2");
     r->info->in_channels = read_channels(m, 1, "encoder.conv1");

@@ -261,7 +261,7 @@ recognise(VaeRecognise *r, VaeError *error)
     read_side(m, "decoder", "upsamples", &a->dec);
     if (a->flat)
         set_flat_times(a);
-    a->z = vae_wan_latent_channels(m, error);
+    a->z = vae_read_latent_channels(m, "conv2", "conv1", error);
     if (a->z)
         describe(r, a);
     return true;

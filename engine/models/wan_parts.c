@@ -139,17 +139,3 @@ vae_wan_width(const VaeModel *m, const char *block)
         m, vae_model_likelier(m, c, vae_model_width(m, "%s.residual.6", block)),
         vae_model_width(m, "%s.residual.2", block));
 }
-
-int
-vae_wan_latent_channels(const VaeModel *m, VaeError *error)
-{
-    int z = vae_model_width(m, "conv2");
-    if (!z)
-        z = vae_model_width(m, "conv1") / 2;
-    if (z >= 1 && z <= VAE_MAX_LATENT_CHANNELS)
-        return z;
-    vae_fail(error, VAE_ERR_MODEL,
-             "neither conv2 nor conv1 has 1 to %d latent channels",
-             VAE_MAX_LATENT_CHANNELS);
-    return 0;
-}

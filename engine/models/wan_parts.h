@@ -41,7 +41,5 @@ bool vae_wan_rename_top(const char *name, char *out);
 
 /* Output channels of the residual block of that name; 0 if there is none. */
 int vae_wan_width(const VaeModel *m, const char *block);
-/* From the shape of conv2 or conv1; 0 and an error if there is neither. */
-int vae_wan_latent_channels(const VaeModel *m, VaeError *error);
 
 #endif

@@ -242,15 +242,20 @@ begin_if_forced(GstVaeEncode *self, GstClockTime pts)
         NULL);
 }
 
-/* Ends a sequence that has as many latents as it may have. */
+/* Ends a sequence that is as long as it may be, so that another latent, whose
+ * first frame begins at pts, would be too much. */
 static void
-end_if_full(GstVaeEncode *self)
+end_if_full(GstVaeEncode *self, GstClockTime pts)
 {
+    const GstClockTime end = pts + group_size(self) * self->frame_time;
+
     GST_OBJECT_LOCK(self);
     const guint64 most = (guint64) self->key_int_max;
+    const GstClockTime longest = self->key_int_max_time;
     GST_OBJECT_UNLOCK(self);
-    if (most > 0 && !self->need_start && self->n_pending == 0 &&
-        self->latent >= most)
+    if (!self->need_start && self->n_pending == 0 &&
+        ((most > 0 && self->latent >= most) ||
+         (longest > 0 && end > self->begin + longest)))
         gst_vae_encode_key_unit(&self->base);
 }
 
@@ -292,7 +297,9 @@ gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer)
         self->need_start = self->discont = TRUE;
     }
     begin_if_forced(self, span.pts);
-    end_if_full(self);
+    end_if_full(self, span.pts);
+    if (self->need_start && self->n_pending == 0)
+        self->begin = span.pts;
     if (ret == GST_FLOW_OK && self->need_start && self->n_pending == 0)
         ret = gst_vae_base_switch(base, TRUE, span.pts, &without_context);
     if (ret != GST_FLOW_OK) {

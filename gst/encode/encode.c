@@ -8,8 +8,9 @@
  * are a group. The first latent of a sequence has no DELTA_UNIT, and its OFFSET
  * is 0. A sequence begins at a frame with DISCONT, after a flush, after new
  * caps, after a gap in the middle of a group, after a force-key-unit event and
- * after #GstVaeEncode:key-int-max latents. A #GstVaeBase:model that is set
- * while playing takes over at the next start of a sequence.
+ * after #GstVaeEncode:key-int-max latents or #GstVaeEncode:key-int-max-time. A
+ * #GstVaeBase:model that is set while playing takes over at the next start of a
+ * sequence.
  *
  * ## Example launch lines
  * |[

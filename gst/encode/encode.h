@@ -30,6 +30,7 @@ typedef struct GstVaeEncode {
 
     /* Guarded by the object lock. */
     gint tail, key_int_max;
+    guint64 key_int_max_time;
     GArray *requests; /* of GstVaeKeyRequest, not due yet */
 
     /* For the streaming thread. */
@@ -44,8 +45,9 @@ typedef struct GstVaeEncode {
     GstBuffer *last; /* the newest frame, for the tail */
     GstVaeSpan uncovered[GST_VAE_MAX_UNCOVERED];
     guint n_uncovered;
-    guint64 latent;    /* index of the latent in the sequence */
-    GstClockTime next; /* time of a frame without timestamp, or NONE */
+    guint64 latent;     /* index of the latent in the sequence */
+    GstClockTime begin; /* time of the first frame of the sequence */
+    GstClockTime next;  /* time of a frame without timestamp, or NONE */
 } GstVaeEncode;
 
 typedef struct GstVaeEncodeClass {

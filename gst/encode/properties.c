@@ -7,11 +7,17 @@
 #include "fields.h"
 #include "params.h"
 
-enum { PROP_0, PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY, PROP_KEY_INT_MAX };
+enum {
+    PROP_0,
+    PROP_TAIL = GST_VAE_BASE_LAST_PROPERTY,
+    PROP_KEY_INT_MAX,
+    PROP_KEY_INT_MAX_TIME
+};
 
 static const GstVaeField fields[] = {
     GST_VAE_FIELD(PROP_TAIL, GstVaeEncode, tail),
     GST_VAE_FIELD(PROP_KEY_INT_MAX, GstVaeEncode, key_int_max),
+    GST_VAE_FIELD(PROP_KEY_INT_MAX_TIME, GstVaeEncode, key_int_max_time),
     GST_VAE_FIELD(GST_VAE_PARAMS_ID, GstVaeEncode, base.settings.params),
     {0}};
 
@@ -50,5 +56,19 @@ gst_vae_encode_install(GObjectClass *klass)
                          0, G_MAXINT, 0,
                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                              GST_PARAM_MUTABLE_PLAYING));
+    /**
+     * GstVaeEncode:key-int-max-time:
+     *
+     * Maximum duration of a sequence, as key-int-max in latents. The sequence
+     * ends before a latent that would pass it, so it has at least one latent.
+     */
+    g_object_class_install_property(
+        klass, PROP_KEY_INT_MAX_TIME,
+        g_param_spec_uint64("key-int-max-time", "Key Int Max Time",
+                            "Maximum duration of a sequence, in nanoseconds, "
+                            "as key-int-max in latents; 0 is no maximum",
+                            0, G_MAXINT64, 0,
+                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                                GST_PARAM_MUTABLE_PLAYING));
     gst_vae_params_install(klass, FALSE, TRUE);
 }

@@ -16,6 +16,8 @@ G_BEGIN_DECLS
 #define GST_LATENT_KEY_TEMPORAL "vae.temporal_factor"
 /* "open" until the recording ends. Readers then count the latents. */
 #define GST_LATENT_KEY_RECORDING "vae.recording"
+/* States that the recorder holds a lock on the file until it ends it. */
+#define GST_LATENT_KEY_LOCKED "vae.recording_locked"
 
 /* Metadata to write. */
 typedef struct GstLatentFields {

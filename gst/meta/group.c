@@ -4,6 +4,7 @@
 #include "group.h"
 
 #define NAME "GstVaeGroupMeta"
+#define EVENT "GstVaeGroup"
 
 static void
 register_once(void)
@@ -71,4 +72,47 @@ gst_vae_group_is_meta(const GstMeta *meta)
 {
     return gst_meta_info_is_custom(meta->info) &&
            gst_custom_meta_has_name((GstCustomMeta *) meta, NAME);
+}
+
+GstEvent *
+gst_vae_group_event(const GstBuffer *buffer)
+{
+    GstCustomMeta *meta =
+        gst_buffer_get_custom_meta((GstBuffer *) buffer, NAME);
+    GstStructure *facts =
+        gst_structure_copy(gst_custom_meta_get_structure(meta));
+
+    gst_structure_set_name(facts, EVENT);
+    return gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, facts);
+}
+
+gboolean
+gst_vae_group_take_event(GstStructure **next, GstEvent *event)
+{
+    if (!gst_event_has_name(event, EVENT))
+        return FALSE;
+    gst_clear_structure(next);
+    *next = gst_structure_copy(gst_event_get_structure(event));
+    return TRUE;
+}
+
+GstBuffer *
+gst_vae_group_use_event(GstStructure **next, GstBuffer *buffer)
+{
+    GstClockTime duration;
+    guint64 frame;
+    guint frames;
+
+    if (!*next)
+        return buffer;
+    if (!gst_vae_group_get(buffer, &frames, &duration) &&
+        gst_structure_get(*next, "frames", G_TYPE_UINT, &frames, "duration",
+                          G_TYPE_UINT64, &duration, NULL)) {
+        buffer = gst_buffer_make_writable(buffer);
+        gst_vae_group_add(buffer, frames, duration);
+        if (gst_structure_get_uint64(*next, "frame", &frame))
+            gst_vae_group_set_frame(buffer, frame);
+    }
+    gst_clear_structure(next);
+    return buffer;
 }

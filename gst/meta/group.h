@@ -26,5 +26,18 @@ void gst_vae_group_set_frame(GstBuffer *buffer, guint64 frame);
 gboolean gst_vae_group_get_frame(const GstBuffer *buffer, guint64 *frame);
 gboolean gst_vae_group_is_meta(const GstMeta *meta);
 
+/*
+ * Transports such as gdppay lose metas. A custom event GstVaeGroup, with the
+ * fields of the meta, says the same of the next latent. gdppay cuts the number
+ * of its type, so its name alone counts.
+ */
+/* Returns the event for a buffer that has the meta. (transfer full) */
+GstEvent *gst_vae_group_event(const GstBuffer *buffer);
+/* Keeps the facts of such an event in *next. Returns FALSE for other events. */
+gboolean gst_vae_group_take_event(GstStructure **next, GstEvent *event);
+/* Adds the meta with the facts in *next to a latent that has none, and clears
+ * *next. (takes buffer) */
+GstBuffer *gst_vae_group_use_event(GstStructure **next, GstBuffer *buffer);
+
 G_END_DECLS
 #endif

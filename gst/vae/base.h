@@ -60,6 +60,7 @@ typedef struct GstVaeInput {
     gboolean renegotiate;   /* a flush may have dropped a CAPS event */
     GstTagList *tags;       /* the stream's tags from upstream, or NULL */
     gboolean tags_due;      /* the tags, even if NULL, must be sent */
+    GstStructure *group;    /* of the next latent, or NULL; see group.h */
 } GstVaeInput;
 
 typedef struct GstVaeBase {

@@ -348,6 +348,34 @@ vae_ptx_multiply(float *d, const uint32_t *a, const uint32_t *b)
 #endif
 }
 
+/* The same with a, b and d of F16. Word 0 of d has row g, word 1 row g + 8. The
+ * sum is rounded to F16, and to an infinity if it is too large. */
+VAE_DEVICE void
+vae_ptx_multiply_f16(uint32_t *d, const uint32_t *a, const uint32_t *b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    (void) d, (void) a, (void) b;
+    asm volatile("trap;");
+#elif defined(__CUDACC__)
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
+                 "{%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+                 : "+r"(d[0]), "+r"(d[1])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
+                   "r"(b[1]));
+#else
+    const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    const double(*sum)[8] = static_cast<const double(*)[8]>(vae_emu_combine(
+        VAE_EMU_HERE, mine, sizeof mine, vae_ptx_product<VAE_TYPE_F16>));
+    const unsigned lane = vae_emu_lane();
+    for (unsigned i = 0; i < 2; i++) {
+        const double *const row = sum[lane / 4 + i * 8] + lane % 4 * 2;
+        d[i] = vae_ptx_f16x2(
+            (float) (vae_from_f16((uint16_t) d[i]) + row[0]),
+            (float) (vae_from_f16((uint16_t) (d[i] >> 16)) + row[1]));
+    }
+#endif
+}
+
 #ifndef __CUDACC__
 /* The same for TF32. A value that is not TF32 was not rounded, which is an
  * error. */

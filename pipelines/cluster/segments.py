@@ -187,8 +187,8 @@ def run_index(options):
         print(f"segments: {options.out} is complete", file=sys.stderr)
         return 0
     if options.index >= n:
-        print(f"segments: {options.latents} has {n} segments: nothing to do for index "
-              f"{options.index}", file=sys.stderr)
+        print(f"segments: {options.latents} has {streams.counted(n, 'segment')}: nothing "
+              f"to do for index {options.index}", file=sys.stderr)
         return 0
     os.makedirs(folder, exist_ok=True)
     description = json.loads(json.dumps(description_of(source, plan)))

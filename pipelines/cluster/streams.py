@@ -31,6 +31,10 @@ def sentence(error):
             .replace("memory_limit", "--memory-limit"))
 
 
+def counted(n, word):
+    return f"{n} {word}{'' if n == 1 else 's'}"
+
+
 def frame_bytes(pixels, width, height):
     if pixels == I420:
         return width * height + 2 * ((width + 1) // 2) * ((height + 1) // 2)

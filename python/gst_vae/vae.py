@@ -151,9 +151,9 @@ class VAE:
         """True if release() would free memory."""
         return bool(self._idle)
 
-    def _check(self, latents):
-        """The file must fit the model, and be of one sequence."""
-        latents.clip.check(self.model)
+    def _check(self, latents, size):
+        """The file must fit the model and the size, and be of one sequence."""
+        latents.clip.check(self.model, *(size or (0, 0)))
         n = latents.info.sequences
         if n > 1:
             raise fail(f"{latents.path}: has {n} sequences, expected 1; vaetool decodes "
@@ -162,16 +162,16 @@ class VAE:
     def settle(self, latents, size, frames, settings):
         """The arguments of a call, with what the latents tell."""
         if isinstance(latents, (str, os.PathLike)):
-            latents = Latents(latents)
+            latents = Latents(latents, normalization=settings.get("normalization"))
         if isinstance(latents, Latents):
             latents = latents.of_model(self.info)
-            self._check(latents)
+            if size is None and latents.info.size[0]:
+                size = tuple(n * self.info.scale for n in latents.info.size)
+            self._check(latents, size)
             own = settings.get("normalization", latents.normalization)
             for said in latents.overrides({"normalization": own}, self.info.space):
                 warnings.warn(said, GstVaeWarning, stacklevel=callers_level())
             info, latents = latents.info, latents.latents
-            if size is None and info.size[0]:
-                size = tuple(n * self.info.scale for n in info.size)
             frames = frames or info.frames or None
             settings["normalization"] = own or info.normalization
         if device_of(latents).startswith("cuda:"):

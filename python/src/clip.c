@@ -136,19 +136,25 @@ get_info(PyObject *self, void *unused)
         ((Clip *) self)->sequences, "batch", (long long) c->batch);
 }
 
-/* check(model): raises if a decoder of the model does not take the clip. */
+/* check(model, width, height): raises if a decoder of the model does not take
+ * the clip for pictures of this size. 0: the size is that of the latents. */
 static PyObject *
-check(PyObject *self, PyObject *model)
+check(PyObject *self, PyObject *args)
 {
     const VaeLatentClip *c = &((Clip *) self)->clip;
     VaeError error = {0};
+    PyObject *model;
+    int width, height;
+    if (!PyArg_ParseTuple(args, "Oii", &model, &width, &height))
+        return NULL;
     if (!PyObject_TypeCheck(model, vae_py_model_type)) {
         PyErr_SetString(PyExc_TypeError, "expected a Model");
         return NULL;
     }
     const VaeModelInfo *info = vae_model_info(((VaePyModel *) model)->model);
-    if (vae_model_check_clip(info, c, c->width * info->spatial,
-                             c->height * info->spatial, &error) != VAE_OK)
+    if (vae_model_check_clip(info, c, width ? width : c->width * info->spatial,
+                             height ? height : c->height * info->spatial,
+                             &error) != VAE_OK)
         return vae_py_raise(&error);
     Py_INCREF(Py_None);
     return Py_None;
@@ -189,7 +195,7 @@ overrides(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"check", check, METH_O, "check(model)"},
+    {"check", check, METH_VARARGS, "check(model, width, height)"},
     {"overrides", overrides, METH_VARARGS, "overrides(setting, value, space)"},
     {0}};
 

@@ -25,7 +25,8 @@ typedef struct Stream {
     pthread_mutex_t lock; /* guards lines */
     char *lines[LINES];   /* "w" or "i" and a sentence */
     int n_lines;
-    bool told_nonfinite;
+    bool told_nonfinite;       /* of the clip */
+    uint64_t nonfinite_before; /* values of earlier clips */
 } Stream;
 
 /* Any thread calls it. */
@@ -458,13 +459,33 @@ cancel(PyObject *self, PyObject *none)
     return Py_None;
 }
 
+/* Warns once a clip of latents with values that are not finite. */
+static void
+tell_nonfinite(Stream *s)
+{
+    char line[100];
+    const uint64_t n =
+        s->stream ? vae_stream_stats(s->stream)->nonfinite - s->nonfinite_before
+                  : 0;
+    if (n == 0 || s->told_nonfinite)
+        return;
+    s->told_nonfinite = true;
+    snprintf(line, sizeof line,
+             "%s of the latents %s not finite, or too large for float32",
+             VAE_COUNTED(n, "value"), n == 1 ? "is" : "are");
+    keep_line(s, 'w', line);
+}
+
 static PyObject *
 reset(PyObject *self, PyObject *none)
 {
     Stream *s = (Stream *) self;
     if (!is_ready(s))
         return NULL;
+    tell_nonfinite(s);
     vae_stream_reset(s->stream);
+    s->told_nonfinite = false;
+    s->nonfinite_before = vae_stream_stats(s->stream)->nonfinite;
     Py_INCREF(Py_None);
     return Py_None;
 }
@@ -524,21 +545,6 @@ warm_up_cost(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "i", &steps) || !is_ready(s))
         return NULL;
     return PyLong_FromLong(vae_stream_warm_up_cost(s->stream, steps));
-}
-
-/* Warns once of latents with values that are not finite. */
-static void
-tell_nonfinite(Stream *s)
-{
-    char line[100];
-    const uint64_t n = s->stream ? vae_stream_stats(s->stream)->nonfinite : 0;
-    if (n == 0 || s->told_nonfinite)
-        return;
-    s->told_nonfinite = true;
-    snprintf(line, sizeof line,
-             "%s of the latents %s not finite, or too large for float32",
-             VAE_COUNTED(n, "value"), n == 1 ? "is" : "are");
-    keep_line(s, 'w', line);
 }
 
 /* lines(): what the engine said since the last call, [(is a warning, text)]. */

@@ -180,10 +180,12 @@ class Driver(clips.Clips):
             clips=[clip], started=time.monotonic() - 10, alive=0, lost=1, handed=1,
             used=0, options=types.SimpleNamespace(prog="decode"))
         for lost, expected in (1, "1 worker lost, 1 of them"), (2, "2 workers lost, 1 of them"):
-            made.lost = lost
+            made.lost = clip.source.frames = lost
             with unittest.mock.patch("sys.stderr", io.StringIO()) as said:
                 bar.Bar(made).end()
             self.assertIn(expected, said.getvalue())
+            self.assertIn("decode: 1 frame in" if lost == 1 else "decode: 2 frames in",
+                          said.getvalue())
 
     def test_no_worker_is_left(self):
         """The last worker is refused: the error says how to continue."""

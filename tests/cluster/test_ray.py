@@ -99,7 +99,7 @@ class Decode(Ray):
     def test_encode(self):
         frames, right = self.path("f.safetensors"), self.path("right.safetensors")
         data = random.Random(1).randbytes(200 * 16 * 24 * 3)
-        clips.write(frames, "video_u8", "U8", [200, 16, 24, 3], data, {})
+        clips.save(frames, {"video_u8": ("U8", [200, 16, 24, 3], data)})
         clips.vaetool("encode", "--threads", "1", "--model", DEMO, frames, right)
         out = self.path("out.safetensors")
         self.run_script("--model", DEMO, frames, "--to", out, script="encode.py")

@@ -119,7 +119,8 @@ static const Case bad[] = {
      "several|\"x\" 16x1x1x1, \"y\"", VAE_ERR_NOT_FOUND},
     {"none", "x F16 16; y F16 2,2",
      "no latent tensor; found \"x\" 16, \"y\" 2x2", VAE_ERR_NOT_FOUND},
-    {"an empty file", "", "found no tensor", VAE_ERR_NOT_FOUND},
+    {"an empty file", "", "has no tensors, expected one with latents",
+     VAE_ERR_NOT_FOUND},
     {"a name that is not there", "x F16 16,1,1,1",
      "no tensor named y; found \"x\"", VAE_ERR_NOT_FOUND, .name = "y"},
     {"weights", "conv.weight F16 16,16,3,3; conv.bias F16 16",
@@ -455,9 +456,38 @@ check_overridden(void)
     }
 }
 
+/* Of an open recording, the complete latents are read, and not the bytes of the
+ * one that was being written. */
+static void
+check_recording(void)
+{
+    const VaeTensorOut tensor = {"x", VAE_TYPE_F32, 4, {0, 16, 1, 1}, NULL};
+    const VaeMetadata open = {"vae.recording", "open"};
+    const VaeTensorHeader parts = {
+        .tensors = &tensor, .n = 1, .metadata = &open, .n_metadata = 1};
+    SCOPED_BLOCK void *header = NULL;
+    size_t size;
+    VaeError error = {0};
+    vae_tensor_header_make(&parts, &header, &size, &error);
+    float values[2][16] = {{1}, {2}}, found[16] = {0};
+    SCOPED_BLOCK uint8_t *bytes = calloc(1, size + sizeof values + 3);
+    memcpy(bytes, header, size);
+    memcpy(bytes + size, values, sizeof values);
+    SCOPED_FILE VaeTensorFile *file = NULL;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
+    vae_tensor_file_open_memory(bytes, size + sizeof values + 3,
+                                size + sizeof values + 3, "r", &file, &error);
+    vae_latent_clip_find(file, NULL, &clip, &error);
+    check(clip.t == 2 && clip.data, "%d latents of a recording", clip.t);
+    if (clip.data)
+        vae_latent_clip_read(&clip, 1, found);
+    check(found[0] == 2, "the second one");
+}
+
 int
 main(void)
 {
+    check_recording();
     check_overridden();
     check_cases(good, COUNT(good));
     check_cases(bad, COUNT(bad));

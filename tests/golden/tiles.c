@@ -93,14 +93,7 @@ decode_case(Suite *s, const Case *c, VaeModel *model, const VaeTensorFile *file)
     SCOPED_BLOCK float *want =
         test_read(file, clamps ? clamped : "frames_tiled", &f);
     const size_t n = (size_t) (f->bytes / sizeof(float));
-    SCOPED_CLIP TestClip clip = {
-        .t = (int) l->dims[1],
-        .frames = (int) f->dims[0],
-        .height = (int) f->dims[1],
-        .width = (int) f->dims[2],
-        .latents =
-            test_swap(latent, l->dims[0], l->dims[1], l->dims[2] * l->dims[3]),
-        .video = test_alloc(f->bytes)};
+    SCOPED_CLIP TestClip clip = test_clip(latent, l, f);
     SCOPED_STREAM VaeStream *stream =
         open_stream(s, model, c, &clip, VAE_DECODE);
     must(test_decode(stream, vae_model_info(model), &clip, (int[]){1, 0},

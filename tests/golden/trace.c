@@ -237,15 +237,7 @@ trace_decode(Golden *g, VaeModel *model, const VaeTensorFile *file)
     SCOPED_BLOCK float *latent = test_read(file, "dec.latent", &l);
     SCOPED_BLOCK Trace *trace = trace_new(info);
     VaeError error;
-    SCOPED_CLIP TestClip clip = {
-        .t = (int) l->dims[1],
-        .frames = (int) f->dims[0],
-        .height = (int) f->dims[1],
-        .width = (int) f->dims[2],
-        .latents =
-            test_swap(latent, l->dims[0], l->dims[1], l->dims[2] * l->dims[3]),
-        .video = test_alloc(f->bytes),
-    };
+    SCOPED_CLIP TestClip clip = test_clip(latent, l, f);
     VaeStream *stream = golden_stream(g, model,
                                       (VaeStreamParams){.width = clip.width,
                                                         .height = clip.height,

@@ -88,6 +88,19 @@ test_swap(const float *src, int64_t a, int64_t b, int64_t plane)
     return dst;
 }
 
+TestClip
+test_clip(const float *latents, const VaeTensorInfo *l,
+          const VaeTensorInfo *frames)
+{
+    return (TestClip){.t = (int) l->dims[1],
+                      .frames = (int) frames->dims[0],
+                      .height = (int) frames->dims[1],
+                      .width = (int) frames->dims[2],
+                      .latents = test_swap(latents, l->dims[0], l->dims[1],
+                                           l->dims[2] * l->dims[3]),
+                      .video = test_alloc(frames->bytes)};
+}
+
 float *
 test_interleave(const float *src, int64_t t, int64_t plane)
 {

@@ -50,6 +50,9 @@ typedef struct TestClip {
     uint8_t *rgb;            /* decode writes 8 bits here instead, where set */
 } TestClip;
 
+/* A clip to decode: latents [C, T, h, w], and room for frames [n, H, W, 3]. */
+TestClip test_clip(const float *latents, const VaeTensorInfo *l,
+                   const VaeTensorInfo *frames);
 void clip_free(TestClip *clip);
 /* The numbers of a row of a frame. */
 size_t clip_row(const TestClip *clip);

@@ -862,6 +862,18 @@ round_trip() {
     sh "$pipelines/round-trip.sh" --latent-space gst-vae-demo --size 32x32 \
         --frames 1 >"$tmp/said"
     grep -q 'PSNR [0-9]' "$tmp/said" || fail 'tells no PSNR of a space'
+    # A signal in mktemp leaves no folder.
+    mkdir "$tmp/bin" "$tmp/temporary"
+    cat >"$tmp/bin/mktemp" <<END
+#!/bin/sh
+made=\$($(command -v mktemp) "\$@")
+kill -TERM \$\$
+echo "\$made"
+END
+    chmod +x "$tmp/bin/mktemp"
+    PATH=$tmp/bin:$PATH TMPDIR=$tmp/temporary sh "$pipelines/round-trip.sh" \
+        --size 32x32 --frames 1 >"$tmp/said" 2>&1 || echo "ended by $?" >>"$tmp/said"
+    [ -z "$(ls "$tmp/temporary")" ] || fail "leaves a folder: $(cat "$tmp/said")"
     refused 'exclude each other' sh "$pipelines/round-trip.sh" \
         --latent-space wan2.1 --model "$source/README.md"
     refused 'unknown argument more' sh "$pipelines/round-trip.sh" more

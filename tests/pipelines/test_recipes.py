@@ -221,6 +221,31 @@ class Recipes(streams.Streams):
         self.finish(recorder)
         self.shown(3)
 
+    def test_follow_killed(self):
+        """A player ends after a killed recorder, and waits for a living one."""
+        file = self.path("recording.safetensors")
+        recorder = streams.launch(
+            "videotestsrc is-live=true ! video/x-raw,width=80,height=48,framerate=16/1 ! "
+            f"vaeencode ! latentmux ! filesink location={file} buffer-mode=unbuffered")
+        while not (os.path.exists(file) and os.path.getsize(file)):
+            time.sleep(0.05)
+        latents = self.path("latents")
+        # Without -q, which hides warnings.
+        player = subprocess.Popen(
+            ["gst-launch-1.0", "filesrc", f"location={file}", "!", "latentdemux",
+             "follow=true", "!", "filesink", f"location={latents}",
+             "buffer-mode=unbuffered"], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+        while not (os.path.exists(latents) and os.path.getsize(latents)):
+            time.sleep(0.05)
+        recorder.kill()
+        streams.ended(recorder)
+        said = player.communicate()[0]
+        self.assertEqual(player.returncode, 0, said)
+        self.assertRegex(said, f"WARNING.*{file}: the recording was cut")
+        count = int(re.search(r"It has (\d+) complete latent", said)[1])
+        self.assertEqual(os.path.getsize(latents), count * 16 * 10 * 6 * 4)
+
     def test_parts(self):
         self.assertNotIn("CRITICAL", self.cook("Write and play a clip in parts"))
         self.assertGreater(self.count(r"part\d+\.safetensors"), 1)

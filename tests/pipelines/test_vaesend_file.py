@@ -7,17 +7,19 @@ import json
 import math
 import os
 import resource
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 import streams
 import tensor_files
 from streams import (DECODE, FRAME, LATENTS, VAESEND, floats, launch,
-                     packets)
+                     packets, FRAMES)
 from tensor_files import pack
 
 import vaesend
@@ -135,6 +137,8 @@ class Tool(tensor_files.Test):
                 ({"vae.frames": 9}, "__metadata__ has 9 as vae.frames"),
                 ({"vae.frames": "-9"}, "vae.frames is '-9'"),
                 ({"vae.width": "wide", "vae.height": "16"}, "vae.width is"),
+                ({"vae.width": "0", "vae.height": "0"}, "vae.width is '0', expected a"),
+                ({"vae.title": "a\0b"}, "__metadata__ has 'a\\x00b' as vae.title"),
                 ({"vae.framerate": "16/0"}, "vae.framerate: '16/0' frames")):
             clip = self.file(safetensors(metadata))
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
@@ -249,25 +253,41 @@ class Tool(tensor_files.Test):
                       "normalization normalized; --normalization raw"):
             self.assertIn(f"vaesend: warning: {clip} states {words} overrides it\n",
                           done.stderr)
+        self.file(safetensors({"vae.latent_space": "a\33[31m"}))
+        done = subprocess.run([sys.executable, VAESEND, "--space", "wan2.1", clip, "-"],
+                              capture_output=True, check=True)
+        self.assertIn(b"states latent-space a?[31m;", done.stderr)
+
+    def test_open_recording(self):
+        """Its complete latents are sent."""
+        clip = self.file(safetensors(
+            {"vae.recording": "open", "vae.latent_space": "wan2.1", "vae.layout": "tchw"},
+            {"shape": [0, 16, 2, 3], "data_offsets": [0, 0]}, floats(192) + b"cut"))
+        done = subprocess.run([sys.executable, VAESEND, clip, "-"], capture_output=True,
+                              check=True)
+        self.assertEqual(done.stderr, b"vaesend: 2 latents, 5 frames\n")
+        self.assertIn(floats(96, 96), done.stdout)
 
     def test_picture(self):
         """What a file says of the picture travels in the caps, or its loss is told."""
         stated = {"vae.latent_space": "wan2.1", "vae.pixel_aspect_ratio": "8/9",
                   "vae.colorimetry": "bt2020-10", "vae.content_light_level": "1000:400"}
         for more, said in (({}, ""), (
-                {"vae.tag.image-orientation": "rotate-90", "vae.tag.artist.2": "x",
-                 "vae.tag.encoder": "x", "vae.chroma_site": "a, b=(int)1"},
-                " has vae.chroma_site and the tags image-orientation, artist, which are ")):
+                {"vae.tag.image-orientation": "rotate-90", "vae.tag.encoder": "x",
+                 "vae.tag.preview-image": "eA==", "vae.chroma_site": "a, b=(int)1"},
+                " has vae.chroma_site and the tags preview-image, which are ")):
             clip = self.file(safetensors({**stated, **more}))
             done = subprocess.run([sys.executable, VAESEND, clip, "-"],
                                   capture_output=True, check=True)
-            caps = packets(done.stdout)[1][1]
+            found = packets(done.stdout)
+            caps = found[1][1]
+            self.assertEqual([kind for kind, *_ in found].count(vaesend.TAG), bool(more))
             self.assertIn(b"pixel-aspect-ratio=(fraction)8/9, "
                           b"colorimetry=(string)bt2020-10, "
                           b"content-light-level=(string)1000:400\0", caps)
             self.assertEqual(said in done.stderr.decode(), True, done.stderr)
             self.assertEqual(done.stderr.count(b"warning"), bool(said))
-        for name, said in (("latent_times", "has times of its own, which are not sent"),
+        for name, said in (("latent_times", "latent_times are no valid times"),
                            ("latent_sequences", "has several sequences, expected one")):
             head = json.dumps({name: {"dtype": "U8", "shape": [0, 16],
                                       "data_offsets": [0, 0]}})[1:-1]
@@ -301,6 +321,11 @@ class Tool(tensor_files.Test):
                 (twice("a", "a", [0, 384], [0, 384]),
                  'header: duplicate key "a"'),
                 (npy("<f4", floats(97)), "388 bytes of latents, expected 384"),
+                (pack({}), "has no tensors, expected one with latents"),
+                (struct.pack("<Q", 99) + b'{"a":', "header of 99 bytes, but 5 follow"),
+                (struct.pack("<Q", 5) + b'{"a":', "header of 5 bytes: no valid JSON"),
+                (b"{}", "2 bytes, too short for a file of latents"),
+                (b"PK\3\4" + bytes(26) + b"latent.npy", "is not read: save the array alone"),
                 (b"PK\3\4 of PyTorch", "location=OUT.safetensors makes")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
@@ -326,6 +351,14 @@ class Tool(tensor_files.Test):
         path = self.path("socket")
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(path)
+        os.mkdir(self.path("other"))
+        with socket.socket(socket.AF_UNIX) as other:
+            before = os.getcwd()
+            os.chdir(self.path("other"))
+            other.bind("socket") # a name that the kernel lists without its folder
+            self.assertTrue(vaesend.bound("socket"))
+            os.chdir(before)
+            self.assertFalse(vaesend.bound(path))
         found = []
         receiver = threading.Thread(
             target=lambda: found.append(vaesend.accept(f"unix://{path}")))
@@ -349,6 +382,20 @@ class Tool(tensor_files.Test):
         said = self.refused("--receive", f"unix://{clip}", "true")
         self.assertIn("in use", said)
         self.assertEqual(streams.Streams.read(clip), safetensors())
+
+    def test_interrupted(self):
+        """Ctrl-C removes the socket."""
+        path = self.path("socket")
+        receiver = subprocess.Popen(
+            [sys.executable, VAESEND, "--receive", f"unix://{path}", "true"],
+            stderr=subprocess.PIPE, text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        while not os.path.exists(path):
+            time.sleep(0.05)
+        receiver.send_signal(signal.SIGINT)
+        self.assertEqual((receiver.communicate()[1], receiver.returncode),
+                         ("vaesend: interrupted\n", 130))
+        self.assertFalse(os.path.exists(path))
 
 
 class Files(streams.Streams):
@@ -420,6 +467,54 @@ class Files(streams.Streams):
         self.sent(self.clip, self.path("clip.gdp"))
         self.finish(self.receiver("filesrc location=" + self.path("clip.gdp")))
         self.assert_frames(self.out)
+
+    def timed(self):
+        """Makes a copy of the clip with tags, and latents that last half as long again."""
+        data = self.read(self.clip)
+        size = struct.unpack("<Q", data[:8])[0]
+        header, latents = json.loads(data[8:8 + size]), data[8 + size:]
+        header["__metadata__"].update({
+            "vae.title": 'ä, "b\\', "vae.tag.artist": "x", "vae.tag.artist.2": "y z",
+            "vae.tag.track-number": "3", "vae.tag.geo-location-latitude": "-1.5",
+            "vae.tag.date": "2020-01-02", "vae.tag.datetime": "2020-01-02T03:04:05Z",
+            "vae.tag.image-orientation": "rotate-90"})
+        starts = [10**8 * n for n in range(LATENTS + 1)]
+        times = struct.pack(f"<{2 * LATENTS}q", *(n for start in starts[:-1]
+                                                  for n in (start, 10**8)))
+        header["latent_times"] = {"dtype": "U8", "shape": [LATENTS, 16], "data_offsets":
+                                  [len(latents), len(latents) + len(times)]}
+        with open(self.path("timed.safetensors"), "wb") as file:
+            file.write(pack(header, latents + times))
+
+    def decoded(self, source):
+        """The bytes, times and durations of the frames that a source gives."""
+        self.play(f"{source} ! {DECODE} ! gdppay crc-header=false crc-payload=false ! "
+                  f"filesink location={self.path('out.gdp')}")
+        return [facts[1:4] for facts in packets(self.read(self.path("out.gdp")))
+                if facts[0] == vaesend.BUFFER]
+
+    def test_times_and_tags(self):
+        """They arrive as latentdemux reads them, and also through gdppay."""
+        self.timed()
+        read = f"filesrc location={self.path('timed.safetensors')} ! latentdemux"
+        expected = self.decoded(read)
+        self.assertEqual(len(expected), FRAMES)
+        self.assertEqual(expected[1][1:], (10**8, 25 * 10**6))
+        self.sent(self.path("timed.safetensors"), self.path("sent.gdp"))
+        self.play(f"{read} ! gdppay ! filesink location={self.path('paid.gdp')}")
+        for name in ("sent.gdp", "paid.gdp"):
+            self.assertEqual(self.decoded(f"filesrc location={self.path(name)} ! gdpdepay"),
+                             expected)
+        self.play(f"filesrc location={self.path('sent.gdp')} ! gdpdepay ! latentmux ! "
+                  f"filesink location={self.path('again.safetensors')}")
+        first, again = (vaesend_file.open_latents(self.path(name))[1]
+                        for name in ("timed.safetensors", "again.safetensors"))
+        first.pop("vae.tag.encoder")
+        again.pop("vae.tag.encoder", None)
+        self.assertEqual(again, first)
+        self.sent("--fps", "16", self.path("timed.safetensors"), self.path("even.gdp"))
+        self.assertEqual(self.decoded(f"filesrc location={self.path('even.gdp')} ! gdpdepay"),
+                         self.decoded(f"{read} framerate=16/1"))
 
     @unittest.skipUnless(numpy, "no numpy")
     def test_npy(self):

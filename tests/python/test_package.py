@@ -341,6 +341,7 @@ class Streams(small.Test):
         stated = gst_vae.Latents(self.path("raw"))
         small.write(self.path("wrong"), "latent", latents, {
             "vae.normalization": "odd", "vae.framerate": "fast"})
+        small.write(self.path("odd"), "latent", latents, {"vae.normalization": "odd"})
         own = {"normalization": "normalized", "framerate": (24, 1)}
         with self.assertRaisesRegex(gst_vae.Error, "to override it, set normalization"):
             gst_vae.Latents(self.path("wrong"))
@@ -368,6 +369,8 @@ class Streams(small.Test):
                  "states normalization raw; normalization normalized overrides it"),
                 (lambda: vae.decode(owned, **REF),
                  'normalization is "odd", expected normalized, raw or comfyui; it is ignored'),
+                (lambda: vae.decode(self.path("odd"), normalization="normalized", **REF),
+                 'normalization is "odd", expected normalized, raw or comfyui; it is ignored'),
                 (lambda: vae.decode(gst_vae.Latents(self.path("raw"), **own), **REF),
                  "states normalization raw; normalization normalized overrides it"),
                 (lambda: vae.decode(large, **REF), "not finite, or too large for float32"),
@@ -386,6 +389,23 @@ class Streams(small.Test):
                                  [(gst_vae.GstVaeWarning, __file__)] * bool(said))
                 if said:
                     self.assertIn(said, str(caught[0].message))
+        # Each clip of a stream that is kept has its own warning.
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for clip in (broken, latents, broken):
+                vae.decode(clip, **REF)
+        self.assertEqual([str(w.message).split()[-1] for w in caught],
+                         ["float32", "float32"])
+
+    def test_wrong_size(self):
+        """A size that the file's latents cannot have is refused before a stream is made."""
+        vae = gst_vae.open(small.weights("wan21"))
+        small.write(self.path("wide"), "latent", small.tensor([16, 3, 2, 3]), {
+            "vae.width": "40000", "vae.height": "40000"})
+        with self.assertRaisesRegex(gst_vae.Error, "expected 5000x5000 for pictures of 4"):
+            vae.decode(self.path("wide"), **REF)
+        self.assertEqual(vae.decode(self.path("wide"), size=(20, 13), **REF).shape,
+                         (9, 13, 20, 3))
 
     def test_info(self):
         info = gst_vae.open(small.weights("wan21")).info

@@ -307,6 +307,7 @@ tensor single.safetensors latent F32 16,1,1,2 '{"vae.layout":"cthw"}' <floats
 tensor double.safetensors latent F64 1,16,1,2 '{"vae.layout":"tchw"}' <doubles
 check "float64 whose layout is stated" 0 compare --max-abs 0 single.safetensors \
     double.safetensors
+says "float64 is compared as float32"
 check "the type of the file" 0 info double.safetensors
 says "float64, 1 latent of 16 channels"
 {

@@ -122,7 +122,7 @@ says "checkpoint: decode of wan2.1, " " and " " done" \
     "without carries" "fingerprint $fingerprint" "backend ref" \
     "precision fp32" "size 24x16" "latents 21 latents of 16x2x3 float32" \
     "$command $settings $names"
-says_not "no model" ", 1 latents" " and 1 frames"
+says_not "no model" ", 1 latents" " and 1 frames" "metadata:" "vae.checksum"
 check "in JSON" 0 "$tool" info --json "$point"
 says '"checkpoint": {' '"direction": "decode"' "\"fingerprint\": \"$fingerprint" \
     '"precision": "fp32"' '"size": "24x16"' '"carries": false' \

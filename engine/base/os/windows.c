@@ -230,15 +230,31 @@ vae_os_open_folder_of(const char *path)
     return fd;
 }
 
-/* Locks forbid others to read, so the locked byte is far after the end. */
+/* False: another opening of the file has the lock. Locks forbid others to read,
+ * so the locked byte is far after the end. */
+static bool
+lock(int fd, DWORD kind)
+{
+    OVERLAPPED at = place(UINT64_C(1) << 62);
+    return LockFileEx(handle_of(fd), kind | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0,
+                      &at) ||
+           GetLastError() != ERROR_LOCK_VIOLATION;
+}
+
 bool
 vae_os_lock(int fd)
 {
-    OVERLAPPED at = place(UINT64_C(1) << 62);
-    return LockFileEx(handle_of(fd),
-                      LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1,
-                      0, &at) ||
-           GetLastError() != ERROR_LOCK_VIOLATION;
+    return lock(fd, LOCKFILE_EXCLUSIVE_LOCK);
+}
+
+bool
+vae_os_is_locked(const char *path)
+{
+    const int fd = vae_os_open(path, VAE_OPEN_READ);
+    const bool locked = fd >= 0 && !lock(fd, 0);
+    if (fd >= 0)
+        close(fd);
+    return locked;
 }
 
 /* With FILE_RENAME_FLAG_POSIX_SEMANTICS `to` may be open. */

@@ -1,9 +1,10 @@
 /*
  * conv.c: computes convolutions by the library or by an own kernel. The latter
- * are the choices "own 4" and, for compute capability 9.0, "own 4 wgmma". Those
- * with "up" compute all phases of an upsampling at once. The shape says which
- * other kernel "own 4" is. Change the number when you change a kernel, so that
- * stored times of the old one are not used.
+ * are the choices "own 4", for compute capability 9.0 "own 4 wgmma", and for
+ * devices with other rates "own 4 half". Those with "up" compute all phases of
+ * an upsampling at once. The shape says which other kernel "own 4" is. Change
+ * the number when you change a kernel, so that stored times of the old one are
+ * not used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,18 +16,20 @@
 /* The kernels, in the order in which they are offered. */
 typedef struct Own {
     const char *text; /* of the choice */
-    bool warpgroups, up;
+    bool warpgroups, half_sums, up;
 } Own;
-static const Own owns[VAE_CUDA_OWN_KERNELS] = {{"own 4", false, false},
-                                               {"own 4 wgmma", true, false},
-                                               {"own 4 up", false, true},
-                                               {"own 4 wgmma up", true, true}};
+static const Own owns[VAE_CUDA_OWN_KERNELS] = {
+    {"own 4", false, false, false},        {"own 4 wgmma", true, false, false},
+    {"own 4 half", false, true, false},    {"own 4 up", false, false, true},
+    {"own 4 wgmma up", true, false, true}, {"own 4 half up", false, true, true},
+};
 
 struct VaeCudaConvs {
     VaeCudaLibrary *library;
     const VaeKernels
         *own; /* table with conv_matrix; NULL: the device cannot run it */
     bool warpgroups; /* it can also run the kernel for them */
+    bool half_sums;  /* sums in F16 may be faster */
 };
 
 struct VaeCudaConv {
@@ -49,7 +52,8 @@ bool
 vae_cuda_conv_is_forced(void)
 {
     return is_forced_to("own") || is_forced_to("wgmma") ||
-           is_forced_to("head") || is_forced_to("up") || is_forced_to("cudnn");
+           is_forced_to("half") || is_forced_to("head") || is_forced_to("up") ||
+           is_forced_to("cudnn");
 }
 
 /* NULL: the choice is the library's. */
@@ -91,6 +95,14 @@ is_head(const VaeCudaConvShape *s)
            !s->relu;
 }
 
+/* True if the convolution may have sums of F16. */
+static bool
+can_half(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
+{
+    return s->x_type == VAE_TYPE_F16 &&
+           (convs->half_sums || is_forced_to("half"));
+}
+
 /* True if the kernel can compute the convolution. */
 static bool
 can(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own)
@@ -98,6 +110,7 @@ can(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own)
     if (!convs->own || is_forced_to("cudnn") || s->x_type != s->y_type ||
         s->x_type == VAE_TYPE_F32 || s->s != 1 || s->st != 1 ||
         (own->warpgroups && !convs->warpgroups) ||
+        (own->half_sums && !can_half(convs, s)) ||
         (own->up && (s->k != 2 || s->pad_x != 1 || s->add)) ||
         (is_forced_to("up") && !own->up))
         return false;
@@ -121,14 +134,20 @@ fits(const VaeCudaConvShape *s, const Own *own)
                    : s->c_in % 32 == 0 && (full || is_head(s));
 }
 
+static bool
+is_wanted(const Own *own)
+{
+    return !own->up && ((own->warpgroups && is_forced_to("wgmma")) ||
+                        (own->half_sums && is_forced_to("half")));
+}
+
 /* The kernel that is forced; NULL: none, or it cannot compute it. */
 static const Own *
 forced(const VaeCudaConvs *convs, const VaeCudaConvShape *s)
 {
     const Own *own = NULL;
     for (int i = 0; i < VAE_CUDA_OWN_KERNELS && vae_cuda_conv_is_forced(); i++)
-        if (can(convs, s, &owns[i]) &&
-            (!own || (is_forced_to("wgmma") && !owns[i].up)))
+        if (can(convs, s, &owns[i]) && (!own || is_wanted(&owns[i])))
             own = &owns[i];
     return own;
 }
@@ -149,7 +168,7 @@ vae_cuda_convs_new(const char *properties, VaeCudaConvs **out, VaeError *error)
     if (text && *text && !vae_cuda_conv_is_forced())
         return vae_fail(error, VAE_ERR_ARGUMENT,
                         "VAE_CUDA_CONV is \"%s\"; expected cudnn, own, wgmma, "
-                        "head or up",
+                        "half, head or up",
                         text);
     VaeCudaConvs *c = vae_mem_alloc(sizeof *c);
     if (!c)
@@ -168,6 +187,10 @@ vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
 {
     convs->own = capability >= 80 ? kernels : NULL;
     convs->warpgroups = capability == 90;
+    /* GeForce devices have these, and halve the rate of F32 sums. Others have
+     * them, too, and the same rate for both. */
+    convs->half_sums =
+        capability == 86 || capability == 89 || capability == 120;
 }
 
 void
@@ -280,7 +303,8 @@ make_own(const VaeCudaConvs *convs, const VaeCudaConvShape *s, const Own *own,
                                   .pad_x = s->pad_x,
                                   .relu = s->relu,
                                   .up = own->up,
-                                  .warpgroups = own->warpgroups};
+                                  .warpgroups = own->warpgroups,
+                                  .half_sums = own->half_sums};
     return VAE_OK;
 }
 

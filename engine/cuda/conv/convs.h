@@ -92,10 +92,11 @@ void vae_cuda_convs_free(VaeCudaConvs **convs);
 void vae_cuda_convs_use(VaeCudaConvs *convs, const VaeKernels *kernels,
                         int capability);
 /* True if the environment variable VAE_CUDA_CONV is "cudnn", "own", "wgmma",
- * "head" or "up". The own kernels then compute no convolution, or one of them
- * all that it can: for "wgmma" that for compute capability 9.0 or, on other
- * devices, the other one; for "head" that of three channels; for "up" that of
- * all phases at once. For tests; such choices are not stored. */
+ * "half", "head" or "up". The own kernels then compute no convolution, or one
+ * of them all that it can: for "wgmma" that for compute capability 9.0 or, on
+ * other devices, the other one; for "half" that with sums of F16 or, in other
+ * types, the other one; for "head" that of three channels; for "up" that of all
+ * phases at once. For tests; such choices are not stored. */
 bool vae_cuda_conv_is_forced(void);
 
 /* Between lock and unlock only this thread uses convs. A thread that records a
@@ -129,7 +130,7 @@ VaeStatus vae_cuda_conv_choices(VaeCudaConvs *convs,
 
 /* Writes the own kernels that can be fast for the shape, at most `most`, and
  * returns their number. */
-enum { VAE_CUDA_OWN_KERNELS = 4 };
+enum { VAE_CUDA_OWN_KERNELS = 6 };
 int vae_cuda_conv_own_choices(const VaeCudaConvs *convs,
                               const VaeCudaConvShape *shape,
                               VaeCudaChoice *choices, int most);

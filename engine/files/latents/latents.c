@@ -127,6 +127,10 @@ select_tensor(const VaeTensorFile *file, const char *requested,
               const VaeTensorInfo **out, VaeError *error)
 {
     *out = NULL;
+    if (vae_tensor_file_count(file) == 0)
+        return vae_mismatch(
+            error, VAE_ERR_NOT_FOUND, requested,
+            "%s: has {no tensors}, expected one with {=latents}", file->label);
     if (requested != NULL) {
         *out = vae_tensor_file_find(file, requested);
         return *out != NULL

@@ -49,6 +49,8 @@ int vae_os_open_folder_of(const char *path);
 /* Locks the file until it is closed. False: another process has the lock. True
  * also if the file system has no locks. */
 VAE_API bool vae_os_lock(int fd);
+/* True if another opening of the file has the lock. */
+VAE_API bool vae_os_is_locked(const char *path);
 /* Replaces `to`, also if it is open. */
 VAE_API int vae_os_rename(const char *from, const char *to);
 VAE_API int vae_os_remove(const char *path);

@@ -86,6 +86,22 @@ down(VaeBuilder *b, const VaeTensor *x, int c)
     return x;
 }
 
+/* The levels of a side, up or down: residual blocks, then a resampler. */
+static const VaeTensor *
+levels(VaeBuilder *b, const VaeTensor *x, const Side *s, bool is_up)
+{
+    const Kl *a = vae_arch_data(b);
+    for (int i = 0; i < s->n; i++) {
+        vae_enter(b, is_up ? "up_blocks.%d" : "down_blocks.%d", i);
+        for (int j = 0; j < s->blocks[i]; j++)
+            x = vae_block_resnet(b, &residual, j, x, s->width[i], a->groups);
+        if (i < s->n - 1)
+            x = (is_up ? up : down)(b, x, s->width[i]);
+        vae_leave(b);
+    }
+    return x;
+}
+
 static void
 decode(VaeBuilder *b)
 {
@@ -99,14 +115,7 @@ decode(VaeBuilder *b)
     vae_enter(b, "decoder");
     x = vae_conv(b, "conv_in", x, (VaeConv){.c = s->c, .k = 3, .two_d = true});
     x = middle(b, x);
-    for (int i = 0; i < s->n; i++) {
-        vae_enter(b, "up_blocks.%d", i);
-        for (int j = 0; j < s->blocks[i]; j++)
-            x = vae_block_resnet(b, &residual, j, x, s->width[i], a->groups);
-        if (i < s->n - 1)
-            x = up(b, x, s->width[i]);
-        vae_leave(b);
-    }
+    x = levels(b, x, s, true);
     x = head(b, x, 3);
     vae_leave(b);
     vae_output(b, x);
@@ -120,14 +129,7 @@ encode(VaeBuilder *b)
     const VaeTensor *x = vae_input(b);
     vae_enter(b, "encoder");
     x = vae_conv(b, "conv_in", x, (VaeConv){.c = s->c, .k = 3, .two_d = true});
-    for (int i = 0; i < s->n; i++) {
-        vae_enter(b, "down_blocks.%d", i);
-        for (int j = 0; j < s->blocks[i]; j++)
-            x = vae_block_resnet(b, &residual, j, x, s->width[i], a->groups);
-        if (i < s->n - 1)
-            x = down(b, x, s->width[i]);
-        vae_leave(b);
-    }
+    x = levels(b, x, s, false);
     x = middle(b, x);
     x = head(b, x, 2 * a->z);
     vae_leave(b);

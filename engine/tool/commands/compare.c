@@ -467,6 +467,8 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
         return scales_differ(o, &scales);
     }
     const int code = compare_pair(o, &x, &y);
+    if (a->type == VAE_TYPE_F64 || b->type == VAE_TYPE_F64)
+        printf("  float64 is compared as float32\n");
     if (scales.differ)
         printf("  the latents are %s in %s and %s in %s, and are compared as "
                "normalized ones\n",

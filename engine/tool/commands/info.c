@@ -444,7 +444,8 @@ print_text(const Info *in, bool tensors)
     else
         printf("no model: %s\nno latents: %s\n", in->why_no_model.message,
                in->why_no_clip.message);
-    print_metadata(in->file);
+    if (in->file != in->unfinished.checkpoint) /* whose entries were told */
+        print_metadata(in->file);
     const size_t n = vae_tensor_file_count(in->file);
     printf("tensors: %zu%s\n", n,
            tensors || n == 0 ? "" : " (--tensors lists them)");

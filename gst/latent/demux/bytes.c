@@ -119,13 +119,13 @@ has_bytes(GstPad *pad, guint64 end)
 }
 
 static void
-fail_short(guint64 end, guint64 size, VaeError *error)
+fail_short(GstPad *pad, guint64 end, guint64 size, VaeError *error)
 {
+    g_autofree gchar *name = gst_latent_source_name(pad);
     vae_mismatch(error, VAE_ERR_READ, NULL,
-                 "the latent file got shorter while it was read: it ends at "
-                 "byte {%" G_GUINT64_FORMAT "}, expected {=%" G_GUINT64_FORMAT
-                 "}",
-                 end, size);
+                 "%s: the file got shorter while it was read: it ends at byte "
+                 "{%" G_GUINT64_FORMAT "}, expected {=%" G_GUINT64_FORMAT "}",
+                 name, end, size);
 }
 
 GstFlowReturn
@@ -145,7 +145,7 @@ gst_latent_pull(GstPad *pad, guint64 offset, guint8 *dst, guint64 size,
             return ret; /* EOS: upstream was asked to end */
         }
         if (got < want) {
-            fail_short(offset + got, offset + size, error);
+            fail_short(pad, offset + got, offset + size, error);
             return GST_FLOW_CUSTOM_ERROR;
         }
         offset += want;

@@ -366,7 +366,12 @@ install_properties(GObjectClass *klass)
      * GstLatentDemux:follow:
      *
      * Plays a file that latentmux still writes, until the recording ends. The
-     * times are those of the frame rate.
+     * times are those of the frame rate. latentmux locks the file while it
+     * records. If the lock is gone and the recording has not ended, the
+     * recorder was killed: the element posts a WARNING and ends after the last
+     * complete latent. On a network drive that hides the locks of other hosts,
+     * it so ends at once. A file that latentmux could not lock is followed
+     * without end if its recorder is killed.
      */
     g_object_class_install_property(
         klass, PROP_FOLLOW,

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "vae-private/os.h"
+
 #define GST_CAT_DEFAULT gst_latent_demux_debug
 
 void
@@ -139,8 +141,9 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
         vae_tensor_file_metadata(self->clip.file, GST_LATENT_KEY_RECORDING))
         GST_ELEMENT_WARNING(self, STREAM, DEMUX,
                             ("%s: the recording was interrupted, or its header "
-                             "was sent first; its %d complete latents are read",
-                             name, self->clip.data.t),
+                             "was sent first; it has %s",
+                             name,
+                             VAE_COUNTED(self->clip.data.t, "complete latent")),
                             (NULL));
     if (!self->clip.info.space[0])
         tell_no_space(self, name);
@@ -167,6 +170,18 @@ gst_latent_send_open(GstLatentDemux *self, guint64 total, const gchar *name)
     return GST_FLOW_OK;
 }
 
+/* The recording that is followed has t latents. frames: as in
+ * gst_latent_clip_end(). */
+static void
+end_clip(GstLatentDemux *self, gint t, gint64 frames)
+{
+    GST_OBJECT_LOCK(self);
+    gst_latent_clip_end(&self->clip, t, frames);
+    self->segment.duration = gst_latent_clip_time(&self->clip, t);
+    GST_OBJECT_UNLOCK(self);
+    gst_latent_run_end(&self->run, t);
+}
+
 /* Reads the header again. If the recording has ended, the clip gets its end.
  * latentmux may be about to write this header, so one that cannot be read is
  * read again later. */
@@ -182,18 +197,38 @@ reread(GstLatentDemux *self)
         gst_latent_pull_header(self->sinkpad, name, &bytes, &total, &error);
     if (ret == GST_FLOW_OK &&
         open_clip(self, &bytes, total, name, &whole, &error) == VAE_OK &&
-        !vae_tensor_file_metadata(whole.file, GST_LATENT_KEY_RECORDING)) {
-        GST_OBJECT_LOCK(self);
-        gst_latent_clip_end(&self->clip, whole.data.t, whole.frames);
-        self->segment.duration =
-            gst_latent_clip_time(&self->clip, whole.data.t);
-        GST_OBJECT_UNLOCK(self);
-        gst_latent_run_end(&self->run, whole.data.t);
-    }
+        !vae_tensor_file_metadata(whole.file, GST_LATENT_KEY_RECORDING))
+        end_clip(self, whole.data.t, whole.frames);
     gst_latent_clip_clear(&whole);
     gst_latent_bytes_clear(&bytes);
     return ret == GST_FLOW_CUSTOM_ERROR ? gst_latent_send_fail(self, &error)
                                         : ret;
+}
+
+/* TRUE if the recorder locked the file and is gone. Locks of a file that has no
+ * path here are not known. */
+static gboolean
+is_cut(GstLatentDemux *self)
+{
+    g_autofree gchar *path = gst_latent_source_name(self->sinkpad);
+    return vae_tensor_file_metadata(self->clip.file, GST_LATENT_KEY_LOCKED) &&
+           g_file_test(path, G_FILE_TEST_IS_REGULAR) && !vae_os_is_locked(path);
+}
+
+/* Ends the clip after its complete latents. */
+static void
+end_cut(GstLatentDemux *self)
+{
+    const VaeLatentClip *data = &self->clip.data;
+    g_autofree gchar *name = gst_latent_source_name(self->sinkpad);
+    const guint64 size = gst_latent_length(self->sinkpad) - data->offset;
+    end_clip(self, (gint) (size / data->t_stride), 0);
+    GST_ELEMENT_WARNING(self, STREAM, DEMUX,
+                        ("%s: the recording was cut: its recorder no longer "
+                         "locks the file, and its header leaves the number of "
+                         "latents open. It has %s",
+                         name, VAE_COUNTED(data->t, "complete latent")),
+                        (NULL));
 }
 
 /* The last latent of a recording may have fewer frames than others, so a latent
@@ -207,7 +242,10 @@ gst_latent_send_follow(GstLatentDemux *self, gboolean *wait)
     if (!self->pull || !self->clip.open ||
         gst_latent_length(self->sinkpad) >= need)
         return GST_FLOW_OK;
+    const gboolean cut = is_cut(self); /* before the header is read again */
     const GstFlowReturn ret = reread(self);
+    if (ret == GST_FLOW_OK && cut && self->clip.open)
+        end_cut(self);
     *wait = self->clip.open;
     return ret;
 }

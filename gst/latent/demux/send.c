@@ -306,6 +306,8 @@ gst_latent_send_next(GstLatentDemux *self)
     run->next = k + 1;
     set_position(self);
     GST_LOG_OBJECT(self, "latent %d: %" GST_PTR_FORMAT, k, buffer);
+    if (self->clip.times || self->clip.sequences)
+        gst_pad_push_event(self->srcpad, gst_vae_group_event(buffer));
     return gst_pad_push(self->srcpad, buffer);
 }
 

@@ -118,12 +118,13 @@ fail_short(GstLatentDemux *self)
 {
     const guint64 end = gst_latent_window_end(&self->window);
     const guint64 full = end_of(&self->clip.data, self->clip.data.t - 1);
+    g_autofree gchar *name = gst_latent_source_name(self->sinkpad);
     VaeError error;
     vae_mismatch(&error, VAE_ERR_FORMAT, NULL,
-                 "the latent file ends at byte {%" G_GUINT64_FORMAT
+                 "%s: ends at byte {%" G_GUINT64_FORMAT
                  "}, in latent %d of %d; expected {=%" G_GUINT64_FORMAT
                  "} bytes or more",
-                 end, self->run.next, self->clip.data.t, full);
+                 name, end, self->run.next, self->clip.data.t, full);
     return gst_latent_send_fail(self, &error);
 }
 

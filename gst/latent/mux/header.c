@@ -37,6 +37,10 @@ gst_latent_header_make(const GstLatentHeader *h, VaeError *error)
                        .n_dims = 2,
                        .dims = {h->sequences, sizeof(GstLatentSequence)}};
     gst_latent_fields_fill(&fields, info, h->frames, h->tags);
+    if (h->locked && h->frames == 0) {
+        const VaeMetadata entry = {GST_LATENT_KEY_LOCKED, "true"};
+        g_array_append_val(fields.list, entry);
+    }
     const VaeTensorHeader header = {tensors, h->sequences > 1 ? n + 1 : n,
                                     (const VaeMetadata *) fields.list->data,
                                     fields.list->len, h->size};

@@ -18,6 +18,7 @@ typedef struct GstLatentHeader {
     gint64 latents, frames;
     gint64 sequences; /* a table of them follows if there are several */
     gboolean times;   /* a table of the times follows */
+    gboolean locked;  /* the file is locked while its recording is open */
     gsize size;       /* of the header in bytes; 0: as short as possible */
 } GstLatentHeader;
 

@@ -33,8 +33,9 @@
  * The header at the front of the file has the number of latents, which is known
  * only at the end. If downstream can seek, as filesink can, the element writes
  * the header again at EOS. Until then the header states that the recording is
- * open (vae.recording). If the process is killed, latentdemux and vaetool read
- * every latent that is complete in the file. With buffer-mode=unbuffered,
+ * open (vae.recording), and that the element holds a lock on the file
+ * (vae.recording_locked). If the process is killed, latentdemux and vaetool
+ * read every latent that is complete in the file. With buffer-mode=unbuffered,
  * filesink writes each latent when it arrives.
  *
  * If downstream cannot seek, as a pipe, a socket or an appsink, the element
@@ -64,6 +65,7 @@
 #include "details.h"
 #include "docs.h"
 #include "fields.h"
+#include "group.h"
 #include "metas.h"
 
 #define GST_CAT_DEFAULT gst_latent_mux_debug
@@ -110,6 +112,7 @@ read_latent(GstLatentMux *self, GstBuffer *buffer)
 {
     const gsize expected = gst_vae_latent_info_step_size(&self->info);
     GError *error = NULL;
+    buffer = gst_vae_group_use_event(&self->group, buffer);
     buffer = gst_vae_metas_latents(buffer, &self->info, NULL, &error);
     if (!buffer) {
         gst_latent_mux_post(self, error);
@@ -262,6 +265,8 @@ reset(GstLatentMux *self)
     self->warned = self->times_told = self->tags_told = FALSE;
     self->stream_told = self->streamed = FALSE;
     g_clear_object(&self->kept);
+    gst_clear_structure(&self->group);
+    gst_latent_mux_unlock(self);
     self->origin = self->shift = 0;
 }
 
@@ -346,6 +351,10 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
         reset(self);
         break;
     default:
+        if (gst_vae_group_take_event(&self->group, event)) {
+            gst_event_unref(event);
+            return TRUE;
+        }
         break;
     }
     return gst_pad_event_default(pad, parent, event);
@@ -386,6 +395,8 @@ finalize(GObject *object)
     gst_clear_caps(&GST_LATENT_MUX(object)->caps);
     gst_clear_caps(&GST_LATENT_MUX(object)->refused);
     drop_tags(GST_LATENT_MUX(object));
+    gst_clear_structure(&GST_LATENT_MUX(object)->group);
+    gst_latent_mux_unlock(GST_LATENT_MUX(object));
     g_clear_object(&GST_LATENT_MUX(object)->kept);
     gst_latent_record_clear(&GST_LATENT_MUX(object)->record);
     G_OBJECT_CLASS(gst_latent_mux_parent_class)->finalize(object);
@@ -398,6 +409,7 @@ static void
 gst_latent_mux_init(GstLatentMux *self)
 {
     self->max_kept_size = DEFAULT_MAX_KEPT_SIZE;
+    self->lock = -1;
     gst_latent_record_init(&self->record);
     self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
     gst_pad_set_chain_function(self->sinkpad, sink_chain);

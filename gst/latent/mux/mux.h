@@ -39,6 +39,7 @@ struct _GstLatentMux {
     /* Tags from upstream by GstTagScope, or NULL. Those of the stream come
      * before those of the medium. */
     GstTagList *upstream[2];
+    GstStructure *group; /* of the next latent, or NULL; see group.h */
     GstLatentHeader header;
     GstLatentRecord record;
     gboolean warned, times_told, tags_told, stream_told;
@@ -46,6 +47,7 @@ struct _GstLatentMux {
      * first and is never replaced. */
     GstAdapter *kept;
     gboolean streamed;
+    gint lock; /* the locked file, or -1 */
     /* origin: running time minus timestamp in the first segment. shift: the
      * same in the current segment, minus origin. Both may wrap around. */
     GstClockTime origin, shift;
@@ -55,6 +57,8 @@ struct _GstLatentMux {
 
 /* Posts an error with the latent space. (takes error) */
 void gst_latent_mux_post(GstLatentMux *self, GError *error);
+/* Ends the lock of the file. */
+void gst_latent_mux_unlock(GstLatentMux *self);
 /* Sends the first header, or keeps the file in memory. */
 GstFlowReturn gst_latent_mux_begin(GstLatentMux *self);
 /* Sends one latent of the right size. (takes buffer) */

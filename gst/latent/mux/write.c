@@ -2,11 +2,15 @@
  * write.c: writes the file of latentmux: its header, the latents and the tables
  * after them.
  */
+#include <unistd.h>
+
 #include "clip.h"
 #include "details.h"
 #include "error.h"
 #include "metadata.h"
 #include "mux.h"
+#include "source.h"
+#include "vae-private/os.h"
 #include "vae-private/spaces.h"
 
 GST_DEBUG_CATEGORY(gst_latent_mux_debug); /* of the whole element */
@@ -104,6 +108,27 @@ push_open_header(GstLatentMux *self, gsize size)
     return push_header(self, header);
 }
 
+void
+gst_latent_mux_unlock(GstLatentMux *self)
+{
+    if (self->lock >= 0)
+        close(self->lock);
+    self->lock = -1;
+}
+
+/* Locks the file until the end of the recording, so that latentdemux notices a
+ * killed recorder. */
+static void
+lock_file(GstLatentMux *self)
+{
+    g_autofree gchar *path = gst_vae_source_path(self->srcpad);
+    gst_latent_mux_unlock(self);
+    if (path)
+        self->lock = vae_os_open(path, VAE_OPEN_READ | VAE_OPEN_WRITE);
+    if (self->lock >= 0 && vae_os_lock(self->lock))
+        self->header.locked = vae_os_is_locked(path);
+}
+
 static guint64
 most_kept(GstLatentMux *self)
 {
@@ -139,6 +164,7 @@ gst_latent_mux_begin(GstLatentMux *self)
     gst_caps_unref(caps);
     if (!downstream_seekable(self))
         return begin_unseekable(self);
+    lock_file(self);
     VaeError error;
     const gsize room = gst_latent_header_room(&self->info, self->tags, &error);
     return room > 0 ? push_open_header(self, room) : fail(self, &error);

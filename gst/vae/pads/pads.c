@@ -7,6 +7,7 @@
 
 #include "details.h"
 #include "foreign.h"
+#include "group.h"
 #include "negotiate.h"
 #include "push.h"
 #include "queries.h"
@@ -218,6 +219,7 @@ sink_flush_stop(GstVaeBase *base, GstEvent *event)
     gst_vae_push_clear(base, TRUE);
     gst_caps_replace(&base->input.refused_caps, NULL);
     g_clear_pointer(&base->input.refusal, g_free);
+    gst_clear_structure(&base->input.group);
     base->input.no_caps_told = base->input.negative_told = FALSE;
     gst_segment_init(&base->input.segment, GST_FORMAT_TIME);
     klass->restart(base);
@@ -266,6 +268,7 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
         return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
     }
     push_tags(base);
+    buffer = gst_vae_group_use_event(&base->input.group, buffer);
     return GST_VAE_BASE_GET_CLASS(base)->collect(base,
                                                  check_times(base, buffer));
 }
@@ -319,6 +322,10 @@ sink_event(GstPad *pad, GstObject *parent, GstEvent *event)
     default:
         if (!GST_EVENT_IS_SERIALIZED(event))
             return gst_pad_push_event(base->srcpad, event);
+        if (gst_vae_group_take_event(&base->input.group, event)) {
+            gst_event_unref(event);
+            return TRUE;
+        }
         if (klass->key_unit && gst_video_event_is_force_key_unit(event))
             klass->key_unit(base);
         break;
@@ -407,6 +414,7 @@ gst_vae_pads_reset(GstVaeBase *base)
     g_clear_pointer(&base->input.refusal, g_free);
     base->input.no_caps_told = base->input.negative_told = FALSE;
     base->input.tiles_told = base->input.renegotiate = FALSE;
+    gst_clear_structure(&base->input.group);
     gst_clear_tag_list(&base->input.tags);
     g_clear_error(&base->input.no_model);
     klass->restart(base);

@@ -16,8 +16,10 @@
  * Bias, residual and ReLU are added before the one rounding. If a block has all
  * channels of a pixel, it also computes the norm of its result, with the bits
  * of norm.cu.
+ *
+ * With HalfSums<Tile>, half_sums.cuh sums the products of a step in F16.
  */
-#include "conv.cuh"
+#include "half_sums.cuh"
 
 enum {
     WARPS = 8,
@@ -31,6 +33,7 @@ template <int DOWN_, int WIDE_> struct Tile {
     static const int DOWN = DOWN_, WIDE = WIDE_;
     static const int N = WARPS / DOWN * WIDE;
     static const int PHASES = 1, SHARE = N; /* see Phases */
+    static const bool HALF_SUMS = false;    /* see HalfSums */
     static const int THREADS = VAE_THREADS, COPIERS = THREADS;
     static const int STAGES = 3; /* buffers of weights */
     static const int TAPS = 1, LATE = 0;
@@ -90,38 +93,100 @@ template <int DOWN_, int WIDE_> struct Tile {
     }
 };
 
-/* Adds the products of one tap and DEEP channels. `pixels` begins at the tap's
- * first pixel. */
-template <typename P, int T>
-VAE_DEVICE void
-multiply(const Half *pixels, const Half *weight, float (*sum)[P::COLUMNS][4])
+/* The places in shared memory that a lane gives to the loads of matrices. */
+struct Lane {
+    const Half *a, *b; /* of a row of pixels, and of a pair of columns */
+};
+
+/* `pixels` begins at the tap's first pixel. */
+template <typename P>
+VAE_DEVICE Lane
+place_lane(const Half *pixels, const Half *weight)
 {
     const int lane = (int) threadIdx.x % 32, warp = (int) threadIdx.x / 32;
     static_assert(P::PHASES == 1 || P::SHARE == P::WIDE,
                   "a warp has one phase");
     if (P::PHASES > 1)
         pixels += phase_pixel(warp / P::DOWN) * PITCH;
-    const Half *a = pixels + lane / 16 * 8 +
-                    (warp % P::DOWN * 4 * (ACROSS + MORE) + lane % 16) * PITCH;
-    const Half *b =
-        weight + lane / 8 % 2 * 8 +
-        (warp / P::DOWN * P::WIDE + lane % 8 + lane / 16 * 8) * PITCH;
+    return {pixels + lane / 16 * 8 +
+                (warp % P::DOWN * 4 * (ACROSS + MORE) + lane % 16) * PITCH,
+            weight + lane / 8 % 2 * 8 +
+                (warp / P::DOWN * P::WIDE + lane % 8 + lane / 16 * 8) * PITCH};
+}
+
+/* The weights of 16 channels from k on, of N columns from `first` on. */
+template <int N>
+VAE_DEVICE void
+load_weights(const Lane &lane, int first, int k, uint32_t (*w)[2])
+{
+    VAE_UNROLL
+    for (int j = 0; j < N; j += 2)
+        vae_ptx_load_matrices<false>(w[j],
+                                     lane.b + (first + j) * 8 * PITCH + k);
+}
+
+/* The same of the pixels of row i. */
+VAE_DEVICE void
+load_row(const Lane &lane, int i, int k, uint32_t *x)
+{
+    vae_ptx_load_matrices<false>(x, lane.a + i * (ACROSS + MORE) * PITCH + k);
+}
+
+/* Adds the products of one tap and DEEP channels. */
+template <typename P, int T>
+VAE_DEVICE void
+multiply(const Lane &lane, float (*sum)[P::COLUMNS][4])
+{
     VAE_UNROLL
     for (int k = 0; k < DEEP; k += 16) {
         uint32_t w[P::COLUMNS][2];
-        VAE_UNROLL
-        for (int j = 0; j < P::COLUMNS; j += 2)
-            vae_ptx_load_matrices<false>(w[j], b + j * 8 * PITCH + k);
+        load_weights<P::COLUMNS>(lane, 0, k, w);
         VAE_UNROLL
         for (int i = 0; i < 4; i++) {
             uint32_t x[4];
-            vae_ptx_load_matrices<false>(x,
-                                         a + i * (ACROSS + MORE) * PITCH + k);
+            load_row(lane, i, k, x);
             VAE_UNROLL
             for (int j = 0; j < P::COLUMNS; j++)
                 vae_ptx_multiply<T>(sum[i][j], x, w[j]);
         }
     }
+}
+
+/* The same for N columns with sums of F16, which are then added. */
+template <typename P, int N>
+VAE_DEVICE void
+multiply_some(const Lane &lane, int first, float (*sum)[P::COLUMNS][4])
+{
+    uint32_t w[DEEP / 16][N][2];
+    VAE_UNROLL
+    for (int k = 0; k < DEEP; k += 16)
+        load_weights<N>(lane, first, k, w[k / 16]);
+    VAE_UNROLL
+    for (int i = 0; i < 4; i++) {
+        uint32_t part[N][2] = {};
+        VAE_UNROLL
+        for (int k = 0; k < DEEP; k += 16) {
+            uint32_t x[4];
+            load_row(lane, i, k, x);
+            VAE_UNROLL
+            for (int j = 0; j < N; j++)
+                vae_ptx_multiply_f16(part[j], x, w[k / 16][j]);
+        }
+        VAE_UNROLL
+        for (int j = 0; j < N; j++)
+            add_half_sums(sum[i][first + j], part[j]);
+    }
+}
+
+template <typename P>
+VAE_DEVICE void
+multiply_half(const Lane &lane, float (*sum)[P::COLUMNS][4])
+{
+    /* With the weights of eight columns, registers would be spilled. */
+    const int some = P::COLUMNS > 6 ? P::COLUMNS / 2 : P::COLUMNS;
+    VAE_UNROLL
+    for (int first = 0; first < P::COLUMNS; first += some)
+        multiply_some<P, some>(lane, first, sum);
 }
 
 /* Stores the results, and their norm. */
@@ -158,10 +223,16 @@ conv_matrix(VaeConvMatrixArgs a, int lanes)
         vae_ptx_copy_wait<AHEAD - 1>();
         __syncthreads();
         copy_ahead<P>(a, p, halo, weight, now);
-        multiply<P, T>(halo + now.section % 2 * P::HALO +
-                           tap_pixel(a, now) * PITCH,
-                       weight + now.index % P::STAGES * P::WEIGHT, sum);
+        const Lane lane = place_lane<P>(
+            halo + now.section % 2 * P::HALO + tap_pixel(a, now) * PITCH,
+            weight + now.index % P::STAGES * P::WEIGHT);
+        if constexpr (P::HALF_SUMS)
+            multiply_half<P>(lane, sum);
+        else
+            multiply<P, T>(lane, sum);
     }
+    if (P::HALF_SUMS)
+        replace_infinite<P>(a, p, sum);
     end_block<P, T>(a, p, sum, halo, lanes);
 }
 
@@ -288,7 +359,7 @@ __launch_bounds__(VAE_THREADS, P::BLOCKS) void conv_picture(VaeConvMatrixArgs a,
         Half *const pixels = halo + f % 2 * P::HALO;
         take_channels<P>(a, lines + f * P::LINES * LINE, pixels);
         __syncthreads();
-        multiply<P, T>(pixels, weight + f * P::WEIGHT, sum);
+        multiply<P, T>(place_lane<P>(pixels, weight + f * P::WEIGHT), sum);
     }
     end_block<P, T>(a, p, sum, halo, lanes);
 }
@@ -311,9 +382,33 @@ template <typename P>
 static void
 launch(const VaeQueue *q, const VaeConvMatrixArgs *a)
 {
-    launch_tile<P>(q, a,
-                   a->type == VAE_TYPE_BF16 ? conv_matrix<P, VAE_TYPE_BF16>
-                                            : conv_matrix<P, VAE_TYPE_F16>);
+    if constexpr (P::HALF_SUMS)
+        launch_tile<P>(q, a, conv_matrix<P, VAE_TYPE_F16>);
+    else
+        launch_tile<P>(q, a,
+                       a->type == VAE_TYPE_BF16 ? conv_matrix<P, VAE_TYPE_BF16>
+                                                : conv_matrix<P, VAE_TYPE_F16>);
+}
+
+template <typename P> using Plain = P;
+
+/* With<Tile>: the tile of the kernel. */
+template <template <typename> class With>
+static void
+launch_tiles(const VaeQueue *q, const VaeConvMatrixArgs *a)
+{
+    if (a->up && a->c_out % 64 == 0)
+        launch<With<Phases<Tile<2, 64>>>>(q, a);
+    else if (a->up)
+        launch<With<Phases<Tile<2, 48>>>>(q, a);
+    else if (a->c_out % 256 == 0)
+        launch<With<Tile<2, 64>>>(q, a);
+    else if (a->c_out % 192 == 0)
+        launch<With<Tile<2, 48>>>(q, a);
+    else if (a->c_out % 128 == 0)
+        launch<With<Tile<4, 64>>>(q, a);
+    else
+        launch<With<Tile<4, 48>>>(q, a);
 }
 
 template <typename T>
@@ -339,16 +434,8 @@ vae_cuda_convolve(const VaeQueue *q, const VaeConvMatrixArgs *a)
         launch_picture<Tile<4, 64>>(q, a);
     else if (a->warpgroups)
         vae_cuda_convolve_groups(q, a);
-    else if (a->up && a->c_out % 64 == 0)
-        launch<Phases<Tile<2, 64>>>(q, a);
-    else if (a->up)
-        launch<Phases<Tile<2, 48>>>(q, a);
-    else if (a->c_out % 256 == 0)
-        launch<Tile<2, 64>>(q, a);
-    else if (a->c_out % 192 == 0)
-        launch<Tile<2, 48>>(q, a);
-    else if (a->c_out % 128 == 0)
-        launch<Tile<4, 64>>(q, a);
+    else if (a->half_sums)
+        launch_tiles<HalfSums>(q, a);
     else
-        launch<Tile<4, 48>>(q, a);
+        launch_tiles<Plain>(q, a);
 }

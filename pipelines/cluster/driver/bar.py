@@ -2,6 +2,8 @@
 import sys
 import time
 
+from streams import counted
+
 
 class Bar:
     """A line on a terminal, and one line at the end."""
@@ -25,14 +27,13 @@ class Bar:
         left = f"{(self.total - done) / fps:.0f} s left" if fps > 0 else "starting"
         filled = self.WIDTH * done // self.total
         print(f"\r[{'#' * filled}{'.' * (self.WIDTH - filled)}] {done}/{self.total} "
-              f"frames, {self.driver.alive} workers, {fps:.2f} fps, {left}\033[K", end="",
+              f"frames, {counted(self.driver.alive, 'worker')}, {fps:.2f} fps, {left}\033[K", end="",
               file=sys.stderr, flush=True)
 
     def end(self):
         _, spent, fps = self.rate()
         d = self.driver
-        workers = "worker" if d.lost == 1 else "workers"
         print(("\n" if self.terminal else "") +
-              f"{d.options.prog}: {self.total} frames in {spent:.1f} s, {fps:.2f} fps; "
-              f"{d.lost} {workers} lost, {d.handed} of them handed over; the driver "
+              f"{d.options.prog}: {counted(self.total, 'frame')} in {spent:.1f} s, {fps:.2f} fps; "
+              f"{counted(d.lost, 'worker')} lost, {d.handed} of them handed over; the driver "
               f"used {time.process_time() - d.used:.2f} s of a CPU", file=sys.stderr)

@@ -3,171 +3,39 @@
  * reference.
  */
 
-#include "../check.h"
-
-/* Input and result have h x w pixels. past: the context is in a separate
- * buffer. add: the kernel adds its result to the numbers in the buffer. */
-typedef struct Case {
-    int c_in, c_out, k, kt, t, h, w;
-    bool past, add, relu;
-    int pad_y, pad_x;
-} Case;
-
-/* The arguments of a convolution in F32 for the reference, and those of the
- * same convolution for the kernel. */
-typedef struct Both {
-    VaeConvArgs wide;
-    VaeConvMatrixArgs args;
-    const float *x, *add, *bias;
-    size_t n_y;
-} Both;
-
-/* Returns multiples of 1/8 from -1 to 1: products and sums are exact in F32. */
-static float *
-exact_numbers(VaeCheck *t, size_t n)
-{
-    float *x = vae_check_buffer(t, n * sizeof *x, sizeof *x);
-    for (size_t i = 0; i < n; i++)
-        x[i] = (float) vae_check_range(t, -8, 8) / 8;
-    return x;
-}
-
-/* Returns floats that `type` represents exactly. */
-static float *
-numbers(VaeCheck *t, size_t n, VaeType type, bool exact)
-{
-    if (exact)
-        return exact_numbers(t, n);
-    const float *x = vae_check_random(t, n, 1);
-    return vae_check_widen(t, vae_check_narrow(t, x, n, type, 0), n, type);
-}
-
-/* Reorders [taps][in][out] to [out][taps][in]. */
-static float *
-reorder(VaeCheck *t, const float *w, size_t rows, size_t out)
-{
-    float *r = vae_check_buffer(t, rows * out * sizeof *r, sizeof *r);
-    for (size_t i = 0; i < rows; i++)
-        for (size_t o = 0; o < out; o++)
-            r[o * rows + i] = w[i * out + o];
-    return r;
-}
-
-static Both
-make(VaeCheck *t, const Case *c, VaeType type, bool exact)
-{
-    const size_t frame = (size_t) c->h * c->w * c->c_in;
-    const size_t rows = (size_t) c->kt * c->k * c->k * c->c_in;
-    const size_t out = (size_t) c->c_out,
-                 n_y = (size_t) c->t * c->h * c->w * out;
-    const int frames = c->t + c->kt - 1;
-    const float *weight = numbers(t, rows * out, type, exact);
-    Both b = {.n_y = n_y,
-              .x = numbers(t, (size_t) frames * frame, type, exact),
-              .bias = numbers(t, out, type, exact),
-              .add = c->add ? numbers(t, n_y, type, exact) : NULL};
-    b.args = (VaeConvMatrixArgs){
-        .x = vae_check_narrow(t, b.x, (size_t) frames * frame, type, 0),
-        .weight = vae_check_narrow(t, reorder(t, weight, rows, out), rows * out,
-                                   type, 0),
-        .bias = vae_check_narrow(t, b.bias, out, type, 0),
-        .type = type,
-        .t = c->t,
-        .h = c->h,
-        .w = c->w,
-        .c_in = c->c_in,
-        .ho = c->h,
-        .wo = c->w,
-        .c_out = c->c_out,
-        .k = c->k,
-        .kt = c->kt,
-        .pad_y = c->pad_y,
-        .pad_x = c->pad_x,
-        .relu = c->relu};
-    b.wide = (VaeConvArgs){.x = b.x,
-                           .add = b.add,
-                           .weight = weight,
-                           .bias = b.bias,
-                           .t = c->t,
-                           .h = c->h,
-                           .w = c->w,
-                           .c_in = c->c_in,
-                           .ho = c->h,
-                           .wo = c->w,
-                           .c_out = c->c_out,
-                           .k = c->k,
-                           .kt = c->kt,
-                           .s = 1,
-                           .st = 1,
-                           .pad_y = c->pad_y,
-                           .pad_x = c->pad_x,
-                           .relu = c->relu};
-    if (c->past && c->kt > 1) { /* in separate guarded buffers */
-        const size_t past = (size_t) (c->kt - 1) * frame;
-        b.args.past_frames = c->kt - 1;
-        b.args.past = vae_check_narrow(t, b.x, past, type, 0);
-        b.args.x =
-            vae_check_narrow(t, b.x + past, (size_t) c->t * frame, type, 0);
-    }
-    return b;
-}
-
-/* Runs the kernel. The buffer of the result first gets the numbers that are
- * added. */
-static void *
-compute(VaeCheck *t, const Both *b, VaeConvMatrixArgs a)
-{
-    const size_t n = (size_t) a.t * a.ho * a.wo * a.c_out;
-    void *y = vae_check_buffer_at(t, n * 2, 0);
-    if (b->add)
-        memcpy(y, vae_check_narrow(t, b->add, n, a.type, 0), n * 2);
-    a.y = y;
-    a.add = b->add ? y : NULL;
-    t->dut->conv_matrix(&t->queue, &a);
-    return y;
-}
-
-static const char *
-name_of(VaeType type)
-{
-    return type == VAE_TYPE_BF16 ? "bf16" : "f16";
-}
+#include "conv_cases.h"
 
 /* All sums are exact, so the results must be equal to the bit. */
 static void
-one_case(VaeCheck *t, const Case *c, VaeType type, bool groups)
+one_case(VaeCheck *t, const Case *c, const Kind *kind)
 {
-    if (!vae_check_begin(
-            t, "conv_matrix_%s%s_%dto%d_%dx%dx%d_%dx%dx%d_p%d%d%s%s%s",
-            groups ? "groups_" : "", name_of(type), c->c_in, c->c_out, c->kt,
-            c->k, c->k, c->t, c->h, c->w, c->pad_y, c->pad_x,
-            c->past ? "_past" : "", c->add ? "_add" : "",
-            c->relu ? "_relu" : ""))
+    if (!vae_check_begin(t,
+                         "conv_matrix_%s_%dto%d_%dx%dx%d_%dx%dx%d_p%d%d%s%s%s",
+                         kind->name, c->c_in, c->c_out, c->kt, c->k, c->k, c->t,
+                         c->h, c->w, c->pad_y, c->pad_x, c->past ? "_past" : "",
+                         c->add ? "_add" : "", c->relu ? "_relu" : ""))
         return;
-    Both b = make(t, c, type, true);
-    b.args.warpgroups = groups;
+    Both b = make(t, c, kind, true);
     float *want = vae_check_buffer(t, b.n_y * sizeof *want, sizeof *want);
     b.wide.y = want;
     t->ref->conv(&t->queue, &b.wide);
     vae_check_equal(t, "y", compute(t, &b, b.args),
-                    vae_check_narrow(t, want, b.n_y, type, 0), b.n_y * 2);
+                    vae_check_narrow(t, want, b.n_y, kind->type, 0), b.n_y * 2);
+}
+
+typedef void (*One)(VaeCheck *t, const Case *c, const Kind *kind);
+
+/* Runs n cases with the first kinds. */
+static void
+each(VaeCheck *t, const Case *cases, size_t n, One one, int some)
+{
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < some; k++)
+            one(t, &cases[i], &kinds[k]);
 }
 
 /* All instantiations of the kernel, channels that do not fill a tile, and sizes
  * near that of a tile. */
-typedef void (*One)(VaeCheck *t, const Case *c, VaeType type, bool groups);
-
-/* Runs n cases in both types; groups 2: also in groups of frames. */
-static void
-each(VaeCheck *t, const Case *cases, size_t n, One one, int groups)
-{
-    for (size_t i = 0; i < n; i++)
-        for (int k = 0; k < groups; k++) {
-            one(t, &cases[i], VAE_TYPE_BF16, k);
-            one(t, &cases[i], VAE_TYPE_F16, k);
-        }
-}
-
 static void
 check_shapes(VaeCheck *t)
 {
@@ -186,7 +54,7 @@ check_shapes(VaeCheck *t)
         {88, 512, 2, 1, 1, 7, 3, false, false, false, 0, 1},
         {8, 100, 2, 2, 1, 4, 3, true, false, false, 1, 0},
     };
-    each(t, cases, VAE_COUNT(cases), one_case, 2);
+    each(t, cases, VAE_COUNT(cases), one_case, KINDS);
 }
 
 /* The same for the kernel that reads a picture. */
@@ -200,25 +68,24 @@ check_picture(VaeCheck *t)
         {3, 160, 3, 3, 1, 5, 16, false, true, true, 0, 1},
         {3, 20, 3, 2, 3, 16, 32, true, false, false, 1, 0},
     };
-    each(t, cases, VAE_COUNT(cases), one_case, 1);
+    each(t, cases, VAE_COUNT(cases), one_case, GROUPS_BF16);
 }
 
 /* A frame alone and a strip of rows have the same bytes as the whole call, also
  * if sums are not exact. */
 static void
-parts(VaeCheck *t, int c_in, int w, bool groups)
+parts(VaeCheck *t, int c_in, int w, const Kind *kind)
 {
     const Case c = {c_in, 96, 3, 3, 3, 18, w, true, false, false, 1, 1};
-    if (!vae_check_begin(t, "conv_matrix%s_parts_%d", groups ? "_groups" : "",
-                         c_in))
+    const VaeType type = kind->type;
+    if (!vae_check_begin(t, "conv_matrix_parts_%s_%d", kind->name, c_in))
         return;
-    Both b = make(t, &c, VAE_TYPE_BF16, false);
-    b.args.warpgroups = groups;
+    Both b = make(t, &c, kind, false);
     const size_t row = (size_t) c.w * c.c_in, frame = row * c.h;
     const size_t out_row = (size_t) c.w * c.c_out * 2;
     const uint8_t *all = compute(t, &b, b.args);
     const uint8_t *x =
-        vae_check_narrow(t, b.x, (size_t) (c.t + 2) * frame, VAE_TYPE_BF16, 0);
+        vae_check_narrow(t, b.x, (size_t) (c.t + 2) * frame, type, 0);
     for (int f = 0; f < c.t; f++) {
         VaeConvMatrixArgs one = b.args;
         one.t = 1;
@@ -233,7 +100,7 @@ parts(VaeCheck *t, int c_in, int w, bool groups)
     for (size_t f = 0; f < 3; f++)
         memcpy(rows + f * 7 * row, b.x + (f + 2) * frame + 4 * row,
                7 * row * sizeof *rows);
-    strip.x = vae_check_narrow(t, rows, 3 * 7 * row, VAE_TYPE_BF16, 0);
+    strip.x = vae_check_narrow(t, rows, 3 * 7 * row, type, 0);
     strip.past_frames = strip.pad_y = 0;
     strip.t = 1;
     strip.h = 7;
@@ -245,9 +112,10 @@ parts(VaeCheck *t, int c_in, int w, bool groups)
 static void
 check_parts(VaeCheck *t)
 {
-    parts(t, 40, 5, false);
-    parts(t, 40, 5, true);
-    parts(t, 3, 24, false);
+    parts(t, 40, 5, &kinds[BF16]);
+    parts(t, 40, 5, &kinds[GROUPS_BF16]);
+    parts(t, 40, 5, &kinds[HALF]);
+    parts(t, 3, 24, &kinds[BF16]);
 }
 
 static const float *
@@ -259,15 +127,15 @@ factors(VaeCheck *t, size_t n)
 /* The convolution also computes the norm of its result, and stores it with the
  * result or alone. The norm has the bits of the kernel for norms. */
 static void
-one_norm(VaeCheck *t, const Case *c, VaeType type, bool groups)
+one_norm(VaeCheck *t, const Case *c, const Kind *kind)
 {
-    if (!vae_conv_matrix_can_norm(c->c_out, groups) ||
-        !vae_check_begin(t, "conv_matrix_norm_%s%s_%dto%d_%dx%dx%d%s",
-                         groups ? "groups_" : "", name_of(type), c->c_in,
-                         c->c_out, c->t, c->h, c->w, c->relu ? "" : "_silu"))
+    const VaeType type = kind->type;
+    if (!vae_conv_matrix_can_norm(c->c_out, kind->groups) ||
+        !vae_check_begin(t, "conv_matrix_norm_%s_%dto%d_%dx%dx%d%s", kind->name,
+                         c->c_in, c->c_out, c->t, c->h, c->w,
+                         c->relu ? "" : "_silu"))
         return;
-    Both b = make(t, c, type, false);
-    b.args.warpgroups = groups;
+    Both b = make(t, c, kind, false);
     const size_t out = (size_t) c->c_out;
     VaeConvMatrixArgs a = b.args;
     void *y = compute(t, &b, a);
@@ -317,9 +185,58 @@ check_norm(VaeCheck *t)
         {3, 128, 3, 3, 2, 17, 8, false, false, false, 1, 1},
     };
     for (size_t i = 0; i < VAE_COUNT(cases); i++)
-        for (int groups = 0; groups < (cases[i].c_in == 3 ? 1 : 2); groups++)
-            one_norm(t, &cases[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16,
-                     groups);
+        for (int k = 0; k < (cases[i].c_in == 3 ? GROUPS_BF16 : KINDS); k++)
+            if (kinds[k].half_sums ||
+                kinds[k].type == (i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16))
+                one_norm(t, &cases[i], &kinds[k]);
+}
+
+/* Makes some sums of F16 too large. Of some pixels, the first channel becomes
+ * 16384 and another one its opposite. Both weights of a tap become 4 or 0. So
+ * some products are too large for F16, and their sum is 0. */
+static void
+enlarge(const Case *c, const VaeConvMatrixArgs *a, uint16_t *weight,
+        size_t taps)
+{
+    uint16_t *x = (uint16_t *) (uintptr_t) a->x;
+    const int other = c->c_in / 2; /* in another product of matrices */
+    for (int i = 0; i < c->t * c->h * c->w; i += 5) {
+        x[i * c->c_in] = 0x7400;
+        x[i * c->c_in + other] = 0xf400;
+    }
+    for (size_t i = 0; i < taps; i++) {
+        uint16_t *tap = weight + i * (size_t) c->c_in;
+        tap[0] = tap[other] = i % 7 ? 0 : 0x4400;
+    }
+}
+
+/* Such sums give the results of sums of F32, and so does an infinite number. */
+static void
+too_large(VaeCheck *t, const Case *c)
+{
+    if (!vae_check_begin(t, "conv_matrix_half_too_large_%dto%d_%dx%d", c->c_in,
+                         c->c_out, c->k, c->k))
+        return;
+    Both b = make(t, c, &kinds[HALF], true);
+    enlarge(c, &b.args, (uint16_t *) (uintptr_t) b.args.weight,
+            (size_t) (c->c_out * c->kt * c->k * c->k));
+    ((uint16_t *) (uintptr_t) b.args.x)[c->c_in] = 0x7c00;
+    VaeConvMatrixArgs usual = b.args;
+    usual.half_sums = false;
+    vae_check_equal(t, "y", compute(t, &b, b.args), compute(t, &b, usual),
+                    b.n_y * 2);
+}
+
+static void
+check_too_large(VaeCheck *t)
+{
+    static const Case cases[] = {
+        {32, 96, 3, 3, 2, 5, 19, true, true, false, 1, 1},
+        {64, 256, 3, 1, 1, 3, 4, false, false, true, 1, 1},
+        {40, 100, 2, 1, 1, 4, 3, false, false, false, 1, 0},
+    };
+    for (size_t i = 0; i < VAE_COUNT(cases); i++)
+        too_large(t, &cases[i]);
 }
 
 /* Returns the pixels of rows 2i + row and columns 2j + column of y as a
@@ -342,23 +259,25 @@ phase_of(VaeCheck *t, const Case *c, const uint16_t *y, int row, int column)
 /* Four results are joined in one picture of twice the size, by one call or by
  * four. */
 static void
-joined(VaeCheck *t, const Case *c, VaeType type, bool groups)
+joined(VaeCheck *t, const Case *c, const Kind *kind)
 {
-    if (!vae_check_begin(t, "conv_matrix_joined_%s%s_%dto%d_%dx%dx%d",
-                         groups ? "groups_" : "", name_of(type), c->c_in,
-                         c->c_out, c->t, c->h, c->w))
+    const VaeType type = kind->type;
+    if (!vae_check_begin(t, "conv_matrix_joined_%s_%dto%d_%dx%dx%d", kind->name,
+                         c->c_in, c->c_out, c->t, c->h, c->w))
         return;
-    Both b = make(t, c, type, false);
+    Both b = make(t, c, kind, false);
     const size_t n = (size_t) 4 * c->c_in * c->c_out;
-    const uint8_t *weight =
+    uint8_t *weight =
         vae_check_narrow(t, numbers(t, 4 * n, type, false), 4 * n, type, 0);
+    if (kind->half_sums)
+        enlarge(c, &b.args, (uint16_t *) (void *) weight,
+                (size_t) (16 * c->c_out));
     VaeConvMatrixArgs all = b.args;
     all.weight = weight;
     all.phase_weights = n;
     all.y = vae_check_buffer_at(t, 4 * b.n_y * 2, 0);
     all.joined = all.up = true;
     all.pad_y = all.pad_x = 1;
-    all.warpgroups = groups;
     t->dut->conv_matrix(&t->queue, &all);
     void *y = vae_check_buffer_at(t, 4 * b.n_y * 2, 0);
     for (int i = 0; i < 4; i++) {
@@ -366,7 +285,6 @@ joined(VaeCheck *t, const Case *c, VaeType type, bool groups)
         a.weight = weight + i * n * 2;
         a.pad_y = 1 - i / 2;
         a.pad_x = 1 - i % 2;
-        a.warpgroups = groups;
         const void *alone = compute(t, &b, a);
         a.y = y;
         a.joined = true;
@@ -390,7 +308,7 @@ check_joined(VaeCheck *t)
         {32, 64, 2, 1, 1, 8, 16, false, false, true, 0, 0},
         {8, 20, 2, 1, 1, 3, 2, false, false, false, 0, 0},
     };
-    each(t, cases, VAE_COUNT(cases), joined, 2);
+    each(t, cases, VAE_COUNT(cases), joined, KINDS);
 }
 
 /* ------------------------------------------------------------------ */
@@ -398,13 +316,14 @@ check_joined(VaeCheck *t)
 
 /* Sums are exact, so results equal the reference in both types of y. */
 static void
-one_head(VaeCheck *t, const Case *c, VaeType type)
+one_head(VaeCheck *t, const Case *c, const Kind *kind)
 {
+    const VaeType type = kind->type;
     if (!vae_check_begin(t, "conv_matrix_head_%s_%d_%dx3x3_%dx%dx%d_p%d%d%s",
-                         name_of(type), c->c_in, c->kt, c->t, c->h, c->w,
-                         c->pad_y, c->pad_x, c->past ? "_past" : ""))
+                         kind->name, c->c_in, c->kt, c->t, c->h, c->w, c->pad_y,
+                         c->pad_x, c->past ? "_past" : ""))
         return;
-    Both b = make(t, c, type, true);
+    Both b = make(t, c, kind, true);
     float *want = vae_check_buffer(t, b.n_y * sizeof *want, sizeof *want);
     b.wide.y = want;
     t->ref->conv(&t->queue, &b.wide);
@@ -420,15 +339,16 @@ one_head(VaeCheck *t, const Case *c, VaeType type)
  * for norms, also if the frames of context are normed already, and for a single
  * frame. */
 static void
-one_head_norm(VaeCheck *t, const Case *c, VaeType type)
+one_head_norm(VaeCheck *t, const Case *c, const Kind *kind)
 {
+    const VaeType type = kind->type;
     if (!vae_check_begin(t, "conv_matrix_head_norm_%s_%d_%dx3x3_%dx%dx%d%s",
-                         name_of(type), c->c_in, c->kt, c->t, c->h, c->w,
+                         kind->name, c->c_in, c->kt, c->t, c->h, c->w,
                          c->relu ? "" : "_silu"))
         return;
     Case plain = *c;
     plain.relu = false;
-    Both b = make(t, &plain, type, false);
+    Both b = make(t, &plain, kind, false);
     const size_t in = (size_t) c->c_in, frame = (size_t) c->h * c->w * in;
     const size_t n = (size_t) c->t * frame, y = b.n_y / (size_t) c->t;
     VaeConvMatrixArgs a = b.args;
@@ -484,12 +404,12 @@ check_head(VaeCheck *t)
         {24, 3, 3, 3, 3, 2, 19, true, false, false, 1, 1},
     };
     for (size_t i = 0; i < VAE_COUNT(cases); i++) {
-        one_head(t, &cases[i], VAE_TYPE_BF16);
-        one_head(t, &cases[i], VAE_TYPE_F16);
+        one_head(t, &cases[i], &kinds[BF16]);
+        one_head(t, &cases[i], &kinds[F16]);
     }
     for (size_t i = 0; i < VAE_COUNT(norms); i++)
-        one_head_norm(t, &norms[i], i % 2 ? VAE_TYPE_F16 : VAE_TYPE_BF16);
+        one_head_norm(t, &norms[i], &kinds[i % 2 ? F16 : BF16]);
 }
 
 VAE_CHECK_MAIN(check_shapes, check_picture, check_parts, check_norm,
-               check_joined, check_head)
+               check_too_large, check_joined, check_head)

@@ -27,6 +27,15 @@ static const VaeCudaConvShape residual = {.t = 4,
                                           .x_type = VAE_TYPE_BF16,
                                           .y_type = VAE_TYPE_BF16};
 
+/* The same in fp16. */
+static VaeCudaConvShape
+residual_f16(void)
+{
+    VaeCudaConvShape s = residual;
+    s.x_type = s.y_type = VAE_TYPE_F16;
+    return s;
+}
+
 /* Opens a device with this capability, for which no times are stored yet. */
 static VaeBackend *
 open_device(int capability, bool deterministic)
@@ -114,12 +123,20 @@ test_offered(void)
     expect(own_among(cuda, &residual, 2, &kernels) == 1 && kernels == 1,
            "an own kernel is the second suggestion");
     vae_backend_cuda.close(&cuda);
-    static const int capabilities[] = {75, 80, 89, 100, 120};
-    for (int i = 0; i < 5; i++) {
-        cuda = open_device(capabilities[i], false);
+    /* GeForce devices multiply faster with sums of F16. */
+    static const struct {
+        int capability, bf16, f16; /* numbers of own kernels */
+    } devices[] = {{75, 0, 0}, {80, 1, 1},  {86, 1, 2},
+                   {89, 1, 2}, {100, 1, 1}, {120, 1, 2}};
+    const VaeCudaConvShape f16 = residual_f16();
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        int halves;
+        cuda = open_device(devices[i].capability, false);
         own_among(cuda, &residual, 4, &kernels);
-        expect(kernels == (i > 0), "%d own kernels for compute capability %d",
-               kernels, capabilities[i]);
+        own_among(cuda, &f16, 4, &halves);
+        expect(kernels == devices[i].bf16 && halves == devices[i].f16,
+               "%d and, in fp16, %d own kernels for compute capability %d",
+               kernels, halves, devices[i].capability);
         vae_backend_cuda.close(&cuda);
     }
 }
@@ -136,7 +153,8 @@ test_norms(void)
     } cases[] = {{"own 4", 96, true},         {"own 4", 384, false},
                  {"own 4", 256, true},        {"own 4 wgmma", 256, false},
                  {"own 4 wgmma", 192, true},  {"own 4 wgmma", 128, true},
-                 {"own 4 wgmma", 384, false}, {"2 1", 96, false}};
+                 {"own 4 wgmma", 384, false}, {"own 4 half", 256, true},
+                 {"own 4 half", 384, false},  {"2 1", 96, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         VaeCudaChoice choice = {""};
         strcpy(choice.text, cases[i].choice);
@@ -208,6 +226,23 @@ test_timed(void)
     emu_set_own(0.5f, false);
 }
 
+/* Sums of F16 take half of the time. */
+static void
+test_half(void)
+{
+    const VaeCudaConvShape f16 = residual_f16();
+    emu_set_own(1.5f, false);
+    expect_choice_of(&f16, 89, false, "own 4 half", "sums of F16");
+    expect_choice_of(&residual, 89, false, "2 1", "bf16 has no such sums");
+    expect_choice_of(&f16, 80, false, "2 1",
+                     "a device with one rate for both sums");
+    expect_choice_of(&f16, 89, true, "1 3",
+                     "a deterministic stream does not choose them");
+    emu_set_own(0.5f, true);
+    expect_choice_of(&f16, 120, false, "2 1", "wrong sums of F16");
+    emu_set_own(0.5f, false);
+}
+
 /* If forced, the own convolution also computes layers that do not fill a tile.
  */
 static void
@@ -239,6 +274,7 @@ test_forced(void)
     VaeError error;
     const VaeBackendParams params = {.precision = VAE_PRECISION_FP16,
                                      .device = -1};
+    const VaeCudaConvShape f16 = residual_f16();
     setenv("VAE_CUDA_CONV", "cudnn", 1);
     expect_choice(83, false, "2 1", "VAE_CUDA_CONV=cudnn");
     expect_choice(81, false, "2 1",
@@ -248,6 +284,10 @@ test_forced(void)
     setenv("VAE_CUDA_CONV", "wgmma", 1);
     expect_choice(90, true, "own 4 wgmma", "VAE_CUDA_CONV=wgmma on 9.0");
     expect_choice(80, true, "own 4", "VAE_CUDA_CONV=wgmma on 8.0");
+    expect_choice_of(&f16, 89, true, "own 4", "VAE_CUDA_CONV=wgmma on 8.9");
+    setenv("VAE_CUDA_CONV", "half", 1);
+    expect_choice_of(&f16, 90, true, "own 4 half", "VAE_CUDA_CONV=half");
+    expect_choice(89, true, "own 4", "VAE_CUDA_CONV=half in bf16");
     setenv("VAE_CUDA_CONV", "head", 1);
     expect_choice(90, true, "1 3", "VAE_CUDA_CONV=head");
     setenv("VAE_CUDA_CONV", "up", 1);
@@ -410,6 +450,7 @@ main(void)
     test_offered();
     test_norms();
     test_timed();
+    test_half();
     test_phases();
     test_forced();
     test_small();

@@ -115,22 +115,27 @@ def mma_tf32(machine, operands):
 
 
 def mma(machine, parts, operands, mask, on):
-    """Computes D = A B + C, summed in fp64 and rounded once to fp32."""
+    """Computes D = A B + C, summed in fp64 and rounded once to the type of C."""
     machine.whole_warps(on, "mma")
     kind = ".".join(parts[3:])
     if kind == "m16n8k8.row.col.f32.tf32.tf32.f32":
         a, b = mma_tf32(machine, operands)
     elif kind in ("m16n8k16.row.col.f32.bf16.bf16.f32",
-                  "m16n8k16.row.col.f32.f16.f16.f32"):
+                  "m16n8k16.row.col.f32.f16.f16.f32",
+                  "m16n8k16.row.col.f16.f16.f16.f16"):
         a, b = mma_16(machine, operands, "bf16" in kind)
     else:
         raise Error("unknown instruction")
     product = a @ b
-    c = fragment(machine, operands[3], np.float32)
-    for i, target in enumerate(registers_of(operands[0])):
+    type = np.float32 if parts[-1] == "f32" else np.float16
+    c = fragment(machine, operands[3], type)
+    sums = np.empty_like(c)
+    for i in range(4):
         row, column = GROUP + (8 if i >= 2 else 0), 2 * PLACE + i % 2
-        value = (c[:, :, i] + product[:, row, column]).astype(np.float32)
-        machine.put(target, value.reshape(-1), mask)
+        sums[:, :, i] = c[:, :, i] + product[:, row, column]
+    words = sums.view(np.uint32)
+    for i, target in enumerate(registers_of(operands[0])):
+        machine.put(target, words[:, :, i].reshape(-1), mask)
 
 
 class Copies:

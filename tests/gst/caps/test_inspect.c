@@ -100,6 +100,7 @@ TEST(words)
         {"vaedecode", "nan-policy", "overflow", NULL},
         {"vaeencode", "tail", "do not fill a latent", "group"},
         {"vaeencode", "key-int-max", "latents", NULL},
+        {"vaeencode", "key-int-max-time", "in nanoseconds", NULL},
         {"vaedecode", "spill", "between two latents", "step"},
         {"vaedecode", "checkpoint-carries", "between two latents", NULL},
         {"vaedecode", "normalization", "deviation + mean", NULL},
@@ -226,6 +227,63 @@ append_row(GString *page, GParamSpec *spec)
     g_string_append(page, " |\n");
 }
 
+static void
+append_pads(GString *page, GstElement *element)
+{
+    const GList *l =
+        gst_element_class_get_pad_template_list(GST_ELEMENT_GET_CLASS(element));
+    g_string_append(page, "\n| pad | caps |\n|---|---|\n");
+    for (; l; l = l->next) {
+        GstPadTemplate *pad = l->data;
+        GstCaps *caps = gst_pad_template_get_caps(pad);
+        for (guint i = 0; i < gst_caps_get_size(caps); i++) {
+            GstCapsFeatures *features = gst_caps_get_features(caps, i);
+            GstCaps *one = gst_caps_copy_nth(caps, i);
+            if (gst_caps_features_is_equal(
+                    features, GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY)) {
+                g_autofree gchar *text = gst_caps_to_string(one);
+                g_string_append_printf(page, "| `%s` | `%s` |\n",
+                                       GST_PAD_TEMPLATE_NAME_TEMPLATE(pad),
+                                       text);
+            }
+            gst_caps_unref(one);
+        }
+        gst_caps_unref(caps);
+    }
+}
+
+/* A row for a signal: "`gboolean load-checkpoint (gchararray)`". */
+static void
+append_signal(GString *page, guint id)
+{
+    GSignalQuery q;
+    g_signal_query(id, &q);
+    g_string_append_printf(page, "| `%s` | `%s %s (", q.signal_name,
+                           g_type_name(q.return_type), q.signal_name);
+    for (guint i = 0; i < q.n_params; i++)
+        g_string_append_printf(page, "%s%s", i ? ", " : "",
+                               g_type_name(q.param_types[i]));
+    g_string_append_printf(page, ")` | %s |\n",
+                           q.signal_flags & G_SIGNAL_ACTION ? "emit"
+                                                            : "connect");
+}
+
+/* The signals of the element and of its parents in this plugin. */
+static void
+append_signals(GString *page, GType type)
+{
+    g_autoptr(GString) rows = g_string_new(NULL);
+    for (; type != GST_TYPE_ELEMENT; type = g_type_parent(type)) {
+        guint n;
+        g_autofree guint *ids = g_signal_list_ids(type, &n);
+        for (guint i = 0; i < n; i++)
+            append_signal(rows, ids[i]);
+    }
+    if (rows->len > 0)
+        g_string_append_printf(
+            page, "\n| signal | form | use |\n|---|---|---|\n%s", rows->str);
+}
+
 /* docs/elements has a page for each element. */
 TEST(pages)
 {
@@ -255,11 +313,13 @@ TEST(pages)
             if (g_type_is_a(specs[k]->owner_type, GST_TYPE_ELEMENT))
                 append_row(page, specs[k]);
         g_free(specs);
+        append_signals(page, G_OBJECT_TYPE(element));
+        append_pads(page, element);
         if (g_getenv("VAE_TEST_WRITE"))
             CHECK(g_file_set_contents(path, page->str, -1, NULL));
         CHECK(g_file_get_contents(path, &found, NULL, NULL));
         CHECK_SAYS(strcmp(found, page->str) == 0,
-                   "%s is of other properties; VAE_TEST_WRITE=1 writes it",
+                   "%s is of another element; VAE_TEST_WRITE=1 writes it",
                    path);
     }
 }

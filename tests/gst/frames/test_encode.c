@@ -217,6 +217,26 @@ TEST(key_int_max)
     vae_test_end(h);
 }
 
+/* The same in time: another latent of 4 frames would pass it. Here a frame
+ * before it is too long, and one of its own length is not. */
+TEST(key_int_max_time)
+{
+    const GstClockTime nine = vae_test_time(9);
+    const guint last[] = {9, 5};
+    for (guint i = 0; i < 2; i++) {
+        GstVideoInfo info;
+        GstHarness *h = encoder_sized(W, H, "key-int-max-time", 0, &info);
+        GstElement *element = gst_harness_find_element(h, "vaeencode");
+        g_object_set(element, "key-int-max-time", nine - i, NULL);
+        gst_object_unref(element);
+        vae_test_push_frames(h, &info, 0, last[i] + 1);
+        pull(h, 0, i == 0 ? (guint[]){1, 5, 9, 0} : (guint[]){1, 5, 0});
+        vae_test_push_eos(h);
+        pull(h, last[i], (guint[]){last[i] + 1, 0});
+        vae_test_teardown(h);
+    }
+}
+
 TEST(no_pts)
 {
     GstVideoInfo info;

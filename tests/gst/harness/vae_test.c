@@ -1,5 +1,6 @@
 #include "vae_test.h"
 
+#include <dlfcn.h>
 #include <glib/gstdio.h>
 
 static const char *running = "";
@@ -641,4 +642,14 @@ vae_test_stat(GstHarness *h, const char *field)
     }
     gst_structure_free(stats);
     return value;
+}
+
+void *
+vae_test_emulated(const gchar *name)
+{
+    void *module = dlopen(g_getenv("VAE_CUDA_MODULE"), RTLD_NOW);
+    void *symbol = module ? dlsym(module, name) : NULL;
+    CHECK(symbol != NULL);
+    dlclose(module);
+    return symbol;
 }

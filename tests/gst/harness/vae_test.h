@@ -192,4 +192,7 @@ void vae_test_none(GstHarness *h, GstMessageType types);
 /* Returns a number of the property stats. */
 guint64 vae_test_stat(GstHarness *h, const char *field);
 
+/* Returns a function of the emulated device. */
+void *vae_test_emulated(const gchar *name);
+
 #endif

@@ -62,6 +62,26 @@ TEST(broken_files)
                   "no safetensors, npy or PyTorch file");
 }
 
+/* A header without tensors, and headers of another length than stated. */
+TEST(short_headers)
+{
+    static const struct {
+        const gchar *bytes;
+        gsize size;
+        gint code;
+        const gchar *words;
+    } files[] = {
+        {"\2\0\0\0\0\0\0\0{}", 10, GST_STREAM_ERROR_WRONG_TYPE,
+         "has no tensors, expected one with latents"},
+        {"\2\0\0\0\0\0\0\0{}1234", 14, GST_STREAM_ERROR_DEMUX,
+         "the last 4 bytes of the file (14 bytes) belong to no tensor"},
+        {"\3\0\0\0\0\0\0\0{\"a\":{}}", 16, GST_STREAM_ERROR_DEMUX,
+         "header of 3 bytes: no valid JSON"}};
+    for (guint i = 0; i < G_N_ELEMENTS(files); i++)
+        check_refused(write_bytes("short", files[i].bytes, files[i].size), "",
+                      files[i].code, files[i].words);
+}
+
 TEST(wrong_tensors)
 {
     const VaeTensorOut weights[] = {
@@ -126,7 +146,8 @@ TEST(shrinking_file)
     Run *run = run_preroll(path, "", "");
     CHECK(truncate(path, g_bytes_get_size(bytes) - 2 * step_bytes(&clip)) == 0);
     run_play(run);
-    assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_DEMUX, "got shorter");
+    assert_error(run, GST_STREAM_ERROR, GST_STREAM_ERROR_DEMUX,
+                 "a: the file got shorter");
     CHECK_INT(run->buffers->len, 4);
 }
 

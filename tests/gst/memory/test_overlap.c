@@ -4,8 +4,6 @@
  */
 #include "vae_test.h"
 
-#include <dlfcn.h>
-
 #include "emu_rt.h"
 
 #define LW 4
@@ -139,23 +137,13 @@ TEST(alone)
     }
 }
 
-/* Returns a function of the emulated device. */
-static void *
-emulated(const char *name)
-{
-    void *module = dlopen(g_getenv("VAE_CUDA_MODULE"), RTLD_NOW);
-    void *symbol = module ? dlsym(module, name) : NULL;
-    CHECK(symbol != NULL);
-    dlclose(module);
-    return symbol;
-}
-
 /* The device copies each frame directly to the pool of the element, whose
  * memory is pinned until it is freed. */
 TEST(pinned)
 {
-    void *symbols[] = {emulated("emu_pins"), emulated("emu_set_fault"),
-                       emulated("emu_fault_count")};
+    void *symbols[] = {vae_test_emulated("emu_pins"),
+                       vae_test_emulated("emu_set_fault"),
+                       vae_test_emulated("emu_fault_count")};
     int (*pins)(void);
     void (*set_fault)(EmuFault, int);
     int (*fault_count)(EmuFault);

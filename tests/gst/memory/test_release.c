@@ -6,7 +6,6 @@
  */
 #include "vae_test.h"
 
-#include <dlfcn.h>
 #include <stdint.h>
 
 #define LW 4
@@ -20,23 +19,12 @@ on_device(void)
     return g_strcmp0(g_getenv("VAE_TEST_BACKEND"), "cuda") == 0;
 }
 
-/* Returns a function of the emulated device. */
-static void *
-emulated(const char *name)
-{
-    void *module = dlopen(g_getenv("VAE_CUDA_MODULE"), RTLD_NOW);
-    void *symbol = module ? dlsym(module, name) : NULL;
-    CHECK(symbol != NULL);
-    dlclose(module);
-    return symbol;
-}
-
 /* Returns the free bytes of the device. */
 static guint64
 left(void)
 {
     int (*memory_left)(uint64_t *);
-    void *symbol = emulated("vae_rt_memory_left");
+    void *symbol = vae_test_emulated("vae_rt_memory_left");
     uint64_t bytes = 0;
     memcpy(&memory_left, &symbol, sizeof memory_left);
     CHECK_INT(memory_left(&bytes), 0);
@@ -47,7 +35,7 @@ static void
 set_memory(guint64 bytes)
 {
     void (*set)(uint64_t);
-    void *symbol = emulated("emu_set_memory");
+    void *symbol = vae_test_emulated("emu_set_memory");
     memcpy(&set, &symbol, sizeof set);
     set(bytes);
 }
