@@ -266,6 +266,19 @@ need_file() {
     if [ ! -f "$1" ] || [ ! -r "$1" ]; then die "$1: cannot be read"; fi
 }
 
+# take_clip [LATENTS] OUT: sets latents and out.
+take_clip() {
+    case $# in
+    1) latents=$demo_latents out=$1 ;;
+    2) latents=$1 out=$2 ;;
+    *)
+        usage >&2
+        exit 2
+        ;;
+    esac
+    need_file "$latents"
+}
+
 # refuse_same OUT KIND [PATH...]: ends the script if OUT is one of the files, or
 # the weights in one of the folders. ENC,DEC names two files. The shards of an
 # index are beside it.

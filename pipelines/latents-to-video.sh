@@ -35,15 +35,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 no_options "$@"
-case $# in
-1) latents=$demo_latents out=$1 ;;
-2) latents=$1 out=$2 ;;
-*)
-    usage >&2
-    exit 2
-    ;;
-esac
-need_file "$latents"
+take_clip "$@"
 
 # even_size: prints an element that crops an odd size. H.264 has one colour for
 # 2x2 pixels, and x264enc takes no odd sizes, so the last column or row is left

@@ -44,15 +44,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 no_options "$@"
-case $# in
-1) latents=$demo_latents out=$1 ;;
-2) latents=$1 out=$2 ;;
-*)
-    usage >&2
-    exit 2
-    ;;
-esac
-need_file "$latents"
+take_clip "$@"
 
 case $out in
 *.webm) set -- vp8enc deadline=1 cpu-used=4 target-bitrate=4000000 ! webmmux ;;

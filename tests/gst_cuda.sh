@@ -7,13 +7,7 @@
 #
 # usage: gst_cuda.sh FOLDER
 set -eu
-case ${1:-} in
-'' | -*)
-    sed -n '2,/^set/s/^#//p' "$0"
-    [ "${1:-}" = --help ] && exit 0
-    exit 2
-    ;;
-esac
+. "$(dirname "$0")/usage.sh"
 package=libgstreamer-plugins-bad1.0
 wanted=
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then

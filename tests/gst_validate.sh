@@ -6,13 +6,7 @@
 #
 # usage: gst_validate.sh SOURCE FOLDER
 set -eu
-case ${1:-} in
-'' | -*)
-    sed -n '2,/^set/s/^#//p' "$0"
-    [ "${1:-}" = --help ] && exit 0
-    exit 2
-    ;;
-esac
+. "$(dirname "$0")/usage.sh"
 command -v gst-validate-1.0 >/dev/null && exit 0
 source=$1
 if [ -d "$source/subprojects/gst-devtools" ]; then

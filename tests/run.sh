@@ -153,6 +153,19 @@ names() {
     meson test -C "$folder" --list 2>/dev/null | sed -n 's/^gst-vae:.* \/ //p'
 }
 
+# last_words WHERE RESULTS: names the tests that failed, each with the end of its
+# output.
+last_words() {
+    python3 - "$@" <<'EOF'
+import json, sys
+for line in open(sys.argv[2], encoding="utf-8"):
+    test = json.loads(line)
+    if test["result"] not in ("OK", "EXPECTEDFAIL", "SKIP"):
+        words = (test.get("stdout", "") + test.get("stderr", "")).splitlines()
+        print(f"{sys.argv[1]}: {test['name']}", *words[-8:], sep="\n    ")
+EOF
+}
+
 # tests LABEL ARGUMENT...: runs meson test in the folder and counts its results.
 # Meson first builds what these tests need. If $wrapper is set, that program
 # runs each test, and meson adds its name to the results.
@@ -177,9 +190,8 @@ tests() {
     skip=$(grep -c '"result": "SKIP"' "$results")
     all=$(grep -c '"result": "' "$results")
     count "$ok" $((all - ok - skip)) "$skip"
-    bad=$(grep -v '"result": "\(OK\|EXPECTEDFAIL\|SKIP\)"' "$results" |
-        sed "s|^{\"name\": \"\([^\"]*\)\".*|$folder, $label: \1|")
-    [ -z "$bad" ] || echo "$bad" | sed 's/^/FAILED: /'
+    bad=$(last_words "$folder, $label" "$results")
+    [ -z "$bad" ] || echo "$bad" | sed 's/^\([^ ]\)/FAILED: \1/'
     remember "$bad"
     longest="$longest
 $(sed 's|^{"name": "[^/"]*/ \([^"]*\)".*"duration": \([0-9]*\).*|\2 \1|' \

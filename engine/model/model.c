@@ -109,6 +109,7 @@ vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
     }
     VaeRecognise r = vae_recognise_params(m);
     arch->preset(&r);
+    vae_model_read_stated(m, NULL);
     const VaeStatus status = vae_model_dry_run(m, error);
     if (status != VAE_OK)
         vae_model_free(&m);

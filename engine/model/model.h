@@ -62,6 +62,10 @@ VaeModel *vae_model_new(const char *path);
 bool vae_model_set_arch(VaeModel *m, const VaeArch *arch, bool decoder,
                         bool encoder);
 VaeRecognise vae_recognise_params(VaeModel *m);
+/* Writes the numbers of arch->stated to arch_data, the usual ones for a model
+ * without a file. Fails for one that is out of its range, and takes the usual
+ * one. */
+void vae_model_read_stated(VaeModel *model, VaeError *error);
 /* Makes the released configuration: required tensors without weights. */
 VaeStatus vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
                            VaeModel **out, VaeError *error);

@@ -27,11 +27,14 @@ recognise_tensors(VaeModel *m, bool *found, VaeError *error)
         if (!vae_model_set_arch(m, vae_archs[i], decoder, encoder))
             return vae_fail(error, VAE_ERR_MEMORY, "%s: out of memory",
                             m->path);
-        VaeError why = {0};
+        VaeError why = {0}, stated = {0};
         VaeRecognise r = vae_recognise_params(m);
+        vae_model_read_stated(m, &stated);
         *found = m->arch->recognise(&r, &why);
         if (!*found)
             continue;
+        if (why.status == VAE_OK)
+            why = stated;
         if (why.status != VAE_OK)
             return vae_fail_within(error, &why, "%s: ", m->path);
         if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)

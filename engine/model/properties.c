@@ -139,6 +139,39 @@ vae_model_meta_number(const VaeModel *model, const char *key, double *out)
     return found;
 }
 
+/* Puts a number of a row into the description of the network. */
+static void
+put_stated(VaeModel *m, const VaeStated *row, double value)
+{
+    char *at = (char *) m->arch_data + row->at;
+    if (row->least == row->most)
+        return;
+    if (row->real)
+        memcpy(at, &value, sizeof value);
+    else
+        memcpy(at, &(int){(int) value}, sizeof(int));
+}
+
+void
+vae_model_read_stated(VaeModel *model, VaeError *error)
+{
+    const VaeStated *row = model->arch->stated;
+    for (; row && row->key; row++) {
+        double value = row->usual;
+        put_stated(model, row, value);
+        if (!model->file || !vae_model_meta_number(model, row->key, &value))
+            continue;
+        if (value >= row->least && value <= row->most)
+            put_stated(model, row, value);
+        else if (row->least == row->most)
+            vae_fail(error, VAE_ERR_MODEL, "%s is %g, expected %g", row->key,
+                     value, row->least);
+        else
+            vae_fail(error, VAE_ERR_MODEL, "%s is %g, expected %g to %g",
+                     row->key, value, row->least, row->most);
+    }
+}
+
 const char *
 vae_model_variant(const VaeModel *model)
 {

@@ -109,8 +109,5 @@ vae_ltx2_decode(VaeBuilder *b)
     out.narrow = true;
     x = vae_conv(b, "conv_out.conv", x, out);
     vae_leave(b);
-    x = vae_rearrange(
-        b, "unpatchify", x,
-        (VaeMove){.kind = VAE_UNFOLD_CQR, .fs = a->patch, .wide = true});
-    vae_output(b, x);
+    vae_output(b, vae_patches(b, "unpatchify", x, VAE_UNFOLD_CQR, a->patch));
 }

@@ -61,6 +61,24 @@ down(VaeBuilder *b, const VaeTensor *x, bool temporal)
     return x;
 }
 
+/* The levels of a side, up or down: residual blocks, then a resampler. */
+static const VaeTensor *
+levels(VaeBuilder *b, const VaeTensor *x, const VaeSeedVr2Side *side,
+       bool is_up)
+{
+    const VaeSeedVr2 *a = vae_arch_data(b);
+    for (int i = 0; i < side->n; i++) {
+        const VaeSeedVr2Block *block = &side->blocks[i];
+        vae_enter(b, is_up ? "up_blocks.%d" : "down_blocks.%d", i);
+        for (int j = 0; j < block->n_res; j++)
+            x = vae_block_resnet(b, &residual, j, x, block->c, a->groups);
+        if (block->sampler)
+            x = (is_up ? up : down)(b, x, block->temporal);
+        vae_leave(b);
+    }
+    return x;
+}
+
 static void
 decode(VaeBuilder *b)
 {
@@ -70,15 +88,7 @@ decode(VaeBuilder *b)
     vae_enter(b, "decoder");
     x = vae_conv(b, "conv_in", x, (VaeConv){.c = a->dec.c, .k = 3, .kt = 3});
     x = vae_block_middle(b, &residual, &attention, x, a->groups);
-    for (int i = 0; i < a->dec.n; i++) {
-        const VaeSeedVr2Block *block = &a->dec.blocks[i];
-        vae_enter(b, "up_blocks.%d", i);
-        for (int j = 0; j < block->n_res; j++)
-            x = vae_block_resnet(b, &residual, j, x, block->c, a->groups);
-        if (block->sampler)
-            x = up(b, x, block->temporal);
-        vae_leave(b);
-    }
+    x = levels(b, x, &a->dec, true);
     x = head(b, x, 3);
     vae_leave(b);
     vae_output(b, x);
@@ -92,15 +102,7 @@ encode(VaeBuilder *b)
     const VaeTensor *x = vae_input(b);
     vae_enter(b, "encoder");
     x = vae_conv(b, "conv_in", x, (VaeConv){.c = a->enc.c, .k = 3, .kt = 3});
-    for (int i = 0; i < a->enc.n; i++) {
-        const VaeSeedVr2Block *block = &a->enc.blocks[i];
-        vae_enter(b, "down_blocks.%d", i);
-        for (int j = 0; j < block->n_res; j++)
-            x = vae_block_resnet(b, &residual, j, x, block->c, a->groups);
-        if (block->sampler)
-            x = down(b, x, block->temporal);
-        vae_leave(b);
-    }
+    x = levels(b, x, &a->enc, false);
     x = vae_block_middle(b, &residual, &attention, x, a->groups);
     x = head(b, x, 2 * a->z);
     vae_leave(b);
@@ -112,7 +114,7 @@ const VaeArch vae_arch_seedvr2 = {.name = "seedvr2",
                                   .other_names = 1,
                                   .rename = vae_seedvr2_rename,
                                   .recognise = vae_seedvr2_recognise,
-                                  .settings = vae_seedvr2_settings,
+                                  .stated = vae_seedvr2_stated,
                                   .preset = vae_seedvr2_preset,
                                   .ramp = VAE_RAMP_COSINE,
                                   .decode = decode,

@@ -22,14 +22,14 @@ typedef struct VaeSeedVr2Side {
 
 typedef struct VaeSeedVr2 {
     int z, groups;
-    float scale; /* normalized = raw * scale; 0: that of the table of spaces */
+    double scale; /* normalized = raw * scale; 0: that of the table of spaces */
     VaeSeedVr2Side enc, dec;
 } VaeSeedVr2;
 
-/* VaeArch.rename, .recognise, .settings and .preset. */
+/* VaeArch.rename, .recognise, .stated and .preset. */
 bool vae_seedvr2_rename(int naming, const char *name, char *out);
 bool vae_seedvr2_recognise(VaeRecognise *r, VaeError *error);
-void vae_seedvr2_settings(const void *data, char *out, size_t size);
+extern const VaeStated vae_seedvr2_stated[];
 void vae_seedvr2_preset(VaeRecognise *r);
 
 #endif

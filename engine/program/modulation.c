@@ -137,7 +137,7 @@ silu(double v)
     return (float) (v / (1 + exp(-v)));
 }
 
-/* Row i of the linear layer of these parts, of n numbers. */
+/* Row i of the linear layer with these parts, applied to n numbers. */
 static double
 linear(const VaeWeight *w, int weight, size_t i, size_t n, const float *x)
 {

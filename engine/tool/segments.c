@@ -16,8 +16,8 @@ work_of(int64_t latents, int64_t n, int64_t cost)
     return latents + (n - 1) * cost;
 }
 
-/* More segments than workers lose less time if one of them fails, and level out
- * workers of different speed. They may cost 3 % more. */
+/* With more segments than workers, a failure loses less time, and workers of
+ * different speed end together. They may cost 3 % more work. */
 static int
 count_segments(int latents, int workers, int cost)
 {
@@ -46,7 +46,7 @@ segments_cut(const Cut *cut, Segment **out, int *n_out, VaeError *error)
         const int64_t shared = n > 1 ? latents - cut->cost : latents;
         const int before = latents - (int) shared;
         Segment *s = &list[i];
-        /* The first segment looks back to nothing, so it is longer. */
+        /* The first segment has nothing to look back to, so it is longer. */
         s->first = i == 0 ? 0 : before + (int) (shared * i / n);
         s->end = before + (int) (shared * (i + 1) / n);
         s->begin = s->first > history ? s->first - history : 0;

@@ -42,7 +42,7 @@ typedef struct GstVaeDecoderFacts {
                         "latent-height = (int) [ 1, 16384 ]"
 
 #define GST_VAE_LATENT_MAX_FRAMES 65535
-#define GST_VAE_LATENT_MAX_GRID 16384 /* as above */
+#define GST_VAE_LATENT_MAX_GRID 16384 /* of latents, each way */
 #define GST_VAE_MAX_PIXELS 65535      /* of video, each way */
 #define GST_VAE_MAX_TEXT "at most " G_STRINGIFY(GST_VAE_MAX_PIXELS) " each way"
 /* The range of frame rates. With higher rates, times in microseconds could not

@@ -25,7 +25,7 @@ add_cure(GString *text, const gchar *field, const gchar *expected,
                 text, ": put \"%s ! video/x-raw,%s=%s\" before vaeencode",
                 cures[i].element, field, expected);
         else if (g_str_equal(field, cures[i].field))
-            g_string_append_printf(text, ": put %s behind vaedecode",
+            g_string_append_printf(text, ": put %s after vaedecode",
                                    cures[i].element);
 }
 

@@ -62,7 +62,7 @@ begin(GstVaeDecode *self, const gchar *path, const GstBuffer *latent)
         return FALSE;
     }
     GST_INFO_OBJECT(self,
-                    "going on behind latent %" G_GUINT64_FORMAT
+                    "going on after latent %" G_GUINT64_FORMAT
                     ", computing from %" G_GUINT64_FORMAT " on",
                     (guint64) (c->before + c->latents),
                     (guint64) (c->before + c->begin));

@@ -135,7 +135,7 @@ check_times(GstVaeDecode *self, const GstBuffer *latent, GstClockTime end)
         self, STREAM, FORMAT,
         ("The times of latents do not follow framerate=%d/%d, and nothing says "
          "how long their frames last: frames overlap or leave gaps. Put "
-         "videorate in front of vaeencode or behind vaedecode",
+         "videorate before vaeencode or after vaedecode",
          self->in.fps_n, self->in.fps_d),
         ("a latent begins at %" GST_TIME_FORMAT ", the frames before it end at "
          "%" GST_TIME_FORMAT,

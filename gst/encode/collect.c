@@ -66,7 +66,7 @@ check_even(GstVaeEncode *self, guint n, GstClockTime length)
             self, STREAM, FORMAT,
             ("The times of frames jump within a latent, which has one time for "
              "all of them: they are spread evenly, and a frame is "
-             "%" G_GINT64_FORMAT " ms off. Put videorate in front of vaeencode",
+             "%" G_GINT64_FORMAT " ms off. Put videorate before vaeencode",
              (gint64) ABS(off) / GST_MSECOND),
             ("the frame at %" GST_TIME_FORMAT
              " gets the time %" GST_TIME_FORMAT,

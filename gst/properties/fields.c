@@ -93,7 +93,7 @@ gst_vae_fields_get(const GstVaeField *fields, GObject *object, guint id,
     GST_OBJECT_UNLOCK(object);
 }
 
-/* The table of a class is data of its type. */
+/* The GType of a class holds its table, under this quark. */
 static GQuark
 table(void)
 {

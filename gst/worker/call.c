@@ -63,9 +63,8 @@ unpin(gpointer pin)
     vae_pin_free((VaePin **) &pin);
 }
 
-/* Pins the memory of a frame that the engine will write, unless it is so
- * already. Only that of a pool, where it comes again; it stays pinned until it
- * is freed. */
+/* Pins the memory of a frame that the engine will write, if it is from a pool,
+ * which uses it again. It stays pinned until it is freed. */
 static gboolean
 pin(GstVaeCall *call, const GstVideoFrame *frame)
 {

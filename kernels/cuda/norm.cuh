@@ -35,8 +35,8 @@ vae_norm_tail_from(const VaeNormArgs &a)
     return a.tail ? (size_t) (a.t - a.tail_frames) * a.h * a.w * a.c : SIZE_MAX;
 }
 
-/* kept: also to the tail. A kernel's a.tail begins so far in front of the tail
- * that both have the same indices. */
+/* kept: also to the tail. A kernel's a.tail begins so far before the tail that
+ * both have the same indices. */
 template <int Y>
 VAE_DEVICE void
 vae_norm_store(const VaeNormArgs &a, size_t at, const VaeOctet<Y> &y, int n,

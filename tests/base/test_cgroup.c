@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "vae-private/os.h"
-#include "../files/test.h"
+#include "base.h"
 
 static char root[] = "/tmp/vae-cgroup-XXXXXX";
 
@@ -78,16 +78,16 @@ version_1(void)
     check(left("3:cpuset:/large\n") == UINT64_MAX, "other controllers");
 }
 
-int
-main(void)
+void
+test_cgroup(void)
 {
     char command[100];
     if (!mkdtemp(root))
-        return 1;
+        exit(1);
     version_2();
     version_1();
     check(left("nonsense\n1:x\n\n") == UINT64_MAX, "not a list of groups");
     check(vae_cgroup_left("/nowhere", root) == UINT64_MAX, "no list of groups");
     snprintf(command, sizeof command, "rm -r %s", root);
-    return system(command) == 0 ? test_end() : 1;
+    check(system(command) == 0, "%s", command);
 }

@@ -2,7 +2,9 @@
  * Tests the library's allocator, and the file readers if it returns NULL.
  */
 #include "alloc.h"
-#include "../files/test.h"
+#include "base.h"
+#include "../refuse.h"
+#include "../scoped.h"
 #include "vae-private/stream.h"
 
 static void
@@ -33,32 +35,27 @@ check_refusals(void)
         "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
     size_t size;
     uint8_t *bytes = make_file(json, strlen(json), 2, &size);
-    int refused = 0;
-    for (;; refused++) {
-        VaeTensorFile *file = NULL;
+    Refusals r = {.refuse = vae_mem_refuse};
+    while (refuse_next(&r)) {
+        SCOPED_FILE VaeTensorFile *file = NULL;
         VaeError error = {0};
-        vae_mem_fail_at(vae_allocation_count() + 1 + (uint64_t) refused);
+        refuse_begin(&r);
         const VaeStatus status =
             vae_tensor_file_open_memory(bytes, size, size, "m", &file, &error);
-        vae_mem_fail_at(0);
-        if (status == VAE_OK) {
-            vae_tensor_file_free(&file);
-            break;
-        }
-        check(status == VAE_ERR_MEMORY && file == NULL &&
-                  error.message[0] != '\0',
-              "open without allocation %d: %s", refused, error.message);
-        if (status != VAE_ERR_MEMORY)
-            break;
+        if (refuse_end(&r))
+            check(status == VAE_ERR_MEMORY && file == NULL &&
+                      error.message[0] != '\0',
+                  "open without allocation %d: %s", r.n, error.message);
+        else
+            check(status == VAE_OK, "open with all memory");
     }
-    check(refused >= 3, "%d allocations refused", refused);
+    check(r.refused >= 3, "%d allocations refused", r.refused);
     free(bytes);
 }
 
-int
-main(void)
+void
+test_memory(void)
 {
     check_blocks();
     check_refusals();
-    return test_end();
 }

@@ -2,7 +2,7 @@
  * Reads the processor's name from the text of /proc/cpuinfo.
  */
 #include "vae-private/os.h"
-#include "../files/test.h"
+#include "base.h"
 
 static const struct Case {
     const char *text, *name; /* name: NULL if the text has none */
@@ -20,19 +20,19 @@ static const struct Case {
     {"", NULL},
 };
 
-int
-main(void)
+void
+test_processor(void)
 {
     char path[] = "/tmp/vae-processor-XXXXXX", name[128];
     const int fd = mkstemp(path);
     if (fd < 0)
-        return 1;
+        exit(1);
     close(fd);
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct Case *c = &cases[i];
         FILE *f = fopen(path, "w");
         if (!f)
-            return 1;
+            exit(1);
         fputs(c->text, f);
         fclose(f);
         const bool found = vae_processor_name(path, name, sizeof name);
@@ -41,5 +41,4 @@ main(void)
     }
     unlink(path);
     check(!vae_processor_name(path, name, sizeof name), "no such file");
-    return test_end();
 }

@@ -2,7 +2,7 @@
  * test_sized.c: accepts shorter and longer structs of a program that was
  * compiled with another version of the headers. Also tests the version numbers.
  */
-#include "../files/test.h"
+#include "base.h"
 #include "sized.h"
 #include "vae-private/stream.h"
 #include "vae/vae.h"
@@ -150,13 +150,13 @@ check_version(void)
           "VAE_CHECK_VERSION()");
 }
 
-int
-main(void)
+void
+test_sized(void)
 {
     VaeError error;
     if (vae_model_outline("taew2_1", &model, &error) != VAE_OK) {
         check(false, "%s", error.message);
-        return test_end();
+        return;
     }
     check_params();
     check_plan();
@@ -164,5 +164,4 @@ main(void)
     check_version();
     check_outline();
     vae_model_free(&model);
-    return test_end();
 }

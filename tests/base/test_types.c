@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "../files/test.h"
+#include "base.h"
 #include "vae-private/settings.h"
 
 typedef struct Format {
@@ -367,8 +367,8 @@ check_messages(void)
           "an error within another: %s", all.message);
 }
 
-int
-main(void)
+void
+test_types(void)
 {
     for (size_t i = 0; i < COUNT(formats); i++) {
         check_all_to_float(&formats[i]);
@@ -384,5 +384,4 @@ main(void)
     check_memory_limits();
     check_settings();
     check_messages();
-    return test_end();
 }

@@ -289,6 +289,25 @@ vae_check_close(VaeCheck *t, const char *what, const float *got,
                        what, bad, n, worst, got[worst], want[worst], most);
 }
 
+bool
+vae_check_row(VaeCheck *t, const float *got, const double *want, int n,
+              double bound, const char *format, ...)
+{
+    char row[128];
+    va_list args;
+    int i = 0;
+    while (i < n && fabs(got[i] - want[i]) <= bound)
+        i++;
+    if (i == n)
+        return true;
+    va_start(args, format);
+    vsnprintf(row, sizeof row, format, args);
+    va_end(args);
+    vae_check_fail(t, "%s channel %d: found %.9g, expected %.9g", row, i,
+                   (double) got[i], want[i]);
+    return false;
+}
+
 const void *
 vae_check_silu(VaeCheck *t, const void *found, const float *y, size_t n,
                VaeType type)

@@ -120,6 +120,10 @@ typedef struct VaeBound {
 static const VaeBound vae_no_difference = {0, 0};
 void vae_check_close(VaeCheck *t, const char *what, const float *got,
                      const float *want, size_t n, VaeBound bound);
+/* Compares one row of n channels with its definition. Returns false, and
+ * reports the first difference above the bound; format: which row. */
+bool vae_check_row(VaeCheck *t, const float *got, const double *want, int n,
+                   double bound, const char *format, ...) VAE_PRINTF(6, 7);
 void vae_check_equal(VaeCheck *t, const char *what, const void *got,
                      const void *want, size_t bytes);
 

@@ -3,11 +3,9 @@
 usage of each test: TEST.py SOURCE BUILD [TEST...]
 """
 import array
-import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,15 +23,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 sys.dont_write_bytecode = True
 sys.path[:0] = [CLUSTER, PACKAGE]
-
-
-def tensors(path):
-    """{name: (entry, bytes)} and the metadata of a safetensors file."""
-    with open(path, "rb") as file:
-        length, = struct.unpack("<Q", file.read(8))
-        entries, data = json.loads(file.read(length)), file.read()
-    metadata = entries.pop("__metadata__", {})
-    return {n: (e, data[slice(*e["data_offsets"])]) for n, e in entries.items()}, metadata
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from tensor_files import load, save
 
 
 def size(path):
@@ -44,24 +35,17 @@ def size(path):
         return 0
 
 
-def write(path, name, kind, shape, data, metadata):
-    text = json.dumps({"__metadata__": metadata, name: {
-        "dtype": kind, "shape": shape, "data_offsets": [0, len(data)]}}).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-
-
 def make_clip(path, latents, height=4, width=6, trim=2, crop=2):
     """A clip of the demo's latents that moves down by a row for each latent. trim: frames
     that are left out at the end; crop: columns of pixels."""
-    found, metadata = tensors(os.path.join(SOURCE, "pipelines/demo/latents.safetensors"))
-    data = found["latent"][1]
+    found, metadata = load(os.path.join(SOURCE, "pipelines/demo/latents.safetensors"))
+    data = found["latent"][2]
     rows = [b"".join(data[((k % 9 * 16 + c) * 30 + (y + k) % 30) * 104:][:2 * width]
                      for c in range(16) for y in range(height))
             for k in range(latents)]
     metadata.update({"vae.frames": str(4 * latents - 3 - trim),
                      "vae.width": str(8 * width - crop), "vae.height": str(8 * height)})
-    write(path, "latent", "F16", [latents, 16, height, width], b"".join(rows), metadata)
+    save(path, {"latent": ("F16", [latents, 16, height, width], b"".join(rows))}, metadata)
 
 
 def read(path):
@@ -112,8 +96,8 @@ def pictures_of(video):
 
 def luma_of_floats(path):
     """The same of a file of frames, by BT.601."""
-    found, metadata = tensors(path)
-    entry, data = found["frames"]
+    found, metadata = load(path)
+    _, shape, data = found["frames"]
     values = array.array("f", data)
     low, high = map(float, metadata["vae.pixel_range"].split())
 
@@ -122,7 +106,7 @@ def luma_of_floats(path):
         return 16 + 219 * (0.299 * r + 0.587 * g + 0.114 * b)
 
     return [[luma(3 * ((k * 32 + y) * 46 + x)) for x, y in SAMPLES]
-            for k in range(entry["shape"][0])]
+            for k in range(shape[0])]
 
 
 class Clips(unittest.TestCase):

@@ -4,6 +4,7 @@
 #ifndef VAE_TEST_CUDA_CLIPS_H
 #define VAE_TEST_CUDA_CLIPS_H
 
+#include "../refuse.h"
 #include "../stream/streams.h"
 
 /* The calls run the programs first, next, next1 and next. */

@@ -37,31 +37,28 @@ static void
 failing_device(const Bed *bed, VaeDirection direction)
 {
     VaeError error;
-    int n = 1, wrong = 0, left = 0, recovered = 0;
-    VaeStatus status;
+    int recovered = 0;
     emu_fail_work(0);
     must(try_clip(bed, bed->model, direction, &error), &error);
-    const int step = emu_fail_work(0) / 20 + 1;
-    do {
+    Refusals r = {.refuse = emu_fail_work, .stride = emu_fail_work(0) / 20 + 1};
+    while (refuse_next(&r)) {
         VaeModel *model = open_model(bed);
         const int before = emu_alive();
-        emu_fail_work(n);
-        status = try_clip(bed, model, direction, &error);
-        emu_fail_work(0);
-        if (status != VAE_OK) {
-            wrong +=
+        refuse_begin(&r);
+        const VaeStatus status = try_clip(bed, model, direction, &error);
+        if (refuse_end(&r)) {
+            r.wrong +=
                 status != VAE_ERR_BACKEND || !strstr(error.message, "failed");
             recovered += try_clip(bed, model, direction, &error) == VAE_OK;
         }
         vae_model_free(&model);
-        left += emu_alive() != before || emu_convs_alive();
-        n += step;
-    } while (status != VAE_OK);
-    const int failures = (n - 1) / step - 1;
-    expect(failures > 5 && wrong == 0 && left == 0 && recovered == failures,
+        r.left += emu_alive() != before || emu_convs_alive();
+    }
+    expect(r.refused > 5 && r.wrong == 0 && r.left == 0 &&
+               recovered == r.refused,
            "%d failures: %d without the right error, %d left something, %d "
            "recovered",
-           failures, wrong, left, recovered);
+           r.refused, r.wrong, r.left, recovered);
 }
 
 /* Opens, runs and frees a stream. Returns the first error. */
@@ -95,45 +92,42 @@ refused_calls(const Bed *bed, VaeDirection direction, int step)
 {
     SCOPED_CLIP TestClip want = new_clip(bed);
     VaeError error = {0};
-    int tried = 0, wrong = 0, left = 0, told = 0;
+    int told = 0;
+    Refusals r = {.refuse = emu_refuse_call, .dense = 60, .stride = step};
     must(whole_life(bed, bed->model, direction, &want, &error), &error);
-    emu_refuse_call(0);
-    for (int n = 1;; n += n < 60 ? 1 : step) {
+    while (refuse_next(&r)) {
         TestClip clip = new_clip(bed);
         VaeModel *model = open_model(bed);
         const int before = emu_alive();
-        emu_refuse_call(n);
+        refuse_begin(&r);
         VaeStatus status = whole_life(bed, model, direction, &clip, &error);
-        const bool last = emu_refuse_call(0) < n;
+        refuse_end(&r);
         told += status != VAE_OK;
         const bool unavailable =
-            n == 1 &&
+            r.n == 1 &&
             strstr(error.message, "backend cuda: the emulated device refuses");
         if (status != VAE_OK && status != VAE_ERR_BACKEND && !unavailable) {
-            printf("call %d: %s, %s\n", n, vae_status_name(status),
+            printf("call %d: %s, %s\n", r.n, vae_status_name(status),
                    error.message);
-            wrong++;
+            r.wrong++;
         }
         /* a stream that could not be opened can be opened next time */
         if (status != VAE_OK)
             must(whole_life(bed, model, direction, &clip, &error), &error);
         if (!is_same_clip(bed, &clip, &want, direction)) {
-            printf("call %d: another result\n", n);
-            wrong++;
+            printf("call %d: another result\n", r.n);
+            r.wrong++;
         }
         clip_free(&clip);
         vae_model_free(&model);
         if (emu_alive() != before || emu_convs_alive()) {
-            printf("call %d: something left\n", n);
-            left++;
+            printf("call %d: something left\n", r.n);
+            r.left++;
         }
-        if (last)
-            break;
-        tried++;
     }
-    expect(tried > 60 && told > 30 && wrong == 0 && left == 0,
+    expect(r.refused > 60 && told > 30 && r.wrong == 0 && r.left == 0,
            "%d calls refused, %d with an error, %d wrong, %d left something",
-           tried, told, wrong, left);
+           r.refused, told, r.wrong, r.left);
 }
 
 /* Each allocation of a new stream fails once for another reason than missing
@@ -174,24 +168,25 @@ refused_alloc(VaePlace place)
     VaeError error = {0};
     void *block;
     int told = 0;
+    Refusals r = {.refuse = emu_refuse_call};
     must(vae_backend_cuda.open(&params, &backend, &device, &error), &error);
-    emu_refuse_call(0);
-    must(vae_backend_cuda.alloc(backend, place, 1, &block, &error), &error);
-    const int all = emu_refuse_call(0);
-    vae_backend_cuda.free(backend, place, block);
     const int before = emu_alive();
-    for (int n = 1; n <= all; n++) {
-        emu_refuse_call(n);
-        told += vae_backend_cuda.alloc(backend, place, 1, &block, &error) ==
-                    VAE_ERR_BACKEND &&
-                !block &&
+    while (refuse_next(&r)) {
+        refuse_begin(&r);
+        const VaeStatus status =
+            vae_backend_cuda.alloc(backend, place, 1, &block, &error);
+        if (refuse_end(&r))
+            told +=
+                status == VAE_ERR_BACKEND && !block &&
                 strstr(error.message, "the emulated device refuses the call");
-        emu_refuse_call(0);
+        else
+            must(status, &error);
     }
+    vae_backend_cuda.free(backend, place, block);
     expect(
-        all > 1 && told == all && emu_alive() == before,
+        r.refused > 1 && told == r.refused && emu_alive() == before,
         "an allocation of %d calls: %d refusals with an error, %d blocks left",
-        all, told, emu_alive() - before);
+        r.refused, told, emu_alive() - before);
     vae_backend_cuda.close(&backend);
 }
 
@@ -204,34 +199,31 @@ refused_steps(const Bed *bed, VaeDirection direction, int by)
     SCOPED_CLIP TestClip clip = new_clip(bed);
     VaeError error = {0};
     SCOPED_STREAM VaeStream *stream = open_stream(bed->model, direction);
-    int told = 0, wrong = 0;
+    int told = 0;
+    Refusals r = {.refuse = emu_refuse_call, .stride = by};
     run_clip(bed, stream, direction, &want, calls);
-    emu_refuse_call(0);
-    vae_stream_reset(stream);
-    run_clip(bed, stream, direction, &clip, calls);
-    const int all = emu_refuse_call(0);
-    for (int n = 1; n <= all; n += by) {
+    while (refuse_next(&r)) {
         vae_stream_reset(stream);
         clip_poison(bed, &clip, direction);
-        emu_refuse_call(n);
+        refuse_begin(&r);
         const VaeStatus status =
             try_run(bed, stream, direction, &clip, calls, &error);
-        emu_refuse_call(0);
+        refuse_end(&r);
         told += status != VAE_OK;
-        wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
+        r.wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
         if (status != VAE_OK) {
             vae_stream_reset(stream);
             clip_poison(bed, &clip, direction);
             must(try_run(bed, stream, direction, &clip, calls, &error), &error);
         }
         if (!is_same_clip(bed, &clip, &want, direction)) {
-            printf("call %d of the steps: another result\n", n);
-            wrong++;
+            printf("call %d of the steps: another result\n", r.n);
+            r.wrong++;
         }
     }
-    expect(told * by > 20 && wrong == 0,
-           "%d calls of steps, %d refusals with an error, %d wrong", all, told,
-           wrong);
+    expect(told * by > 20 && r.wrong == 0,
+           "%d calls of steps refused, %d with an error, %d wrong", r.refused,
+           told, r.wrong);
 }
 
 /* When a stream reloads its memory, each of the first calls fails once. */

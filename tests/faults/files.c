@@ -16,6 +16,7 @@
 #include "../files/folder.h"
 #include "../files/test.h"
 #include "files.h"
+#include "../refuse.h"
 #include "hash.h"
 #include "inject.h"
 #include "vae-private/model.h"
@@ -169,16 +170,18 @@ static void
 sweep(const char *label, Inject kind, Try try, const char *path, uint64_t old,
       uint64_t want)
 {
-    int tried = 0, bad = 0, harmless = 0;
-    for (int n = 0;; n++) {
+    int harmless = 0;
+    Refusals r = {.refuse = inject_refuse};
+    inject_choose(kind);
+    while (refuse_next(&r)) {
         VaeError error = {0};
         const int listed = entries();
         const Live before = inject_live();
-        inject_begin(kind, n);
+        refuse_begin(&r);
         const VaeStatus status = try(path, &error);
-        inject_end();
+        const bool refused = refuse_end(&r);
         const char *what = NULL;
-        if (inject_refused() != NULL)
+        if (refused)
             what = wrong(kind, try, status, &error, path, before);
         const uint64_t now = content(path);
         if (what == NULL && now != (status == VAE_OK ? want : old) &&
@@ -188,21 +191,18 @@ sweep(const char *label, Inject kind, Try try, const char *path, uint64_t old,
             unlink(path);
         else if (now != old)
             write_file(path, "old", 3);
-        if (inject_refused() == NULL)
-            break;
-        if (what == NULL && entries() != listed)
+        if (refused && what == NULL && entries() != listed)
             what = "files are left behind";
-        tried++;
-        harmless += status == VAE_OK;
-        if (what == NULL)
+        harmless += refused && status == VAE_OK;
+        if (!refused || what == NULL)
             continue;
-        bad++;
-        printf("%d (%s): %s: [%s] %s\n", n, inject_refused(), what,
+        r.wrong++;
+        printf("%d (%s): %s: [%s] %s\n", r.n, inject_refused(), what,
                vae_status_name(status), error.message);
     }
-    check(bad == 0 && tried > 0,
+    check(r.wrong == 0 && r.refused > 0,
           "%s, %s: %d refused, %d without harm, %d wrong", label, kinds[kind],
-          tried, harmless, bad);
+          r.refused, harmless, r.wrong);
 }
 
 static void

@@ -13,24 +13,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static Inject chosen;
 static atomic_int kind, target, seen;
 static _Atomic(const char *) refused;
 static atomic_long blocks, descriptors, mappings;
 
 void
-inject_begin(Inject what, int n)
+inject_choose(Inject what)
 {
-    refused = NULL;
-    target = n;
-    seen = 0;
-    kind = (int) what;
+    chosen = what;
 }
 
 int
-inject_end(void)
+inject_refuse(int n)
 {
+    const int before = seen;
     kind = INJECT_NOTHING;
-    return seen;
+    if (n)
+        refused = NULL;
+    target = n;
+    seen = 0;
+    kind = n ? (int) chosen : INJECT_NOTHING;
+    return before;
 }
 
 const char *
@@ -49,7 +53,7 @@ inject_live(void)
 static bool
 hit(Inject what, const char *name)
 {
-    if (kind != (int) what || seen++ != target)
+    if (kind != (int) what || ++seen != target)
         return false;
     refused = name;
     if (what == INJECT_MEMORY)

@@ -20,11 +20,11 @@ typedef enum Inject {
     INJECT_THREAD     /* a thread is not begun: EAGAIN */
 } Inject;
 
-/* Counts the calls that it may refuse, from 0 on, and refuses number n, or none
- * if n is -1. It counts the calls of all threads. */
-void inject_begin(Inject kind, int n);
-/* Returns the number of calls so far. */
-int inject_end(void);
+/* Chooses the calls of inject_refuse(). */
+void inject_choose(Inject kind);
+/* Refuses the n-th call of that kind from now on, by any thread; none if n is
+ * 0. Returns the number of such calls since the last call. */
+int inject_refuse(int n);
 /* Returns the name of the function that was refused, or NULL if none was.
  * "json" is an allocation of jansson, which can do without some of them. */
 const char *inject_refused(void);

@@ -10,6 +10,7 @@
  * writes the same bytes as before.
  */
 
+#include "../refuse.h"
 #include "../stream/streams.h"
 #include "hash.h"
 #include "inject.h"
@@ -142,14 +143,13 @@ same_live(Live a, Live b)
 typedef struct Sweep {
     const char *label;
     Inject kind;
-    int stride;
-    int tried, harmless, bad;
+    Refusals r;
+    int harmless;
     int lower; /* of the harmless ones: at the second rung */
 } Sweep;
 
-/* A run in which one call was refused, the n-th. */
+/* A run in which one call was refused. */
 typedef struct Try {
-    int n;
     Live before;
     VaeStatus status;
     VaeError error;
@@ -168,7 +168,6 @@ judge(Sweep *s, const Case *c, const Try *try, bool names_file)
     const bool memory = s->kind == INJECT_MEMORY;
     const bool lower =
         status == VAE_OK && !c->rung->slice && try->slice == c->second;
-    s->tried++;
     s->harmless += status == VAE_OK;
     s->lower += lower;
     if (!same_live(before, after))
@@ -193,10 +192,10 @@ judge(Sweep *s, const Case *c, const Try *try, bool names_file)
         what = "the error does not name the file";
     if (!what)
         return;
-    s->bad++;
+    s->r.wrong++;
     printf("FAIL %s %d (%s): %s: %s [%s] %+ld blocks, %+ld descriptors, %+ld "
            "mappings\n",
-           s->label, try->n, inject_refused(), what,
+           s->label, s->r.n, inject_refused(), what,
            status == VAE_OK ? "ok" : error->message, vae_status_name(status),
            after.blocks - before.blocks, after.descriptors - before.descriptors,
            after.mappings - before.mappings);
@@ -205,9 +204,10 @@ judge(Sweep *s, const Case *c, const Try *try, bool names_file)
 static void
 sweep_end(const Sweep *s)
 {
-    expect(s->bad == 0 && (s->tried > 0 || s->kind == INJECT_THREAD),
+    expect(s->r.wrong == 0 && (s->r.refused > 0 || s->kind == INJECT_THREAD),
            "%s: %d refused, %d without harm, %d at a lower rung, %d wrong",
-           s->label, s->tried, s->harmless - s->lower, s->lower, s->bad);
+           s->label, s->r.refused, s->harmless - s->lower, s->lower,
+           s->r.wrong);
 }
 
 static void
@@ -215,20 +215,20 @@ open_refused(const Case *c, const VaeModelInfo *info, Inject kind, int stride)
 {
     Sweep s = {.label = kind == INJECT_MEMORY ? "open, memory" : "open, files",
                .kind = kind,
-               .stride = stride};
-    for (int n = 0;; n += stride) {
+               .r = {.refuse = inject_refuse, .stride = stride}};
+    inject_choose(kind);
+    while (refuse_next(&s.r)) {
         VaeModel *model = NULL;
-        Try try = {.n = n, .before = inject_live()};
-        inject_begin(kind, n);
+        Try try = {.before = inject_live()};
+        refuse_begin(&s.r);
         try.status = vae_model_open(c->path, NULL, &model, &try.error);
-        inject_end();
+        const bool refused = refuse_end(&s.r);
         try.good = model &&
                    strcmp(vae_model_info(model)->space, info->space) == 0 &&
                    vae_model_info(model)->tensor_count == info->tensor_count;
         vae_model_free(&model);
-        if (!inject_refused())
-            break;
-        judge(&s, c, &try, true);
+        if (refused)
+            judge(&s, c, &try, true);
     }
     sweep_end(&s);
 }
@@ -243,36 +243,37 @@ play_refused(Case *c, const Bed *bed, Inject kind, int stride)
     snprintf(label, sizeof label, "%s, %s, %s",
              c->direction == VAE_DECODE ? "decode" : "encode", c->rung->label,
              labels[kind]);
-    Sweep s = {.label = label, .kind = kind, .stride = stride};
+    Sweep s = {.label = label,
+               .kind = kind,
+               .r = {.refuse = inject_refuse, .stride = stride}};
+    inject_choose(kind);
     result(c, bed);
     must(play(c, bed->model, &error), &error);
     const uint64_t want = result(c, bed);
-    for (int n = 0;; n += stride) {
+    while (refuse_next(&s.r)) {
         VaeModel *model;
-        Try try = {.n = n, .before = inject_live()};
+        Try try = {.before = inject_live()};
         must(vae_model_open(c->path, NULL, &model, &error), &error);
-        inject_begin(kind, n);
+        refuse_begin(&s.r);
         try.status = play(c, model, &try.error);
-        inject_end();
+        const bool refused = refuse_end(&s.r);
         try.good = result(c, bed) == want;
         try.slice = c->slice;
-        const char *refused = inject_refused();
         /* The model must still be usable. Only each eighth refusal tests this,
          * because a stream takes time. */
-        if (refused && s.tried % 8 == 0) {
+        if (refused && s.r.refused % 8 == 1) {
             VaeError next;
             must(play(c, model, &next), &next);
             if (result(c, bed) != want)
-                expect(false, "%s %d: the next stream differs", label, n);
+                expect(false, "%s %d: the next stream differs", label, s.r.n);
         }
         vae_model_free(&model);
-        if (!refused)
-            break;
-        judge(&s, c, &try, false);
+        if (refused)
+            judge(&s, c, &try, false);
     }
     sweep_end(&s);
     if (!c->rung->slice)
-        expect(s.lower > 0 || s.tried < 10, "%s: %d times at a lower rung",
+        expect(s.lower > 0 || s.r.refused < 10, "%s: %d times at a lower rung",
                label, s.lower);
 }
 

@@ -15,7 +15,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static int test_failures;
+__attribute__((weak)) int test_failures; /* of all files of a program */
 
 /* Prints the result of one named check. */
 static inline void VAE_PRINTF(2, 3) check(bool good, const char *format, ...)

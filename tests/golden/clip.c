@@ -362,7 +362,7 @@ golden_encode(Golden *g, const char *folder, VaeModel *model, const char *name)
     const int64_t covered = vae_model_frames_of(model, m->dims[1]);
     SCOPED_CLIP TestClip clip = {
         .t = (int) m->dims[1],
-        /* the official LTX-2 drops the frames behind the last whole group */
+        /* the official LTX-2 drops the frames after the last whole group */
         .frames = (int) (v->dims[0] < covered ? v->dims[0] : covered),
         .height = (int) v->dims[1],
         .width = (int) v->dims[2],

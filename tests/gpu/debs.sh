@@ -13,13 +13,7 @@
 # no older version replaces them. run.sh also needs Meson and Ninja, for example
 # those of pip.
 set -eu
-case ${1:-} in
-'' | -*)
-    sed -n '2,/^set/s/^#//p' "$0"
-    [ "${1:-}" = --help ] && exit 0
-    exit 2
-    ;;
-esac
+. "$(dirname "$0")/../usage.sh"
 folder=$1
 shift
 [ $# -gt 0 ] || set -- build onednn gst

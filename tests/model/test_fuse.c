@@ -13,7 +13,7 @@ typedef struct Counts {
     int normed, hidden;   /* those that compute a norm; results not written */
     int late;             /* norms' results that have no memory then */
     int heads; /* convolutions to F32 that read x through a norm, if only the
-                  carry is written behind them, and nothing else of the norm */
+                  carry is written after them, and nothing else of the norm */
 } Counts;
 
 /* Half of the convolutions are computed by a kernel that reads carries. */
@@ -158,8 +158,8 @@ main(void)
                                                .heads = makes_picture});
     failed += check(h.heads == 1 && h.own == 1 && h.own_context == 0 &&
                         h.ops == none.ops - 2 * h.norms,
-                    "the norm in front of a picture", &h);
-    /* The convolution in front of the norm computes it rather than that behind.
+                    "the norm before a picture", &h);
+    /* The convolution before the norm computes it, not the one after it.
      */
     const VaeFusions both = {.norm_carry = true,
                              .reads_carry = reads_all,

@@ -1,5 +1,7 @@
 #include "weights_set.h"
 
+#include "arch.h"
+
 Set set;
 int failures;
 char folder[] = "/tmp/vae-model-XXXXXX";
@@ -89,6 +91,20 @@ find(const char *name)
             return &set.out[i];
     fprintf(stderr, "no tensor %s\n", name);
     exit(1);
+}
+
+void
+rename_set(const char *arch, int naming)
+{
+    const VaeArch *const *a = vae_archs;
+    while (strcmp((*a)->name, arch) != 0)
+        a++;
+    for (size_t i = 0; i < set.n; i++) {
+        char name[256];
+        if (!(*a)->rename(naming, set.names[i], name))
+            exit(1);
+        snprintf(set.names[i], sizeof set.names[i], "%.159s", name);
+    }
 }
 
 void

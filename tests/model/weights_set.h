@@ -40,6 +40,8 @@ void add_model(const char *model, const char *prefix);
 const char *write_set(void);
 void drop_prefix(const char *prefix);
 VaeTensorOut *find(const char *name);
+/* Gives each tensor the name that it has in a naming of the network. */
+void rename_set(const char *arch, int naming);
 /* Writes prefix before each name. */
 void add_prefix(const char *prefix);
 /* Adds a tensor of one number. */

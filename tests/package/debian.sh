@@ -13,14 +13,7 @@ for program in dpkg-buildpackage dh help2man lintian; do
         exit 77
     }
 done
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
-
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
+. "$(dirname "$0")/scratch.sh"
 
 mkdir "$tmp/gst-vae"
 (cd "$source" && tar -c --exclude='./build*' --exclude=./.git .) |

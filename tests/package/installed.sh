@@ -6,14 +6,7 @@
 set -eu
 build=$1
 source=$2
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
-
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
+. "$(dirname "$0")/scratch.sh"
 
 meson install -C "$build" --no-rebuild --quiet --destdir "$tmp/root" ||
     fail 'meson install'

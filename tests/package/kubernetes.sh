@@ -13,14 +13,7 @@ python3 -c 'import yaml' 2>/dev/null || {
     echo 'skipped: no python3-yaml'
     exit 77
 }
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
-
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
+. "$(dirname "$0")/scratch.sh"
 
 python3 - "$source/pipelines/kubernetes/decode-job.yaml" >"$tmp/command" <<'END'
 import sys

@@ -10,9 +10,10 @@ import os
 import random
 import struct
 import subprocess
-import unittest
 
 import streams
+import tensor_files
+from tensor_files import save
 
 GOLDEN = os.path.join(streams.SOURCE, "tests", "golden", "data")
 VAETOOL = os.path.join(streams.BUILD, "engine", "vaetool")
@@ -23,32 +24,12 @@ def golden(network, name):
     return os.path.join(GOLDEN, network, name + ".safetensors")
 
 
-def save(path, tensors, metadata=None):
-    """tensors: by name (type, shape, bytes)."""
-    header, at = {"__metadata__": metadata or {}}, 0
-    for name, (kind, shape, data) in tensors.items():
-        header[name] = {"dtype": kind, "shape": list(shape),
-                        "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text +
-                   b"".join(data for _, _, data in tensors.values()))
-    return path
-
-
 def load(path, name):
     """The shape and the numbers of a tensor of floats."""
-    with open(path, "rb") as file:
-        size, = struct.unpack("<Q", file.read(8))
-        entry = json.loads(file.read(size))[name]
-        begin, end = entry["data_offsets"]
-        file.seek(8 + size + begin)
-        data = file.read(end - begin)
-    if entry["dtype"] == "F16":
-        return entry["shape"], array.array(
-            "f", struct.unpack(f"<{len(data) // 2}e", data))
-    return entry["shape"], array.array("f", data)
+    kind, shape, data = tensor_files.load(path)[0][name]
+    if kind == "F16":
+        return shape, array.array("f", struct.unpack(f"<{len(data) // 2}e", data))
+    return shape, array.array("f", data)
 
 
 def psnr(a, b):

@@ -11,13 +11,14 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 
 import streams
+import tensor_files
 from streams import (DECODE, FRAME, LATENTS, VAESEND, floats, launch,
                      packets)
+from tensor_files import pack
 
 import vaesend
 import vaesend_file
@@ -33,8 +34,7 @@ def safetensors(metadata=None, entry=None, data=floats(96)):
     tensor's entry."""
     whole = {"dtype": "F32", "shape": [16, 1, 2, 3],
              "data_offsets": [0, len(data)], **(entry or {})}
-    header = json.dumps({"__metadata__": metadata or {}, "latents": whole})
-    return struct.pack("<Q", len(header)) + header.encode() + data
+    return pack({"__metadata__": metadata or {}, "latents": whole}, data)
 
 
 def twice(first, second, at, then):
@@ -43,7 +43,7 @@ def twice(first, second, at, then):
                f'"data_offsets": {place}}}' for name, place in ((first, at),
                                                                (second, then))]
     header = "{" + ", ".join(entries) + "}"
-    return struct.pack("<Q", len(header)) + header.encode() + floats(96)
+    return pack(header.encode(), floats(96))
 
 
 def npy(kind, data):
@@ -52,16 +52,8 @@ def npy(kind, data):
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + data
 
 
-class Tool(unittest.TestCase):
+class Tool(tensor_files.Test):
     """The program vaesend with files that no pipeline wrote."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
 
     def file(self, data, name="clip.safetensors"):
         with open(self.path(name), "wb") as file:
@@ -233,8 +225,7 @@ class Tool(unittest.TestCase):
             entries = {name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * count]},
                        "latent_format_version_0": {"dtype": "F32", "shape": [0],
                                                    "data_offsets": [0, 0]}}
-            header = json.dumps(entries).encode()
-            clip = self.file(struct.pack("<Q", len(header)) + header + floats(count))
+            clip = self.file(pack(entries, floats(count)))
             with self.subTest(space=space, shape=shape, name=name):
                 done = subprocess.run([sys.executable, VAESEND, "--space", space, clip, "-"],
                                       capture_output=True, check=True)
@@ -283,7 +274,7 @@ class Tool(unittest.TestCase):
             data = safetensors({"vae.latent_space": "wan2.1"})
             size = struct.unpack("<Q", data[:8])[0]
             text = b"{" + head.encode() + b"," + data[9:8 + size]
-            clip = self.file(struct.pack("<Q", len(text)) + text + data[8 + size:])
+            clip = self.file(pack(text, data[8 + size:]))
             done = subprocess.run([sys.executable, VAESEND, clip, "-"],
                                   capture_output=True, check=False)
             self.assertIn(said, done.stderr.decode())
@@ -293,7 +284,7 @@ class Tool(unittest.TestCase):
         rows = b"{'descr': '<f4', 'fortran_order': False, 'shape': " \
             + b"(" * 9000 + b")" * 9000 + b"}"
         for data, words in (
-                (struct.pack("<Q", len(deep)) + deep, "neither .npy nor"),
+                (pack(deep), "neither .npy nor"),
                 (b"\x93NUMPY\1\0" + struct.pack("<H", len(rows)) + rows,
                  "no header of .npy"),
                 (safetensors(entry={"shape": [16, 1, -2, -3]}), "[16, 1, -2"),

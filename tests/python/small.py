@@ -1,20 +1,20 @@
 """Shared by the tests of the package: small networks, tensors without a framework, files
 of tensors, vaetool."""
 import array
-import json
 import os
 import random
-import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 VECTORS = os.environ["VAE_TEST_VECTORS"]
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 import gst_vae
+import tensor_files
+from tensor_files import Test
 
 TOOL = gst_vae.tool_path()
 if "VAE_TEST_BUILD" in os.environ:
@@ -60,50 +60,28 @@ def part(data, axis, first, end):
 
 
 def write(path, name, data, metadata=None):
-    header = json.dumps({"__metadata__": metadata or {}, name: {
-        "dtype": {"f": "F32", "d": "F64", "H": "BF16", "B": "U8"}[data.format], "shape": list(data.shape),
-        "data_offsets": [0, data.nbytes]}}).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header + data.tobytes())
+    kind = {"f": "F32", "d": "F64", "H": "BF16", "B": "U8"}[data.format]
+    tensor_files.save(path, {name: (kind, data.shape, data.tobytes())}, metadata)
 
 
 def read(path):
-    """{name: (shape, bytes)} and the metadata of a file."""
-    with open(path, "rb") as file:
-        length, = struct.unpack("<Q", file.read(8))
-        entries, data = json.loads(file.read(length)), file.read()
-    metadata = entries.pop("__metadata__", {})
-    return {name: (tuple(e["shape"]), data[slice(*e["data_offsets"])])
-            for name, e in entries.items()}, metadata
+    """The tensors of a file: {name: (shape, bytes)}."""
+    return {name: (tuple(shape), data)
+            for name, (_, shape, data) in tensor_files.load(path)[0].items()}
 
 
 def state(path):
     """The tensors of a file of weights as a dict, and its metadata."""
-    with open(path, "rb") as file:
-        length, = struct.unpack("<Q", file.read(8))
-        entries, data = json.loads(file.read(length)), file.read()
-    metadata = entries.pop("__metadata__", {})
-    formats = {"F32": "f", "U8": "B"}
-    made = {}
-    for name, e in entries.items():
-        raw = array.array(formats[e["dtype"]], data[slice(*e["data_offsets"])])
-        made[name] = memoryview(raw).cast("B").cast(formats[e["dtype"]], e["shape"]
-                                                    or [len(raw)])
+    found, metadata = tensor_files.load(path)
+    formats, made = {"F32": "f", "U8": "B"}, {}
+    for name, (kind, shape, data) in found.items():
+        raw = array.array(formats[kind], data)
+        made[name] = memoryview(raw).cast("B").cast(formats[kind], shape or [len(raw)])
     return made, metadata
 
 
 def vaetool(*arguments):
     subprocess.run([TOOL, *arguments], check=True, stdout=subprocess.DEVNULL)
-
-
-class Test(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
 
 
 def main():

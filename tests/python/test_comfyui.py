@@ -141,7 +141,7 @@ class Nodes(small.Test):
             file.write(len(text).to_bytes(8, "little") + text + samples.tobytes())
         small.vaetool("decode", "--model", small.weights(MODELS[model]), "--backend",
                       "cpu", "--precision", "fp32", path, made)
-        shape, data = small.read(made)[0]["frames"]
+        shape, data = small.read(made)["frames"]
         return np.frombuffer(data, "f").reshape(shape)
 
     def test_decode(self):

@@ -31,7 +31,7 @@ class Bytes(small.Test):
         small.write(self.path("latents"), "latent", latents)
         small.vaetool("decode", "--model", small.weights(name), "--backend", "ref",
                       self.path("latents"), self.path("frames"))
-        return small.read(self.path("frames"))[0]["frames"]
+        return small.read(self.path("frames"))["frames"]
 
     def stream(self, vae, latents, size, sizes):
         """The frames of a stream that gets the latents in parts of these sizes."""
@@ -77,7 +77,7 @@ class Bytes(small.Test):
                 small.write(self.path("video"), "video_u8", video)
                 small.vaetool("encode", "--model", small.weights(name), "--backend",
                               "ref", self.path("video"), self.path("latents"))
-                shape, latents = small.read(self.path("latents"))[0]["latent"]
+                shape, latents = small.read(self.path("latents"))["latent"]
                 made = vae.encode(video, **REF)
                 self.assertEqual(made.shape, shape)
                 self.assertEqual(flat(made), latents)
@@ -97,7 +97,7 @@ class Bytes(small.Test):
         small.vaetool("encode", "--model", small.weights("wan21"), "--backend", "ref",
                       "--posterior", "sample", "--seed", "7", self.path("frames"),
                       self.path("latents"))
-        expected = small.read(self.path("latents"))[0]
+        expected = small.read(self.path("latents"))
         made = vae.encode(video, moments=True, posterior="sample", seed=7, **REF)
         for name, tensor in zip(("latent", "mean", "logvar"), made):
             self.assertEqual(flat(tensor), expected[name][1], name)

@@ -10,6 +10,9 @@ import struct
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import tensor_files
+
 TOOL, WEIGHTS, FOLDER = sys.argv[1:]
 LATENT = 16 * 2 * 3  # numbers
 SEQUENCES = ((0, 9), (3, 1), (4, 4))  # first latent, frames
@@ -26,19 +29,11 @@ def write(name, data, table=None, frames=None, shape=None, dtype="U8"):
     meta = {"vae.layout": "tchw", "vae.latent_space": "wan2.1"}
     if frames:
         meta["vae.frames"] = str(frames)
-    header = {"__metadata__": meta,
-              "latent": {"dtype": "F32", "data_offsets": [0, len(data)],
-                         "shape": [len(data) // 4 // LATENT, 16, 2, 3]}}
+    tensors = {"latent": ("F32", [len(data) // 4 // LATENT, 16, 2, 3], data)}
     if table:
         rows = b"".join(struct.pack("<qq", *row) for row in table)
-        header["latent_sequences"] = {
-            "dtype": dtype, "shape": shape or [len(table), 16],
-            "data_offsets": [len(data), len(data) + len(rows)]}
-        data += rows
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-    return path
+        tensors["latent_sequences"] = dtype, shape or [len(table), 16], rows
+    return tensor_files.save(path, tensors, meta)
 
 
 def run(*args):
@@ -50,10 +45,8 @@ def decode(path, *args):
     out = os.path.join(FOLDER, "frames.safetensors")
     done = run("decode", "--model", WEIGHTS, "--backend", "ref", *args, path, out)
     assert done.returncode == 0, done.stderr
-    with open(out, "rb") as file:
-        size, = struct.unpack("<Q", file.read(8))
-        shape = json.loads(file.read(size))["frames"]["shape"]
-        return shape[0], file.read()
+    _, shape, data = tensor_files.load(out)[0]["frames"]
+    return shape[0], data
 
 
 def refused(*words, args=(), table=SEQUENCES, **how):
@@ -96,10 +89,7 @@ def resumes(path, expected):
     done = go(path, resource.RLIM_INFINITY)
     assert done.returncode == 0, done
     assert "continuing: 5 of 6 latents are done" in done.stderr, done
-    with open(out, "rb") as file:
-        size, = struct.unpack("<Q", file.read(8))
-        file.seek(8 + size)
-        assert file.read() == expected
+    assert tensor_files.load(out)[0]["frames"][2] == expected
     with open(point, "wb") as a, open(part, "wb") as b:
         a.write(kept[0])
         b.write(kept[1])

@@ -26,13 +26,14 @@
 #define MAY_MAP true
 #endif
 
-/* Stored ALIGNMENT bytes before each block. */
+/* Is ALIGNMENT bytes before each block. */
 typedef struct Head {
     size_t mapped; /* bytes of the mapping; 0: from malloc() */
 } Head;
 
 static atomic_uint_fast64_t allocations;
 static atomic_uint_fast64_t refused;
+static atomic_uint_fast64_t asked; /* allocations at vae_mem_refuse() */
 
 void
 vae_mem_touch(void *part, size_t bytes)
@@ -98,10 +99,12 @@ vae_mem_free(void *block)
         vae_os_heap_free(head);
 }
 
-void
-vae_mem_fail_at(uint64_t n)
+int
+vae_mem_refuse(int n)
 {
-    atomic_store(&refused, n);
+    const uint64_t now = atomic_load(&allocations);
+    atomic_store(&refused, n ? now + (uint64_t) n : 0);
+    return (int) (now - atomic_exchange(&asked, now));
 }
 
 uint64_t

@@ -59,8 +59,8 @@ uint64_t vae_mem_left(int threads, bool *limited);
 /* A backend calls this before it starts its threads and after they end. */
 void vae_mem_team(bool begins);
 
-/* For tests: makes allocation number n of the process fail, as
- * vae_allocation_count() counts. 0, the default: none. */
-void vae_mem_fail_at(uint64_t n);
+/* For tests: makes the n-th allocation of the process from now on fail; none if
+ * n is 0. Returns the number of allocations since the last call. */
+int vae_mem_refuse(int n);
 
 #endif

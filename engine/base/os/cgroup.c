@@ -73,7 +73,7 @@ folder_left(const char *folder, const Names *names)
     return limit > kept ? limit - kept : 0;
 }
 
-/* The least of a group and of those around it. */
+/* The least that a group and the groups around it leave. */
 static uint64_t
 group_left(const char *mount, const char *group, const Names *names)
 {

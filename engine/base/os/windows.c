@@ -141,7 +141,8 @@ vae_os_open(const char *path, unsigned how)
                          : how & VAE_OPEN_CREATE
                              ? (empty ? CREATE_ALWAYS : OPEN_ALWAYS)
                              : (empty ? TRUNCATE_EXISTING : OPEN_EXISTING);
-    /* Opens folders too, as on other systems, so that errors name them. */
+    /* Also opens folders, so that errors say that it is one, as on other
+     * systems. */
     HANDLE h = open_handle(path, access, create,
                            FILE_ATTRIBUTE_NORMAL | FILE_FLAG_BACKUP_SEMANTICS);
     return h == INVALID_HANDLE_VALUE
@@ -341,7 +342,7 @@ vae_os_facts_of(int fd, VaeFileFacts *out)
     return facts_of(handle_of(fd), out) || fail() == 0;
 }
 
-/* Opening with the right tells more than the file's attributes. */
+/* Opens it for writing, because its attributes do not show all rights. */
 bool
 vae_os_may_write(const char *path, bool folder)
 {
@@ -572,7 +573,7 @@ vae_os_heap_free(void *block)
     _aligned_free(block);
 }
 
-/* Of a commit beyond the memory, Windows would write pages to the disk. */
+/* If programs commit more than the memory, Windows writes pages to the disk. */
 uint64_t
 vae_os_memory_left(void)
 {

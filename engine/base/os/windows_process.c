@@ -14,7 +14,7 @@
 
 #include "vae-private/os.h"
 
-/* Its own folder is searched first for what the library needs. */
+/* What the library needs is searched first in the library's own folder. */
 void *
 vae_os_module(const char *path, char *why, size_t size)
 {

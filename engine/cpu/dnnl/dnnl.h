@@ -143,8 +143,8 @@ VaeDnnlStatus vae_dnnl_softmax(VaeDnnl *dnnl, int rows, int columns,
 VaeDnnlStatus vae_dnnl_reorder(VaeDnnl *dnnl, const VaeDnnlLayout *src,
                                const VaeDnnlLayout *dst, bool plan,
                                VaeDnnlPrimitive *out);
-/* The same; the source has dst's dimensions in row-major order, with elements
- * of `type`. */
+/* vae_dnnl_reorder() from a source with dst's dimensions in row-major order,
+ * and elements of `type`. */
 VaeDnnlStatus vae_dnnl_reorder_plain(VaeDnnl *dnnl, VaeType type,
                                      const VaeDnnlLayout *dst, bool plan,
                                      VaeDnnlPrimitive *out);

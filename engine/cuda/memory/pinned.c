@@ -16,11 +16,11 @@
 enum { MOST_THREADS = 8 };
 /* The size and the alignment of a large page. */
 #define LARGE_PAGE ((size_t) 2 << 20)
-/* The bytes that a thread writes between two questions whether to go on. */
+/* A thread asks whether to go on after each so many bytes. */
 #define PART ((size_t) 16 << 20)
 
-/* At that rate the run time allocates a smaller block in less than 33 ms, which
- * does not justify threads. */
+/* The run time allocates a smaller block in less than 33 ms, too short a time
+ * to start threads for. */
 static atomic_size_t least = (size_t) 64 << 20;
 
 typedef struct Mapped {
@@ -54,8 +54,8 @@ thread_count(const VaeBackend *cuda)
     return n < MOST_THREADS ? n : MOST_THREADS;
 }
 
-/* To write to memory that is not there would end the process. The run time may
- * return an error instead. */
+/* Writing to memory that is not there ends the process; the run time returns an
+ * error instead. */
 static bool
 fits(const VaeBackend *cuda, size_t bytes)
 {

@@ -517,23 +517,6 @@ read_metadata(const VaeTensorFile *file, const VaeLatentOptions *o,
     return VAE_OK;
 }
 
-static VaeStatus
-fail_dims(const VaeTensorFile *file, const VaeTensorInfo *info, VaeError *error)
-{
-    char text[200];
-    vae_dims_text(info->dims, info->n_dims, text, sizeof text);
-    return vae_fail_parts(
-        error, VAE_ERR_SIZE,
-        (VaeErrorParts){info->name, text, "4 or 5 dimensions"},
-        "%s: tensor \"%.*s\" has %s (%s), expected 4 or 5%s", file->label,
-        VAE_NAME_SHOWN, info->name, VAE_COUNTED(info->n_dims, "dimension"),
-        text,
-        info->n_dims == 3
-            ? "; [C, h, w] needs another one, [C, 1, h, w], and [B, N, C] are "
-              "tokens of a transformer, which its pipeline unpacks"
-            : "");
-}
-
 VaeStatus
 vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
                      VaeLatentClip *out, VaeError *error)
@@ -566,7 +549,16 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
     char text[200];
     vae_dims_text(info->dims, info->n_dims, text, sizeof text);
     if (!may_be_latents(info))
-        return fail_dims(file, info, error);
+        return vae_mismatch(
+            error, VAE_ERR_SIZE, info->name,
+            "%s: tensor \"%.*s\" has %s ({%s}), expected {=4 or 5 "
+            "dimensions}%s",
+            file->label, VAE_NAME_SHOWN, info->name,
+            VAE_COUNTED(info->n_dims, "dimension"), text,
+            info->n_dims == 3
+                ? "; [C, h, w] needs another one, [C, 1, h, w], and [B, N, C] "
+                  "are tokens of a transformer, which its pipeline unpacks"
+                : "");
     /* A program with older headers would take float64 for float32. */
     const bool wide = info->type == VAE_TYPE_F64;
     const bool knows_wide =

@@ -6,15 +6,15 @@
  * its own. Convolutions begin with copies of their first frame and repeat the
  * edges of the picture.
  */
-#include <stdio.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "blocks.h"
 #include "describe.h"
 #include "ldm.h"
 
-/* All but the last level have a resampler; all but the first and the last also
- * resample in time, in the order of the decoder. */
+/* In the order of the decoder: all levels but the last have a resampler, and
+ * all but the first and the last also resample in time. */
 enum { LEVELS = 4, MOST_BLOCKS = 16 };
 
 typedef struct Side {
@@ -131,7 +131,7 @@ rename_tensor(int naming, const char *name, char *out)
     return true;
 }
 
-/* The encoder is not implemented. */
+/* There is no forward pass of the encoder. */
 static bool
 ignores(const VaeModelInfo *info, const char *name)
 {
@@ -181,7 +181,6 @@ recognise(VaeRecognise *r, VaeError *error)
 {
     const VaeModel *m = r->model;
     Hunyuan10 *a = r->data;
-    double groups = 32;
     *r->naming = 0;
     if (!has_names(m)) {
         *r->naming = 1;
@@ -192,29 +191,12 @@ recognise(VaeRecognise *r, VaeError *error)
     r->info->reason = "decoder.conv_in.conv and post_quant_conv";
     read_side(m, "decoder.up_blocks", &a->dec);
     a->dec.c = vae_model_width(m, "decoder.conv_in.conv");
-    a->z = vae_model_dim(m, 1, "decoder.conv_in.conv.weight");
+    a->z = vae_read_latent_channels(m, "decoder.conv_in.conv", NULL, error);
     const VaeTensorInfo *q =
         vae_model_find(m, "decoder.mid_block.attentions.0.to_q.weight");
     a->linear = !q || q->n_dims == 2;
-    if (vae_model_meta_number(m, "norm_num_groups", &groups) &&
-        !(groups >= 1 && groups <= 1024))
-        vae_fail(error, VAE_ERR_MODEL,
-                 "norm_num_groups is %g, expected 1 to 1024", groups);
-    else if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS)
-        vae_fail(error, VAE_ERR_MODEL,
-                 "decoder.conv_in.conv.weight has %d input channels, expected "
-                 "1 to %d",
-                 a->z, VAE_MAX_LATENT_CHANNELS);
-    a->groups = (int) groups;
     describe(r, a);
     return true;
-}
-
-static void
-settings(const void *data, char *out, size_t size)
-{
-    const Hunyuan10 *a = data;
-    snprintf(out, size, "groups %d\n", a->groups);
 }
 
 static void
@@ -222,13 +204,18 @@ preset(VaeRecognise *r)
 {
     static const int width[LEVELS] = {512, 512, 256, 128};
     Hunyuan10 *a = r->data;
-    *a = (Hunyuan10){.z = 16, .groups = 32, .linear = true, .dec.c = 512};
+    *a = (Hunyuan10){.z = 16, .linear = true, .dec.c = 512};
     for (int i = 0; i < LEVELS; i++) {
         a->dec.width[i] = width[i];
         a->dec.blocks[i] = 3;
     }
     describe(r, a);
 }
+
+static const VaeStated stated[] = {{"norm_num_groups", 32, 1, 1024,
+                                    offsetof(Hunyuan10, groups),
+                                    .label = "groups"},
+                                   {0}};
 
 const VaeArch vae_arch_hunyuan10 = {.name = "hunyuan1.0",
                                     .encode_by = "taehv",
@@ -237,6 +224,6 @@ const VaeArch vae_arch_hunyuan10 = {.name = "hunyuan1.0",
                                     .rename = rename_tensor,
                                     .ignores = ignores,
                                     .recognise = recognise,
-                                    .settings = settings,
+                                    .stated = stated,
                                     .preset = preset,
                                     .decode = decode};

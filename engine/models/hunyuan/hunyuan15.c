@@ -108,6 +108,22 @@ resample(VaeBuilder *b, const VaeTensor *x, int c, bool temporal, bool up)
     return y;
 }
 
+/* The levels of a side, up or down: residual blocks, then a resampler. */
+static const VaeTensor *
+levels(VaeBuilder *b, const VaeTensor *x, const Side *side, bool up)
+{
+    for (int i = 0; i < side->n; i++) {
+        const Level *level = &side->levels[i];
+        vae_enter(b, up ? "up.%d" : "down.%d", i);
+        for (int j = 0; j < level->n_res; j++)
+            x = res_block(b, "block.%d", j, x);
+        if (level->sampler)
+            x = resample(b, x, level[1].c, level->temporal, up);
+        vae_leave(b);
+    }
+    return x;
+}
+
 static void
 decode(VaeBuilder *b)
 {
@@ -122,15 +138,7 @@ decode(VaeBuilder *b)
     x = vae_shortcut(b, "repeat", x, z,
                      (VaeShortcutMove){.kind = VAE_SHORTCUT_DUP});
     x = middle(b, x);
-    for (int i = 0; i < side->n; i++) {
-        const Level *level = &side->levels[i];
-        vae_enter(b, "up.%d", i);
-        for (int j = 0; j < level->n_res; j++)
-            x = res_block(b, "block.%d", j, x);
-        if (level->sampler)
-            x = resample(b, x, level[1].c, level->temporal, true);
-        vae_leave(b);
-    }
+    x = levels(b, x, side, true);
     x = vae_block_norm_silu(b, "norm_out", x, 0);
     x = conv(b, "conv_out.conv", x, 3, false);
     vae_leave(b);
@@ -146,15 +154,7 @@ encode(VaeBuilder *b)
     const VaeTensor *x = vae_input(b);
     vae_enter(b, "encoder");
     x = conv(b, "conv_in.conv", x, side->c, false);
-    for (int i = 0; i < side->n; i++) {
-        const Level *level = &side->levels[i];
-        vae_enter(b, "down.%d", i);
-        for (int j = 0; j < level->n_res; j++)
-            x = res_block(b, "block.%d", j, x);
-        if (level->sampler)
-            x = resample(b, x, level[1].c, level->temporal, false);
-        vae_leave(b);
-    }
+    x = levels(b, x, side, false);
     x = middle(b, x);
     const VaeTensor *y = vae_block_norm_silu(b, "norm_out", x, 0);
     y = conv(b, "conv_out.conv", y, 2 * a->z, false);
@@ -329,15 +329,9 @@ recognise(VaeRecognise *r, VaeError *error)
         return true;
     read_side(m, false, &a->enc);
     read_side(m, true, &a->dec);
-    a->z = vae_model_dim(m, 1, "decoder.conv_in.conv.weight");
-    if (!a->z)
-        a->z = vae_model_width(m, "encoder.conv_out.conv") / 2;
-    if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS)
-        vae_fail(error, VAE_ERR_MODEL,
-                 "neither decoder.conv_in.conv nor encoder.conv_out.conv has 1 "
-                 "to %d latent channels",
-                 VAE_MAX_LATENT_CHANNELS);
-    else
+    a->z = vae_read_latent_channels(m, "decoder.conv_in.conv",
+                                    "encoder.conv_out.conv", error);
+    if (a->z)
         describe(r, a);
     return true;
 }

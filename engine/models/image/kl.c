@@ -5,6 +5,7 @@
  * latents: a latent pixel of the stream is 2x2 pixels of the network.
  */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ typedef struct Kl {
     int z, groups, patch;
     bool quant, post_quant; /* convolutions between the halves */
     bool linear;            /* weights of attention are [c, c] */
+    double factor, shift;   /* of latents, as the file states; 0: it does not */
     Side enc, dec;
 } Kl;
 
@@ -277,23 +279,6 @@ describe(VaeRecognise *r, const Kl *a, const char *space)
     info->arch = space;
 }
 
-/* Reads a number that the file states, in a range; false on an error. */
-static bool
-read_number(const VaeModel *m, const char *key, double least, double *value,
-            VaeError *error)
-{
-    double number;
-    if (!vae_model_meta_number(m, key, &number))
-        return true;
-    if (number >= least && number <= 1024) {
-        *value = number;
-        return true;
-    }
-    vae_fail(error, VAE_ERR_MODEL, "%s is %g, expected %g to 1024", key, number,
-             least);
-    return false;
-}
-
 /* Keeps the variants with that many latent channels, and of them those with the
  * factor that the file states, if there are some. */
 static int
@@ -332,7 +317,6 @@ recognise(VaeRecognise *r, VaeError *error)
     Kl *a = r->data;
     VaeVariant fitting[N_VARIANTS];
     char what[80];
-    double groups = 32, factor = 0, shift = 0;
     const bool folded = r->arch->mean != NULL;
     if (!find_naming(r) || vae_model_has_block(m, "bn.") != folded) {
         *r->naming = 0;
@@ -340,31 +324,19 @@ recognise(VaeRecognise *r, VaeError *error)
     }
     a->patch = folded ? 2 : 1;
     read_shapes(m, a);
-    if (!read_number(m, "norm_num_groups", 1, &groups, error) ||
-        !read_number(m, "scaling_factor", 1e-6, &factor, error) ||
-        !read_number(m, "shift_factor", -1024, &shift, error))
-        return true;
-    a->groups = (int) groups;
     snprintf(what, sizeof what, "AutoencoderKL of %d latent channels", a->z);
-    const int n = list_fitting(m, a, folded ? 0 : factor, fitting);
+    const int n = list_fitting(m, a, folded ? 0 : a->factor, fitting);
     const int i = vae_model_choose_variant(r, fitting, n, what, error);
     if (i < 0)
         return true;
     describe(r, a, fitting[i].space);
     *r->no_fp16 = refusal_of_fp16(m, r->info->path);
-    if (factor > 0 && !folded && !vae_model_variant(m))
+    if (a->factor > 0 && !folded && !vae_model_variant(m))
         for (int k = 0; k < a->z; k++) {
-            r->std[k] = (float) (1 / factor);
-            r->mean[k] = (float) shift;
+            r->std[k] = (float) (1 / a->factor);
+            r->mean[k] = (float) a->shift;
         }
     return true;
-}
-
-static void
-settings(const void *data, char *out, size_t size)
-{
-    const Kl *a = data;
-    snprintf(out, size, "groups %d\n", a->groups);
 }
 
 static void
@@ -374,7 +346,6 @@ preset(VaeRecognise *r)
     const VaeSpace *space = vae_space_find(r->arch->name);
     Kl *a = r->data;
     *a = (Kl){.patch = r->arch->mean ? 2 : 1,
-              .groups = 32,
               .linear = true,
               .enc = {.c = 128, .n = 4},
               .dec = {.c = 512, .n = 4}};
@@ -389,6 +360,12 @@ preset(VaeRecognise *r)
     describe(r, a, space->name);
 }
 
+static const VaeStated stated[] = {
+    {"norm_num_groups", 32, 1, 1024, offsetof(Kl, groups), .label = "groups"},
+    {"scaling_factor", 0, 1e-6, 1024, offsetof(Kl, factor), .real = true},
+    {"shift_factor", 0, -1024, 1024, offsetof(Kl, shift), .real = true},
+    {0}};
+
 #define KL(symbol, text, ...)                                                  \
     const VaeArch symbol = {.name = (text),                                    \
                             .data_size = sizeof(Kl),                           \
@@ -396,7 +373,7 @@ preset(VaeRecognise *r)
                             .rename = rename_tensor,                           \
                             .ignores = ignores,                                \
                             .recognise = recognise,                            \
-                            .settings = settings,                              \
+                            .stated = stated,                                  \
                             .preset = preset,                                  \
                             .decode = decode,                                  \
                             .encode = encode,                                  \

@@ -1,11 +1,18 @@
 /*
  * seedvr2.c: recognises SeedVR2's weights by names and shapes.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "describe.h"
 #include "seedvr2.h"
+
+const VaeStated vae_seedvr2_stated[] = {
+    {"norm_num_groups", 32, 1, 1024, offsetof(VaeSeedVr2, groups),
+     .label = "groups"},
+    {"scaling_factor", 0, 1e-6, 1e6, offsetof(VaeSeedVr2, scale), .real = true},
+    {0}};
 
 /* Early files call the attention's layers query, key, value, proj_attn. */
 bool
@@ -76,7 +83,7 @@ describe(VaeRecognise *r, const VaeSeedVr2 *a)
     }
     vae_describe_causal(r, "seedvr2", a->z, 1 << space, 1 << time);
     for (int i = 0; a->scale > 0 && i < a->z; i++)
-        r->std[i] = 1 / a->scale;
+        r->std[i] = 1 / (float) a->scale;
 }
 
 static bool
@@ -87,34 +94,6 @@ is_mine(const VaeModel *m)
                 m, "decoder.up_blocks.0.upsamplers.0.upscale_conv.weight")) ||
            (vae_model_find(m, "encoder.mid_block.resnets.0.norm1.weight") &&
             vae_model_dim(m, 2, "encoder.conv_in.weight") == 3);
-}
-
-static bool
-read_stated(VaeRecognise *r, VaeSeedVr2 *a, VaeError *error)
-{
-    double number;
-    a->groups = 32;
-    if (vae_model_meta_number(r->model, "norm_num_groups", &number)) {
-        if (!(number >= 1 && number <= 1024)) {
-            vae_fail(error, VAE_ERR_MODEL,
-                     "norm_num_groups is %g, expected "
-                     "1..1024",
-                     number);
-            return false;
-        }
-        a->groups = (int) number;
-    }
-    if (vae_model_meta_number(r->model, "scaling_factor", &number)) {
-        if (!(number > 1e-6 && number < 1e6)) {
-            vae_fail(error, VAE_ERR_MODEL,
-                     "scaling_factor is %g, expected a "
-                     "positive number",
-                     number);
-            return false;
-        }
-        a->scale = (float) number;
-    }
-    return true;
 }
 
 bool
@@ -134,26 +113,11 @@ vae_seedvr2_recognise(VaeRecognise *r, VaeError *error)
     read_side(m, "decoder.up_blocks", true, &a->dec);
     a->enc.c = vae_model_width(m, "encoder.conv_in");
     a->dec.c = vae_model_width(m, "decoder.conv_in");
-    a->z = vae_model_dim(m, 1, "decoder.conv_in.weight");
-    if (!a->z)
-        a->z = vae_model_width(m, "encoder.conv_out") / 2;
-    if (a->z < 1 || a->z > VAE_MAX_LATENT_CHANNELS) {
-        vae_fail(error, VAE_ERR_MODEL,
-                 "neither decoder.conv_in.weight nor encoder.conv_out has 1 to "
-                 "%d latent channels",
-                 VAE_MAX_LATENT_CHANNELS);
-        return true;
-    }
-    if (read_stated(r, a, error))
+    a->z = vae_read_latent_channels(m, "decoder.conv_in", "encoder.conv_out",
+                                    error);
+    if (a->z)
         describe(r, a);
     return true;
-}
-
-void
-vae_seedvr2_settings(const void *data, char *out, size_t size)
-{
-    const VaeSeedVr2 *a = data;
-    snprintf(out, size, "groups %d\n", a->groups);
 }
 
 void
@@ -161,12 +125,8 @@ vae_seedvr2_preset(VaeRecognise *r)
 {
     static const int width[4] = {128, 256, 512, 512};
     VaeSeedVr2 *a = r->data;
-    *a = (VaeSeedVr2){.z = 16,
-                      .groups = 32,
-                      .enc.c = 128,
-                      .dec.c = 512,
-                      .enc.n = 4,
-                      .dec.n = 4};
+    *a = (VaeSeedVr2){
+        .z = 16, .enc.c = 128, .dec.c = 512, .enc.n = 4, .dec.n = 4};
     for (int i = 0; i < 4; i++) {
         a->enc.blocks[i] = (VaeSeedVr2Block){.c = width[i],
                                              .n_res = 2,

@@ -158,8 +158,5 @@ vae_diff_decode(VaeBuilder *b)
     out.narrow = true;
     x = vae_conv(b, "conv_out", x, out);
     vae_leave(b);
-    x = vae_rearrange(
-        b, "unpatchify", x,
-        (VaeMove){.kind = VAE_UNFOLD_CQR, .fs = a->patch, .wide = true});
-    vae_output(b, x);
+    vae_output(b, vae_patches(b, "unpatchify", x, VAE_UNFOLD_CQR, a->patch));
 }

@@ -9,7 +9,7 @@
 
 enum { VAE_DIFF_STAGES = 4 }; /* before the last one */
 
-/* Blocks, and the upsampling behind them; the last stage has none. */
+/* Blocks, then an upsampling, which the last stage lacks. */
 typedef struct VaeDiffStage {
     int c, n;
     VaeAttentionWindow window;

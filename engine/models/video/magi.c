@@ -4,6 +4,7 @@
  * Its convolutions over time are centred, and it decodes windows of latents,
  * each as a clip of its own with a latent of context on either side.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -106,8 +107,8 @@ resnets(VaeBuilder *b, const VaeTensor *x, int n, int taps, VaeActivation act)
     return x;
 }
 
-/* In time it makes one frame more than the network has; that is the one in
- * front of the first. */
+/* In time it makes one frame more than the network has; that is the one
+ * before the first. */
 static const VaeTensor *
 up(VaeBuilder *b, const VaeTensor *x, int c, bool time)
 {
@@ -154,10 +155,7 @@ decode(VaeBuilder *b)
     out.narrow = true;
     x = vae_conv(b, "conv_out.conv", x, out);
     vae_leave(b);
-    x = vae_rearrange(
-        b, "unpatchify", x,
-        (VaeMove){.kind = VAE_UNFOLD_CQR, .fs = a->patch, .wide = true});
-    vae_output(b, x);
+    vae_output(b, vae_patches(b, "unpatchify", x, VAE_UNFOLD_CQR, a->patch));
 }
 
 /* ------------------------------------------------------------------ */
@@ -248,41 +246,24 @@ describe(VaeRecognise *r, const Magi *a)
     *r->windows = a->windows;
 }
 
-/* Reads how many latents a window has. False on an error. */
-static bool
-read_window(const VaeModel *m, const char *key, int *latents, VaeError *error)
-{
-    double number = WINDOW;
-    if (!vae_model_meta_number(m, key, &number))
-        number = WINDOW;
-    *latents = (int) number;
-    if (number == *latents && number >= 1 && number <= MOST_WINDOW)
-        return true;
-    vae_fail(error, VAE_ERR_MODEL, "%s is %g, expected 1 to %d latents", key,
-             number, MOST_WINDOW);
-    return false;
-}
-
 static bool
 good_taps(int taps)
 {
     return taps == 0 || taps == 3 || taps == 5;
 }
 
-/* False on an error. */
-static bool
+static void
 check_taps(const Magi *a, VaeError *error)
 {
     int taps = a->mid_taps;
     for (int i = 0; i < a->n && good_taps(taps); i++)
         taps = a->blocks[i].taps;
-    if (good_taps(taps))
-        return true;
-    vae_fail(error, VAE_ERR_UNSUPPORTED,
-             "the depthwise convolutions have %d taps on each axis, expected 3 "
-             "or 5",
-             taps);
-    return false;
+    if (!good_taps(taps))
+        vae_fail(
+            error, VAE_ERR_UNSUPPORTED,
+            "the depthwise convolutions have %d taps on each axis, expected 3 "
+            "or 5",
+            taps);
 }
 
 /* Fails for what the network cannot be. */
@@ -296,14 +277,8 @@ check(const VaeModel *m, Magi *a, VaeError *error)
                  "each pixel of a square",
                  a->z, vae_model_width(m, "decoder.conv_out.conv"),
                  VAE_MAX_LATENT_CHANNELS);
-    else if (check_taps(a, error) &&
-             read_window(m, "first_chunk_size", &a->windows.first, error) &&
-             read_window(m, "step_size", &a->windows.size, error) &&
-             vae_model_meta_number(m, "resnet_norm_eps", &a->eps) &&
-             !(a->eps > 0 && a->eps < 1))
-        vae_fail(error, VAE_ERR_MODEL,
-                 "resnet_norm_eps is %g, expected a number between 0 and 1",
-                 a->eps);
+    else
+        check_taps(a, error);
 }
 
 static bool
@@ -321,18 +296,9 @@ recognise(VaeRecognise *r, VaeError *error)
     if (*r->naming)
         r->info->names = "official, of a training";
     read_shapes(m, a);
-    a->eps = 1e-6;
     check(m, a, error);
     describe(r, a);
     return true;
-}
-
-static void
-settings(const void *data, char *out, size_t size)
-{
-    const Magi *a = data;
-    snprintf(out, size, "eps %g\nwindows %d %d\n", a->eps, a->windows.first,
-             a->windows.size);
 }
 
 static void
@@ -345,13 +311,21 @@ preset(VaeRecognise *r)
                 .n = 4,
                 .patch = 2,
                 .windows = {WINDOW, WINDOW},
-                .eps = 1e-6,
                 .blocks = {{.c = 512, .n_res = 3, .up = true, .time = true},
                            {256, 2, 0, true, true, true},
                            {128, 2, 0, true, true, false},
                            {64, 2, 0, true, false, false}}};
     describe(r, a);
 }
+
+static const VaeStated stated[] = {
+    {"first_chunk_size", WINDOW, 1, MOST_WINDOW, offsetof(Magi, windows.first),
+     .label = "first window"},
+    {"step_size", WINDOW, 1, MOST_WINDOW, offsetof(Magi, windows.size),
+     .label = "window"},
+    {"resnet_norm_eps", 1e-6, 1e-30, 1, offsetof(Magi, eps), .real = true,
+     .label = "eps"},
+    {0}};
 
 const VaeArch vae_arch_magi2_turbo = {.name = "magi2_turbo",
                                       .encode_by = "wan2.2",
@@ -360,6 +334,6 @@ const VaeArch vae_arch_magi2_turbo = {.name = "magi2_turbo",
                                       .rename = rename_tensor,
                                       .ignores = ignores,
                                       .recognise = recognise,
-                                      .settings = settings,
+                                      .stated = stated,
                                       .preset = preset,
                                       .decode = decode};

@@ -41,8 +41,8 @@ vae_tile_at(const VaeTileGrid *g, int i)
     return t;
 }
 
-/* 0: a full tile; 1: the last one; 2: the tile before it, if the picture ends
- * inside it, too. */
+/* 0: a full tile; 1: the last tile; 2: the tile before the last one, if the
+ * picture ends inside it as well. */
 static int
 class_of(int length, int full, bool last)
 {
@@ -121,10 +121,10 @@ mix(float *values, const float *before, size_t count, float part)
 typedef struct Part {
     size_t row;      /* floats of a row */
     int h, overlap;  /* height, and overlap of full tiles, in pixels */
-    int over_x;      /* overlap with the tile on the left, */
-    int over_y;      /* and with the tile above */
-    size_t step;     /* floats of a row up to the overlap on the right, */
-    int step_y;      /* and rows up to that below */
+    int over_x;      /* overlap with the tile on the left */
+    int over_y;      /* overlap with the tile above */
+    size_t step;     /* floats of a row before the overlap on its right */
+    int step_y;      /* rows before the overlap below */
     size_t full_row; /* floats of a full tile's row */
 } Part;
 

@@ -205,7 +205,7 @@ void vae_machine_drop_programs(VaeMachine *m);
 /* Allocates the memory of the plan and binds the execs to it. After an error
  * some memory may be allocated. */
 VaeStatus vae_machine_take_memory(VaeMachine *m, VaeError *error);
-/* Host memory for the frames of a tile of latents, and behind them for those of
+/* Host memory for the frames of a tile of latents, and after them for those of
  * the tile before that are blended with it. 0: the network has no such tiles.
  * The programs must be built. */
 size_t vae_machine_held_bytes(const VaeMachine *m);

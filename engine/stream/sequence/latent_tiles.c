@@ -1,9 +1,7 @@
-/*
- * latent_tiles.c: tiles of latents, each computed as a clip of its own. A tile
- * drops its first frame, and blends its next ones with the last ones of the
- * tile before. The first tile does neither. Tiles count from latent 0 of the
- * clip, so neither slices nor calls change a byte.
- */
+/* latent_tiles.c: tiles of latents, each computed as a clip of its own. All but
+ * the first tile drop their first frame, and blend the next ones with the last
+ * ones of the tile before. Tiles count from latent 0 of the clip, so neither
+ * slices nor calls change a byte. */
 #include <string.h>
 
 #include "clock.h"

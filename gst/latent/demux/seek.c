@@ -67,7 +67,7 @@ gst_latent_seek_refused(const GstSegment *segment, GstEvent *event)
     from = resolve(segment, start_type, start, segment->start);
     to = resolve(segment, stop_type, stop, segment->stop);
     return GST_CLOCK_TIME_IS_VALID(from) && from > to
-               ? "the start is behind the stop"
+               ? "the start is after the stop"
                : NULL;
 }
 

@@ -319,7 +319,7 @@ warn_of_times(GstLatentMux *self)
         ("Latent %" G_GINT64_FORMAT
          " has no time, or one that is not after that "
          "of an earlier latent, which the file cannot hold: all latents get "
-         "the times of the frame rate. Put videorate in front of the encoder",
+         "the times of the frame rate. Put videorate before the encoder",
          self->record.latents),
         (NULL));
 }

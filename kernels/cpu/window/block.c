@@ -59,7 +59,7 @@ lanes(const float *row, int p)
     return load(row, VAE_TYPE_F32, (size_t) p * LANES);
 }
 
-/* True in the lanes whose window of n positions has this one. */
+/* True in the lanes whose window of n positions has this position. */
 INLINE I
 sees(const int32_t *first, int n, int position, int p)
 {
@@ -68,8 +68,8 @@ sees(const int32_t *first, int n, int position, int p)
     return (I) (from <= position) & (I) (position < from + n);
 }
 
-/* The scores of n keys from k on, which are in row y and in columns from x on;
- * to: of the first key. */
+/* The scores of n keys from k on, which are in row y and in columns from x on.
+ * to: the score of the first key. */
 INLINE void
 scores_of(const VaeBlock *b, const float *k, int y, int x, int n,
           float (*to)[VAE_BLOCK], V *most)
@@ -132,7 +132,7 @@ some_scores(const VaeBlock *b, const float *k, int y, int x, int n,
     }
 }
 
-/* The scores of a frame. most: the largest so far of each lane. */
+/* The scores of a frame. most: each lane's largest score so far. */
 static void
 scores(VaeBlock *b, const float *k, V *most)
 {

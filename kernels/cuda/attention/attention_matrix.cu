@@ -8,7 +8,7 @@
  * copied.
  */
 #include "attention.cuh"
-#include "common.cuh"
+#include "fragment.cuh"
 
 enum { WARPS = 8, KEYS = 64, DEEP = 64, VALUES = 16, PAD = 8 };
 
@@ -67,17 +67,6 @@ divide(Half *all)
     return m;
 }
 
-/* Copies eight elements from any address, synchronously. */
-VAE_DEVICE void
-copy_now(Half *to, const Half *from, bool zero)
-{
-    uint32_t word[4];
-    VAE_UNROLL
-    for (int i = 0; i < 4; i++)
-        word[i] = zero ? 0 : from[2 * i] | (uint32_t) from[2 * i + 1] << 16;
-    vae_store16(to, word);
-}
-
 /* `rows` pixels from `site` on, `wide` channels from `first` on. from: channel
  * 0 of pixel 0; row: elements from pixel to pixel. */
 struct Piece {
@@ -100,7 +89,7 @@ copy(const VaeAttentionArgs &a, Half *to, const Piece &p)
         if (aligned)
             vae_ptx_copy_async(place, from, !inside);
         else
-            copy_now(place, from, !inside);
+            vae_copy_now(place, from, !inside);
     }
 }
 
@@ -155,23 +144,6 @@ next_piece(const VaeAttentionArgs &a, const Memory &m, const VaeKeys &keys,
     return m.piece + (*index)++ % 2 * P::PIECE;
 }
 
-/* This lane's address for loading a 16 x 16 block at (row, column). */
-VAE_DEVICE const Half *
-corner(const Half *p, int stride, int row, int column)
-{
-    const int lane = (int) threadIdx.x % 32;
-    return p + (row + lane % 16) * stride + column + lane / 16 * 8;
-}
-
-/* The same if the second matrix is to the right, not below. */
-VAE_DEVICE const Half *
-corner_across(const Half *p, int stride, int row, int column)
-{
-    const int lane = (int) threadIdx.x % 32;
-    return p + (row + lane % 8 + lane / 16 * 8) * stride + column +
-           lane / 8 % 2 * 8;
-}
-
 /* Adds the products of DEEP channels to the warp's scores. */
 template <typename P, int T>
 VAE_DEVICE void
@@ -184,12 +156,12 @@ add_scores(const Memory &m, const Half *keys, float (*score)[4], int channel)
     for (int k = 0; k < DEEP; k += 16) {
         uint32_t q[4];
         vae_ptx_load_matrices<false>(
-            q, corner(m.query, P::C + PAD, row, channel + k));
+            q, vae_corner(m.query, P::C + PAD, row, channel + k));
         VAE_UNROLL
         for (int j = 0; j < P::SCORES; j += 2) {
             uint32_t b[4];
             vae_ptx_load_matrices<false>(
-                b, corner_across(keys, DEEP + PAD, key + j * 8, k));
+                b, vae_corner_across(keys, DEEP + PAD, key + j * 8, k));
             vae_ptx_multiply<T>(score[j], q, b);
             vae_ptx_multiply<T>(score[j + 1], q, b + 2);
         }
@@ -293,12 +265,12 @@ add_values(const Memory &m, const Half *values, float (*y)[P::COLUMNS][4],
     for (int j = 0; j < P::COLUMNS; j += 2) {
         uint32_t v[4];
         vae_ptx_load_matrices<true>(
-            v, corner(values, P::WIDE + PAD, 0, column + j * 8));
+            v, vae_corner(values, P::WIDE + PAD, 0, column + j * 8));
         VAE_UNROLL
         for (int t = 0; t < P::TALL; t++) {
             uint32_t w[4];
             vae_ptx_load_matrices<false>(
-                w, corner(m.weight, KEYS + PAD, 16 * t, key));
+                w, vae_corner(m.weight, KEYS + PAD, 16 * t, key));
             vae_ptx_multiply<T>(y[t][j], w, v);
             vae_ptx_multiply<T>(y[t][j + 1], w, v + 2);
         }

@@ -245,7 +245,8 @@ weigh(const Tf32Memory &m, int left, float scale, float *most, float *sum)
         m.row[row] = shrink;
 }
 
-/* After weigh() and a barrier: scales the previous sums down, mostly by one. */
+/* Scales the previous sums down, mostly by one. Call it after weigh() and a
+ * barrier. */
 template <typename P>
 VAE_DEVICE void
 shrink(const Tf32Memory &m, float (*y)[2 * P::PAIRS][4])

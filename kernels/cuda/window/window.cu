@@ -22,7 +22,8 @@ typedef struct Steps {
     float time[TIME_PAIRS], space[SPACE_PAIRS];
 } Steps;
 
-/* Element i of a list, which an index would move to local memory. */
+/* Element i of a list. Reading it by index would put the list into local
+ * memory. */
 template <int N>
 VAE_DEVICE double
 pick(const float *list, int i)

@@ -94,7 +94,8 @@ vae_window_pixel(const VaeWindowArgs &a, const VaeWindowSquare &s, int f,
            where % 256;
 }
 
-/* The first row and column that a query sees, as in `where`. */
+/* The first row and column that a query sees, packed as in
+ * vae_window_list(). */
 VAE_DEVICE unsigned
 vae_window_sees(const VaeWindowArgs &a, const VaeWindowSquare &s, int query)
 {
@@ -157,8 +158,8 @@ vae_window_turn(const VaeWindowArgs &a, const VaeWindowRoom &r, size_t at,
     pair[1] = fmaf(e, sin, o * cos);
 }
 
-/* The same for a query, which is also divided by 8. One outside of the picture
- * is a copy of the nearest one inside. */
+/* vae_window_turn() of a query, which is also divided by 8. A query outside of
+ * the picture is a copy of the nearest one inside. */
 VAE_DEVICE void
 vae_window_query(const VaeWindowArgs &a, const VaeWindowRoom &r,
                  const VaeWindowSquare &s, int query, float *pair)

@@ -5,6 +5,7 @@
  * While KEYS keys and values are multiplied, the next ones are copied to shared
  * memory.
  */
+#include "fragment.cuh"
 #include "window.cuh"
 
 enum { WARPS = 4, THREADS = 32 * WARPS, KEYS = 64, TILES = KEYS / 8, PAD = 8 };
@@ -17,17 +18,6 @@ typedef struct Memory {
     Half key[2][PIECE], value[2][PIECE];
     uint16_t where[SEEN];
 } Memory;
-
-/* Copies eight elements from any address, synchronously. */
-VAE_DEVICE void
-copy_now(Half *to, const Half *from, bool zero)
-{
-    uint32_t word[4];
-    VAE_UNROLL
-    for (int i = 0; i < 4; i++)
-        word[i] = zero ? 0 : from[2 * i] | (uint32_t) from[2 * i + 1] << 16;
-    vae_store16(to, word);
-}
 
 /* Starts to copy the keys and values of a step; zeros past the last key. */
 VAE_DEVICE void
@@ -52,25 +42,8 @@ copy(const VaeWindowArgs &a, const VaeWindowRoom &r, const VaeWindowSquare &s,
         if (aligned)
             vae_ptx_copy_async(m->value[step % 2] + to, v, out);
         else
-            copy_now(m->value[step % 2] + to, v, out);
+            vae_copy_now(m->value[step % 2] + to, v, out);
     }
-}
-
-/* This lane's address for loading a 16 x 16 block at (row, column). */
-VAE_DEVICE const Half *
-corner(const Half *p, int row, int column)
-{
-    const int lane = (int) threadIdx.x % 32;
-    return p + (row + lane % 16) * STRIDE + column + lane / 16 * 8;
-}
-
-/* The same if the second matrix is to the right, not below. */
-VAE_DEVICE const Half *
-corner_across(const Half *p, int row, int column)
-{
-    const int lane = (int) threadIdx.x % 32;
-    return p + (row + lane % 8 + lane / 16 * 8) * STRIDE + column +
-           lane / 8 % 2 * 8;
 }
 
 /* Loads the warp's queries by way of the second piece of keys. */
@@ -91,7 +64,7 @@ load_queries(const VaeWindowArgs &a, const VaeWindowRoom &r,
     __syncwarp();
     VAE_UNROLL
     for (int k = 0; k < HEAD / 16; k++)
-        vae_ptx_load_matrices<false>(q[k], corner(at, 0, 16 * k));
+        vae_ptx_load_matrices<false>(q[k], vae_corner(at, STRIDE, 0, 16 * k));
 }
 
 template <int T>
@@ -103,7 +76,8 @@ scores(const Half *keys, const uint32_t (*q)[4], float (*score)[4])
         VAE_UNROLL
     for (int j = 0; j < TILES; j += 2) {
         uint32_t b[4];
-        vae_ptx_load_matrices<false>(b, corner_across(keys, j * 8, 16 * k));
+        vae_ptx_load_matrices<false>(
+            b, vae_corner_across(keys, STRIDE, j * 8, 16 * k));
         vae_ptx_multiply<T>(score[j], q[k], b);
         vae_ptx_multiply<T>(score[j + 1], q[k], b + 2);
     }
@@ -174,7 +148,8 @@ add_values(const Half *values, const float (*weight)[4], float (*y)[4])
                                weight[key + i / 2][i % 2 * 2 + 1]);
         VAE_UNROLL
         for (int l = 0; l < HEAD / 8; l += 2) {
-            vae_ptx_load_matrices<true>(v, corner(values, key * 8, l * 8));
+            vae_ptx_load_matrices<true>(
+                v, vae_corner(values, STRIDE, key * 8, l * 8));
             vae_ptx_multiply<T>(y[l], w, v);
             vae_ptx_multiply<T>(y[l + 1], w, v + 2);
         }

@@ -71,16 +71,11 @@ compare(VaeCheck *t, const char *what, const VaeAttentionArgs *a,
     const float *got = a->y;
     double *want = vae_check_buffer(t, c * sizeof *want, sizeof *want);
     for (int f = 0; f < a->t; f++)
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++, got += c) {
             definition(qkv + in * f, n, c, i, want);
-            for (int l = 0; l < c; l++, got++)
-                if (!(fabs(*got - want[l]) <= bound)) {
-                    vae_check_fail(t,
-                                   "%s: frame %d site %d channel %d: found "
-                                   "%.9g, expected %.9g",
-                                   what, f, i, l, *got, want[l]);
-                    return;
-                }
+            if (!vae_check_row(t, got, want, c, bound, "%s: frame %d site %d",
+                               what, f, i))
+                return;
         }
 }
 
@@ -160,7 +155,7 @@ one_case(VaeCheck *t, int frames, int n, int c, float deviation)
 /* With a history.                                                     */
 
 /* Computes site `site` of the last of `frames` frames, over the keys of the
- * frames from `first` on, by copying these keys behind each other. */
+ * frames from `first` on, by copying these keys into one row. */
 static void
 so_far(VaeCheck *t, const float *qkv, int first, int frames, const int size[2],
        int site, double *y)
@@ -205,15 +200,9 @@ run_so_far(VaeCheck *t, const VaeKernels *k, VaeAttentionArgs a,
         k->attention(&t->queue, &a);
         for (int i = 0; i<a.n; i += a.n> 40 ? 13 : 1) {
             so_far(t, qkv, first, f + 1, sizes, i, want);
-            for (int l = 0; l < a.c; l++)
-                if (!(fabs(y[(size_t) i * a.c + l] - want[l]) <= bound)) {
-                    vae_check_fail(t,
-                                   "%s: frame %d site %d channel %d: found "
-                                   "%.9g, expected %.9g",
-                                   k->name, f, i, l, y[(size_t) i * a.c + l],
-                                   want[l]);
-                    return;
-                }
+            if (!vae_check_row(t, y + (size_t) i * a.c, want, a.c, bound,
+                               "%s: frame %d site %d", k->name, f, i))
+                return;
         }
     }
 }

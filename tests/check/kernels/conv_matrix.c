@@ -155,6 +155,19 @@ one_case(VaeCheck *t, const Case *c, VaeType type, bool groups)
 
 /* All instantiations of the kernel, channels that do not fill a tile, and sizes
  * near that of a tile. */
+typedef void (*One)(VaeCheck *t, const Case *c, VaeType type, bool groups);
+
+/* Runs n cases in both types; groups 2: also in groups of frames. */
+static void
+each(VaeCheck *t, const Case *cases, size_t n, One one, int groups)
+{
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < groups; k++) {
+            one(t, &cases[i], VAE_TYPE_BF16, k);
+            one(t, &cases[i], VAE_TYPE_F16, k);
+        }
+}
+
 static void
 check_shapes(VaeCheck *t)
 {
@@ -173,11 +186,7 @@ check_shapes(VaeCheck *t)
         {88, 512, 2, 1, 1, 7, 3, false, false, false, 0, 1},
         {8, 100, 2, 2, 1, 4, 3, true, false, false, 1, 0},
     };
-    for (size_t i = 0; i < VAE_COUNT(cases); i++)
-        for (int groups = 0; groups < 2; groups++) {
-            one_case(t, &cases[i], VAE_TYPE_BF16, groups);
-            one_case(t, &cases[i], VAE_TYPE_F16, groups);
-        }
+    each(t, cases, VAE_COUNT(cases), one_case, 2);
 }
 
 /* The same for the kernel that reads a picture. */
@@ -191,10 +200,7 @@ check_picture(VaeCheck *t)
         {3, 160, 3, 3, 1, 5, 16, false, true, true, 0, 1},
         {3, 20, 3, 2, 3, 16, 32, true, false, false, 1, 0},
     };
-    for (size_t i = 0; i < VAE_COUNT(cases); i++) {
-        one_case(t, &cases[i], VAE_TYPE_BF16, false);
-        one_case(t, &cases[i], VAE_TYPE_F16, false);
-    }
+    each(t, cases, VAE_COUNT(cases), one_case, 1);
 }
 
 /* A frame alone and a strip of rows have the same bytes as the whole call, also
@@ -384,11 +390,7 @@ check_joined(VaeCheck *t)
         {32, 64, 2, 1, 1, 8, 16, false, false, true, 0, 0},
         {8, 20, 2, 1, 1, 3, 2, false, false, false, 0, 0},
     };
-    for (size_t i = 0; i < VAE_COUNT(cases); i++)
-        for (int groups = 0; groups < 2; groups++) {
-            joined(t, &cases[i], VAE_TYPE_BF16, groups);
-            joined(t, &cases[i], VAE_TYPE_F16, groups);
-        }
+    each(t, cases, VAE_COUNT(cases), joined, 2);
 }
 
 /* ------------------------------------------------------------------ */

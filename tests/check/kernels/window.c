@@ -168,15 +168,10 @@ compare(VaeCheck *t, const VaeWindowArgs *a, const Wanted *w)
                 memset(want, 0, sizeof want);
                 if (there)
                     definition(a, w, f + a->shift, i, head, want);
-                for (int l = 0; l < N; l++)
-                    if (!(fabs(got[l] - want[l]) <= (there ? w->bound : 0))) {
-                        vae_check_fail(
-                            t,
-                            "type %d frame %d site %d head %d channel %d: "
-                            "found %.9g, expected %.9g",
-                            a->x_type, f, i, head, l, got[l], want[l]);
-                        return;
-                    }
+                if (!vae_check_row(t, got, want, N, there ? w->bound : 0,
+                                   "type %d frame %d site %d head %d",
+                                   a->x_type, f, i, head))
+                    return;
             }
 }
 
@@ -311,7 +306,7 @@ check_old_card(VaeCheck *t)
 #endif
 
 /* In the middle of a video, at its start, at its end, and far from its start:
- * a line of 3d frames in front of the new ones. */
+ * a line of 3d frames before the new ones. */
 static void
 check_window(VaeCheck *t)
 {

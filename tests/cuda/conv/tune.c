@@ -142,7 +142,7 @@ wrong_device(const Bed *bed, Start start)
             {EMU_WRONG_TO,
              "a convolution to a picture (96 channels, 3x3x3) by"},
             {EMU_WRONG_FROM, "a convolution from a picture"},
-            {EMU_WRONG_UP, "a convolution behind an upsampling (96 channels, "
+            {EMU_WRONG_UP, "a convolution after an upsampling (96 channels, "
                            "1x2x2) by own 4 up gives"}};
         for (size_t i = 0; i < sizeof own / sizeof *own; i++)
             expect_refused(bed, start, own[i].wrong, own[i].words);

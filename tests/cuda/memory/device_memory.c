@@ -140,29 +140,22 @@ refused_memory(const Bed *bed, VaeDirection direction, int stride)
     VaeStream *stream = NULL;
     VaeError error;
     const VaeStreamParams params = params_of(direction);
-    int n = 0, tried = 0, wrong = 0, left = 0;
-    for (;; n += n < 20 ? 1 : stride) {
+    Refusals r = {.refuse = emu_fail_alloc, .dense = 21, .stride = stride};
+    while (refuse_next(&r)) {
         VaeModel *model = open_model(bed);
         const int before = emu_alive();
-        emu_fail_alloc(n + 1);
+        refuse_begin(&r);
         const VaeStatus status =
             vae_stream_new(model, &params, &stream, &error);
-        const bool all = emu_fail_alloc(0) <= n;
+        r.wrong += status != (refuse_end(&r) ? VAE_ERR_MEMORY : VAE_OK);
         vae_stream_free(&stream);
         vae_model_free(&model);
-        left += emu_alive() != before || emu_convs_alive();
-        if (all) {
-            expect(status == VAE_OK, "with all memory: %s",
-                   vae_status_name(status));
-            break;
-        }
-        tried++;
-        wrong += status != VAE_ERR_MEMORY;
+        r.left += emu_alive() != before || emu_convs_alive();
     }
-    expect(tried > 5 && wrong == 0 && left == 0,
+    expect(r.refused > 5 && r.wrong == 0 && r.left == 0,
            "%s, %d allocations refused: %d without an error about memory, %d "
            "left something",
-           name_of(direction), tried, wrong, left);
+           name_of(direction), r.refused, r.wrong, r.left);
 }
 
 /* Leaves this many bytes of the device free. */

@@ -166,9 +166,9 @@ refused(void)
            "the run time has no memory either: %s", error.message);
     emu_fail_alloc(0);
     no_maps = false;
-    vae_mem_fail_at(vae_allocation_count() + 1);
+    vae_mem_refuse(1);
     made(LARGE, false, "without memory for the entry of the block");
-    vae_mem_fail_at(0);
+    vae_mem_refuse(0);
     emu_refuse_call(2); /* the first one selects the device */
     made(LARGE, false, "pinning fails");
     emu_refuse_call(0);

@@ -144,29 +144,30 @@ refused_back(const Bed *bed, VaeDirection direction, int stride)
     SCOPED_CLIPS Clips c = open_clips(bed, direction);
     Place at = {direction, &c.got, 0, 0};
     VaeError error = {0};
-    int tried = 0, wrong = 0, kept = 0;
-    bool all = false;
+    int kept = 0;
+    Refusals r = {.refuse = emu_fail_alloc, .dense = 20, .stride = stride};
     SCOPED_MODEL VaeModel *model = open_model(bed);
     const uint64_t empty = memory_left();
     SCOPED_STREAM VaeStream *stream = open_stream(model, direction);
     run_steps(bed, stream, &at, 0, 1);
-    for (int n = 1; !all; n += n < 20 ? 1 : stride) {
+    while (refuse_next(&r)) {
         must(vae_stream_release(stream, &error), &error);
-        emu_fail_alloc(n);
+        refuse_begin(&r);
         const VaeStatus status = vae_stream_resume(stream, &error);
-        all = emu_fail_alloc(0) < n;
-        tried += !all;
-        wrong += status != (all ? VAE_OK : VAE_ERR_MEMORY) ||
-                 (!all && !strstr(error.message, "cannot be allocated again"));
-        kept += !all &&
-                (memory_left() != empty || !vae_stream_stats(stream)->released);
-        if (!all && tried % 3 == 0)
+        if (!refuse_end(&r)) {
+            must(status, &error);
+            continue;
+        }
+        r.wrong += status != VAE_ERR_MEMORY ||
+                   !strstr(error.message, "cannot be allocated again");
+        kept += memory_left() != empty || !vae_stream_stats(stream)->released;
+        if (r.refused % 3 == 0)
             must(vae_stream_resume(stream, &error), &error);
     }
-    expect(tried > 5 && wrong == 0 && kept == 0,
+    expect(r.refused > 5 && r.wrong == 0 && kept == 0,
            "%s: %d allocations of a reload refused, %d without the right "
            "error, %d times something was kept",
-           name_of(direction), tried, wrong, kept);
+           name_of(direction), r.refused, r.wrong, kept);
     run_steps(bed, stream, &at, 2, 3);
     same_result(bed, &c.got, &c.want, direction, "after the refusals");
 }
@@ -217,30 +218,25 @@ refused_out(const Bed *bed, int stride)
     SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     Place at = {VAE_DECODE, &c.got, 0, 0};
     VaeError error = {0};
-    int tried = 0, wrong = 0;
-    bool all = false;
+    Refusals r = {.refuse = vae_mem_refuse, .n = 1, .stride = stride};
     SCOPED_STREAM VaeStream *stream = open_stream(bed->model, VAE_DECODE);
     must(call(bed, stream, &at, steps[0], &error), &error);
-    vae_mem_fail_at(vae_allocation_count() + 1);
+    vae_mem_refuse(1);
     const VaeStatus status = vae_stream_release(stream, &error);
-    vae_mem_fail_at(0);
+    vae_mem_refuse(0);
     expect(status == VAE_ERR_MEMORY && !vae_stream_stats(stream)->released,
            "no memory for the carries: %s", error.message);
     must(call(bed, stream, &at, steps[1], &error), &error);
-    for (uint64_t n = 2; !all; n += (uint64_t) stride) {
-        const uint64_t before = vae_allocation_count();
-        vae_mem_fail_at(before + n);
+    while (refuse_next(&r)) {
+        refuse_begin(&r);
         const VaeStatus one = vae_stream_release(stream, &error);
-        vae_mem_fail_at(0);
-        all = vae_allocation_count() - before < n;
-        tried += !all;
-        wrong += one != (all ? VAE_OK : VAE_ERR_MEMORY) ||
-                 !vae_stream_stats(stream)->released;
+        r.wrong += one != (refuse_end(&r) ? VAE_ERR_MEMORY : VAE_OK) ||
+                   !vae_stream_stats(stream)->released;
         must(vae_stream_resume(stream, &error), &error);
     }
-    expect(tried * stride > 5 && wrong == 0,
+    expect(r.refused * stride > 5 && r.wrong == 0,
            "%d allocations of a release refused, %d without the right error",
-           tried, wrong);
+           r.refused, r.wrong);
     run_steps(bed, stream, &at, 2, 3);
     same_result(bed, &c.got, &c.want, VAE_DECODE, "after the refusals");
 }

@@ -61,40 +61,32 @@ steps_down(const char *said)
 
 /* ------------------------------------------------------------------ */
 
-typedef struct Tries {
-    int refused, wrong;
-} Tries;
-
-/* Opens a stream while the n-th allocation or load of code is refused, and runs
- * the clip. Returns true if there are fewer than n. */
-static bool
-open_refused(const Bed *bed, const Start *start, Clips *c, bool loads, int n,
-             Tries *tries)
+/* Opens a stream while an allocation or load of code is refused, and runs the
+ * clip. */
+static void
+open_refused(const Bed *bed, const Start *start, Clips *c, Refusals *r)
 {
     char said[SAID];
     VaeError error = {0};
     VaeStream *stream = NULL;
-    int (*const refuse)(int) = loads ? emu_fail_load : emu_fail_alloc;
     const VaeStreamParams params = params_at(start, VAE_DECODE, said);
     VaeModel *model = open_model(bed);
     const int alive = emu_alive();
     clip_poison(bed, &c->got, VAE_DECODE);
     emu_unload();
-    refuse(n);
+    refuse_begin(r);
     const VaeStatus status = vae_stream_new(model, &params, &stream, &error);
-    const bool all = refuse(0) < n;
-    tries->refused += !all;
+    const bool refused = refuse_end(r);
     if (status == VAE_OK) {
         run_clip(bed, stream, VAE_DECODE, &c->got, whole);
-        tries->wrong +=
-            steps_down(said) != !all || !same_clips(bed, c, VAE_DECODE);
+        r->wrong +=
+            steps_down(said) != refused || !same_clips(bed, c, VAE_DECODE);
     } else {
-        tries->wrong++;
+        r->wrong++;
     }
     vae_stream_free(&stream);
     vae_model_free(&model);
-    tries->wrong += emu_alive() != alive;
-    return all;
+    r->wrong += emu_alive() != alive;
 }
 
 /* Computes the right result in tiles, which differs. */
@@ -114,15 +106,16 @@ opening(const Bed *bed, int stride)
     SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     for (int i = 0; i < 2 * STARTS; i++) {
         const Start *start = &starts[i / 2];
-        Tries tries = {0};
-        bool all = false;
+        Refusals r = {.refuse = i % 2 ? emu_fail_load : emu_fail_alloc,
+                      .dense = 12,
+                      .stride = stride};
         if (start->tile)
             want_tiles(bed, start, &c, VAE_DECODE);
-        for (int n = 1; !all; n += n < 12 ? 1 : stride)
-            all = open_refused(bed, start, &c, i % 2, n, &tries);
-        expect(tries.refused > 3 && tries.wrong == 0,
+        while (refuse_next(&r))
+            open_refused(bed, start, &c, &r);
+        expect(r.refused > 3 && r.wrong == 0,
                "%s, %s: %d refused, %d handled wrong", start->label,
-               i % 2 ? "loading code" : "opening", tries.refused, tries.wrong);
+               i % 2 ? "loading code" : "opening", r.refused, r.wrong);
     }
 }
 
@@ -134,11 +127,10 @@ resuming(const Bed *bed, const Start *start, VaeDirection direction, int stride)
     SCOPED_CLIPS Clips c = open_clips(bed, direction);
     VaeError error = {0};
     VaeStream *stream;
-    Tries tries = {0};
-    bool all = false;
+    Refusals r = {.refuse = emu_fail_alloc, .dense = 12, .stride = stride};
     if (start->tile)
         want_tiles(bed, start, &c, direction);
-    for (int n = 1; !all; n += n < 12 ? 1 : stride) {
+    while (refuse_next(&r)) {
         Place at = {direction, &c.got, 0, 0};
         const VaeStreamParams params = params_at(start, direction, said);
         SCOPED_MODEL VaeModel *model = open_model(bed);
@@ -146,18 +138,17 @@ resuming(const Bed *bed, const Start *start, VaeDirection direction, int stride)
         stream = new_stream(model, &params);
         run_steps(bed, stream, &at, 0, 1);
         must(vae_stream_release(stream, &error), &error);
-        emu_fail_alloc(n);
+        refuse_begin(&r);
         must(vae_stream_resume(stream, &error), &error);
-        all = emu_fail_alloc(0) < n;
+        const bool refused = refuse_end(&r);
         run_steps(bed, stream, &at, 2, 3);
-        tries.refused += !all;
-        tries.wrong +=
-            steps_down(said) != !all || !same_clips(bed, &c, direction);
+        r.wrong +=
+            steps_down(said) != refused || !same_clips(bed, &c, direction);
         vae_stream_free(&stream);
     }
-    expect(tries.refused > 5 && tries.wrong == 0,
+    expect(r.refused > 5 && r.wrong == 0,
            "%s, %s, resuming: %d refused, %d handled wrong", name_of(direction),
-           start->label, tries.refused, tries.wrong);
+           start->label, r.refused, r.wrong);
 }
 
 /* ------------------------------------------------------------------ */

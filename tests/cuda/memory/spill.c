@@ -217,26 +217,27 @@ refused(const Bed *bed, int (*refuse)(int), VaeStatus told)
 {
     VaeStreamParams params = params_of(VAE_DECODE);
     VaeError error = {0};
-    bool all = false;
-    int n = told == VAE_OK ? 1 : 2, tried = 0, wrong = 0;
+    Refusals r = {.refuse = refuse,
+                  .n = told != VAE_OK,
+                  .dense = 320,
+                  .stride = told == VAE_OK ? 1 : 7};
     params.spill = VAE_SPILL_HOST;
-    for (; !all; n += told == VAE_OK || n < 320 ? 1 : 7) {
+    while (refuse_next(&r)) {
         VaeStream *stream = NULL;
         VaeModel *model = open_model(bed);
         const int alive = emu_alive();
-        refuse(n);
+        refuse_begin(&r);
         const VaeStatus status =
             vae_stream_new(model, &params, &stream, &error);
-        all = refuse(0) < n;
+        refuse_end(&r);
         vae_stream_free(&stream);
         vae_model_free(&model);
         /* a stream without windows is a separate rung */
-        wrong += status != VAE_OK && status != told;
-        wrong += emu_alive() != alive;
-        tried++;
+        r.wrong += status != VAE_OK && status != told;
+        r.wrong += emu_alive() != alive;
     }
-    expect(tried > 6 && wrong == 0, "%d refusals, %d handled wrong", tried,
-           wrong);
+    expect(r.refused > 5 && r.wrong == 0, "%d refusals, %d handled wrong",
+           r.refused, r.wrong);
 }
 
 /* Returns true if the result is right although the n-th fault happens in the
@@ -308,12 +309,11 @@ continues(const Bed *bed, Place at, VaeCheckpointParams *how)
     return found.latents > 0;
 }
 
-/* The n-th call of the run time, or the n-th work of the device, fails once in
- * the middle of a sequence. The stream reports this, and another stream
- * continues from a checkpoint. Returns false if there are fewer than n. */
-static bool
-fails_once(const Bed *bed, Clips *c, int (*fail)(int), int n, int *told,
-           int *wrong)
+/* A call of the run time, or a work of the device, fails in the middle of a
+ * sequence. The stream reports this, and another stream continues from a
+ * checkpoint. */
+static void
+fails_once(const Bed *bed, Clips *c, Refusals *r, int *told)
 {
     Place at = {VAE_DECODE, &c->got, 0, 0};
     VaeError error = {0};
@@ -327,18 +327,17 @@ fails_once(const Bed *bed, Clips *c, int (*fail)(int), int n, int *told,
     run_steps(bed, stream, &at, 0, 1);
     must(vae_stream_save(stream, &how, &error), &error);
     Place next = at;
-    fail(n);
+    refuse_begin(r);
     const VaeStatus status = call(bed, stream, &next, steps[2], &error);
-    const bool failed = fail(0) >= n;
+    refuse_end(r);
     vae_stream_free(&stream);
     *told += status == VAE_ERR_BACKEND;
-    *wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
-    *wrong += !continues(bed, at, &how);
-    *wrong += !same_clips(bed, c, VAE_DECODE);
-    *wrong += emu_alive() != alive;
+    r->wrong += status != VAE_OK && status != VAE_ERR_BACKEND;
+    r->wrong += !continues(bed, at, &how);
+    r->wrong += !same_clips(bed, c, VAE_DECODE);
+    r->wrong += emu_alive() != alive;
     close(fd);
     unlink(path);
-    return failed;
 }
 
 static void
@@ -346,15 +345,16 @@ faults(const Bed *bed, int stride)
 {
     SCOPED_CLIPS Clips c = open_clips(bed, VAE_DECODE);
     for (int i = 0; i < 2; i++) {
-        int n = 1, tried = 0, told = 0, wrong = 0;
-        while (fails_once(bed, &c, i ? emu_fail_work : emu_refuse_call, n,
-                          &told, &wrong)) {
-            n += n < 12 ? 1 : stride;
-            tried++;
-        }
-        expect(tried > 3 && told > 3 && wrong == 0,
+        int told = 0;
+        Refusals r = {.refuse = i ? emu_fail_work : emu_refuse_call,
+                      .dense = 12,
+                      .stride = stride};
+        while (refuse_next(&r))
+            fails_once(bed, &c, &r, &told);
+        expect(r.refused > 3 && told > 3 && r.wrong == 0,
                "%s, %d times: %d errors, %d handled wrong",
-               i ? "the device fails" : "a call fails", tried, told, wrong);
+               i ? "the device fails" : "a call fails", r.refused, told,
+               r.wrong);
     }
 }
 

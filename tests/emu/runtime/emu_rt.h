@@ -3,7 +3,7 @@
  * cuda/conv/convs.h.
  *
  * A stream does its work as late as possible: when the host waits for it, or
- * when another stream waits for an event behind it. New memory is filled with
+ * when another stream waits for an event after it. New memory is filled with
  * 0xff, which is NaN in all types, so that a missing wait reads NaN. An eager
  * stream does its work as early as its waits allow, so that work that starts
  * too early shows. With a seed, all streams work at random moments.

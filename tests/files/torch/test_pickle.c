@@ -5,6 +5,7 @@
 #include <limits.h>
 
 #include "alloc.h"
+#include "../../refuse.h"
 #include "archive.h"
 #include "vae-private/stream.h"
 
@@ -467,18 +468,17 @@ check_memory(void)
     Bytes zip = nested(keys, 1);
     VaeError error;
     VaeTensorFile *file;
-    VaeStatus status = VAE_ERR_MEMORY;
-    bool good = true;
-    int n = 0;
-    while (status == VAE_ERR_MEMORY && n < 1000) {
-        vae_mem_fail_at(vae_allocation_count() + (uint64_t) ++n);
-        status = open_zip("full", &zip, &file, &error);
-        good = good && (status == VAE_OK || error.status == status);
+    Refusals r = {.refuse = vae_mem_refuse};
+    while (refuse_next(&r)) {
+        refuse_begin(&r);
+        const VaeStatus status = open_zip("full", &zip, &file, &error);
+        const bool refused = refuse_end(&r);
+        r.wrong += status != (refused ? VAE_ERR_MEMORY : VAE_OK) ||
+                   (refused && error.status != status);
         vae_tensor_file_free(&file);
     }
-    vae_mem_fail_at(0);
-    check(good && status == VAE_OK && n > 5, "each of %d allocations refused",
-          n - 1);
+    check(r.wrong == 0 && r.refused > 5, "each of %d allocations refused",
+          r.refused);
     free(zip.data);
 }
 

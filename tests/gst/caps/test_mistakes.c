@@ -319,12 +319,11 @@ TEST(decoder_refused)
         const char *takes, *says;
     } cases[] = {
         {"pixel-aspect-ratio=1/1",
-         "pixel-aspect-ratio is 16/11, it expects 1/1: put videoscale behind "
+         "pixel-aspect-ratio is 16/11, it expects 1/1: put videoscale after "
          "vaedecode"},
         {"framerate=30/1",
-         "framerate is 16/1, it expects 30/1: put videorate behind vaedecode"},
-        {"format=GRAY8",
-         "it expects GRAY8: put videoconvert behind vaedecode"}};
+         "framerate is 16/1, it expects 30/1: put videorate after vaedecode"},
+        {"format=GRAY8", "it expects GRAY8: put videoconvert after vaedecode"}};
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
         g_autofree gchar *caps =

@@ -138,7 +138,7 @@ TEST(latency)
     check_latency(3, 3 * GROUP);
 }
 
-/* The demuxer sends the latents behind a segment that the decoder downstream
+/* The demuxer sends the latents after a segment that the decoder downstream
  * needs. */
 TEST(query)
 {

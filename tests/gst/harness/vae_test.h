@@ -89,13 +89,13 @@ GstHarness *vae_test_decoder(const char *model, int width, int height,
                              const char *more);
 /* Pushes a stream-start and caps, which may be refused. */
 void vae_test_start(GstHarness *h, const char *caps);
-/* Sets the caps of vae_test_latent_caps() in front of vaedecode. */
+/* Sets the caps of vae_test_latent_caps() before vaedecode. */
 void vae_test_set_latents(GstHarness *h, int width, int height,
                           const char *more);
 /* Sets caps of float32 latents with these fields and further ones. */
 void vae_test_set_grid(GstHarness *h, int channels, int width, int height,
                        const char *more);
-/* Sets caps of I420 at 16/1 in front of vaeencode; fills info. */
+/* Sets caps of I420 at 16/1 before vaeencode; fills info. */
 void vae_test_set_video(GstHarness *h, GstVideoInfo *info, int width,
                         int height);
 void vae_test_set_format(GstHarness *h, GstVideoInfo *info,

@@ -76,8 +76,8 @@ consider(Search *s, Desc config)
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->choices[i].text, choice.text) == 0)
             return;
-    /* A choice that works for one frame can compute any number of frames, and
-     * one that works for some rows any strip. */
+    /* A choice that works for one frame works for any number of frames. One
+     * that works for some rows works for any strip. */
     if (can_make(s->convs, s->graph, choice.text, s->workspace) &&
         can_make(s->convs, s->frame, choice.text, SIZE_MAX) &&
         can_make_rows(s, choice.text)) {
@@ -146,9 +146,9 @@ search_all(Search *s)
     }
 }
 
-/* If none of the choices uses the matrix units, those that copy their input
- * for them come first. They take less time by calculation, so the others are
- * only timed. Not in fp32, in which none may use them. */
+/* If no choice uses the matrix units, puts choices that copy their input for
+ * these units first: by calculation they take less time. Does nothing in fp32,
+ * in which no choice may use them. */
 static void
 search_fast(Search *s)
 {

@@ -39,8 +39,8 @@ name_library(char *out, size_t size)
     snprintf(out, size, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 }
 
-/* Opens a library of cuDNN: from the folder of libcudnn or, as cuDNN does, from
- * the search path of libraries. It stays open for cuDNN. */
+/* Opens a library of cuDNN from the folder of libcudnn, else, as cuDNN does,
+ * from the search path. It stays open for cuDNN. */
 static bool
 open_part(const char *part)
 {
