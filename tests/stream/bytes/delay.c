@@ -483,9 +483,9 @@ reach(const Case *c)
     /* Frame f depends on latents from (f - D') / 8 to (f + D) / 8, where D =
      * delay + 7, and symmetrically in front. */
     int low = 8 * at - c->delay - 7, high = 8 * at + c->delay;
-    if (c->windows.size) { /* the frames of one window */
-        low = c->rate * (window_begin(c, at, false) - 1) + 1;
-        high = c->rate * (window_begin(c, at, true) - 1);
+    if (c->windows.size) { /* of all windows that read the latent */
+        low = c->rate * (window_begin(c, at - 1, false) - 1) + 1;
+        high = c->rate * (window_begin(c, at + 1, true) - 1);
     }
     if (c->tile.size) { /* those of two tiles, and the blended ones */
         const int stride = c->tile.stride, over = c->tile.size - 1 - stride;
