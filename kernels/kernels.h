@@ -61,8 +61,8 @@ typedef struct VaeQueue {
  * with t_in = (t - 1) * st + kt, context frames in front, no padding in time.
  * y: (t, ho, wo, c_out). Tap (a, i, j) of output (f, y, x) reads frame f * st +
  * a, row y * s + i - pad_y, column x * s + j - pad_x; zero outside 0..h-1,
- * 0..w-1 on every side. k is 1 to 3 (both ways), kt 1 to 3, s and st 1 or 2,
- * pads 0 or 1 (top and left; past the other edges x is zero, too). w:
+ * 0..w-1 on every side. k is 1 to 3 or 5 (both ways), kt too, s and st 1 or 2,
+ * pads 0 to 2 (top and left; past the other edges x is zero, too). w:
  * [kt][k][k][c_in][c_out]. bias: c_out or NULL. add: like y or NULL, added
  * after the bias; may be y itself. relu: then max(v, 0), NaN stays. All F32.
  */

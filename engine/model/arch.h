@@ -12,6 +12,13 @@ typedef struct VaeArch VaeArch;
 #define VAE_REASON 512
 
 /* Input and results of recognise() and preset(). */
+/* A decoder of this many latents at once, as if they and a latent on either
+ * side were a clip. The first window may have another size. size 0: all latents
+ * are one clip. */
+typedef struct VaeWindows {
+    int size, first;
+} VaeWindows;
+
 typedef struct VaeRecognise {
     const VaeModel *model; /* for vae_model_find() and so on */
     const VaeArch *arch;
@@ -24,7 +31,8 @@ typedef struct VaeRecognise {
     const char **doubt;   /* what is not known of the network; NULL: nothing. A
                              stream tells it with the doubts about its input */
     const char **no_fp16; /* why the network refuses fp16; NULL: it does not */
-    int *window, *least;  /* see VaeModel; 0: there is none */
+    VaeWindows *windows;
+    int *least; /* see VaeModel; 0: there is none */
 } VaeRecognise;
 
 /* The weight of a tile in its overlap with the tile before it, as the network's
@@ -105,9 +113,9 @@ bool vae_model_has_prefix(const VaeModel *model, const char *prefix);
 /* The same with a canonical prefix, which must end with a dot. */
 bool vae_model_has_block(const VaeModel *model, const char *format, ...)
     VAE_PRINTF(2, 3);
-/* Reads a number, or true as 1 and false as 0, from __metadata__ or
- * config.json. Returns false if neither states it. *out is NaN if the value is
- * not a number. */
+/* Reads a number, or true as 1 and false as 0, from __metadata__, or as
+ * vae_model_config() finds it. Returns false if neither states it. *out is NaN
+ * if the value is not a number. */
 bool vae_model_meta_number(const VaeModel *model, const char *key, double *out);
 /* The JSON under "config" in __metadata__, else config.json, else NULL; give it
  * to json_decref(). False on an error: text that is no JSON. */

@@ -60,6 +60,13 @@ vae_model_build(const VaeModel *model, const VaeBuildParams *params,
 
 /* ------------------------------------------------------------------ */
 
+static int
+longest_window(const VaeModel *model)
+{
+    const VaeWindows *w = &model->windows;
+    return w->size > w->first ? w->size : w->first;
+}
+
 /* The frames of a latent, except the first, are complete when temporal - 1 more
  * slots have come after that of the first one of them. A window begins when all
  * its latents are there. From then on each latent gives as many frames as a
@@ -73,9 +80,9 @@ set_delay(VaeModel *model, const VaeProgram *program)
     info->held = x->late;
     for (int i = 0; i < program->n_ops; i++)
         model->noisy = model->noisy || program->ops[i].kind == VAE_OP_NOISE;
-    if (model->window)
-        info->delay =
-            model->window * info->temporal + model->line_delay % info->temporal;
+    if (model->windows.size)
+        info->delay = longest_window(model) * info->temporal +
+                      model->line_delay % info->temporal;
     info->look_ahead = (info->delay + info->temporal - 1) / info->temporal;
 }
 
@@ -242,9 +249,8 @@ vae_model_looks_back(const VaeModel *model, const VaeStreamParams *params,
                              &next, error);
     if (status == VAE_OK && !vae_program_receptive_field(next, steps))
         status = vae_fail(error, VAE_ERR_MEMORY, "out of memory");
-    if (model->window)
-        *steps = model->window; /* the last latent of one needs that before it
-                                 */
+    if (model->windows.size) /* its last latent needs that before it */
+        *steps = longest_window(model);
     /* a latent is behind the blended ones of a tile that begins after these */
     if (info->in_tiles)
         *steps = vae_tile_latents(params->tile_plan).size - 1;

@@ -87,7 +87,7 @@ vae_recognise_params(VaeModel *m)
                           .assumed = &m->assumed,
                           .doubt = &m->doubt,
                           .no_fp16 = &m->no_fp16,
-                          .window = &m->window,
+                          .windows = &m->windows,
                           .least = &m->least};
 }
 
@@ -215,7 +215,7 @@ int
 vae_model_window(const VaeModel *model, int64_t tile_plan)
 {
     return model->info.in_tiles ? vae_tile_latents(tile_plan).stride
-                                : model->window;
+                                : model->windows.size;
 }
 
 VaeStatus

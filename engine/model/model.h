@@ -33,10 +33,10 @@ struct VaeModel {
     int naming;          /* index of the architecture's naming; 0: official */
     const char *no_fp16; /* why it refuses fp16, or NULL */
     const char *doubt;   /* as VaeRecognise has it */
-    /* A decoder of this many latents at once, as if they and a latent on either
-     * side were a clip; 0: all latents are one clip. info.delay is that of the
-     * windows, line_delay that of the delay lines of one. */
-    int window, line_delay;
+    /* info.delay is that of the windows, line_delay that of the delay lines of
+     * one. */
+    VaeWindows windows;
+    int line_delay;
     bool noisy; /* its decoder begins from noise */
     int least;  /* a shorter sequence gets copies of its last latent */
     VaeTensorFile *file;

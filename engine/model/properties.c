@@ -95,6 +95,27 @@ vae_model_has_block(const VaeModel *model, const char *format, ...)
            vae_tensor_file_has_prefix(model->file, renamed);
 }
 
+/* False if value states no number; NAN for anything else. */
+static bool
+json_number(const json_t *value, double *out)
+{
+    if (!value || json_is_null(value))
+        return false;
+    *out = json_is_boolean(value)  ? json_is_true(value)
+           : json_is_number(value) ? json_number_value(value)
+                                   : (double) NAN;
+    return true;
+}
+
+bool
+vae_model_config(const VaeModel *model, json_t **out, VaeError *error)
+{
+    const char *text = vae_tensor_file_metadata(model->file, "config");
+    *out = text ? NULL : json_incref(model->config);
+    return !text || vae_json_load(text, strlen(text), "config in __metadata__",
+                                  "", out, error) == VAE_OK;
+}
+
 bool
 vae_model_meta_number(const VaeModel *model, const char *key, double *out)
 {
@@ -110,15 +131,12 @@ vae_model_meta_number(const VaeModel *model, const char *key, double *out)
             *out = (double) NAN;
         return true;
     }
-    const json_t *value = json_object_get(model->config, key);
-    if (!value || json_is_null(value))
-        return false;
-    if (json_is_boolean(value)) {
-        *out = json_is_true(value);
-        return true;
-    }
-    *out = json_is_number(value) ? json_number_value(value) : (double) NAN;
-    return true;
+    json_t *config = NULL;
+    VaeError error;
+    const bool found = vae_model_config(model, &config, &error) &&
+                       json_number(json_object_get(config, key), out);
+    json_decref(config);
+    return found;
 }
 
 /* Puts a number of a row into the description of the network. */
@@ -152,15 +170,6 @@ vae_model_read_stated(VaeModel *model, VaeError *error)
             vae_fail(error, VAE_ERR_MODEL, "%s is %g, expected %g to %g",
                      row->key, value, row->least, row->most);
     }
-}
-
-bool
-vae_model_config(const VaeModel *model, json_t **out, VaeError *error)
-{
-    const char *text = vae_tensor_file_metadata(model->file, "config");
-    *out = text ? NULL : json_incref(model->config);
-    return !text || vae_json_load(text, strlen(text), "config in __metadata__",
-                                  "", out, error) == VAE_OK;
 }
 
 const char *

@@ -38,7 +38,7 @@ res_block(VaeBuilder *b, const VaeTensor *x, const char *embedder)
     if (!x)
         return NULL;
     VaeConv conv = centred(a, x->shape.c);
-    const VaeTensor *line = vae_line(b, "conv1.conv", x);
+    const VaeTensor *line = vae_line(b, "conv1.conv", x, 2);
     m.gain_row = 1;
     x = norm_silu(b, "norm1", line, m);
     conv.narrow = true;
@@ -64,7 +64,7 @@ up(VaeBuilder *b, const VaeTensor *x, const VaeLtx2Stage *stage, int c)
     VaeConv conv = centred(a, c * stage->ft * stage->fs * stage->fs);
     conv.narrow = !stage->shortcut;
     if (stage->shortcut)
-        x = line = vae_line(b, "conv.conv", x);
+        x = line = vae_line(b, "conv.conv", x, 2);
     x = vae_conv(b, "conv.conv", x, conv);
     if (stage->shortcut)
         x = vae_shortcut(b, "shortcut", x, vae_delayed(b, line, 1),
@@ -101,7 +101,7 @@ vae_ltx2_decode(VaeBuilder *b)
         x = up(b, x, stage, stage[1].c);
         vae_leave(b);
     }
-    x = vae_line(b, "conv_out.conv", x);
+    x = vae_line(b, "conv_out.conv", x, 2);
     x = norm_silu(b, "conv_norm_out", x,
                   (VaeModulation){VAE_LTX2_LAST_TABLE, VAE_LTX2_LAST_EMBEDDER,
                                   .rows = 2, .gain_row = 1});

@@ -5,15 +5,16 @@
  * stream it can therefore give frame f only when its input has frame f + 1.
  * Such a network has delay lines. Every program computes as many frames as in
  * the steady state, in slots. Slots count from the start of the sequence, and
- * slot s of a tensor holds frame s - delay. A convolution adds 1 to the delay
- * of its input. An upsampling in time by two turns a delay of d into 2d + 1,
- * because frame f becomes the frames 2f - 1 and 2f.
+ * slot s of a tensor holds frame s - delay. A convolution adds kt / 2 to
+ * the delay of its input. An upsampling in time by two turns a delay of d into
+ * 2d + 1, because frame f becomes the frames 2f - 1 and 2f.
  *
  * Slots before the first frame and after the last have no meaning. No frame
- * depends on them, with one exception: each convolution reads a copy of its
- * input's first frame before this frame, and a copy of the last frame after it.
- * The op EDGE makes these copies. The clock, the number of latents so far, says
- * where. An op is idle, and does not run, if none of its slots has a meaning.
+ * depends on them, with one exception: a convolution of kt taps reads kt / 2
+ * copies of its input's first frame before this frame, and as many of the last
+ * frame after it. The op EDGE makes these copies. The clock, the number of
+ * latents so far, says where. An op is idle, and does not run, if none of its
+ * slots has a meaning.
  *
  * An attention over a window of 2d + 1 frames has a delay of d, too, but its
  * first d frames read the same window as frame d. They are late: they come in
@@ -29,9 +30,6 @@
 #define VAE_DELAY_H
 
 #include "program.h"
-
-/* Number of frames of the run before in the delay line of a convolution. */
-enum { VAE_LINE = 2 };
 
 /* The position of a run in its sequence. */
 typedef struct VaeClock {

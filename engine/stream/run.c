@@ -261,6 +261,21 @@ hold(VaeStream *s, const VaeLatentIn *latent)
     w->held[place] = (VaeLatentIn){latent->type, to};
 }
 
+/* The first latent of a window, and the window of a latent. */
+static int64_t
+window_begin(const VaeStream *s, int64_t index)
+{
+    const VaeWindows *w = &s->main.model->windows;
+    return index > 0 ? w->first + (index - 1) * w->size : 0;
+}
+
+static int64_t
+window_with(const VaeStream *s, int64_t latent)
+{
+    const VaeWindows *w = &s->main.model->windows;
+    return latent < w->first ? 0 : (latent - w->first) / w->size + 1;
+}
+
 /* Runs the latents of a window: its own, and one on either side. At the end of
  * the sequence, copies of the last latent fill it. outer: the place of the
  * stream. */
@@ -270,14 +285,14 @@ begin_window(VaeStream *s, const VaeSequence *outer, int64_t index,
 {
     VaeWindow *w = &s->window;
     VaeLatentIn in[VAE_WINDOW_ROOM];
-    const int size = s->main.model->window;
     const int64_t origin = (int64_t) outer->lines.latent;
     const int64_t newest = (int64_t) outer->latents - origin - 1;
-    const int64_t own = index * size - origin;
+    const int64_t own = window_begin(s, index) - origin;
+    const int64_t end = window_begin(s, index + 1) - origin;
     const int64_t first = own > 0 ? own - 1 : 0;
-    const bool last = outer->ended && newest < own + size;
+    const bool last = outer->ended && newest < end;
     int n = 0;
-    for (int64_t i = first; i < own + size + !last; i++)
+    for (int64_t i = first; i < end + !last; i++)
         in[n++] = w->held[(i < newest ? i : newest) % VAE_WINDOW_ROOM];
     w->begun = true;
     w->index = index;
@@ -327,11 +342,11 @@ run_window(VaeStream *s, const VaeUnits *units, int64_t index, VaeError *error)
 static int64_t
 window_of(const VaeStream *s, int64_t frame, int64_t *end)
 {
-    const int rate = s->steps.step_out, size = s->main.model->window;
+    const int rate = s->steps.step_out;
     const int64_t origin = (int64_t) s->at.lines.latent;
     const int64_t latent = origin + (frame + rate - 1) / rate;
-    const int64_t index = latent / size;
-    *end = rate * ((index + 1) * size - 1 - origin) + 1;
+    const int64_t index = window_with(s, latent);
+    *end = rate * (window_begin(s, index + 1) - 1 - origin) + 1;
     return index;
 }
 
@@ -397,7 +412,7 @@ begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     vae_stream_set_frames(s, &at, steps);
     at.base = at.from;
     const VaeModel *model = s->main.model;
-    status = model->window || model->info.in_tiles
+    status = model->windows.size || model->info.in_tiles
                  ? run_windows(s, &at, steps, error)
              : model->info.chunk ? run_chunks(s, &at, steps, error)
                                  : run_steps(s, &at, steps, error);

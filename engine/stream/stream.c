@@ -38,7 +38,7 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "latents themselves",
                         info->arch);
     const int least = vae_model_reach(info, p->tile_plan).look_ahead;
-    if ((model->window || info->in_tiles) && decode && p->low_latency &&
+    if ((model->windows.size || info->in_tiles) && decode && p->low_latency &&
         p->look_ahead >= 0 && p->look_ahead < least)
         return vae_mismatch(
             error, VAE_ERR_UNSUPPORTED, NULL,
@@ -47,7 +47,7 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
             p->look_ahead, least, info->arch,
             info->in_tiles ? "tiles" : "windows",
             info->in_tiles ? vae_tile_latents(p->tile_plan).size
-                           : model->window);
+                           : model->windows.size);
     if (info->in_tiles && p->nan_policy == VAE_NAN_FALLBACK)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
                         "%s decodes tiles of latents, which do not go with the "
@@ -101,7 +101,8 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->scaling = scaling_of(&model->info, own.normalization);
-    own.restarts = own.restarts || model->window; /* a window is a restart */
+    own.restarts =
+        own.restarts || model->windows.size; /* a window is a restart */
     if (model->info.in_tiles)
         own.slice_size = 1; /* a run is a tile */
     /* an encoder's run ends with its chunk */

@@ -185,6 +185,7 @@ static const Case cases[] = {
      * makes the rounding of 16 bits ten times as large as elsewhere. */
     D("magi2_turbo", "decode_t3_3x4", true),
     D("magi2_turbo", "decode_t15_1x2", true),
+    D("magi2_turbo_dw", "decode_t6_2x1", true),
     D("ltx2_5_diff", "decode_t1_3x5", true),
     D("ltx2_5_diff", "decode_t3_3x5", false),
     D("ltx2_5_diff", "decode_t4_4x6", false),

@@ -333,15 +333,14 @@ test_magi(void)
     set.meta[set.n_meta++] = (VaeMetadata){"resnet_norm_eps", "1e-5"};
     fingerprint(write_set(), got);
     check(strcmp(got, want) != 0, "another eps, another fingerprint", NULL);
-    set.meta[set.n_meta++] = (VaeMetadata){"step_size", "2"};
+    set.meta[set.n_meta++] = (VaeMetadata){"step_size", "16"};
     expect_error("windows of another size", VAE_ERR_MODEL,
-                 WORDS("step_size is 2, expected 7"));
-    load("magi2_turbo");
-    snprintf(
-        (char *) find("decoder.up_blocks.2.resnets.0.conv1.conv.weight")->name,
-        160, "decoder.up_blocks.2.resnets.0.conv1.depthwise_conv.weight");
-    expect_error("depthwise convolutions", VAE_ERR_UNSUPPORTED,
-                 WORDS("depthwise_conv"));
+                 WORDS("step_size is 16, expected 1 to 15"));
+    load("magi2_turbo_dw");
+    find("decoder.mid_block.resnets.0.conv1.depthwise_conv.weight")->dims[2] =
+        7;
+    expect_error("other depthwise convolutions", VAE_ERR_UNSUPPORTED,
+                 WORDS("7 taps on each axis", "3 or 5"));
     load("magi2_turbo");
     drop_prefix("decoder.up_blocks.1.resnets.1.conv2.");
     expect_error(

@@ -146,16 +146,23 @@ class Tool:
                 (float(r['first_s']) + float(r['later_s'])))
 
 
-# The file that defines a network, by its name or the first letters of its name.
+# The file that defines a family of networks.
 CODE = {'wan2.1': 'wan/modules/vae.py', 'wan2.2': 'wan/modules/vae2_2.py',
-        'seedvr2': 'models/video_vae_v3/modules/attn_video_vae.py', 'tae': 'taehv.py'}
+        'seedvr2': 'models/video_vae_v3/modules/attn_video_vae.py', 'taehv': 'taehv.py',
+        'taesd': 'taesd.py'}
 
 
-def find_code(root, arch):
+def family(info):
+    """The tiny networks of video, those of images, or the network itself."""
+    if not info['arch'].startswith('tae'):
+        return info['arch']
+    return 'taehv' if info['temporal'] > 1 else 'taesd'
+
+
+def find_code(root, info):
     """The file that defines the network, of a checkout in root or root itself; None."""
-    name = CODE.get(arch[:3]) or CODE[arch]
     return next((path for place in ('', '*') for path in
-                 sorted(glob.glob(os.path.join(root, place, name)))), None)
+                 sorted(glob.glob(os.path.join(root, place, CODE[family(info)])))), None)
 
 
 def commit_of(path):
@@ -290,6 +297,22 @@ def make_taehv(code, state, info):
     return net, of(net.decode_video), of(net.encode_video)
 
 
+def make_taesd(code, state, info):
+    """An official file has one half, with bare names. The frames of a clip are a batch."""
+    import torch
+    tae = load_module(code, 'taesd').TAESD
+    # The code chooses the network by the name of a file.
+    net = tae(None, None, *tae.guess_latent_channels_and_arch(tae, info['arch'] + '_encoder.pth'))
+    whole = any(name.startswith(('encoder.', 'decoder.')) for name in state)
+    (net if whole else net.decoder if info['decoder'] else net.encoder).load_state_dict(state)
+    fold = 2 if info['arch'] == 'taef2' else 1
+
+    def of(function):
+        return lambda v: function(v[0].transpose(0, 1)).transpose(0, 1)[None]
+    return (net, of(lambda z: net.decoder(torch.pixel_shuffle(z, fold))),
+            of(lambda x: torch.pixel_unshuffle(net.encoder(x), fold)))
+
+
 def network(path):
     """One official run; prints JSON. Input and output are vaetool's."""
     with open(path) as f:
@@ -297,7 +320,8 @@ def network(path):
     import torch
     info, precision, device = job['info'], job['precision'], job['device']
     make = (make_diffusers if job['code'].endswith('.json') else
-            {'wan': make_wan, 'see': make_seedvr2, 'tae': make_taehv}[info['arch'][:3]])
+            {'wan2.1': make_wan, 'wan2.2': make_wan, 'seedvr2': make_seedvr2,
+             'taehv': make_taehv, 'taesd': make_taesd}[family(info)])
     dtype = {'fp16': torch.float16, 'bf16': torch.bfloat16}.get(precision, torch.float32)
     torch.set_num_threads(job['threads'])
     torch.backends.cudnn.allow_tf32 = precision == 'tf32'
@@ -342,10 +366,10 @@ class Official:
             self.why = 'the tensors have %s names' % info['names']
         elif not importlib.util.find_spec('torch'):
             self.why = 'no PyTorch'
-        elif info['arch'] not in CODE and info['arch'][:3] not in CODE:
+        elif family(info) not in CODE:
             self.why = 'official.py does not run the code of %s' % info['arch']
         else:
-            self.code = find_code(a.official, info['arch'])
+            self.code = find_code(a.official, info)
             self.why = None if self.code else 'no checkout of its code in OFFICIAL'
 
     def __call__(self, direction, precision, source):

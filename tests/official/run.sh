@@ -19,7 +19,8 @@ because Python 3, numpy, files or official code are missing.
   WEIGHTS   folder of released files (.pth, .pt, .safetensors), searched with
             its subfolders
   OFFICIAL  folder with checkouts of Wan-Video/Wan2.1, Wan-Video/Wan2.2,
-            ByteDance-Seed/SeedVR and madebyollin/taehv, or of some of them;
+            ByteDance-Seed/SeedVR, madebyollin/taehv and madebyollin/taesd
+            (tiny networks of images), or of some of them;
             needs PyTorch, for Wan einops, for SeedVR diffusers. Weights
             with the config.json of diffusers beside them need only diffusers
   GOLDEN    folder of stored results of official code; used for weights of the

@@ -54,14 +54,18 @@ says "1 recognised" "nothing was checked: no official code ran"
 mkdir "$out/code" "$out/ltx"
 touch "$out/code/torch.py" "$out/code/taehv.py"
 cp "$data/ltx2_3/weights.safetensors" "$out/ltx"
+cp "$data/taef2/weights.safetensors" "$out/ltx/taef2.safetensors"
 check "a network whose official code it cannot run" 77 official \
     WEIGHTS="$out/ltx" OUT="$out/ltx-report" SIZE=64x32 FRAMES=9 \
     PYTHONPATH="$out/code" OFFICIAL="$out/code"
-says "official: not run (official.py does not run the code of ltx2.3)"
+says "official: not run (official.py does not run the code of ltx2.3)" \
+    "taef2.safetensors: taef2, float32, fingerprint" \
+    "official: not run (no checkout of its code in OFFICIAL)"
 check "its stored results, of which one has no whole frames" 0 official \
     WEIGHTS="$out/ltx" OUT="$out/ltx-report" SIZE=64x32 FRAMES=9 \
     GOLDEN="$data"
-says "decode, cpu, fp32, 96x32, 9 frames" "0 failed or past a bound"
+says "decode, cpu, fp32, 96x32, 9 frames" "decode, cpu, fp32, 80x48, 1 frames" \
+    "0 failed or past a bound"
 
 echo "# files as people have them"
 weights=$out/weights

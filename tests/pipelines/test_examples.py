@@ -180,6 +180,38 @@ except RuntimeError as error:
         self.assertIn(b"raised", done.stderr)
         self.assertIn(b"channels = 8", done.stderr)
 
+    def test_live_images(self):
+        """Live pictures through the latents. A slow step does not keep up, and says
+        so; an exception of step() arrives."""
+        model = os.path.join(streams.SOURCE, "tests/golden/data/taef2/weights.safetensors")
+        options = ["--size=64x48", "--frames=12", "--sink=fakesink"]
+        done = self.python("live_images.py", model, *options)
+        self.assertEqual(done.stderr, "")
+        self.assertRegex(done.stdout, r"all: [\d.]+ of 16 frames/s; latency \d+ ms "
+                         r"\(encode \d+, step \d+, decode \d+\)")
+        program = (
+            "import sys, time, live_images\n"
+            "def step(latent):\n"
+            "    assert latent.shape == (128, 3, 4) and latent.dtype == 'float32'\n"
+            "    {}\n"
+            "    return latent\n"
+            "live_images.step = step\n"
+            f"sys.exit(live_images.main({[model] + options}))\n")
+        done = self.python("-c", program.format("time.sleep(0.2)"))
+        self.assertRegex(done.stdout, r"all: [0-5]\.\d of 16 .* step \d{3,}, .* does not "
+                         "keep up\n$")
+        done = self.python("-c", program.format("raise KeyError('mine')"))
+        self.assertIn("KeyError: 'mine'", done.stderr)
+
+    def test_live_images_refuses(self):
+        for arguments, text in (([], "make-weights taesd"),
+                                (["/none", "--size=9"], "WIDTHxHEIGHT"),
+                                (["/none", "--sink=fakesink"], "/none")):
+            done = self.python("live_images.py", *arguments)
+            self.assertIn(text, " ".join(done.stderr.split()))
+            self.assertNotIn("Traceback", done.stderr)
+            self.assertNotEqual(done.returncode, 0)
+
     def test_usage(self):
         for name in "decode_file.py", "decode_arrays.py":
             done = self.python(name, "--help")

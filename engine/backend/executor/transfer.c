@@ -234,9 +234,9 @@ copy_frame(const VaeLaunch *l, const VaeTensor *x, int64_t to, int64_t from)
                    (size_t) bytes);
 }
 
-/* Copies the first frame of a sequence to the slot before it, and the last
- * frame to all slots after it. Copies nothing without a run, that is, while a
- * graph is recorded. */
+/* Copies the first frame of a sequence to the slots before it that a
+ * convolution reads, and the last frame to all slots after it. Copies nothing
+ * without a run, that is, while a graph is recorded. */
 static int
 fill_edges(const VaeLaunch *l, const VaeOp *op)
 {
@@ -246,8 +246,8 @@ fill_edges(const VaeLaunch *l, const VaeOp *op)
     if (!l->run)
         return 0;
     vae_clock_edges(&l->run->clock, x, &first, &end);
-    if (first >= 0 && first < x->shape.t)
-        code = copy_frame(l, x, first - 1, first);
+    for (int i = 1; first >= 0 && first < x->shape.t && i <= x->ctx / 2; i++)
+        code = code ? code : copy_frame(l, x, first - i, first);
     for (int64_t i = end < 0 ? 0 : end; i < x->shape.t && !code; i++)
         code = copy_frame(l, x, i, end < 0 ? -1 : end - 1);
     return code;

@@ -42,16 +42,16 @@ typedef enum VaeConvPad {
 
 typedef struct VaeConv {
     int c;      /* output channels */
-    int k;      /* 1 or 3; 0 means 1 */
-    int kt;     /* 1 to 3; 0 means 1. The carry has kt - st frames */
+    int k;      /* 1, 3 or 5; 0 means 1 */
+    int kt;     /* 1, 2, 3 or 5; 0 means 1. The carry has kt - st frames */
     int s, st;  /* 0 means 1 */
     int lead;   /* with VAE_HEAD_REPEAT: additional copies of frame 0 before the
                    first step */
     int groups; /* 0 means 1. The file's weight is [out, in / groups, k, k].
                    Computed as one group, with zeros as the other weights */
     VaeConvPad pad;
-    /* kt 3: reads the frame before and the one after, not two before. The
-     * network then has a delay. x is a delay line, or becomes one. */
+    /* kt 3 or 5: reads as many frames before as after its own. The network
+     * then has a delay. x is a delay line, or becomes one. */
     bool centred;
     bool two_d;  /* the file's weight is [out, in, k, k] */
     bool linear; /* the file's weight is [out, in] */
@@ -97,12 +97,13 @@ const VaeTensor *vae_conv(VaeBuilder *b, const char *name, const VaeTensor *x,
                           VaeConv conv);
 /*
  * For networks with a delay, see delay.h. Makes the delay line of x: the last
- * VAE_LINE frames of the run before, then x, with copies of the sequence's
+ * `frames` frames of the run before, then x, with copies of the sequence's
  * first frame before it and of its last frame after it. A norm of a line can be
- * the input of a centred convolution.
+ * the input of a centred convolution of frames + 1 taps in time.
  */
-const VaeTensor *vae_line(VaeBuilder *b, const char *name, const VaeTensor *x);
-/* The x of a line, 1 or 2 frames ago: the delay of one or two centred
+const VaeTensor *vae_line(VaeBuilder *b, const char *name, const VaeTensor *x,
+                          int frames);
+/* The x of a line, so many frames ago: the delay of one or two centred
  * convolutions. */
 const VaeTensor *vae_delayed(VaeBuilder *b, const VaeTensor *line, int frames);
 /*

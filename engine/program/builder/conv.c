@@ -152,9 +152,9 @@ vae_in_groups(VaeBuilder *b, const VaeTensor *x, int pixels,
 }
 
 const VaeTensor *
-vae_line(VaeBuilder *b, const char *name, const VaeTensor *x)
+vae_line(VaeBuilder *b, const char *name, const VaeTensor *x, int frames)
 {
-    return add_line(b, name, x, VAE_LINE, true);
+    return add_line(b, name, x, frames, true);
 }
 
 const VaeTensor *
@@ -196,7 +196,7 @@ const VaeTensor *
 vae_repeat_last(VaeBuilder *b, const char *name, const VaeTensor *x,
                 int latents)
 {
-    VaeTensor *y = (VaeTensor *) vae_delayed(b, vae_line(b, name, x), 0);
+    VaeTensor *y = (VaeTensor *) vae_delayed(b, vae_line(b, name, x, 2), 0);
     if (y)
         y->ghosts = latents;
     return y;
@@ -264,7 +264,7 @@ conv_input(VaeBuilder *b, const char *name, const VaeTensor *x,
            const VaeConv *conv)
 {
     if (conv->centred && !x->lead)
-        x = vae_line(b, name, vae_builder_cast(b, name, x));
+        x = vae_line(b, name, vae_builder_cast(b, name, x), conv->kt - 1);
     if (x && (conv->pad == VAE_PAD_REFLECT || conv->pad == VAE_PAD_REPLICATE))
         x = add_border(b, name, x, conv->pad == VAE_PAD_REFLECT);
     return (VaeTensor *) (x ? vae_builder_cast(b, name, x) : NULL);

@@ -128,7 +128,7 @@ vae_stream_save(VaeStream *s, const VaeCheckpointParams *params,
     /* before the first run, no carry has a value; a window and a tile
      * begin without */
     const bool carries = p->carries && s->at.next == NEXT &&
-                         !s->main.model->window &&
+                         !s->main.model->windows.size &&
                          !s->main.model->info.in_tiles;
     status = vae_checkpoint_describe(
         s, p, carries ? vae_carry_items(&s->main) : 0, &f, error);

@@ -18,7 +18,7 @@ take_units(VaeStream *s, VaeError *error)
     const VaeProgram *p = s->main.programs[NEXT];
     const VaeStatus status = vae_stream_guard_take(s, error);
     const size_t held = vae_machine_held_bytes(&s->main);
-    const bool latents = s->main.model->window || held;
+    const bool latents = s->main.model->windows.size || held;
     if (status != VAE_OK ||
         (!p->delayed && !s->main.model->info.chunk && !held))
         return status;

@@ -429,6 +429,49 @@ TEST(encode)
     CHECK(message == NULL);
 }
 
+/* Latent k of the space flux2, a sequence of its own, as each image is. */
+static GstBuffer *
+image(guint k)
+{
+    GstBuffer *latent = vae_test_latent(128 / 16 * LW, LH, k);
+    GST_BUFFER_FLAG_UNSET(latent, GST_BUFFER_FLAG_DELTA_UNIT);
+    GST_BUFFER_PTS(latent) = vae_test_time(k);
+    GST_BUFFER_DURATION(latent) = vae_test_time(k + 1) - vae_test_time(k);
+    GST_BUFFER_OFFSET(latent) = k;
+    return latent;
+}
+
+/* Returns the MD5 of the frames of images 2 and 3. next: the model from image 2
+ * on, or NULL. */
+static gchar *
+images(const gchar *model, const gchar *next)
+{
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", model, NULL);
+    GstBus *bus = vae_test_bus(h);
+    vae_test_set_grid(h, 128, LW, LH, ",latent-space=flux2,framerate=16/1");
+    for (guint k = 0; k < 4; k++) {
+        if (k == 2 && next)
+            g_object_set(h->element, "model", next, NULL);
+        CHECK_INT(gst_harness_push(h, image(k)), GST_FLOW_OK);
+        if (k == 1)
+            g_free(vae_test_pull_frames(h, 0, 2));
+    }
+    gchar *sum = vae_test_pull_frames(h, 2, 2);
+    if (next)
+        expect_switch(bus, next, FALSE, 2);
+    expect_quiet(bus);
+    return sum;
+}
+
+/* A preview network of images gives way to the full one, and comes back, at the
+ * next image. */
+TEST(networks_of_images)
+{
+    const gchar *tiny = weights("taef2"), *full = weights("kl_flux2");
+    vae_test_same(images(tiny, full), images(full, NULL));
+    vae_test_same(images(full, tiny), images(tiny, NULL));
+}
+
 /* Mixes changes, restarts, flushes and sequences in any order. Nothing hangs or
  * leaks, all groups are complete, and there are no gaps. */
 TEST(any_order)

@@ -14,10 +14,10 @@ static const int ones[] = {1, 0};
 
 typedef struct Case {
     const Bed *bed;
-    int ahead, delay;    /* look-ahead and delay of the model */
-    int held;            /* first frames that come with the one after them */
-    int rate;            /* frames for a latent */
-    int window;          /* latents that are decoded as a clip; 0: all are */
+    int ahead, delay; /* look-ahead and delay of the model */
+    int held;         /* first frames that come with the one after them */
+    int rate;         /* frames for a latent */
+    VaeWindows windows;
     VaeTileLatents tile; /* or 0 */
     TestClip all;        /* the longest clip, and the number of its frames */
 } Case;
@@ -82,11 +82,21 @@ same(const TestClip *a, int from_a, const TestClip *b, int from_b, int n)
 
 /* ------------------------------------------------------------------ */
 
+/* The first latent of the window with this latent, or of the one after it. */
+static int
+window_begin(const Case *c, int latent, bool after)
+{
+    const VaeWindows *w = &c->windows;
+    const int index = latent < w->first ? 0 : (latent - w->first) / w->size + 1;
+    return index + after ? w->first + (index + after - 1) * w->size : 0;
+}
+
 /* The first frames of t latents that do not depend on the end. */
 static int
 sure_frames(const Case *c, int t)
 {
-    const int wait = c->window ? (t - 1) % c->window + 1 : c->ahead;
+    const int wait =
+        c->windows.size ? t - window_begin(c, t - 1, false) : c->ahead;
     if (!c->tile.size)
         return frames_of(c, t > wait ? t - wait : 0);
     const int more = t - c->tile.size, each = c->rate * c->tile.stride;
@@ -110,7 +120,8 @@ lengths(const Case *c, int step)
                "  the first %d are those of a longer clip", sure);
         if (t > c->ahead && t < MOST)
             expect(!same(&a, sure, &c->all, sure,
-                         c->window || c->tile.size ? a.frames - sure : c->rate),
+                         c->windows.size || c->tile.size ? a.frames - sure
+                                                         : c->rate),
                    "  the frames behind them depend on the end");
         free(a.video);
         free(b.video);
@@ -226,11 +237,13 @@ restarts(const Case *c)
     must(vae_stream_restart(stream, (uint64_t) at, &error), &error);
     run_clip(c->bed, stream, VAE_DECODE, &got, ones);
     vae_stream_free(&stream);
-    const int exact = c->window      ? c->window - at
-                      : c->tile.size ? c->tile.size - c->tile.stride
-                                     : history;
+    const int exact = c->windows.size ? window_begin(c, at, true) - at
+                      : c->tile.size  ? c->tile.size - c->tile.stride
+                                      : history;
     const int skip = c->rate * exact, from = frames_of(c, at) + skip;
-    expect(history == (c->window ? c->window : c->ahead) &&
+    const VaeWindows *w = &c->windows;
+    const int most = w->size > w->first ? w->size : w->first;
+    expect(history == (w->size ? most : c->ahead) &&
                same(&got, skip, &c->all, from, got.frames - skip),
            "restarted at latent %d: exact from %d latents on", at, exact);
     expect(!same(&got, skip - c->rate, &c->all, from - c->rate, c->rate),
@@ -470,9 +483,9 @@ reach(const Case *c)
     /* Frame f depends on latents from (f - D') / 8 to (f + D) / 8, where D =
      * delay + 7, and symmetrically in front. */
     int low = 8 * at - c->delay - 7, high = 8 * at + c->delay;
-    if (c->window) { /* the frames of one window */
-        low = c->rate * (at / c->window * c->window - 1) + 1;
-        high = low + c->rate * c->window - 1;
+    if (c->windows.size) { /* of all windows that read the latent */
+        low = c->rate * (window_begin(c, at - 1, false) - 1) + 1;
+        high = c->rate * (window_begin(c, at + 1, true) - 1);
     }
     if (c->tile.size) { /* those of two tiles, and the blended ones */
         const int stride = c->tile.stride, over = c->tile.size - 1 - stride;
@@ -510,8 +523,8 @@ refused(const Case *c)
     VaeError error = {0};
     expect(vae_stream_new(c->bed->model, &params, &stream, &error) ==
                    VAE_ERR_UNSUPPORTED &&
-               strstr(error.message, c->window ? "windows of 7 latents"
-                                               : "tiles of 5 latents"),
+               strstr(error.message,
+                      c->windows.size ? "windows of " : "tiles of 5 latents"),
            "windows and tiles need all of their latents: %s", error.message);
     vae_stream_free(&stream);
 }
@@ -528,7 +541,7 @@ main(int argc, char **argv)
               .delay = bed.info->delay,
               .held = bed.info->held,
               .rate = bed.info->temporal,
-              .window = bed.model->window,
+              .windows = bed.model->windows,
               .tile = bed.info->in_tiles
                           ? vae_tile_latents(VAE_TILE_PLAN_DIFFUSERS)
                           : (VaeTileLatents){0},
@@ -556,7 +569,7 @@ main(int argc, char **argv)
     sends(&c, MOST - 3, 4);
     allocations(&c, EXACT);
     reach(&c);
-    if (c.window || c.tile.size)
+    if (c.windows.size || c.tile.size)
         refused(&c);
     else
         shorter(&c, brief);
