@@ -7,7 +7,7 @@
 #
 # usage: gst_cuda.sh FOLDER
 set -eu
-. "$(dirname "$0")/usage.sh"
+. "$(dirname "$0")/package/usage.sh"
 package=libgstreamer-plugins-bad1.0
 wanted=
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then

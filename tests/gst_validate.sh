@@ -6,7 +6,7 @@
 #
 # usage: gst_validate.sh SOURCE FOLDER
 set -eu
-. "$(dirname "$0")/usage.sh"
+. "$(dirname "$0")/package/usage.sh"
 command -v gst-validate-1.0 >/dev/null && exit 0
 source=$1
 if [ -d "$source/subprojects/gst-devtools" ]; then

@@ -13,7 +13,7 @@
 # no older version replaces them. run.sh also needs Meson and Ninja, for example
 # those of pip.
 set -eu
-. "$(dirname "$0")/../usage.sh"
+. "$(dirname "$0")/../package/usage.sh"
 folder=$1
 shift
 [ $# -gt 0 ] || set -- build onednn gst

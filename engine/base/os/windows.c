@@ -141,7 +141,7 @@ vae_os_open(const char *path, unsigned how)
                          : how & VAE_OPEN_CREATE
                              ? (empty ? CREATE_ALWAYS : OPEN_ALWAYS)
                              : (empty ? TRUNCATE_EXISTING : OPEN_EXISTING);
-    /* Also opens folders, so that errors say that it is one, as on other
+    /* A folder opens, too: the caller then says that it is one, as on other
      * systems. */
     HANDLE h = open_handle(path, access, create,
                            FILE_ATTRIBUTE_NORMAL | FILE_FLAG_BACKUP_SEMANTICS);

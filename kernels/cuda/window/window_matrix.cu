@@ -5,7 +5,7 @@
  * While KEYS keys and values are multiplied, the next ones are copied to shared
  * memory.
  */
-#include "fragment.cuh"
+#include "attention/fragment.cuh"
 #include "window.cuh"
 
 enum { WARPS = 4, THREADS = 32 * WARPS, KEYS = 64, TILES = KEYS / 8, PAD = 8 };
