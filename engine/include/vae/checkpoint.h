@@ -55,7 +55,8 @@ typedef struct VaeCheckpoint {
                            next. Without carries it is less than `latents`, or
                            0 */
     uint64_t frames;    /* VaeCheckpointParams.frames of the saving call */
-    bool carries;       /* true: the file has the carries */
+    bool carries;       /* true: the file has the carries, or the network has
+                           none */
     uint64_t before;    /* VaeCheckpointParams.before of the saving call */
     uint64_t next;      /* index of the latent, or for an encoder of the frame,
                            that the stream takes next */

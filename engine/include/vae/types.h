@@ -104,11 +104,10 @@ typedef enum VaeNanPolicy {
     VAE_NAN_ERROR     /* the call fails */
 } VaeNanPolicy;
 
-/* The memory for a stream's carries, the state of the network between two
- * steps. The choice does not change the output. */
+/* The memory for a stream's carries and its history, the state of the network
+ * between two steps. The choice does not change the output. */
 typedef enum VaeSpill {
-    VAE_SPILL_AUTO, /* device memory; host memory for the carries that do not
-                       fit there */
+    VAE_SPILL_AUTO, /* device memory; host memory for what does not fit there */
     VAE_SPILL_OFF,  /* device memory */
     VAE_SPILL_HOST  /* host memory */
 } VaeSpill;
