@@ -27,13 +27,14 @@ class Bar:
         left = f"{(self.total - done) / fps:.0f} s left" if fps > 0 else "starting"
         filled = self.WIDTH * done // self.total
         print(f"\r[{'#' * filled}{'.' * (self.WIDTH - filled)}] {done}/{self.total} "
-              f"frames, {counted(self.driver.alive, 'worker')}, {fps:.2f} fps, {left}\033[K", end="",
-              file=sys.stderr, flush=True)
+              f"frames, {counted(self.driver.alive, 'worker')}, {fps:.2f} fps, "
+              f"{left}\033[K", end="", file=sys.stderr, flush=True)
 
     def end(self):
         _, spent, fps = self.rate()
         d = self.driver
         print(("\n" if self.terminal else "") +
-              f"{d.options.prog}: {counted(self.total, 'frame')} in {spent:.1f} s, {fps:.2f} fps; "
-              f"{counted(d.lost, 'worker')} lost, {d.handed} of them handed over; the driver "
-              f"used {time.process_time() - d.used:.2f} s of a CPU", file=sys.stderr)
+              f"{d.options.prog}: {counted(self.total, 'frame')} in {spent:.1f} s, "
+              f"{fps:.2f} fps; {counted(d.lost, 'worker')} lost, {d.handed} of them "
+              f"handed over; the driver used {time.process_time() - d.used:.2f} s of a CPU",
+              file=sys.stderr)
