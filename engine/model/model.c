@@ -190,6 +190,7 @@ vae_model_free(VaeModel **model)
     free(m->by_name);
     free(m->arch_data);
     json_decref(m->config);
+    json_decref(m->own_config);
     vae_tensor_file_free(&m->file);
     if (m->release)
         m->release(m->release_user);

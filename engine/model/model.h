@@ -41,6 +41,8 @@ struct VaeModel {
     int least;  /* a shorter sequence gets copies of its last latent */
     VaeTensorFile *file;
     void *config;      /* json_t of config.json beside the file, or NULL */
+    void *own_config;  /* json_t of "config" in __metadata__; NULL: the file has
+                          none, or text that is no JSON */
     float **generated; /* one block per required tensor, or NULL */
     bool outline;      /* no tensor has data */
     void (*release)(void *user); /* of a VaeTensorList, or NULL */

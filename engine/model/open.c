@@ -250,6 +250,21 @@ dry_run(VaeModel *m, VaeError *error)
                             : vae_fail_within(error, &why, "%s: ", m->path);
 }
 
+/* Reads "config" in __metadata__. Text that is no JSON is refused only by the
+ * networks that need it. */
+static VaeStatus
+load_own_config(VaeModel *m, VaeError *error)
+{
+    const char *text = vae_tensor_file_metadata(m->file, "config");
+    json_t *config = NULL;
+    VaeError why = {0};
+    if (text)
+        vae_json_load(text, strlen(text), m->path,
+                      "config in __metadata__: ", &config, &why);
+    m->own_config = config;
+    return why.status == VAE_ERR_MEMORY ? vae_pass_on(error, &why) : VAE_OK;
+}
+
 /* Opens the file of a model: of the path, or of the source if there is one. */
 static VaeStatus
 open_file(VaeModel *m, const VaeTensorList *source, VaeError *error)
@@ -269,7 +284,7 @@ open_file(VaeModel *m, const VaeTensorList *source, VaeError *error)
                                    "config: ", &config, error);
     }
     m->config = config;
-    return status;
+    return status == VAE_OK ? load_own_config(m, error) : status;
 }
 
 /* Recognises the network of an open file, and finds its tensors. */

@@ -111,9 +111,12 @@ bool
 vae_model_config(const VaeModel *model, json_t **out, VaeError *error)
 {
     const char *text = vae_tensor_file_metadata(model->file, "config");
-    *out = text ? NULL : json_incref(model->config);
-    return !text || vae_json_load(text, strlen(text), "config in __metadata__",
-                                  "", out, error) == VAE_OK;
+    *out = json_incref(model->own_config ? model->own_config
+                       : text            ? NULL
+                                         : model->config);
+    return *out || !text ||
+           vae_json_load(text, strlen(text), "config in __metadata__", "", out,
+                         error) == VAE_OK;
 }
 
 bool
@@ -131,12 +134,10 @@ vae_model_meta_number(const VaeModel *model, const char *key, double *out)
             *out = (double) NAN;
         return true;
     }
-    json_t *config = NULL;
-    VaeError error;
-    const bool found = vae_model_config(model, &config, &error) &&
-                       json_number(json_object_get(config, key), out);
-    json_decref(config);
-    return found;
+    return json_number(
+        json_object_get(model->own_config ? model->own_config : model->config,
+                        key),
+        out);
 }
 
 /* Puts a number of a row into the description of the network. */
