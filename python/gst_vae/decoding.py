@@ -1,7 +1,9 @@
 """Streams: what decoders and encoders share, and decoders."""
+import warnings
+
 from . import _engine
 from .frameworks import device_of, dims, empty_on, fail, like, to_host, type_of, view
-from .reports import Plan, Progress, say
+from .reports import GstVaeWarning, Plan, Progress, callers_level, say
 
 PLANES = ("nv12", "p010", "i420", "y444")
 PACKED = ("uint8", "float32", "float16", "bfloat16")
@@ -34,11 +36,20 @@ def clip_of(latents, channels, images=False):
         t = t.moved(1, 0, 2, 3)
     if len(t.shape) != 4 or t.shape[1] != channels:
         expected = f"[{channels}, h, w], [{channels}, T, h, w] or [B, {channels}, T, h, w]"
-        hint = ("; they look like [T, C, h, w]: swap the first two axes" if len(found.shape) == 4 and
-                found.shape[1] == channels else "")
+        hint = ("; they look like [T, C, h, w]: swap the first two axes"
+                if len(found.shape) == 4 and found.shape[1] == channels else "")
         raise fail(f"the latents are {dims(found)}, expected {expected}{hint}",
                    dims(found), expected)
     return t
+
+
+def doubt_axes(t, info):
+    """Warns if latents of images may be [C, T, h, w] or [T, C, h, w]."""
+    channels = info.latent_channels
+    if info.temporal == 1 and len(t.shape) == 4 and t.shape[0] == t.shape[1] == channels:
+        warnings.warn(f"the latents are {dims(t)}: that the first axis has the channels is "
+                      f"a guess; [B, {channels}, 1, h, w] needs none", GstVaeWarning,
+                      stacklevel=callers_level())
 
 
 class Stream:
@@ -164,7 +175,9 @@ class Decoder(Stream):
     def __call__(self, latents, out=None):
         """Frames [n, height, width, 3] of latents [C, h, w] or [C, T, h, w], or of images
         [T, C, h, w]."""
-        clip = clip_of(latents, self.vae.info.latent_channels, self.vae.info.temporal == 1)
+        t = view(to_host(latents))
+        doubt_axes(t, self.vae.info)
+        clip = clip_of(t, self.vae.info.latent_channels, self.vae.info.temporal == 1)
         n = self.stream.count(clip.shape[0])[1]
         made, frames = self.room(latents, (n,), out)
         self.input = latents

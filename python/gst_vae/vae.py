@@ -9,7 +9,7 @@ import warnings
 from typing import Any, Callable
 
 from . import _engine
-from .decoding import Decoder, clip_of
+from .decoding import Decoder, clip_of, doubt_axes
 from .encoding import Encoder, check_frames
 from .frameworks import device_of, dims, fail, is_state, like, pairs_of, to_host, type_of, view
 from .reports import GstVaeWarning, Plan, Report, callers_level
@@ -204,17 +204,21 @@ class VAE:
                **settings: Any) -> Any:
         """Decodes a clip [C, T, h, w] to frames [n, height, width, 3], or a batch
         [B, C, T, h, w] to [B, n, height, width, 3], in the framework and on the device
-        of the latents. They may also be the path of a file; images may be [B, C, h, w]. A network with alpha gives 4 channels.
+        of the latents. They may also be the path of a file; images may be [B, C, h, w].
+        A network with alpha gives 4 channels.
 
         size: width and height of the pictures, if they are smaller than the latents
         tell. frames: return at most so many. out: memory for all frames. progress: True,
         or a function of (done, total). The stream is kept for the next call with the same
         settings: see release()."""
+        is_file = isinstance(latents, (str, os.PathLike, Latents))
         latents, size, frames, settings = self.settle(latents, size, frames, settings)
         t = view(to_host(latents))
         if 0 in t.shape:
             raise fail(f"there are no latents to decode: {dims(t)}", dims(t))
         batch = len(t.shape) == 5
+        if not is_file:
+            doubt_axes(t, self.info)
         clips = [clip_of(clip, self.info.latent_channels, self.info.temporal == 1)
                  for clip in (t if batch else [t])]
         if size is None:

@@ -127,6 +127,17 @@ class Values(small.Test):
         self.assertEqual(made["square", "auto"], made["square", "cthw"])
         self.assertEqual(made["images.latent", "auto"], made["images.latent", "tchw"])
 
+    def test_square_images(self):
+        """The same for an array of as many images as channels."""
+        vae = gst_vae.open(small.weights("taef2"))
+        n = vae.info.latent_channels
+        for shape, guesses in (([n, n, 1, 1], 1), ([n - 1, n, 1, 1], 0),
+                               ([n, n, 1, 1, 1], 0)):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                vae.decode(small.tensor(shape), **REF)
+            self.assertEqual(sum("is a guess" in str(w.message) for w in said), guesses)
+
     def test_batches(self):
         vae, batch = gst_vae.open(WAN), small.tensor([2, 16, 1, 2, 2])
         small.write(self.path("batch"), "x", batch)
