@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 sys.dont_write_bytecode = True
 sys.path[:0] = [CLUSTER, PACKAGE]
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../files"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
 from tensor_files import load, save
 
 

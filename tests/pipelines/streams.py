@@ -15,7 +15,7 @@ os.environ["PYTHONPATH"] = os.path.join(BUILD, "python")  # for the scripts of c
 VAESEND = os.path.join(PIPELINES, "vaesend.py")
 sys.dont_write_bytecode = True
 sys.path.insert(0, PIPELINES)
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../files"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
 
 # The width is no multiple of the model's, and the frames fill no whole group.
 WIDTH, HEIGHT, FRAMES, LATENTS = 60, 48, 19, 6

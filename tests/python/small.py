@@ -10,7 +10,6 @@ import unittest
 sys.dont_write_bytecode = True
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 VECTORS = os.environ["VAE_TEST_VECTORS"]
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../files"))
 
 import gst_vae
 import tensor_files

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../files"))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
 import tensor_files
 
 TOOL, WEIGHTS, FOLDER = sys.argv[1:]
