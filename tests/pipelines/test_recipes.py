@@ -222,21 +222,23 @@ class Recipes(streams.Streams):
         self.shown(3)
 
     def test_follow_killed(self):
-        """A player ends after a killed recorder, and waits for a living one."""
-        file = self.path("recording.safetensors")
-        recorder = streams.launch(
-            "videotestsrc is-live=true ! video/x-raw,width=80,height=48,framerate=16/1 ! "
-            f"vaeencode ! latentmux ! filesink location={file} buffer-mode=unbuffered")
-        while not (os.path.exists(file) and os.path.getsize(file)):
-            time.sleep(0.05)
-        latents = self.path("latents")
+        """A player waits for the first latent and for a living recorder, and ends after
+        a killed one."""
+        file, latents = self.path("killed.safetensors"), self.path("latents")
+        with open(file, "wb"):
+            pass
         # Without -q, which hides warnings.
         player = subprocess.Popen(
             ["gst-launch-1.0", "filesrc", f"location={file}", "!", "latentdemux",
              "follow=true", "!", "filesink", f"location={latents}",
              "buffer-mode=unbuffered"], stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
-        while not (os.path.exists(latents) and os.path.getsize(latents)):
+        while not os.path.exists(latents):
+            time.sleep(0.05)
+        recorder = streams.launch(
+            "videotestsrc is-live=true ! video/x-raw,width=80,height=48,framerate=16/1 ! "
+            f"vaeencode ! latentmux ! filesink location={file} buffer-mode=unbuffered")
+        while not os.path.getsize(latents):
             time.sleep(0.05)
         recorder.kill()
         streams.ended(recorder)

@@ -87,18 +87,23 @@ GST_ELEMENT_REGISTER_DEFINE(latentdemux, "latentdemux", GST_RANK_PRIMARY,
 
 /* Pull mode ------------------------------------------------------------- */
 
+/* A recording that is followed may have no byte yet: then sets *wait. */
 static GstFlowReturn
-pull_header(GstLatentDemux *self)
+pull_header(GstLatentDemux *self, gboolean *wait)
 {
     VaeError error;
     guint64 total;
+    GST_OBJECT_LOCK(self);
+    const gboolean follow = self->follow;
+    GST_OBJECT_UNLOCK(self);
+    *wait = follow && gst_latent_length(self->sinkpad) == 0;
+    if (*wait)
+        return GST_FLOW_OK;
     gchar *name = gst_latent_source_name(self->sinkpad);
     GstFlowReturn ret = gst_latent_pull_header(self->sinkpad, name,
                                                &self->bytes, &total, &error);
-    GST_OBJECT_LOCK(self);
-    if (self->follow)
+    if (follow)
         total = G_MAXUINT64;
-    GST_OBJECT_UNLOCK(self);
     if (ret == GST_FLOW_OK)
         ret = gst_latent_send_open(self, total, name);
     else if (ret == GST_FLOW_EOS)
@@ -119,8 +124,8 @@ loop(GstPad *pad)
     GstFlowReturn ret = GST_FLOW_OK;
     gboolean wait = FALSE;
     if (self->pull && !self->known)
-        ret = pull_header(self);
-    if (ret == GST_FLOW_OK)
+        ret = pull_header(self, &wait);
+    if (ret == GST_FLOW_OK && !wait)
         ret = gst_latent_send_follow(self, &wait);
     if (ret == GST_FLOW_OK && wait) {
         g_usleep(FOLLOW_USEC);
