@@ -5,12 +5,10 @@ Here group = lane / 4 and place = lane % 4.
 """
 import numpy as np
 
-from arithmetic import UNSIGNED
 from parse import Error
 
 LANES = 32
 LANE = np.arange(LANES)
-GROUP, PLACE = LANE >> 2, LANE % 4
 
 
 def registers_of(operand):
@@ -54,9 +52,9 @@ def ldmatrix(machine, parts, operands, mask, on):
         raise Error("unknown instruction")
     machine.whole_warps(on, "ldmatrix")
     at, views = machine.locate(operands[1], "shared", 16, on)
-    rows = np.zeros((machine.n, 8), np.uint16)
-    rows[on] = views[2][at[:, None] // 2 + np.arange(8)]
-    matrices = rows.reshape(-1, 4, 8, 8)
+    rows = np.zeros((machine.n, 4), np.uint32)
+    rows[on] = views[4][at[:, None] // 4 + np.arange(4)]
+    matrices = rows.view(np.uint16).reshape(-1, 4, 8, 8)
     if "trans" in parts:
         matrices = matrices.transpose(0, 1, 3, 2)
     # [warp, matrix, lane]
@@ -65,77 +63,70 @@ def ldmatrix(machine, parts, operands, mask, on):
         machine.put(target, pairs[:, i].reshape(-1), mask)
 
 
-def fragment(machine, operand, type):
-    """Returns the registers of an operand as [warp, lane, number]."""
-    words = np.stack([machine.get(r, np.uint32)
-                      for r in registers_of(operand)], 1)
-    return words.view(type).reshape(-1, LANES, words.view(type).shape[1])
+F16 = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
 
 
-def places(shape, numbers, row, column):
-    """Returns the place of each element of a matrix in the registers of a warp, as
-    lane * numbers + number. numbers: those of a lane. row, column: functions of the
-    number's index."""
-    place = np.empty(shape, np.int64)
-    for i in range(numbers):
-        place[row(i), column(i)] = LANE * numbers + i
-    return place
+def words_of(machine, operand):
+    """Returns the registers of an operand as [register, thread]."""
+    registers = registers_of(operand)
+    return np.concatenate([machine.get(r, np.uint32) for r in registers]).reshape(
+        len(registers), machine.n)
 
 
-A_16 = places((16, 16), 8, lambda i: GROUP + (8 if i % 4 >= 2 else 0),
-              lambda i: 2 * PLACE + i % 2 + (8 if i >= 4 else 0))
-B_16 = places((16, 8), 4, lambda i: 2 * PLACE + i % 2 + (8 if i >= 2 else 0),
-              lambda i: GROUP)
-A_TF32 = places((16, 8), 4, lambda i: GROUP + (8 if i % 2 else 0),
-                lambda i: PLACE + (4 if i >= 2 else 0))
-B_TF32 = places((8, 8), 2, lambda i: PLACE + 4 * i, lambda i: GROUP)
+def numbers(bits, bf16):
+    """Converts the bits of fp16 or bf16 to fp64."""
+    if bf16:
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(
+            np.float64)
+    return F16[bits]
 
 
-def matrix(values, place):
-    """Converts [warp, lane, number] to [warp, rows, columns] of fp64."""
-    return values.reshape(values.shape[0], -1)[:, place].astype(np.float64)
+def numbers_of(words, kind):
+    """Returns words, shape [register, thread], as fp64 [register, warp, group, place,
+    number in a register]. TF32 does not read the lower 13 bits of a word."""
+    if kind == "tf32":
+        values = (words & np.uint32(0xffffe000)).view(np.float32).astype(np.float64)
+    else:
+        values = numbers(words.view(np.uint16), kind == "bf16")
+    return values.reshape(len(words), -1, 8, 4, 1 if kind == "tf32" else 2)
 
 
-def mma_16(machine, operands, bf16):
-    """Returns A and B of m16n8k16, in fp16 or bf16."""
-    def numbers(operand):
-        bits = fragment(machine, operand, np.uint16)
-        if bf16:
-            return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return bits.view(np.float16)
-    return matrix(numbers(operands[1]), A_16), matrix(numbers(operands[2]), B_16)
+def matrix_a(values):
+    """Converts what numbers_of() returned to [warp, row, k]."""
+    k_and_half = values.reshape(2, 2, *values.shape[1:])
+    a = k_and_half.transpose(2, 1, 3, 0, 4, 5)
+    return a.reshape(a.shape[0], 16, -1)
 
 
-def mma_tf32(machine, operands):
-    """Returns A and B of m16n8k8 in TF32, whose lower 13 bits are not read."""
-    def numbers(operand):
-        bits = fragment(machine, operand, np.uint32) & np.uint32(0xffffe000)
-        return bits.view(np.float32)
-    return matrix(numbers(operands[1]), A_TF32), matrix(numbers(operands[2]), B_TF32)
+def matrix_b(values):
+    """Converts what numbers_of() returned to [warp, k, column]."""
+    b = values.transpose(1, 0, 3, 4, 2)
+    return b.reshape(b.shape[0], -1, 8)
+
+
+MMA = {"m16n8k8.row.col.f32.tf32.tf32.f32": "tf32",
+       "m16n8k16.row.col.f32.bf16.bf16.f32": "bf16",
+       "m16n8k16.row.col.f32.f16.f16.f32": "f16",
+       "m16n8k16.row.col.f16.f16.f16.f16": "f16"}
 
 
 def mma(machine, parts, operands, mask, on):
     """Computes D = A B + C, summed in fp64 and rounded once to the type of C."""
     machine.whole_warps(on, "mma")
-    kind = ".".join(parts[3:])
-    if kind == "m16n8k8.row.col.f32.tf32.tf32.f32":
-        a, b = mma_tf32(machine, operands)
-    elif kind in ("m16n8k16.row.col.f32.bf16.bf16.f32",
-                  "m16n8k16.row.col.f32.f16.f16.f32",
-                  "m16n8k16.row.col.f16.f16.f16.f16"):
-        a, b = mma_16(machine, operands, "bf16" in kind)
-    else:
+    kind = MMA.get(".".join(parts[3:]))
+    if not kind:
         raise Error("unknown instruction")
-    product = a @ b
-    type = np.float32 if parts[-1] == "f32" else np.float16
-    c = fragment(machine, operands[3], type)
-    sums = np.empty_like(c)
-    for i in range(4):
-        row, column = GROUP + (8 if i >= 2 else 0), 2 * PLACE + i % 2
-        sums[:, :, i] = c[:, :, i] + product[:, row, column]
-    words = sums.view(np.uint32)
-    for i, target in enumerate(registers_of(operands[0])):
-        machine.put(target, words[:, :, i].reshape(-1), mask)
+    a, b, c = (words_of(machine, x) for x in operands[1:4])
+    product = matrix_a(numbers_of(a, kind)) @ matrix_b(numbers_of(b, kind))
+    product = product.reshape(-1, 2, 8, 4, 2)
+    if parts[-1] == "f32":
+        product = product.transpose(1, 4, 0, 2, 3).reshape(c.shape)
+        sums = (c.view(np.float32) + product).astype(np.float32)
+    else:
+        product = product.transpose(1, 0, 2, 3, 4).reshape(len(c), -1)
+        sums = (F16[c.view(np.uint16)] + product).astype(np.float16)
+    for target, words in zip(registers_of(operands[0]), sums.view(np.uint32)):
+        machine.put(target, words, mask)
 
 
 class Copies:

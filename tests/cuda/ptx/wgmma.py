@@ -17,7 +17,7 @@ import re
 import numpy as np
 
 from parse import Error
-from warp import A_16, GROUP, LANES, PLACE, matrix, registers_of
+from warp import LANES, matrix_a, numbers, numbers_of, registers_of
 
 WARPS = 4  # of a group
 ROWS, DEPTH = 64, 16
@@ -76,7 +76,7 @@ class Multiplications:
         self.machine = machine
         self.group = np.zeros(threads // LANES, np.int64)  # next one of each warp
         self.pending = []  # [warps, which wait, their groups, words, registers]
-        self.sums = {}  # register: number of multiplications, for each thread
+        self.sums = {}  # register: number of multiplications, for each warp
         self.shapes = {}  # register: the last shape of its sums, and its time
         self.accesses = {}  # register: the time of its last other use
         self.fenced = np.full(threads, -1, np.int64)  # time of the last fence
@@ -85,17 +85,19 @@ class Multiplications:
         """Notes another instruction's use of a register."""
         self.accesses[register] = self.machine.time
         many = self.sums.get(register)
-        if many is not None and (many[active] > 0).any():
+        if (many is not None and many.any() and
+                many[self.machine.warp[active]].any()):
             raise Error(f"use of {register} while a multiplication writes it")
 
     def check(self, registers, on, shape):
         """Refuses registers without a fence. shape: that of the sums; None: of A."""
+        fenced = self.fenced[on].min()
         for register in registers:
             last = self.accesses.get(register, 0)
             before, when = self.shapes.get(register, (shape, 0))
             if before != shape:
                 last = max(last, when)
-            if (self.fenced[on] < last).any():
+            if fenced < last:
                 raise Error(f"no wgmma.fence since the last use of {register}")
 
     def start(self, on, words, registers):
@@ -103,8 +105,8 @@ class Multiplications:
         for of_group in words:
             self.machine.shared.busy[of_group] += 1
         for register in registers:
-            many = self.sums.setdefault(register, np.zeros(on.size, np.int64))
-            many[on] += 1
+            many = self.sums.setdefault(register, np.zeros(self.group.size, np.int64))
+            many[warps] += 1
         self.pending.append([warps, np.ones(warps.size, bool),
                              self.group[warps].copy(), words, registers])
 
@@ -118,9 +120,8 @@ class Multiplications:
                     (group < self.group[warps] - left))
             if not done.any():
                 continue
-            threads = (warps[done][:, None] * LANES + np.arange(LANES)).ravel()
             for register in registers:
-                self.sums[register][threads] -= 1
+                self.sums[register][warps[done]] -= 1
             waits[done] = False
             # All warps of a group read all of its words.
             ends = (~waits & done).reshape(-1, WARPS)
@@ -152,24 +153,17 @@ def read_matrix(machine, operand, rows, on, bf16, along_n=False):
     at = shared.index_at(at, 16, block[:, None, None])
     word = (at[..., None] // 4 + np.arange(4)).reshape(at.shape[0], -1)
     shared.reads_by_group(word)
-    bits = shared.views[2][at[..., None] // 2 + np.arange(8)]
+    values = numbers(shared.views[4][word].view(np.uint16), bf16)
     if along_n:
-        bits = bits.reshape(-1, DEPTH, rows).transpose(0, 2, 1)
-    return numbers(bits.reshape(-1, rows, DEPTH), bf16), word
-
-
-def numbers(bits, bf16):
-    if bf16:
-        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return bits.view(np.float16)
+        return values.reshape(-1, DEPTH, rows).transpose(0, 2, 1), word
+    return values.reshape(-1, rows, DEPTH), word
 
 
 def a_of_registers(machine, operand, on, bf16):
     """Returns A, which each warp holds as it holds A of mma's m16n8k16."""
     words = np.stack([machine.registers[r].view(np.uint32)
-                      for r in registers_of(operand)], 1)
-    values = numbers(words.view(np.uint16).reshape(-1, LANES, 8), bf16)
-    a = matrix(values, A_16)
+                      for r in registers_of(operand)])
+    a = matrix_a(numbers_of(words, "bf16" if bf16 else "f16"))
     return a[on.reshape(-1, LANES).any(1)].reshape(-1, ROWS, DEPTH)
 
 
@@ -200,12 +194,11 @@ def multiply(machine, parts, operands, on):
     else:
         a, more = read_matrix(machine, operands[1], ROWS, on, bf16)
         words = np.concatenate([words, more], 1)
-    product = a.astype(np.float64) @ b.astype(np.float64).transpose(0, 2, 1)
-    product = product.reshape(-1, 16, n)  # of each warp
+    product = a @ np.ascontiguousarray(b.transpose(0, 2, 1))
+    # [warp, half, group, eight columns, place, number], as registers of threads
+    product = product.reshape(-1, 2, 8, n // 8, 4, 2)
+    values = product.transpose(3, 1, 5, 0, 2, 4).reshape(len(sums), -1)
     adds = machine.get(operands[3], np.bool_)[on]
-    i = np.arange(len(sums))[:, None]
-    row, column = GROUP + i % 4 // 2 * 8, i // 4 * 8 + 2 * PLACE + i % 2
-    values = product[:, row, column].transpose(1, 0, 2).reshape(len(sums), -1)
     for name, value in zip(sums, values):
         register = machine.registers[name]
         register[on] = np.where(adds, register[on] + value, value)
