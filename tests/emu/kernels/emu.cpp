@@ -1,10 +1,11 @@
 /*
  * emu.cpp: see emu.h.
  *
- * A fiber that waits switches to the scheduler's context. The scheduler runs
- * the threads of a block one after another, in the order of the launch. Each
- * thread runs until it waits or returns. If no thread can run, the block is
- * stuck, and the error lists what its threads wait for.
+ * The threads of a block run one after another, in the order of the launch. A
+ * thread that waits or returns switches to the next one that can run, and after
+ * the last one to the scheduler, which begins with the first again. If no
+ * thread can run, the block is stuck, and the error lists what its threads wait
+ * for.
  */
 #include "emu.h"
 
@@ -47,9 +48,12 @@
 namespace
 {
 
-enum { STACK = 256 << 10, GUARD = 64, GUARD_BYTE = 0x5a, LANES = 32 };
+enum { MAPPED = 256 << 10, GUARD = 64, GUARD_BYTE = 0x5a, LANES = 32 };
 /* More than the stack frames of fiber_main() and its caller take. */
 enum { BASE = 4 << 10 };
+/* Stacks begin at different places of a page and in different pages, or they
+ * would share a few sets of the caches. */
+enum { COLOURS = 61, COLOUR = 1 << 10 | 64 };
 enum { LIMIT_BLOCK = 1024, LIMIT_YZ = 65535 };
 /* The largest shared memory of a block on sm_75, on later devices (the least of
  * them: sm_86, 89 and 120), and on sm_90. Kernels that also run on the smaller
@@ -66,7 +70,7 @@ struct Context {
     ucontext_t u;
 #endif
     void *fake;        /* fake stack of AddressSanitizer */
-    const void *stack; /* lowest address of a fiber's stack */
+    const void *stack; /* lowest address of the stack */
     size_t size;
     void *tsan;
 };
@@ -85,6 +89,7 @@ struct Fiber {
     State state = RUNNABLE;
     const char *where = nullptr;
     uint8_t *stack = nullptr;
+    size_t size = 0;
     std::vector<Copy> copies = {};
     unsigned group = 0; /* number of the open group */
 };
@@ -112,6 +117,9 @@ struct Block {
     unsigned at_barrier;
     const char *barrier;
     Fiber *now;
+    const std::vector<unsigned> *order;
+    size_t next; /* the first thread in the order that has no turn yet */
+    size_t returned;
 };
 
 __thread Block *block;
@@ -174,28 +182,66 @@ switch_to(Context *from, Context *to, bool last)
 #endif
 }
 
+/* Places are literals, which several objects may have. */
+bool
+same_place(const char *a, const char *b)
+{
+    return a == b || !strcmp(a, b);
+}
+
+/* Switches to the next thread that can run. Returns false if this round has no
+ * more. */
+bool
+run_next(Block *b, Context *from, bool last)
+{
+    while (b->next < b->fibers.size()) {
+        Fiber *f = b->fibers[(*b->order)[b->next++]];
+        if (f->state == RUNNABLE) {
+            b->now = f;
+            vae_emu_place = &f->place;
+            switch_to(from, &f->context, last);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Leaves a thread. last: it will not be entered again. */
+void
+leave(Context *from, bool last)
+{
+    if (!run_next(block, from, last))
+        switch_to(from, &block->scheduler, last);
+}
+
 void
 wait_here(State state, const char *where)
 {
     Fiber *f = block->now;
     f->state = state;
     f->where = where;
-    switch_to(&f->context, &block->scheduler, false);
+    leave(&f->context, false);
 }
 
 void
 fiber_main(void)
 {
-#if EMU_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &block->scheduler.stack,
-                                    &block->scheduler.size);
-#endif
     Fiber *f = block->now;
+#if EMU_ASAN
+    const void *stack;
+    size_t size;
+    __sanitizer_finish_switch_fiber(nullptr, &stack, &size);
+    if (!block->scheduler.stack) { /* which enters the first thread */
+        block->scheduler.stack = stack;
+        block->scheduler.size = size;
+    }
+#endif
     block->launch->kernel();
     if (!f->copies.empty())
         vae_emu_fail("returns before its copies are waited for");
     f->state = RETURNED;
-    switch_to(&f->context, &block->scheduler, true);
+    block->returned++;
+    leave(&f->context, true);
     abort();
 }
 
@@ -205,17 +251,17 @@ fiber_begin(Fiber *f)
     f->state = RUNNABLE;
     f->group = 0;
     f->context.stack = f->stack;
-    f->context.size = STACK;
+    f->context.size = f->size;
     f->context.fake = nullptr;
 #if EMU_ASAN
     /* Only the frame of fiber_main() did not return, and is still poisoned. */
-    ASAN_UNPOISON_MEMORY_REGION(f->stack + STACK - BASE, BASE);
+    ASAN_UNPOISON_MEMORY_REGION(f->stack + f->size - BASE, BASE);
 #endif
 #if EMU_TSAN
     f->context.tsan = __tsan_create_fiber(0);
 #endif
 #if EMU_ASM
-    void **sp = reinterpret_cast<void **>(f->stack + STACK);
+    void **sp = reinterpret_cast<void **>(f->stack + f->size);
     *--sp = nullptr; /* as if fiber_main had been called */
     *--sp = reinterpret_cast<void *>(fiber_main);
     sp -= 6; /* the saved registers */
@@ -224,7 +270,7 @@ fiber_begin(Fiber *f)
 #else
     getcontext(&f->context.u);
     f->context.u.uc_stack.ss_sp = f->stack;
-    f->context.u.uc_stack.ss_size = STACK;
+    f->context.u.uc_stack.ss_size = f->size;
     f->context.u.uc_link = nullptr;
     makecontext(&f->context.u, fiber_main, 0);
 #endif
@@ -234,11 +280,12 @@ Fiber *
 fiber_new(void)
 {
     Fiber *f = new Fiber();
-    void *p = mmap(nullptr, STACK, PROT_READ | PROT_WRITE,
+    void *p = mmap(nullptr, MAPPED, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         vae_emu_fail("no memory for stacks");
     f->stack = static_cast<uint8_t *>(p);
+    f->size = MAPPED - pool.size() % COLOURS * COLOUR;
     return f;
 }
 
@@ -277,26 +324,17 @@ stuck(Block *b)
 void
 run_fibers(Block *b, const std::vector<unsigned> &order)
 {
-    size_t returned = 0;
-    while (returned < b->fibers.size()) {
-        bool moved = false;
-        for (const unsigned i : order) {
-            Fiber *f = b->fibers[i];
-            if (f->state != RUNNABLE)
-                continue;
-            b->now = f;
-            vae_emu_place = &f->place;
-            switch_to(&b->scheduler, &f->context, false);
-            returned += f->state == RETURNED;
-            moved = true;
-#if EMU_TSAN
-            if (f->state == RETURNED)
-                __tsan_destroy_fiber(f->context.tsan);
-#endif
-        }
-        if (!moved)
+    b->order = &order;
+    b->returned = 0;
+    while (b->returned < b->fibers.size()) {
+        b->next = 0;
+        if (!run_next(b, &b->scheduler, false))
             stuck(b);
     }
+#if EMU_TSAN
+    for (const Fiber *f : b->fibers)
+        __tsan_destroy_fiber(f->context.tsan);
+#endif
 }
 
 /* Allocates the block's shared memory between two guards. */
@@ -498,7 +536,7 @@ vae_emu_barrier(const char *where)
     Block *b = block;
     if (!b->at_barrier)
         b->barrier = where;
-    else if (strcmp(b->barrier, where))
+    else if (!same_place(b->barrier, where))
         vae_emu_fail("is at the barrier %s while others are at %s", where,
                      b->barrier);
     if (++b->at_barrier < b->fibers.size()) {
@@ -527,7 +565,7 @@ exchange(const char *where, unsigned mask, const void *mine, size_t bytes,
     if (!e.arrived) {
         e.where = where;
         e.bytes = (unsigned) bytes;
-    } else if (strcmp(e.where, where) || e.bytes != bytes) {
+    } else if (!same_place(e.where, where) || e.bytes != bytes) {
         vae_emu_fail("is at %s while its warp is at %s", where, e.where);
     }
     memcpy(e.data + lane * bytes, mine, bytes);

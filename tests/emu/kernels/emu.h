@@ -148,9 +148,10 @@ template <typename T>
 static inline T
 vae_emu_shuffle(const char *where, unsigned mask, T v, unsigned from)
 {
-    T all[32];
-    memcpy(all, vae_emu_exchange(where, mask, &v, sizeof v), sizeof all);
-    return all[from % 32];
+    const char *all =
+        static_cast<const char *>(vae_emu_exchange(where, mask, &v, sizeof v));
+    memcpy(&v, all + from % 32 * sizeof v, sizeof v);
+    return v;
 }
 
 #define __shfl_xor_sync(mask, v, with)                                         \
