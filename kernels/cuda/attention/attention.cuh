@@ -97,8 +97,8 @@ vae_rows(const VaeAttentionArgs &a, const VaeKeys &keys, int i, int size)
  * compute capability 8.0 or more. */
 void vae_cuda_attention_matrix(const VaeQueue *q, const VaeAttentionArgs *a);
 
-/* The same on compute capability 9.0, for 256 < c <= 640; qkv is aligned to 16
- * bytes. */
+/* On the matrix units of compute capability 9.0: x_type of 16 bits, 256 < c <=
+ * 640, c a multiple of 8; qkv is aligned to 16 bytes. */
 void vae_cuda_attention_wgmma(const VaeQueue *q, const VaeAttentionArgs *a);
 
 /* For F32, multiplied as TF32; qkv is aligned to 16 bytes. */

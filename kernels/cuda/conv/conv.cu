@@ -125,7 +125,7 @@ load_weights(const Lane &lane, int first, int k, uint32_t (*w)[2])
                                      lane.b + (first + j) * 8 * PITCH + k);
 }
 
-/* The same of the pixels of row i. */
+/* The pixels of row i, of 16 channels from k on. */
 VAE_DEVICE void
 load_row(const Lane &lane, int i, int k, uint32_t *x)
 {
@@ -152,7 +152,8 @@ multiply(const Lane &lane, float (*sum)[P::COLUMNS][4])
     }
 }
 
-/* The same for N columns with sums of F16, which are then added. */
+/* Adds the products of one tap, DEEP channels and N columns, first summed in
+ * F16. */
 template <typename P, int N>
 VAE_DEVICE void
 multiply_some(const Lane &lane, int first, float (*sum)[P::COLUMNS][4])

@@ -14,6 +14,7 @@
  * the size of the picture.
  */
 #include "conv.cuh"
+#include "ptx_matrix.cuh"
 
 enum {
     OUT = 3,

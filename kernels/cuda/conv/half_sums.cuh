@@ -7,15 +7,16 @@
  * instructions that run beside the matrix units.
  *
  * The sum of a step may be too large for F16. It is then infinite, and the sum
- * in F32 stays infinite or becomes NaN. Such a sum is computed once more, in
- * F32 alone. This depends on nothing but the numbers that belong to the result.
+ * in F32 stays infinite or becomes NaN. A sum that is not finite is computed
+ * once more, in F32 alone. So a result depends only on its own numbers.
  */
 #ifndef VAE_HALF_SUMS_CUH
 #define VAE_HALF_SUMS_CUH
 
 #include "conv.cuh"
+#include "ptx_matrix.cuh"
 
-/* Replaces a constant of P. */
+/* P, with sums of F16. */
 template <typename P> struct HalfSums : P {
     /* cppcheck-suppress duplInheritedMember */
     static const bool HALF_SUMS = true;
@@ -75,8 +76,8 @@ sum_alone(const VaeConvMatrixArgs &a, const Place &p, int row, int column,
     return sum;
 }
 
-/* Replaces sums that are not finite. There is code for one, because there are
- * hardly ever any. */
+/* Replaces sums that are not finite, one after another, because hardly any sum
+ * is. */
 template <typename P>
 VAE_DEVICE void
 replace_infinite(const VaeConvMatrixArgs &a, const Place &p,
