@@ -429,7 +429,7 @@ full long |build-full   ||tests full --suite full --no-suite plans --no-suite pt
 full long |build-full   ||tests plans --suite plans $short|$plans
 full long |build-full   ||tests ptx --suite ptx $short|$ptx
 $fuzzing |build-fuzz   |clang fuzz -Dfuzzing=enabled $tested -Donednn=disabled|fuzz 20|
-full long |build-asan   |gcc $tested $sanitizer -Db_sanitize=address,undefined|asan|
+full long |build-asan   |gcc vae engine/vaetool gstvae $tested $sanitizer -Db_sanitize=address,undefined|asan|
 full long |build-tsan   |gcc tsan $tested -Dgst=enabled $sanitizer -Db_sanitize=thread|tsan|
 full long |build-clang  |clang vae engine/vaetool gstvae $tested -Dgst=enabled $release -Db_ndebug=false|tests short --suite files --suite check --suite golden --no-suite cuda $quick|
 full long |build-minimum|gcc vae engine/vaetool $tested -Dgst=disabled -Donednn=disabled $release|tests golden --suite golden --no-suite cuda $quick|
