@@ -68,6 +68,12 @@ reorder(VaeCheck *t, const float *w, size_t rows, size_t out)
     return r;
 }
 
+/* The sizes in the arguments of a case. */
+#define SIZES(c)                                                               \
+    .t = (c)->t, .h = (c)->h, .w = (c)->w, .c_in = (c)->c_in, .ho = (c)->h,    \
+    .wo = (c)->w, .c_out = (c)->c_out, .k = (c)->k, .kt = (c)->kt,             \
+    .pad_y = (c)->pad_y, .pad_x = (c)->pad_x, .relu = (c)->relu
+
 static inline Both
 make(VaeCheck *t, const Case *c, const Kind *kind, bool exact)
 {
@@ -88,38 +94,16 @@ make(VaeCheck *t, const Case *c, const Kind *kind, bool exact)
                                    type, 0),
         .bias = vae_check_narrow(t, b.bias, out, type, 0),
         .type = type,
-        .t = c->t,
-        .h = c->h,
-        .w = c->w,
-        .c_in = c->c_in,
-        .ho = c->h,
-        .wo = c->w,
-        .c_out = c->c_out,
-        .k = c->k,
-        .kt = c->kt,
-        .pad_y = c->pad_y,
-        .pad_x = c->pad_x,
-        .relu = c->relu,
         .warpgroups = kind->groups,
-        .half_sums = kind->half_sums};
+        .half_sums = kind->half_sums,
+        SIZES(c)};
     b.wide = (VaeConvArgs){.x = b.x,
                            .add = b.add,
                            .weight = weight,
                            .bias = b.bias,
-                           .t = c->t,
-                           .h = c->h,
-                           .w = c->w,
-                           .c_in = c->c_in,
-                           .ho = c->h,
-                           .wo = c->w,
-                           .c_out = c->c_out,
-                           .k = c->k,
-                           .kt = c->kt,
                            .s = 1,
                            .st = 1,
-                           .pad_y = c->pad_y,
-                           .pad_x = c->pad_x,
-                           .relu = c->relu};
+                           SIZES(c)};
     if (c->past && c->kt > 1) { /* in separate guarded buffers */
         const size_t past = (size_t) (c->kt - 1) * frame;
         b.args.past_frames = c->kt - 1;
