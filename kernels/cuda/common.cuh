@@ -12,7 +12,7 @@
 #define VAE_COMMON_CUH
 
 #include "kernels.h"
-#include "ptx.cuh"
+#include "ptx/ptx.cuh"
 
 static const int VAE_THREADS = 256; /* threads of a block */
 

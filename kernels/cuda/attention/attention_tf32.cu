@@ -10,7 +10,7 @@
  */
 #include "attention.cuh"
 #include "common.cuh"
-#include "ptx_matrix.cuh"
+#include "ptx/matrix.cuh"
 
 enum { WARPS = 8, KEYS = 32, SITES = 8, TURNS = KEYS / SITES };
 enum { KEY_PAD = 4, VALUE_PAD = 8 }; /* against bank conflicts */

@@ -15,7 +15,7 @@
  */
 #include "attention.cuh"
 #include "common.cuh"
-#include "ptx_matrix.cuh"
+#include "ptx/matrix.cuh"
 
 enum { KEYS = 64, DEEP = 128, GROUP = 128, GROUPS = VAE_THREADS / GROUP };
 /* A square has 64 rows of 64 channels, swizzled; a piece has two. */

@@ -6,7 +6,7 @@
 #define VAE_FRAGMENT_CUH
 
 #include "common.cuh"
-#include "ptx_matrix.cuh"
+#include "ptx/matrix.cuh"
 
 /* Copies eight elements from any address, synchronously. */
 VAE_DEVICE void

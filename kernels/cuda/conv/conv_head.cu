@@ -14,7 +14,7 @@
  * the size of the picture.
  */
 #include "conv.cuh"
-#include "ptx_matrix.cuh"
+#include "ptx/matrix.cuh"
 
 enum {
     OUT = 3,

@@ -23,7 +23,7 @@
  * more it has, the fewer bytes of weights the blocks read from the L2 cache.
  */
 #include "conv.cuh"
-#include "ptx_matrix.cuh"
+#include "ptx/matrix.cuh"
 
 /* All shared memory is within what a block may have on sm_90. */
 template <int GROUPS_, int SQUARES_, int N_, int PART_, int TAPS_> struct Tile {

@@ -14,7 +14,7 @@
 #define VAE_HALF_SUMS_CUH
 
 #include "conv.cuh"
-#include "ptx_matrix.cuh"
+#include "ptx/matrix.cuh"
 
 /* P, with sums of F16. */
 template <typename P> struct HalfSums : P {

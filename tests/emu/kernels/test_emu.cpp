@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common.cuh"
-#include "ptx_matrix.cuh"
+#include "ptx/matrix.cuh"
 
 #ifndef __has_feature
 #define __has_feature(x) 0

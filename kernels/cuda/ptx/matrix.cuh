@@ -1,8 +1,8 @@
 /*
- * ptx_matrix.cuh: the PTX instructions of the matrix units, as in ptx.cuh.
+ * matrix.cuh: the PTX instructions of the matrix units, as in ptx.cuh.
  */
-#ifndef VAE_PTX_MATRIX_CUH
-#define VAE_PTX_MATRIX_CUH
+#ifndef VAE_MATRIX_CUH
+#define VAE_MATRIX_CUH
 
 #include "ptx.cuh"
 
