@@ -382,8 +382,6 @@ VaeStatus vae_cuda_run(VaeBackend *cuda, VaeExec *exec, const VaeRun *run,
 /* cuda/ops.c. */
 VaeStatus vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
                            VaeCudaSlot *slot, VaeError *error);
-/* The queue of the program's own kernels. */
-VaeQueue vae_cuda_queue(const VaeCudaExec *exec);
 /* Joins the phases of part i of the result. */
 void vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i);
 /* A VaeExecOp.run; own is a VaeCudaOp. */

@@ -4,8 +4,9 @@
  */
 #include "gpu.h"
 
-VaeQueue
-vae_cuda_queue(const VaeCudaExec *e)
+/* The queue of the program's own kernels. */
+static VaeQueue
+queue_of(const VaeCudaExec *e)
 {
     return (VaeQueue){.threads = 1,
                       .stream = e->loaded ? e->cuda->compute : VAE_ONLY_LOAD};
@@ -46,7 +47,7 @@ void
 vae_cuda_join_phases(const VaeCudaOp *own, const VaeOp *op, int i)
 {
     const VaeTensor *x = op->x, *y = op->y;
-    const VaeQueue queue = vae_cuda_queue(own->exec);
+    const VaeQueue queue = queue_of(own->exec);
     vae_rt_kernels()->rearrange(
         &queue,
         &(VaeRearrangeArgs){.kind = VAE_JOIN_PHASES,
@@ -213,7 +214,7 @@ vae_cuda_run_ops(VaeExec *exec, int from, int to, const VaeRun *run,
     VaeBackend *cuda = vae_cuda_exec(exec)->cuda;
     VaeLaunch launch = {.exec = exec,
                         .kernels = vae_rt_kernels(),
-                        .queue = vae_cuda_queue(vae_cuda_exec(exec)),
+                        .queue = queue_of(vae_cuda_exec(exec)),
                         .tf32 = cuda->params.precision == VAE_PRECISION_TF32,
                         .copy = copy,
                         .zero = zero,

@@ -9,10 +9,8 @@
 #include "clock.h"
 #include "stream.h"
 
-/* Waits for runs in flight. After a failed call no run may access the caller's
- * memory, so it also waits for those of the second machine. */
-static VaeStatus
-finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
+VaeStatus
+vae_stream_finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
 {
     const bool keep = status == VAE_OK;
     if (!keep)
@@ -62,7 +60,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
     status = vae_stream_settle(stream, error);
     if (status != VAE_OK) {
         stream->at.broken = true;
-        return finish(stream, 0, status, error);
+        return vae_stream_finish(stream, 0, status, error);
     }
     atomic_store(&stream->cancel, false);
     stream->sequences++;
@@ -120,9 +118,6 @@ vae_stream_grow_history(VaeStream *s, int steps, VaeError *error)
         (double) bytes / 1048576, (double) rest / 1048576, why.message);
 }
 
-static VaeStatus run_steps(VaeStream *s, const VaeUnits *units, int steps,
-                           VaeError *error);
-
 /* Computes the frames that are due now as if the sequence ended here, and
  * restores the carries. Called after each step if the look-ahead is smaller
  * than the model's. */
@@ -137,7 +132,7 @@ guess(VaeStream *s, const VaeUnits *units, VaeError *error)
     if (status != VAE_OK)
         return status;
     s->at.ended = true;
-    status = run_steps(s, units, steps, error);
+    status = vae_stream_run_steps(s, units, steps, error);
     const int step = s->at.step; /* a dump counts these runs, too */
     s->at = before;
     s->at.step = step;
@@ -158,9 +153,9 @@ look_ahead(VaeStream *s)
     s->full = vae_stream_grow_history(s, 1, NULL) != VAE_OK;
 }
 
-/* Runs the next steps, with latents or of the end. */
-static VaeStatus
-run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
+VaeStatus
+vae_stream_run_steps(VaeStream *s, const VaeUnits *units, int steps,
+                     VaeError *error)
 {
     VaeUnits at = *units;
     const bool guesses = s->main.params.low_latency && !s->at.ended;
@@ -177,7 +172,8 @@ run_steps(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
         if (status == VAE_OK)
             status = vae_stream_run_program(s, which, &at, error);
         else
-            finish(s, 0, VAE_OK, NULL); /* what was computed is complete */
+            vae_stream_finish(s, 0, VAE_OK,
+                              NULL); /* what was computed is complete */
         if (status == VAE_OK && guesses)
             status = guess(s, &at, error);
         if (status != VAE_OK) {
@@ -213,8 +209,8 @@ place_chunk(const VaeStream *s, const VaePicture *from, int n)
     }
 }
 
-/* Does what run_steps() does, for models with chunks. An encoder begins each
- * chunk like a sequence. */
+/* Does what vae_stream_run_steps() does, for models with chunks. An encoder
+ * begins each chunk like a sequence. */
 static VaeStatus
 run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
 {
@@ -237,7 +233,7 @@ run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
             now.pictures = s->slots;
         }
         const uint64_t out = s->stats.units_out;
-        status = run_steps(s, &now, n, error);
+        status = vae_stream_run_steps(s, &now, n, error);
         s->stats.units_out = out + (uint64_t) n_out;
         vae_units_skip(s, &at, n_in, n_out);
         steps -= n;
@@ -245,149 +241,10 @@ run_chunks(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     return status;
 }
 
-/* ------------------------------------------------------------------ */
-/* Windows and tiles of latents.                                       */
-
-/* Copies the next latent of the sequence, which later windows read. */
-static void
-hold(VaeStream *s, const VaeLatentIn *latent)
-{
-    VaeWindow *w = &s->window;
-    const int64_t n = (int64_t) (s->at.latents - s->at.lines.latent);
-    const size_t elements = vae_stream_latent_elements(s);
-    const size_t place = (size_t) (n % VAE_WINDOW_ROOM);
-    uint8_t *to = w->data + place * elements * sizeof(float);
-    memcpy(to, latent->data, elements * vae_type_size(latent->type));
-    w->held[place] = (VaeLatentIn){latent->type, to};
-}
-
-/* The first latent of a window, and the window of a latent. */
-static int64_t
-window_begin(const VaeStream *s, int64_t index)
-{
-    const VaeWindows *w = &s->main.model->windows;
-    return index > 0 ? w->first + (index - 1) * w->size : 0;
-}
-
-static int64_t
-window_with(const VaeStream *s, int64_t latent)
-{
-    const VaeWindows *w = &s->main.model->windows;
-    return latent < w->first ? 0 : (latent - w->first) / w->size + 1;
-}
-
-/* Runs the latents of a window: its own, and one on either side. At the end of
- * the sequence, copies of the last latent fill it. outer: the place of the
- * stream. */
-static VaeStatus
-begin_window(VaeStream *s, const VaeSequence *outer, int64_t index,
-             VaeError *error)
-{
-    VaeWindow *w = &s->window;
-    VaeLatentIn in[VAE_WINDOW_ROOM];
-    const int64_t origin = (int64_t) outer->lines.latent;
-    const int64_t newest = (int64_t) outer->latents - origin - 1;
-    const int64_t own = window_begin(s, index) - origin;
-    const int64_t end = window_begin(s, index + 1) - origin;
-    const int64_t first = own > 0 ? own - 1 : 0;
-    const bool last = outer->ended && newest < end;
-    int n = 0;
-    for (int64_t i = first; i < end + !last; i++)
-        in[n++] = w->held[(i < newest ? i : newest) % VAE_WINDOW_ROOM];
-    w->begun = true;
-    w->index = index;
-    w->frame = s->steps.step_out * first;
-    s->at = vae_sequence_from(
-        (VaeOrigin){.restart = first > 0 || outer->lines.restart});
-    VaeStatus status = run_steps(s, &(VaeUnits){.in = in}, n, error);
-    if (status == VAE_OK)
-        status = vae_stream_settle(s, error);
-    s->at.ended = true;
-    /* Waits for the runs: later latents overwrite their inputs. */
-    return finish(s, 0, status, error);
-}
-
-/* Computes the frames from..until-1, which are of one window. */
-static VaeStatus
-run_window(VaeStream *s, const VaeUnits *units, int64_t index, VaeError *error)
-{
-    VaeWindow *w = &s->window;
-    const VaeSequence outer = s->at;
-    const uint64_t units_in = s->stats.units_in;
-    const int rate = s->steps.step_out;
-    VaeStatus status = VAE_OK;
-    s->at = w->at;
-    if (!w->begun || w->index != index)
-        status = begin_window(s, &outer, index, error);
-    VaeUnits at = *units;
-    at.base -= w->frame;
-    at.from -= w->frame;
-    at.until -= w->frame;
-    const int64_t end = rate * ((int64_t) s->at.latents - 1) + 1;
-    const int64_t late = at.until + s->main.model->line_delay - end;
-    if (status == VAE_OK)
-        status = run_steps(
-            s, &at, (int) ((late + rate - 1) / rate) - s->at.drained, error);
-    if (status == VAE_OK)
-        status = vae_stream_settle(s, error);
-    s->stats.units_in = units_in;
-    w->at = s->at;
-    s->at = outer;
-    s->at.step = w->at.step;
-    s->at.broken = status != VAE_OK;
-    return status;
-}
-
-/* The window of a frame, and the frame after its last one. */
-static int64_t
-window_of(const VaeStream *s, int64_t frame, int64_t *end)
-{
-    const int rate = s->steps.step_out;
-    const int64_t origin = (int64_t) s->at.lines.latent;
-    const int64_t latent = origin + (frame + rate - 1) / rate;
-    const int64_t index = window_with(s, latent);
-    *end = rate * (window_begin(s, index + 1) - 1 - origin) + 1;
-    return index;
-}
-
-/* As run_steps(), for models with windows or tiles. The frames of a window are
- * due when all its latents are there, and then as many with each latent as one
- * step of its delay lines gives; those of a tile likewise. */
-static VaeStatus
-run_windows(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
-{
-    const bool tiles = s->main.model->info.in_tiles;
-    VaeUnits at = *units;
-    VaeStatus status = VAE_OK;
-    for (int i = 0; i < steps && status == VAE_OK; i++) {
-        vae_stream_set_frames(s, &at, 1);
-        const int64_t until = at.until;
-        if (s->at.ended) {
-            s->at.drained++;
-        } else {
-            hold(s, units->in + i);
-            s->at.latents++;
-            s->stats.units_in++;
-        }
-        s->at.next = NEXT;
-        s->at.warm_up -= s->at.warm_up > 0;
-        while (status == VAE_OK && at.from < until) {
-            int64_t end;
-            const int64_t index = tiles ? vae_stream_tile_of(s, at.from, &end)
-                                        : window_of(s, at.from, &end);
-            at.until = end < until ? end : until;
-            status = tiles ? vae_stream_run_tile(s, &at, index, error)
-                           : run_window(s, &at, index, error);
-            at.from = at.until;
-        }
-    }
-    return status;
-}
-
 void
 vae_stream_reset(VaeStream *stream)
 {
-    finish(stream, 0, VAE_ERR_CANCELLED, NULL);
+    vae_stream_finish(stream, 0, VAE_ERR_CANCELLED, NULL);
     /* A video may begin with a few black frames, and a seek may follow. */
     if (stream->main.params.direction == VAE_DECODE)
         vae_stream_judge_end(stream);
@@ -413,13 +270,13 @@ begin(VaeStream *s, const VaeUnits *units, int steps, VaeError *error)
     at.base = at.from;
     const VaeModel *model = s->main.model;
     status = model->windows.size || model->info.in_tiles
-                 ? run_windows(s, &at, steps, error)
+                 ? vae_stream_run_windows(s, &at, steps, error)
              : model->info.chunk ? run_chunks(s, &at, steps, error)
-                                 : run_steps(s, &at, steps, error);
+                                 : vae_stream_run_steps(s, &at, steps, error);
     if (status == VAE_OK)
         s->stats.units_out += (uint64_t) (at.until - at.from);
     if (status != VAE_OK)
-        status = finish(s, 0, status, error);
+        status = vae_stream_finish(s, 0, status, error);
     s->ends[s->calls++ % VAE_STREAM_CALLS] = s->runs;
     s->stats.last_ns = vae_now_ns() - start;
     s->stats.busy_ns += s->stats.last_ns;
@@ -442,7 +299,7 @@ vae_stream_wait(VaeStream *s, int pending, VaeError *error)
         s->ends[(s->calls - 1 - (uint64_t) pending) % VAE_STREAM_CALLS];
     status = done == s->runs ? vae_stream_settle(s, error) : VAE_OK;
     s->at.broken = status != VAE_OK;
-    status = finish(s, (int) (s->runs - done), status, error);
+    status = vae_stream_finish(s, (int) (s->runs - done), status, error);
     s->stats.busy_ns += vae_now_ns() - start;
     return status;
 }

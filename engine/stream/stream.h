@@ -42,8 +42,8 @@ typedef struct VaeDoubts {
     uint64_t same; /* number of units so far that have one value each */
 } VaeDoubts;
 
-/* run.c: the window or the tile that is computed. Latents and frames count from
- * those of the sequence. */
+/* windows.c: the window or the tile that is computed. Latents and frames count
+ * from those of the sequence. */
 enum { VAE_WINDOW_ROOM = 18 }; /* most latents, with one on either side */
 typedef struct VaeWindow {
     bool begun;     /* at, index and frame are set */
@@ -82,7 +82,7 @@ struct VaeStream {
     uint64_t sequences;  /* begun by a reset or a restart */
     VaeWaiting *waiting; /* send_receive.c; or NULL */
     VaeGuard guard;      /* nan.c */
-    VaeWindow window;    /* run.c */
+    VaeWindow window;    /* windows.c */
 
     VaeNoiseFunc noise; /* or NULL */
     void *noise_user;
@@ -168,6 +168,20 @@ vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
 
 /* run.c: adds the memory for the history of the next steps. */
 VaeStatus vae_stream_grow_history(VaeStream *s, int steps, VaeError *error);
+/* Runs the next steps, with latents or of the end. */
+VaeStatus vae_stream_run_steps(VaeStream *s, const VaeUnits *units, int steps,
+                               VaeError *error);
+/* Waits for runs in flight. After a failed call no run may access the caller's
+ * memory, so it also waits for those of the second machine. */
+VaeStatus vae_stream_finish(VaeStream *s, int pending, VaeStatus status,
+                            VaeError *error);
+
+/* windows.c: as vae_stream_run_steps(), for models with windows or tiles. The
+ * frames of a window are due when all its latents are there, and then as many
+ * with each latent as one step of its delay lines gives; those of a tile
+ * likewise. */
+VaeStatus vae_stream_run_windows(VaeStream *s, const VaeUnits *units, int steps,
+                                 VaeError *error);
 
 /* exec.c: runs a program of a machine of the stream. */
 VaeStatus vae_stream_run_exec(VaeStream *s, VaeMachine *m, int which,

@@ -112,9 +112,6 @@ GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
 
 /* decode/delay.c: delays frames that need later latents */
 
-/* Returns the number of frames between the newest frame that a latent completes
- * and the latent's own last frame. */
-guint gst_vae_decode_delay_of(const GstVaeSession *session);
 /* The number of the first `all` frames of a sequence that wait when no more are
  * planned. */
 guint64 gst_vae_decode_waiting_of(const GstVaeSession *session, guint64 all);

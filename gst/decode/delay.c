@@ -16,8 +16,10 @@ exact_delay(const GstVaeSession *session)
         .delay;
 }
 
-guint
-gst_vae_decode_delay_of(const GstVaeSession *session)
+/* The number of frames between the newest frame that a latent completes and the
+ * latent's own last frame. */
+static guint
+delay_of(const GstVaeSession *session)
 {
     const VaeModelInfo *info = gst_vae_model_info(session->model);
     const gint ahead = gst_vae_session_look_ahead(session);
@@ -31,7 +33,7 @@ held_by(const GstVaeSession *session)
 {
     const VaeModelInfo *info = gst_vae_model_info(session->model);
 
-    return gst_vae_decode_delay_of(session) == (guint) exact_delay(session)
+    return delay_of(session) == (guint) exact_delay(session)
                ? (guint) info->held
                : 0;
 }
@@ -39,7 +41,7 @@ held_by(const GstVaeSession *session)
 guint64
 gst_vae_decode_waiting_of(const GstVaeSession *session, guint64 all)
 {
-    const guint64 delay = gst_vae_decode_delay_of(session);
+    const guint64 delay = delay_of(session);
 
     return all <= delay + held_by(session) ? all : delay;
 }
@@ -47,8 +49,7 @@ gst_vae_decode_waiting_of(const GstVaeSession *session, guint64 all)
 GstClockTime
 gst_vae_decode_delay_time(const GstVaeSession *session)
 {
-    return session->frame_time *
-           (gst_vae_decode_delay_of(session) + held_by(session));
+    return session->frame_time * (delay_of(session) + held_by(session));
 }
 
 /* Returns the number of frames that the engine gives of the sequence, after all
