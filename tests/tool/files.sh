@@ -360,7 +360,7 @@ says "latent space not stated, comfyui (not stated, but usual in files of"
 check "info with its space" 0 info --latent-space wan2.1 marked.latent
 says "latent space wan2.1, raw (not stated, but usual in files of ComfyUI)"
 check "info with an unknown space" 0 info --latent-space foo marked.latent
-says "latent space foo, which is not known, comfyui"
+says "latent space foo, which is not known (the nearest is"
 check "no layout for a .latent file" 1 compare --max-abs 0 cthw.safetensors \
     comfyui.latent
 says "latent and latent_tensor DIFFERENT SHAPES"
