@@ -61,7 +61,7 @@ vae_model_check_clip(const VaeModelInfo *info, const VaeLatentClip *clip,
             "%s: the latent space is {%s}%s, the model %s expects {=%s}%s%s",
             clip->file, clip->space, known ? "" : ", which is not known",
             info->path, info->space,
-            known ? "" : "; if they are of that space, set latent-space to ",
+            known ? "" : "; to override it, set latent-space to ",
             known ? "" : info->space);
     return check_size(info, clip, width, height, error);
 }

@@ -67,7 +67,7 @@ wrong_space(GError **error, const VaeModelInfo *model, const gchar *space)
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"latent-space", space, expected},
         "The latents have latent-space = %s, which is not known, the model %s "
-        "expects %s; if they are of that space, set latentdemux "
+        "expects %s; to override it, set latentdemux "
         "latent-space=%s",
         space, model->path, expected, expected);
     return FALSE;
