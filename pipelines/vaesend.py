@@ -18,10 +18,11 @@ its array interface, or tensors of PyTorch on any device, in float32, float16 or
 bfloat16. They travel as buffers of GStreamer's data protocol, with caps and
 timestamps, over TCP, a Unix socket, a pipe or a file.
 
-As a command it sends a file of latents, by vaesend_file.py.
+As a command it sends a file of latents, by vaesend_file.py and vaesend_read.py.
 """
 import collections
 import ctypes
+import difflib
 import errno
 import fractions
 import json
@@ -57,6 +58,13 @@ def known_spaces():
 
 
 SPACES = known_spaces()
+
+
+def nearest(space):
+    """Says which known space a name may mean."""
+    names = difflib.get_close_matches(space, SPACES, 1)
+    return f" (the nearest is {names[0]})" if names else ""
+
 
 NORMALIZATIONS = ["normalized", "raw", "comfyui"]
 
@@ -439,7 +447,8 @@ class Sender:
                  timeout=None, send_buffer=None):
         usual = SPACES.get(space, Space(None, None, None))
         if space is not None and not re.fullmatch(r"[\w.-]{1,63}", space):
-            raise ValueError(f"latent space {space!r}: expected a name")
+            raise ValueError(f"latent space {space!r}: expected a name of at most 63 "
+                             f"letters, digits, and . - _{nearest(space)}")
         self.space = space
         self.channels = usual.channels if channels is None else channels
         self.temporal = usual.temporal if temporal is None else temporal
@@ -447,7 +456,8 @@ class Sender:
         if self.temporal is None or fps is None:
             known = ("no latent space is stated: expected space, or"
                      if space is None else
-                     f"the latent space {space!r} is not known here: expected"
+                     f"the latent space {space!r} is not known here{nearest(space)}: "
+                     "expected"
                      if SPACES else "latent_spaces.json, which knows the latent "
                      "spaces, is not beside vaesend.py: expected it, or")
             raise ValueError(known + " temporal and fps")
@@ -634,6 +644,6 @@ if __name__ == "__main__":
     try:
         from vaesend_file import main
     except ImportError:
-        sys.exit("vaesend: vaesend_file.py, which reads files, must be beside "
-                 "vaesend.py")
+        sys.exit("vaesend: vaesend_file.py and vaesend_read.py, which read files, must "
+                 "be beside vaesend.py")
     sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,5 @@
 """Sends a file of latents to vaedecode: the command line of vaesend.py."""
 import argparse
-import array as arrays
-import ast
-import json
-import math
-import mmap
 import os
 import re
 import struct
@@ -12,6 +7,7 @@ import sys
 
 import vaesend
 from vaesend import SIZES, SPACES, Array, Sender, counted
+from vaesend_read import open_latents, stated
 
 __all__ = ["open_latents", "main"]
 
@@ -52,182 +48,6 @@ def tell(words):
     """Prints the words; names from files may have characters that control a terminal."""
     print("vaesend:", "".join(c if c.isprintable() else "?" for c in words),
           file=sys.stderr)
-
-
-def read_npy(view, path):
-    if len(view) < 12:
-        raise ValueError(f"{path}: cut short")
-    wide = view[6] > 1
-    start = 12 if wide else 10
-    end = start + struct.unpack_from("<I" if wide else "<H", view, 8)[0]
-    try:
-        facts = ast.literal_eval(bytes(view[start:end]).decode("latin-1"))
-        kind, shape = facts["descr"], tuple(facts["shape"])
-        rows_first = not facts["fortran_order"]
-    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError,
-            MemoryError) as error:
-        raise ValueError(f"{path}: no header of .npy ({error})") from error
-    if not rows_first:
-        raise ValueError(f"{path}: in Fortran order, expected C order")
-    names = {"<f4": "float32", "<f2": "float16", "<f8": "float64"}
-    return Array(names.get(str(kind), str(kind)), shape, view[end:]), {}
-
-
-def choose_tensor(header, wanted, path):
-    """Name and entry of the latents."""
-    for name in [wanted] if wanted else ["latent", "latents", "samples",
-                                         "latent_tensor"]:
-        if name in header:
-            return name, header[name]
-    several = [(name, entry) for name, entry in header.items()
-               if len(entry["shape"]) in (4, 5)]
-    if not header:
-        raise ValueError(f"{path}: has no tensors, expected one with latents")
-    if wanted or len(several) != 1:
-        raise ValueError(f"{path}: no tensor {wanted or 'that must be meant'}; "
-                         f"found {', '.join(list(header)[:8]) or 'none'}")
-    return several[0]
-
-
-def said_of(header, path):
-    """Takes the metadata out of the header: texts by name."""
-    facts = header.pop("__metadata__", {})
-    if not isinstance(facts, dict):
-        raise ValueError(f"{path}: __metadata__ is a {type(facts).__name__}, "
-                         "expected names with texts")
-    for name, text in facts.items():
-        if not isinstance(text, str) or "\0" in name + text:
-            raise ValueError(f"{path}: __metadata__ has {text!r} as {name}, "
-                             "expected a text without NUL")
-    return facts
-
-
-def stated(facts, name, path):
-    """A whole number that the metadata state, or 0."""
-    text = facts.get(name)
-    if text is not None and not re.fullmatch("0*[1-9][0-9]{0,8}", text):
-        raise ValueError(f"{path}: {name} is {text!r}, expected a whole number from 1")
-    return int(text or 0)
-
-
-def unique(pairs, path):
-    """An object of JSON, whose keys must differ."""
-    found = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"{path}: header: duplicate key {json.dumps(name)}")
-        found[name] = value
-    return found
-
-
-def complete_recording(header, facts, size):
-    """An open recording has as many latents as the file holds as a whole. Returns the
-    bytes that count."""
-    entry = next(iter(header.values()), {})
-    if facts.get("vae.recording") != "open" or len(header) != 1 or entry["shape"][0] != 0:
-        return size
-    row = math.prod(entry["shape"][1:]) * WIDTHS[entry["dtype"]]
-    entry["shape"][0] = size // row
-    entry["data_offsets"] = [0, size // row * row]
-    return entry["data_offsets"][1]
-
-
-def check_cover(header, size, path):
-    """Each byte of the data must belong to exactly one tensor."""
-    end = 0
-    for name, entry in sorted(header.items(),
-                              key=lambda item: item[1]["data_offsets"]):
-        place = entry["data_offsets"]
-        if list(map(type, place)) != [int, int] or not end == place[0] <= place[1]:
-            raise ValueError(f"{path}: the data of the tensor {name} are at {place}, "
-                             f"expected two numbers from {end}")
-        end = place[1]
-    if end != size:
-        raise ValueError(f"{path}: {size} bytes of data, expected {end} for the "
-                         "tensors of its header")
-
-
-WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8}
-
-
-def read_safetensors(view, path, tensor):
-    names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16",
-             "F64": "float64"}
-    if view[:2] == b"PK" and b".npy" in bytes(view[30:200]):
-        raise ValueError(f"{path}: an .npz archive of numpy, which is not read: save the "
-                         "array alone, as .npy, with numpy.save()")
-    if view[8:9] != b"{":
-        raise ValueError(f"{path}: neither .npy nor safetensors; of other latents, such as "
-                         "those of PyTorch (.pt), gst-launch-1.0 filesrc "
-                         "location=IN.pt ! latentdemux ! latentmux ! filesink "
-                         "location=OUT.safetensors makes safetensors")
-    length = struct.unpack_from("<Q", view)[0]
-    end = 8 + length
-    if end > len(view):
-        raise ValueError(f"{path}: the first 8 bytes state a header of {length} bytes, "
-                         f"but {len(view) - 8} follow")
-    try:
-        header = json.loads(bytes(view[8:end]),
-                            object_pairs_hook=lambda pairs: unique(pairs, path))
-        facts = said_of(header, path)
-        check_cover(header, complete_recording(header, facts, len(view) - end), path)
-        name, entry = choose_tensor(header, tensor, path)
-        kind = names.get(str(entry["dtype"]), str(entry["dtype"]))
-        shape = tuple(entry["shape"])
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: header of {length} bytes: no valid JSON "
-                         f"({error})") from error
-    except (KeyError, TypeError, AttributeError, IndexError, UnicodeDecodeError,
-            ZeroDivisionError, RecursionError) as error:
-        raise ValueError(f"{path}: neither .npy nor safetensors "
-                         f"({error})") from error
-    for table in {"latent_times", "latent_sequences"} & set(header):
-        first, last = header[table]["data_offsets"]
-        facts[table] = bytes(view[end + first:end + last])
-    if name == "latent_tensor" and "latent_format_version_0" in header:
-        facts["usual normalization"] = "comfyui"
-    first, last = entry["data_offsets"]
-    return Array(kind, shape, view[end + first:end + last]), facts
-
-
-def narrowed(array):
-    """float64 as float32: caps have no float64."""
-    numbers = arrays.array("d")
-    numbers.frombytes(array.data)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    numbers = arrays.array("f", numbers)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return Array("float32", array.shape, numbers.tobytes())
-
-
-def open_latents(path, tensor=None):
-    """The latents of a .safetensors, ComfyUI or .npy file, and its metadata:
-    (Array, {"vae.latent_space": ...})."""
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            raise ValueError(f"{path}: empty, expected a file of latents")
-        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    if len(view) < 10:
-        raise ValueError(f"{path}: {counted(len(view), 'byte')}, too short for a file of "
-                         "latents")
-    if view[:6] == b"\x93NUMPY":
-        array, facts = read_npy(view, path)
-    else:
-        array, facts = read_safetensors(view, path, tensor)
-    if not all(isinstance(n, int) and n >= 0 for n in array.shape):
-        raise ValueError(f"{path}: latents of shape {list(array.shape)}, "
-                         "expected whole numbers")
-    sizes = {**SIZES, "float64": 8}
-    if array.type not in sizes:
-        raise TypeError(f"{path}: the latents are {array.type}, expected "
-                        f"{', '.join(sizes)}")
-    size = math.prod(array.shape) * sizes[array.type]
-    if len(array.data) != size:
-        raise ValueError(f"{path}: {len(array.data)} bytes of latents, expected "
-                         f"{size} for {list(array.shape)}")
-    return narrowed(array) if array.type == "float64" else array, facts
 
 
 def finite(array):
@@ -335,6 +155,27 @@ def shown_of_last(options, facts, latents, sender):
     return total - least + 1 if total else None
 
 
+def sequences_of(options, facts, latents, sender):
+    """[(number of latents, frames of the last one or None for all)] of the sequences."""
+    table = facts.get("latent_sequences")
+    if table is None:
+        return [(latents, shown_of_last(options, facts, latents, sender))]
+    rows = list(struct.iter_unpack("<qq", table)) if table and len(table) % 16 == 0 else []
+    firsts = [first for first, _ in rows]
+    if firsts[:1] != [0] or any(a >= b for a, b in zip(firsts, firsts[1:] + [latents])):
+        raise ValueError(f"{options.latents}: latent_sequences begin at latents {firsts}, "
+                         f"expected numbers that grow, from 0 to less than {latents}")
+    found = []
+    for (first, shown), end in zip(rows, firsts[1:] + [latents]):
+        most = sum(map(sender.frames_at, range(end - first)))
+        last = shown - most + sender.frames_at(end - first - 1)
+        if not 1 <= last <= sender.frames_at(end - first - 1):
+            raise ValueError(f"{options.latents}: latent_sequences state {shown} frames "
+                             f"of {counted(end - first, 'latent')}, which are {most}")
+        found.append((end - first, last))
+    return found
+
+
 def stated_or(option, name, options, facts):
     """What the option says, else what the file states."""
     value, stated = getattr(options, option), facts.get("vae." + name)
@@ -386,19 +227,15 @@ def times_of(options, facts, latents):
 
 
 def tell_lost(path, facts, tags):
-    """Names what the file states and this program does not send. Refuses several
-    sequences, whose frames would be wrong as one."""
-    instead = ("gst-launch-1.0 filesrc ! latentdemux ! gdppay ! tcpclientsink, or another "
-               "sink, sends them")
-    if "latent_sequences" in facts:
-        raise ValueError(f"{path}: has several sequences, expected one; {instead}")
+    """Names what the file states and this program does not send."""
     lost = [key for key in PICTURE if key in facts and PICTURE[key][0] not in
             picture_of(facts)]
     if tags:
         lost.append("the tags " + ", ".join(tags))
     if lost:
         tell(f"warning: {path} has {' and '.join(lost)}, which are not sent; "
-             f"{instead}")
+             "gst-launch-1.0 filesrc ! latentdemux ! gdppay ! tcpclientsink, or another "
+             "sink, sends them")
 
 
 def send_file(options):
@@ -430,13 +267,17 @@ def send_file(options):
             sender.check(array, parts[0][0])
         except ValueError as error:
             raise ValueError(f"{options.latents}: {error}") from None
-        last = shown_of_last(options, facts, len(parts), sender)
+        sequences = sequences_of(options, facts, len(parts), sender)
     times = times_of(options, facts, len(parts)) or [None] * len(parts)
     try:
         with Sender(target, **settings) as sender:
-            for i, (shape, data) in enumerate(parts):
-                sender.send(Array(array.type, shape, data),
-                            last if i + 1 == len(parts) else None, times[i])
+            latents = zip(parts, times)
+            for count, last in sequences:
+                sender.restart()
+                for i in range(count):
+                    (shape, data), time = next(latents)
+                    sender.send(Array(array.type, shape, data),
+                                last if i + 1 == count else None, time)
             sender.close(wait=True)
     except BaseException:  # such as Ctrl-C
         if os.path.isfile(options.target):

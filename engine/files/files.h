@@ -145,6 +145,14 @@ bool vae_index_is(const uint8_t *bytes, size_t size);
 VaeStatus vae_index_parse(VaeTensorFile *file, VaeOpenShard open,
                           VaeError *error);
 
+/* If the name is that of shard k of n, returns the end of what all have in
+ * common, else NULL. */
+const char *vae_index_shard(const char *name, int *k, int *n);
+/* Replaces the error of weights that do not fit, if the name of the file says
+ * that it is one of several shards. Returns status. */
+VaeStatus vae_index_check_shard(const char *path, VaeStatus status,
+                                VaeError *error);
+
 /* Two files of one model, "ENCODER,DECODER". Sets *first, which the caller
  * frees with vae_mem_free(), and *second after it; *first is NULL if path is
  * the name of one file. */
@@ -171,6 +179,8 @@ VaeStatus vae_folder_find(const char *folder, char **out, VaeError *error);
  */
 VaeStatus vae_file_begin(const char *path, VaeTensorFile *out, VaeError *error);
 void vae_file_end(const VaeTensorFile *file);
+/* Fails if the path is a symbolic link without a target. */
+VaeStatus vae_file_check_link(const char *path, VaeError *error);
 /* Fails because of errno: "cannot `what`". */
 VaeStatus vae_file_fail(const char *path, const char *what, VaeError *error);
 /* Reads these bytes, so that they can be parsed; does nothing if the bytes

@@ -1,5 +1,6 @@
 /*
- * Finds the weights in a model's folder, as diffusers writes them.
+ * Finds the weights in a folder: as diffusers writes them, a pair of an encoder
+ * and a decoder, or the only file.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -13,28 +14,6 @@
 #define WEIGHTS "diffusion_pytorch_model"
 /* The longest name below. */
 #define LONGEST "/vae/" WEIGHTS ".safetensors.index.fp16.json"
-
-static VaeStatus
-fail_link(const char *path, VaeError *error)
-{
-    char *target = vae_os_broken_link(path);
-    const VaeStatus status = vae_fail_parts(
-        error, VAE_ERR_NOT_FOUND,
-        (VaeErrorParts){NULL, "a link without a target", "a file"},
-        "%s: is a symbolic link to %s, which does not exist; expected a file",
-        vae_file_label(path), target ? target : "a file");
-    free(target);
-    return status;
-}
-
-/* True for a symbolic link whose target does not exist. */
-static bool
-is_broken_link(const char *path)
-{
-    char *target = vae_os_broken_link(path);
-    free(target);
-    return target != NULL;
-}
 
 /* The cache of Hugging Face has a folder of each repository. */
 static bool
@@ -55,19 +34,71 @@ fail_pairs(const char *folder, int pairs, VaeError *error)
         vae_file_label(folder), pairs);
 }
 
-static VaeStatus
-fail_without_weights(const char *folder, VaeError *error)
+/* The files of a folder whose names are those of weights. */
+typedef struct Weights {
+    const char *folder;
+    int n, shards;   /* shards do not count as files */
+    char names[300]; /* of the first files */
+    char *path;      /* of a file, else of a shard */
+    size_t size;
+} Weights;
+
+static bool
+is_weights(const char *name)
 {
+    static const char *const ends[] = {".safetensors", ".index.json", ".pth",
+                                       ".pt", ".ckpt"};
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t end = strlen(ends[i]);
+        if (n > end && strcmp(name + n - end, ends[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void
+see_weights(void *user, const char *name)
+{
+    Weights *w = user;
+    char path[PATH_MAX];
+    int k, n;
+    const size_t length =
+        (size_t) snprintf(path, sizeof path, "%s/%s", w->folder, name);
+    if (!is_weights(name) || length >= sizeof path || length >= w->size ||
+        !vae_os_is_kind(path, VAE_FILE_REGULAR))
+        return;
+    const bool shard = vae_index_shard(name, &k, &n);
+    if (!shard || w->n == 0)
+        strcpy(w->path, path);
+    w->shards += shard;
+    if (shard)
+        return;
+    const size_t used = strlen(w->names);
+    snprintf(w->names + used, sizeof w->names - used, "%s%s",
+             w->n++ ? ", " : "", name);
+}
+
+static VaeStatus
+fail_without_weights(const char *folder, const Weights *w, VaeError *error)
+{
+    const char *label = vae_file_label(folder);
+    if (w->n > 1)
+        return vae_mismatch(
+            error, VAE_ERR_NOT_FOUND, NULL,
+            "%s: is a directory with {%d files} that may be weights (%s%s); "
+            "expected {=the path of one}",
+            label, w->n, w->names,
+            strlen(w->names) + 1 == sizeof w->names ? "..." : "");
     return vae_fail_parts(
         error, VAE_ERR_NOT_FOUND,
         (VaeErrorParts){NULL, "a directory",
                         "a file, or the folder of a model"},
         "%s: is a directory with neither " WEIGHTS
         ".safetensors nor its .index.json, nor their fp16 "
-        "or bf16 variants, nor with one of them in vae/, nor with a pair "
-        "of an encoder and a decoder; "
-        "expected a file, or the folder of a model%s",
-        vae_file_label(folder),
+        "or bf16 variants, nor with one of them in vae/, nor with any other "
+        "file of weights; expected a file, or the folder of a model%s",
+        label,
         has_snapshots(folder) ? "; models in a cache of Hugging Face are in "
                                 "its folders snapshots/HASH"
                               : "");
@@ -90,7 +121,7 @@ find_file(const char *folder, char *path, size_t size)
         for (size_t i = 0; i < 2 * n; i++) {
             snprintf(path, size, "%s%s%s" WEIGHTS "%s", folder, slash,
                      folders[i / n], ends[i % n]);
-            if (links && is_broken_link(path))
+            if (links && vae_file_check_link(path, NULL) != VAE_OK)
                 return false;
             if (!links && vae_os_is_kind(path, VAE_FILE_REGULAR))
                 return true;
@@ -109,13 +140,24 @@ vae_folder_find(const char *folder, char **out, VaeError *error)
                         vae_file_label(folder));
     if (find_file(folder, *out, size))
         return VAE_OK;
+    const bool link = (*out)[0];
     /* Without a pair, this leaves *out as it is. */
     const int pairs = vae_pair_in_folder(folder, *out, size);
     if (pairs == 1)
         return VAE_OK;
-    const VaeStatus status = pairs > 1   ? fail_pairs(folder, pairs, error)
-                             : (*out)[0] ? fail_link(*out, error)
-                                         : fail_without_weights(folder, error);
+    Weights weights = {.path = *out, .size = size, .folder = folder};
+    VaeStatus status = VAE_OK;
+    if (pairs > 1)
+        status = fail_pairs(folder, pairs, error);
+    else if (link)
+        status = vae_file_check_link(*out, error);
+    else
+        vae_os_list(folder, see_weights, &weights);
+    /* The error of a shard asks for the index. */
+    if (status == VAE_OK && (weights.n == 1 || (!weights.n && weights.shards)))
+        return VAE_OK;
+    if (status == VAE_OK)
+        status = fail_without_weights(folder, &weights, error);
     vae_mem_free(*out);
     *out = NULL;
     return status;

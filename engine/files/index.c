@@ -273,3 +273,60 @@ vae_index_parse(VaeTensorFile *file, VaeOpenShard open, VaeError *error)
     json_decref(places);
     return status;
 }
+
+/* ------------------------------------------------------------------ */
+/* A shard without the others.                                         */
+
+typedef struct Search {
+    const char *stem; /* of the shard's name */
+    size_t n;         /* its bytes */
+    char found[256];  /* name of the index, or "" */
+} Search;
+
+static void
+see_index(void *user, const char *name)
+{
+    Search *s = user;
+    const size_t n = strlen(name);
+    if (strncmp(name, s->stem, s->n) == 0 && n < sizeof s->found &&
+        strstr(name + s->n, ".index.") && strcmp(name + n - 5, ".json") == 0)
+        strcpy(s->found, name);
+}
+
+const char *
+vae_index_shard(const char *name, int *k, int *n)
+{
+    const char *of = strstr(name, "-of-");
+    int end = 0;
+    const bool found = of && of - name >= 6 &&
+                       sscanf(of - 6, "-%5d-of-%5d.%n", k, n, &end) == 2 &&
+                       end && *n > 1;
+    return found ? of - 6 : NULL;
+}
+
+VaeStatus
+vae_index_check_shard(const char *path, VaeStatus status, VaeError *error)
+{
+    const char *name = vae_os_file_name(path);
+    int k, n;
+    const char *end = vae_index_shard(name, &k, &n);
+    if (!end)
+        return status;
+    Search search = {.stem = name, .n = (size_t) (end - name)};
+    /* The index of "model.fp16-..." is "model.safetensors.index.fp16.json". */
+    const char *dot = memchr(name, '.', search.n);
+    if (dot)
+        search.n = (size_t) (dot - name);
+    char *folder = vae_os_folder_of(path);
+    if (folder)
+        vae_os_list(folder, see_index, &search);
+    free(folder);
+    return vae_fail_parts(
+        error, status,
+        (VaeErrorParts){NULL, "one shard", "the index of the shards"},
+        "%s: is shard %d of %d of a model; expected their index, %s%s, and all "
+        "shards beside it",
+        vae_file_label(path), k, n,
+        *search.found ? search.found : "*.index.json",
+        *search.found ? " in this folder" : ", which this folder lacks");
+}

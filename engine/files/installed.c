@@ -22,9 +22,8 @@ join(const char *folder, const char *name)
     return path;
 }
 
-/* The folder of models in data folder i; NULL after the last one. */
-static char *
-folder_at(int i)
+char *
+vae_installed_folder(int i)
 {
     char *data = vae_os_data_folder(i);
     char *folder = data ? join(data, FOLDER) : NULL;
@@ -48,14 +47,14 @@ file_in(char *folder, const char *space)
 char *
 vae_installed_place(const char *space)
 {
-    return space ? file_in(folder_at(0), space) : folder_at(0);
+    return file_in(vae_installed_folder(0), space);
 }
 
 char *
 vae_installed_find(const char *space)
 {
     char *folder;
-    for (int i = 0; (folder = folder_at(i)); i++) {
+    for (int i = 0; (folder = vae_installed_folder(i)); i++) {
         char *path = file_in(folder, space);
         if (path && vae_os_is_kind(path, VAE_FILE_REGULAR))
             return path;
@@ -92,7 +91,7 @@ vae_installed_list(void (*see)(void *user, const char *space, const char *path),
                    void *user)
 {
     char *folder;
-    for (int i = 0; (folder = folder_at(i)); i++) {
+    for (int i = 0; (folder = vae_installed_folder(i)); i++) {
         Listing l = {folder, see, user};
         vae_os_list(folder, see_name, &l);
         free(folder);

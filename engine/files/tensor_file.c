@@ -120,14 +120,32 @@ vae_tensor_file_new(const char *name, size_t n_shards, VaeTensorFile **out,
 }
 
 VaeStatus
+vae_file_check_link(const char *path, VaeError *error)
+{
+    char *target = vae_os_broken_link(path);
+    if (!target)
+        return VAE_OK;
+    const VaeStatus status = vae_fail_parts(
+        error, VAE_ERR_NOT_FOUND,
+        (VaeErrorParts){NULL, "a link without a target", "a file"},
+        "%s: is a symbolic link to %s, which does not exist; expected a file",
+        vae_file_label(path), target);
+    free(target);
+    return status;
+}
+
+VaeStatus
 vae_file_fail(const char *path, const char *what, VaeError *error)
 {
-    const bool missing = errno == ENOENT || errno == ENOTDIR;
-    const VaeStatus status = missing           ? VAE_ERR_NOT_FOUND
-                             : errno == ENOMEM ? VAE_ERR_MEMORY
-                                               : VAE_ERR_READ;
+    const int code = errno;
+    const bool missing = code == ENOENT || code == ENOTDIR;
+    const VaeStatus status = missing          ? VAE_ERR_NOT_FOUND
+                             : code == ENOMEM ? VAE_ERR_MEMORY
+                                              : VAE_ERR_READ;
+    if (missing && vae_file_check_link(path, error) != VAE_OK)
+        return status;
     return vae_fail(error, status, "%s: cannot %s: %s", vae_file_label(path),
-                    what, strerror(errno));
+                    what, strerror(code));
 }
 
 static VaeStatus

@@ -58,9 +58,10 @@ vae_model_check_clip(const VaeModelInfo *info, const VaeLatentClip *clip,
     if (clip->space && info->space && strcmp(clip->space, info->space) != 0)
         return vae_mismatch(
             error, VAE_ERR_MODEL, clip->tensor,
-            "%s: the latent space is {%s}%s, the model %s expects {=%s}%s",
+            "%s: the latent space is {%s}%s, the model %s expects {=%s}%s%s",
             clip->file, clip->space, known ? "" : ", which is not known",
             info->path, info->space,
-            known ? "" : "; to override it, set latent-space");
+            known ? "" : "; to override it, set latent-space to ",
+            known ? "" : info->space);
     return check_size(info, clip, width, height, error);
 }

@@ -417,6 +417,9 @@ open_model(const char *path, const VaeTensorList *source,
         status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
     else if ((status = open_file(m, source, error)) == VAE_OK)
         status = find_tensors(m, error);
+    if (!source && status == VAE_ERR_MODEL)
+        status =
+            vae_index_check_shard(vae_tensor_file_name(m->file), status, error);
     if (!source)
         status = check_pair(path, options, status, error);
     if (!m || status != VAE_OK)

@@ -8,6 +8,7 @@
 
 #include "alloc.h"
 #include "hash.h"
+#include "distance.h"
 #include "model.h"
 
 /* Element i of the stream h, in [-1, 1): 24 bits of splitmix64. */
@@ -85,32 +86,6 @@ count(const VaeRequiredTensor *d)
     return n;
 }
 
-/* Returns the number of letters to add, remove or replace (the Levenshtein
- * distance), less for names that begin alike. Letters after LONGEST do not
- * count. */
-static int
-distance(const char *a, const char *b)
-{
-    enum { LONGEST = 32 };
-    int row[LONGEST + 1];
-    const int n = (int) strnlen(a, LONGEST), m = (int) strnlen(b, LONGEST);
-    for (int k = 0; k <= m; k++)
-        row[k] = k;
-    for (int i = 1; i <= n; i++) {
-        int before = row[0]++;
-        for (int k = 1; k <= m; k++) {
-            const int replaced = before + (a[i - 1] != b[k - 1]);
-            const int other = (row[k] < row[k - 1] ? row[k] : row[k - 1]) + 1;
-            before = row[k];
-            row[k] = replaced < other ? replaced : other;
-        }
-    }
-    int alike = 0;
-    while (alike < n && alike < m && a[alike] == b[alike])
-        alike++;
-    return row[m] - 2 * alike;
-}
-
 static const VaeArch *
 find_arch(const char *name, VaeError *error)
 {
@@ -119,7 +94,8 @@ find_arch(const char *name, VaeError *error)
         const VaeArch *a = vae_archs[i];
         if (strcmp(a->name, name) == 0)
             return a;
-        if (!nearest || distance(name, a->name) < distance(name, nearest->name))
+        if (!nearest ||
+            vae_distance(name, a->name) < vae_distance(name, nearest->name))
             nearest = a;
     }
     vae_fail(error, VAE_ERR_ARGUMENT,

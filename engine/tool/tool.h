@@ -146,6 +146,8 @@ void video_read(float *dst, const void *src, VaeType type, size_t n,
 const VaeTensorInfo *find_video(const VaeTensorFile *file, const char *name);
 /* "mp4" of "a/b.mp4"; NULL if there is no suffix. */
 const char *suffix_of(const char *path);
+/* True for the suffix of a file of tensors, such as "pth". */
+bool is_tensor_suffix(const char *suffix);
 /* After path could not be opened: if its suffix is not one of tensor files,
  * adds to the error how to encode a video file. Returns error->status. */
 VaeStatus input_is_video(const char *path, VaeError *error);

@@ -20,26 +20,27 @@
 typedef struct Entry {
     Command command;
     const char *name, *arguments, *summary;
-    int n_arguments;
+    int n_arguments, n_inputs; /* the inputs come first */
     int (*run)(const Options *o);
     const char *text;
 } Entry;
 
 static const Entry entries[] = {
     {COMMAND_INFO, "info", "(FILE | --spaces)", "print the content of a file",
-     1, command_info,
+     1, 1, command_info,
      "Prints the model, the latents or the video in the file, and its\n"
-     "metadata. FILE is safetensors, an index of shards, a diffusers\n"
-     "folder, npy, or a file of torch.save() (.pth, .pt). If FILE is\n"
+     "metadata. FILE is safetensors, an index of shards, a folder of\n"
+     "weights, npy, or a file of torch.save() (.pth, .pt). If FILE is\n"
      "OUT.part or OUT.checkpoint of decode --resume, or a checkpoint of\n"
      "vaedecode, prints its state and how to continue. Fails if it knows\n"
      "nothing in the file.\n"},
-    {COMMAND_MODELS, "models", "", "list the installed models", 0,
+    {COMMAND_MODELS, "models", "", "list the installed models", 0, 0,
      command_models,
      "Lists the models that the elements find without a property model: the\n"
-     "file, its network and its latent space.\n"},
+     "file, its network and its latent space. Also lists the folders that\n"
+     "they search. vaetool itself always needs --model.\n"},
     {COMMAND_DECODE, "decode", "--model WEIGHTS LATENTS OUT",
-     "decode latents to frames", 2, command_decode,
+     "decode latents to frames", 2, 1, command_decode,
      "LATENTS is safetensors (such as a .latent file of ComfyUI), npy, or\n"
      "a tensor that torch.save() wrote (.pt, .pth). OUT is a safetensors\n"
      "file with `frames`, F32 [T,H,W,3], in the network's own range and\n"
@@ -50,7 +51,7 @@ static const Entry entries[] = {
      "576 lines and BT.709 above. \"-\" writes it to standard output:\n"
      "vaetool decode ... - | ffmpeg -i - OUT.mp4\n"},
     {COMMAND_ENCODE, "encode", "--model WEIGHTS FRAMES OUT",
-     "encode frames to latents", 2, command_encode,
+     "encode frames to latents", 2, 1, command_encode,
      "FRAMES is safetensors, npy, or a file of torch.save() (.pt, .pth).\n"
      "It has `video_u8`, U8 [T,H,W,3], or `frames`, F32 [T,H,W,3], or one\n"
      "such tensor alone. F32 values are in the range that the file states\n"
@@ -61,7 +62,8 @@ static const Entry entries[] = {
      "a frame rate (vae.framerate), OUT states it, too. OUT.npy has\n"
      "`latent` alone, and no metadata. OUT.latent is a file for ComfyUI's\n"
      "LoadLatent, with the numbers that it expects.\n"},
-    {COMMAND_COMPARE, "compare", "A B", "compare two files", 2, command_compare,
+    {COMMAND_COMPARE, "compare", "A B", "compare two files", 2, 2,
+     command_compare,
      "Prints a line for each tensor that both files have: shape, largest\n"
      "difference and its position, root mean square, PSNR and its peak.\n"
      "The peak is 255 for U8. For frames, both sides are clamped to the\n"
@@ -83,7 +85,7 @@ static const Entry entries[] = {
      "as from named pipes. Each pair prints a line with PSNR and SSIM at\n"
      "once. The bounds apply to PSNR and SSIM over all pairs.\n"},
     {COMMAND_PLAN, "plan", "(--model WEIGHTS | --arch ARCH) --size WxH",
-     "print the memory and work of a stream", 0, command_plan,
+     "print the memory and work of a stream", 0, 0, command_plan,
      "Prints for a decoder and an encoder the memory that a stream takes,\n"
      "in bytes by purpose, and the floating-point operations of its first\n"
      "and later steps. A step is a latent and its frames. Allocates none\n"
@@ -93,13 +95,13 @@ static const Entry entries[] = {
      "library, and `ops` an estimate for the lists of operations. All\n"
      "other numbers are exact. With --arch, weights are float32.\n"},
     {COMMAND_WEIGHTS, "make-weights", "ARCH OUT",
-     "make a full-size model with generated weights", 2, command_weights,
+     "make a full-size model with generated weights", 2, 0, command_weights,
      "Writes a full-size model with generated weights to the safetensors\n"
      "file OUT. The weights come from a hash of each tensor's name. They\n"
      "are the same on every machine, and their frames are only noise.\n"},
     {COMMAND_BENCH, "bench",
      "(--model WEIGHTS | --arch ARCH) --size WxH --frames N",
-     "measure the time of one direction and of each op", 0, command_bench,
+     "measure the time of one direction and of each op", 0, 0, command_bench,
      "Decodes generated latents or, with --encode, encodes generated\n"
      "frames. Times the first step separately. --profile adds a row for\n"
      "each op with its implementation, time, floating-point operations,\n"
@@ -140,8 +142,8 @@ print_backends(void)
 static void
 print_help(const Entry *e)
 {
-    printf("Usage: vaetool %s [OPTION...] %s\n\n%s\nOptions:\n", e->name,
-           e->arguments, e->text);
+    printf("Usage: vaetool %s [OPTION...]%s%s\n\n%s\nOptions:\n", e->name,
+           *e->arguments ? " " : "", e->arguments, e->text);
     options_print(e->command, stdout);
     if (e->command & (COMMAND_WEIGHTS | COMMAND_PLAN | COMMAND_BENCH)) {
         char names[500] = "";
@@ -158,6 +160,17 @@ print_help(const Entry *e)
             : "");
 }
 
+/* Files are mapped, and a file may be read in any order. */
+static int
+fail_stdin(const Entry *e)
+{
+    fprintf(stderr,
+            "vaetool %s: \"-\" for an input: standard input cannot be read, "
+            "expected the path of a file (./- for a file of this name)\n",
+            e->name);
+    return EXIT_USAGE;
+}
+
 static int
 run_with(const Entry *e, const Options *o)
 {
@@ -171,7 +184,10 @@ run_with(const Entry *e, const Options *o)
                 *e->arguments ? e->arguments : "none");
         return EXIT_USAGE;
     }
-    return e->run(o);
+    for (int i = 0; i < o->n_arguments; i++)
+        if (i < e->n_inputs && strcmp(o->argument[i], "-") == 0)
+            return fail_stdin(e);
+    return o->model && strcmp(o->model, "-") == 0 ? fail_stdin(e) : e->run(o);
 }
 
 static int

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "tool.h"
 
@@ -104,16 +103,10 @@ find_video(const VaeTensorFile *file, const char *name)
 VaeStatus
 input_is_video(const char *path, VaeError *error)
 {
-    static const char *const tensors[] = {"safetensors", "npy", "pt", "pth",
-                                          "latent"};
     const char *suffix = suffix_of(path);
     char why[sizeof error->message];
-    if (!suffix)
+    if (!suffix || is_tensor_suffix(suffix))
         return error->status;
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
-        if (strcasecmp(suffix, tensors[i]) == 0)
-            return error->status;
-    }
     memcpy(why, error->message, sizeof why);
     return vae_fail(error, error->status,
                     "%.500s; vaetool encodes tensors only: for a video, use "

@@ -67,8 +67,9 @@ wrong_space(GError **error, const VaeModelInfo *model, const gchar *space)
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"latent-space", space, expected},
         "The latents have latent-space = %s, which is not known, the model %s "
-        "expects %s; to override it, set latentdemux latent-space",
-        space, model->path, expected);
+        "expects %s; to override it, set latentdemux "
+        "latent-space=%s",
+        space, model->path, expected, expected);
     return FALSE;
 }
 

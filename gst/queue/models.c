@@ -9,6 +9,7 @@
 
 #include "vae-private/installed.h"
 #include "vae-private/os.h"
+#include "vae-private/spaces.h"
 
 #include "details.h"
 #include "docs.h"
@@ -273,11 +274,17 @@ gst_vae_models_find(const gchar *space, GError **error)
         path = find_demo();
     if (!path) {
         g_autofree gchar *expected = own(vae_installed_place(space));
+        const gboolean known = vae_space_find(space) != NULL;
 
         set_missing(error, NULL, expected,
                     "No model for the latent space \"%s\" is installed: put "
-                    "the weights at %s or set the property model=...",
-                    space, expected);
+                    "the weights at %s or set the property model=...%s%s%s",
+                    space, expected,
+                    known ? "" : " The space is not known; the nearest is ",
+                    known ? "" : vae_space_nearest(space)->name,
+                    known ? ""
+                          : ": if it is meant, set latentdemux "
+                            "latent-space to it");
     }
     return path;
 }
@@ -333,7 +340,7 @@ gst_vae_models_find_any(GError **error)
     vae_installed_list(add_installed, paths);
     path = g_hash_table_size(paths) > 0 ? only_one(paths, error) : find_demo();
     if (!path && g_hash_table_size(paths) == 0) {
-        g_autofree gchar *expected = own(vae_installed_place(NULL));
+        g_autofree gchar *expected = own(vae_installed_folder(0));
 
         set_missing(error, NULL, expected,
                     "No model is installed in %s: set the property model=... "

@@ -10,9 +10,7 @@ import argparse
 import sys
 import threading
 
-import numpy
-
-from decode_file import Gst, frames_of  # beside this file
+from decode_file import Gst, exit_code, frames_of, numpy  # beside this file
 
 
 def wrap(latent, k, fps, temporal):
@@ -77,6 +75,15 @@ def decode(latents, space, model=None, fps=16, temporal=4):
         raise failures[0]
 
 
+def show(space, model):
+    """Prints the shapes of the frames of noise."""
+    noise = numpy.random.default_rng(1)
+    latents = (noise.standard_normal((16, 12, 20), numpy.float32)
+               for _ in range(5))
+    for frame in decode(latents, space, model):
+        print(frame.shape, "mean", round(float(frame.mean()), 1))
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(
         description="Decodes noise to frames in numpy and prints their shapes.")
@@ -85,16 +92,7 @@ def main(arguments):
     parser.add_argument("model", metavar="MODEL", nargs="?",
                         help="the VAE; default: the installed model of the space")
     options = parser.parse_args(arguments)
-    noise = numpy.random.default_rng(1)
-    latents = (noise.standard_normal((16, 12, 20), numpy.float32)
-               for _ in range(5))
-    try:
-        for frame in decode(latents, options.space, options.model):
-            print(frame.shape, "mean", round(float(frame.mean()), 1))
-    except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return exit_code(show, options.space, options.model)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ Needs python3-gi, gir1.2-gst-plugins-base-1.0 and python3-numpy of Debian.
 import argparse
 import sys
 
-import gi
-
-gi.require_version("Gst", "1.0")
-gi.require_version("GstApp", "1.0")
-gi.require_version("GstVideo", "1.0")
-from gi.repository import Gst, GstApp, GstVideo  # noqa: E402
-
-import numpy  # noqa: E402
+try:
+    import gi
+    gi.require_version("Gst", "1.0")
+    gi.require_version("GstApp", "1.0")
+    gi.require_version("GstVideo", "1.0")
+    from gi.repository import Gst, GstApp, GstVideo  # noqa: F401  GstApp adds methods
+    import numpy
+except (ImportError, ValueError) as missing:
+    sys.exit(f"{sys.argv[0]}: {missing}; needed, by their names in Debian: python3-gi, "
+             "gir1.2-gst-plugins-base-1.0 and python3-numpy")
 
 
 def to_numpy(sample):
@@ -70,6 +72,26 @@ def decode(path, model=None):
     yield from frames_of(pipeline, pipeline.get_by_name("sink"))
 
 
+def exit_code(function, *arguments):
+    """Calls the function. Returns 0, or 1 after it has printed an error."""
+    try:
+        function(*arguments)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def convert(latents, model, out):
+    frames = list(decode(latents, model))
+    if not frames:
+        raise RuntimeError(f"{latents}: has no frames")
+    video = numpy.stack(frames)
+    print("frames, height, width, colours:", *video.shape)
+    if out:
+        numpy.save(out, video)
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(
         description="Decodes a file of latents to frames in numpy.")
@@ -80,15 +102,7 @@ def main(arguments):
     parser.add_argument("out", metavar="OUT.npy", nargs="?",
                         help="all frames, uint8 [T, H, W, 3]")
     options = parser.parse_args(arguments)
-    try:
-        video = numpy.stack(list(decode(options.latents, options.model)))
-    except (RuntimeError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print("frames, height, width, colours:", *video.shape)
-    if options.out:
-        numpy.save(options.out, video)
-    return 0
+    return exit_code(convert, options.latents, options.model, options.out)
 
 
 if __name__ == "__main__":

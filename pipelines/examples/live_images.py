@@ -16,17 +16,17 @@ import sys
 import threading
 import time
 
-import numpy
-
 # GStreamer writes the lines of its tracer to a pipe, if told so before it is loaded.
 LINES, _end = os.pipe()
 os.environ.update(GST_TRACERS="latency(flags=pipeline)", GST_DEBUG="GST_TRACER:7",
                   GST_DEBUG_NO_COLOR="1", GST_DEBUG_FILE=f"/dev/fd/{_end}")
-from decode_file import Gst, check  # noqa: E402  beside this file
+from decode_file import Gst, check, exit_code, numpy  # noqa: E402  beside this file
 
 WITHOUT = ("no MODEL: expected the weights of a network of images, such as taesd. To "
            "try it without any, write random ones: vaetool make-weights taesd "
            "taesd.safetensors")
+NOWHERE = ("no display: neither DISPLAY nor WAYLAND_DISPLAY is set. --sink=fakesink shows "
+           "nothing, and measures; --sink=ELEMENT takes any other sink")
 ENOUGH = 0.95  # of the rate of the source
 
 
@@ -74,6 +74,10 @@ class Times:
 def change(buffer, caps):
     """The buffer of a latent with the result of step()."""
     fields = caps.get_structure(0)
+    frames = fields.get_int("temporal-factor")[1]
+    if frames > 1:
+        raise RuntimeError(f"MODEL is a network of videos, with {frames} frames for a "
+                           "latent; expected one of images, such as taesd")
     shape = [fields.get_int(name)[1] for name in
              ("channels", "latent-height", "latent-width")]
     data = buffer.extract_dup(0, buffer.get_size())
@@ -139,6 +143,12 @@ def run(model, source, sink, size, rate, frames):
     times.say(0, rate)
 
 
+def may_show():
+    """False if there is no display; what autovideosink then finds may crash."""
+    return sys.platform != "linux" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description="Changes live video in the latents of "
                                      "a network of images, and shows it.")
@@ -155,15 +165,12 @@ def main(arguments):
     if not re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", options.size) or options.rate < 1:
         parser.error(f"size {options.size}, rate {options.rate}: expected WIDTHxHEIGHT "
                      "and frames per second")
+    if options.sink == "autovideosink" and not may_show():
+        parser.error(NOWHERE)
     source = (f'v4l2src device="{options.camera}"' if options.camera else
               "videotestsrc is-live=true pattern=ball")
-    try:
-        run(options.model, source, options.sink, options.size.split("x"), options.rate,
-            options.frames)
-    except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return exit_code(run, options.model, source, options.sink, options.size.split("x"),
+                     options.rate, options.frames)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SOURCE, BUILD = sys.argv[1:3]
@@ -29,12 +30,12 @@ def has(*elements):
         check=False).returncode == 0 for name in elements)
 
 
-def launch(*pipeline, **more):
+def launch(*pipeline, quiet=True, **more):
     """Starts gst-launch-1.0. After its end, ended() reads its messages from .said.
-    pipeline: separate words, or one string."""
+    pipeline: separate words, or one string. quiet: also hides warnings."""
     words = pipeline[0].split() if len(pipeline) == 1 else list(pipeline)
     said = tempfile.TemporaryFile()
-    process = subprocess.Popen(["gst-launch-1.0", "-q"] + words, stdout=said,
+    process = subprocess.Popen(["gst-launch-1.0"] + ["-q"] * quiet + words, stdout=said,
                                stderr=subprocess.STDOUT, **more)
     process.said = said
     return process
@@ -47,6 +48,20 @@ def ended(process):
     text = process.said.read().decode(errors="replace")
     process.said.close()
     return status, text
+
+
+def wait_for(happened, *processes):
+    """Waits for a condition that these processes of launch() bring about. GStreamer
+    1.22 may hang after an error at the start, so an error counts as an end."""
+    while not happened():
+        for process in processes:
+            descriptor = process.said.fileno()
+            text = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(
+                errors="replace")
+            if process.poll() is not None or "ERROR" in text:
+                process.kill()
+                raise AssertionError(f"ended too early: {text}")
+        time.sleep(0.05)
 
 
 def free_port(kind=socket.SOCK_STREAM):

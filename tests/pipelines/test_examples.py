@@ -134,8 +134,10 @@ PYTHON = python_with_gi()
 
 @unittest.skipUnless(PYTHON, "no Python with gi and numpy")
 class InPython(Example):
-    def python(self, *arguments):
-        return self.run_it(PYTHON, "-B", *arguments, text=True, cwd=EXAMPLES)
+    def python(self, *arguments, **variables):
+        """Runs an example, without a display."""
+        variables = {**os.environ, "DISPLAY": "", "WAYLAND_DISPLAY": "", **variables}
+        return self.run_it(PYTHON, "-B", *arguments, text=True, cwd=EXAMPLES, env=variables)
 
     def test_file(self):
         done = self.python("decode_file.py", self.clip, "", self.path("v.npy"))
@@ -206,11 +208,25 @@ except RuntimeError as error:
     def test_live_images_refuses(self):
         for arguments, text in (([], "make-weights taesd"),
                                 (["/none", "--size=9"], "WIDTHxHEIGHT"),
-                                (["/none", "--sink=fakesink"], "/none")):
+                                (["/none", "--sink=fakesink"], "/none"),
+                                (["/none"], "no display: neither DISPLAY nor"),
+                                ([os.path.join(streams.SOURCE, "pipelines/demo/demo.safetensors"),
+                                  "--size=64x48", "--sink=fakesink"],
+                                 "network of videos, with 4 frames for a latent")):
             done = self.python("live_images.py", *arguments)
             self.assertIn(text, " ".join(done.stderr.split()))
             self.assertNotIn("Traceback", done.stderr)
             self.assertNotEqual(done.returncode, 0)
+
+    def test_needs(self):
+        """Without PyGObject or numpy, each program says what it needs."""
+        for module in "gi", "numpy":
+            with open(self.path(module + ".py"), "w", encoding="utf-8") as file:
+                file.write("raise ImportError('none')\n")
+            for name in "decode_file.py", "decode_arrays.py", "live_images.py":
+                done = self.python(name, "x", PYTHONPATH=self.path(""))
+                self.assertRegex(done.stderr, f"{name}: none; needed.* python3-gi, .*numpy$")
+            os.remove(self.path(module + ".py"))
 
     def test_usage(self):
         for name in "decode_file.py", "decode_arrays.py":

@@ -215,8 +215,7 @@ class Recipes(streams.Streams):
             f"videotestsrc is-live=true num-buffers={3 * FRAMES} ! "
             "video/x-raw,width=80,height=48,framerate=16/1 ! vaeencode ! latentmux ! "
             f"filesink location={file} buffer-mode=unbuffered")
-        while not (os.path.exists(file) and os.path.getsize(file)):
-            time.sleep(0.05)
+        streams.wait_for(lambda: os.path.exists(file) and os.path.getsize(file), recorder)
         self.cook("Watch a recording while it is written")
         self.finish(recorder)
         self.shown(3)
@@ -227,23 +226,20 @@ class Recipes(streams.Streams):
         file, latents = self.path("killed.safetensors"), self.path("latents")
         with open(file, "wb"):
             pass
-        # Without -q, which hides warnings.
-        player = subprocess.Popen(
-            ["gst-launch-1.0", "filesrc", f"location={file}", "!", "latentdemux",
-             "follow=true", "!", "filesink", f"location={latents}",
-             "buffer-mode=unbuffered"], stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True)
-        while not os.path.exists(latents):
-            time.sleep(0.05)
+        player = streams.launch(
+            f"filesrc location={file} ! latentdemux follow=true ! "
+            f"filesink location={latents} buffer-mode=unbuffered", quiet=False)
+        self.addCleanup(player.kill)
+        streams.wait_for(lambda: os.path.exists(latents), player)
         recorder = streams.launch(
             "videotestsrc is-live=true ! video/x-raw,width=80,height=48,framerate=16/1 ! "
             f"vaeencode ! latentmux ! filesink location={file} buffer-mode=unbuffered")
-        while not os.path.getsize(latents):
-            time.sleep(0.05)
+        self.addCleanup(recorder.kill)
+        streams.wait_for(lambda: os.path.getsize(latents), player, recorder)
         recorder.kill()
         streams.ended(recorder)
-        said = player.communicate()[0]
-        self.assertEqual(player.returncode, 0, said)
+        status, said = streams.ended(player)
+        self.assertEqual(status, 0, said)
         self.assertRegex(said, f"WARNING.*{file}: the recording was cut")
         count = int(re.search(r"It has (\d+) complete latent", said)[1])
         self.assertEqual(os.path.getsize(latents), count * 16 * 10 * 6 * 4)

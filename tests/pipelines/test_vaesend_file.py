@@ -287,17 +287,69 @@ class Tool(tensor_files.Test):
                           b"content-light-level=(string)1000:400\0", caps)
             self.assertEqual(said in done.stderr.decode(), True, done.stderr)
             self.assertEqual(done.stderr.count(b"warning"), bool(said))
-        for name, said in (("latent_times", "latent_times are no valid times"),
-                           ("latent_sequences", "has several sequences, expected one")):
-            head = json.dumps({name: {"dtype": "U8", "shape": [0, 16],
-                                      "data_offsets": [0, 0]}})[1:-1]
-            data = safetensors({"vae.latent_space": "wan2.1"})
-            size = struct.unpack("<Q", data[:8])[0]
-            text = b"{" + head.encode() + b"," + data[9:8 + size]
-            clip = self.file(pack(text, data[8 + size:]))
-            done = subprocess.run([sys.executable, VAESEND, clip, "-"],
-                                  capture_output=True, check=False)
-            self.assertIn(said, done.stderr.decode())
+        clip = self.with_table("latent_times")
+        done = subprocess.run([sys.executable, VAESEND, clip, "-"],
+                              capture_output=True, check=False)
+        self.assertIn("latent_times are no valid times", done.stderr.decode())
+
+    def with_table(self, name, *rows, latents=1):
+        """A file of latents of wan2.1 with a table of pairs of numbers."""
+        table = b"".join(struct.pack("<qq", *row) for row in rows)
+        size = latents * 384
+        return self.file(pack({
+            "__metadata__": {"vae.latent_space": "wan2.1"},
+            "latents": {"dtype": "F32", "shape": [16, latents, 2, 3],
+                        "data_offsets": [0, size]},
+            name: {"dtype": "U8", "shape": [len(rows), 16],
+                   "data_offsets": [size, size + len(table)]}},
+            floats(size // 4) + table))
+
+    def test_sequences(self):
+        """Each sequence is sent as latentdemux plays it."""
+        clip = self.with_table("latent_sequences", (0, 5), (2, 1), (3, 7), latents=6)
+        done = subprocess.run([sys.executable, VAESEND, clip, "-"],
+                              capture_output=True, check=True)
+        sent = [p for p in packets(done.stdout) if p[0] == vaesend.BUFFER]
+        self.assertEqual(["D" if p[5] & vaesend.DELTA_UNIT else "S" for p in sent],
+                         list("SDSSDD"))
+        frames = [0, 1, 5, 6, 7, 11, 13]
+        self.assertEqual([p[2] for p in sent], [n * vaesend.SECOND // 16 for n in frames[:-1]])
+        self.assertEqual([p[2] + p[3] for p in sent],
+                         [n * vaesend.SECOND // 16 for n in frames[1:]])
+        self.assertIn(b"6 latents, 13 frames", done.stderr)
+        for rows, said in (([], "begin at latents [], expected"),
+                           ([(1, 1)], "begin at latents [1], expected"),
+                           ([(0, 5), (2, 1), (2, 1)], "begin at latents [0, 2, 2]"),
+                           ([(0, 5), (3, 1)], "begin at latents [0, 3], expected numbers "
+                            "that grow, from 0 to less than 3"),
+                           ([(0, 1), (1, 9)], "state 9 frames of 2 latents, which are 5"),
+                           ([(0, 1), (1, 1)], "state 1 frames of 2 latents, which are 5")):
+            clip = self.with_table("latent_sequences", *rows, latents=3)
+            self.assertIn(f"{clip}: latent_sequences {said}", self.refused(clip, "-"))
+
+    def test_choice_of_a_tensor(self):
+        """An error names the tensors, and --tensor selects one."""
+        clip = self.file(twice("a", "b", [0, 192], [192, 384]).replace(
+            b"[16, 1, 2, 3]", b"[16, 1, 1, 3]"))
+        self.assertIn(f"{clip}: 2 tensors may be the latents (a, b): select one by "
+                      "--tensor", self.refused(clip, "-"))
+        subprocess.run([sys.executable, VAESEND, "--space=wan2.1", "--tensor=b", clip, "-"],
+                       capture_output=True, check=True)
+        self.assertIn(f"{clip}: no tensor c; found a, b",
+                      self.refused("--tensor=c", clip, "-"))
+        flat = safetensors(entry={"shape": [96]}).replace(b"latents", b"flatten")
+        self.assertIn("no tensor of 4 or 5 dimensions", self.refused(self.file(flat), "-"))
+
+    def test_unknown_space(self):
+        """The nearest known space is named, and what the error asks for works."""
+        clip = self.file(safetensors())
+        for space, said in (("wan21", "is not known here (the nearest is wan2.1): expected "
+                             "--temporal and --fps"),
+                            ("Wan 2.1", "letters, digits, and . - _ (the nearest is wan2.1)")):
+            self.assertIn(said, self.refused("--space", space, clip, "-"))
+        for options in (["--space=wan2.1"], ["--space=wan21", "--temporal=4", "--fps=16"]):
+            subprocess.run([sys.executable, VAESEND, *options, clip, "-"],
+                           capture_output=True, check=True)
 
     def test_headers_refused(self):
         deep = b'{"latents": ' + b"[" * 100000 + b"]" * 100000 + b"}"
@@ -343,7 +395,7 @@ class Tool(tensor_files.Test):
         done = subprocess.run([sys.executable, alone, "--help"],
                               stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("vaesend_file.py, which reads files", done.stderr)
+        self.assertIn("vaesend_file.py and vaesend_read.py, which read files", done.stderr)
 
     def test_stale_socket(self):
         """The socket of a killed receiver is replaced. A used socket or a file is an
@@ -524,16 +576,16 @@ class Files(streams.Streams):
         data = numpy.frombuffer(array.data, "<f4").reshape(array.shape)
         numpy.save(self.path("clip.npy"), numpy.asfortranarray(data))
         done = self.send("--space", "gst-vae-demo", "--fps", "16",
-                         self.path("clip.npy"), self.path("clip.gdp"))
+                         self.path("clip.npy"), self.path("array.gdp"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("Fortran", done.stderr)
         numpy.save(self.path("clip.npy"),
                    numpy.ascontiguousarray(data.transpose(1, 0, 2, 3)))
         done = self.send("--space", "gst-vae-demo", "--fps", "16",
-                         self.path("clip.npy"), self.path("clip.gdp"))
+                         self.path("clip.npy"), self.path("array.gdp"))
         self.assertEqual(done.returncode, 0, done.stderr)
         said = self.finish(launch(
-            "filesrc location=" + self.path("clip.gdp") + " ! gdpdepay ! "
+            "filesrc location=" + self.path("array.gdp") + " ! gdpdepay ! "
             f"{DECODE} ! videocrop right=4 ! filesink "
             f"location={self.path('out.rgb')}"))
         self.assertEqual(said, "")
@@ -553,7 +605,7 @@ class Files(streams.Streams):
         weights = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
         for path, words in ((empty, "empty"), (cut, "expected"),
                             (text, "neither .npy nor safetensors"),
-                            (weights, "no tensor"), ("/none", "/none")):
+                            (weights, "67 tensors may be"), ("/none", "/none")):
             done = self.send("--space", "wan2.1", path, self.path("x.gdp"))
             self.assertEqual(done.returncode, 1)
             self.assertIn(words, done.stderr)

@@ -110,7 +110,7 @@ says_not "several networks"
 XDG_DATA_HOME=$out/own XDG_DATA_DIRS=$out/no:$out/all
 export XDG_DATA_HOME XDG_DATA_DIRS
 check "no installed models" 0 "$tool" models
-says "No model is installed." "$out/own/gst-vae/models/SPACE.safetensors"
+says "No model is installed." "$out/no/gst-vae/models" "the demo model"
 mkdir -p own/gst-vae/models all/gst-vae/models
 cp "$wan" own/gst-vae/models/wan2.1.safetensors
 cp "$wan" all/gst-vae/models/wan2.1.safetensors

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "distance.h"
 #include "vae-private/types.h"
 
 static const float wan21_mean[16] = {-0.7571f, -0.7089f, -0.9113f, 0.1075f,
@@ -119,6 +120,17 @@ vae_space_find(const char *name)
         if (strcmp(name, spaces[i].name) == 0)
             return &spaces[i];
     return NULL;
+}
+
+const VaeSpace *
+vae_space_nearest(const char *name)
+{
+    const VaeSpace *nearest = &spaces[0];
+    for (size_t i = 1; i < N_SPACES; i++)
+        if (vae_distance(name, spaces[i].name) <
+            vae_distance(name, nearest->name))
+            nearest = &spaces[i];
+    return nearest;
 }
 
 const VaeSpace *

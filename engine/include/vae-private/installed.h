@@ -12,8 +12,10 @@
 extern "C" {
 #endif
 
-/* The path of the file in the first data folder, also if there is no such file.
- * space NULL: the folder. */
+/* The folder of models in data folder i, that of the user first; NULL after the
+ * last one. It need not exist. */
+VAE_API char *vae_installed_folder(int i);
+/* The path of the space's file in the first folder; it need not exist. */
 VAE_API char *vae_installed_place(const char *space);
 /* The path of the model that is installed for the space, that of the user
  * before those of the system; NULL if there is none. */

@@ -356,9 +356,11 @@ print_clip(const Info *in)
         printf("  a batch of %lld clips, each of that size\n",
                (long long) c->batch);
     print_layout(in);
-    printf("  latent space %s%s, %s%s\n",
+    const bool unknown = c->space && !vae_space_find(c->space);
+    printf("  latent space %s%s%s%s, %s%s\n",
            c->space ? plain(c->space, &words) : "not stated",
-           c->space && !vae_space_find(c->space) ? ", which is not known" : "",
+           unknown ? ", which is not known (the nearest is " : "",
+           unknown ? vae_space_nearest(c->space)->name : "", unknown ? ")" : "",
            normalization_of(c),
            c->normalization_stated           ? ""
            : c->normalization == VAE_COMFYUI ? " (not stated, but usual in "

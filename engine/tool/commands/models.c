@@ -31,19 +31,31 @@ print_model(void *printed, const char *space, const char *path)
     vae_model_free(&model);
 }
 
+static void
+print_folders(void)
+{
+    char *folder;
+    Plain words;
+    printf("These folders are searched, in this order:\n");
+    for (int i = 0; (folder = vae_installed_folder(i)); i++) {
+        printf("  %s\n", plain(folder, &words));
+        free(folder);
+    }
+}
+
 int
 command_models(const Options *o)
 {
     bool printed = false;
-    char *folder = vae_installed_place(NULL);
-    Plain words;
     (void) o;
     vae_installed_list(print_model, &printed);
     if (!printed)
         printf("No model is installed.\n");
-    printf("To install a model, copy it to %s/SPACE.safetensors. vaetool info "
-           "--spaces prints the latent spaces.\n",
-           folder ? plain(folder, &words) : "a data folder");
-    free(folder);
+    print_folders();
+    printf("To install a model, copy it to SPACE.safetensors in one of them. "
+           "vaetool info --spaces prints the latent spaces.\n"
+           "The elements also find the demo model, which is bundled with them. "
+           "vaetool takes it by its path, --model "
+           "pipelines/demo/demo.safetensors in the sources.\n");
     return EXIT_OK;
 }

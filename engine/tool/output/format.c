@@ -15,6 +15,17 @@ suffix_of(const char *path)
     return dot && dot[1] ? dot + 1 : NULL;
 }
 
+bool
+is_tensor_suffix(const char *suffix)
+{
+    static const char *const suffixes[] = {"safetensors", "npy",  "pt",
+                                           "pth",         "ckpt", "latent"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
+        if (strcasecmp(suffix, suffixes[i]) == 0)
+            return true;
+    return false;
+}
+
 VaeStatus
 output_format(const char *path, const char *what, OutputFormat *out,
               VaeError *error)
@@ -40,6 +51,7 @@ output_format(const char *path, const char *what, OutputFormat *out,
                         "-: name a file for the %s: they are not written from "
                         "its start to its end, as standard output needs",
                         what);
+    const bool video = frames && !is_tensor_suffix(suffix);
     return vae_fail(
         error, VAE_ERR_ARGUMENT,
         "%s: vaetool writes %s as .safetensors%s, not as .%s%s%s", path, what,
@@ -47,11 +59,11 @@ output_format(const char *path, const char *what, OutputFormat *out,
         : weights ? ""
                   : ", .npy or .latent",
         suffix,
-        frames ? "; for another video use pipelines/latents-to-video.sh, "
-                 "gst-launch-1.0 with vaedecode, or vaetool decode ... - | "
-                 "ffmpeg -i - OUT."
-               : "",
-        frames ? suffix : "");
+        video ? "; for another video use pipelines/latents-to-video.sh, "
+                "gst-launch-1.0 with vaedecode, or vaetool decode ... - | "
+                "ffmpeg -i - OUT."
+              : "",
+        video ? suffix : "");
 }
 
 bool

@@ -1,0 +1,200 @@
+"""Reads files of latents for vaesend_file.py, without GStreamer and numpy."""
+import array as arrays
+import ast
+import json
+import math
+import mmap
+import os
+import re
+import struct
+import sys
+
+from vaesend import SIZES, Array, counted
+
+__all__ = ["open_latents", "stated"]
+
+
+def read_npy(view, path):
+    if len(view) < 12:
+        raise ValueError(f"{path}: cut short")
+    wide = view[6] > 1
+    start = 12 if wide else 10
+    end = start + struct.unpack_from("<I" if wide else "<H", view, 8)[0]
+    try:
+        facts = ast.literal_eval(bytes(view[start:end]).decode("latin-1"))
+        kind, shape = facts["descr"], tuple(facts["shape"])
+        rows_first = not facts["fortran_order"]
+    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError,
+            MemoryError) as error:
+        raise ValueError(f"{path}: no header of .npy ({error})") from error
+    if not rows_first:
+        raise ValueError(f"{path}: in Fortran order, expected C order")
+    names = {"<f4": "float32", "<f2": "float16", "<f8": "float64"}
+    return Array(names.get(str(kind), str(kind)), shape, view[end:]), {}
+
+
+def listed(header):
+    """The first names of tensors."""
+    return ", ".join(list(header)[:8]) + (", ..." if len(header) > 8 else "")
+
+
+def choose_tensor(header, wanted, path):
+    """Name and entry of the latents."""
+    for name in [wanted] if wanted else ["latent", "latents", "samples",
+                                         "latent_tensor"]:
+        if name in header:
+            return name, header[name]
+    if not header:
+        raise ValueError(f"{path}: has no tensors, expected one with latents")
+    if wanted:
+        raise ValueError(f"{path}: no tensor {wanted}; found {listed(header)}")
+    fitting = {name: entry for name, entry in header.items()
+               if len(entry["shape"]) in (4, 5)}
+    if not fitting:
+        raise ValueError(f"{path}: no tensor of 4 or 5 dimensions, as latents have; "
+                         f"found {listed(header)}")
+    if len(fitting) > 1:
+        raise ValueError(f"{path}: {len(fitting)} tensors may be the latents "
+                         f"({listed(fitting)}): select one by --tensor")
+    return fitting.popitem()
+
+
+def said_of(header, path):
+    """Takes the metadata out of the header: texts by name."""
+    facts = header.pop("__metadata__", {})
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path}: __metadata__ is a {type(facts).__name__}, "
+                         "expected names with texts")
+    for name, text in facts.items():
+        if not isinstance(text, str) or "\0" in name + text:
+            raise ValueError(f"{path}: __metadata__ has {text!r} as {name}, "
+                             "expected a text without NUL")
+    return facts
+
+
+def stated(facts, name, path):
+    """A whole number that the metadata state, or 0."""
+    text = facts.get(name)
+    if text is not None and not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+        raise ValueError(f"{path}: {name} is {text!r}, expected a whole number from 1")
+    return int(text or 0)
+
+
+def unique(pairs, path):
+    """An object of JSON, whose keys must differ."""
+    found = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{path}: header: duplicate key {json.dumps(name)}")
+        found[name] = value
+    return found
+
+
+def complete_recording(header, facts, size):
+    """An open recording has as many latents as the file holds as a whole. Returns the
+    bytes that count."""
+    entry = next(iter(header.values()), {})
+    if facts.get("vae.recording") != "open" or len(header) != 1 or entry["shape"][0] != 0:
+        return size
+    row = math.prod(entry["shape"][1:]) * WIDTHS[entry["dtype"]]
+    entry["shape"][0] = size // row
+    entry["data_offsets"] = [0, size // row * row]
+    return entry["data_offsets"][1]
+
+
+def check_cover(header, size, path):
+    """Each byte of the data must belong to exactly one tensor."""
+    end = 0
+    for name, entry in sorted(header.items(),
+                              key=lambda item: item[1]["data_offsets"]):
+        place = entry["data_offsets"]
+        if list(map(type, place)) != [int, int] or not end == place[0] <= place[1]:
+            raise ValueError(f"{path}: the data of the tensor {name} are at {place}, "
+                             f"expected two numbers from {end}")
+        end = place[1]
+    if end != size:
+        raise ValueError(f"{path}: {size} bytes of data, expected {end} for the "
+                         "tensors of its header")
+
+
+WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8}
+
+
+def read_safetensors(view, path, tensor):
+    names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16",
+             "F64": "float64"}
+    if view[:2] == b"PK" and b".npy" in bytes(view[30:200]):
+        raise ValueError(f"{path}: an .npz archive of numpy, which is not read: save the "
+                         "array alone, as .npy, with numpy.save()")
+    if view[8:9] != b"{":
+        raise ValueError(f"{path}: neither .npy nor safetensors; of other latents, such as "
+                         "those of PyTorch (.pt), gst-launch-1.0 filesrc "
+                         "location=IN.pt ! latentdemux ! latentmux ! filesink "
+                         "location=OUT.safetensors makes safetensors")
+    length = struct.unpack_from("<Q", view)[0]
+    end = 8 + length
+    if end > len(view):
+        raise ValueError(f"{path}: the first 8 bytes state a header of {length} bytes, "
+                         f"but {len(view) - 8} follow")
+    try:
+        header = json.loads(bytes(view[8:end]),
+                            object_pairs_hook=lambda pairs: unique(pairs, path))
+        facts = said_of(header, path)
+        check_cover(header, complete_recording(header, facts, len(view) - end), path)
+        name, entry = choose_tensor(header, tensor, path)
+        kind = names.get(str(entry["dtype"]), str(entry["dtype"]))
+        shape = tuple(entry["shape"])
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: header of {length} bytes: no valid JSON "
+                         f"({error})") from error
+    except (KeyError, TypeError, AttributeError, IndexError, UnicodeDecodeError,
+            ZeroDivisionError, RecursionError) as error:
+        raise ValueError(f"{path}: neither .npy nor safetensors "
+                         f"({error})") from error
+    for table in {"latent_times", "latent_sequences"} & set(header):
+        first, last = header[table]["data_offsets"]
+        facts[table] = bytes(view[end + first:end + last])
+    if name == "latent_tensor" and "latent_format_version_0" in header:
+        facts["usual normalization"] = "comfyui"
+    first, last = entry["data_offsets"]
+    return Array(kind, shape, view[end + first:end + last]), facts
+
+
+def narrowed(array):
+    """float64 as float32: caps have no float64."""
+    numbers = arrays.array("d")
+    numbers.frombytes(array.data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    numbers = arrays.array("f", numbers)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return Array("float32", array.shape, numbers.tobytes())
+
+
+def open_latents(path, tensor=None):
+    """The latents of a .safetensors, ComfyUI or .npy file, and its metadata:
+    (Array, {"vae.latent_space": ...})."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise ValueError(f"{path}: empty, expected a file of latents")
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    if len(view) < 10:
+        raise ValueError(f"{path}: {counted(len(view), 'byte')}, too short for a file of "
+                         "latents")
+    if view[:6] == b"\x93NUMPY":
+        array, facts = read_npy(view, path)
+    else:
+        array, facts = read_safetensors(view, path, tensor)
+    if not all(isinstance(n, int) and n >= 0 for n in array.shape):
+        raise ValueError(f"{path}: latents of shape {list(array.shape)}, "
+                         "expected whole numbers")
+    sizes = {**SIZES, "float64": 8}
+    if array.type not in sizes:
+        raise TypeError(f"{path}: the latents are {array.type}, expected "
+                        f"{', '.join(sizes)}")
+    size = math.prod(array.shape) * sizes[array.type]
+    if len(array.data) != size:
+        raise ValueError(f"{path}: {len(array.data)} bytes of latents, expected "
+                         f"{size} for {list(array.shape)}")
+    return narrowed(array) if array.type == "float64" else array, facts

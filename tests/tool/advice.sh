@@ -1,0 +1,73 @@
+#!/bin/sh
+# Tests what vaetool says of mistakes that are easy to make. What it advises must work.
+# usage: advice.sh VAETOOL FOLDER   (FOLDER is created, and removed at the end)
+set -u
+# shellcheck source=tests/tool/checks.sh
+. "$(dirname "$0")/checks.sh"
+
+latents=$data/wan21/decode_t1_6x10.safetensors
+
+echo "# standard input"
+check "info -" 2 info -
+says "vaetool info: \"-\" for an input" "./- for a file of this name"
+check "decode -" 2 decode - x.npy
+check "encode -" 2 encode - x.npy
+check "compare -" 2 compare "$wan" -
+check "compare --stream -" 2 compare --stream - x.ppm
+check "--model -" 2 by - decode "$latents" x.npy
+cp "$wan" ./-
+check "info ./-" 0 info ./-
+
+echo "# links without a target"
+ln -s none/x link.safetensors
+for command in "info link.safetensors" "decode link.safetensors x.npy" \
+    "encode link.safetensors x.npy" "compare link.safetensors $wan" \
+    "by link.safetensors decode $latents x.npy"; do
+    # shellcheck disable=SC2086 # words
+    check "$command" 3 $command
+    says "link.safetensors: is a symbolic link to none/x, which does not exist"
+done
+
+echo "# latent spaces"
+check "an unknown space" 3 decode --latent-space wan21 "$latents" x.npy
+says "the latent space is wan21, which is not known" \
+    "set latent-space to wan2.1"
+check "its advice" 0 decode --latent-space wan2.1 "$latents" x.npy
+check "info" 0 info --latent-space Wan2_1 "$latents"
+says "latent space Wan2_1, which is not known (the nearest is wan2.1)"
+
+echo "# shards and folders"
+mkdir folder
+cp "$wan" folder/my.safetensors
+check "one file of weights" 0 decode --model folder "$latents" x.npy
+check "  in Info" 0 info folder/
+says "model: wan2.1"
+cp "$latents" folder/other.safetensors
+check "two files" 3 info folder
+says "folder: is a directory with 2 files that may be weights (" \
+    "my.safetensors" "other.safetensors" "expected the path of one"
+mkdir shards
+for part in 1 2; do
+    head -c 4 /dev/zero | tensor "shards/m-0000$part-of-00002.safetensors" \
+        "decoder.conv$part.bias" F32 1
+done
+for file in shards shards/m-00001-of-00002.safetensors; do
+    check "$file" 3 by "$file" decode "$latents" x.npy
+    says " of 2 of a model; expected their index, *.index.json, which this"
+done
+printf '{"weight_map": {"decoder.conv1.bias": "m-00001-of-00002.safetensors",
+    "decoder.conv2.bias": "m-00002-of-00002.safetensors"}}' \
+    >shards/m.safetensors.index.json
+check "a shard beside its index" 3 info shards/m-00001-of-00002.safetensors
+says "is shard 1 of 2 of a model; expected their index, m.safetensors.index.json"
+check "a folder with an index" 3 info shards
+says "shards: weights of no known VAE"
+
+echo "# names of outputs"
+check "frames for ComfyUI" 3 decode "$latents" x.latent
+says "not as .latent"
+says_not "ffmpeg"
+check "another video" 3 decode "$latents" x.mp4
+says "vaetool decode ... - | ffmpeg -i - OUT.mp4"
+
+finish
