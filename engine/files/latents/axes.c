@@ -113,7 +113,8 @@ add_row(Sums *s, const VaeAxes *a, int64_t c, int64_t t, int64_t y)
 static double
 between(const Sums *s, const double *slices, int64_t n)
 {
-    const double mean = s->all / (double) s->n, each = (double) (s->n / n);
+    const double mean = s->all / (double) s->n;
+    const double each = (double) s->n / (double) n;
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
         sum += pow(slices[i] / each - mean, 2);

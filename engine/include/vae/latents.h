@@ -71,7 +71,8 @@ typedef struct VaeLatentClip {
     const char *file;               /* name of the file, for messages */
     VaeType stored; /* of the elements of the file and of data: F64 if type is
                        F32 and the file has float64, else the same as type */
-    /* Nothing states the layout, and the shape leaves it open: warn the user. */
+    /* Nothing states the layout, and the shape leaves it open: warn the user.
+     */
     bool layout_guessed;       /* both orders are possible */
     bool channels_may_be_last; /* so is [T,h,w,C], which cannot be read */
 } VaeLatentClip;

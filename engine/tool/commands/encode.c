@@ -231,7 +231,8 @@ drop_alpha(Encode *e, float *v)
     if (!e->alpha_told &&
         vae_doubt_alpha(e->info, VAE_ENCODE, &picture, line, sizeof line)) {
         e->alpha_told = true;
-        warn_text("%s: %s", vae_tensor_file_name(e->file), line);
+        warn_text("%s: tensor \"%s\": %s", vae_tensor_file_name(e->file),
+                  e->video->name, line);
     }
     for (size_t i = 0; i < n; i++)
         memmove(v + 3 * i, v + 4 * i, 3 * sizeof *v);
