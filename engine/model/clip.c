@@ -4,21 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "vae-private/axes.h"
 #include "vae-private/model.h"
 #include "vae-private/spaces.h"
+#include "vae-private/tensors.h"
 
 static VaeStatus
 check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
                VaeError *error)
 {
-    char hint[96] = "";
+    const bool tchw = *vae_layout_name(clip) == 't';
+    const int64_t dims[] = {tchw ? clip->t : clip->channels,
+                            tchw ? clip->channels : clip->t, clip->height,
+                            clip->width};
+    char hint[160];
     if (clip->channels == info->latent_channels)
         return VAE_OK;
-    /* The layout was guessed or stated; the other one would fit. */
-    if (clip->t == info->latent_channels)
-        snprintf(hint, sizeof hint,
-                 "; the other dimension has %d: set layout to %s", clip->t,
-                 clip->t_stride < clip->c_stride ? "tchw" : "cthw");
+    vae_axes_advice(dims, 4, tchw ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW,
+                    info->latent_channels, hint, sizeof hint);
     return vae_mismatch(
         error, VAE_ERR_SIZE, clip->tensor,
         "%s: tensor \"%s\" has {%d} channel%s, the model %s (%s) expects "

@@ -2,190 +2,12 @@
  * doubts.c: finds input that can be computed, but looks like something else
  * than what it is taken as.
  */
+#include "doubts.h"
+
 #include <math.h>
 #include <stdio.h>
 
 #include "pixels.h"
-#include "stream.h"
-#include "vae/doubts.h"
-#include "vae-private/spaces.h"
-
-/* Where a doubt is written. */
-typedef struct Line {
-    char *text;
-    size_t size;
-} Line;
-
-/* ------------------------------------------------------------------ */
-/* The normalization of latents.                                       */
-
-/*
- * The model: how one latent differs from the statistics of its space, in
- * standard deviations of the channel. The means are around 0. The logarithms of
- * the spreads are around that of SPREAD; they share a deviation for the latent
- * (flat or rich pictures), and each channel has one of its own. The numbers
- * allow for all sample clips, with latents multiplied by 0.1 to 2.
- */
-#define MEAN_SD 0.5
-#define SPREAD 0.8
-#define COMMON_SD 0.5
-#define OWN_SD 0.35
-
-/* The other normalization must be more likely by MARGIN, in nats per channel
- * (sample clips with the wrong normalization have 1.1 or more), and its fit
- * must be at most GOOD_FIT. */
-#define MARGIN 0.75
-#define GOOD_FIT 1.5
-
-/* Normalized latents of a whole data set have a spread of 1 around the mean of
- * the space. Those of one picture have up to 1 in all samples, and with a
- * contrast of twice that they are still no doubt. */
-#define WIDE 2.4
-
-/* A latent of fewer numbers is not judged: its means are left to chance. */
-#define FEW 512
-
-typedef struct Channel {
-    double mean, log_spread;
-} Channel;
-
-enum { BLOCK = 256 };
-
-static Channel
-measure(const uint8_t *data, VaeType type, size_t n)
-{
-    const size_t size = vae_type_size(type);
-    double sum = 0, squares = 0, mean;
-    float block[BLOCK];
-
-    for (size_t i = 0; i < n; i += BLOCK) {
-        const size_t m = n - i < BLOCK ? n - i : BLOCK;
-
-        vae_type_to_float(block, data + i * size, type, m);
-        for (size_t j = 0; j < m; j++) {
-            sum += block[j];
-            squares += (double) block[j] * (double) block[j];
-        }
-    }
-    mean = sum / (double) n;
-    /* A constant channel counts as one with a spread of 0.001. */
-    squares = fmax(squares / (double) n - mean * mean, 1e-6);
-    return (Channel){mean, log(squares) / 2};
-}
-
-/* Returns the logarithm of the likelihood of n channels, if numbers have these
- * means and standard deviations (NULL: 0 and 1). *fit: receives the squared
- * distance per degree of freedom, which is about 1 if the model is right. */
-static double
-likelihood(const Channel *channels, int n, const float *mean, const float *std,
-           double *fit)
-{
-    const double own = OWN_SD * OWN_SD, common = COMMON_SD * COMMON_SD;
-    double means = 0, squares = 0, sum = 0, logs = 0, spreads;
-
-    for (int i = 0; i < n; i++) {
-        const double m = mean ? mean[i] : 0, s = std ? std[i] : 1;
-        const double off = (channels[i].mean - m) / (s * MEAN_SD);
-        const double wide = channels[i].log_spread - log(s * SPREAD);
-
-        means += off * off;
-        squares += wide * wide;
-        sum += wide;
-        logs += log(s);
-    }
-    /* The inverse of own * I + common * 1 1^T. */
-    spreads = squares / own - common * sum * sum / (own * (own + n * common));
-    *fit = (means + spreads) / (2 * n);
-    return -(means + spreads) / 2 - logs;
-}
-
-/* Returns true if the latent clearly does not have the stated normalization. */
-static bool
-looks_other(const Channel *channels, const VaeModelInfo *info,
-            VaeNormalization declared)
-{
-    const int n = info->latent_channels;
-    double fit[2], logs[2];
-
-    logs[VAE_NORMALIZED] =
-        likelihood(channels, n, NULL, NULL, &fit[VAE_NORMALIZED]);
-    logs[VAE_RAW] =
-        likelihood(channels, n, info->mean, info->std, &fit[VAE_RAW]);
-    return logs[!declared] - logs[declared] > n * MARGIN &&
-           fit[!declared] < GOOD_FIT;
-}
-
-/* The spread of all channels around the means of the space, in standard
- * deviations of the space. */
-static double
-spread(const Channel *channels, const VaeModelInfo *info, VaeNormalization n)
-{
-    double sum = 0;
-    for (int i = 0; i < info->latent_channels; i++) {
-        const double m = n == VAE_RAW ? info->mean[i] : 0;
-        const double s = n == VAE_RAW ? info->std[i] : 1;
-        const double off = channels[i].mean - m;
-        sum += (off * off + exp(2 * channels[i].log_spread)) / (s * s);
-    }
-    return sqrt(sum / info->latent_channels);
-}
-
-static void
-tell_normalization(const VaeModelInfo *info, const VaeStreamParams *params,
-                   VaeNormalization n, Line line)
-{
-    const char *other =
-        vae_normalization_name(n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
-    const char *format =
-        params->normalization_stated
-            ? "the latents are marked as %s, but by the statistics of %s they "
-              "may be %s: if the mark is wrong, set normalization to %s"
-            : "the latents are taken as %s, but by the statistics of %s they "
-              "look %s: if they are, set normalization to %s";
-    snprintf(line.text, line.size, format, vae_normalization_name(n),
-             info->space, other, other);
-}
-
-/* first: of a video. Only its spread is judged. */
-static bool
-doubt_latent(const VaeModelInfo *info, const VaeStreamParams *params,
-             const VaeLatentIn *latent, size_t plane, bool first, Line line)
-{
-    const VaeNormalization n =
-        vae_space_normalization(info->space, params->normalization);
-    const size_t bytes = plane * vae_type_size(latent->type);
-    Channel channels[VAE_MAX_LATENT_CHANNELS];
-    double found, other;
-    if ((size_t) info->latent_channels * plane < FEW)
-        return false;
-    for (int i = 0; i < info->latent_channels; i++)
-        channels[i] =
-            measure((const uint8_t *) latent->data + (size_t) i * bytes,
-                    latent->type, plane);
-    found = spread(channels, info, n);
-    other = spread(channels, info, n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
-    const bool wide = found > WIDE && isfinite(found);
-    if (other <= WIDE && (wide || (!first && looks_other(channels, info, n))))
-        tell_normalization(info, params, n, line);
-    else if (wide)
-        snprintf(line.text, line.size,
-                 "the latents have %.2g times the spread that %s latents of %s "
-                 "have: is this the right input?",
-                 found, vae_normalization_name(n), info->space);
-    else
-        return false;
-    return true;
-}
-
-bool
-vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
-                 const VaeLatentIn *latent, size_t plane, char *text,
-                 size_t size)
-{
-    const VaeStreamParams params = {.normalization = normalization};
-    return doubt_latent(info, &params, latent, plane, false,
-                        (Line){text, size});
-}
 
 /* ------------------------------------------------------------------ */
 /* The range of pictures of floats.                                    */
@@ -245,6 +67,14 @@ is_outside(Range taken, Range found)
 }
 
 static bool
+has_nan(const VaePicture *picture)
+{
+    float least, greatest;
+    return vae_layout_floats(vae_layout(picture->pixels)) &&
+           !picture->on_device && find_range(picture, &least, &greatest);
+}
+
+static bool
 doubt_picture(const VaeModelInfo *info, const VaeStreamParams *params,
               const VaePicture *picture, Line line)
 {
@@ -257,10 +87,7 @@ doubt_picture(const VaeModelInfo *info, const VaeStreamParams *params,
     Range found;
     if (!vae_layout_floats(vae_layout(picture->pixels)) || picture->on_device)
         return false;
-    if (find_range(picture, &found.low, &found.high)) {
-        snprintf(line.text, line.size, "values of the frames are NaN");
-        return true;
-    }
+    find_range(picture, &found.low, &found.high);
     found.low = taken.low + (found.low - network.low) * scale;
     found.high = taken.low + (found.high - network.low) * scale;
     const char *other = other_range(taken, found);
@@ -288,6 +115,10 @@ vae_doubt_picture(const VaeModelInfo *info, const VaePicture *picture,
                   char *text, size_t size)
 {
     const VaeStreamParams params = {.picture_low = 0};
+    if (has_nan(picture)) {
+        snprintf(text, size, "values of the frame are NaN");
+        return true;
+    }
     return doubt_picture(info, &params, picture, (Line){text, size});
 }
 
@@ -393,16 +224,22 @@ latent_is_constant(const VaeLatentIn *latent, size_t n)
 /* ------------------------------------------------------------------ */
 /* The doubts of a stream.                                             */
 
-/* Latent 0 of a video has one frame and half the spread of the others. */
-enum { LAST_LATENT = 3, PICTURES = 16 };
+/* The first units of a sequence whose numbers are judged. */
+enum { LATENTS = 4, PICTURES = 16 };
 /* A film may begin with two seconds of black. */
 enum { SAME_LATENTS = 4, SAME_PICTURES = 48 };
+
+static void
+tell(VaeStream *s, const char *line)
+{
+    s->main.params.doubt(s->main.params.log_user, line);
+}
 
 static void
 tell_constant(VaeStream *s)
 {
     const bool decode = s->main.params.direction == VAE_DECODE;
-    const unsigned long long n = s->doubts.same;
+    const unsigned long long n = s->doubts.units;
     char line[160], which[40] = "the first";
     if (n > 1)
         snprintf(which, sizeof which, "each of the first %llu", n);
@@ -411,18 +248,19 @@ tell_constant(VaeStream *s)
              "input?",
              which, decode ? "latent" : "frame", n > 1 ? "s" : "",
              decode ? "number in all places" : "colour");
-    s->main.params.doubt(s->main.params.log_user, line);
+    tell(s, line);
     s->doubts.varies = true;
 }
 
+/* Counts a unit of the sequence. */
 static void
-count_constant(VaeStream *s, bool constant)
+count_unit(VaeStream *s, bool constant)
 {
     const bool decode = s->main.params.direction == VAE_DECODE;
     VaeDoubts *d = &s->doubts;
-    d->varies = !constant;
-    d->same++;
-    if (constant && d->same == (decode ? SAME_LATENTS : SAME_PICTURES))
+    d->varies = d->varies || !constant;
+    d->units++;
+    if (!d->varies && d->units == (decode ? SAME_LATENTS : SAME_PICTURES))
         tell_constant(s);
 }
 
@@ -433,32 +271,41 @@ judge_latent(VaeStream *s, const VaeLatentIn *latent)
     const size_t n = vae_stream_latent_elements(s);
     VaeDoubts *d = &s->doubts;
     char line[300];
-    if (!d->varies)
-        count_constant(s, latent_is_constant(latent, n));
-    if (d->told || d->judged > LAST_LATENT)
-        return;
-    d->told = doubt_latent(
-        info, &s->main.params, latent, n / (size_t) info->latent_channels,
-        d->judged++ == 0 && info->temporal > 1, (Line){line, sizeof line});
-    if (d->told)
-        s->main.params.doubt(s->main.params.log_user, line);
+    const bool judged = !d->told && d->units < LATENTS;
+    const bool constant =
+        (judged || !d->varies) && latent_is_constant(latent, n);
+    if (judged && !constant) {
+        d->told = vae_doubt_one_latent(
+            info, &s->main.params, latent, n / (size_t) info->latent_channels,
+            d->units == 0 && s->at.next == FIRST && info->temporal > 1,
+            (Line){line, sizeof line});
+        if (d->told)
+            tell(s, line);
+    }
+    count_unit(s, constant);
 }
 
 static void
 judge_picture(VaeStream *s, const VaePicture *picture)
 {
+    const VaeModelInfo *info = &s->main.model->info;
     VaeDoubts *d = &s->doubts;
     char line[300];
     if (picture->on_device)
         return;
-    if (!d->varies)
-        count_constant(s, picture_is_constant(&s->main.model->info, picture));
-    if (d->told || d->judged++ >= PICTURES)
-        return;
-    d->told = doubt_picture(&s->main.model->info, &s->main.params, picture,
-                            (Line){line, sizeof line});
-    if (d->told)
-        s->main.params.doubt(s->main.params.log_user, line);
+    if (!d->nan && has_nan(picture)) {
+        d->nan = true;
+        snprintf(line, sizeof line, "values of frame %llu are NaN",
+                 (unsigned long long) d->units);
+        tell(s, line);
+    }
+    if (!d->told && d->units < PICTURES) {
+        d->told = doubt_picture(info, &s->main.params, picture,
+                                (Line){line, sizeof line});
+        if (d->told)
+            tell(s, line);
+    }
+    count_unit(s, !d->varies && picture_is_constant(info, picture));
 }
 
 /* pictures: those of a call, in or out. A decoder has no data for those that
@@ -473,7 +320,7 @@ judge_alpha(VaeStream *s, const VaePicture *pictures, int n)
                 vae_doubt_alpha(&s->main.model->info, s->main.params.direction,
                                 &pictures[i], line, sizeof line);
     if (n > 0 && s->doubts.alpha)
-        s->main.params.doubt(s->main.params.log_user, line);
+        tell(s, line);
 }
 
 void
@@ -484,12 +331,8 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
     if (!s->doubts.alpha)
         judge_alpha(s, units->pictures, units->in ? n_out : n_in);
     if (s->main.model->doubt && !s->doubts.begun)
-        s->main.params.doubt(s->main.params.log_user, s->main.model->doubt);
+        tell(s, s->main.model->doubt);
     s->doubts.begun = true;
-    if (s->main.params.direction == VAE_DECODE && s->at.next != NEXT) {
-        s->doubts.judged = 0;
-        s->doubts.told = false;
-    }
     for (int i = 0; i < n_in; i++)
         if (units->in)
             judge_latent(s, &units->in[i]);
@@ -498,8 +341,10 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
 }
 
 void
-vae_stream_judge_end(VaeStream *s)
+vae_stream_judge_end(VaeStream *s, bool cut)
 {
-    if (s->main.params.doubt && s->doubts.same > 0 && !s->doubts.varies)
+    const VaeDoubts d = s->doubts;
+    if (s->main.params.doubt && !cut && d.units > 0 && !d.varies)
         tell_constant(s);
+    s->doubts = (VaeDoubts){.begun = d.begun, .alpha = d.alpha};
 }

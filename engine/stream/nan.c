@@ -61,15 +61,17 @@ picture_is_finite(const VaePicture *p)
     return true;
 }
 
-static bool
-input_is_finite(const VaeStream *s, int n, const VaeUnits *units)
+/* Returns the index of the first of n units that has such a value, or n. */
+static int
+first_nonfinite(const VaeStream *s, int n, const VaeUnits *units)
 {
-    for (int i = 0; i < n && !s->at.ended; i++)
-        if (s->main.params.direction == VAE_DECODE
-                ? !latent_is_finite(s, &units->in[i])
-                : !picture_is_finite(&units->pictures[i]))
-            return false;
-    return true;
+    int i = 0;
+    while (!s->at.ended && i < n &&
+           (s->main.params.direction == VAE_DECODE
+                ? latent_is_finite(s, &units->in[i])
+                : picture_is_finite(&units->pictures[i])))
+        i++;
+    return s->at.ended ? n : i;
 }
 
 /* ------------------------------------------------------------------ */
@@ -186,7 +188,7 @@ static VaeStatus
 recover(VaeStream *s, int which, const VaeUnits *units, VaeError *error)
 {
     const VaeProgram *p = s->main.programs[which];
-    bool usable = input_is_finite(s, p->n_in, units);
+    bool usable = first_nonfinite(s, p->n_in, units) == p->n_in;
     bool finite = false;
     VaeStatus status = VAE_OK;
     if (usable)
@@ -249,14 +251,20 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
            VaeError *error)
 {
     const bool decode = s->main.params.direction == VAE_DECODE;
+    const int bad = first_nonfinite(s, p->n_in, units);
     char latent[60];
     snprintf(latent, sizeof latent, "latent %llu%s",
              (unsigned long long) s->at.latents,
              (decode ? p->n_in : p->n_out) > 1 ? " or one after it" : "");
-    if (!input_is_finite(s, p->n_in, units))
-        return vae_fail(error, VAE_ERR_BACKEND,
-                        "%s%s has values that are not finite (NaN or infinite)",
-                        decode ? "" : "the frames of ", latent);
+    if (bad < p->n_in)
+        return vae_fail(
+            error, VAE_ERR_BACKEND,
+            "%s %lld has values that are not finite (NaN or infinite)",
+            decode ? "latent" : "frame",
+            (long long) bad +
+                (decode ? (long long) s->at.latents
+                        : (long long) vae_model_frames_of(
+                              s->main.model, (int64_t) s->at.latents)));
     if (vae_machine_has_delay(&s->main))
         return vae_fail(error, VAE_ERR_BACKEND,
                         "frames that %s gives after %s are not finite (NaN or "

@@ -62,6 +62,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
         stream->at.broken = true;
         return vae_stream_finish(stream, 0, status, error);
     }
+    vae_stream_judge_end(stream, true);
     atomic_store(&stream->cancel, false);
     stream->sequences++;
     stream->window.begun = false;
@@ -245,10 +246,7 @@ void
 vae_stream_reset(VaeStream *stream)
 {
     vae_stream_finish(stream, 0, VAE_ERR_CANCELLED, NULL);
-    /* A video may begin with a few black frames, and a seek may follow. */
-    if (stream->main.params.direction == VAE_DECODE)
-        vae_stream_judge_end(stream);
-    atomic_store(&stream->cancel, false);
+    vae_stream_judge_end(stream, atomic_exchange(&stream->cancel, false));
     stream->sequences++;
     stream->window.begun = false;
     /* the first program of a sequence sets every carry */

@@ -33,13 +33,14 @@ typedef struct VaeGuard {
 
 /* doubts.c: what is known of the input so far. */
 typedef struct VaeDoubts {
-    bool begun;    /* the stream had input */
-    int judged;    /* latents of the sequence, or pictures of the stream */
-    bool told;     /* warned that the input looks like something else */
-    bool alpha;    /* warned that alpha is lost */
-    bool varies;   /* a unit has several values, or the stream has warned of
-                      units of one value */
-    uint64_t same; /* number of units so far that have one value each */
+    bool begun; /* the stream had input */
+    bool alpha; /* warned that alpha is lost */
+    /* Of the sequence: */
+    uint64_t units; /* number of units so far */
+    bool told;      /* warned that the input looks like something else */
+    bool nan;       /* warned of a NaN */
+    bool varies;    /* a unit has several values, or it has warned of units of
+                       one value */
 } VaeDoubts;
 
 /* windows.c: the window or the tile that is computed. Latents and frames count
@@ -146,8 +147,10 @@ typedef struct VaeUnits {
 /* doubts.c: looks at the units of a call, and warns if they look like something
  * else than what they are taken as, or if alpha is lost. */
 void vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out);
-/* Warns if all units were of one value. */
-void vae_stream_judge_end(VaeStream *s);
+/* Ends the doubts of a sequence. Warns if all its units were of one value,
+ * unless it was cut: a video may begin with a few black frames, and a seek
+ * follow. */
+void vae_stream_judge_end(VaeStream *s, bool cut);
 
 /* calls.c: checks the state, the counts and the units. */
 VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,

@@ -9,19 +9,34 @@
 #include "vae-private/os.h"
 #include "vae-private/spaces.h"
 
+/* 'FILE: tensor "NAME": ', or "". */
+static char input[1024];
+
+void
+name_input(const char *file, const char *tensor)
+{
+    snprintf(input, sizeof input, "%s: tensor \"%.100s\": ", file, tensor);
+}
+
+static void
+warn_input(void *user, const char *line)
+{
+    warn_text("%s%s", input, line);
+}
+
 void
 warn_nonfinite(const VaeStream *stream, bool wide)
 {
     const VaeStreamStats stats = *vae_stream_stats(stream);
     if (stats.nonfinite > 0)
-        warn_text("%s of the latents %s not finite%s",
+        warn_text("%s%s of the latents %s not finite%s", input,
                   VAE_COUNTED(stats.nonfinite, "value"),
                   stats.nonfinite == 1 ? "is" : "are",
                   wide ? ", or too large for float32" : "");
     if (stats.nonfinite_steps > 0)
-        warn_text("%s gave results that are not finite; %llu of them were "
+        warn_text("%s%s gave results that are not finite; %llu of them were "
                   "recovered in fp32",
-                  VAE_COUNTED(stats.nonfinite_steps, "step"),
+                  input, VAE_COUNTED(stats.nonfinite_steps, "step"),
                   (unsigned long long) stats.recovered_steps);
 }
 
@@ -84,7 +99,7 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
     const VaeStatus status = vae_latent_clip_find(file, &options, out, error);
     if (status != VAE_OK)
         return status;
-    char line[600];
+    char line[700];
     /* vaetool info prints the layout. */
     if (info && vae_layout_doubt(out, line, sizeof line))
         warn_text("%s", line);
@@ -125,6 +140,6 @@ stream_params(const Options *o, VaeDirection direction, int width, int height)
     params.height = height;
     params.log = o->verbose ? log_line : NULL;
     params.warn = warn;
-    params.doubt = warn;
+    params.doubt = warn_input;
     return params;
 }

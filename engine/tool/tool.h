@@ -91,6 +91,8 @@ VaeStatus open_tensors(const char *path, const char *what, VaeTensorFile **out,
 VaeStatus find_clip(const Options *o, const VaeTensorFile *file,
                     const VaeModelInfo *info, VaeLatentClip *out,
                     VaeError *error);
+/* Names the input of the streams, for warnings about it. */
+void name_input(const char *file, const char *tensor);
 VaeStreamParams stream_params(const Options *o, VaeDirection direction,
                               int width, int height);
 

@@ -130,11 +130,17 @@ warn_line(void *user, const char *line)
     GST_ELEMENT_WARNING(base, RESOURCE, NOT_FOUND, ("%s", line), (NULL));
 }
 
+/* Each image, and each round of a loop, is a sequence: the same doubt is posted
+ * once. */
 static void
 doubt_line(void *user, const char *line)
 {
     GstVaeBase *base = user;
+    const guint hash = g_str_hash(line);
 
+    if (base->worker.engine.doubt == hash)
+        return;
+    base->worker.engine.doubt = hash;
     GST_ELEMENT_WARNING(base, STREAM, FORMAT, ("%s", line), (NULL));
 }
 

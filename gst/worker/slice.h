@@ -62,6 +62,7 @@ typedef struct GstVaeEngine {
     VaeStreamStats before; /* statistics up to the last finished call */
     gint64 ended_us;       /* time at which that call ended */
     gint64 step_us;        /* the engine's time for a step */
+    guint doubt;           /* hash of the last doubt that was posted, or 0 */
 } GstVaeEngine;
 
 /* Cancels the running call. The caller holds the lock. */

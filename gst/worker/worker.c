@@ -349,6 +349,7 @@ gst_vae_worker_reset(GstVaeWorker *worker)
     g_clear_pointer(&worker->engine.save_path, g_free);
     worker->engine.partial = worker->engine.save_failed = FALSE;
     worker->release_requested = FALSE;
+    worker->engine.doubt = 0;
     g_mutex_unlock(&worker->queue->lock);
     gst_vae_loader_reset(&worker->loader);
 }

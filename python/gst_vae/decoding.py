@@ -23,33 +23,18 @@ def pixels_of(dtype, allowed, channels):
     return ("rgba" if channels == 4 else "rgb") + "_f32" * (name != "uint8"), name
 
 
-def clip_of(latents, channels, images=False):
-    """Latents [C, h, w] or [C, T, h, w], or of images [T, C, h, w], as a Tensor
-    [T, C, h, w]."""
-    found = view(to_host(latents))
-    t = found.narrowed()
-    if len(t.shape) == 5 and t.shape[0] == 1:
-        t = t[0]
+def clips_of(latents, info, layout="auto"):
+    """Latents [C, h, w], or [C, T, h, w] or [T, C, h, w], or a batch of these, as a list
+    of Tensors [T, C, h, w]. Warns if their layout is a guess."""
+    t = view(to_host(latents))
+    is_tchw, doubt = _engine.read_axes(t, info.latent_channels, info.temporal == 1, layout)
+    if doubt:
+        warnings.warn(doubt, GstVaeWarning, stacklevel=callers_level())
+    t = t.narrowed()
     if len(t.shape) == 3:
-        t = t.grown()
-    elif len(t.shape) == 4 and not (images and t.shape[0] != channels == t.shape[1]):
-        t = t.moved(1, 0, 2, 3)
-    if len(t.shape) != 4 or t.shape[1] != channels:
-        expected = f"[{channels}, h, w], [{channels}, T, h, w] or [B, {channels}, T, h, w]"
-        hint = ("; they look like [T, C, h, w]: swap the first two axes"
-                if len(found.shape) == 4 and found.shape[1] == channels else "")
-        raise fail(f"the latents are {dims(found)}, expected {expected}{hint}",
-                   dims(found), expected)
-    return t
-
-
-def doubt_axes(t, info):
-    """Warns if latents of images may be [C, T, h, w] or [T, C, h, w]."""
-    channels = info.latent_channels
-    if info.temporal == 1 and len(t.shape) == 4 and t.shape[0] == t.shape[1] == channels:
-        warnings.warn(f"the latents are {dims(t)}: that the first axis has the channels is "
-                      f"a guess; [B, {channels}, 1, h, w] needs none", GstVaeWarning,
-                      stacklevel=callers_level())
+        return [t.grown()]
+    clips = list(t) if len(t.shape) == 5 else [t]
+    return clips if is_tchw else [clip.moved(1, 0, 2, 3) for clip in clips]
 
 
 class Stream:
@@ -57,13 +42,17 @@ class Stream:
 
     def __init__(self, vae, direction, size, channels, dtype, allowed, settings):
         self.vae, self.model, self.channels = vae, vae.model, channels
+        self.source = ""  # names the input in warnings about it
         self.width, self.height = width, height = size
         self.pixels, self.dtype = pixels_of(dtype, allowed, channels)
         self.stream = _engine.new_stream(vae.model, {
             "pixels": self.pixels, **settings, "direction": direction,
             "width": width, "height": height},
             (0 if isinstance(height, int) and height < 720 else 1, False, False, False))
-        say(self.stream)
+        self.say()
+
+    def say(self):
+        say(self.stream, self.source)
 
     def __enter__(self):
         return self
@@ -74,7 +63,7 @@ class Stream:
     def close(self):
         """Frees the stream. A second call does nothing."""
         self.stream.close()
-        say(self.stream)
+        self.say()
 
     @property
     def plan(self):
@@ -89,7 +78,7 @@ class Stream:
     def reset(self):
         """Begins the next sequence. What waits in the stream is lost."""
         self.stream.reset()
-        say(self.stream)
+        self.say()
 
     def cancel(self):
         """Ends the call that runs in another thread, which then raises Cancelled. After
@@ -100,12 +89,12 @@ class Stream:
         """Frees the memory of the device until the next call. On the host the memory
         stays; there, close the stream."""
         self.stream.release()
-        say(self.stream)
+        self.say()
 
     def resume(self):
         """Allocates released memory now instead of in the next call."""
         self.stream.resume()
-        say(self.stream)
+        self.say()
 
     def save(self, path, carries=True, frames=0):
         """Writes the position to a file. A stream with the same settings, also one of
@@ -162,7 +151,7 @@ class Decoder(Stream):
             at, done = at + steps, done + n
             if reports:
                 reports.at(before + at)
-        say(self.stream)
+        self.say()
         return done
 
     def drain(self, frames):
@@ -172,12 +161,14 @@ class Decoder(Stream):
             self.stream.drain(steps, frames)
         self.reset()
 
-    def __call__(self, latents, out=None):
+    def __call__(self, latents, out=None, layout="auto"):
         """Frames [n, height, width, 3] of latents [C, h, w] or [C, T, h, w], or of images
-        [T, C, h, w]."""
-        t = view(to_host(latents))
-        doubt_axes(t, self.vae.info)
-        clip = clip_of(t, self.vae.info.latent_channels, self.vae.info.temporal == 1)
+        [T, C, h, w]. layout: as for VAE.decode()."""
+        clips = clips_of(latents, self.vae.info, layout)
+        if len(clips) != 1:
+            raise fail(f"the latents are a batch of {len(clips)} clips, expected 1",
+                       str(len(clips)), "1")
+        clip = clips[0]
         n = self.stream.count(clip.shape[0])[1]
         made, frames = self.room(latents, (n,), out)
         self.input = latents
@@ -193,12 +184,15 @@ class Decoder(Stream):
         self.drain(frames)
         return made if out is not None else like(self.input, made, self.dtype)
 
-    def whole(self, clips, latents, out, progress):
+    def whole(self, clips, latents, out, progress, source=""):
         """Frames [B, n, height, width, 3] of clips [B, T, C, h, w]."""
         steps, total = len(clips[0]), len(clips) * len(clips[0])
         made, frames = self.room(latents, (len(clips), self.model.frames_of(steps)), out)
         with Progress(progress, total, "latent") as reports:
             for i, clip in enumerate(clips):
+                self.source = source or (f"clip {i} of the batch" if len(clips) > 1
+                                         else "")
                 done = self.run(clip, frames[i], reports, i * steps)
                 self.drain(frames[i].part(done, len(frames[i])))
+        self.source = ""
         return made

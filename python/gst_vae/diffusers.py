@@ -134,7 +134,7 @@ class Accelerated:
         if self.fold > 1:
             latents = torch.nn.functional.pixel_unshuffle(z, self.fold).unsqueeze(2)
         frames = self.vae.decode(
-            latents, dtype="float32",
+            latents, dtype="float32", layout="bcthw",
             **{**self.settings, "tile_plan": self.tile_plan()})
         sample = frames.permute(0, 4, 1, 2, 3)
         if self.low != -1:

@@ -2,7 +2,7 @@
 from . import _engine
 from .decoding import CPU, PACKED, PLANES, Stream
 from .frameworks import device_of, dims, fail, like, ready, to_float, to_host, type_of, view
-from .reports import Progress, say
+from .reports import Progress
 
 
 def check_frames(t, channels):
@@ -84,7 +84,7 @@ class Encoder(Stream):
             if reports:
                 reports.at(at)
         self.given += done
-        say(self.stream)
+        self.say()
         return room
 
     def result(self, room, data):

@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 from ._engine import Error, OutOfMemory
-from .decoding import clip_of
+from .decoding import clips_of
 from .frameworks import dims, fail, to_host, view
 from .reports import GstVaeWarning, callers_level
 from .vae import VAE, Latents, open_vae
@@ -322,30 +322,33 @@ def target(gst, to, container, size):
     return encoder(gst, TARGETS[kind][0], f"to={to!r}", size) + rest
 
 
-def units_of(latents, channels):
+def units_of(latents, info, layout):
     """Each latent [1, C, h, w] of a clip, or of the clips that an iterable gives."""
     try:
-        clips = [view(to_host(latents))]
+        parts = [view(to_host(latents))]
     except TypeError:
         if not hasattr(latents, "__iter__"):
             raise
-        clips = latents
-    for clip in clips:
-        clip = clip_of(clip, channels)
-        yield from (clip.part(k, k + 1) for k in range(len(clip)))
+        parts = latents
+    for part in parts:
+        clips = clips_of(part, info, layout)
+        if len(clips) != 1:
+            raise fail(f"the latents are a batch of {len(clips)} clips, expected 1",
+                       str(len(clips)), "1")
+        yield from (clips[0].part(k, k + 1) for k in range(len(clips[0])))
 
 
 def stream(latents: Any, to: Any, vae: Any, *, framerate: Any = None,
            size: tuple[int, int] | None = None, frames: int | None = None,
-           container: str = "mp4", **settings: Any) -> None:
+           container: str = "mp4", layout: str = "auto", **settings: Any) -> None:
     """Decodes latents to a video that leaves at once. Returns at its end.
 
     latents: as for VAE.decode(), or an iterable, such as a generator, of latents
     [C, h, w] or [C, n, h, w]. to: a path (.mp4, .mkv or .webm), an address (rtsp:// or
     whip+https://), elements such as "autovideosink", or an object with write(), which
     gets a video of the type of container in pieces. vae: a VAE, or what open() takes.
-    framerate: such as 16 or "30000/1001", instead of the usual one. size, frames and
-    settings: as for VAE.decode().
+    framerate: such as 16 or "30000/1001", instead of the usual one. size, frames,
+    layout and settings: as for VAE.decode().
 
     An exception of the generator, or Ctrl-C, ends the video after the latents so far;
     then it is raised."""
@@ -355,13 +358,14 @@ def stream(latents: Any, to: Any, vae: Any, *, framerate: Any = None,
     rate = framerate
     if isinstance(latents, Latents) and rate is None and latents.info.framerate[0]:
         rate = latents.info.framerate
-    latents, size, frames, settings = vae.settle(latents, size, frames, settings)
+    latents, size, frames, settings, layout, _ = vae.settle(latents, size, frames,
+                                                            settings, layout)
     rate = vae.info.framerate if rate is None else rate
     try:
         gst.Registry.get().scan_path(plugin_path())
     except Error:
         pass  # an installed plugin is found without this
-    job = Job(gst, vae, units_of(latents, vae.info.latent_channels), size,
+    job = Job(gst, vae, units_of(latents, vae.info, layout), size,
               fractions.Fraction(*rate) if isinstance(rate, tuple) else rate, frames,
               settings)
     end = target(gst, to, container, job.size)

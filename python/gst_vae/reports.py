@@ -19,10 +19,13 @@ def callers_level():
     return level
 
 
-def say(stream):
-    """Passes on what the engine has said since the last call."""
-    for is_warning, text in stream.lines():
-        if is_warning:
+def say(stream, source=""):
+    """Passes on what the engine has said since the last call. source: names the input,
+    for doubts about it."""
+    for kind, text in stream.lines():
+        if kind == "doubt" and source:
+            text = f"{source}: {text}"
+        if kind != "log":
             warnings.warn(text, GstVaeWarning, stacklevel=callers_level())
         else:
             log.info("%s", text)

@@ -9,7 +9,7 @@ import warnings
 from typing import Any, Callable
 
 from . import _engine
-from .decoding import Decoder, clip_of, doubt_axes
+from .decoding import Decoder, clips_of
 from .encoding import Encoder, check_frames
 from .frameworks import device_of, dims, fail, is_state, like, pairs_of, to_host, type_of, view
 from .reports import GstVaeWarning, Plan, Report, callers_level
@@ -45,8 +45,8 @@ def open_vae(weights: Any, *, variant: str | None = None,
         text = None if config is None else json.dumps(config)
         return VAE(_engine.open_tensors(name, pairs_of(weights), metadata or {}, text,
                                         variant))
-    path = os.fspath(weights)
-    if (isinstance(path, str) and not os.path.exists(path) and
+    path = os.fsdecode(weights)
+    if (not os.path.exists(path) and
             re.fullmatch(r"\w[\w.-]*/[\w.-]+", path)):
         path = cached(path)
     return VAE(_engine.open_file(path, variant), (path, variant))
@@ -159,12 +159,19 @@ class VAE:
             raise fail(f"{latents.path}: has {n} sequences, expected 1; vaetool decodes "
                        "them", str(n), "1")
 
-    def settle(self, latents, size, frames, settings):
-        """The arguments of a call, with what the latents tell."""
-        if isinstance(latents, (str, os.PathLike)):
-            latents = Latents(latents, normalization=settings.get("normalization"))
+    def settle(self, latents, size, frames, settings, layout="auto"):
+        """The arguments of a call, with what the latents tell: also the layout, and the
+        name of a file for warnings."""
+        source = ""
+        if isinstance(latents, (str, bytes, os.PathLike)):
+            latents = Latents(latents, normalization=settings.get("normalization"),
+                              layout=layout)
+        elif isinstance(latents, Latents) and layout != "auto":
+            raise fail("the layout of Latents is stated by their own layout=", layout,
+                       "auto")
         if isinstance(latents, Latents):
-            latents = latents.of_model(self.info)
+            latents, layout = latents.of_model(self.info), "cthw"
+            source = f'{os.fsdecode(latents.path)}: tensor "{latents.info.tensor}"'
             if size is None and latents.info.size[0]:
                 size = tuple(n * self.info.scale for n in latents.info.size)
             self._check(latents, size)
@@ -176,7 +183,7 @@ class VAE:
             settings["normalization"] = own or info.normalization
         if device_of(latents).startswith("cuda:"):
             settings = {"device": int(device_of(latents)[5:]), **settings}
-        return latents, size, frames, settings
+        return latents, size, frames, settings, layout, source
 
     def _run(self, kind, size, settings, work):
         """Calls work(stream) with the stream of the last call if it has the same
@@ -200,6 +207,7 @@ class VAE:
 
     def decode(self, latents: Any, *, size: tuple[int, int] | None = None,
                frames: int | None = None, dtype: Any = "uint8", out: Any = None,
+               layout: str = "auto",
                progress: bool | Callable[[int, int], Any] | None = None,
                **settings: Any) -> Any:
         """Decodes a clip [C, T, h, w] to frames [n, height, width, 3], or a batch
@@ -207,27 +215,29 @@ class VAE:
         of the latents. They may also be the path of a file; images may be [B, C, h, w].
         A network with alpha gives 4 channels.
 
+        layout: "cthw" or "tchw", also with the batch as "bcthw" or "btchw". Without it,
+        latents of 4 dimensions may also be [T, C, h, w], if only this axis has as many
+        channels as the network. A guess is a warning.
+
         size: width and height of the pictures, if they are smaller than the latents
         tell. frames: return at most so many. out: memory for all frames. progress: True,
         or a function of (done, total). The stream is kept for the next call with the same
         settings: see release()."""
-        is_file = isinstance(latents, (str, os.PathLike, Latents))
-        latents, size, frames, settings = self.settle(latents, size, frames, settings)
+        latents, size, frames, settings, layout, source = self.settle(
+            latents, size, frames, settings, layout)
         t = view(to_host(latents))
         if 0 in t.shape:
             raise fail(f"there are no latents to decode: {dims(t)}", dims(t))
         batch = len(t.shape) == 5
-        if not is_file:
-            doubt_axes(t, self.info)
-        clips = [clip_of(clip, self.info.latent_channels, self.info.temporal == 1)
-                 for clip in (t if batch else [t])]
+        clips = clips_of(t, self.info, layout)
         if size is None:
             size = tuple(n * self.info.spatial for n in clips[0].shape[:1:-1])
         memory = out
         if out is not None and not batch:
             memory = view(out, True).grown()
         made = self._run(Decoder, tuple(size), {"dtype": type_of(dtype), **settings},
-                         lambda decoder: decoder.whole(clips, latents, memory, progress))
+                         lambda decoder: decoder.whole(clips, latents, memory, progress,
+                                                       source))
         if out is not None:
             return out
         made = like(latents, made if batch else made[0], type_of(dtype))

@@ -1,11 +1,12 @@
 /*
  * clip.c: the latents of a file, as a tensor that shares the mapped file.
- * float64 is copied to float32.
+ * float64 is copied to float32. Also the axes of latents in memory.
  */
 #include "python.h"
 
 #include <string.h>
 
+#include "vae-private/axes.h"
 #include "vae-private/model.h"
 #include "vae-private/spaces.h"
 
@@ -43,7 +44,7 @@ static VaeStatus
 find(Clip *c, const VaeLatentOptions *options, VaeError *error)
 {
     const VaeTensorInfo *table = NULL;
-    char line[600];
+    char line[700];
     VaeStatus status = vae_latent_clip_find(c->file, options, &c->clip, error);
     if (status == VAE_OK)
         status = vae_latent_sequences_find(c->file, &c->clip, &table, error);
@@ -68,6 +69,18 @@ find_in(Clip *c, PyObject *where, const VaeLatentOptions *options,
     return status == VAE_OK ? find(c, options, error) : status;
 }
 
+static bool
+parse_layout(const char *word, VaeLatentLayout *out)
+{
+    if (vae_layout_parse(word, out))
+        return true;
+    PyErr_Format(
+        PyExc_ValueError,
+        "the layout is \"%s\", expected auto, cthw, tchw, bcthw or btchw",
+        word);
+    return false;
+}
+
 /* open_clip(path, tensor, batch_index, layout, own_normalization,
  * own_framerate, channels, temporal). path: may be a clip of the file. */
 static PyObject *
@@ -85,11 +98,8 @@ open_clip(PyObject *self, PyObject *args)
     options.own_normalization = normalization;
     options.own_framerate = framerate;
     options.warn = keep_doubt;
-    if (!vae_layout_parse(layout, &options.layout))
-        return PyErr_Format(
-            PyExc_ValueError,
-            "the layout is \"%s\", expected auto, cthw, tchw, bcthw or btchw",
-            layout);
+    if (!parse_layout(layout, &options.layout))
+        return NULL;
     if (PyObject_TypeCheck(path, clip_type))
         where = Py_NewRef(path);
     else if (!PyUnicode_FSConverter(path, &where))
@@ -217,7 +227,90 @@ static PyType_Spec spec = {
     "gst_vae.Clip", sizeof(Clip), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
+/* ------------------------------------------------------------------ */
+/* Latents in memory.                                                  */
+
+/* Fills the clip, the first of a batch, in the order [C, T, h, w]. */
+static void
+fill_axes(const VaePyTensor *t, VaeAxes *axes)
+{
+    const int first = t->n_dims == 5;
+    const bool tchw = axes->layout == VAE_LAYOUT_TCHW;
+    if (t->n_dims == 3) { /* [C, h, w] */
+        memcpy(axes->dims,
+               (int64_t[]){t->shape[0], 1, t->shape[1], t->shape[2]},
+               sizeof axes->dims);
+        memcpy(axes->strides,
+               (int64_t[]){t->strides[0], 0, t->strides[1], t->strides[2]},
+               sizeof axes->strides);
+        return;
+    }
+    for (int d = 0; d < 4; d++) {
+        const int from = first + (d < 2 && tchw ? !d : d);
+        axes->dims[d] = t->shape[from];
+        axes->strides[d] = t->strides[from];
+    }
+}
+
+static PyObject *
+refuse_axes(const VaePyTensor *t, const VaeAxes *axes, int64_t channels)
+{
+    char found[128], expected[96], advice[160];
+    const int c = (int) channels;
+    const bool tchw = axes->layout == VAE_LAYOUT_TCHW;
+    vae_py_dims(t, found, sizeof found);
+    snprintf(expected, sizeof expected,
+             tchw ? "[T, %d, h, w] or [B, T, %d, h, w]"
+                  : "[%d, h, w], [%d, T, h, w] or [B, %d, T, h, w]",
+             c, c, c);
+    vae_axes_advice(t->shape, t->n_dims, axes->layout, channels, advice,
+                    sizeof advice);
+    return vae_py_fail(found, expected, "the latents are %s, expected %s%s",
+                       found[0] ? found : "a scalar", expected, advice);
+}
+
+/* read_axes(tensor, channels, images, layout): whether latents are [T, C, h, w]
+ * or, with a batch, [B, T, C, h, w], and what to warn of, or None. */
+static PyObject *
+read_axes(PyObject *self, PyObject *args)
+{
+    PyObject *object;
+    VaeAxesKnown known = {0};
+    VaeAxes axes = {.what = "latents"};
+    long long channels;
+    int images;
+    const char *layout;
+    char line[700];
+    if (!PyArg_ParseTuple(args, "O!Lps", vae_py_tensor_type, &object, &channels,
+                          &images, &layout) ||
+        !parse_layout(layout, &axes.layout))
+        return NULL;
+    const VaePyTensor *t = (VaePyTensor *) object;
+    known.channels = channels;
+    known.images = images;
+    if (axes.layout == VAE_LAYOUT_AUTO && t->n_dims == 3) {
+        axes.layout = VAE_LAYOUT_CTHW;
+        axes.may_be_last = t->shape[2] == channels;
+    } else if (axes.layout == VAE_LAYOUT_AUTO &&
+               (t->n_dims == 4 || t->n_dims == 5)) {
+        axes.layout = vae_axes_find(t->shape, t->n_dims, &known,
+                                    &axes.order_guessed, &axes.may_be_last);
+    }
+    if (t->n_dims >= 3 && t->n_dims <= 5)
+        fill_axes(t, &axes);
+    if (axes.dims[0] != channels)
+        return refuse_axes(t, &axes, channels);
+    if (t->device.type != VAE_PY_DL_CUDA && vae_py_vae_type(t, &axes.type))
+        axes.data = t->data;
+    return Py_BuildValue(
+        "(Nz)",
+        PyBool_FromLong(t->n_dims > 3 && axes.layout == VAE_LAYOUT_TCHW),
+        vae_axes_doubt(&axes, line, sizeof line) ? line : NULL);
+}
+
 static PyMethodDef functions[] = {
+    {"read_axes", read_axes, METH_VARARGS,
+     "read_axes(tensor, channels, images, layout)"},
     {"open_clip", open_clip, METH_VARARGS,
      "open_clip(path, tensor, batch_index, layout, own_normalization, "
      "own_framerate, channels, temporal)"},

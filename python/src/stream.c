@@ -23,7 +23,7 @@ typedef struct Stream {
     volatile bool stop;
     pid_t process;
     pthread_mutex_t lock; /* guards lines */
-    char *lines[LINES];   /* "w" or "i" and a sentence */
+    char *lines[LINES];   /* the letter of its kind and a sentence */
     int n_lines;
     bool told_nonfinite;       /* of the clip */
     uint64_t nonfinite_before; /* values of earlier clips */
@@ -54,6 +54,12 @@ static void
 warn_line(void *user, const char *line)
 {
     keep_line(user, 'w', line);
+}
+
+static void
+doubt_line(void *user, const char *line)
+{
+    keep_line(user, 'd', line);
 }
 
 static bool
@@ -197,7 +203,8 @@ new_stream(PyObject *self, PyObject *args)
     s->process = getpid();
     s->params = (VaeStreamParams) VAE_INIT(VaeStreamParams);
     s->params.log = log_line;
-    s->params.warn = s->params.doubt = warn_line;
+    s->params.warn = warn_line;
+    s->params.doubt = doubt_line;
     s->params.cancelled = is_stopped;
     s->params.log_user = s;
     Py_INCREF(model);
@@ -471,9 +478,11 @@ tell_nonfinite(Stream *s)
         return;
     s->told_nonfinite = true;
     snprintf(line, sizeof line,
-             "%s of the latents %s not finite, or too large for float32",
-             VAE_COUNTED(n, "value"), n == 1 ? "is" : "are");
-    keep_line(s, 'w', line);
+             "%s of the latents%s %s not finite, or too large for float32",
+             VAE_COUNTED(n, "value"),
+             s->params.direction == VAE_ENCODE ? " that the frames give" : "",
+             n == 1 ? "is" : "are");
+    keep_line(s, 'd', line);
 }
 
 static PyObject *
@@ -547,7 +556,13 @@ warm_up_cost(PyObject *self, PyObject *args)
     return PyLong_FromLong(vae_stream_warm_up_cost(s->stream, steps));
 }
 
-/* lines(): what the engine said since the last call, [(is a warning, text)]. */
+static const char *
+kind_of(char letter)
+{
+    return letter == 'w' ? "warning" : letter == 'd' ? "doubt" : "log";
+}
+
+/* lines(): what the engine said since the last call, [(kind, text)]. */
 static PyObject *
 lines(PyObject *self, PyObject *none)
 {
@@ -562,8 +577,7 @@ lines(PyObject *self, PyObject *none)
     PyObject *list = PyList_New(0);
     for (int i = 0; i < n; i++) {
         PyObject *line =
-            list ? Py_BuildValue("Ns", PyBool_FromLong(taken[i][0] == 'w'),
-                                 taken[i] + 1)
+            list ? Py_BuildValue("ss", kind_of(taken[i][0]), taken[i] + 1)
                  : NULL;
         if (list && (!line || PyList_Append(list, line) != 0))
             Py_CLEAR(list);

@@ -23,7 +23,17 @@ class Values(small.Test):
         video = small.tensor([1, 16, 16, 3], "B")
         rows = [
             (Error, "15x1x2x2, expected", lambda: vae.decode(small.tensor([15, 1, 2, 2]))),
-            (Error, r"look like \[T, C, h, w\]: swap", lambda: vae.decode(small.tensor([5, 16, 2, 2]))),
+            (Error, "other dimension has 16: set layout to tchw",
+             lambda: vae.decode(small.tensor([1, 5, 16, 2, 2]))),
+            (Error, r"last dimension has 16: move it before all but the batch, \[B, C, T",
+             lambda: vae.decode(small.tensor([1, 5, 2, 3, 16]))),
+            (Error, r"5x2x3x16, .*: move it before the others, \[C, T, h, w\]",
+             lambda: vae.decode(small.tensor([5, 2, 3, 16]))),
+            (Error, r"2x3x16, .*: move it before the others, \[C, h, w\]",
+             lambda: vae.decode(small.tensor([2, 3, 16]))),
+            (Error, "set layout to cthw",
+             lambda: vae.decode(small.tensor([16, 5, 2, 2]), layout="tchw")),
+            (ValueError, "layout is", lambda: vae.decode(good, layout="thwc")),
             (Error, "are 16, expected", lambda: vae.decode(small.tensor([16]))),
             (Error, "no latents", lambda: vae.decode(memoryview(b"").cast("B"))),
             (Error, "are uint8, expected float32",
@@ -56,7 +66,7 @@ class Values(small.Test):
             (Error, "variant", lambda: gst_vae.open(WAN, variant="taehv")),
             (Error, "nowhere", lambda: gst_vae.open("/nowhere/vae.safetensors")),
             (Error, "no/model", lambda: gst_vae.open("no/model")),
-            (TypeError, "", lambda: gst_vae.open(7)),
+            (TypeError, "str, bytes or os.PathLike", lambda: gst_vae.open(7)),
             (TypeError, "name of a tensor is 7", lambda: gst_vae.open({7: good})),
             (TypeError, "a: expected a tensor", lambda: gst_vae.open({"a": 1})),
             (Error, "no known VAE", lambda: gst_vae.open({"a": good})),
@@ -67,7 +77,7 @@ class Values(small.Test):
             (ValueError, "layout is \"x\", expected auto, cthw, tchw, bcthw or btchw",
              lambda: gst_vae.Latents(WAN, layout="x")),
             (Error, "pixels", lambda: vae.encoder(32, 32, **REF)(video)),
-            (Error, "are i, expected uint8 or float32",
+            (Error, "are int32, expected uint8 or float32",
              lambda: vae.encode(memoryview(video).cast("B").cast("i", [1, 16, 4, 3]))),
             (Error, "the encoder takes float32",
              lambda: vae.encoder(16, 16, dtype="float32", **REF)(video)),
@@ -165,6 +175,74 @@ class Values(small.Test):
 
 def bytearray_of(shape):
     return memoryview(bytearray(small.product(shape))).cast("B", shape)
+
+
+class Warnings(small.Test):
+    def said(self, work):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            work()
+        self.assertEqual({w.filename for w in caught} - {__file__}, set())
+        return [str(w.message) for w in caught]
+
+    def test_each_clip(self):
+        """A stream that is kept judges each clip, and names it."""
+        vae = gst_vae.open(WAN)
+        latents = small.tensor([2, 16, 1, 8, 8])
+        zeros = memoryview(bytes(latents.nbytes)).cast("f", latents.shape)
+        for _ in range(2):
+            said = self.said(lambda: vae.decode(zeros, **REF))
+            self.assertEqual([text.split(" has ")[0] for text in said],
+                             ["clip 0 of the batch: the first latent",
+                              "clip 1 of the batch: the first latent"])
+        black = memoryview(bytes(5 * 16 * 16 * 3)).cast("B", [5, 16, 16, 3])
+        for _ in range(2):
+            said = self.said(lambda: vae.encode(black, **REF))
+            self.assertEqual(len(said), 1, said)
+            self.assertIn("frames has only one colour", said[0])
+        small.write(self.path("clip"), "x", small.part(latents, 0, 0, 1))
+        said = self.said(lambda: vae.decode(self.path("clip"), normalization="raw", **REF))
+        self.assertIn('clip: tensor "x": the latents are taken as raw', said[0])
+
+    def test_nan_frame(self):
+        vae = gst_vae.open(WAN)
+        numbers = small.array.array("f", small.tensor([5, 16, 16, 3]).cast("B").cast("f"))
+        numbers[2 * 768 + 5] = float("nan")
+        frames = memoryview(numbers).cast("B").cast("f", [5, 16, 16, 3])
+        said = self.said(lambda: vae.encode(frames, **REF))
+        self.assertIn("values of frame 2 are NaN", said)
+        with self.assertRaisesRegex(Error, "^frame 2 has values that are not finite"):
+            vae.encode(frames, nan_policy="error", **REF)
+
+    def test_axes(self):
+        """Arrays are read as files are, and the advice is taken."""
+        vae = gst_vae.open(WAN)
+        for shape, layout, guesses in (
+                ([1, 16, 16, 1, 1], "auto", 1), ([16, 16, 1, 1], "auto", 1),
+                ([16, 16, 1, 1], "tchw", 0), ([1, 16, 16, 1, 1], "bcthw", 0),
+                ([2, 16, 3, 16], "auto", 1), ([2, 16, 3, 16], "tchw", 0),
+                ([16, 3, 16], "auto", 1), ([16, 3, 16], "cthw", 0),
+                ([2, 16, 3, 2], "auto", 0)):
+            data = small.tensor(shape)
+            with self.subTest(shape=shape, layout=layout):
+                said = self.said(lambda: vae.decode(data, layout=layout, **REF))
+                self.assertEqual(sum("is a guess" in text for text in said), guesses, said)
+        self.assertEqual(vae.decode(small.tensor([2, 16, 3, 2]), **REF).shape,
+                         (5, 24, 16, 3))
+
+    def test_types(self):
+        for code, name in (("q", "int64"), ("?", "bool"), ("H", "uint16"), ("i", "int32")):
+            data = memoryview(bytes(8 * 64)).cast(code)
+            count = len(data) // 16
+            with self.assertRaisesRegex(Error, f"latents are {name}, expected float32"):
+                gst_vae.open(WAN).decode(data.cast("B").cast(code, [16, 1, 1, count]), **REF)
+
+    def test_bytes_as_path(self):
+        path = os.fsencode(WAN)
+        vae = gst_vae.open(path)
+        small.write(self.path("clip"), "x", small.tensor([16, 1, 2, 2]))
+        self.assertEqual(vae.decode(os.fsencode(self.path("clip")), **REF).shape,
+                         (1, 16, 16, 3))
 
 
 class States(small.Test):

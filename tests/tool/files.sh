@@ -109,7 +109,7 @@ for n in 4 8; do
     check "opaque video, $n" 0 encode opaque$n.safetensors white$n.safetensors
     says_not alpha
     check "transparent video, $n" 0 encode clear$n.safetensors x.safetensors
-    says "warning: the frames have transparent pixels" \
+    says "warning: clear$n.safetensors: tensor \"frames\": the frames have transparent pixels" \
         ", and the network reads no alpha"
     true_that "it is one line" test "$(grep -c alpha log)" -eq 1
 done
@@ -118,7 +118,7 @@ check "both are the same" 0 compare --max-abs 1e-5 white4.safetensors \
 alpha=$data/qwenimage21
 check "weights with alpha to y4m" 0 by "$alpha/weights.safetensors" decode \
     "$alpha/decode_t3_2x3.safetensors" alpha.y4m
-says "warning: the network makes alpha, which is lost here" \
+says 'tensor "latent": the network makes alpha, which is lost here' \
     ".safetensors and .npy have one"
 true_that "  it is one line" test "$(grep -c alpha, log)" -eq 1
 check "  to npy" 0 by "$alpha/weights.safetensors" decode \
@@ -126,7 +126,7 @@ check "  to npy" 0 by "$alpha/weights.safetensors" decode \
 says_not "is lost"
 check "  whose frames are encoded" 0 by "$alpha/weights.safetensors" encode alpha.npy \
     x.safetensors
-says_not alpha
+says_not "reads no alpha"
 rm x.safetensors
 
 echo "# metadata"
@@ -317,7 +317,8 @@ says "float64, 1 latent of 16 channels"
     head -c 128 doubles
 } | tensor large.safetensors latent F64 1,16,1,2 '{"vae.layout":"tchw"}'
 check "float64 that is too large" 0 decode large.safetensors large.npy
-says "warning: 1 value of the latents is not finite, or too large for float32"
+says 'warning: large.safetensors: tensor "latent": 1 value of the latents is' \
+    "not finite, or too large for float32"
 tensor image.safetensors latent F32 1,4,2,4 <floats
 check "an image of 4 channels" 0 info image.safetensors
 says "1 latent of 4 channels, 4x2"

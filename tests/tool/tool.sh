@@ -369,7 +369,7 @@ says "has 1 channel, the model"
     head -c $((16 * 2 * 6 * 10 * 4 - 4)) /dev/zero
 } | tensor nan.safetensors latent F32 16,2,6,10
 check "one value that is not finite" 0 decode nan.safetensors nan.npy
-says "warning: 1 value of the latents is not finite"
+says 'warning: nan.safetensors: tensor "latent": 1 value of the latents is not finite'
 check "spaces of images" 0 info --spaces
 says "sd: 4 channels, 8x8 pixels and 1 frame per latent" "and 4 frames per latent"
 check "a space of the user" 3 decode --latent-space wan2.2 "$latents" x

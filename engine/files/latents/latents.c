@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "files.h"
+#include "vae-private/axes.h"
 #include "vae-private/spaces.h"
 #include "arguments.h"
 #include "sized.h"
@@ -23,22 +24,6 @@
 #define MAX_TEMPORAL 64
 /* At most this many tensors are named in a message. */
 #define NAMES_SHOWN 6
-
-/* The usual space with so many channels, or NULL. */
-static const VaeSpace *
-usual_space(int64_t n)
-{
-    return n <= MAX_CHANNELS ? vae_space_usual((int) n) : NULL;
-}
-
-/* The 4 channels of images do not count: 4 is also a usual number of latents.
- */
-static bool
-known_channels(int64_t n)
-{
-    const VaeSpace *s = usual_space(n);
-    return s && s->counts.temporal > 1;
-}
 
 static bool
 may_be_latents(const VaeTensorInfo *info)
@@ -64,7 +49,8 @@ is_frames(const VaeTensorInfo *info)
     return strcmp(info->name, "frames") == 0 ||
            strcmp(info->name, "video_u8") == 0 ||
            (info->n_dims == 4 && info->dims[3] == 3 &&
-            !known_channels(info->dims[0]) && !known_channels(info->dims[1]));
+            !vae_axes_video_channels(info->dims[0]) &&
+            !vae_axes_video_channels(info->dims[1]));
 }
 
 const char *
@@ -251,45 +237,23 @@ said_channels(const VaeTensorFile *file, const VaeLatentOptions *o,
     return by_model ? o->channels : space ? space->channels : 0;
 }
 
-/* The order of the two first axes of 4-D. A dimension of 1 is one image or one
- * latent, as no latent has one channel. *guessed: both orders are possible. */
-static VaeLatentLayout
-find_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
-            const VaeLatentOptions *o, bool *guessed)
-{
-    const int64_t first = info->dims[0], second = info->dims[1];
-    bool images;
-    const int64_t channels = said_channels(file, o, &images);
-    *guessed = false;
-    if (channels && (first == channels) != (second == channels))
-        return second == channels ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW;
-    if ((is_comfyui(file, info) && second != 1) ||
-        (second == channels && images))
-        return VAE_LAYOUT_TCHW;
-    if ((first == 1 && usual_space(second)) ||
-        (first > MAX_CHANNELS && second > 1))
-        return VAE_LAYOUT_TCHW;
-    const bool tchw = known_channels(second) && !known_channels(first);
-    const bool certain = !channels && usual_space(tchw ? second : first) &&
-                         !usual_space(tchw ? first : second);
-    *guessed = second != 1 && !certain;
-    return tchw ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW;
-}
-
+/* Sets layout_guessed and channels_may_be_last, too. */
 static VaeStatus
 choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
-              const VaeLatentOptions *o, VaeLatentLayout *out, bool *guessed,
-              VaeError *error)
+              const VaeLatentOptions *o, VaeLatentLayout *out,
+              VaeLatentClip *clip, VaeError *error)
 {
+    VaeAxesKnown known = {.comfyui = is_comfyui(file, info)};
     const VaeStatus status = stated_layout(file, o, out, error);
-    *guessed = false;
     if (status != VAE_OK)
         return status;
     if (o->layout != VAE_LAYOUT_AUTO)
         *out = o->layout;
-    else if (*out == VAE_LAYOUT_AUTO)
-        *out = info->n_dims == 4 ? find_layout(file, info, o, guessed)
-                                 : VAE_LAYOUT_CTHW;
+    if (*out != VAE_LAYOUT_AUTO)
+        return VAE_OK;
+    known.channels = said_channels(file, o, &known.images);
+    *out = vae_axes_find(info->dims, info->n_dims, &known,
+                         &clip->layout_guessed, &clip->channels_may_be_last);
     return VAE_OK;
 }
 
@@ -304,14 +268,22 @@ vae_layout_name(const VaeLatentClip *clip)
 bool
 vae_layout_doubt(const VaeLatentClip *clip, char *text, size_t size)
 {
-    if (clip->layout_guessed)
-        snprintf(text, size,
-                 "%s: tensor \"%.*s\" states no layout; %s, %d latent%s of %d "
-                 "channel%s, is a guess: set layout to cthw or tchw",
-                 clip->file, VAE_NAME_SHOWN, clip->tensor,
-                 vae_layout_name(clip), clip->t, clip->t == 1 ? "" : "s",
-                 clip->channels, clip->channels == 1 ? "" : "s");
-    return clip->layout_guessed;
+    const int64_t bytes = (int64_t) vae_type_size(clip->stored);
+    char what[400];
+    snprintf(what, sizeof what, "%s: tensor \"%.*s\",", clip->file,
+             VAE_NAME_SHOWN, clip->tensor);
+    const VaeAxes axes = {
+        .what = what,
+        .layout =
+            *vae_layout_name(clip) == 't' ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW,
+        .order_guessed = clip->layout_guessed,
+        .may_be_last = clip->channels_may_be_last,
+        .data = clip->data,
+        .type = clip->stored,
+        .dims = {clip->channels, clip->t, clip->height, clip->width},
+        .strides = {(int64_t) clip->c_stride, (int64_t) clip->t_stride,
+                    clip->width * bytes, bytes}};
+    return vae_axes_doubt(&axes, text, size);
 }
 
 static VaeStatus
@@ -579,7 +551,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
                           .file = file->label};
     VaeLatentLayout layout;
     int64_t batch;
-    status = choose_layout(file, info, o, &layout, &clip.layout_guessed, error);
+    status = choose_layout(file, info, o, &layout, &clip, error);
     if (status == VAE_OK)
         status = choose_batch(file, info, o->batch_index, &batch, error);
     if (status == VAE_OK)

@@ -3,11 +3,12 @@
  * than what it is taken as.
  *
  * A stream itself looks at its input and passes each doubt to
- * VaeStreamParams.doubt: for latents once in each sequence, for pictures once.
- * It also doubts input whose units all have one value. It does not look at
- * pictures in the memory of a device. If something is not known of the network
- * itself, the stream passes this once, with the first input. It also passes
- * once that alpha is lost.
+ * VaeStreamParams.doubt, once in each sequence. It also doubts input whose
+ * units all have one value: at the end of the sequence, which is a reset that
+ * no vae_stream_cancel() came before, or the end of the stream; or after enough
+ * units. It does not look at pictures in the memory of a device. If something
+ * is not known of the network itself, the stream passes this once, with the
+ * first input. It also passes once that alpha is lost.
  */
 #ifndef VAE_DOUBTS_H
 #define VAE_DOUBTS_H
@@ -22,10 +23,10 @@ extern "C" {
 
 /*
  * Returns true if a latent clearly does not have this normalization, by the
- * statistics of the model's space, or if its values are much too large for
- * both. Then writes a sentence of at most size - 1 bytes to text. The first
- * latent of a video has other statistics than the later ones and cannot be
- * judged. `plane` is the number of elements of one of its channels.
+ * statistics of the model's space, or if its values are much too large or too
+ * small for both. Then writes a sentence of at most size - 1 bytes to text. The
+ * first latent of a video, which has other statistics, is judged as a later
+ * one. `plane` is the number of elements of one of its channels.
  */
 VAE_API bool vae_doubt_latent(const VaeModelInfo *info,
                               VaeNormalization normalization,

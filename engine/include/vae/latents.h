@@ -71,7 +71,10 @@ typedef struct VaeLatentClip {
     const char *file;               /* name of the file, for messages */
     VaeType stored; /* of the elements of the file and of data: F64 if type is
                        F32 and the file has float64, else the same as type */
-    bool layout_guessed; /* both orders are possible: warn the user */
+    /* Nothing states the layout, and the shape leaves it open: warn the user.
+     */
+    bool layout_guessed;       /* both orders are possible */
+    bool channels_may_be_last; /* so is [T,h,w,C], which cannot be read */
 } VaeLatentClip;
 
 /*
@@ -79,12 +82,13 @@ typedef struct VaeLatentClip {
  *
  * 1. options->layout
  * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D after the batch
- * 3. the number of dimensions: 5-D is [B,C,T,H,W]
+ * 3. the number of dimensions: 5-D is [B,C,T,H,W]. This is a guess if C and T
+ *    are equal
  * 4. the channels of the model (options->channels) or else of the latent space
  *    (that of the file, or else options->space): the one of dims 0 and 1 that
  * is this number
  * 5. a .latent of ComfyUI is [T,C,H,W], and so is one whose channels are both
- *    dims, for temporal 1 (images)
+ *    dims, for temporal 1 (images), which is a guess
  * 6. the shape: [T,C,H,W] if dim 1 is the number of channels of a known latent
  *    space of videos and dim 0 is not, otherwise [C,T,H,W]. This is a guess if
  *    there is more than one latent, and 4. has channels or not exactly that one

@@ -101,6 +101,7 @@ open_streams(Decode *d, VaeError *error)
     const Options *o = d->o;
     VaeStreamParams params = stream_params(o, VAE_DECODE, d->width, d->height);
     VaeStatus status = VAE_OK;
+    name_input(d->clip.file, d->clip.tensor);
     params.normalization = d->clip.normalization;
     params.normalization_stated =
         d->clip.normalization_stated && !o->normalization_given;

@@ -231,7 +231,8 @@ drop_alpha(Encode *e, float *v)
     if (!e->alpha_told &&
         vae_doubt_alpha(e->info, VAE_ENCODE, &picture, line, sizeof line)) {
         e->alpha_told = true;
-        warn_text("%s", line);
+        warn_text("%s: tensor \"%s\": %s", vae_tensor_file_name(e->file),
+                  e->video->name, line);
     }
     for (size_t i = 0; i < n; i++)
         memmove(v + 3 * i, v + 4 * i, 3 * sizeof *v);
@@ -455,6 +456,7 @@ command_encode(const Options *o)
         VaeStreamParams params =
             stream_params(o, VAE_ENCODE, e.width, e.height);
         choose_range(&e);
+        name_input(vae_tensor_file_name(e.file), e.video->name);
         params.normalization = e.normalization;
         params.picture_low = e.range.low;
         params.picture_high = e.range.high;

@@ -120,6 +120,28 @@ open_clip(GstLatentDemux *self, const GstLatentBytes *bytes, guint64 total,
     return status;
 }
 
+/* Posts a WARNING if the layout of the clip is a guess. Reads its numbers,
+ * which may tell more, if they are not too many. */
+static void
+tell_layout(GstLatentDemux *self)
+{
+    enum { MOST = 64 << 20 };
+    VaeLatentClip clip = self->clip.data;
+    const guint64 size = (guint64) clip.t * (guint64) clip.channels *
+                         MIN(clip.t_stride, clip.c_stride);
+    g_autofree guint8 *data = NULL;
+    gchar line[700];
+    if (!clip.layout_guessed && !clip.channels_may_be_last)
+        return;
+    if (self->pull && size <= MOST)
+        data = g_try_malloc((gsize) size);
+    if (data && gst_latent_pull(self->sinkpad, clip.offset, data, (gsize) size,
+                                NULL) == GST_FLOW_OK)
+        clip.data = data;
+    if (vae_layout_doubt(&clip, line, sizeof line))
+        GST_ELEMENT_WARNING(self, STREAM, FORMAT, ("%s", line), (NULL));
+}
+
 /* Finds the clip in `bytes` of a file of total bytes. */
 static GstFlowReturn
 find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
@@ -128,9 +150,7 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     if (open_clip(self, &self->bytes, total, name, &self->clip, &error) !=
         VAE_OK)
         return gst_latent_send_fail(self, &error);
-    gchar line[600];
-    if (vae_layout_doubt(&self->clip.data, line, sizeof line))
-        GST_ELEMENT_WARNING(self, STREAM, FORMAT, ("%s", line), (NULL));
+    tell_layout(self);
     if (self->clip.warning)
         GST_ELEMENT_WARNING(self, STREAM, FORMAT, ("%s", self->clip.warning),
                             (NULL));

@@ -129,7 +129,7 @@ class Decode:
         clips = vae.clips(samples)
         vae.ask(*vae.size(clips), "decode")
         frames = vae.vae.decode(
-            clips, dtype="float32", **vae.settings,
+            clips, dtype="float32", layout="bcthw", **vae.settings,
             progress=progress_bar(clips.shape[0] * clips.shape[2]))
         low, high = vae.vae.info.pixel_range
         frames -= low
@@ -181,7 +181,7 @@ class DecodeToFile:
             for clip in clips:
                 first = 0
                 for steps in decoder.slices(clip.shape[1]):
-                    yield from decoder(clip[:, first:first + steps])
+                    yield from decoder(clip[:, first:first + steps], layout="cthw")
                     first += steps
                     at(done + first, None)
                 yield from decoder.finish()

@@ -106,9 +106,32 @@ vae_py_name_type(VaePyTensor *t)
              code < 7 ? codes[code] : "small float", t->type.bits);
 }
 
+/* Names a format that no tensor has, such as "int64" or "big-endian float32".
+ * format: of the module struct, and Z for complex. */
+static void
+name_format(VaePyTensor *t, const char *format)
+{
+    const bool big = *format == '>' || *format == '!';
+    const char *code = format + big;
+    const char *kind = strchr("bhilqn", *code)   ? "int"
+                       : strchr("BHILQN", *code) ? "uint"
+                       : strchr("efdg", *code)   ? "float"
+                       : *code == 'Z'            ? "complex"
+                       : *code == '?'            ? "bool"
+                                                 : NULL;
+    if (!*code || !kind || (code[1] && *code != 'Z'))
+        snprintf(t->dtype, sizeof t->dtype, "elements \"%s\"", format);
+    else if (*code == '?')
+        snprintf(t->dtype, sizeof t->dtype, "bool");
+    else
+        snprintf(t->dtype, sizeof t->dtype, "%s%s%d", big ? "big-endian " : "",
+                 kind, t->type.bits);
+}
+
 void
 vae_py_set_format(VaePyTensor *t, const char *format)
 {
+    name_format(t, format);
     for (int i = 0; i < KNOWN; i++)
         if (known[i].format && strcmp(known[i].format, format) == 0) {
             t->type = known[i].type;

@@ -30,7 +30,6 @@ from_buffer(PyObject *object, bool writable)
     t->device = (VaePyDlDevice){VAE_PY_DL_CPU, 0};
     const char *format = view->format ? view->format : "B";
     format += *format == '<' || *format == '=' || *format == '@';
-    snprintf(t->dtype, sizeof t->dtype, "%s", format);
     t->type = (VaePyDlType){3, (uint8_t) (8 * view->itemsize), 1};
     vae_py_set_format(t, format);
     if (t->n_dims > VAE_PY_DIMS) {

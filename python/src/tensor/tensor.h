@@ -25,7 +25,8 @@ VaePyTensor *vae_py_tensor_new(void);
 void vae_py_pack_strides(VaePyTensor *t);
 /* Sets the name of the type, such as "float32". */
 void vae_py_name_type(VaePyTensor *t);
-/* Sets the type of a format of the buffer protocol, if it is known. */
+/* Sets the name of a format of the buffer protocol, and its type if tensors
+ * have it. */
 void vae_py_set_format(VaePyTensor *t, const char *format);
 /* Sets the type by its name; false with an exception. */
 bool vae_py_set_dtype(VaePyTensor *t, const char *dtype);
