@@ -24,7 +24,10 @@ vae_os_module(const char *path, char *why, size_t size)
         if (name[i] == L'/')
             name[i] = L'\\';
     HMODULE module =
-        n > 0 ? LoadLibraryExW(name, NULL, LOAD_WITH_ALTERED_SEARCH_PATH)
+        n > 0 ? LoadLibraryExW(name, NULL,
+                               wcschr(name, L'\\')
+                                   ? LOAD_WITH_ALTERED_SEARCH_PATH
+                                   : 0)
               : NULL;
     if (!module) {
         char text[600] = "";
@@ -38,6 +41,12 @@ vae_os_module(const char *path, char *why, size_t size)
         snprintf(why, size, "%s: %s(error %lu)", path, text, code);
     }
     return module;
+}
+
+void *
+vae_os_module_lazily(const char *path, char *why, size_t size)
+{
+    return vae_os_module(path, why, size);
 }
 
 void *
