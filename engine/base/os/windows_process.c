@@ -23,12 +23,8 @@ vae_os_module(const char *path, char *why, size_t size)
     for (int i = 0; i < n; i++)
         if (name[i] == L'/')
             name[i] = L'\\';
-    HMODULE module =
-        n > 0 ? LoadLibraryExW(name, NULL,
-                               wcschr(name, L'\\')
-                                   ? LOAD_WITH_ALTERED_SEARCH_PATH
-                                   : 0)
-              : NULL;
+    const DWORD how = wcschr(name, L'\\') ? LOAD_WITH_ALTERED_SEARCH_PATH : 0;
+    HMODULE module = n > 0 ? LoadLibraryExW(name, NULL, how) : NULL;
     if (!module) {
         char text[600] = "";
         const DWORD code = GetLastError();
