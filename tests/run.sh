@@ -443,6 +443,7 @@ long      |build-full   ||tests long --suite long --timeout-multiplier 120|
 long      |build-lto    |gcc $release -Dcuda=disabled -Dtests=disabled||
 long      |build-debug  |clang $tested||
 long      |build-arm    ||script arm sh tests/arm.sh|
+long      |build-wheel  ||script wheel sh tests/wheel.sh --cuda-archs 90a build-wheel|
 long      |build-windows||script windows sh tests/windows.sh|
 long      |-            ||script distros sh tests/distros.sh --isa SSE41,AVX2,AVX512_CORE --cpus 1 --packages gstreamer1.0-libav ${VAE_TEST_DISTROS:-}|
 long      |-            ||script tensors sh tests/distros.sh --tensors trixie|

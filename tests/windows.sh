@@ -52,17 +52,14 @@ compile() { # FOLDER TARGETS OPTION...
     # shellcheck disable=SC2086 # a list of words
     ninja -C "$folder" $targets
 }
-both='--buildtype=release -Donednn=enabled -Dcuda=disabled -Dgst=enabled
-    -Dgst-cuda=disabled -Dpython=disabled -Ddocs=disabled'
-# shellcheck disable=SC2086 # lists of words
-if ! compile "$build" \
-    'engine/vaetool.exe gst/libgstvae.dll tests/golden/golden.exe' \
-    --cross-file "$root/root.ini" --cross-file tests/windows/mingw.ini \
-    --prefix=/gst-vae -Dlibdir=lib $both >"$build.log" 2>&1 ||
-    ! meson install -C "$build" --no-rebuild --destdir "$root/dist" \
+options='-Donednn=enabled -Dcuda-archs=90a'
+# shellcheck disable=SC2086 # a list of words
+if ! sh tests/windows/zip.sh "$root" "$build" $options >"$build.log" 2>&1 ||
+    ! compile "$build/build" tests/golden/golden.exe -Dtests=enabled \
         >>"$build.log" 2>&1 ||
-    ! compile "$build-native" 'engine/vaetool gst/libgstvae.so' $both \
-        >>"$build.log" 2>&1; then
+    ! compile "$build-native" 'engine/vaetool gst/libgstvae.so' --buildtype=release \
+        -Donednn=enabled -Dgst=enabled -Dgst-cuda=disabled -Dcuda=disabled \
+        -Dpython=disabled -Ddocs=disabled >>"$build.log" 2>&1; then
     tail -n 60 "$build.log"
     echo 'FAILED: build'
     echo '0 passed, 1 failed, 0 skipped'
@@ -78,7 +75,14 @@ vectors=$PWD/tests/golden/data
 data=$vectors/taehv/taew2_1
 demo=$PWD/pipelines/demo
 build=$(cd "$build" && pwd)
+rm -rf "$root/dist"
+python3 -m zipfile -e "$build"/gst-vae-*-win64.zip "$root/dist"
 installed=$root/dist/gst-vae
+skipped=0
+[ -f "$installed/bin/vae-cuda.dll" ] || {
+    echo 'SKIPPED: the CUDA backend: there is no nvcc'
+    skipped=1
+}
 tool=$installed/bin/vaetool.exe
 native=$build-native/engine/vaetool
 decode="decode --model $data/weights.safetensors $data/decode_t5_6x10.safetensors"
@@ -119,7 +123,7 @@ processor() {
         "$native" compare --min-psnr 100 "cpu$1.npy" native.npy
 }
 golden() { # BACKEND PRECISION
-    VAE_TEST_VECTORS=Z:$vectors "$wine" "$build/tests/golden/golden.exe" small "$@"
+    VAE_TEST_VECTORS=Z:$vectors "$wine" "$build/build/tests/golden/golden.exe" small "$@"
 }
 mkdir -p "$root/work" && cd "$root/work" && rm -rf ./* && mkdir Ünicode || exit 1
 check 'golden vectors, ref fp32' golden ref fp32
@@ -150,6 +154,20 @@ wait
 cut() { windows cut.npy --resume --slice 1 --checkpoint-interval 1 && cmp cut.npy native.npy; }
 check 'a killed run continues' cut
 
+# vaetool ends with 3 if it can continue. The console moves the cursor between all
+# letters.
+ctrl_c() {
+    x86_64-w64-mingw32-gcc-posix -municode "$source/tests/windows/interrupt.c" \
+        -o interrupt.exe || return
+    script -qec "'$wine' interrupt.exe stopped.npy.checkpoint '$tool' decode \
+        --backend ref --model $demo/demo.safetensors $demo/latents.safetensors \
+        stopped.npy --resume --slice 1 --checkpoint-interval 1" /dev/null \
+        </dev/null >said
+    [ $? = 3 ] && sed 's/\x1b[^a-zA-Z]*[a-zA-Z]//g' said | grep interrupted &&
+        [ -f stopped.npy.checkpoint ]
+}
+check 'Ctrl-C in the console' ctrl_c
+
 # The wheel, in CPython's own DLL. Under Wine 8, Python needs a pipe as output.
 packages=$root/python/Lib/site-packages
 windows_python() { # ARGUMENT...
@@ -160,7 +178,8 @@ windows_python() { # ARGUMENT...
     [ "$(cat python.status)" = 0 ]
 }
 wheel() {
-    sh "$source/tests/windows/wheel.sh" "$root" "$build-wheel" -Donednn=enabled &&
+    # shellcheck disable=SC2086 # a list of words
+    sh "$source/tests/windows/wheel.sh" "$root" "$build-wheel" $options &&
         wheel=$(echo "$build-wheel"/gst_vae-*-cp310-abi3-win_amd64.whl) &&
         rm -rf "$packages"/gst_vae* &&
         python3 -m zipfile -e "$wheel" "$packages"
@@ -203,7 +222,8 @@ closed() {
         case $dll in
         KERNEL32.dll | SHELL32.dll | msvcrt.dll) ;;
         *)
-            [ -f "$installed/bin/$dll" ] || [ -f "$root/site/gstreamer_libs/bin/$dll" ] || {
+            [ -f "$installed/bin/$dll" ] || [ -f "$root/site/gstreamer_libs/bin/$dll" ] ||
+                find "$root/nvidia" -name "$dll" | grep -q . || {
                 echo "$dll is not there"
                 exit 1
             }
@@ -258,11 +278,22 @@ new_user() {
     cp "$source/tests/python/try_wheel.py" "$demo/latents.safetensors" . &&
         env -u GST_PLUGIN_PATH_1_0 WINEPATH="$site/gstreamer_cli/bin;${WINEPATH#*;}" \
             GST_REGISTRY_1_0="Z:$root/wheel.bin" sh -c '
-            { "$WINELOADER" "$0" try_wheel.py </dev/null 2>&1; echo $? >python.status; } |
-                cat' "$root/python/python.exe" && [ "$(cat python.status)" = 0 ] &&
+            { "$WINELOADER" "$0" try_wheel.py $1 </dev/null 2>&1; echo $? >python.status; } |
+                cat' "$root/python/python.exe" "$gpu" && [ "$(cat python.status)" = 0 ] &&
         grep -q 'the plugin plays' "$build.log"
 }
+no_driver() {
+    ! WINEPATH="Z:$root/nvidia/cu13/bin/x86_64;Z:$root/nvidia/cudnn/bin" "$wine" \
+        "$tool" plan --model "$data/weights.safetensors" --size 64x64 --backend cuda &&
+        grep -q 'backend cuda: there is no NVIDIA driver' "$build.log"
+}
+gpu=
+if [ "$skipped" = 0 ]; then
+    gpu=cuda
+    ln -sfn "$root/nvidia" "$packages/nvidia" # as NVIDIA's wheels beside ours
+    check 'without a driver, the CUDA backend says so' no_driver
+fi
 check 'a missing model is an error that names it' no_model
 check 'Python and the plugin of the wheel' new_user
-echo "$passed passed, $failed failed, 0 skipped"
+echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -2,6 +2,7 @@
  * module.c: opens the module of the CUDA backend, once in a process. Its path
  * is in the environment variable VAE_CUDA_MODULE; if that is unset or empty,
  * the module is beside the file with this code, or in the folder of libraries.
+ * What it needs of NVIDIA is in wheels beside ours, or where the system looks.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -31,8 +32,31 @@ static const VaeEngineCalls calls = {
 /* Set once by open_module(). */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const VaeBackendClass *class;
-static char reason[400] =
+static char reason[500] =
     "this build has no cuda backend and " VAE_CUDA_FILE " is not installed";
+
+/* The length of the folder in `self`, the path of the file with this code. */
+static int
+own_folder(char **self)
+{
+    *self = vae_os_module_of(&calls);
+    return *self ? (int) (vae_os_file_name(*self) - *self) : 0;
+}
+
+/* Loads from wheels what the module needs, so that it finds these libraries by
+ * their names. */
+static void
+open_needs(void)
+{
+    static const char *const needs[] = {VAE_CUDA_NEEDS NULL};
+    char path[4096], ignored[380], *self;
+    const int n = own_folder(&self);
+    for (int i = 0; n > 0 && needs[i]; i++) {
+        snprintf(path, sizeof path, "%.*s%s", n, self, needs[i]);
+        vae_os_module(path, ignored, sizeof ignored);
+    }
+    free(self);
+}
 
 /* True if a file of that name exists, which ends the search. */
 static bool
@@ -42,10 +66,14 @@ open_path(const char *path)
     if (!f)
         return false;
     fclose(f);
+    open_needs();
     char why[380];
     void *module = vae_os_module(path, why, sizeof why);
     if (!module) {
-        snprintf(reason, sizeof reason, "cannot load %s", why);
+        snprintf(reason, sizeof reason,
+                 "cannot load %s; it needs cuDNN 9, such as pip's "
+                 "nvidia-cudnn-cu13",
+                 why);
         return true;
     }
     VaeModuleOpen open;
@@ -62,9 +90,8 @@ open_path(const char *path)
 static bool
 open_beside(void)
 {
-    char path[4096];
-    char *self = vae_os_module_of(&calls);
-    const int n = self ? (int) (vae_os_file_name(self) - self) : 0;
+    char path[4096], *self;
+    const int n = own_folder(&self);
     if (n > 0)
         snprintf(path, sizeof path, "%.*s" VAE_CUDA_FILE, n, self);
     free(self);

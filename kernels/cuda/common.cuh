@@ -18,8 +18,8 @@ static const int VAE_THREADS = 256; /* threads of a block */
 
 /* Two blocks per multiprocessor, or one with all registers. The bound keeps
  * the assembler from spilling to run more. */
-#define VAE_KERNEL static __global__ __launch_bounds__(VAE_THREADS, 2)
-#define VAE_KERNEL_LARGE static __global__ __launch_bounds__(VAE_THREADS, 1)
+#define VAE_KERNEL VAE_GLOBAL __launch_bounds__(VAE_THREADS, 2)
+#define VAE_KERNEL_LARGE VAE_GLOBAL __launch_bounds__(VAE_THREADS, 1)
 static const unsigned VAE_ALL_LANES = 0xffffffffu;
 static const int VAE_ANY = -1;
 

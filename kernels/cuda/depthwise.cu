@@ -40,7 +40,7 @@ template <int X> struct Blocks {
  * Columns outside are zeros.
  */
 template <int X, int Y>
-static __global__
+VAE_GLOBAL
 __launch_bounds__(VAE_THREADS, Blocks<X>::N) void depthwise(VaeDepthwiseArgs a)
 {
     const int W = X == VAE_ANY ? VAE_ANY : VAE_TYPE_F32;

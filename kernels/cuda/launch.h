@@ -1,14 +1,15 @@
 /*
  * launch.h: starts kernels and gives them shared memory. nvcc compiles it for
- * CUDA; elsewhere "emu.h" of the tests replaces it and runs kernels on the CPU.
+ * CUDA. With VAE_KERNELS_BY_NAME, another compiler compiles all but the
+ * kernels, which nvcc has compiled to a file, see named.h. Otherwise "emu.h" of
+ * the tests replaces it and runs kernels on the CPU.
  */
 #ifndef VAE_LAUNCH_H
 #define VAE_LAUNCH_H
 
+#if defined __CUDACC__ || defined VAE_KERNELS_BY_NAME
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
-
-#include "kernels.h"
 
 /*
  * The block's dynamic shared memory, 16-byte aligned. Kernels use no static
@@ -20,6 +21,14 @@
 
 #define VAE_UNROLL _Pragma("unroll")
 #define VAE_NO_UNROLL _Pragma("unroll 1")
+
+#define VAE_GLOBAL static __global__
+#define VAE_ENTRY(kernel) reinterpret_cast<const void *>(kernel)
+#else
+#include "named/named.h"
+#endif
+
+#include "kernels.h"
 
 template <typename T> struct VaeSame {
     typedef T Type;
@@ -36,7 +45,7 @@ vae_launch(void (*kernel)(P...), dim3 grid, unsigned block, size_t smem,
            void *stream, typename VaeSame<P>::Type... args)
 {
     void *list[] = {static_cast<void *>(&args)...};
-    const void *const entry = reinterpret_cast<const void *>(kernel);
+    const void *const entry = VAE_ENTRY(kernel);
     if (stream == VAE_ONLY_LOAD) {
         cudaFuncAttributes ignored;
         (void) cudaFuncGetAttributes(&ignored, entry);
@@ -64,6 +73,7 @@ vae_launch_capability(void)
 }
 
 #else
+#define VAE_GLOBAL static
 #include "emu.h"
 #endif
 

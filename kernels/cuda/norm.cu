@@ -58,7 +58,7 @@ template <int X, int Y, int CHUNKS> struct Rms {
 /* A loop for each set of options that a model has. One loop for all would have
  * more instructions than a device issues while its memory delivers a pixel. */
 template <int X, int Y, int CHUNKS>
-static __global__
+VAE_GLOBAL
 __launch_bounds__(VAE_THREADS,
                   (Rms<X, Y, CHUNKS>::BLOCKS)) void rms(VaeNormArgs a,
                                                         int lanes, float root)
@@ -413,7 +413,7 @@ template <int X, int Y> struct Apply {
 };
 
 template <int X, int Y>
-static __global__
+VAE_GLOBAL
 __launch_bounds__(VAE_THREADS, (Apply<X, Y>::BLOCKS)) void group_apply(Group g)
 {
     const int batch = Apply<X, Y>::OCTETS;

@@ -1,4 +1,5 @@
-"""Uses the installed package as a new user would, in the folder of this file."""
+"""Uses the installed package as a new user would, in the folder of this file. With the
+argument cuda, the CUDA backend must work or tell that there is no driver or GPU."""
 import os
 import platform
 import shutil
@@ -31,5 +32,11 @@ if player:
             "PATH": os.path.dirname(gst_vae.tool_path()) + os.pathsep + os.environ["PATH"]})
     assert os.path.getsize("frames") > 0
     plays = "the plugin plays"
+without_gpu = gst_vae.available("cuda")
+if "cuda" in sys.argv and without_gpu:
+    assert "there is no NVIDIA" in without_gpu, without_gpu
+    plays += "; " + without_gpu
+elif "cuda" in sys.argv:
+    assert vae.decode(small, backend="cuda").shape == frames.shape
 print(f"gst_vae {gst_vae.__version__}, Python {platform.python_version()}, "
       f"{' '.join(platform.libc_ver())}: {plays}")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Provides in a folder what Debian does not have for 64-bit Windows: jansson and
 # oneDNN, built from its sources, GStreamer from Python's wheels, and Python with
-# NumPy for the tests.
+# NumPy for the tests. If nvcc is here, also cudart and cuDNN from NVIDIA's wheels.
 #
 #   sh tests/windows/root.sh FOLDER
 #
@@ -158,6 +158,25 @@ Cflags: -I$root/usr/include/python3 -DMS_WIN64
 Libs: -L$root/usr/lib -lpython3
 END
 }
+# The wheel of cuDNN has no file for the linker.
+cuda() {
+    rm -rf cuda nvidia
+    python3 -m pip download -q --no-deps --only-binary=:all: \
+        --platform win_amd64 -d cuda 'nvidia-cuda-runtime==13.*' 'nvidia-cudnn-cu13==9.*'
+    for wheel in cuda/*.whl; do
+        python3 -m zipfile -e "$wheel" cuda
+        rm "$wheel"
+    done
+    mv cuda/nvidia nvidia
+    rm -r cuda
+    cp nvidia/cudnn/include/*.h usr/include/
+    for dll in nvidia/cu13/bin/x86_64/cudart64_13.dll nvidia/cudnn/bin/cudnn64_9.dll; do
+        name=$(basename "$dll" .dll)
+        gendef - "$dll" >"usr/lib/$name.def"
+        x86_64-w64-mingw32-dlltool -d "usr/lib/$name.def" -D "$name.dll" \
+            -l "usr/lib/lib$name.a"
+    done
+}
 # What makes a wheel.
 tools() {
     rm -rf tools
@@ -176,7 +195,7 @@ cat >root.ini <<END
 [constants]
 root = '$root/usr'
 END
-for step in jansson gstreamer python tools onednn; do
+for step in jansson gstreamer python tools $(command -v nvcc >/dev/null && echo cuda) onednn; do
     [ -f "$step.done" ] || {
         "$step"
         : >"$step.done"

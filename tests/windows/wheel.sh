@@ -18,9 +18,11 @@ shift 2
 unset CC CXX CFLAGS CXXFLAGS LDFLAGS PKG_CONFIG_PATH
 
 tools=$root/tools/bin
+nvcc=$(command -v nvcc) && nvcc=$(realpath "$nvcc") &&
+    set -- "-Dcuda-path=${nvcc%/bin/nvcc}" "$@"
 set -- "--cross-file=$root/root.ini" \
     "--cross-file=$source/tests/windows/mingw.ini" -Dgst=enabled \
-    -Dgst-cuda=disabled -Dcuda=disabled "$@"
+    -Dgst-cuda=disabled "$@"
 for option in "$@"; do
     set -- "$@" "-Csetup-args=$option"
     shift

@@ -244,6 +244,26 @@ vae_os_data_folder(int i)
                    has_own || has_home ? i : i + 1);
 }
 
+/* By the XDG rules, which ignore a relative path. */
+char *
+vae_os_cache_folder(void)
+{
+    const char *cache = secure_getenv("XDG_CACHE_HOME");
+    const char *home = secure_getenv("HOME");
+    char *path = NULL;
+    if (cache && *cache == '/')
+        return strdup(cache);
+    return home && *home == '/' && asprintf(&path, "%s/.cache", home) >= 0
+               ? path
+               : NULL;
+}
+
+int
+vae_os_make_folder(const char *path)
+{
+    return mkdir(path, 0700);
+}
+
 /* ------------------------------------------------------------------ */
 
 /* The size of a large page. */
@@ -317,6 +337,12 @@ void
 vae_os_pages_free(void *pages, size_t bytes)
 {
     munmap(pages, bytes);
+}
+
+void
+vae_os_pages_keep(void *pages, size_t bytes)
+{
+    madvise(pages, bytes, MADV_DONTFORK);
 }
 
 void

@@ -11,16 +11,28 @@
 
 #include "vae-private/os.h"
 
-void *
-vae_os_module(const char *path, char *why, size_t size)
+static void *
+load(const char *path, int flags, char *why, size_t size)
 {
-    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *module = dlopen(path, flags | RTLD_LOCAL);
     if (!module) {
         /* the message names what is missing, such as cuDNN */
         const char *words = dlerror();
         snprintf(why, size, "%s", words ? words : path);
     }
     return module;
+}
+
+void *
+vae_os_module(const char *path, char *why, size_t size)
+{
+    return load(path, RTLD_NOW | RTLD_NODELETE, why, size);
+}
+
+void *
+vae_os_module_lazily(const char *path, char *why, size_t size)
+{
+    return load(path, RTLD_LAZY, why, size);
 }
 
 void *

@@ -488,6 +488,21 @@ vae_os_data_folder(int i)
     return folder;
 }
 
+char *
+vae_os_cache_folder(void)
+{
+    return vae_os_data_folder(0);
+}
+
+int
+vae_os_make_folder(const char *path)
+{
+    wchar_t *name = wide(path);
+    const int result = !name ? -1 : CreateDirectoryW(name, NULL) ? 0 : fail();
+    free(name);
+    return result;
+}
+
 /* ------------------------------------------------------------------ */
 
 void *
@@ -567,6 +582,11 @@ void
 vae_os_pages_free(void *pages, size_t bytes)
 {
     VirtualFree(pages, 0, MEM_RELEASE);
+}
+
+void
+vae_os_pages_keep(void *pages, size_t bytes)
+{
 }
 
 void

@@ -23,9 +23,8 @@ vae_os_module(const char *path, char *why, size_t size)
     for (int i = 0; i < n; i++)
         if (name[i] == L'/')
             name[i] = L'\\';
-    HMODULE module =
-        n > 0 ? LoadLibraryExW(name, NULL, LOAD_WITH_ALTERED_SEARCH_PATH)
-              : NULL;
+    const DWORD how = wcschr(name, L'\\') ? LOAD_WITH_ALTERED_SEARCH_PATH : 0;
+    HMODULE module = n > 0 ? LoadLibraryExW(name, NULL, how) : NULL;
     if (!module) {
         char text[600] = "";
         const DWORD code = GetLastError();
@@ -38,6 +37,12 @@ vae_os_module(const char *path, char *why, size_t size)
         snprintf(why, size, "%s: %s(error %lu)", path, text, code);
     }
     return module;
+}
+
+void *
+vae_os_module_lazily(const char *path, char *why, size_t size)
+{
+    return vae_os_module(path, why, size);
 }
 
 void *

@@ -2,23 +2,21 @@
  * plan_cache.c: see cuda/conv/plan_cache.h.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "hash.h"
 #include "plan_cache.h"
+#include "vae-private/os.h"
 
 /* The version changes with the format, and with the choices that
  * vae_cuda_conv_choices() omits. */
 #define TITLE "gst-vae convolutions 7"
-#define LARGEST ((off_t) 4 << 20)
+#define LARGEST ((uint64_t) 4 << 20)
 #define MOST_ROWS 20000
 #define PATH_ROOM 4096
 #define TRYING_ROOM (VAE_CUDA_LAYER_NAME + VAE_CUDA_CHOICE + 2)
@@ -100,25 +98,24 @@ drop(Rows *rows)
 static char *
 read_file(const char *path, size_t *size, const char **why)
 {
-    struct stat st;
+    VaeFileFacts facts;
     char *text = NULL;
     size_t at = 0;
-    /* O_NONBLOCK: a FIFO at this path must not block. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = vae_os_open(path, VAE_OPEN_READ | VAE_OPEN_NO_WAIT);
     *why = NULL;
     if (fd < 0) {
         *why = errno == ENOENT ? NULL : strerror(errno);
         return NULL;
     }
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+    if (!vae_os_facts_of(fd, &facts) || facts.kind != VAE_FILE_REGULAR)
         *why = "it is no file";
-    else if (st.st_size > LARGEST)
+    else if (facts.size > LARGEST)
         *why = "it is too large";
     else
-        text = vae_mem_alloc((size_t) st.st_size + 1);
+        text = vae_mem_alloc((size_t) facts.size + 1);
     if (text)
-        for (ssize_t n = 1; n > 0 && at < (size_t) st.st_size;) {
-            n = read(fd, text + at, (size_t) st.st_size - at);
+        for (ssize_t n = 1; n > 0 && at < facts.size;) {
+            n = vae_os_read_at(fd, text + at, (size_t) facts.size - at, at);
             at += n > 0 ? (size_t) n : 0;
         }
     else if (!*why)
@@ -252,37 +249,32 @@ make_folders(const char *path)
     strcpy(folder, path);
     for (char *p = strchr(folder + 1, '/'); p; p = strchr(p + 1, '/')) {
         *p = '\0';
-        if (mkdir(folder, 0700) != 0 && errno != EEXIST && !first)
+        if (vae_os_make_folder(folder) != 0 && errno != EEXIST && !first)
             first = errno;
         *p = '/';
     }
     return first;
 }
 
-static void
-format_row(FILE *f, const Row *r)
-{
-    fprintf(f, "%s\t%s\t%lld\t%s\t%" PRIu64 "\t%" PRIu64 "\n", r->layer,
-            r->choice.text, r->ns, r->date, r->free_mib, r->code_mib);
-}
-
-/* The text of the file, or NULL. The caller frees it with free(). */
+/* The text of the file, or NULL. The caller frees it. */
 static char *
 format(const VaeCudaStore *s, size_t *size)
 {
-    char *text = NULL;
-    FILE *f = open_memstream(&text, size);
-    if (!f)
+    const size_t head = sizeof TITLE + sizeof s->key + 32;
+    const size_t room = head + (size_t) s->rows.n * (sizeof(Row) + 80);
+    char *text = vae_mem_alloc(room);
+    if (!text)
         return NULL;
-    fprintf(f, TITLE "\n%s\n", s->key);
-    for (int i = 0; i < s->rows.n; i++)
-        format_row(f, &s->rows.row[i]);
-    if (fflush(f) == 0)
-        fprintf(f, "end %016" PRIx64 "\n", vae_hash(VAE_HASH, text, *size));
-    if (fclose(f) != 0) {
-        free(text);
-        text = NULL;
+    size_t n = (size_t) snprintf(text, room, TITLE "\n%s\n", s->key);
+    for (int i = 0; i < s->rows.n; i++) {
+        const Row *r = &s->rows.row[i];
+        n += (size_t) snprintf(
+            text + n, room - n, "%s\t%s\t%lld\t%s\t%" PRIu64 "\t%" PRIu64 "\n",
+            r->layer, r->choice.text, r->ns, r->date, r->free_mib, r->code_mib);
     }
+    n += (size_t) snprintf(text + n, room - n, "end %016" PRIx64 "\n",
+                           vae_hash(VAE_HASH, text, n));
+    *size = n;
     return text;
 }
 
@@ -291,22 +283,23 @@ format(const VaeCudaStore *s, size_t *size)
 static bool
 replace_file(const char *path, const char *text, size_t size)
 {
-    char name[PATH_ROOM + 8];
-    snprintf(name, sizeof name, "%s.XXXXXX", path);
-    const int fd = mkostemp(name, O_CLOEXEC);
+    char name[PATH_ROOM + 32];
+    snprintf(name, sizeof name, "%s.%d-%p", path, (int) getpid(),
+             (const void *) text);
+    const int fd = vae_os_open(name, VAE_OPEN_WRITE | VAE_OPEN_NEW);
     if (fd < 0)
         return false;
     size_t at = 0;
     for (ssize_t n = 1; n > 0 && at < size;) {
-        n = write(fd, text + at, size - at);
+        n = vae_os_write(fd, text + at, size - at);
         at += n > 0 ? (size_t) n : 0;
     }
-    bool good = at == size && fsync(fd) == 0;
+    bool good = at == size && vae_os_sync(fd, false) == 0;
     good = close(fd) == 0 && good;
-    good = good && rename(name, path) == 0;
+    good = good && vae_os_rename(name, path) == 0;
     if (!good) {
         const int code = errno;
-        unlink(name);
+        vae_os_remove(name);
         errno = code;
     }
     return good;
@@ -338,23 +331,17 @@ vae_cuda_store_save(VaeCudaStore *s)
                 "cannot keep the timed convolutions in %s (%s): the next start "
                 "times them again",
                 s->path, strerror(folders ? folders : errno));
-    free(text);
+    vae_mem_free(text);
 }
 
 /* ------------------------------------------------------------------ */
 
-/* Finds the cache folder by the XDG rules, which ignore a relative path. False
- * if there is none. */
 static bool
 find_folder(char *out, size_t size)
 {
-    const char *cache = secure_getenv("XDG_CACHE_HOME");
-    const char *home = secure_getenv("HOME");
-    int n = -1;
-    if (cache && cache[0] == '/')
-        n = snprintf(out, size, "%s/gst-vae", cache);
-    else if (home && home[0] == '/')
-        n = snprintf(out, size, "%s/.cache/gst-vae", home);
+    char *cache = vae_os_cache_folder();
+    const int n = cache ? snprintf(out, size, "%s/gst-vae", cache) : -1;
+    free(cache);
     return n > 0 && (size_t) n < size;
 }
 
@@ -378,7 +365,7 @@ read_trying(VaeCudaStore *s)
 {
     char text[TRYING_ROOM];
     Row row;
-    const ssize_t n = read(s->trying, text, sizeof text - 1);
+    const ssize_t n = vae_os_read_at(s->trying, text, sizeof text - 1, 0);
     text[n > 0 ? n : 0] = '\0';
     char *at = text;
     const char *layer = next_cell(&at), *choice = next_cell(&at);
@@ -396,12 +383,13 @@ read_trying(VaeCudaStore *s)
 
 /* Opens and locks the file, unless another stream or process has locked it. */
 static void
-lock_trying(VaeCudaStore *s, int flags)
+lock_trying(VaeCudaStore *s, unsigned how)
 {
     char path[PATH_ROOM + 8];
     snprintf(path, sizeof path, "%s.trying", s->path);
-    s->trying = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | flags, 0600);
-    if (s->trying >= 0 && flock(s->trying, LOCK_EX | LOCK_NB) == 0)
+    s->trying = vae_os_open(path, VAE_OPEN_READ | VAE_OPEN_WRITE |
+                                      VAE_OPEN_NO_WAIT | how);
+    if (s->trying >= 0 && vae_os_lock(s->trying))
         read_trying(s);
     else
         unlock_trying(s);
@@ -414,7 +402,7 @@ vae_cuda_store_try(VaeCudaStore *s, const char *layer,
     char text[TRYING_ROOM] = "";
     if (s->trying < 0 && choice && s->path[0]) {
         make_folders(s->path);
-        lock_trying(s, O_CREAT);
+        lock_trying(s, VAE_OPEN_CREATE);
     }
     if (s->trying < 0)
         return;
@@ -422,8 +410,8 @@ vae_cuda_store_try(VaeCudaStore *s, const char *layer,
         snprintf(text, sizeof text, "%s\t%s\t", layer, choice->text);
     const size_t n = strlen(text);
     /* The record is complete or empty. */
-    if (ftruncate(s->trying, 0) != 0 ||
-        (n > 0 && pwrite(s->trying, text, n, 0) != (ssize_t) n))
+    if (vae_os_cut(s->trying, 0) != 0 ||
+        (n > 0 && vae_os_write_at(s->trying, text, n, 0) != (ssize_t) n))
         unlock_trying(s);
 }
 

@@ -7,11 +7,9 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sched.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "gpu.h"
+#include "vae-private/os.h"
 
 enum { MOST_THREADS = 8 };
 /* The size and the alignment of a large page. */
@@ -46,9 +44,7 @@ vae_cuda_map_from(size_t bytes)
 static int
 thread_count(const VaeBackend *cuda)
 {
-    cpu_set_t set;
-    const int usable =
-        sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int usable = vae_os_processors();
     int n = cuda->params.threads;
     n = n < usable ? n : usable;
     return n < MOST_THREADS ? n : MOST_THREADS;
@@ -69,16 +65,12 @@ map(Mapped *m, size_t bytes)
 {
     m->room = bytes + LARGE_PAGE;
     m->bytes = bytes;
-    m->map = mmap(NULL, m->room, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (m->map == MAP_FAILED)
+    m->map = vae_os_pages(m->room);
+    if (!m->map)
         return false;
     const size_t over = (uintptr_t) m->map % LARGE_PAGE;
     m->block = (uint8_t *) m->map + (over ? LARGE_PAGE - over : 0);
-    /* A hint: a system without large pages uses small ones. */
-    madvise(m->block, bytes, MADV_HUGEPAGE);
-    /* fork() would copy all pinned pages. */
-    madvise(m->block, bytes, MADV_DONTFORK);
+    vae_os_pages_keep(m->block, bytes); /* fork() would copy pinned pages */
     return true;
 }
 
@@ -95,7 +87,7 @@ typedef struct Pages {
 static bool
 write_part(Pages *p)
 {
-    const size_t page = (size_t) sysconf(_SC_PAGESIZE);
+    const size_t page = vae_os_page();
     const size_t begin = atomic_fetch_add(&p->next, PART);
     for (size_t i = begin; i < p->bytes && i < begin + PART; i += page)
         ((volatile uint8_t *) p->block)[i] = 0;
@@ -176,7 +168,7 @@ vae_cuda_map_pinned(const VaeBackend *cuda, size_t bytes, void **out,
         *out = m->block;
         return VAE_OK;
     }
-    munmap(m->map, m->room);
+    vae_os_pages_free(m->map, m->room);
     vae_mem_free(m);
     return status;
 }
@@ -188,7 +180,7 @@ vae_cuda_unmap_pinned(void *block)
     if (!m)
         return false;
     vae_rt_unpin(block);
-    munmap(m->map, m->room);
+    vae_os_pages_free(m->map, m->room);
     vae_mem_free(m);
     return true;
 }

@@ -98,6 +98,10 @@ char *vae_os_environment(const char *name);
 /* The data folder of the user, if there is one, and those of the system after
  * it; NULL after the last one. On POSIX by the XDG rules. */
 char *vae_os_data_folder(int i);
+/* The user's folder for files that can be made again; NULL: there is none. */
+char *vae_os_cache_folder(void);
+/* Makes a folder for its user only. */
+int vae_os_make_folder(const char *path);
 
 /* ------------------------------------------------------------------ */
 /* Memory.                                                             */
@@ -118,6 +122,8 @@ size_t vae_os_page(void);
 /* Zeroed pages, which the system may provide when they are first written. */
 void *vae_os_pages(size_t bytes);
 void vae_os_pages_free(void *pages, size_t bytes);
+/* A child of fork() does not get these whole pages. */
+void vae_os_pages_keep(void *pages, size_t bytes);
 /* Makes the system provide the pages of a part now. All of it is 0. */
 void vae_os_touch(void *part, size_t bytes);
 /* Memory of the heap; bytes is a multiple of the alignment. */
@@ -142,6 +148,8 @@ uint64_t vae_cgroup_left(const char *own, const char *mount);
 
 /* Loads a library for good. On failure `why` receives the reason. */
 void *vae_os_module(const char *path, char *why, size_t size);
+/* The same, but functions that it does not find fail when they are called. */
+void *vae_os_module_lazily(const char *path, char *why, size_t size);
 void *vae_os_module_symbol(void *module, const char *name);
 /* The path of the program or library that holds the address; NULL if unknown.
  */

@@ -258,7 +258,7 @@ template <int X, int COLUMNS> struct AttentionBlocks {
  * half of the result's rows, and columns threadIdx.x % WIDTH, + WIDTH, ...
  */
 template <int X, int ROWS, int COLUMNS, bool SO_FAR>
-static __global__
+VAE_GLOBAL
 __launch_bounds__(VAE_THREADS, (AttentionBlocks<X, COLUMNS>::N)) void attention(
     VaeAttentionArgs a, float scale)
 {
@@ -288,7 +288,7 @@ __launch_bounds__(VAE_THREADS, (AttentionBlocks<X, COLUMNS>::N)) void attention(
 
 /* Copies K and V of row blockIdx.x to the history. */
 template <typename Word>
-static __global__ void
+VAE_GLOBAL void
 keep(VaeAttentionArgs a)
 {
     const uint64_t latent = a.part.rows ? (uint64_t) a.part.latents - 1

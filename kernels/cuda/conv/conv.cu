@@ -340,7 +340,7 @@ take_channels(const VaeConvMatrixArgs &a, const Half *lines, Half *halo)
 }
 
 template <typename P, int T>
-static __global__
+VAE_GLOBAL
 __launch_bounds__(VAE_THREADS, P::BLOCKS) void conv_picture(VaeConvMatrixArgs a,
                                                             int lanes)
 {

@@ -186,7 +186,7 @@ convolve(const VaeConvMatrixArgs &a, int lanes)
 
 /* Other devices trap. */
 template <typename P, int T>
-static __global__
+VAE_GLOBAL
 __launch_bounds__(P::THREADS, 1) void conv_wgmma(VaeConvMatrixArgs a, int lanes)
 {
     if constexpr (VAE_PTX_GROUPS)

@@ -175,7 +175,7 @@ store(const VaeWindowArgs &a, const VaeWindowSquare &square, const Sums &s)
 }
 
 template <int T>
-static __global__
+VAE_GLOBAL
 __launch_bounds__(THREADS, 3) void window_matrix(VaeWindowArgs a,
                                                  VaeWindowRoom r)
 {

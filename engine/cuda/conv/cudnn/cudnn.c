@@ -2,13 +2,13 @@
  * cudnn.c: cuDNN 9, and convolutions with its graph interface. engines.c makes
  * their plans, and choices.c finds the ways to compute them.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "alloc.h"
 #include "cudnn_conv.h"
+#include "vae-private/os.h"
 
 /* cuDNN 9.8 to 9.10 give wrong results for bf16 convolutions over time. */
 #define OLDEST 91500
@@ -39,29 +39,36 @@ name_library(char *out, size_t size)
     snprintf(out, size, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 }
 
-/* Opens a library of cuDNN from the folder of libcudnn, else, as cuDNN does,
- * from the search path. It stays open for cuDNN. */
+/* Writes the path of a library of cuDNN beside the one that the module uses. */
 static bool
-open_part(const char *part)
+place_part(const char *part, char *path, size_t size)
 {
-    Dl_info self;
+    char ignored[8];
+    void *library = vae_os_module(VAE_CUDNN_FILE, ignored, sizeof ignored);
+    char *self =
+        library ? vae_os_module_of(vae_os_module_symbol(library, "cudnnCreate"))
+                : NULL;
+    const int n = self ? (int) (vae_os_file_name(self) - self) : 0;
+    const int at = snprintf(path, size, "%.*s", n, self ? self : "");
+    snprintf(path + at, size - (size_t) at, VAE_CUDNN_PART, part);
+    free(self);
+    return n > 0;
+}
+
+/* Opens a library of cuDNN from its folder, else, as cuDNN does, from the
+ * search path. It stays open for cuDNN. */
+static bool
+open_part(const char *part, char *why, size_t size)
+{
     char path[4096];
-    cudnnStatus_t (*call)(cudnnHandle_t *) = cudnnCreate;
-    void *address;
-    memcpy(&address, &call, sizeof address);
-    if (dladdr(address, &self) && self.dli_fname) {
-        const char *slash = strrchr(self.dli_fname, '/');
-        const int n = slash ? (int) (slash + 1 - self.dli_fname) : 0;
-        snprintf(path, sizeof path, "%.*slibcudnn_%s.so.9", n, self.dli_fname,
-                 part);
-        if (slash && dlopen(path, RTLD_LAZY | RTLD_LOCAL))
-            return true;
-    }
-    snprintf(path, sizeof path, "libcudnn_%s.so", part);
-    if (dlopen(path, RTLD_LAZY | RTLD_LOCAL))
+    if (place_part(part, path, sizeof path) &&
+        vae_os_module_lazily(path, why, size))
         return true;
-    snprintf(path, sizeof path, "libcudnn_%s.so.9", part);
-    return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    snprintf(path, sizeof path, "libcudnn_%s.so", part);
+    if (vae_os_module_lazily(path, why, size))
+        return true;
+    snprintf(path, sizeof path, VAE_CUDNN_PART, part);
+    return vae_os_module_lazily(path, why, size);
 }
 
 /* libcudnn opens its other libraries at their first use. If the graph library
@@ -72,13 +79,11 @@ check_parts(VaeError *error)
     static const char *const parts[] = {"graph", "heuristic",
                                         "engines_precompiled",
                                         "engines_runtime_compiled"};
+    char why[300];
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (!open_part(parts[i])) {
-            const char *words = dlerror();
+        if (!open_part(parts[i], why, sizeof why))
             return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                            "cuDNN is not complete: %s",
-                            words ? words : parts[i]);
-        }
+                            "cuDNN is not complete: %s", why);
     return VAE_OK;
 }
 
