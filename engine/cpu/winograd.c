@@ -50,12 +50,14 @@ typedef struct Lane {
 typedef struct ConvTiles {
     VaeBackend *cpu;
     VaeExec *exec;
-    const VaeOp *op; /* that is prepared or runs: strips share the struct */
+    const VaeOp *op; /* that is prepared or runs: strips and groups of
+                        frames share the struct */
     const VaeSimd *simd;
     Chunk chunk;
     int steps;   /* of the run; a group of frames is one step, see split.h */
     int frames;  /* of a step */
-    int odd;     /* 1: the first frame is the second one of its pair */
+    int odd;     /* of the op that runs: 1 if its first frame is the second one
+                    of a pair, which only a group of an odd number has */
     int pairs;   /* of a step */
     int at_once; /* pairs in one product: all or one */
     VaeDnnlPrimitive product;
@@ -369,6 +371,7 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
     const int high = parts(parts(op->y->shape.h, 2), c->h);
     int failed = VAE_DNNL_OK;
     p->op = op;
+    p->odd = vae_op_first_frame(e->program, op) % 2;
     for (int i = 0; i < p->n_lanes; i++)
         enter(p, &p->lanes[i], i);
 #pragma omp parallel for num_threads(p->n_lanes) schedule(dynamic)             \
