@@ -48,7 +48,7 @@ VaeStatus vae_cpu_conv_weight(VaeCpuConv *c, VaeWeightCache *cache,
 
 /* ------------------------------------------------------------------ */
 
-/* Height and width in pixels of the input of a Winograd tile; see
+/* Height and width in pixels, and frames, of the input of a Winograd tile; see
  * cpu/winograd.c. */
 enum { VAE_CPU_TILE_SIDE = 4 };
 
@@ -60,8 +60,8 @@ typedef struct VaeCpuTileWeight {
     const VaeDnnlLayout *layout;
 } VaeCpuTileWeight;
 
-/* Gets the op's sixteen Winograd kernels of three taps, each of
- * vae_cpu_tile_kernel() bytes. Increases exec->weight_bytes and loading. cache
+/* Gets the op's 64 Winograd kernels of one tap, each of vae_cpu_tile_kernel()
+ * bytes. Increases exec->weight_bytes and loading. cache
  * NULL: only sizes. */
 VaeStatus vae_cpu_tile_weight(const VaeCpuTileWeight *weight,
                               VaeWeightCache *cache, const void **out,

@@ -23,9 +23,10 @@ library_memory(const VaeProgram *program)
 
 /* True if what is prepared for a can also run b: both have the same weights and
  * sizes. The products of Winograd tiles have the size of a chunk, not that of
- * the strip. */
+ * the strip. An even number of frames has one more pair if it begins with the
+ * second frame of one. */
 static bool
-runs_both(const VaeOp *a, const VaeOp *b)
+runs_both(const VaeProgram *p, const VaeOp *a, const VaeOp *b)
 {
     const VaeTensor *x = a->x, *y = a->y;
     if (a->kind != b->kind || a->weight != b->weight || a->bias != b->bias ||
@@ -34,7 +35,9 @@ runs_both(const VaeOp *a, const VaeOp *b)
         x->shape.c != b->x->shape.c || y->shape.c != b->y->shape.c)
         return false;
     if (a->kind == VAE_OP_CONV && a->conv.winograd)
-        return y->shape.t == b->y->shape.t && !a->group == !b->group;
+        return y->shape.t == b->y->shape.t && !a->group == !b->group &&
+               (y->shape.t % 2 ||
+                (vae_op_first_frame(p, a) - vae_op_first_frame(p, b)) % 2 == 0);
     if (a->kind == VAE_OP_CONV &&
         (!a->add != !b->add || vae_conv_top(a) != vae_conv_top(b)))
         return false;
@@ -51,7 +54,7 @@ share(VaeExec *exec, int i)
     if (ops[i].strip <= 1 && ops[i].group <= 1)
         return false;
     for (int k = i - 1; k >= 0; k--)
-        if (exec->ops[k].own && runs_both(&ops[k], &ops[i])) {
+        if (exec->ops[k].own && runs_both(exec->program, &ops[k], &ops[i])) {
             exec->ops[i] = exec->ops[k];
             exec->ops[i].own_free = NULL;
             return true;

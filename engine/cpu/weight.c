@@ -88,14 +88,33 @@ reorder_once(const WeightJob *j, const void *src, void *dst)
 /* ------------------------------------------------------------------ */
 /* Winograd tiles.                                                     */
 
-enum { SIDE = VAE_CPU_TILE_SIDE, KERNELS = SIDE * SIDE };
+enum { SIDE = VAE_CPU_TILE_SIDE, KERNELS = SIDE * SIDE * SIDE };
 
 /* BATCH: output channels made at a time, few enough to stay in the caches from
  * one pass to the next. SOME: kernels transformed at a time. */
 enum { BATCH = 64, SOME = 64 };
 
-/* Transforms n kernels of three frames, starting at `first`. taps NULL: reads
- * them from the file. */
+/* Transforms n kernels along time, to four 3x3 kernels each:
+ * [SIDE][n][3x3]. */
+static void
+time_taps(float *y, const float *taps, size_t n)
+{
+    const size_t next = 9 * n;
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < 9; i++) {
+            const float *g = taps + 27 * k + i;
+            float *to = y + 9 * k + i;
+            const float ends = 0.5f * (g[0] + g[18]), middle = 0.5f * g[9];
+            to[0] = g[0];
+            to[next] = ends + middle;
+            to[2 * next] = ends - middle;
+            to[3 * next] = g[18];
+        }
+}
+
+/* Transforms n kernels of three frames, starting at `first`, to
+ * [SIDE rows][SIDE columns][SIDE times][n]. taps NULL: reads them from the
+ * file. */
 static void
 tile_batch(const WeightJob *j, float *y, const float *taps, size_t first,
            size_t n)
@@ -105,7 +124,7 @@ tile_batch(const WeightJob *j, float *y, const float *taps, size_t first,
     const VaeSimd *simd = vae_cpu_simd(&(VaeQueue){.threads = 1});
 #pragma omp parallel for num_threads(j->cpu->params.threads) schedule(static)
     for (size_t k = 0; k < n; k += SOME) {
-        float floats[27 * SOME];
+        float floats[27 * SOME], times[SIDE * 9 * SOME];
         const size_t some = n - k < SOME ? n - k : SOME, at = 27 * (first + k);
         const uint8_t *lie = (const uint8_t *) t->data + at * size;
         const float *from = floats;
@@ -115,7 +134,10 @@ tile_batch(const WeightJob *j, float *y, const float *taps, size_t first,
             from = (const float *) lie;
         else
             vae_type_to_float(floats, lie, t->type, 27 * some);
-        simd->tile_taps(y + 3 * k, 3 * n, from, 3 * some);
+        time_taps(times, from, some);
+        for (size_t time = 0; time < SIDE; time++)
+            simd->tile_taps(y + time * n + k, SIDE * n, times + 9 * some * time,
+                            some);
     }
 }
 
@@ -153,7 +175,7 @@ raw_count(const WeightJob *j)
     const size_t n = vae_weight_count(j->weight);
     if (!j->tiles)
         return n;
-    return (size_t) j->batch * (size_t) j->key.dims[1] * 3 * KERNELS +
+    return (size_t) j->batch * (size_t) j->key.dims[1] * KERNELS +
            (vae_weight_is_direct(j->weight) ? 0 : n);
 }
 
@@ -202,7 +224,7 @@ tile_channels(const WeightJob *j, float *raw, const float *taps, uint8_t *dst,
     if (s == VAE_DNNL_OK)
         tile_batch(j, raw, taps, (size_t) first * in, (size_t) *some * in);
     for (size_t i = 0; i < KERNELS && s == VAE_DNNL_OK; i++)
-        s = reorder_run(&r, raw + i * (size_t) *some * in * 3, dst + i * bytes);
+        s = reorder_run(&r, raw + i * (size_t) *some * in, dst + i * bytes);
     reorder_free(&r);
     cut_free(j, &batch);
     return s;

@@ -1,22 +1,25 @@
 /*
- * winograd.c: a 3x3x3 convolution by Winograd's F(2x2, 3x3) in space. Rows
- * x0..x3 of a tile and rows g0, g1, g2 of the kernel give two rows of the
- * result, y0 and y1:
+ * winograd.c: a 3x3x3 convolution by Winograd's F(2x2x2, 3x3x3). Rows x0..x3 of
+ * a tile and rows g0, g1, g2 of the kernel give two rows of the result, y0 and
+ * y1:
  *
  *   m0 = (x0 - x2) g0                 y0 = m0 + m1 + m2
  *   m1 = (x1 + x2) (g0 + g1 + g2)/2   y1 = m1 - m2 + m3
  *   m2 = (x2 - x1) (g0 - g1 + g2)/2
  *   m3 = (x3 - x1) g2
  *
- * The same holds for columns. A tile of 2x2 pixels then takes sixteen kernels
- * of one tap and three frames, instead of 36 taps of three frames. It is used
- * only in F32, because 16-bit types would round the sums of pixels.
+ * The same holds for columns and for frames. A tile of 2x2 pixels in a pair of
+ * frames then takes 64 kernels of one tap, instead of 8 x 27 taps. Pairs count
+ * from the first frame of a step. A frame without the other one of its pair
+ * takes the three of four products in time that it needs, so its bytes are the
+ * same. Winograd is used only in F32, because 16-bit types would round the sums
+ * of pixels.
  *
  * The picture is divided into chunks of tiles. One thread computes a whole
  * chunk for one step. The input and output of the products therefore stay in
  * its cache, and the bytes depend neither on the number of threads nor on the
- * steps of a slice. A product is a oneDNN convolution of 3x1 taps; frames are
- * its rows and the chunk's tiles are its columns.
+ * steps of a slice. A product is a oneDNN convolution of one tap; pairs are its
+ * rows and the chunk's tiles are its columns.
  */
 #include <assert.h>
 #include <omp.h>
@@ -26,8 +29,8 @@
 #include "conv.h"
 #include "cpu/simd.h"
 
-/* Side of a tile, and number of products computed at a time: one row of
- * kernels. */
+/* Side of a tile. SIDE * SIDE products are computed at a time: those of one row
+ * of kernels. */
 enum { SIDE = VAE_CPU_TILE_SIDE };
 
 /* How a picture is divided into chunks. */
@@ -40,21 +43,25 @@ typedef struct Chunk {
 typedef struct Lane {
     VaeDnnlPrimitive product; /* shared */
     float *zeros;             /* one pixel of zeros */
-    float *in;                /* [SIDE][frames + 2][tiles][x.c] */
-    float *out;               /* [SIDE][frames][tiles][y.c] */
+    float *in;  /* [SIDE columns][SIDE times][pairs][tiles][x.c] */
+    float *out; /* the same with y.c */
 } Lane;
 
 typedef struct ConvTiles {
     VaeBackend *cpu;
     VaeExec *exec;
-    const VaeOp *op; /* that is prepared or runs: strips share the struct */
+    const VaeOp *op; /* that is prepared or runs: strips and groups of
+                        frames share the struct */
     const VaeSimd *simd;
     Chunk chunk;
     int steps;   /* of the run; a group of frames is one step, see split.h */
     int frames;  /* of a step */
-    int at_once; /* frames in one product: all or one */
+    int odd;     /* of the op that runs: 1 if its first frame is the second one
+                    of a pair, which only a group of an odd number has */
+    int pairs;   /* of a step */
+    int at_once; /* pairs in one product: all or one */
     VaeDnnlPrimitive product;
-    const uint8_t *kernels; /* SIDE * SIDE kernels of kernel_bytes each */
+    const uint8_t *kernels; /* SIDE^3 kernels of kernel_bytes each */
     size_t kernel_bytes;
     const float *bias;
     int n_lanes;
@@ -78,8 +85,8 @@ typedef struct Step {
 /* ------------------------------------------------------------------ */
 /* Chunks.                                                             */
 
-/* Limits of the tiles of a chunk. The input and output of four products of four
- * frames should fit in a thread's cache, together with the picture. Weights of
+/* Limits of the tiles of a chunk. The input and output of the products of two
+ * pairs should fit in a thread's cache, together with the picture. Weights of
  * LARGE bytes do not stay there, so that each chunk reads them again: its tiles
  * may be MANY. From LEAST tiles on, oneDNN uses one layout of weights for any
  * number of frames. */
@@ -97,14 +104,14 @@ static bool
 has_large_weights(const VaeOp *op)
 {
     const size_t x_c = (size_t) op->x->shape.c, y_c = (size_t) op->y->shape.c;
-    return 3 * x_c * y_c * sizeof(float) >= LARGE;
+    return SIDE * x_c * y_c * sizeof(float) >= LARGE;
 }
 
 static int
 most_tiles(const VaeOp *op)
 {
     const size_t x_c = (size_t) op->x->shape.c, y_c = (size_t) op->y->shape.c;
-    const size_t tile = SIDE * sizeof(float) * (6 * x_c + 4 * y_c);
+    const size_t tile = 2 * SIDE * SIDE * sizeof(float) * (x_c + y_c);
     const int fit = (int) (CHUNK_BYTES / tile);
     return has_large_weights(op) ? MANY : fit < FEW ? FEW : fit;
 }
@@ -152,6 +159,27 @@ choose_chunk(const VaeOp *op)
 /* ------------------------------------------------------------------ */
 /* One chunk.                                                          */
 
+/* Frame f of the pair's two, as one of the step's; -1: there is none. */
+static int
+frame_in_pair(const ConvTiles *p, int pair, int f)
+{
+    const int at = 2 * pair + f - p->odd;
+    return at >= 0 && at < p->frames ? at : -1;
+}
+
+/* The results in time that the frames of the pair need: from..until-1. */
+static int
+first_time(const ConvTiles *p, int pair)
+{
+    return frame_in_pair(p, pair, 0) < 0 ? 1 : 0;
+}
+
+static int
+end_of_times(const ConvTiles *p, int pair)
+{
+    return frame_in_pair(p, pair, 1) < 0 ? SIDE - 1 : SIDE;
+}
+
 /* Input frame f of the step. */
 static const float *
 frame_of(const ConvTiles *p, const Step *step, int f)
@@ -177,15 +205,31 @@ row_of(const ConvTiles *p, const Lane *lane, const float *x, int row,
                              (size_t) s.c;
 }
 
+/* Sets the rows of pixels that row r of the chunk's tiles reads. */
+static void
+set_rows(const ConvTiles *p, const Lane *lane, const Step *step, int kernels,
+         int pair, int r, VaeTileIn *t)
+{
+    static const int rows[SIDE][2] = {{0, 2}, {1, 2}, {2, 1}, {3, 1}};
+    const int row = 2 * (step->row + r) - vae_conv_top(p->op);
+    const int column = t->first ? 0 : 2 * step->column - p->op->conv.pad + 1;
+    for (int f = t->from; f < t->until; f++) {
+        const float *x = frame_of(p, step, 2 * pair + f - p->odd);
+        t->a[f] =
+            row_of(p, lane, x, row + rows[kernels][0], column, &t->a_step);
+        t->b[f] =
+            row_of(p, lane, x, row + rows[kernels][1], column, &t->b_step);
+    }
+}
+
 /* Computes the input of the products of row `kernels`. */
 static void
 chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
 {
-    static const int rows[SIDE][2] = {{0, 2}, {1, 2}, {2, 1}, {3, 1}};
     const VaeShape s = p->op->x->shape;
     const Chunk *c = &p->chunk;
-    const size_t n = (size_t) s.c;
-    const size_t plane = (size_t) (p->frames + 2) * (size_t) (c->h * c->w) * n;
+    const size_t line = (size_t) c->w * (size_t) s.c;
+    const size_t plane = (size_t) p->pairs * (size_t) c->h * line;
     /* column of the first pixel; -1: a zero left of the picture */
     const int column = 2 * step->column - p->op->conv.pad;
     VaeTileIn t = {.minus = kernels != 1,
@@ -193,47 +237,41 @@ chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
                    .end = s.w - column,
                    .tiles = c->w,
                    .n = s.c};
-    float *y = lane->in;
-    for (int f = 0; f < p->frames + 2; f++)
-        for (int r = 0; r < c->h; r++) {
-            const float *x = frame_of(p, step, f);
-            const int row = 2 * (step->row + r) - vae_conv_top(p->op);
-            t.a = row_of(p, lane, x, row + rows[kernels][0], column + 1,
-                         &t.a_step);
-            t.b = row_of(p, lane, x, row + rows[kernels][1], column + 1,
-                         &t.b_step);
-            for (int k = 0; k < SIDE; k++)
-                t.y[k] = y + (size_t) k * plane;
-            p->simd->tile_in(&t);
-            y += (size_t) c->w * n;
-        }
+    for (int i = 0; i < p->pairs * c->h; i++) {
+        const int pair = i / c->h;
+        t.from = first_time(p, pair);
+        t.until = end_of_times(p, pair);
+        set_rows(p, lane, step, kernels, pair, i % c->h, &t);
+        for (int k = 0; k < SIDE * SIDE; k++)
+            t.y[k % SIDE][k / SIDE] =
+                lane->in + (size_t) k * plane + (size_t) i * line;
+        p->simd->tile_in(&t);
+    }
 }
 
 static VaeDnnlStatus
 chunk_products(const ConvTiles *p, Lane *lane, int kernels)
 {
     const size_t tiles = (size_t) p->chunk.h * (size_t) p->chunk.w;
-    const size_t x_frame = tiles * (size_t) p->op->x->shape.c;
-    const size_t y_frame = tiles * (size_t) p->op->y->shape.c;
+    const size_t x_pair = tiles * (size_t) p->op->x->shape.c;
+    const size_t y_pair = tiles * (size_t) p->op->y->shape.c;
     VaeDnnlPrimitive *a = &lane->product;
-    const float *x = lane->in;
-    float *y = lane->out;
     VaeDnnlStatus s = VAE_DNNL_OK;
-    const uint8_t *kernel =
-        p->kernels + SIDE * (size_t) kernels * p->kernel_bytes;
-    for (int k = 0; k < SIDE; k++) {
+    for (int k = 0; k < SIDE * SIDE; k++) {
+        const size_t kernel = (size_t) (SIDE * SIDE * kernels + k);
         if (s == VAE_DNNL_OK)
-            s = vae_dnnl_set(a, VAE_DNNL_WEIGHTS, kernel);
-        kernel += p->kernel_bytes;
-        for (int f = 0; f < p->frames && s == VAE_DNNL_OK; f += p->at_once) {
-            s = vae_dnnl_set(a, VAE_DNNL_SRC, x + (size_t) f * x_frame);
+            s = vae_dnnl_set(a, VAE_DNNL_WEIGHTS,
+                             p->kernels + kernel * p->kernel_bytes);
+        for (int j = 0; j < p->pairs && s == VAE_DNNL_OK; j += p->at_once) {
+            const size_t at = (size_t) (k * p->pairs + j);
+            if (k % SIDE < first_time(p, j) || k % SIDE >= end_of_times(p, j))
+                continue;
+            s = vae_dnnl_set(a, VAE_DNNL_SRC, lane->in + at * x_pair);
             if (s == VAE_DNNL_OK)
-                s = vae_dnnl_set(a, VAE_DNNL_DST, y + (size_t) f * y_frame);
+                s = vae_dnnl_set(a, VAE_DNNL_DST, lane->out + at * y_pair);
             if (s == VAE_DNNL_OK)
                 s = vae_dnnl_execute(&p->cpu->dnnl, a);
         }
-        x += (size_t) (p->frames + 2) * x_frame;
-        y += (size_t) p->frames * y_frame;
     }
     return s;
 }
@@ -247,7 +285,7 @@ row_out(const ConvTiles *p, const Step *step, int kernels, int half, int frame,
 {
     const VaeShape s = p->op->y->shape;
     const bool first = kernels == half, last = kernels == half + 2;
-    if (kernels < half || kernels > half + 2 || row >= s.h)
+    if (kernels < half || kernels > half + 2 || row >= s.h || frame < 0)
         return (VaeTileRow){0};
     const size_t at =
         (size_t) frame * (vae_frame_stride(p->op->y) / sizeof(float)) +
@@ -271,21 +309,20 @@ chunk_out(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
 {
     const VaeShape s = p->op->y->shape;
     const Chunk *c = &p->chunk;
-    const size_t row = (size_t) c->w * (size_t) s.c;
-    const size_t plane = (size_t) p->frames * (size_t) c->h * row;
+    const size_t line = (size_t) c->w * (size_t) s.c;
+    const size_t plane = (size_t) p->pairs * (size_t) c->h * line;
     const int there = s.w - 2 * step->column;
     VaeTileOut t = {.pixels = there < 2 * c->w ? there : 2 * c->w, .n = s.c};
-    const float *m = lane->out;
-    for (int f = 0; f < p->frames; f++)
-        for (int r = 0; r < c->h; r++) {
-            for (int k = 0; k < SIDE; k++)
-                t.m[k] = m + (size_t) k * plane;
-            for (int half = 0; half < 2; half++)
-                t.row[half] = row_out(p, step, kernels, half, f,
-                                      2 * (step->row + r) + half);
-            p->simd->tile_out(&t);
-            m += row;
-        }
+    for (int i = 0; i < p->pairs * c->h; i++) {
+        for (int k = 0; k < SIDE * SIDE; k++)
+            t.m[k % SIDE][k / SIDE] =
+                lane->out + (size_t) k * plane + (size_t) i * line;
+        for (int k = 0; k < 4; k++)
+            t.row[k / 2][k % 2] = row_out(p, step, kernels, k % 2,
+                                          frame_in_pair(p, i / c->h, k / 2),
+                                          2 * (step->row + i % c->h) + k % 2);
+        p->simd->tile_out(&t);
+    }
 }
 
 static VaeDnnlStatus
@@ -334,6 +371,7 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
     const int high = parts(parts(op->y->shape.h, 2), c->h);
     int failed = VAE_DNNL_OK;
     p->op = op;
+    p->odd = vae_op_first_frame(e->program, op) % 2;
     for (int i = 0; i < p->n_lanes; i++)
         enter(p, &p->lanes[i], i);
 #pragma omp parallel for num_threads(p->n_lanes) schedule(dynamic)             \
@@ -371,7 +409,7 @@ winograd_free(void *own)
 
 /* weights NULL: the library chooses their layout. */
 static VaeDnnlStatus
-make_product(ConvTiles *p, int frames, const VaeDnnlLayout *weights, bool plan,
+make_product(ConvTiles *p, int pairs, const VaeDnnlLayout *weights, bool plan,
              VaeDnnlPrimitive *out)
 {
     const int tiles = p->chunk.h * p->chunk.w;
@@ -380,9 +418,9 @@ make_product(ConvTiles *p, int frames, const VaeDnnlLayout *weights, bool plan,
                               .y_type = VAE_TYPE_F32,
                               .x_c = p->op->x->shape.c,
                               .y_c = p->op->y->shape.c,
-                              .x = {1, frames + 2, tiles},
-                              .y = {1, frames, tiles},
-                              .k = {1, 3, 1},
+                              .x = {1, pairs, tiles},
+                              .y = {1, pairs, tiles},
+                              .k = {1, 1, 1},
                               .stride = {1, 1, 1},
                               .weights = weights};
     /* Made for one thread, because one thread computes each chunk. */
@@ -392,22 +430,23 @@ make_product(ConvTiles *p, int frames, const VaeDnnlLayout *weights, bool plan,
     return s;
 }
 
-/* Chooses a product of all frames if its implementation, its layout of weights
- * and its bytes are those of a product of one frame. Otherwise chooses the
- * latter. Programs with different numbers of frames therefore share the
- * weights. */
+/* Chooses a product of all pairs if each has two frames, and if its
+ * implementation, its layout of weights and its bytes are those of a product of
+ * one pair. Otherwise chooses the latter. Programs with different numbers of
+ * frames therefore share the weights. */
 static VaeDnnlStatus
 choose_product(ConvTiles *p, bool plan)
 {
     VaeDnnlPrimitive one = {0}, all = {0};
+    const bool several = p->pairs > 1 && p->frames == 2 * p->pairs;
     VaeDnnlStatus s = make_product(p, 1, NULL, true, &one);
     const VaeDnnlLayout *weights = one.layout[VAE_DNNL_WEIGHTS];
-    if (s == VAE_DNNL_OK && p->frames > 1)
-        s = make_product(p, p->frames, weights, true, &all);
+    if (s == VAE_DNNL_OK && several)
+        s = make_product(p, p->pairs, weights, true, &all);
     if (s == VAE_DNNL_OK) {
-        const bool fits = p->frames > 1 && strcmp(one.impl, all.impl) == 0 &&
+        const bool fits = several && strcmp(one.impl, all.impl) == 0 &&
                           !vae_cpu_is_product(&one);
-        p->at_once = fits ? p->frames : 1;
+        p->at_once = fits ? p->pairs : 1;
         s = make_product(p, p->at_once, weights, plan, &p->product);
     }
     vae_dnnl_free(&one);
@@ -451,11 +490,11 @@ place(ConvTiles *p)
         (size_t) p->chunk.h * (size_t) p->chunk.w * sizeof(float);
     const size_t x_c = (size_t) p->op->x->shape.c;
     const size_t y_c = (size_t) p->op->y->shape.c;
-    const size_t frames = (size_t) p->frames;
+    const size_t products = (size_t) (SIDE * SIDE * p->pairs);
     p->zeros_at = aligned(p->product.scratch);
     p->in_at = p->zeros_at + aligned(x_c * sizeof(float));
-    p->out_at = p->in_at + aligned(SIDE * (frames + 2) * tiles * x_c);
-    p->lane_bytes = p->out_at + aligned(SIDE * frames * tiles * y_c);
+    p->out_at = p->in_at + aligned(products * tiles * x_c);
+    p->lane_bytes = p->out_at + aligned(products * tiles * y_c);
 }
 
 static VaeStatus
@@ -498,6 +537,8 @@ vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
     p->chunk = choose_chunk(op);
     p->steps = op->group ? 1 : exec->program->steps;
     p->frames = op->y->shape.t / p->steps;
+    p->odd = vae_op_first_frame(exec->program, op) % 2;
+    p->pairs = (p->odd + p->frames + 1) / 2;
     p->n_lanes = cpu->params.threads;
     p->lanes = vae_mem_alloc((size_t) p->n_lanes * sizeof *p->lanes);
     if (!p->lanes)

@@ -29,8 +29,20 @@ elements(const VaeTensor *t)
     return frames_of(t) * t->shape.h * t->shape.w * t->shape.c;
 }
 
+/* The number of Winograd kernels per frame, times the frames. A pair takes 64,
+ * and a frame without the other one of its pair 48. */
+static double
+count_kernels(const VaeProgram *p, const VaeOp *op)
+{
+    const int steps = op->group ? 1 : p->steps;
+    const int frames = op->y->shape.t / steps;
+    const int alone = vae_op_first_frame(p, op) % 2;
+    const int rest = frames - alone;
+    return steps * (48 * (alone + rest % 2) + 64 * (rest / 2));
+}
+
 static void
-count_conv(VaeOp *op)
+count_conv(const VaeProgram *p, VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
     /* Context frames that the convolution reads. It reads x up to the last
@@ -41,8 +53,9 @@ count_conv(VaeOp *op)
     double weights = op->conv.up ? 4 * taps : taps;
     if (op->conv.winograd) {
         const int tiles = ((y->shape.h + 1) / 2) * ((y->shape.w + 1) / 2);
-        weights = op->conv.kt * 16;
-        taps = weights * tiles / (y->shape.h * y->shape.w);
+        weights = 64;
+        taps = count_kernels(p, op) / y->shape.t * tiles /
+               (y->shape.h * y->shape.w);
     }
     const double pair = (double) x->shape.c * y->shape.c;
     op->flop = 2 * pair * taps * frames_of(y) * y->shape.h * y->shape.w;
@@ -72,7 +85,7 @@ count_norm(VaeOp *op)
 }
 
 static void
-count_op(VaeOp *op)
+count_op(const VaeProgram *p, VaeOp *op)
 {
     const VaeTensor *x = op->x, *y = op->y;
     op->flop = 0;
@@ -107,7 +120,7 @@ count_op(VaeOp *op)
         op->bytes = 0;
         break;
     case VAE_OP_CONV:
-        count_conv(op);
+        count_conv(p, op);
         break;
     case VAE_OP_NORM:
         count_norm(op);
@@ -148,7 +161,7 @@ vae_program_count(VaeProgram *p)
 {
     p->flop = p->bytes = 0;
     for (int i = 0; i < p->n_ops; i++) {
-        count_op(&p->ops[i]);
+        count_op(p, &p->ops[i]);
         p->flop += p->ops[i].flop;
         p->bytes += p->ops[i].bytes;
     }

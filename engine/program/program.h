@@ -183,7 +183,7 @@ typedef struct VaeOp {
             int k, kt, s, st, pad;
             bool relu;
             bool up;       /* reads each pixel of x as 2x2; see fuse.h */
-            bool winograd; /* by F(2x2, 3x3) in space */
+            bool winograd; /* by F(2x2x2, 3x3x3), see cpu/winograd.c */
             bool normed;   /* also computes the norm vae_norm_behind() */
             bool fronted;  /* reads x through the norm vae_norm_in_front() */
             bool wide;     /* its layer's result is of x's type, but y is F32 */
@@ -301,6 +301,13 @@ vae_picture_rows(const VaeTensor *t)
 {
     return t->rows ? t->rows : t->shape.h;
 }
+/* The frame of a step that is the first one of the op's group. */
+static inline int
+vae_op_first_frame(const VaeProgram *p, const VaeOp *op)
+{
+    return op->group ? (op->group - 1) * p->group : 0;
+}
+
 /* True if op computes the statistics of a group norm. */
 static inline bool
 vae_op_adds_up(const VaeOp *op)

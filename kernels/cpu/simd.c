@@ -461,60 +461,70 @@ tile_taps(float *y, size_t stride, const float *taps, size_t n)
         tile_taps_some(y + k, stride, taps + 9 * k, (int) (n - k));
 }
 
-/* n channels of pixel i of the sums, from channel c on. */
+/* n channels of pixel i of the sums, from channel c on, in frame f. */
 INLINE V
-tile_sum(const VaeTileIn *a, int i, size_t c, int n, bool minus)
+tile_sum(const VaeTileIn *a, int f, int i, size_t c, int n, bool minus)
 {
-    const V p =
-        load_some(a->a + (ptrdiff_t) a->a_step * (i - 1), VAE_TYPE_F32, c, n);
-    const V q =
-        load_some(a->b + (ptrdiff_t) a->b_step * (i - 1), VAE_TYPE_F32, c, n);
+    const V p = load_some(a->a[f] + (ptrdiff_t) a->a_step * (i - 1),
+                          VAE_TYPE_F32, c, n);
+    const V q = load_some(a->b[f] + (ptrdiff_t) a->b_step * (i - 1),
+                          VAE_TYPE_F32, c, n);
     return minus ? p - q : p + q;
 }
 
-/* Vectors per step, at most, so that memory is read in longer runs. */
-enum { WIDE = 4 };
-
-/* Channels of all tiles from c on: `wide` vectors of n each. */
-INLINE void
-tile_in_some(const VaeTileIn *a, size_t c, int wide, int n, bool minus)
+/* Result k of the transform of four values. */
+INLINE V
+tile_turn(V v0, V v1, V v2, V v3, int k)
 {
-    V e0[WIDE], e1[WIDE];
-    for (int v = 0; v < wide; v++) {
-        const size_t at = c + (size_t) v * LANES;
-        e0[v] = a->first == 0 ? tile_sum(a, 0, at, n, minus) : (V){0};
-        e1[v] = tile_sum(a, 1, at, n, minus);
-    }
-    for (int i = 0; i < a->tiles; i++)
-        for (int v = 0; v < wide; v++) {
-            const size_t at = c + (size_t) v * LANES;
-            const size_t to = (size_t) i * (size_t) a->n + at;
-            V e2 = {0}, e3 = {0};
-            if (2 * i + 2 < a->end)
-                e2 = tile_sum(a, 2 * i + 2, at, n, minus);
-            if (2 * i + 3 < a->end)
-                e3 = tile_sum(a, 2 * i + 3, at, n, minus);
-            store_some(a->y[0], VAE_TYPE_F32, to, e0[v] - e2, n);
-            store_some(a->y[1], VAE_TYPE_F32, to, e1[v] + e2, n);
-            store_some(a->y[2], VAE_TYPE_F32, to, e2 - e1[v], n);
-            store_some(a->y[3], VAE_TYPE_F32, to, e3 - e1[v], n);
-            e0[v] = e2;
-            e1[v] = e3;
+    return k == 0 ? v0 - v2 : k == 1 ? v1 + v2 : k == 2 ? v2 - v1 : v3 - v1;
+}
+
+/* Transforms pixel i in time, to e[0..3]. */
+INLINE void
+tile_times(const VaeTileIn *a, int i, size_t c, int n, bool minus, V e[4])
+{
+    V v[4] = {{0}};
+#pragma GCC unroll 4
+    for (int f = 0; f < 4; f++)
+        if (i >= a->first && i < a->end && f + 1 > a->from && f < a->until)
+            v[f] = tile_sum(a, f, i, c, n, minus);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++)
+        e[k] = tile_turn(v[0], v[1], v[2], v[3], k);
+}
+
+/* n channels of all tiles from c on. */
+INLINE void
+tile_in_some(const VaeTileIn *a, size_t c, int n, bool minus)
+{
+    V e[4][4]; /* [column][time] */
+    tile_times(a, 0, c, n, minus, e[0]);
+    tile_times(a, 1, c, n, minus, e[1]);
+    for (int i = 0; i < a->tiles; i++) {
+        const size_t to = (size_t) i * (size_t) a->n + c;
+        tile_times(a, 2 * i + 2, c, n, minus, e[2]);
+        tile_times(a, 2 * i + 3, c, n, minus, e[3]);
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) {
+            if (k >= a->from && k < a->until)
+                for (int q = 0; q < 4; q++)
+                    store_some(a->y[k][q], VAE_TYPE_F32, to,
+                               tile_turn(e[0][k], e[1][k], e[2][k], e[3][k], q),
+                               n);
+            e[0][k] = e[2][k];
+            e[1][k] = e[3][k];
         }
+    }
 }
 
 INLINE void
 tile_in_all(const VaeTileIn *a, bool minus)
 {
     int c = 0;
-    for (; c + WIDE * LANES <= a->n; c += WIDE * LANES)
-        tile_in_some(a, (size_t) c, WIDE, LANES, minus);
-    for (; c + 2 * LANES <= a->n; c += 2 * LANES)
-        tile_in_some(a, (size_t) c, 2, LANES, minus);
     for (; c + LANES <= a->n; c += LANES)
-        tile_in_some(a, (size_t) c, 1, LANES, minus);
+        tile_in_some(a, (size_t) c, LANES, minus);
     if (c < a->n)
-        tile_in_some(a, (size_t) c, 1, a->n - c, minus);
+        tile_in_some(a, (size_t) c, a->n - c, minus);
 }
 
 static void
@@ -540,42 +550,58 @@ tile_row(const VaeTileRow *r, size_t pixel, size_t c, int n, V z)
     store_some(r->y, VAE_TYPE_F32, pixel + c, y, n);
 }
 
+/* The pixels of tile i in one frame; `both`: its columns. */
 INLINE void
-tile_out_some(const VaeTileOut *a, int i, size_t c, int n, bool both)
+tile_out_some(const VaeTileOut *a, int frame, int i, size_t c, int n, bool both)
 {
     const size_t channels = (size_t) a->n;
+    const size_t at = (size_t) i * channels + c;
     const size_t pixel = 2 * (size_t) i * channels;
     V m[4];
-    for (int k = 0; k < 4; k++)
-        m[k] = load_some(a->m[k], VAE_TYPE_F32, (size_t) i * channels + c, n);
+    for (int k = 0; k < 4; k++) {
+        const V m1 = load_some(a->m[1][k], VAE_TYPE_F32, at, n);
+        const V m2 = load_some(a->m[2][k], VAE_TYPE_F32, at, n);
+        m[k] = frame ? m1 - m2 + load_some(a->m[3][k], VAE_TYPE_F32, at, n)
+                     : load_some(a->m[0][k], VAE_TYPE_F32, at, n) + m1 + m2;
+    }
     const V z0 = m[0] + m[1] + m[2], z1 = m[1] - m[2] + m[3];
     for (int k = 0; k < 2; k++) {
-        if (!a->row[k].y)
+        const VaeTileRow *row = &a->row[frame][k];
+        if (!row->y)
             continue;
-        tile_row(&a->row[k], pixel, c, n, z0);
+        tile_row(row, pixel, c, n, z0);
         if (both)
-            tile_row(&a->row[k], pixel + channels, c, n, z1);
+            tile_row(row, pixel + channels, c, n, z1);
     }
 }
 
 INLINE void
-tile_out_tile(const VaeTileOut *a, int i, bool both)
+tile_out_tile(const VaeTileOut *a, int frame, int i, bool both)
 {
     int c = 0;
     for (; c + LANES <= a->n; c += LANES)
-        tile_out_some(a, i, (size_t) c, LANES, both);
+        tile_out_some(a, frame, i, (size_t) c, LANES, both);
     if (c < a->n)
-        tile_out_some(a, i, (size_t) c, a->n - c, both);
+        tile_out_some(a, frame, i, (size_t) c, a->n - c, both);
+}
+
+INLINE void
+tile_out_frame(const VaeTileOut *a, int frame)
+{
+    if (!a->row[frame][0].y && !a->row[frame][1].y)
+        return;
+    for (int i = 0; i < a->pixels / 2; i++)
+        tile_out_tile(a, frame, i, true);
+    if (a->pixels % 2)
+        tile_out_tile(a, frame, a->pixels / 2, false);
 }
 
 static void
 tile_out(const VaeTileOut *a)
 {
     const VaeTileOut own = *a;
-    for (int i = 0; i < own.pixels / 2; i++)
-        tile_out_tile(&own, i, true);
-    if (own.pixels % 2)
-        tile_out_tile(&own, own.pixels / 2, false);
+    tile_out_frame(&own, 0);
+    tile_out_frame(&own, 1);
 }
 
 /* ---------------------------------------------------------- attention */

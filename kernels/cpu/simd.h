@@ -10,33 +10,38 @@
 #include "kernels.h"
 
 /*
- * The input transform of Winograd's F(2x2, 3x3) for one row: from two pixel
- * rows a and b of a row of 4x4 tiles, two pixels apart, it computes e = a + b
- * or a - b and y = e0 - e2, e1 + e2, e2 - e1, e3 - e1.
+ * The input transform of Winograd's F(2x2x2, 3x3x3) for one row of kernels,
+ * from four frames of a row of 4x4 tiles: of two pixel rows a and b of each
+ * frame, two pixels apart, e = a + b or a - b. Of the four e, and then of four
+ * columns of each result, it computes v0 - v2, v1 + v2, v2 - v1 and v3 - v1.
  */
 typedef struct VaeTileIn {
-    const float *a, *b;    /* the second pixel of the first tile */
+    const float *a[4], *b[4]; /* the second pixel of the first tile */
     size_t a_step, b_step; /* to the next pixel; 0: all pixels are the same */
     bool minus;            /* e = a - b */
     int first, end;        /* range of valid pixels, counted from the first
                               pixel of the first tile; the others are zero.
                               first is 0 or 1 */
     int tiles, n;          /* n channels */
-    float *y[4];           /* [tiles][n] */
+    int from, until;       /* results in time that are wanted; of 0..2, frame 3
+                              is not read, and of 1..3, frame 0 */
+    float *y[4][4];        /* [time][column]: [tiles][n] */
 } VaeTileIn;
 
-/* One of the two output rows of a tile: from + bias, plus or minus m0 + m1 + m2
- * and m1 - m2 + m3 of four products; then max(y, 0) if relu. */
+/* One of the two output rows of a tile in a frame: from + bias, plus or minus
+ * n0 + n1 + n2 and n1 - n2 + n3 of four columns; then max(y, 0) if relu. */
 typedef struct VaeTileRow {
     float *y;                 /* first pixel of the first tile; NULL: no row */
     const float *from, *bias; /* NULL: zeros; from may be y */
     bool minus, relu;
 } VaeTileRow;
 
+/* The columns n of frame 0 are m[0] + m[1] + m[2], those of frame 1 are
+ * m[1] - m[2] + m[3]. The products of a frame without rows are not read. */
 typedef struct VaeTileOut {
-    const float *m[4]; /* [tiles][n] */
-    VaeTileRow row[2];
-    int pixels, n; /* pixels of a row, at most two per tile; channels */
+    const float *m[4][4]; /* [time][column]: [tiles][n] */
+    VaeTileRow row[2][2]; /* [frame][row] */
+    int pixels, n;        /* pixels of a row, at most two per tile; channels */
 } VaeTileOut;
 
 /* Pixel indices run over all frames of a call. */

@@ -1,7 +1,7 @@
 /*
- * tiles.c: tests the transforms of Winograd's F(2x2, 3x3): of tiles, of results
- * and of taps. Each result is a sum in a fixed order, so every vector code must
- * give the same bytes. winograd.c tests whole convolutions.
+ * tiles.c: tests the transforms of Winograd's F(2x2x2, 3x3x3): of tiles, of
+ * results and of taps. Each result is a sum in a fixed order, so every vector
+ * code must give the same bytes. winograd.c tests whole convolutions.
  */
 
 #include "../check.h"
@@ -17,18 +17,57 @@ floats(VaeCheck *t, size_t n)
 
 enum { MOST_TILES = 4 };
 
-/* The flags of a case of check_in(). */
-enum { IN_MINUS = 1, IN_FIRST = 2, IN_ZEROS = 4, IN_FLAGS = 8 };
+/* The flags of a case of check_in(): SECOND and ALONE are pairs of which only
+ * the second or the first frame is wanted. */
+enum {
+    IN_MINUS = 1,
+    IN_FIRST = 2,
+    IN_ZEROS = 4,
+    IN_SECOND = 8,
+    IN_ALONE = 16,
+    IN_FLAGS = 24
+};
 
-/* Returns channel c of the sum for pixel i. */
+/* Result k of the transform of v. */
 static float
-tile_sum(const VaeTileIn *a, int i, int c)
+turned(const float v[4], int k)
 {
-    if (i < a->first || i >= a->end)
-        return 0;
-    const float p = a->a[(ptrdiff_t) a->a_step * (i - 1) + c];
-    const float q = a->b[(ptrdiff_t) a->b_step * (i - 1) + c];
-    return a->minus ? p - q : p + q;
+    return k == 0   ? v[0] - v[2]
+           : k == 1 ? v[1] + v[2]
+           : k == 2 ? v[2] - v[1]
+                    : v[3] - v[1];
+}
+
+/* Returns channel c of result `time` for pixel i. */
+static float
+tile_sum(const VaeTileIn *a, int i, int c, int time)
+{
+    float v[4] = {0};
+    for (int f = a->from; f < a->until && i >= a->first && i < a->end; f++) {
+        const float p = a->a[f][(ptrdiff_t) a->a_step * (i - 1) + c];
+        const float q = a->b[f][(ptrdiff_t) a->b_step * (i - 1) + c];
+        v[f] = a->minus ? p - q : p + q;
+    }
+    return turned(v, time);
+}
+
+/* Sets the rows of four frames. There is no memory after their end, and none
+ * for a frame that is not read. */
+static void
+make_rows(VaeCheck *t, VaeTileIn *a, int flags)
+{
+    const size_t step = (size_t) a->n + 3;
+    const size_t count =
+        (size_t) (a->end - a->first - 1) * step + (size_t) a->n;
+    for (int f = a->from; f < a->until; f++) {
+        const float *x = vae_check_random(t, count, 1);
+        a->a[f] = a->first ? x : x + step;
+        x = flags & IN_ZEROS ? floats(t, (size_t) a->n)
+                             : vae_check_random(t, count, 1);
+        a->b[f] = flags & IN_ZEROS || a->first ? x : x + step;
+        if (flags & IN_ZEROS)
+            memset((float *) a->b[f], 0, (size_t) a->n * sizeof(float));
+    }
 }
 
 /* behind: number of pixels by which the last tiles exceed the row. */
@@ -37,44 +76,34 @@ check_one_in(VaeCheck *t, int n, int tiles, int behind, int flags)
 {
     if (!vae_check_begin(t, "tile_in_%d_%d_%d_%d", n, tiles, behind, flags))
         return;
-    const int end = 2 * tiles + 2 - behind, first = flags & IN_FIRST ? 1 : 0;
     const size_t step = (size_t) n + 3, bytes = (size_t) (tiles * n) * 4;
     VaeTileIn a = {.minus = flags & IN_MINUS,
-                   .first = first,
-                   .end = end,
+                   .first = flags & IN_FIRST ? 1 : 0,
+                   .end = 2 * tiles + 2 - behind,
                    .tiles = tiles,
                    .n = n,
                    .a_step = step,
-                   .b_step = flags & IN_ZEROS ? 0 : step};
-    /* There is no memory after the end. */
-    const size_t count = (size_t) (end - first - 1) * step + (size_t) n;
-    const float *x = vae_check_random(t, count, 1);
-    a.a = first ? x : x + step;
-    x = flags & IN_ZEROS ? floats(t, (size_t) n)
-                         : vae_check_random(t, count, 1);
-    a.b = flags & IN_ZEROS || first ? x : x + step;
-    if (flags & IN_ZEROS)
-        memset((float *) a.b, 0, (size_t) n * sizeof(float));
-    float *want[4];
-    for (int k = 0; k < 4; k++)
+                   .b_step = flags & IN_ZEROS ? 0 : step,
+                   .from = flags & IN_SECOND ? 1 : 0,
+                   .until = flags & IN_ALONE ? 3 : 4};
+    make_rows(t, &a, flags);
+    float *want[16];
+    for (int k = 0; k < 16; k++) {
         want[k] = floats(t, (size_t) (tiles * n));
-    for (int i = 0; i < tiles; i++)
-        for (int c = 0; c < n; c++) {
+        for (int i = 0; i < tiles * n; i++) {
             float e[4];
-            for (int k = 0; k < 4; k++)
-                e[k] = tile_sum(&a, 2 * i + k, c);
-            want[0][i * n + c] = e[0] - e[2];
-            want[1][i * n + c] = e[1] + e[2];
-            want[2][i * n + c] = e[2] - e[1];
-            want[3][i * n + c] = e[3] - e[1];
+            for (int q = 0; q < 4; q++)
+                e[q] = tile_sum(&a, 2 * (i / n) + q, i % n, k / 4);
+            want[k][i] = turned(e, k % 4);
         }
+    }
     VaeQueue q;
     for (size_t set = 0; vae_check_queue(set, &q); set++) {
-        for (int k = 0; k < 4; k++)
-            a.y[k] = floats(t, (size_t) (tiles * n));
+        for (int k = 4 * a.from; k < 4 * a.until; k++)
+            a.y[k / 4][k % 4] = floats(t, (size_t) (tiles * n));
         vae_cpu_simd(&q)->tile_in(&a);
-        for (int k = 0; k < 4; k++)
-            vae_check_equal(t, "y", a.y[k], want[k], bytes);
+        for (int k = 4 * a.from; k < 4 * a.until; k++)
+            vae_check_equal(t, "y", a.y[k / 4][k % 4], want[k], bytes);
     }
 }
 
@@ -99,7 +128,8 @@ typedef struct Row {
 } Row;
 
 static Row
-make_row(VaeCheck *t, const VaeTileOut *a, const float *bias, int flags)
+make_row(VaeCheck *t, const VaeTileOut *a, const float *bias, int frame,
+         int flags)
 {
     const size_t n = (size_t) a->pixels * (size_t) a->n;
     Row row = {.flags = flags};
@@ -111,8 +141,11 @@ make_row(VaeCheck *t, const VaeTileOut *a, const float *bias, int flags)
     for (int i = 0; i < a->pixels; i++)
         for (int c = 0; c < a->n; c++) {
             const int at = i * a->n + c, m = i / 2 * a->n + c;
-            const float m1 = a->m[1][m], m2 = a->m[2][m];
-            const float z = i % 2 ? m1 - m2 + a->m[3][m] : a->m[0][m] + m1 + m2;
+            float k[4];
+            for (int q = 0; q < 4; q++)
+                k[q] = frame ? a->m[1][q][m] - a->m[2][q][m] + a->m[3][q][m]
+                             : a->m[0][q][m] + a->m[1][q][m] + a->m[2][q][m];
+            const float z = i % 2 ? k[1] - k[2] + k[3] : k[0] + k[1] + k[2];
             float y = row.from ? row.from[at] : 0;
             if (flags & BIAS)
                 y += bias[c];
@@ -140,29 +173,35 @@ set_row(VaeCheck *t, const VaeTileOut *a, const Row *row, const float *bias,
     out->from = out->y;
 }
 
+/* rows: the flags of the four rows; a frame without rows has no products. */
 static void
-check_one_out(VaeCheck *t, int n, int pixels, int upper, int lower)
+check_one_out(VaeCheck *t, int n, int pixels, const int rows[4])
 {
-    if (!vae_check_begin(t, "tile_out_%d_%d_%d_%d", n, pixels, upper, lower))
+    if (!vae_check_begin(t, "tile_out_%d_%d_%d_%d_%d_%d", n, pixels, rows[0],
+                         rows[1], rows[2], rows[3]))
         return;
     const size_t tiles = (size_t) (pixels + 1) / 2;
     const float *bias = vae_check_random(t, (size_t) n, 1);
+    const bool first = (rows[0] | rows[1]) & THERE;
+    const bool second = (rows[2] | rows[3]) & THERE;
     VaeTileOut a = {.pixels = pixels, .n = n};
+    for (int k = first ? 0 : 4; k < (second ? 16 : 12); k++)
+        a.m[k / 4][k % 4] = vae_check_random(t, tiles * (size_t) n, 1);
+    ((float *) a.m[1][1])[n / 2] = NAN; /* remains NaN */
+    Row row[4];
     for (int k = 0; k < 4; k++)
-        a.m[k] = vae_check_random(t, tiles * (size_t) n, 1);
-    ((float *) a.m[1])[n / 2] = NAN; /* remains NaN */
-    const Row rows[2] = {make_row(t, &a, bias, upper),
-                         make_row(t, &a, bias, lower)};
+        row[k] = make_row(t, &a, bias, k / 2, rows[k]);
     VaeQueue q;
     for (size_t set = 0; vae_check_queue(set, &q); set++)
         for (int over = 0; over < 2; over++) {
-            for (int k = 0; k < 2; k++)
-                set_row(t, &a, &rows[k], bias, over, &a.row[k]);
+            for (int k = 0; k < 4; k++)
+                set_row(t, &a, &row[k], bias, over, &a.row[k / 2][k % 2]);
             vae_cpu_simd(&q)->tile_out(&a);
-            for (int k = 0; k < 2; k++)
-                if (a.row[k].y)
-                    vae_check_close(t, over ? "y over itself" : "y", a.row[k].y,
-                                    rows[k].want, (size_t) pixels * (size_t) n,
+            for (int k = 0; k < 4; k++)
+                if (a.row[k / 2][k % 2].y)
+                    vae_check_close(t, over ? "y over itself" : "y",
+                                    a.row[k / 2][k % 2].y, row[k].want,
+                                    (size_t) pixels * (size_t) n,
                                     vae_no_difference);
         }
 }
@@ -172,9 +211,15 @@ check_out(VaeCheck *t)
 {
     for (size_t i = 0; i < VAE_COUNT(lengths); i++)
         for (int pixels = 1; pixels <= 2 * MOST_TILES; pixels++)
-            for (int flags = 0; flags < FLAGS; flags++)
-                check_one_out(t, lengths[i], pixels, flags,
-                              (7 * flags + pixels) % FLAGS);
+            for (int flags = 0; flags < FLAGS; flags++) {
+                const int other = (7 * flags + pixels) % FLAGS;
+                const int late = (11 * flags + 5) % FLAGS;
+                check_one_out(
+                    t, lengths[i], pixels,
+                    (const int[4]){flags, other, late, (3 * late + 1) % FLAGS});
+                check_one_out(t, lengths[i], pixels,
+                              (const int[4]){0, 0, flags, other});
+            }
 }
 
 /* Returns transformed tap `which` of three taps at `stride`. */

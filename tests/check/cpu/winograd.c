@@ -4,50 +4,55 @@
  */
 #include "backends.h"
 
-/* Bounds of the transformed 4x4 tile of x for one channel of one frame. row and
- * column: the tile's first pixel. */
+/* The two of four values that each result of a transform reads. */
+static const int of_two[4][2] = {{0, 2}, {1, 2}, {1, 2}, {1, 3}};
+
+/* Adds bounds of the transformed 4x4 tile of x for one channel of one frame to
+ * v. row and column: the tile's first pixel. */
 static void
 tile_sizes(float v[16], const float *x, VaeShape s, int row, int column)
 {
-    static const int of[4][2] = {{0, 2}, {1, 2}, {1, 2}, {1, 3}};
-    for (int i = 0; i < 16; i++) {
-        v[i] = 0;
+    for (int i = 0; i < 16; i++)
         for (int k = 0; k < 4; k++) {
-            const int r = row + of[i / 4][k / 2], q = column + of[i % 4][k % 2];
+            const int r = row + of_two[i / 4][k / 2];
+            const int q = column + of_two[i % 4][k % 2];
             if (r >= 0 && r < s.h && q >= 0 && q < s.w)
                 v[i] += fabsf(x[((size_t) r * s.w + q) * s.c]);
         }
-    }
 }
 
-/* Bounds of the transformed 3x3 kernel g. */
+/* Bounds of the transformed 3x3x3 kernel g. */
 static void
-kernel_sizes(float u[16], const float *g)
+kernel_sizes(float u[64], const float *g)
 {
     static const float of[4][3] = {
         {1, 0, 0}, {.5f, .5f, .5f}, {.5f, .5f, .5f}, {0, 0, 1}};
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 64; i++) {
         u[i] = 0;
-        for (int k = 0; k < 9; k++)
-            u[i] += of[i / 4][k / 3] * of[i % 4][k % 3] * fabsf(g[k]);
+        for (int k = 0; k < 27; k++)
+            u[i] += of[i / 16][k / 9] * of[i / 4 % 4][k / 3 % 3] *
+                    of[i % 4][k % 3] * fabsf(g[k]);
     }
 }
 
 /* Adds the bounds of all products of tile (row, column) to y, by pixel and
- * channel. x: the three frames that it reads; u: the bounds of all kernels. */
+ * channel. x: the first frame that the pair reads; second: the result is its
+ * second frame; u: the bounds of all kernels. */
 static void
-tile_sums(float *y, VaeOneOp op, const float *u, const float *x, int row,
-          int column)
+tile_sums(float *y, VaeOneOp op, const float *u, const float *x, int second,
+          int row, int column)
 {
     for (int c = 0; c < op.x.c; c++)
-        for (int t = 0; t < 3; t++) {
-            float v[16];
-            tile_sizes(v, x + vae_frame_size(op.x) * (size_t) t + c, op.x,
-                       2 * row - op.pad, 2 * column - op.pad);
+        for (int t = second; t < second + 3; t++) {
+            float v[16] = {0};
+            for (int f = 0; f < 2; f++)
+                tile_sizes(v,
+                           x + vae_frame_size(op.x) * (size_t) of_two[t][f] + c,
+                           op.x, 2 * row - op.pad, 2 * column - op.pad);
             for (int o = 0; o < op.y.c; o++)
                 for (int i = 0; i < 16; i++) {
                     const float m =
-                        v[i] * u[((o * (size_t) op.x.c + c) * 3 + t) * 16 + i];
+                        v[i] * u[(o * (size_t) op.x.c + c) * 64 + 16 * t + i];
                     for (int k = 0; k < 4; k++)
                         if (i / 4 != 3 - 3 * (k / 2) &&
                             i % 4 != 3 - 3 * (k % 2))
@@ -61,20 +66,19 @@ tile_sums(float *y, VaeOneOp op, const float *u, const float *x, int row,
 static float *
 tile_bounds(VaeCheck *t, VaeOneOp op, const float *x, const float *add)
 {
-    const size_t kernels = (size_t) op.y.c * op.x.c * 3,
-                 n = vae_frame_size(op.y);
-    float *u = vae_check_buffer(t, kernels * 16 * sizeof *u, sizeof *u);
+    const size_t kernels = (size_t) op.y.c * op.x.c, n = vae_frame_size(op.y);
+    float *u = vae_check_buffer(t, kernels * 64 * sizeof *u, sizeof *u);
     float *bounds = vae_check_buffer(t, n * VAE_FRAMES * sizeof *u, sizeof *u);
     float *sums = vae_check_buffer(t, 4 * (size_t) op.y.c * sizeof *u, 4);
     for (size_t k = 0; k < kernels; k++)
-        kernel_sizes(u + 16 * k, op.weight + 9 * k);
+        kernel_sizes(u + 64 * k, op.weight + 27 * k);
     const int across = (op.y.w + 1) / 2, tiles = across * ((op.y.h + 1) / 2);
     for (int i = 0; i < VAE_FRAMES * tiles; i++) {
         const int f = i / tiles, row = i % tiles / across;
-        const int column = i % across;
+        const int column = i % across, second = f % op.tiles % 2;
         memset(sums, 0, 4 * (size_t) op.y.c * sizeof *sums);
-        tile_sums(sums, op, u, x + vae_frame_size(op.x) * (size_t) f, row,
-                  column);
+        tile_sums(sums, op, u, x + vae_frame_size(op.x) * (size_t) (f - second),
+                  second, row, column);
         for (int k = 0; k < 4 * op.y.c; k++) {
             const int r = 2 * row + k / op.y.c / 2, o = k % op.y.c;
             const int q = 2 * column + k / op.y.c % 2;
@@ -187,7 +191,7 @@ check_chunks(VaeCheck *t)
                          .tiles = 1,
                          .weight = vae_check_random(t, C * C * 27, 1)};
     VaeRig *plan = vae_rig_new(t, &vae_backend_cpu, b.cpu[0], NULL, &op);
-    const size_t tile = 4 * sizeof(float) * (3 * C + C);
+    const size_t tile = 16 * sizeof(float) * (C + C);
     if (plan)
         vae_check_that(t, vae_rig_scratch(plan) >= 52 * tile,
                        "the scratch memory is less than that of 52 tiles");
