@@ -181,8 +181,7 @@ static const Case cases[] = {
     N("taesana", "decode_t1_3x2", "diffusers"),
     E("taesana", "encode_f1_96x64", false),
     E("taesana", "encode_f3_32x64", false),
-    /* Not decode_t1_2x3: one of its pixels is almost zero before a norm, which
-     * makes the rounding of 16 bits ten times as large as elsewhere. */
+    D("magi2_turbo", "decode_t1_2x3", false),
     D("magi2_turbo", "decode_t3_3x4", true),
     D("magi2_turbo", "decode_t15_1x2", true),
     D("magi2_turbo_dw", "decode_t6_2x1", true),
@@ -212,6 +211,19 @@ is_in(const Case *c, const char *set)
         return c->small;
     const bool released = strncmp(c->model, "real/", 5) == 0;
     return !c->small && released == (strcmp(set, "released") == 0);
+}
+
+static bool
+is_left_out(const Golden *g, const Case *c)
+{
+    /* Its windows take minutes on an emulated device. */
+    if (g->backend == VAE_BACKEND_CUDA &&
+        strcmp(c->input, "decode_t10_3x5") == 0)
+        return true;
+    /* One of its pixels is almost zero before a norm of four channels, which
+     * enlarges the rounding of shorter types. */
+    return g->precision != VAE_PRECISION_FP32 &&
+           strcmp(c->input, "decode_t1_2x3") == 0;
 }
 
 /* Returns true if the case's name, MODEL/INPUT, contains one of the words, or
@@ -264,11 +276,7 @@ run_cases(Golden *g, const char *set, char *const *words)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const Case *c = &cases[i];
         char folder[256], path[512];
-        if (!is_in(c, set) || !is_wanted(c, words))
-            continue;
-        /* Its windows take minutes on an emulated device. */
-        if (g->backend == VAE_BACKEND_CUDA &&
-            strcmp(c->input, "decode_t10_3x5") == 0)
+        if (!is_in(c, set) || !is_wanted(c, words) || is_left_out(g, c))
             continue;
         if (!test_path(folder, sizeof folder,
                        small ? "VAE_TEST_VECTORS" : "VAE_TEST_DATA", "%s%s",
