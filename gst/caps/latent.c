@@ -5,6 +5,47 @@
 #include <gst/video/video.h>
 
 #include "details.h"
+#include "vae-private/spaces.h"
+
+#define UP_TO(most) "(int) [ 1, " G_STRINGIFY(most) " ]"
+#define MAX_CHANNELS 1024
+#define MAX_FACTOR 64 /* frames of a latent */
+
+#define REQUIRED                                                               \
+    GST_VAE_LATENT_NAME                                                        \
+        ", type = (string) { float32, float16, bfloat16 }, "                   \
+        "channels = " UP_TO(                                                   \
+            MAX_CHANNELS) ", "                                                 \
+                          "latent-width = " UP_TO(                             \
+                              GST_VAE_LATENT_MAX_GRID) ", "                    \
+                                                       "latent-height "        \
+                                                       "= " UP_TO(             \
+                                                           GST_VAE_LATENT_MAX_GRID)
+/* Fields whose value may be any word are missing. */
+#define OPTIONAL                                                                                                        \
+    "layout = (string) { chw, tchw, cthw }, "                                                                           \
+    "frames = " UP_TO(                                                                                                  \
+        GST_VAE_LATENT_MAX_FRAMES) ", "                                                                                 \
+                                   "layout-guessed = (boolean) { false, true "                                          \
+                                   "}, "                                                                                \
+                                   "normalization = (string) { normalized, "                                            \
+                                   "raw, comfyui }, "                                                                   \
+                                   "temporal-factor = " UP_TO(                                                          \
+                                       MAX_FACTOR) ", "                                                                 \
+                                                   "first-frames = " UP_TO(                                             \
+                                                       MAX_FACTOR) ", "                                                 \
+                                                                   "framerate"                                          \
+                                                                   " = "                                                \
+                                                                   "(fraction"                                          \
+                                                                   ") [ 0/1, "                                          \
+                                                                   "100000/1 "                                          \
+                                                                   "], "                                                \
+                                                                   "width "                                             \
+                                                                   "= " UP_TO(                                          \
+                                                                       GST_VAE_MAX_PIXELS) ", "                         \
+                                                                                           "height = " UP_TO(           \
+                                                                                               GST_VAE_MAX_PIXELS) ", " \
+                                                                                                                   "pixel-aspect-ratio = (fraction) [ 1/MAX, MAX ]"
 
 static const gchar *const layout_words[] = {"chw", "tchw", "cthw"};
 
@@ -284,7 +325,8 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
         return FALSE;
     }
     return read_words(s, info, error) &&
-           read_int(s, "channels", 1024, TRUE, &info->channels, error) &&
+           read_int(s, "channels", MAX_CHANNELS, TRUE, &info->channels,
+                    error) &&
            read_int(s, "latent-width", GST_VAE_LATENT_MAX_GRID, TRUE,
                     &info->latent_width, error) &&
            read_int(s, "latent-height", GST_VAE_LATENT_MAX_GRID, TRUE,
@@ -293,9 +335,10 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
                     error) &&
            read_int(s, "height", GST_VAE_MAX_PIXELS, FALSE, &info->height,
                     error) &&
-           read_int(s, "temporal-factor", 64, FALSE, &info->temporal_factor,
+           read_int(s, "temporal-factor", MAX_FACTOR, FALSE,
+                    &info->temporal_factor, error) &&
+           read_int(s, "first-frames", MAX_FACTOR, FALSE, &info->first_frames,
                     error) &&
-           read_int(s, "first-frames", 64, FALSE, &info->first_frames, error) &&
            read_rate(s, info, error) && read_aspect(s, info, error) &&
            read_picture(s, info, error) && read_layout(s, info, error);
 }
@@ -367,4 +410,30 @@ gst_vae_latent_info_bitrate(const GstVaeLatentInfo *info)
                                  info->fps_n,
                                  (guint64) info->fps_d * info->temporal_factor);
     return bits <= G_MAXUINT ? (guint) bits : 0;
+}
+
+GstPadTemplate *
+gst_vae_latent_template(const gchar *name, GstPadDirection direction,
+                        const gchar *more)
+{
+    GstCaps *caps = gst_caps_from_string(REQUIRED "; " REQUIRED ", " OPTIONAL);
+    GValue spaces = G_VALUE_INIT;
+    const VaeSpace *space;
+    GstPadTemplate *template;
+
+    gst_value_list_init(&spaces, 0);
+    for (gsize i = 0; (space = vae_space_at(i)); i++) {
+        GValue word = G_VALUE_INIT;
+
+        g_value_init(&word, G_TYPE_STRING);
+        g_value_set_static_string(&word, space->name);
+        gst_value_list_append_and_take_value(&spaces, &word);
+    }
+    gst_structure_take_value(gst_caps_get_structure(caps, 1), "latent-space",
+                             &spaces);
+    if (more)
+        gst_caps_append(caps, gst_caps_from_string(more));
+    template = gst_pad_template_new(name, direction, GST_PAD_ALWAYS, caps);
+    gst_caps_unref(caps);
+    return template;
 }
