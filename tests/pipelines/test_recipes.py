@@ -185,6 +185,11 @@ class Recipes(streams.Streams):
         self.assertEqual(shapes[:6], [f"(16, {n}, 6, 10)" for n in (1, 0, 0, 0, 1, 0)])
         self.assertEqual(len(shapes), FRAMES + 2)
 
+    def test_latents(self):
+        self.cook("Tensors into a pipeline")
+        self.assertIn(os.path.getsize(self.path("shown.raw")) / SIZE, (27, 13.5))
+        os.remove(self.path("shown.raw"))
+
     def test_rtsp(self):
         self.cook("Serve RTSP")
         self.assertGreater(os.path.getsize(self.path("shown.raw")), SIZE)
