@@ -7,45 +7,20 @@
 #include "details.h"
 #include "vae-private/spaces.h"
 
-#define UP_TO(most) "(int) [ 1, " G_STRINGIFY(most) " ]"
-#define MAX_CHANNELS 1024
-#define MAX_FACTOR 64 /* frames of a latent */
-
-#define REQUIRED                                                               \
-    GST_VAE_LATENT_NAME                                                        \
-        ", type = (string) { float32, float16, bfloat16 }, "                   \
-        "channels = " UP_TO(                                                   \
-            MAX_CHANNELS) ", "                                                 \
-                          "latent-width = " UP_TO(                             \
-                              GST_VAE_LATENT_MAX_GRID) ", "                    \
-                                                       "latent-height "        \
-                                                       "= " UP_TO(             \
-                                                           GST_VAE_LATENT_MAX_GRID)
+static const gchar required_fields[] =
+    GST_VAE_LATENT_NAME ", type = (string) { float32, float16, bfloat16 }, "
+                        "channels = (int) [ 1, 1024 ], "
+                        "latent-width = (int) [ 1, 16384 ], "
+                        "latent-height = (int) [ 1, 16384 ]";
 /* Fields whose value may be any word are missing. */
-#define OPTIONAL                                                                                                        \
-    "layout = (string) { chw, tchw, cthw }, "                                                                           \
-    "frames = " UP_TO(                                                                                                  \
-        GST_VAE_LATENT_MAX_FRAMES) ", "                                                                                 \
-                                   "layout-guessed = (boolean) { false, true "                                          \
-                                   "}, "                                                                                \
-                                   "normalization = (string) { normalized, "                                            \
-                                   "raw, comfyui }, "                                                                   \
-                                   "temporal-factor = " UP_TO(                                                          \
-                                       MAX_FACTOR) ", "                                                                 \
-                                                   "first-frames = " UP_TO(                                             \
-                                                       MAX_FACTOR) ", "                                                 \
-                                                                   "framerate"                                          \
-                                                                   " = "                                                \
-                                                                   "(fraction"                                          \
-                                                                   ") [ 0/1, "                                          \
-                                                                   "100000/1 "                                          \
-                                                                   "], "                                                \
-                                                                   "width "                                             \
-                                                                   "= " UP_TO(                                          \
-                                                                       GST_VAE_MAX_PIXELS) ", "                         \
-                                                                                           "height = " UP_TO(           \
-                                                                                               GST_VAE_MAX_PIXELS) ", " \
-                                                                                                                   "pixel-aspect-ratio = (fraction) [ 1/MAX, MAX ]"
+static const gchar optional_fields[] =
+    "layout = (string) { chw, tchw, cthw }, frames = (int) [ 1, 65535 ], "
+    "layout-guessed = (boolean) { false, true }, "
+    "normalization = (string) { normalized, raw, comfyui }, "
+    "temporal-factor = (int) [ 1, 64 ], first-frames = (int) [ 1, 64 ], "
+    "framerate = (fraction) [ 0/1, 100000/1 ], "
+    "width = (int) [ 1, 65535 ], height = (int) [ 1, 65535 ], "
+    "pixel-aspect-ratio = (fraction) [ 1/MAX, MAX ]";
 
 static const gchar *const layout_words[] = {"chw", "tchw", "cthw"};
 
@@ -325,8 +300,7 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
         return FALSE;
     }
     return read_words(s, info, error) &&
-           read_int(s, "channels", MAX_CHANNELS, TRUE, &info->channels,
-                    error) &&
+           read_int(s, "channels", 1024, TRUE, &info->channels, error) &&
            read_int(s, "latent-width", GST_VAE_LATENT_MAX_GRID, TRUE,
                     &info->latent_width, error) &&
            read_int(s, "latent-height", GST_VAE_LATENT_MAX_GRID, TRUE,
@@ -335,10 +309,9 @@ gst_vae_latent_info_from_caps(const GstCaps *caps, GstVaeLatentInfo *info,
                     error) &&
            read_int(s, "height", GST_VAE_MAX_PIXELS, FALSE, &info->height,
                     error) &&
-           read_int(s, "temporal-factor", MAX_FACTOR, FALSE,
-                    &info->temporal_factor, error) &&
-           read_int(s, "first-frames", MAX_FACTOR, FALSE, &info->first_frames,
+           read_int(s, "temporal-factor", 64, FALSE, &info->temporal_factor,
                     error) &&
+           read_int(s, "first-frames", 64, FALSE, &info->first_frames, error) &&
            read_rate(s, info, error) && read_aspect(s, info, error) &&
            read_picture(s, info, error) && read_layout(s, info, error);
 }
@@ -416,7 +389,9 @@ GstPadTemplate *
 gst_vae_latent_template(const gchar *name, GstPadDirection direction,
                         const gchar *more)
 {
-    GstCaps *caps = gst_caps_from_string(REQUIRED "; " REQUIRED ", " OPTIONAL);
+    gchar *text = g_strconcat(required_fields, "; ", required_fields, ", ",
+                              optional_fields, more ? "; " : NULL, more, NULL);
+    GstCaps *caps = gst_caps_from_string(text);
     GValue spaces = G_VALUE_INIT;
     const VaeSpace *space;
     GstPadTemplate *template;
@@ -431,9 +406,8 @@ gst_vae_latent_template(const gchar *name, GstPadDirection direction,
     }
     gst_structure_take_value(gst_caps_get_structure(caps, 1), "latent-space",
                              &spaces);
-    if (more)
-        gst_caps_append(caps, gst_caps_from_string(more));
     template = gst_pad_template_new(name, direction, GST_PAD_ALWAYS, caps);
     gst_caps_unref(caps);
+    g_free(text);
     return template;
 }

@@ -23,9 +23,9 @@ from streams import BUILD, FRAMES, SOURCE
 
 SIZE = 80 * 48
 with open(os.path.join(SOURCE, "docs/recipes.md"), encoding="utf-8") as page:
-    RECIPES = {title: re.findall(r"^```(\w*)\n(.*?)^```$", body, re.M | re.S)
-               for title, body in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read(),
-                                             re.M | re.S)}
+    RECIPES = {title: blocks for title, body in
+               re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read(), re.M | re.S)
+               if (blocks := re.findall(r"^```(\w*)\n(.*?)^```$", body, re.M | re.S))}
 # No test has a display.
 INSTEAD = {"autovideosink sync=false": "filesink location=shown.raw",
            "autovideosink": "fakesink sync=true",
