@@ -260,11 +260,11 @@ can_fuzz() {
             2>build-fuzz.log
 }
 
-# Disturbs a pipeline for as many minutes, beside the following stages. A low
-# priority keeps its cost small.
+# Disturbs a pipeline and eight other streams for as many minutes, beside the
+# following stages. A low priority keeps its cost small.
 soaking=
 soak_begin() { # MINUTES
-    nice -n 10 timeout 14400 sh tests/soak.sh "$1" >"$folder/soak.log" 2>&1 &
+    nice -n 10 timeout 14400 sh tests/soak.sh "$1" '' 8 >"$folder/soak.log" 2>&1 &
     soaking=$!
     soak_log=$folder/soak.log
 }

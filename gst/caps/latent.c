@@ -5,6 +5,22 @@
 #include <gst/video/video.h>
 
 #include "details.h"
+#include "vae-private/spaces.h"
+
+static const gchar required_fields[] =
+    GST_VAE_LATENT_NAME ", type = (string) { float32, float16, bfloat16 }, "
+                        "channels = (int) [ 1, 1024 ], "
+                        "latent-width = (int) [ 1, 16384 ], "
+                        "latent-height = (int) [ 1, 16384 ]";
+/* Fields whose value may be any word are missing. */
+static const gchar optional_fields[] =
+    "layout = (string) { chw, tchw, cthw }, frames = (int) [ 1, 65535 ], "
+    "layout-guessed = (boolean) { false, true }, "
+    "normalization = (string) { normalized, raw, comfyui }, "
+    "temporal-factor = (int) [ 1, 64 ], first-frames = (int) [ 1, 64 ], "
+    "framerate = (fraction) [ 0/1, 100000/1 ], "
+    "width = (int) [ 1, 65535 ], height = (int) [ 1, 65535 ], "
+    "pixel-aspect-ratio = (fraction) [ 1/MAX, MAX ]";
 
 static const gchar *const layout_words[] = {"chw", "tchw", "cthw"};
 
@@ -367,4 +383,31 @@ gst_vae_latent_info_bitrate(const GstVaeLatentInfo *info)
                                  info->fps_n,
                                  (guint64) info->fps_d * info->temporal_factor);
     return bits <= G_MAXUINT ? (guint) bits : 0;
+}
+
+GstPadTemplate *
+gst_vae_latent_template(const gchar *name, GstPadDirection direction,
+                        const gchar *more)
+{
+    gchar *text = g_strconcat(required_fields, "; ", required_fields, ", ",
+                              optional_fields, more ? "; " : NULL, more, NULL);
+    GstCaps *caps = gst_caps_from_string(text);
+    GValue spaces = G_VALUE_INIT;
+    const VaeSpace *space;
+    GstPadTemplate *template;
+
+    gst_value_list_init(&spaces, 0);
+    for (gsize i = 0; (space = vae_space_at(i)); i++) {
+        GValue word = G_VALUE_INIT;
+
+        g_value_init(&word, G_TYPE_STRING);
+        g_value_set_static_string(&word, space->name);
+        gst_value_list_append_and_take_value(&spaces, &word);
+    }
+    gst_structure_take_value(gst_caps_get_structure(caps, 1), "latent-space",
+                             &spaces);
+    template = gst_pad_template_new(name, direction, GST_PAD_ALWAYS, caps);
+    gst_caps_unref(caps);
+    g_free(text);
+    return template;
 }

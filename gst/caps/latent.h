@@ -32,15 +32,6 @@ typedef struct GstVaeDecoderFacts {
 #define GST_VAE_LATENT_NAME "video/x-vae-latent"
 #define GST_VAE_LATENT_CODEC "VAE latents" /* of the tag video-codec */
 
-/* The caps of pad templates. They have no optional fields, so that caps without
- * these fields are a subset, too. */
-#define GST_VAE_LATENT_CAPS                                                    \
-    GST_VAE_LATENT_NAME ", "                                                   \
-                        "type = (string) { float32, float16, bfloat16 }, "     \
-                        "channels = (int) [ 1, 1024 ], "                       \
-                        "latent-width = (int) [ 1, 16384 ], "                  \
-                        "latent-height = (int) [ 1, 16384 ]"
-
 #define GST_VAE_LATENT_MAX_FRAMES 65535
 #define GST_VAE_LATENT_MAX_GRID 16384 /* of latents, each way */
 #define GST_VAE_MAX_PIXELS 65535      /* of video, each way */
@@ -54,6 +45,14 @@ typedef enum {
     GST_VAE_LATENT_TCHW,
     GST_VAE_LATENT_CTHW
 } GstVaeLatentLayout;
+
+/* Returns the template of a pad for latents. Its first structure has only the
+ * required fields, so that caps without the optional ones are a subset. The
+ * second tells people the ranges of the optional fields. more: further caps, or
+ * NULL. */
+GstPadTemplate *gst_vae_latent_template(const gchar *name,
+                                        GstPadDirection direction,
+                                        const gchar *more);
 
 /* Fields of raw video that the network does not use, as GStreamer writes them.
  * Latents keep them for the decoded video. */

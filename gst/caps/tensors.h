@@ -17,8 +17,7 @@ G_BEGIN_DECLS
 
 #define GST_VAE_TENSORS_NAME "other/tensors"
 
-/* The caps of pad templates, after GST_VAE_LATENT_CAPS. NNStreamer has no
- * bfloat16. */
+/* For gst_vae_latent_template(). NNStreamer has no bfloat16. */
 #define GST_VAE_TENSORS_CAPS                                                   \
     GST_VAE_TENSORS_NAME ", "                                                  \
                          "format = (string) static, "                          \

@@ -49,10 +49,6 @@ G_DEFINE_TYPE(GstVaeDecode, gst_vae_decode, gst_vae_base_get_type())
 GST_ELEMENT_REGISTER_DEFINE(vaedecode, "vaedecode", GST_RANK_MARGINAL,
                             gst_vae_decode_get_type())
 
-static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
-    "sink", GST_PAD_SINK, GST_PAD_ALWAYS,
-    GST_STATIC_CAPS(GST_VAE_LATENT_CAPS "; " GST_VAE_TENSORS_CAPS));
-
 static gchar *
 find_model(GstVaeBase *base, GError **error)
 {
@@ -259,7 +255,9 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
     GST_DEBUG_CATEGORY_INIT(gst_vae_decode_debug, "vaedecode", 0,
                             "latents to raw video");
     gst_vae_decode_install(G_OBJECT_CLASS(klass));
-    gst_element_class_add_static_pad_template(element_class, &sink_template);
+    gst_element_class_add_pad_template(
+        element_class,
+        gst_vae_latent_template("sink", GST_PAD_SINK, GST_VAE_TENSORS_CAPS));
     gst_element_class_add_pad_template(
         element_class, gst_vae_cuda_template("src", GST_PAD_SRC));
     gst_element_class_set_static_metadata(

@@ -48,10 +48,6 @@ G_DEFINE_TYPE(GstVaeEncode, gst_vae_encode, gst_vae_base_get_type())
 GST_ELEMENT_REGISTER_DEFINE(vaeencode, "vaeencode", GST_RANK_MARGINAL,
                             gst_vae_encode_get_type())
 
-static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
-    "src", GST_PAD_SRC, GST_PAD_ALWAYS,
-    GST_STATIC_CAPS(GST_VAE_LATENT_CAPS "; " GST_VAE_TENSORS_CAPS));
-
 /* Returns the latent space that downstream requests, or NULL. (transfer
  * full) */
 static gchar *
@@ -375,7 +371,9 @@ gst_vae_encode_class_init(GstVaeEncodeClass *klass)
     gst_vae_encode_install(object_class);
     gst_element_class_add_pad_template(
         element_class, gst_vae_cuda_template("sink", GST_PAD_SINK));
-    gst_element_class_add_static_pad_template(element_class, &src_template);
+    gst_element_class_add_pad_template(
+        element_class,
+        gst_vae_latent_template("src", GST_PAD_SRC, GST_VAE_TENSORS_CAPS));
     gst_element_class_set_static_metadata(
         element_class, "VAE latent encoder", "Codec/Encoder/Video",
         "Encodes raw video to latents of video diffusion models. Properties "

@@ -82,6 +82,32 @@ class Players(streams.Streams):
         self.assertEqual(self.play(f"filesrc location={self.clip} ! decodebin "
                                    "! fakevideosink sync=false"), "")
 
+    def screen(self):
+        """The environment of programs that show something on a virtual screen."""
+        if not shutil.which("Xvfb"):
+            self.skipTest("not installed: xvfb")
+        number, write = os.pipe()
+        self.addCleanup(os.close, number)
+        server = subprocess.Popen(["Xvfb", "-displayfd", str(write)], pass_fds=[write],
+                                  stderr=subprocess.DEVNULL)
+        os.close(write)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        return dict(os.environ, DISPLAY=":" + os.read(number, 9).decode().strip())
+
+    def test_gl(self):
+        """A texture has the bytes of its frame."""
+        env, texture = self.screen(), "glupload ! gldownload"
+        status, said = streams.ended(streams.launch(
+            f"videotestsrc num-buffers=1 ! {texture} ! fakesink", env=env))
+        if status:
+            self.skipTest(said)
+        status, said = streams.ended(streams.launch(
+            f"filesrc location={self.clip} ! latentdemux ! {streams.DECODE} ! {texture} ! "
+            f"video/x-raw,format=RGB ! filesink location={self.out}", env=env))
+        self.assertEqual(status, 0, said)
+        self.assert_frames(self.out)
+
     @unittest.skipUnless(shutil.which("gst-discoverer-1.0"), "not installed")
     def test_discoverer(self):
         # The default timeout of 10 s is too short on a busy machine.

@@ -20,6 +20,11 @@ try:
 except (ImportError, ValueError) as error:
     print(f"skipped: {error}")
     sys.exit(77)
+try:
+    import gi.overrides.Gst  # maps a buffer without a copy
+    import numpy
+except ImportError:
+    numpy = None
 
 Gst.init(None)
 REF = {"backend": "ref", "precision": "fp32", "slice_size": 1}
@@ -285,6 +290,62 @@ class Ends(small.Test):
                            "fakesink", WAN, **REF)
         self.assertEqual([(w.category, w.filename) for w in caught],
                          [(gst_vae.GstVaeWarning, __file__)])
+
+
+@unittest.skipUnless(numpy, "no numpy or python3-gst-1.0")
+class Neighbours(small.Test):
+    """Tensors share the memory of buffers, in both directions."""
+
+    def address(self, buffer):
+        with buffer.map(Gst.MapFlags.READ) as info:
+            return numpy.frombuffer(info.data, numpy.uint8).ctypes.data
+
+    def test_frames_of_a_pipeline(self):
+        pipeline = Gst.parse_launch("videotestsrc num-buffers=1 ! video/x-raw,format=RGB,"
+                                    "width=24,height=16 ! appsink name=sink")
+        pipeline.set_state(Gst.State.PLAYING)
+        buffer = pipeline.get_by_name("sink").emit("pull-sample").get_buffer()
+        pipeline.set_state(Gst.State.NULL)
+        with buffer.map(Gst.MapFlags.READ) as info:
+            frame = gst_vae.tensor(info.data.cast("B", (16, 24, 3)))
+            for array in numpy.asarray(frame), numpy.from_dlpack(frame):
+                self.assertEqual(array.ctypes.data, self.address(buffer))
+
+    def test_frames_into_a_buffer(self):
+        """The decoder writes into the memory of a buffer."""
+        latent = small.tensor([16, 1, 2, 3])
+        buffer = Gst.Buffer.new_allocate(None, 24 * 16 * 3, None)
+        with gst_vae.open(WAN).decoder(24, 16, dtype="uint8", **REF) as decoder:
+            expected = bytes(decoder(latent).tobytes())
+            decoder.finish()
+            with buffer.map(Gst.MapFlags.WRITE) as info:
+                decoder(latent, out=info.data.cast("B", (1, 16, 24, 3)))
+        self.assertEqual(buffer.extract_dup(0, buffer.get_size()), expected)
+
+    def test_latents_into_a_pipeline(self):
+        arrived = []
+        pipeline = Gst.parse_launch(
+            "appsrc name=from format=time caps=video/x-vae-latent,type=float32,"
+            "channels=16,latent-width=3,latent-height=2,framerate=16/1 ! vaedecode "
+            f"name=d backend=ref model={WAN} ! fakesink")
+        pipeline.get_by_name("d").get_static_pad("sink").add_probe(
+            Gst.PadProbeType.BUFFER,
+            lambda _, info: arrived.append(self.address(info.get_buffer())) or
+            Gst.PadProbeReturn.OK)
+        pipeline.set_state(Gst.State.PLAYING)
+        buffer = Gst.Buffer.new_allocate(None, 16 * 2 * 3 * 4, None)
+        with buffer.map(Gst.MapFlags.WRITE) as info:
+            latent = numpy.asarray(gst_vae.tensor(info.data.cast("f", (16, 2, 3))))
+            latent[:] = 0.5
+            written = latent.ctypes.data
+        source = pipeline.get_by_name("from")
+        source.emit("push-buffer", buffer)
+        source.emit("end-of-stream")
+        message = pipeline.get_bus().timed_pop_filtered(
+            Gst.CLOCK_TIME_NONE, Gst.MessageType.EOS | Gst.MessageType.ERROR)
+        pipeline.set_state(Gst.State.NULL)
+        self.assertEqual(message.type, Gst.MessageType.EOS)
+        self.assertEqual(arrived, [written])
 
 
 class Wrong(small.Test):

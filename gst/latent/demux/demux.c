@@ -75,9 +75,6 @@ static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
     GST_STATIC_CAPS("application/x-safetensors; application/x-npy; "
                     "application/x-pytorch"));
 
-static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE(
-    "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
-
 G_DEFINE_TYPE_WITH_CODE(GstLatentDemux, gst_latent_demux, GST_TYPE_ELEMENT,
                         GST_DEBUG_CATEGORY_INIT(gst_latent_demux_debug,
                                                 "latentdemux", 0,
@@ -339,7 +336,9 @@ gst_latent_demux_init(GstLatentDemux *self)
     gst_pad_set_chain_function(self->sinkpad, sink_chain);
     gst_pad_set_event_function(self->sinkpad, sink_event);
     gst_element_add_pad(GST_ELEMENT(self), self->sinkpad);
-    self->srcpad = gst_pad_new_from_static_template(&src_template, "src");
+    self->srcpad = gst_pad_new_from_template(
+        gst_element_class_get_pad_template(GST_ELEMENT_GET_CLASS(self), "src"),
+        "src");
     gst_pad_set_event_function(self->srcpad, src_event);
     gst_pad_set_query_function(self->srcpad, src_query);
     gst_pad_use_fixed_caps(self->srcpad);
@@ -439,7 +438,8 @@ gst_latent_demux_class_init(GstLatentDemuxClass *klass)
     install_properties(object_class);
     install_warm_ups(object_class);
     gst_element_class_add_static_pad_template(element_class, &sink_template);
-    gst_element_class_add_static_pad_template(element_class, &src_template);
+    gst_element_class_add_pad_template(
+        element_class, gst_vae_latent_template("src", GST_PAD_SRC, NULL));
     gst_element_class_set_static_metadata(
         element_class, "Latent file demuxer", "Codec/Demuxer/Video",
         "Reads video latents from files: safetensors, npy, .latent of ComfyUI, "

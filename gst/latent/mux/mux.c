@@ -74,9 +74,6 @@
 
 enum { PROP_0, PROP_MAX_KEPT_SIZE };
 
-static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE(
-    "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS(GST_VAE_LATENT_CAPS));
-
 static GstStaticPadTemplate src_template =
     GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS,
                             GST_STATIC_CAPS("application/x-safetensors"));
@@ -411,7 +408,9 @@ gst_latent_mux_init(GstLatentMux *self)
     self->max_kept_size = DEFAULT_MAX_KEPT_SIZE;
     self->lock = -1;
     gst_latent_record_init(&self->record);
-    self->sinkpad = gst_pad_new_from_static_template(&sink_template, "sink");
+    self->sinkpad = gst_pad_new_from_template(
+        gst_element_class_get_pad_template(GST_ELEMENT_GET_CLASS(self), "sink"),
+        "sink");
     gst_pad_set_chain_function(self->sinkpad, sink_chain);
     gst_pad_set_event_function(self->sinkpad, sink_event);
     gst_element_add_pad(GST_ELEMENT(self), self->sinkpad);
@@ -446,7 +445,8 @@ gst_latent_mux_class_init(GstLatentMuxClass *klass)
                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
                                 GST_PARAM_MUTABLE_READY));
     element_class->change_state = GST_DEBUG_FUNCPTR(change_state);
-    gst_element_class_add_static_pad_template(element_class, &sink_template);
+    gst_element_class_add_pad_template(
+        element_class, gst_vae_latent_template("sink", GST_PAD_SINK, NULL));
     gst_element_class_add_static_pad_template(element_class, &src_template);
     gst_element_class_set_static_metadata(
         element_class, "Latent file muxer", "Codec/Muxer/Video",

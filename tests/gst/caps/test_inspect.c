@@ -191,6 +191,63 @@ TEST(sections)
     }
 }
 
+/* Templates ------------------------------------------------------------- */
+
+static const struct {
+    const char *element, *pad;
+} latent_pads[] = {{"vaedecode", "sink"},
+                   {"vaeencode", "src"},
+                   {"latentdemux", "src"},
+                   {"latentmux", "sink"}};
+
+#define REQUIRED                                                               \
+    "video/x-vae-latent,type=float32,channels=16,latent-width=6,"              \
+    "latent-height=4"
+#define OPTIONAL                                                               \
+    REQUIRED ",layout=tchw,frames=2,layout-guessed=true,latent-space=wan2.1,"  \
+             "normalization=raw,temporal-factor=4,first-frames=1,"             \
+             "framerate=30000/1001,width=48,height=32,pixel-aspect-ratio=4/3"
+
+/* Checks that a pad takes the caps, as an event and as a filter, and that the
+ * filter adds no field to them. */
+static void
+check_taken(GstElement *element, const char *pad_name, const char *text)
+{
+    g_autoptr(GstCaps) caps = gst_caps_from_string(text), both = NULL;
+    g_autoptr(GstPad) pad = gst_element_get_static_pad(element, pad_name);
+    g_autoptr(GstCaps) template = gst_pad_get_pad_template_caps(pad);
+    CHECK(gst_caps_is_subset(caps, template));
+    CHECK(gst_pad_query_accept_caps(pad, caps));
+    both = gst_pad_query_caps(pad, caps);
+    CHECK(gst_caps_is_equal(both, caps));
+    gst_clear_caps(&both);
+    both = gst_caps_intersect(template, caps);
+    CHECK(gst_caps_is_equal(both, caps));
+}
+
+/* The templates tell the ranges of optional fields, and require none of them.
+ */
+TEST(templates)
+{
+    static const char *const taken[] = {REQUIRED, OPTIONAL,
+                                        REQUIRED ",latent-space=mine",
+                                        REQUIRED ",colorimetry=bt709"};
+    g_autoptr(GstCaps) optional = gst_caps_from_string(OPTIONAL);
+    for (guint i = 0; i < G_N_ELEMENTS(latent_pads); i++) {
+        g_autoptr(GstElement) element =
+            gst_element_factory_make(latent_pads[i].element, NULL);
+        g_autoptr(GstPad) pad =
+            gst_element_get_static_pad(element, latent_pads[i].pad);
+        g_autoptr(GstCaps) template = gst_pad_get_pad_template_caps(pad);
+        g_autoptr(GstCaps) ranges = gst_caps_copy_nth(template, 1);
+        g_autoptr(GstCaps) bare = gst_caps_from_string(REQUIRED);
+        CHECK(gst_caps_is_subset(optional, ranges));
+        CHECK(!gst_caps_is_subset(bare, ranges));
+        for (guint k = 0; k < G_N_ELEMENTS(taken); k++)
+            check_taken(element, latent_pads[i].pad, taken[k]);
+    }
+}
+
 /* Pages ----------------------------------------------------------------- */
 
 /* Appends "`value`", or nothing if there is no default. */
@@ -300,8 +357,9 @@ TEST(pages)
         g_string_append_printf(
             page,
             "# %s\n\n%s.\n\n"
-            "[caps.md](../caps.md) has all fields of the caps, also those that "
-            "the pad\ntemplates leave out.\n\n"
+            "[caps.md](../caps.md) explains all fields of the caps, also those "
+            "that "
+            "may be any\nword, which the pad templates leave out.\n\n"
             "| property | default | may be set | meaning "
             "|\n|---|---|---|---|\n",
             names[i],
