@@ -59,7 +59,7 @@ fuse_upsample(VaeProgram *p, VaeOp *op)
 }
 
 /* ------------------------------------------------------------------ */
-/* F(2x2, 3x3).                                                        */
+/* F(2x2x2, 3x3x3).                                                    */
 
 /* With fewer channels, the transforms take as much time as the products save.
  */

@@ -17,10 +17,10 @@ typedef struct VaeFusions {
      * doubles frames, an op for this remains. */
     bool upsample;
     /* A 3x3x3 convolution in F32, and the op that copies the carry to the
-     * context of its input. The convolution becomes F(2x2, 3x3) (conv.winograd)
-     * and reads its carry in place. Only for convolutions that compute two
-     * frames or more in a later step, because the others have few operations
-     * and most of the weights. */
+     * context of its input. The convolution becomes F(2x2x2, 3x3x3)
+     * (conv.winograd) and reads its carry in place. Only for convolutions that
+     * compute two frames or more in a later step, because the others have few
+     * operations and most of the weights. */
     bool winograd;
     /* A norm, the op that copies the carry to the context of its result, and
      * the op that copies the result's last frames to the carry: the norm does
