@@ -351,7 +351,7 @@ def stream(latents: Any, to: Any, vae: Any, *, framerate: Any = None,
     layout and settings: as for VAE.decode().
 
     An exception of the generator, or Ctrl-C, ends the video after the latents so far;
-    then it is raised."""
+    then it is raised. A second Ctrl-C ends it at once: a file may lack its end."""
     from . import plugin_path
     gst = load()
     vae = vae if isinstance(vae, VAE) else open_vae(vae)

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import unittest.mock
 import warnings
 
@@ -260,6 +261,26 @@ class Ends(small.Test):
         self.assertIn("KeyboardInterrupt", said)
         self.assertGreaterEqual(given, 8)
         self.assertIn(self.frames(path) // 4, range(given - 2, given + 1))
+
+    def test_second_control_c(self):
+        """The sink shows the second frame so late that one Ctrl-C would wait for it."""
+        code = """if 1:
+            import sys, gst_vae
+            def latents():
+                for _ in range(99):
+                    print(flush=True)
+                    yield memoryview(bytes(16 * 2 * 2 * 4)).cast("f", [16, 2, 2])
+            gst_vae.stream(latents(), "fakesink sync=true", sys.argv[1],
+                           framerate="1/1000", backend="ref")
+            """
+        with subprocess.Popen([sys.executable, "-c", code, WAN], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            for _ in range(3):
+                process.stdout.readline()
+            while process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.1)
+            self.assertIn("KeyboardInterrupt", process.stderr.read())
 
     @unittest.skipIf(missing("x264enc", "mp4mux"), "no x264enc or mp4mux")
     def test_kill(self):
