@@ -83,11 +83,11 @@ def layout_by_channels(options, array, facts):
     if fits[0] != fits[1]:
         return "tchw" if fits[1] else "cthw"
     usual = {row.channels for row in SPACES.values()}
-    if (("usual normalization" in facts and second != 1) or (fits[1] and space.temporal == 1) or
-            (first == 1 and second in usual)):
+    if ("usual normalization" in facts and second != 1) or (first == 1 and second in usual):
         return "tchw"
     known = {row.channels for row in SPACES.values() if row.temporal > 1}
-    tchw = second in known and first not in known
+    images = fits[1] and space.temporal == 1
+    tchw = images or (second in known and first not in known)
     layout, chosen, other = ("tchw", second, first) if tchw else ("cthw", first, second)
     if second != 1 and (space or chosen not in usual or other in usual):
         tell(f"warning: {options.latents}: {list(array.shape)} states no layout; "
