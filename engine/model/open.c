@@ -417,7 +417,7 @@ open_model(const char *path, const VaeTensorList *source,
         status = vae_fail(error, VAE_ERR_MEMORY, "%s: no memory", path);
     else if ((status = open_file(m, source, error)) == VAE_OK)
         status = find_tensors(m, error);
-    if (!source && status == VAE_ERR_MODEL)
+    if (!source && m && m->file && status == VAE_ERR_MODEL)
         status =
             vae_index_check_shard(vae_tensor_file_name(m->file), status, error);
     if (!source)
