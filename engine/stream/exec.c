@@ -138,3 +138,24 @@ vae_stream_profile_row(const VaeStream *s, size_t i, VaeProfileRow *out)
     }
     return false;
 }
+
+VaeStatus
+vae_stream_finish(VaeStream *s, int pending, VaeStatus status, VaeError *error)
+{
+    const bool keep = status == VAE_OK;
+    if (!keep)
+        s->guard.pending = false;
+    if (!s->main.class->finish)
+        return status;
+    const VaeStatus end = s->main.class->finish(
+        s->main.backend, keep ? pending : 0,
+        keep ? VAE_FINISH_KEEP : VAE_FINISH_DISCARD, keep ? error : NULL);
+    s->at.broken = s->at.broken || end != VAE_OK;
+    /* A failed run also ends the runs after it. */
+    if (keep && end != VAE_OK)
+        s->main.class->finish(s->main.backend, 0, VAE_FINISH_DISCARD, NULL);
+    if (!keep && s->main.wide)
+        s->main.class->finish(s->main.wide->backend, 0, VAE_FINISH_DISCARD,
+                              NULL);
+    return keep ? end : status;
+}

@@ -169,15 +169,11 @@ vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
     units->pictures += s->main.params.direction == VAE_DECODE ? n_out : n_in;
 }
 
-/* run.c: adds the memory for the history of the next steps. */
+/* steps.c: adds the memory for the history of the next steps. */
 VaeStatus vae_stream_grow_history(VaeStream *s, int steps, VaeError *error);
 /* Runs the next steps, with latents or of the end. */
 VaeStatus vae_stream_run_steps(VaeStream *s, const VaeUnits *units, int steps,
                                VaeError *error);
-/* Waits for runs in flight. After a failed call no run may access the caller's
- * memory, so it also waits for those of the second machine. */
-VaeStatus vae_stream_finish(VaeStream *s, int pending, VaeStatus status,
-                            VaeError *error);
 
 /* windows.c: as vae_stream_run_steps(), for models with windows or tiles. The
  * frames of a window are due when all its latents are there, and then as many
@@ -189,6 +185,10 @@ VaeStatus vae_stream_run_windows(VaeStream *s, const VaeUnits *units, int steps,
 /* exec.c: runs a program of a machine of the stream. */
 VaeStatus vae_stream_run_exec(VaeStream *s, VaeMachine *m, int which,
                               const VaeUnits *units, VaeError *error);
+/* Waits for runs in flight. After a failed call no run may access the caller's
+ * memory, so it also waits for those of the second machine. */
+VaeStatus vae_stream_finish(VaeStream *s, int pending, VaeStatus status,
+                            VaeError *error);
 /* latent_tiles.c: the tile that a frame is of, and the frame after its last
  * one. */
 int64_t vae_stream_tile_of(const VaeStream *s, int64_t frame, int64_t *end);
