@@ -143,12 +143,22 @@ TEST(tiny)
 /* Flat and rich pictures with the right normalization give no warning. */
 TEST(gain)
 {
-    static const gdouble gains[] = {0.1, 0.3, 0.6, 2};
+    static const gdouble gains[] = {0.25, 0.3, 0.6, 2};
     read_model();
     for (guint i = 0; i < G_N_ELEMENTS(gains); i++) {
         check(gains[i], FALSE, NULL, NULL, NULL);
         check(gains[i], TRUE, ",normalization=raw", NULL, NULL);
     }
+}
+
+/* Latents that were scaled twice: those of a grey picture have a spread of
+ * 0.23.
+ */
+TEST(scaled)
+{
+    read_model();
+    check(0.1, FALSE, NULL, NULL, "0.1 times the spread");
+    check(0.1, TRUE, ",normalization=raw", NULL, "0.1 times the spread");
 }
 
 /* Returns latent k of the real Wan 2.1, with every second pixel in each
