@@ -71,8 +71,8 @@ def warn(text):
 
 def tell(stream):
     """Prints the warnings of the engine."""
-    for is_warning, text in stream.lines():
-        if is_warning:
+    for kind, text in stream.lines():
+        if kind != "log":
             warn(text)
 
 
