@@ -164,8 +164,10 @@ class VAE:
         name of a file for warnings."""
         source = ""
         if isinstance(latents, (str, bytes, os.PathLike)):
+            choice = {name: settings.pop(name) for name in ("tensor", "batch_index")
+                      if name in settings}
             latents = Latents(latents, normalization=settings.get("normalization"),
-                              layout=layout)
+                              layout=layout, **choice)
         elif isinstance(latents, Latents) and layout != "auto":
             raise fail("the layout of Latents is stated by their own layout=", layout,
                        "auto")

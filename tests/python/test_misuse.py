@@ -153,9 +153,13 @@ class Values(small.Test):
         small.write(self.path("batch"), "x", batch)
         with self.assertRaisesRegex(Error, "a batch of 2 clips.* batch-index"):
             gst_vae.Latents(self.path("batch"))
-        self.assertEqual(
-            vae.decode(gst_vae.Latents(self.path("batch"), batch_index=1), **REF).tobytes(),
-            vae.decode(small.part(batch, 0, 1, 2), **REF).tobytes())
+        whole = vae.decode(small.part(batch, 0, 1, 2), **REF).tobytes()
+        latents = gst_vae.Latents(self.path("batch"), batch_index=1)
+        self.assertEqual(vae.decode(latents, **REF).tobytes(), whole)
+        named = vae.decode(self.path("batch"), batch_index=1, tensor="x", **REF)
+        self.assertEqual(named.tobytes(), whole)
+        with self.assertRaisesRegex(TypeError, "batch_index"):
+            vae.decode(batch, batch_index=1, **REF)
 
     def test_parts_of_an_error(self):
         with self.assertRaises(Error) as caught:
