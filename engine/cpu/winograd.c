@@ -258,12 +258,13 @@ chunk_products(const ConvTiles *p, Lane *lane, int kernels)
     VaeDnnlPrimitive *a = &lane->product;
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int k = 0; k < SIDE * SIDE; k++) {
-        const size_t kernel = (size_t) (SIDE * SIDE * kernels + k);
+        const size_t kernel =
+            (size_t) SIDE * SIDE * (size_t) kernels + (size_t) k;
         if (s == VAE_DNNL_OK)
             s = vae_dnnl_set(a, VAE_DNNL_WEIGHTS,
                              p->kernels + kernel * p->kernel_bytes);
         for (int j = 0; j < p->pairs && s == VAE_DNNL_OK; j += p->at_once) {
-            const size_t at = (size_t) (k * p->pairs + j);
+            const size_t at = (size_t) k * (size_t) p->pairs + (size_t) j;
             if (k % SIDE < first_time(p, j) || k % SIDE >= end_of_times(p, j))
                 continue;
             s = vae_dnnl_set(a, VAE_DNNL_SRC, lane->in + at * x_pair);
@@ -490,7 +491,7 @@ place(ConvTiles *p)
         (size_t) p->chunk.h * (size_t) p->chunk.w * sizeof(float);
     const size_t x_c = (size_t) p->op->x->shape.c;
     const size_t y_c = (size_t) p->op->y->shape.c;
-    const size_t products = (size_t) (SIDE * SIDE * p->pairs);
+    const size_t products = (size_t) SIDE * SIDE * (size_t) p->pairs;
     p->zeros_at = aligned(p->product.scratch);
     p->in_at = p->zeros_at + aligned(x_c * sizeof(float));
     p->out_at = p->in_at + aligned(products * tiles * x_c);

@@ -31,7 +31,7 @@ elements(const VaeTensor *t)
 
 /* The number of Winograd kernels per frame, times the frames. A pair takes 64,
  * and a frame without the other one of its pair 48. */
-static double
+static int
 count_kernels(const VaeProgram *p, const VaeOp *op)
 {
     const int steps = op->group ? 1 : p->steps;
@@ -54,7 +54,7 @@ count_conv(const VaeProgram *p, VaeOp *op)
     if (op->conv.winograd) {
         const int tiles = ((y->shape.h + 1) / 2) * ((y->shape.w + 1) / 2);
         weights = 64;
-        taps = count_kernels(p, op) / y->shape.t * tiles /
+        taps = (double) count_kernels(p, op) / y->shape.t * tiles /
                (y->shape.h * y->shape.w);
     }
     const double pair = (double) x->shape.c * y->shape.c;

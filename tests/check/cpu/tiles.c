@@ -76,7 +76,8 @@ check_one_in(VaeCheck *t, int n, int tiles, int behind, int flags)
 {
     if (!vae_check_begin(t, "tile_in_%d_%d_%d_%d", n, tiles, behind, flags))
         return;
-    const size_t step = (size_t) n + 3, bytes = (size_t) (tiles * n) * 4;
+    const size_t step = (size_t) n + 3;
+    const size_t count = (size_t) tiles * (size_t) n;
     VaeTileIn a = {.minus = flags & IN_MINUS,
                    .first = flags & IN_FIRST ? 1 : 0,
                    .end = 2 * tiles + 2 - behind,
@@ -89,7 +90,7 @@ check_one_in(VaeCheck *t, int n, int tiles, int behind, int flags)
     make_rows(t, &a, flags);
     float *want[16];
     for (int k = 0; k < 16; k++) {
-        want[k] = floats(t, (size_t) (tiles * n));
+        want[k] = floats(t, count);
         for (int i = 0; i < tiles * n; i++) {
             float e[4];
             for (int q = 0; q < 4; q++)
@@ -100,10 +101,11 @@ check_one_in(VaeCheck *t, int n, int tiles, int behind, int flags)
     VaeQueue q;
     for (size_t set = 0; vae_check_queue(set, &q); set++) {
         for (int k = 4 * a.from; k < 4 * a.until; k++)
-            a.y[k / 4][k % 4] = floats(t, (size_t) (tiles * n));
+            a.y[k / 4][k % 4] = floats(t, count);
         vae_cpu_simd(&q)->tile_in(&a);
         for (int k = 4 * a.from; k < 4 * a.until; k++)
-            vae_check_equal(t, "y", a.y[k / 4][k % 4], want[k], bytes);
+            vae_check_equal(t, "y", a.y[k / 4][k % 4], want[k],
+                            count * sizeof(float));
     }
 }
 
