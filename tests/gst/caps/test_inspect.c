@@ -341,9 +341,16 @@ append_signals(GString *page, GType type)
             page, "\n| signal | form | use |\n|---|---|---|\n%s", rows->str);
 }
 
-/* docs/elements has a page for each element. */
+/* docs/elements has a page for each element. Newer versions of GStreamer write
+ * caps in other words than that of Debian 12, which wrote the pages. */
 TEST(pages)
 {
+    guint major, minor, micro, nano;
+    gst_version(&major, &minor, &micro, &nano);
+    if (minor > 22) {
+        g_print("pages are compared with GStreamer 1.22 only\n");
+        return;
+    }
     static const char *const names[] = {"vaedecode", "vaeencode", "latentdemux",
                                         "latentmux"};
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
