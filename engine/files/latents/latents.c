@@ -237,6 +237,31 @@ said_channels(const VaeTensorFile *file, const VaeLatentOptions *o,
     return by_model ? o->channels : space ? space->channels : 0;
 }
 
+/* Refuses a tensor that has the channels of the model on another axis, and
+ * settles that no order is right if none has them. */
+static VaeStatus
+check_axis(const VaeTensorFile *file, const VaeTensorInfo *info,
+           VaeLatentLayout layout, int channels, VaeLatentClip *clip,
+           VaeError *error)
+{
+    const int axis = info->n_dims - 4 + (layout == VAE_LAYOUT_TCHW);
+    char dims[200], advice[240];
+    if (!channels || info->dims[axis] == channels)
+        return VAE_OK;
+    clip->layout_guessed = false;
+    if (!*vae_axes_advice(info->dims, info->n_dims, layout, channels, advice,
+                          sizeof advice))
+        return VAE_OK;
+    return vae_mismatch(
+        error, VAE_ERR_SIZE, info->name,
+        "%s: tensor \"%.*s\" (%s) has {%" PRId64 "} channel%s as %s, the model "
+        "expects {=%d}%s",
+        file->label, VAE_NAME_SHOWN, info->name,
+        vae_dims_text(info->dims, info->n_dims, dims, sizeof dims),
+        info->dims[axis], info->dims[axis] == 1 ? "" : "s",
+        layout == VAE_LAYOUT_TCHW ? "tchw" : "cthw", channels, advice);
+}
+
 /* Sets layout_guessed and channels_may_be_last, too. */
 static VaeStatus
 choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
@@ -249,12 +274,13 @@ choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
         return status;
     if (o->layout != VAE_LAYOUT_AUTO)
         *out = o->layout;
-    if (*out != VAE_LAYOUT_AUTO)
-        return VAE_OK;
-    known.channels = said_channels(file, o, &known.images);
-    *out = vae_axes_find(info->dims, info->n_dims, &known,
-                         &clip->layout_guessed, &clip->channels_may_be_last);
-    return VAE_OK;
+    if (*out == VAE_LAYOUT_AUTO) {
+        known.channels = said_channels(file, o, &known.images);
+        *out =
+            vae_axes_find(info->dims, info->n_dims, &known,
+                          &clip->layout_guessed, &clip->channels_may_be_last);
+    }
+    return check_axis(file, info, *out, o->channels, clip, error);
 }
 
 const char *
