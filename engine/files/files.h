@@ -62,6 +62,10 @@ VaeStatus vae_tensor_file_read(const VaeTensorFile *file,
  * begin as 0 and "". */
 bool vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
                                  char prefix[VAE_MAX_PREFIX]);
+/* Writes "; ..." that names a prefix before "encoder." or "decoder." which is
+ * not known, and those that are, or "". Returns text. */
+const char *vae_tensor_file_prefix_advice(const VaeTensorFile *file, char *text,
+                                          size_t size);
 /* Makes a file of the tensors with that prefix, under their names without it;
  * "": of those without one. It owns the whole file. */
 VaeStatus vae_tensor_file_part(VaeTensorFile *whole, const char *prefix,
