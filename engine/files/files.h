@@ -162,8 +162,8 @@ VaeStatus vae_index_check_shard(const char *path, VaeStatus status,
  * the name of one file. */
 VaeStatus vae_pair_split(const char *path, char **first, const char **second,
                          VaeError *error);
-/* Counts the pairs of files that differ in the words encoder and decoder, and
- * writes "ENCODER,DECODER" of one to out. */
+/* Counts the pairs of files that differ in the words encoder and decoder, or
+ * the only file with each word, and writes "ENCODER,DECODER" of one to out. */
 int vae_pair_in_folder(const char *folder, char *out, size_t size);
 /* Opens both. If the names of the tensors do not say the half, those of the
  * files must; the tensors get it as prefix. */
@@ -185,6 +185,9 @@ VaeStatus vae_file_begin(const char *path, VaeTensorFile *out, VaeError *error);
 void vae_file_end(const VaeTensorFile *file);
 /* Fails if the path is a symbolic link without a target. */
 VaeStatus vae_file_check_link(const char *path, VaeError *error);
+/* True for a regular file, and for a link without a target: whoever opens it
+ * then gets the error that names the link. */
+bool vae_file_is_there(const char *path);
 /* Fails because of errno: "cannot `what`". */
 VaeStatus vae_file_fail(const char *path, const char *what, VaeError *error);
 /* Reads these bytes, so that they can be parsed; does nothing if the bytes
