@@ -176,8 +176,9 @@ class Tool(tensor_files.Test):
         for data in (npy("<f8", doubles), safetensors(entry={"dtype": "F64"}, data=doubles)):
             array, _ = vaesend_file.open_latents(self.file(data))
             self.assertEqual(array, ("float32", (16, 1, 2, 3), floats(count)))
-        for data, kind in ((npy("<i8", doubles), "<i8"),
-                           (safetensors(entry={"dtype": "I64"}, data=doubles), "I64")):
+        for data, kind in ((npy("<i8", doubles), "int64"), (npy("|u1", doubles), "uint8"),
+                           (npy(">f8", doubles), "big-endian float64"),
+                           (safetensors(entry={"dtype": "I64"}, data=doubles), "int64")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: the latents are {kind}, expected float32, float16, "
