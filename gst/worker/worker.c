@@ -138,7 +138,7 @@ work(GstVaeWorker *worker)
     GstVaeQueue *queue = worker->queue;
     GstVaeItem *item = g_queue_peek_head(&queue->work);
 
-    if (item->session && (item->event || item->open))
+    if (item->open || (item->event && item->session))
         work_open(worker, item);
     else if (item->event || gst_vae_queue_is_unwanted(queue, item))
         work_end(worker, item);
