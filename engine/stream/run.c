@@ -39,7 +39,7 @@ vae_stream_restart(VaeStream *stream, uint64_t latents, VaeError *error)
         stream->at.broken = true;
         return vae_stream_finish(stream, 0, status, error);
     }
-    vae_stream_judge_end(stream, true);
+    vae_stream_judge_reset(stream);
     atomic_store(&stream->cancel, false);
     stream->sequences++;
     stream->window.begun = false;
@@ -114,7 +114,8 @@ void
 vae_stream_reset(VaeStream *stream)
 {
     vae_stream_finish(stream, 0, VAE_ERR_CANCELLED, NULL);
-    vae_stream_judge_end(stream, atomic_exchange(&stream->cancel, false));
+    vae_stream_judge_end(stream);
+    atomic_store(&stream->cancel, false);
     stream->sequences++;
     stream->window.begun = false;
     /* the first program of a sequence sets every carry */

@@ -120,7 +120,7 @@ vae_stream_free(VaeStream **stream)
     if (!s)
         return;
     VaeModel *model = s->main.model;
-    vae_stream_judge_end(s, atomic_load(&s->cancel));
+    vae_stream_judge_end(s);
     vae_machine_close(&s->main);
     vae_mem_free(s->slots);
     vae_mem_free(s->no_latents);

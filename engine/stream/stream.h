@@ -147,10 +147,8 @@ typedef struct VaeUnits {
 /* doubts.c: looks at the units of a call, and warns if they look like something
  * else than what they are taken as, or if alpha is lost. */
 void vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out);
-/* Ends the doubts of a sequence. Warns if all its units were of one value,
- * unless it was cut: a video may begin with a few black frames, and a seek
- * follow. */
-void vae_stream_judge_end(VaeStream *s, bool cut);
+/* Forgets what is known of the input of a sequence. */
+void vae_stream_judge_reset(VaeStream *s);
 
 /* calls.c: checks the state, the counts and the units. */
 VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,

@@ -40,19 +40,25 @@ same_int(GError **error, const VaeModelInfo *model, const gchar *what,
     return mismatch(error, model, what, a, b);
 }
 
-/* A file of another layout has the number of its latents here. */
+/* A file of another layout has the number of its latents here. If the channels
+ * are last in it, they are the width. */
 static gboolean
-wrong_channels(GError **error, const VaeModelInfo *model, gint channels)
+wrong_channels(GError **error, const VaeModelInfo *model,
+               const GstVaeLatentInfo *in)
 {
+    const gboolean last = in->latent_width == model->latent_channels;
     gchar found[16], expected[16];
 
-    g_snprintf(found, sizeof found, "%d", channels);
+    g_snprintf(found, sizeof found, "%d", in->channels);
     g_snprintf(expected, sizeof expected, "%d", model->latent_channels);
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"channels", found, expected},
-        "The latents have channels = %s, the model %s expects %s (if the other "
-        "dimension in their file has %s, set latentdemux layout=tchw or cthw)",
-        found, model->path, expected, expected);
+        "The latents have channels = %s, the model %s expects %s (if the %s "
+        "dimension in their file has %s, %s)",
+        found, model->path, expected, last ? "last" : "other",
+        last ? "the channels" : expected,
+        last ? "move it before the others"
+             : "set latentdemux layout=tchw or cthw");
     return FALSE;
 }
 
@@ -85,7 +91,7 @@ check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
     if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
         return wrong_space(error, model, in->space);
     if (in->channels != model->latent_channels)
-        return wrong_channels(error, model, in->channels);
+        return wrong_channels(error, model, in);
     if (!same_int(error, model, "temporal-factor", in->temporal_factor,
                   model->temporal) ||
         !same_int(error, model, "first-frames", in->first_frames,

@@ -20,7 +20,7 @@ gst_vae_item_new_event(GstEvent *event, GstVaeSession *session)
 
     item->event = event;
     item->session = session ? gst_vae_session_ref(session) : NULL;
-    item->ready = TRUE;
+    item->ready = GST_EVENT_TYPE(event) != GST_EVENT_EOS;
     return item;
 }
 
@@ -61,6 +61,7 @@ gst_vae_item_unref(GstVaeItem *item)
     gst_clear_event(&item->event);
     gst_clear_event(&item->before);
     gst_vae_session_unref(item->session);
+    g_free(item->source);
     g_free(item);
 }
 

@@ -62,6 +62,7 @@ typedef struct GstVaeItem {
     guint64 frames;       /* OFFSET of the frame after the step */
     guint64 first;        /* latent of the clip that begins the sequence */
     guint64 place;        /* of its latent in a chunk; only without context */
+    gchar *source;        /* file of the input if a sequence begins, or NULL */
     GstEvent *before;     /* pushed before the buffers, or NULL */
     GstClockTime arrived; /* when it was queued, by gst_util_get_timestamp() */
     GstClockTime running; /* running time of the first needed buffer, or NONE */

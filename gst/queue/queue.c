@@ -144,7 +144,7 @@ gst_vae_queue_push_event(GstVaeQueue *queue, GstEvent *event,
             begin_segment(queue);
         item->segment_id = queue->segment_id;
         g_queue_push_tail(&queue->fifo, gst_vae_item_ref(item));
-        if (session)
+        if (!item->ready || session)
             g_queue_push_tail(&queue->work, gst_vae_item_ref(item));
         g_cond_broadcast(&queue->cond);
     }

@@ -3,10 +3,11 @@
  * pad.
  *
  *   sink pad --> fifo {event | step} --> task of the source pad
- *          \--> work {step | CAPS event | session to open} --> worker
+ *          \--> work {step | CAPS or EOS | session to open} --> worker
  *
- * The fifo keeps the order of events and steps. Steps and CAPS events are in
- * both lists. The task waits until the head of the fifo is ready. The sink pad
+ * The fifo keeps the order of events and steps. Steps, CAPS events and EOS are
+ * in both lists. EOS is ready when the worker has told the doubts of the
+ * sequence. The task waits until the head of the fifo is ready. The sink pad
  * waits until the queue has room.
  */
 #ifndef GST_VAE_QUEUE_H

@@ -116,6 +116,18 @@ gst_vae_post_gerror(GstElement *element, GError *error, GstStructure *context)
 }
 
 void
+gst_vae_warn_input(GstElement *element, const gchar *file, const gchar *line,
+                   const gchar *debug)
+{
+    gchar *text = file ? g_strdup_printf("%s: %s", file, line) : g_strdup(line);
+
+    vae_text_printable(text);
+    gst_element_message_full(element, GST_MESSAGE_WARNING, GST_STREAM_ERROR,
+                             GST_STREAM_ERROR_FORMAT, text, g_strdup(debug),
+                             __FILE__, GST_FUNCTION, __LINE__);
+}
+
+void
 gst_vae_inform(GstElement *element, const gchar *format, ...)
 {
     va_list args;

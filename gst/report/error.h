@@ -29,6 +29,10 @@ void gst_vae_post(GstElement *element, GstMessageType type, GError *error,
 /* Posts it as an error message. */
 void gst_vae_post_gerror(GstElement *element, GError *error,
                          GstStructure *context);
+/* Posts a WARNING about the input. file: its name, or NULL. line: begins with a
+ * small letter. debug: or NULL. */
+void gst_vae_warn_input(GstElement *element, const gchar *file,
+                        const gchar *line, const gchar *debug);
 /* Posts an INFO message. */
 void gst_vae_inform(GstElement *element, const gchar *format, ...)
     G_GNUC_PRINTF(2, 3);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "error.h"
+
 /* In the order of GstVaeTime. */
 static const gchar *const time_names[GST_VAE_TIMES] = {
     "upload", "compute", "download", "queue-wait", "slice"};
@@ -259,28 +261,30 @@ count(GstVaeCounters *c, const GstVaeSliceTime *slice)
 }
 
 static void
-warn_latents(GstVaeStats *stats, guint64 nonfinite)
+warn_latents(GstVaeStats *stats, const gchar *source, guint64 nonfinite)
 {
-    GST_ELEMENT_WARNING(
-        stats->element, STREAM, FORMAT,
-        ("%s",
-         stats->decodes
-             ? "The latents have values that are NaN, infinite or too large "
-               "for float32, and the frames that these reach are wrong: the "
-               "fault is in what made the latents"
-             : "The model made NaN or infinite values of the video: another "
-               "precision, such as precision=fp32, may avoid them"),
-        ("%s so far; the property stats counts all",
-         VAE_COUNTED(nonfinite, "value")));
+    g_autofree gchar *debug =
+        g_strdup_printf("%s so far; the property stats counts all",
+                        VAE_COUNTED(nonfinite, "value"));
+
+    gst_vae_warn_input(
+        stats->element, source,
+        stats->decodes
+            ? "the latents have values that are NaN, infinite or too large "
+              "for float32, and the frames that these reach are wrong: the "
+              "fault is in what made the latents"
+            : "the model made NaN or infinite values of the video: another "
+              "precision, such as precision=fp32, may avoid them",
+        debug);
 }
 
 /* Warns of the counts that were 0 before. */
 static void
-warn(GstVaeStats *stats, const Nans *before, const Nans *now,
-     VaePrecision precision)
+warn(GstVaeStats *stats, const gchar *source, const Nans *before,
+     const Nans *now, VaePrecision precision)
 {
     if (now->latents > 0 && before->latents == 0)
-        warn_latents(stats, now->latents);
+        warn_latents(stats, source, now->latents);
     if (now->recovered > 0 && before->recovered == 0)
         GST_ELEMENT_WARNING(
             stats->element, STREAM, FORMAT,
@@ -309,5 +313,5 @@ gst_vae_stats_slice(GstVaeStats *stats, const GstVaeSliceTime *slice)
     now = nans_of(&stats->counters);
     precision = stats->counters.plan.precision;
     g_mutex_unlock(&stats->lock);
-    warn(stats, &before, &now, precision);
+    warn(stats, slice->source, &before, &now, precision);
 }

@@ -69,6 +69,7 @@ void gst_vae_stats_waiting(GstVaeStats *stats, guint frames);
 
 /* A finished slice. */
 typedef struct GstVaeSliceTime {
+    const gchar *source; /* file of its input, or NULL */
     guint steps;
     GstClockTime arrived; /* of its first step, by gst_util_get_timestamp() */
     gint64 start_us, end_us;

@@ -5,6 +5,7 @@
 
 #include "details.h"
 #include "error.h"
+#include "source.h"
 #include "video.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_engine_debug);
@@ -93,6 +94,8 @@ end_of(GstVaeBase *base, const GstVaeItem *item)
 GstFlowReturn
 gst_vae_base_push_step(GstVaeBase *base, GstVaeItem *item)
 {
+    if (item->start || item->discont)
+        item->source = gst_vae_source_path(base->sinkpad);
     item->position = item->backward ? GST_CLOCK_TIME_NONE : end_of(base, item);
     item->running = GST_CLOCK_TIME_NONE;
     for (guint i = item->n_out; i > 0; i--)
@@ -130,18 +133,20 @@ warn_line(void *user, const char *line)
     GST_ELEMENT_WARNING(base, RESOURCE, NOT_FOUND, ("%s", line), (NULL));
 }
 
-/* Each image, and each round of a loop, is a sequence: the same doubt is posted
- * once. */
+/* For the worker. Each image, and each round of a loop, is a sequence: the same
+ * doubt is posted once. */
 static void
 doubt_line(void *user, const char *line)
 {
     GstVaeBase *base = user;
-    const guint hash = g_str_hash(line);
+    GstVaeEngine *engine = &base->worker.engine;
+    const guint hash =
+        g_str_hash(line) ^ (engine->source ? g_str_hash(engine->source) : 0);
 
-    if (base->worker.engine.doubt == hash)
+    if (engine->doubt == hash)
         return;
-    base->worker.engine.doubt = hash;
-    GST_ELEMENT_WARNING(base, STREAM, FORMAT, ("%s", line), (NULL));
+    engine->doubt = hash;
+    gst_vae_warn_input(engine->element, engine->source, line, NULL);
 }
 
 static bool

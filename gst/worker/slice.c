@@ -211,7 +211,8 @@ note_last(GstVaeEngine *engine, GstVaeItem *item)
 static void
 note_slice(GstVaeEngine *engine, const GstVaeSlice *slice, gint64 start_us)
 {
-    GstVaeSliceTime time = {.steps = slice->items[0]->drain ? 0 : slice->n,
+    GstVaeSliceTime time = {.source = engine->source,
+                            .steps = slice->items[0]->drain ? 0 : slice->n,
                             .arrived = slice->items[0]->arrived,
                             .start_us = start_us,
                             .before = engine->before};
@@ -322,6 +323,16 @@ gst_vae_engine_close(GstVaeEngine *engine)
     if (engine->running)
         end_running(engine, 0, VAE_ERR_CANCELLED);
     set_stream(engine, NULL, NULL);
+    g_clear_pointer(&engine->source, g_free);
+}
+
+void
+gst_vae_engine_end(GstVaeEngine *engine)
+{
+    g_mutex_unlock(&engine->queue->lock);
+    if (engine->stream)
+        vae_stream_judge_end(engine->stream);
+    g_mutex_lock(&engine->queue->lock);
 }
 
 /* ------------------------------------------------------------------ */
@@ -350,6 +361,10 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
 
     if (status == VAE_OK && first->start)
         vae_stream_reset(engine->stream);
+    if (first->start || first->discont) {
+        g_free(engine->source);
+        engine->source = g_steal_pointer(&first->source);
+    }
     if (status == VAE_OK)
         status = reload(engine, error);
     if (status == VAE_OK && first->without_context)

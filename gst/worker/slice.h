@@ -63,6 +63,7 @@ typedef struct GstVaeEngine {
     gint64 ended_us;       /* time at which that call ended */
     gint64 step_us;        /* the engine's time for a step */
     guint doubt;           /* hash of the last doubt that was posted, or 0 */
+    gchar *source;         /* file of the sequence, or NULL */
 } GstVaeEngine;
 
 /* Cancels the running call. The caller holds the lock. */
@@ -85,6 +86,8 @@ void gst_vae_engine_close(GstVaeEngine *engine);
 void gst_vae_engine_run(GstVaeEngine *engine);
 /* Waits for the running slice. The caller holds the lock. */
 void gst_vae_engine_wait(GstVaeEngine *engine);
+/* Tells the doubts of the sequence that ends. The caller holds the lock. */
+void gst_vae_engine_end(GstVaeEngine *engine);
 /* Frees the device memory until the next slice. idle: the property idle-release
  * caused it. The caller holds the lock. */
 void gst_vae_engine_release(GstVaeEngine *engine, gboolean idle);

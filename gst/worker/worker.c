@@ -110,13 +110,18 @@ work_open(GstVaeWorker *worker, GstVaeItem *item)
     g_mutex_lock(&queue->lock);
 }
 
-/* Drops a step that a flush or an error made useless. Lock held on entry and
- * exit. */
+/* Ends the sequence at an EOS event, or drops a step that a flush or an error
+ * made useless. Lock held on entry and exit. */
 static void
-work_unwanted(GstVaeQueue *queue, GstVaeItem *item)
+work_end(GstVaeWorker *worker, GstVaeItem *item)
 {
+    GstVaeQueue *queue = worker->queue;
+
     g_queue_pop_head(&queue->work);
-    queue->taken++;
+    if (!item->event)
+        queue->taken++;
+    else if (!gst_vae_queue_is_unwanted(queue, item))
+        gst_vae_engine_end(&worker->engine);
     if (queue->fatal)
         item->result = GST_FLOW_ERROR;
     item->ready = TRUE;
@@ -133,10 +138,10 @@ work(GstVaeWorker *worker)
     GstVaeQueue *queue = worker->queue;
     GstVaeItem *item = g_queue_peek_head(&queue->work);
 
-    if (item->event || item->open)
+    if (item->open || (item->event && item->session))
         work_open(worker, item);
-    else if (gst_vae_queue_is_unwanted(queue, item))
-        work_unwanted(queue, item);
+    else if (item->event || gst_vae_queue_is_unwanted(queue, item))
+        work_end(worker, item);
     else if (!item->session->allocated)
         g_cond_wait(&queue->cond, &queue->lock);
     else

@@ -15,6 +15,11 @@ extern "C" {
 /* True when the next step is the first of a sequence. */
 VAE_API bool vae_stream_at_start(const VaeStream *stream);
 
+/* Ends the doubts of a sequence, as a reset and the end of the stream do. Warns
+ * if all its units were of one value, unless vae_stream_cancel() cut it: a
+ * video may begin with a few black frames, and a seek follow. */
+VAE_API void vae_stream_judge_end(VaeStream *stream);
+
 /* Returns the number of ordinary steps that take as many operations as a
  * warm-up of `steps` steps, rounded up. If a warm-up has no effect, this is
  * `steps`. */

@@ -341,10 +341,17 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
 }
 
 void
-vae_stream_judge_end(VaeStream *s, bool cut)
+vae_stream_judge_reset(VaeStream *s)
 {
-    const VaeDoubts d = s->doubts;
-    if (s->main.params.doubt && !cut && d.units > 0 && !d.varies)
+    s->doubts = (VaeDoubts){.begun = s->doubts.begun, .alpha = s->doubts.alpha};
+}
+
+void
+vae_stream_judge_end(VaeStream *s)
+{
+    const VaeDoubts *d = &s->doubts;
+    if (s->main.params.doubt && !atomic_load(&s->cancel) && d->units > 0 &&
+        !d->varies)
         tell_constant(s);
-    s->doubts = (VaeDoubts){.begun = d.begun, .alpha = d.alpha};
+    vae_stream_judge_reset(s);
 }

@@ -261,6 +261,7 @@ check_alpha(const char *format, guint8 alpha, gboolean warns)
     for (guint n = 0; n < 5; n++) {
         GstBuffer *frame = gst_buffer_new_allocate(NULL, 48 * 32 * 4, NULL);
         gst_buffer_memset(frame, 0, 255, 48 * 32 * 4);
+        gst_buffer_memset(frame, 0, 0, 1); /* another colour */
         if (n > 0)
             gst_buffer_memset(frame, 48 * 4 * 7 + 11, alpha, 1);
         GST_BUFFER_PTS(frame) = vae_test_time(n);

@@ -462,7 +462,7 @@ vae_test_one_warning(GstHarness *h, const char *words)
     GError *warning = NULL;
     CHECK(message != NULL);
     gst_message_parse_warning(message, &warning, NULL);
-    CHECK(strstr(warning->message, words) != NULL);
+    CHECK_SAYS(strstr(warning->message, words), "%s", warning->message);
     g_clear_error(&warning);
     gst_message_unref(message);
     vae_test_none(h, GST_MESSAGE_WARNING);

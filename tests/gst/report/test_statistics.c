@@ -1,6 +1,6 @@
 /*
  * test_statistics.c: a WARNING reports latents whose values contradict their
- * stated normalization. Other latents give none.
+ * stated normalization, and input of one value. Other input gives none.
  */
 #include "vae_test.h"
 
@@ -159,6 +159,131 @@ TEST(scaled)
     read_model();
     check(0.1, FALSE, NULL, NULL, "0.1 times the spread");
     check(0.1, TRUE, ",normalization=raw", NULL, "0.1 times the spread");
+}
+
+/* Pushes n latents or frames that have one value. */
+static void
+push_constant(GstHarness *h, gboolean frames, guint n)
+{
+    GstVideoInfo info;
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_I420, 8 * LW, 8 * LH);
+    for (guint k = 0; k < n; k++) {
+        GstBuffer *buffer =
+            frames ? vae_test_frame(&info, k) : vae_test_latent(LW, LH, k);
+        gst_buffer_memset(buffer, 0, 0, G_MAXSIZE);
+        CHECK_INT(gst_harness_push(h, buffer), GST_FLOW_OK);
+    }
+}
+
+/* Returns vaedecode or vaeencode with the small model and the caps of its
+ * input. */
+static GstHarness *
+constant_harness(gboolean frames)
+{
+    GstHarness *h = vae_test_harness(frames ? "vaeencode" : "vaedecode",
+                                     "model", vae_test_weights(), NULL);
+    GstVideoInfo info;
+    if (frames)
+        vae_test_set_video(h, &info, 8 * LW, 8 * LH);
+    else
+        vae_test_set_latents(h, LW, LH, NULL);
+    return h;
+}
+
+static void
+check_constant(gboolean frames, guint n, const gchar *words)
+{
+    SCOPED GstHarness *h = constant_harness(frames);
+    push_constant(h, frames, n);
+    vae_test_push_eos(h);
+    vae_test_one_warning(h, words);
+}
+
+/* A short sequence is judged at its end. An application may stop listening at
+ * EOS. */
+TEST(constant)
+{
+    check_constant(FALSE, 1, "the first latent has only one number");
+    check_constant(FALSE, 2, "first 2 latents has only one number");
+    check_constant(TRUE, 1, "the first frame has only one colour");
+    check_constant(TRUE, 5, "first 5 frames has only one colour");
+}
+
+/* A flush cuts the sequence: what follows in the file may vary. */
+TEST(constant_then_flush)
+{
+    SCOPED GstHarness *h = constant_harness(FALSE);
+    push_constant(h, FALSE, 1);
+    gst_buffer_unref(vae_test_pull(h));
+    vae_test_flush(h);
+    vae_test_push_eos(h);
+    vae_test_none(h, GST_MESSAGE_WARNING);
+}
+
+/* Checks that the pipeline posts one warning, about the file. */
+static void
+check_named(const gchar *path, const gchar *elements, const gchar *words)
+{
+    g_autofree gchar *text = g_strdup_printf(
+        "filesrc location=\"%s\" ! %s backend=ref model=\"%s\" ! fakesink",
+        path, elements, vae_test_weights());
+    g_autoptr(GstElement) pipeline = gst_parse_launch(text, NULL);
+    g_autoptr(GstBus) bus = gst_element_get_bus(pipeline);
+    g_autofree gchar *expected = g_strdup_printf("%s: %s", path, words);
+    CHECK_INT(gst_element_set_state(pipeline, GST_STATE_PLAYING),
+              GST_STATE_CHANGE_ASYNC);
+    g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
+        bus, GST_CLOCK_TIME_NONE,
+        GST_MESSAGE_WARNING | GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+    CHECK_INT(GST_MESSAGE_TYPE(message), GST_MESSAGE_WARNING);
+    g_autoptr(GError) warning = NULL;
+    gst_message_parse_warning(message, &warning, NULL);
+    CHECK_STR(warning->message, expected);
+    gst_element_set_state(pipeline, GST_STATE_NULL);
+}
+
+/* Writes two latents of zeros, except for the first number. */
+static void
+write_latents(const gchar *path, float first)
+{
+    static const gchar head[] =
+        "\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, "
+        "'shape': (16, 2, 4, 8), }";
+    enum { START = 128, SIZE = START + 4 * 16 * 2 * LH * LW };
+    gchar file[SIZE] = {0};
+    memset(file, ' ', START - 1);
+    file[START - 1] = '\n';
+    memcpy(file, head, sizeof head - 1);
+    memcpy(file + START, &first, sizeof first);
+    CHECK(g_file_set_contents(path, file, SIZE, NULL));
+}
+
+/* The warnings about latents and video say of which file, with and without
+ * random access. */
+TEST(named)
+{
+    static const guint8 black[5 * LW * 8 * LH * 8 * 3];
+    const gchar *latents = vae_test_path("constant.npy");
+    const gchar *video = vae_test_path("constant.rgb");
+    CHECK(
+        g_file_set_contents(video, (const gchar *) black, sizeof black, NULL));
+    check_named(video,
+                "rawvideoparse width=64 height=32 format=rgb ! videoconvert ! "
+                "vaeencode",
+                "each of the first 5 frames has only one colour: is this the "
+                "right input?");
+    write_latents(latents, 0);
+    for (int queue = 0; queue <= 1; queue++)
+        check_named(latents,
+                    queue ? "queue ! latentdemux ! vaedecode"
+                          : "latentdemux ! vaedecode",
+                    "each of the first 2 latents has only one number in all "
+                    "places: is this the right input?");
+    write_latents(latents, NAN);
+    check_named(latents, "latentdemux ! vaedecode",
+                "the latents have values that are NaN, infinite or too large "
+                "for float32, and the frames that these reach are wrong: the "
+                "fault is in what made the latents");
 }
 
 /* Returns latent k of the real Wan 2.1, with every second pixel in each
