@@ -60,9 +60,9 @@ typedef struct VaeCpuTileWeight {
     const VaeDnnlLayout *layout;
 } VaeCpuTileWeight;
 
-/* Gets the op's 64 Winograd kernels of one tap, each of vae_cpu_tile_kernel()
- * bytes. Increases exec->weight_bytes and loading. cache
- * NULL: only sizes. */
+/* Gets the op's Winograd kernels of one tap, 16 for each of vae_tile_times(),
+ * each of vae_cpu_tile_kernel() bytes. Increases exec->weight_bytes and
+ * loading. cache NULL: only sizes. */
 VaeStatus vae_cpu_tile_weight(const VaeCpuTileWeight *weight,
                               VaeWeightCache *cache, const void **out,
                               VaeError *error);

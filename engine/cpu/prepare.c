@@ -36,8 +36,7 @@ runs_both(const VaeProgram *p, const VaeOp *a, const VaeOp *b)
         return false;
     if (a->kind == VAE_OP_CONV && a->conv.winograd)
         return y->shape.t == b->y->shape.t && !a->group == !b->group &&
-               (y->shape.t % 2 ||
-                (vae_op_first_frame(p, a) - vae_op_first_frame(p, b)) % 2 == 0);
+               (y->shape.t % 2 || vae_tile_odd(p, a) == vae_tile_odd(p, b));
     if (a->kind == VAE_OP_CONV &&
         (!a->add != !b->add || vae_conv_top(a) != vae_conv_top(b)))
         return false;

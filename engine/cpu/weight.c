@@ -88,7 +88,13 @@ reorder_once(const WeightJob *j, const void *src, void *dst)
 /* ------------------------------------------------------------------ */
 /* Winograd tiles.                                                     */
 
-enum { SIDE = VAE_CPU_TILE_SIDE, KERNELS = SIDE * SIDE * SIDE };
+enum { SIDE = VAE_CPU_TILE_SIDE };
+
+static size_t
+kernel_count(const VaeOp *op)
+{
+    return SIDE * SIDE * (size_t) vae_tile_times(op);
+}
 
 /* BATCH: output channels made at a time, few enough to stay in the caches from
  * one pass to the next. SOME: kernels transformed at a time. */
@@ -112,20 +118,22 @@ time_taps(float *y, const float *taps, size_t n)
         }
 }
 
-/* Transforms n kernels of three frames, starting at `first`, to
- * [SIDE rows][SIDE columns][SIDE times][n]. taps NULL: reads them from the
- * file. */
+/* Transforms n kernels, starting at `first`, to [SIDE rows][SIDE
+ * columns][times][n]. taps NULL: reads them from the file. */
 static void
 tile_batch(const WeightJob *j, float *y, const float *taps, size_t first,
            size_t n)
 {
     const VaeTensorInfo *t = j->weight->part[0];
     const size_t size = vae_type_size(t->type);
+    const size_t all = 9 * (size_t) j->op->conv.kt;
+    const size_t n_times = (size_t) vae_tile_times(j->op);
     const VaeSimd *simd = vae_cpu_simd(&(VaeQueue){.threads = 1});
 #pragma omp parallel for num_threads(j->cpu->params.threads) schedule(static)
     for (size_t k = 0; k < n; k += SOME) {
         float floats[27 * SOME], times[SIDE * 9 * SOME];
-        const size_t some = n - k < SOME ? n - k : SOME, at = 27 * (first + k);
+        const size_t some = n - k < SOME ? n - k : SOME;
+        const size_t at = all * (first + k);
         const uint8_t *lie = (const uint8_t *) t->data + at * size;
         const float *from = floats;
         if (taps)
@@ -133,11 +141,14 @@ tile_batch(const WeightJob *j, float *y, const float *taps, size_t first,
         else if (t->type == VAE_TYPE_F32)
             from = (const float *) lie;
         else
-            vae_type_to_float(floats, lie, t->type, 27 * some);
-        time_taps(times, from, some);
-        for (size_t time = 0; time < SIDE; time++)
-            simd->tile_taps(y + time * n + k, SIDE * n, times + 9 * some * time,
-                            some);
+            vae_type_to_float(floats, lie, t->type, all * some);
+        if (n_times > 1) {
+            time_taps(times, from, some);
+            from = times;
+        }
+        for (size_t time = 0; time < n_times; time++)
+            simd->tile_taps(y + time * n + k, n_times * n,
+                            from + 9 * some * time, some);
     }
 }
 
@@ -175,7 +186,7 @@ raw_count(const WeightJob *j)
     const size_t n = vae_weight_count(j->weight);
     if (!j->tiles)
         return n;
-    return (size_t) j->batch * (size_t) j->key.dims[1] * KERNELS +
+    return (size_t) j->batch * (size_t) j->key.dims[1] * kernel_count(j->op) +
            (vae_weight_is_direct(j->weight) ? 0 : n);
 }
 
@@ -223,7 +234,7 @@ tile_channels(const WeightJob *j, float *raw, const float *taps, uint8_t *dst,
     s = reorder_make(&batch, false, &r);
     if (s == VAE_DNNL_OK)
         tile_batch(j, raw, taps, (size_t) first * in, (size_t) *some * in);
-    for (size_t i = 0; i < KERNELS && s == VAE_DNNL_OK; i++)
+    for (size_t i = 0; i < kernel_count(j->op) && s == VAE_DNNL_OK; i++)
         s = reorder_run(&r, raw + i * (size_t) *some * in, dst + i * bytes);
     reorder_free(&r);
     cut_free(j, &batch);
@@ -370,7 +381,8 @@ vae_cpu_tile_weight(const VaeCpuTileWeight *weight, VaeWeightCache *cache,
                      .weight = weight->op->weight,
                      .tiles = true,
                      .layout = weight->layout};
-    const size_t bytes = KERNELS * vae_cpu_tile_kernel(weight->layout);
+    const size_t bytes =
+        kernel_count(job.op) * vae_cpu_tile_kernel(weight->layout);
     const VaeStatus status = begin(&job, weight->exec, error);
     weight->exec->weight_bytes += bytes;
     tell_layout(&job, weight->exec, bytes);

@@ -1,7 +1,7 @@
 /*
- * winograd.c: a 3x3x3 convolution by Winograd's F(2x2x2, 3x3x3). Rows x0..x3 of
- * a tile and rows g0, g1, g2 of the kernel give two rows of the result, y0 and
- * y1:
+ * winograd.c: a 3x3x3 convolution by Winograd's F(2x2x2, 3x3x3), or one of 3x3
+ * by F(2x2, 3x3). Rows x0..x3 of a tile and rows g0, g1, g2 of the kernel give
+ * two rows of the result, y0 and y1:
  *
  *   m0 = (x0 - x2) g0                 y0 = m0 + m1 + m2
  *   m1 = (x1 + x2) (g0 + g1 + g2)/2   y1 = m1 - m2 + m3
@@ -12,8 +12,9 @@
  * frames then takes 64 kernels of one tap, instead of 8 x 27 taps. Pairs count
  * from the first frame of a step. A frame without the other one of its pair
  * takes the three of four products in time that it needs, so its bytes are the
- * same. Winograd is used only in F32, because 16-bit types would round the sums
- * of pixels.
+ * same. Without time, a tile takes 16 kernels instead of 4 x 9 taps: there is
+ * one product in time instead of four, and a "pair" is a single frame. Winograd
+ * is used only in F32, because 16-bit types would round the sums of pixels.
  *
  * The picture is divided into chunks of tiles. One thread computes a whole
  * chunk for one step. The input and output of the products therefore stay in
@@ -26,61 +27,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conv.h"
-#include "cpu/simd.h"
+#include "winograd.h"
 
-/* Side of a tile. SIDE * SIDE products are computed at a time: those of one row
- * of kernels. */
 enum { SIDE = VAE_CPU_TILE_SIDE };
-
-/* How a picture is divided into chunks. */
-typedef struct Chunk {
-    int across, down; /* tiles of a frame of the whole picture */
-    int w, h;         /* tiles of a chunk */
-} Chunk;
-
-/* Memory objects and parts of scratch memory of a thread. */
-typedef struct Lane {
-    VaeDnnlPrimitive product; /* shared */
-    float *zeros;             /* one pixel of zeros */
-    float *in;  /* [SIDE columns][SIDE times][pairs][tiles][x.c] */
-    float *out; /* the same with y.c */
-} Lane;
-
-typedef struct ConvTiles {
-    VaeBackend *cpu;
-    VaeExec *exec;
-    const VaeOp *op; /* that is prepared or runs: strips and groups of
-                        frames share the struct */
-    const VaeSimd *simd;
-    Chunk chunk;
-    int steps;   /* of the run; a group of frames is one step, see split.h */
-    int frames;  /* of a step */
-    int odd;     /* of the op that runs: 1 if its first frame is the second one
-                    of a pair, which only a group of an odd number has */
-    int pairs;   /* of a step */
-    int at_once; /* pairs in one product: all or one */
-    VaeDnnlPrimitive product;
-    const uint8_t *kernels; /* SIDE^3 kernels of kernel_bytes each */
-    size_t kernel_bytes;
-    const float *bias;
-    int n_lanes;
-    Lane *lanes;
-    /* Offsets in the scratch memory of a lane, and its bytes. */
-    size_t zeros_at, in_at, out_at, lane_bytes;
-    char impl[sizeof((VaeDnnlPrimitive *) 0)->impl + 10];
-} ConvTiles;
-
-/* Input and output of a chunk. */
-typedef struct Step {
-    /* The input: `back` frames of context, then x. */
-    const float *context, *x;
-    int back;
-    int frame;        /* the first input frame of the step */
-    const float *add; /* residual of the step; NULL: none */
-    float *y;
-    int row, column; /* the chunk's first tile */
-} Step;
 
 /* ------------------------------------------------------------------ */
 /* Chunks.                                                             */
@@ -104,14 +53,15 @@ static bool
 has_large_weights(const VaeOp *op)
 {
     const size_t x_c = (size_t) op->x->shape.c, y_c = (size_t) op->y->shape.c;
-    return SIDE * x_c * y_c * sizeof(float) >= LARGE;
+    return (size_t) vae_tile_times(op) * x_c * y_c * sizeof(float) >= LARGE;
 }
 
 static int
 most_tiles(const VaeOp *op)
 {
     const size_t x_c = (size_t) op->x->shape.c, y_c = (size_t) op->y->shape.c;
-    const size_t tile = 2 * SIDE * SIDE * sizeof(float) * (x_c + y_c);
+    const size_t products = SIDE * (size_t) vae_tile_times(op);
+    const size_t tile = 2 * products * sizeof(float) * (x_c + y_c);
     const int fit = (int) (CHUNK_BYTES / tile);
     return has_large_weights(op) ? MANY : fit < FEW ? FEW : fit;
 }
@@ -122,7 +72,7 @@ most_tiles(const VaeOp *op)
  * until the last chunk is ready. Reading a pixel costs about a hundredth of a
  * product. `weights` is the cost of reading those of a chunk. */
 static double
-cost(const Chunk *c, int w, int h, double weights)
+cost(const VaeTileChunk *c, int w, int h, double weights)
 {
     const int chunks = parts(c->across, w) * parts(c->down, h);
     const double one = w * h + (2 * w + 2) * (2 * h + 2) / 100.0 + weights;
@@ -133,12 +83,12 @@ cost(const Chunk *c, int w, int h, double weights)
 }
 
 /* Chooses the chunks of the whole picture, of which op may compute a strip. */
-static Chunk
+static VaeTileChunk
 choose_chunk(const VaeOp *op)
 {
     const VaeShape y = op->y->shape;
-    Chunk c = {.across = parts(y.w, 2),
-               .down = parts(vae_picture_rows(op->y), 2)};
+    VaeTileChunk c = {.across = parts(y.w, 2),
+                      .down = parts(vae_picture_rows(op->y), 2)};
     const int most = most_tiles(op);
     const double weights = has_large_weights(op) ? 6 : 1;
     double best = 0;
@@ -157,192 +107,9 @@ choose_chunk(const VaeOp *op)
 }
 
 /* ------------------------------------------------------------------ */
-/* One chunk.                                                          */
-
-/* Frame f of the pair's two, as one of the step's; -1: there is none. */
-static int
-frame_in_pair(const ConvTiles *p, int pair, int f)
-{
-    const int at = 2 * pair + f - p->odd;
-    return at >= 0 && at < p->frames ? at : -1;
-}
-
-/* The results in time that the frames of the pair need: from..until-1. */
-static int
-first_time(const ConvTiles *p, int pair)
-{
-    return frame_in_pair(p, pair, 0) < 0 ? 1 : 0;
-}
-
-static int
-end_of_times(const ConvTiles *p, int pair)
-{
-    return frame_in_pair(p, pair, 1) < 0 ? SIDE - 1 : SIDE;
-}
-
-/* Input frame f of the step. */
-static const float *
-frame_of(const ConvTiles *p, const Step *step, int f)
-{
-    const size_t bytes = vae_frame_bytes(p->op->x);
-    const int at = step->frame + f;
-    const float *from = at < step->back ? step->context : step->x;
-    const int behind = at < step->back ? at : at - step->back;
-    return from + (size_t) behind * (bytes / sizeof(float));
-}
-
-/* The address of the pixel at row and column of x, and in *step the distance to
- * the next pixel. For a row outside the picture: the address of zeros. */
-static const float *
-row_of(const ConvTiles *p, const Lane *lane, const float *x, int row,
-       int column, size_t *step)
-{
-    const VaeShape s = p->op->x->shape;
-    const bool outside = row < 0 || row >= s.h;
-    *step = outside ? 0 : (size_t) s.c;
-    return outside ? lane->zeros
-                   : x + ((size_t) row * (size_t) s.w + (size_t) column) *
-                             (size_t) s.c;
-}
-
-/* Sets the rows of pixels that row r of the chunk's tiles reads. */
-static void
-set_rows(const ConvTiles *p, const Lane *lane, const Step *step, int kernels,
-         int pair, int r, VaeTileIn *t)
-{
-    static const int rows[SIDE][2] = {{0, 2}, {1, 2}, {2, 1}, {3, 1}};
-    const int row = 2 * (step->row + r) - vae_conv_top(p->op);
-    const int column = t->first ? 0 : 2 * step->column - p->op->conv.pad + 1;
-    for (int f = t->from; f < t->until; f++) {
-        const float *x = frame_of(p, step, 2 * pair + f - p->odd);
-        t->a[f] =
-            row_of(p, lane, x, row + rows[kernels][0], column, &t->a_step);
-        t->b[f] =
-            row_of(p, lane, x, row + rows[kernels][1], column, &t->b_step);
-    }
-}
-
-/* Computes the input of the products of row `kernels`. */
-static void
-chunk_in(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
-{
-    const VaeShape s = p->op->x->shape;
-    const Chunk *c = &p->chunk;
-    const size_t line = (size_t) c->w * (size_t) s.c;
-    const size_t plane = (size_t) p->pairs * (size_t) c->h * line;
-    /* column of the first pixel; -1: a zero left of the picture */
-    const int column = 2 * step->column - p->op->conv.pad;
-    VaeTileIn t = {.minus = kernels != 1,
-                   .first = column < 0,
-                   .end = s.w - column,
-                   .tiles = c->w,
-                   .n = s.c};
-    for (int i = 0; i < p->pairs * c->h; i++) {
-        const int pair = i / c->h;
-        t.from = first_time(p, pair);
-        t.until = end_of_times(p, pair);
-        set_rows(p, lane, step, kernels, pair, i % c->h, &t);
-        for (int k = 0; k < SIDE * SIDE; k++)
-            t.y[k % SIDE][k / SIDE] =
-                lane->in + (size_t) k * plane + (size_t) i * line;
-        p->simd->tile_in(&t);
-    }
-}
-
-static VaeDnnlStatus
-chunk_products(const ConvTiles *p, Lane *lane, int kernels)
-{
-    const size_t tiles = (size_t) p->chunk.h * (size_t) p->chunk.w;
-    const size_t x_pair = tiles * (size_t) p->op->x->shape.c;
-    const size_t y_pair = tiles * (size_t) p->op->y->shape.c;
-    VaeDnnlPrimitive *a = &lane->product;
-    VaeDnnlStatus s = VAE_DNNL_OK;
-    for (int k = 0; k < SIDE * SIDE; k++) {
-        const size_t kernel =
-            (size_t) SIDE * SIDE * (size_t) kernels + (size_t) k;
-        if (s == VAE_DNNL_OK)
-            s = vae_dnnl_set(a, VAE_DNNL_WEIGHTS,
-                             p->kernels + kernel * p->kernel_bytes);
-        for (int j = 0; j < p->pairs && s == VAE_DNNL_OK; j += p->at_once) {
-            const size_t at = (size_t) k * (size_t) p->pairs + (size_t) j;
-            if (k % SIDE < first_time(p, j) || k % SIDE >= end_of_times(p, j))
-                continue;
-            s = vae_dnnl_set(a, VAE_DNNL_SRC, lane->in + at * x_pair);
-            if (s == VAE_DNNL_OK)
-                s = vae_dnnl_set(a, VAE_DNNL_DST, lane->out + at * y_pair);
-            if (s == VAE_DNNL_OK)
-                s = vae_dnnl_execute(&p->cpu->dnnl, a);
-        }
-    }
-    return s;
-}
-
-/* Describes output row `half` (of two) of a row of tiles, at `row` and `frame`
- * of y. Residual and bias are added with the first products, ReLU follows the
- * last. */
-static VaeTileRow
-row_out(const ConvTiles *p, const Step *step, int kernels, int half, int frame,
-        int row)
-{
-    const VaeShape s = p->op->y->shape;
-    const bool first = kernels == half, last = kernels == half + 2;
-    if (kernels < half || kernels > half + 2 || row >= s.h || frame < 0)
-        return (VaeTileRow){0};
-    const size_t at =
-        (size_t) frame * (vae_frame_stride(p->op->y) / sizeof(float)) +
-        ((size_t) row * (size_t) s.w + 2 * (size_t) step->column) *
-            (size_t) s.c;
-    float *y = step->y + at;
-    return (VaeTileRow){
-        .y = y,
-        .from = !first      ? y
-                : step->add ? step->add + at
-                            : NULL,
-        .bias = first ? p->bias : NULL,
-        .minus = half == 1 && kernels == 2,
-        .relu = last && p->op->conv.relu,
-    };
-}
-
-/* Adds the products of row `kernels` to the two output rows of each tile. */
-static void
-chunk_out(const ConvTiles *p, const Lane *lane, const Step *step, int kernels)
-{
-    const VaeShape s = p->op->y->shape;
-    const Chunk *c = &p->chunk;
-    const size_t line = (size_t) c->w * (size_t) s.c;
-    const size_t plane = (size_t) p->pairs * (size_t) c->h * line;
-    const int there = s.w - 2 * step->column;
-    VaeTileOut t = {.pixels = there < 2 * c->w ? there : 2 * c->w, .n = s.c};
-    for (int i = 0; i < p->pairs * c->h; i++) {
-        for (int k = 0; k < SIDE * SIDE; k++)
-            t.m[k % SIDE][k / SIDE] =
-                lane->out + (size_t) k * plane + (size_t) i * line;
-        for (int k = 0; k < 4; k++)
-            t.row[k / 2][k % 2] = row_out(p, step, kernels, k % 2,
-                                          frame_in_pair(p, i / c->h, k / 2),
-                                          2 * (step->row + i % c->h) + k % 2);
-        p->simd->tile_out(&t);
-    }
-}
-
-static VaeDnnlStatus
-run_chunk(ConvTiles *p, Lane *lane, const Step *step)
-{
-    VaeDnnlStatus s = VAE_DNNL_OK;
-    for (int k = 0; k < SIDE && s == VAE_DNNL_OK; k++) {
-        chunk_in(p, lane, step, k);
-        s = chunk_products(p, lane, k);
-        if (s == VAE_DNNL_OK)
-            chunk_out(p, lane, step, k);
-    }
-    return s;
-}
-
-/* ------------------------------------------------------------------ */
 
 static void
-enter(const ConvTiles *p, Lane *lane, int i)
+enter(const VaeConvTiles *p, VaeTileLane *lane, int i)
 {
     uint8_t *own = p->exec->memory.scratch + (size_t) i * p->lane_bytes;
     lane->zeros = (float *) (own + p->zeros_at);
@@ -355,9 +122,9 @@ enter(const ConvTiles *p, Lane *lane, int i)
 static VaeStatus
 winograd_run(void *own, const VaeOp *op, VaeError *error)
 {
-    ConvTiles *p = own;
+    VaeConvTiles *p = own;
     const VaeExec *e = p->exec;
-    const Chunk *c = &p->chunk;
+    const VaeTileChunk *c = &p->chunk;
     const size_t x_frame = vae_frame_bytes(op->x) / sizeof(float);
     const size_t y_frame = vae_frame_stride(op->y) / sizeof(float);
     const float *x = (const float *) vae_exec_body(e, op->x);
@@ -365,14 +132,14 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
         op->add ? (const float *) vae_exec_body(e, op->add) : NULL;
     float *y = (float *) vae_exec_body(e, op->y);
     /* x may have more context than this convolution reads */
-    const int back = op->y->shape.t + 2 - op->x->shape.t;
+    const int back = op->y->shape.t + op->conv.kt - 1 - op->x->shape.t;
     const float *context = op->carry ? (const float *) vae_exec_carry(e, op)
                                      : x - (size_t) back * x_frame;
     const int wide = parts(c->across, c->w);
     const int high = parts(parts(op->y->shape.h, 2), c->h);
     int failed = VAE_DNNL_OK;
     p->op = op;
-    p->odd = vae_op_first_frame(e->program, op) % 2;
+    p->odd = vae_tile_odd(e->program, op);
     for (int i = 0; i < p->n_lanes; i++)
         enter(p, &p->lanes[i], i);
 #pragma omp parallel for num_threads(p->n_lanes) schedule(dynamic)             \
@@ -381,15 +148,16 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
     for (int i = 0; i < p->steps * high * wide; i++) {
         const int frame = i / (high * wide) * p->frames;
         const size_t at = (size_t) frame * y_frame;
-        const Step step = {.context = context,
-                           .x = x,
-                           .back = back,
-                           .frame = frame,
-                           .add = add ? add + at : NULL,
-                           .y = y + at,
-                           .row = i / wide % high * c->h,
-                           .column = i % wide * c->w};
-        const int s = run_chunk(p, &p->lanes[omp_get_thread_num()], &step);
+        const VaeTileStep step = {.context = context,
+                                  .x = x,
+                                  .back = back,
+                                  .frame = frame,
+                                  .add = add ? add + at : NULL,
+                                  .y = y + at,
+                                  .row = i / wide % high * c->h,
+                                  .column = i % wide * c->w};
+        const int s =
+            vae_cpu_tile_chunk(p, &p->lanes[omp_get_thread_num()], &step);
         failed = s > failed ? s : failed;
     }
     return vae_cpu_status(failed, op, "run the convolution", error);
@@ -398,7 +166,7 @@ winograd_run(void *own, const VaeOp *op, VaeError *error)
 static void
 winograd_free(void *own)
 {
-    ConvTiles *p = own;
+    VaeConvTiles *p = own;
     for (int i = 0; i < p->n_lanes && p->lanes; i++)
         vae_dnnl_free(&p->lanes[i].product);
     vae_mem_free(p->lanes);
@@ -410,8 +178,8 @@ winograd_free(void *own)
 
 /* weights NULL: the library chooses their layout. */
 static VaeDnnlStatus
-make_product(ConvTiles *p, int pairs, const VaeDnnlLayout *weights, bool plan,
-             VaeDnnlPrimitive *out)
+make_product(VaeConvTiles *p, int pairs, const VaeDnnlLayout *weights,
+             bool plan, VaeDnnlPrimitive *out)
 {
     const int tiles = p->chunk.h * p->chunk.w;
     const VaeDnnlConv conv = {.flat = true,
@@ -431,15 +199,16 @@ make_product(ConvTiles *p, int pairs, const VaeDnnlLayout *weights, bool plan,
     return s;
 }
 
-/* Chooses a product of all pairs if each has two frames, and if its
+/* Chooses a product of all pairs if each has all its frames, and if its
  * implementation, its layout of weights and its bytes are those of a product of
  * one pair. Otherwise chooses the latter. Programs with different numbers of
  * frames therefore share the weights. */
 static VaeDnnlStatus
-choose_product(ConvTiles *p, bool plan)
+choose_product(VaeConvTiles *p, bool plan)
 {
     VaeDnnlPrimitive one = {0}, all = {0};
-    const bool several = p->pairs > 1 && p->frames == 2 * p->pairs;
+    const bool whole = p->times == 1 || p->frames == 2 * p->pairs;
+    const bool several = p->pairs > 1 && whole;
     VaeDnnlStatus s = make_product(p, 1, NULL, true, &one);
     const VaeDnnlLayout *weights = one.layout[VAE_DNNL_WEIGHTS];
     if (s == VAE_DNNL_OK && several)
@@ -460,7 +229,7 @@ choose_product(ConvTiles *p, bool plan)
 bool
 vae_cpu_tiles_can_strip(VaeBackend *cpu, const VaeOp *op)
 {
-    ConvTiles p = {.cpu = cpu, .op = op, .chunk = choose_chunk(op)};
+    VaeConvTiles p = {.cpu = cpu, .op = op, .chunk = choose_chunk(op)};
     VaeDnnlPrimitive one = {0};
     const VaeDnnlStatus s = make_product(&p, 1, NULL, true, &one);
     const bool can = s == VAE_DNNL_OK && !vae_cpu_is_product(&one);
@@ -469,7 +238,7 @@ vae_cpu_tiles_can_strip(VaeBackend *cpu, const VaeOp *op)
 }
 
 static VaeDnnlStatus
-make_lanes(ConvTiles *p)
+make_lanes(VaeConvTiles *p)
 {
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int i = 0; i < p->n_lanes && s == VAE_DNNL_OK; i++)
@@ -485,13 +254,13 @@ aligned(size_t bytes)
 
 /* Sets the offsets in a lane's scratch memory. */
 static void
-place(ConvTiles *p)
+place(VaeConvTiles *p)
 {
     const size_t tiles =
         (size_t) p->chunk.h * (size_t) p->chunk.w * sizeof(float);
     const size_t x_c = (size_t) p->op->x->shape.c;
     const size_t y_c = (size_t) p->op->y->shape.c;
-    const size_t products = (size_t) SIDE * SIDE * (size_t) p->pairs;
+    const size_t products = SIDE * (size_t) p->times * (size_t) p->pairs;
     p->zeros_at = aligned(p->product.scratch);
     p->in_at = p->zeros_at + aligned(x_c * sizeof(float));
     p->out_at = p->in_at + aligned(products * tiles * x_c);
@@ -499,7 +268,7 @@ place(ConvTiles *p)
 }
 
 static VaeStatus
-take_weights(ConvTiles *p, VaeWeightCache *cache, int i, VaeError *error)
+take_weights(VaeConvTiles *p, VaeWeightCache *cache, int i, VaeError *error)
 {
     const VaeDnnlLayout *layout = p->product.layout[VAE_DNNL_WEIGHTS];
     const void *kernels = NULL;
@@ -520,11 +289,9 @@ vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
                  VaeError *error)
 {
     const VaeOp *op = &exec->program->ops[i];
-    assert(op->conv.k == 3 && op->conv.kt == 3 && op->conv.s == 1 &&
-           op->conv.st == 1 && op->conv.pad <= 1 && !op->conv.up);
-    assert(!op->carry || op->carry->frames == 2);
-    assert(op->x->type == VAE_TYPE_F32 && op->y->type == VAE_TYPE_F32);
-    ConvTiles *p = vae_mem_alloc(sizeof *p);
+    assert(vae_can_winograd(op));
+    assert(!op->carry || op->carry->frames == op->conv.kt - 1);
+    VaeConvTiles *p = vae_mem_alloc(sizeof *p);
     if (!p)
         return vae_fail(error, VAE_ERR_MEMORY, "out of memory");
     exec->ops[i].own = p;
@@ -538,8 +305,9 @@ vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
     p->chunk = choose_chunk(op);
     p->steps = op->group ? 1 : exec->program->steps;
     p->frames = op->y->shape.t / p->steps;
-    p->odd = vae_op_first_frame(exec->program, op) % 2;
-    p->pairs = (p->odd + p->frames + 1) / 2;
+    p->times = vae_tile_times(op);
+    p->odd = vae_tile_odd(exec->program, op);
+    p->pairs = p->times == 1 ? p->frames : (p->odd + p->frames + 1) / 2;
     p->n_lanes = cpu->params.threads;
     p->lanes = vae_mem_alloc((size_t) p->n_lanes * sizeof *p->lanes);
     if (!p->lanes)

@@ -30,14 +30,16 @@ elements(const VaeTensor *t)
 }
 
 /* The number of Winograd kernels per frame, times the frames. A pair takes 64,
- * and a frame without the other one of its pair 48. */
+ * a frame without the other one of its pair 48, and a frame without time 16. */
 static int
 count_kernels(const VaeProgram *p, const VaeOp *op)
 {
     const int steps = op->group ? 1 : p->steps;
     const int frames = op->y->shape.t / steps;
-    const int alone = vae_op_first_frame(p, op) % 2;
+    const int alone = vae_tile_odd(p, op);
     const int rest = frames - alone;
+    if (vae_tile_times(op) == 1)
+        return 16 * op->y->shape.t;
     return steps * (48 * (alone + rest % 2) + 64 * (rest / 2));
 }
 
@@ -53,7 +55,7 @@ count_conv(const VaeProgram *p, VaeOp *op)
     double weights = op->conv.up ? 4 * taps : taps;
     if (op->conv.winograd) {
         const int tiles = ((y->shape.h + 1) / 2) * ((y->shape.w + 1) / 2);
-        weights = 64;
+        weights = 16 * vae_tile_times(op);
         taps = (double) count_kernels(p, op) / y->shape.t * tiles /
                (y->shape.h * y->shape.w);
     }

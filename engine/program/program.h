@@ -183,7 +183,7 @@ typedef struct VaeOp {
             int k, kt, s, st, pad;
             bool relu;
             bool up;       /* reads each pixel of x as 2x2; see fuse.h */
-            bool winograd; /* by F(2x2x2, 3x3x3), see cpu/winograd.c */
+            bool winograd; /* in Winograd tiles, see cpu/winograd.c */
             bool normed;   /* also computes the norm vae_norm_behind() */
             bool fronted;  /* reads x through the norm vae_norm_in_front() */
             bool wide;     /* its layer's result is of x's type, but y is F32 */
@@ -301,11 +301,29 @@ vae_picture_rows(const VaeTensor *t)
 {
     return t->rows ? t->rows : t->shape.h;
 }
-/* The frame of a step that is the first one of the op's group. */
-static inline int
-vae_op_first_frame(const VaeProgram *p, const VaeOp *op)
+
+/* True if Winograd's method can compute the convolution. */
+static inline bool
+vae_can_winograd(const VaeOp *op)
 {
-    return op->group ? (op->group - 1) * p->group : 0;
+    return op->conv.k == 3 && (op->conv.kt == 3 || op->conv.kt == 1) &&
+           op->conv.s == 1 && op->conv.st == 1 && op->conv.pad <= 1 &&
+           !op->conv.up && op->x->type == VAE_TYPE_F32 &&
+           op->y->type == VAE_TYPE_F32;
+}
+/* Winograd's products in time of a tile: four for a pair of frames, or one for
+ * a frame if the kernel has no time. */
+static inline int
+vae_tile_times(const VaeOp *op)
+{
+    return op->conv.kt == 1 ? 1 : 4;
+}
+/* 1 if the op's first frame is the second one of a pair, otherwise 0. */
+static inline int
+vae_tile_odd(const VaeProgram *p, const VaeOp *op)
+{
+    const bool pairs = op->group && vae_tile_times(op) > 1;
+    return pairs ? (op->group - 1) * p->group % 2 : 0;
 }
 
 /* True if op computes the statistics of a group norm. */

@@ -479,33 +479,39 @@ tile_turn(V v0, V v1, V v2, V v3, int k)
     return k == 0 ? v0 - v2 : k == 1 ? v1 + v2 : k == 2 ? v2 - v1 : v3 - v1;
 }
 
-/* Transforms pixel i in time, to e[0..3]. */
+/* The fields of a VaeTileIn that the compiler knows. */
+typedef struct TileIn {
+    int times;
+    bool minus;
+} TileIn;
+
+/* Transforms pixel i in time, to e[0..times-1]. */
 INLINE void
-tile_times(const VaeTileIn *a, int i, size_t c, int n, bool minus, V e[4])
+tile_times(const VaeTileIn *a, int i, size_t c, int n, TileIn in, V e[4])
 {
     V v[4] = {{0}};
 #pragma GCC unroll 4
-    for (int f = 0; f < 4; f++)
+    for (int f = 0; f < in.times; f++)
         if (i >= a->first && i < a->end && f + 1 > a->from && f < a->until)
-            v[f] = tile_sum(a, f, i, c, n, minus);
+            v[f] = tile_sum(a, f, i, c, n, in.minus);
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; k++)
-        e[k] = tile_turn(v[0], v[1], v[2], v[3], k);
+    for (int k = 0; k < in.times; k++)
+        e[k] = in.times == 1 ? v[0] : tile_turn(v[0], v[1], v[2], v[3], k);
 }
 
 /* n channels of all tiles from c on. */
 INLINE void
-tile_in_some(const VaeTileIn *a, size_t c, int n, bool minus)
+tile_in_some(const VaeTileIn *a, size_t c, int n, TileIn in)
 {
     V e[4][4]; /* [column][time] */
-    tile_times(a, 0, c, n, minus, e[0]);
-    tile_times(a, 1, c, n, minus, e[1]);
+    tile_times(a, 0, c, n, in, e[0]);
+    tile_times(a, 1, c, n, in, e[1]);
     for (int i = 0; i < a->tiles; i++) {
         const size_t to = (size_t) i * (size_t) a->n + c;
-        tile_times(a, 2 * i + 2, c, n, minus, e[2]);
-        tile_times(a, 2 * i + 3, c, n, minus, e[3]);
+        tile_times(a, 2 * i + 2, c, n, in, e[2]);
+        tile_times(a, 2 * i + 3, c, n, in, e[3]);
 #pragma GCC unroll 4
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < in.times; k++) {
             if (k >= a->from && k < a->until)
                 for (int q = 0; q < 4; q++)
                     store_some(a->y[k][q], VAE_TYPE_F32, to,
@@ -518,23 +524,27 @@ tile_in_some(const VaeTileIn *a, size_t c, int n, bool minus)
 }
 
 INLINE void
-tile_in_all(const VaeTileIn *a, bool minus)
+tile_in_all(const VaeTileIn *a, TileIn in)
 {
     int c = 0;
     for (; c + LANES <= a->n; c += LANES)
-        tile_in_some(a, (size_t) c, LANES, minus);
+        tile_in_some(a, (size_t) c, LANES, in);
     if (c < a->n)
-        tile_in_some(a, (size_t) c, a->n - c, minus);
+        tile_in_some(a, (size_t) c, a->n - c, in);
 }
 
 static void
 tile_in(const VaeTileIn *a)
 {
     const VaeTileIn own = *a; /* a copy that no store can alias */
-    if (own.minus)
-        tile_in_all(&own, true);
+    if (own.times == 1 && own.minus)
+        tile_in_all(&own, (TileIn){1, true});
+    else if (own.times == 1)
+        tile_in_all(&own, (TileIn){1, false});
+    else if (own.minus)
+        tile_in_all(&own, (TileIn){4, true});
     else
-        tile_in_all(&own, false);
+        tile_in_all(&own, (TileIn){4, false});
 }
 
 /* Adds or subtracts z at channel c of a pixel of the row. */
@@ -550,23 +560,40 @@ tile_row(const VaeTileRow *r, size_t pixel, size_t c, int n, V z)
     store_some(r->y, VAE_TYPE_F32, pixel + c, y, n);
 }
 
+/* n channels of product `time` of column k. */
+INLINE V
+tile_product(const VaeTileOut *a, int time, int k, size_t at, int n)
+{
+    return load_some(a->m[time][k], VAE_TYPE_F32, at, n);
+}
+
+/* What the compiler knows: the frame, of `times` times. */
+typedef struct TileOut {
+    int times, frame;
+} TileOut;
+
 /* The pixels of tile i in one frame; `both`: its columns. */
 INLINE void
-tile_out_some(const VaeTileOut *a, int frame, int i, size_t c, int n, bool both)
+tile_out_some(const VaeTileOut *a, TileOut out, int i, size_t c, int n,
+              bool both)
 {
     const size_t channels = (size_t) a->n;
     const size_t at = (size_t) i * channels + c;
     const size_t pixel = 2 * (size_t) i * channels;
     V m[4];
     for (int k = 0; k < 4; k++) {
-        const V m1 = load_some(a->m[1][k], VAE_TYPE_F32, at, n);
-        const V m2 = load_some(a->m[2][k], VAE_TYPE_F32, at, n);
-        m[k] = frame ? m1 - m2 + load_some(a->m[3][k], VAE_TYPE_F32, at, n)
-                     : load_some(a->m[0][k], VAE_TYPE_F32, at, n) + m1 + m2;
+        if (out.times == 1) {
+            m[k] = tile_product(a, 0, k, at, n);
+            continue;
+        }
+        const V m1 = tile_product(a, 1, k, at, n);
+        const V m2 = tile_product(a, 2, k, at, n);
+        m[k] = out.frame ? m1 - m2 + tile_product(a, 3, k, at, n)
+                         : tile_product(a, 0, k, at, n) + m1 + m2;
     }
     const V z0 = m[0] + m[1] + m[2], z1 = m[1] - m[2] + m[3];
     for (int k = 0; k < 2; k++) {
-        const VaeTileRow *row = &a->row[frame][k];
+        const VaeTileRow *row = &a->row[out.frame][k];
         if (!row->y)
             continue;
         tile_row(row, pixel, c, n, z0);
@@ -576,32 +603,36 @@ tile_out_some(const VaeTileOut *a, int frame, int i, size_t c, int n, bool both)
 }
 
 INLINE void
-tile_out_tile(const VaeTileOut *a, int frame, int i, bool both)
+tile_out_tile(const VaeTileOut *a, TileOut out, int i, bool both)
 {
     int c = 0;
     for (; c + LANES <= a->n; c += LANES)
-        tile_out_some(a, frame, i, (size_t) c, LANES, both);
+        tile_out_some(a, out, i, (size_t) c, LANES, both);
     if (c < a->n)
-        tile_out_some(a, frame, i, (size_t) c, a->n - c, both);
+        tile_out_some(a, out, i, (size_t) c, a->n - c, both);
 }
 
 INLINE void
-tile_out_frame(const VaeTileOut *a, int frame)
+tile_out_frame(const VaeTileOut *a, TileOut out)
 {
-    if (!a->row[frame][0].y && !a->row[frame][1].y)
+    if (!a->row[out.frame][0].y && !a->row[out.frame][1].y)
         return;
     for (int i = 0; i < a->pixels / 2; i++)
-        tile_out_tile(a, frame, i, true);
+        tile_out_tile(a, out, i, true);
     if (a->pixels % 2)
-        tile_out_tile(a, frame, a->pixels / 2, false);
+        tile_out_tile(a, out, a->pixels / 2, false);
 }
 
 static void
 tile_out(const VaeTileOut *a)
 {
     const VaeTileOut own = *a;
-    tile_out_frame(&own, 0);
-    tile_out_frame(&own, 1);
+    if (own.times == 1) {
+        tile_out_frame(&own, (TileOut){1, 0});
+        return;
+    }
+    tile_out_frame(&own, (TileOut){4, 0});
+    tile_out_frame(&own, (TileOut){4, 1});
 }
 
 /* ---------------------------------------------------------- attention */

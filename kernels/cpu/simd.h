@@ -14,6 +14,7 @@
  * from four frames of a row of 4x4 tiles: of two pixel rows a and b of each
  * frame, two pixels apart, e = a + b or a - b. Of the four e, and then of four
  * columns of each result, it computes v0 - v2, v1 + v2, v2 - v1 and v3 - v1.
+ * That of F(2x2, 3x3) has one frame and takes its e as the only result in time.
  */
 typedef struct VaeTileIn {
     const float *a[4], *b[4]; /* the second pixel of the first tile */
@@ -23,6 +24,7 @@ typedef struct VaeTileIn {
                               pixel of the first tile; the others are zero.
                               first is 0 or 1 */
     int tiles, n;          /* n channels */
+    int times;             /* results in time: 4, or 1 without time */
     int from, until;       /* results in time that are wanted; of 0..2, frame 3
                               is not read, and of 1..3, frame 0 */
     float *y[4][4];        /* [time][column]: [tiles][n] */
@@ -37,8 +39,10 @@ typedef struct VaeTileRow {
 } VaeTileRow;
 
 /* The columns n of frame 0 are m[0] + m[1] + m[2], those of frame 1 are
- * m[1] - m[2] + m[3]. The products of a frame without rows are not read. */
+ * m[1] - m[2] + m[3]. The products of a frame without rows are not read. With
+ * one time, there is only frame 0, and its columns are m[0]. */
 typedef struct VaeTileOut {
+    int times;            /* 4 or 1 */
     const float *m[4][4]; /* [time][column]: [tiles][n] */
     VaeTileRow row[2][2]; /* [frame][row] */
     int pixels, n;        /* pixels of a row, at most two per tile; channels */

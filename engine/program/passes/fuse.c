@@ -59,7 +59,7 @@ fuse_upsample(VaeProgram *p, VaeOp *op)
 }
 
 /* ------------------------------------------------------------------ */
-/* F(2x2x2, 3x3x3).                                                    */
+/* Winograd tiles.                                                     */
 
 /* With fewer channels, the transforms take as much time as the products save.
  */
@@ -84,13 +84,11 @@ later_frames(const VaeProgram *next, const char *name)
 static void
 choose_winograd(VaeOp *op, const VaeProgram *next)
 {
-    if (op->kind != VAE_OP_CONV || op->conv.up || op->conv.k != 3 ||
-        op->conv.kt != 3 || op->conv.s != 1 || op->conv.st != 1 ||
-        op->conv.pad > 1 || op->x->type != VAE_TYPE_F32 ||
-        op->y->type != VAE_TYPE_F32 || op->x->shape.c < WINOGRAD_CHANNELS ||
-        op->y->shape.c < WINOGRAD_CHANNELS || later_frames(next, op->name) < 2)
-        return;
-    op->conv.winograd = true;
+    if (op->kind == VAE_OP_CONV)
+        op->conv.winograd =
+            vae_can_winograd(op) && op->x->shape.c >= WINOGRAD_CHANNELS &&
+            op->y->shape.c >= WINOGRAD_CHANNELS &&
+            (vae_tile_times(op) == 1 || later_frames(next, op->name) >= 2);
 }
 
 /* ------------------------------------------------------------------ */

@@ -16,11 +16,11 @@ typedef struct VaeFusions {
      * convolution reads the small picture (conv.up). If the upsampling also
      * doubles frames, an op for this remains. */
     bool upsample;
-    /* A 3x3x3 convolution in F32, and the op that copies the carry to the
-     * context of its input. The convolution becomes F(2x2x2, 3x3x3)
-     * (conv.winograd) and reads its carry in place. Only for convolutions that
-     * compute two frames or more in a later step, because the others have few
-     * operations and most of the weights. */
+    /* A 3x3 or 3x3x3 convolution in F32, and the op that copies the carry to
+     * the context of its input. The convolution is computed in Winograd tiles
+     * (conv.winograd) and reads its carry in place. Of those of 3x3x3, only the
+     * ones that compute two frames or more in a later step, because the others
+     * have few operations and most of the weights. */
     bool winograd;
     /* A norm, the op that copies the carry to the context of its result, and
      * the op that copies the result's last frames to the carry: the norm does

@@ -1,7 +1,8 @@
 /*
- * tiles.c: tests the transforms of Winograd's F(2x2x2, 3x3x3): of tiles, of
- * results and of taps. Each result is a sum in a fixed order, so every vector
- * code must give the same bytes. winograd.c tests whole convolutions.
+ * tiles.c: tests the transforms of Winograd's F(2x2x2, 3x3x3) and F(2x2, 3x3):
+ * of tiles, of results and of taps. Each result is a sum in a fixed order, so
+ * every vector code must give the same bytes. winograd.c tests whole
+ * convolutions.
  */
 
 #include "../check.h"
@@ -18,14 +19,16 @@ floats(VaeCheck *t, size_t n)
 enum { MOST_TILES = 4 };
 
 /* The flags of a case of check_in(): SECOND and ALONE are pairs of which only
- * the second or the first frame is wanted. */
+ * the second or the first frame is wanted. TIMELESS: one frame, without time.
+ */
 enum {
     IN_MINUS = 1,
     IN_FIRST = 2,
     IN_ZEROS = 4,
     IN_SECOND = 8,
     IN_ALONE = 16,
-    IN_FLAGS = 24
+    IN_TIMELESS = 24,
+    IN_FLAGS = 32
 };
 
 /* Result k of the transform of v. */
@@ -48,7 +51,7 @@ tile_sum(const VaeTileIn *a, int i, int c, int time)
         const float q = a->b[f][(ptrdiff_t) a->b_step * (i - 1) + c];
         v[f] = a->minus ? p - q : p + q;
     }
-    return turned(v, time);
+    return a->times == 1 ? v[0] : turned(v, time);
 }
 
 /* Sets the rows of four frames. There is no memory after their end, and none
@@ -78,15 +81,19 @@ check_one_in(VaeCheck *t, int n, int tiles, int behind, int flags)
         return;
     const size_t step = (size_t) n + 3;
     const size_t count = (size_t) tiles * (size_t) n;
-    VaeTileIn a = {.minus = flags & IN_MINUS,
+    const bool timeless = flags >= IN_TIMELESS;
+    VaeTileIn a = {.times = timeless ? 1 : 4,
+                   .minus = flags & IN_MINUS,
                    .first = flags & IN_FIRST ? 1 : 0,
                    .end = 2 * tiles + 2 - behind,
                    .tiles = tiles,
                    .n = n,
                    .a_step = step,
                    .b_step = flags & IN_ZEROS ? 0 : step,
-                   .from = flags & IN_SECOND ? 1 : 0,
-                   .until = flags & IN_ALONE ? 3 : 4};
+                   .from = !timeless && flags & IN_SECOND ? 1 : 0,
+                   .until = timeless           ? 1
+                            : flags & IN_ALONE ? 3
+                                               : 4};
     make_rows(t, &a, flags);
     float *want[16];
     for (int k = 0; k < 16; k++) {
@@ -145,8 +152,9 @@ make_row(VaeCheck *t, const VaeTileOut *a, const float *bias, int frame,
             const int at = i * a->n + c, m = i / 2 * a->n + c;
             float k[4];
             for (int q = 0; q < 4; q++)
-                k[q] = frame ? a->m[1][q][m] - a->m[2][q][m] + a->m[3][q][m]
-                             : a->m[0][q][m] + a->m[1][q][m] + a->m[2][q][m];
+                k[q] = a->times == 1 ? a->m[0][q][m]
+                       : frame ? a->m[1][q][m] - a->m[2][q][m] + a->m[3][q][m]
+                               : a->m[0][q][m] + a->m[1][q][m] + a->m[2][q][m];
             const float z = i % 2 ? k[1] - k[2] + k[3] : k[0] + k[1] + k[2];
             float y = row.from ? row.from[at] : 0;
             if (flags & BIAS)
@@ -177,19 +185,20 @@ set_row(VaeCheck *t, const VaeTileOut *a, const Row *row, const float *bias,
 
 /* rows: the flags of the four rows; a frame without rows has no products. */
 static void
-check_one_out(VaeCheck *t, int n, int pixels, const int rows[4])
+check_one_out(VaeCheck *t, int n, int times, int pixels, const int rows[4])
 {
-    if (!vae_check_begin(t, "tile_out_%d_%d_%d_%d_%d_%d", n, pixels, rows[0],
-                         rows[1], rows[2], rows[3]))
+    if (!vae_check_begin(t, "tile_out_%d_%d_%d_%d_%d_%d_%d", n, times, pixels,
+                         rows[0], rows[1], rows[2], rows[3]))
         return;
     const size_t tiles = (size_t) (pixels + 1) / 2;
     const float *bias = vae_check_random(t, (size_t) n, 1);
     const bool first = (rows[0] | rows[1]) & THERE;
     const bool second = (rows[2] | rows[3]) & THERE;
-    VaeTileOut a = {.pixels = pixels, .n = n};
-    for (int k = first ? 0 : 4; k < (second ? 16 : 12); k++)
+    VaeTileOut a = {.times = times, .pixels = pixels, .n = n};
+    const int end = times == 1 ? 4 : second ? 16 : 12;
+    for (int k = first || times == 1 ? 0 : 4; k < end; k++)
         a.m[k / 4][k % 4] = vae_check_random(t, tiles * (size_t) n, 1);
-    ((float *) a.m[1][1])[n / 2] = NAN; /* remains NaN */
+    ((float *) a.m[times / 4][1])[n / 2] = NAN; /* remains NaN */
     Row row[4];
     for (int k = 0; k < 4; k++)
         row[k] = make_row(t, &a, bias, k / 2, rows[k]);
@@ -217,10 +226,12 @@ check_out(VaeCheck *t)
                 const int other = (7 * flags + pixels) % FLAGS;
                 const int late = (11 * flags + 5) % FLAGS;
                 check_one_out(
-                    t, lengths[i], pixels,
+                    t, lengths[i], 4, pixels,
                     (const int[4]){flags, other, late, (3 * late + 1) % FLAGS});
-                check_one_out(t, lengths[i], pixels,
+                check_one_out(t, lengths[i], 4, pixels,
                               (const int[4]){0, 0, flags, other});
+                check_one_out(t, lengths[i], 1, pixels,
+                              (const int[4]){flags, other, 0, 0});
             }
 }
 

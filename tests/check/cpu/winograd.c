@@ -21,15 +21,16 @@ tile_sizes(float v[16], const float *x, VaeShape s, int row, int column)
         }
 }
 
-/* Bounds of the transformed 3x3x3 kernel g. */
+/* Bounds of the transformed kernel g of kt 3x3 taps. That of one is the first
+ * of four times. */
 static void
-kernel_sizes(float u[64], const float *g)
+kernel_sizes(float u[64], const float *g, int kt)
 {
     static const float of[4][3] = {
         {1, 0, 0}, {.5f, .5f, .5f}, {.5f, .5f, .5f}, {0, 0, 1}};
     for (int i = 0; i < 64; i++) {
         u[i] = 0;
-        for (int k = 0; k < 27; k++)
+        for (int k = 0; k < 9 * kt; k++)
             u[i] += of[i / 16][k / 9] * of[i / 4 % 4][k / 3 % 3] *
                     of[i % 4][k % 3] * fabsf(g[k]);
     }
@@ -43,9 +44,9 @@ tile_sums(float *y, VaeOneOp op, const float *u, const float *x, int second,
           int row, int column)
 {
     for (int c = 0; c < op.x.c; c++)
-        for (int t = second; t < second + 3; t++) {
+        for (int t = second; t < second + op.kt; t++) {
             float v[16] = {0};
-            for (int f = 0; f < 2; f++)
+            for (int f = 0; f < (op.kt == 1 ? 1 : 2); f++)
                 tile_sizes(v,
                            x + vae_frame_size(op.x) * (size_t) of_two[t][f] + c,
                            op.x, 2 * row - op.pad, 2 * column - op.pad);
@@ -71,11 +72,12 @@ tile_bounds(VaeCheck *t, VaeOneOp op, const float *x, const float *add)
     float *bounds = vae_check_buffer(t, n * VAE_FRAMES * sizeof *u, sizeof *u);
     float *sums = vae_check_buffer(t, 4 * (size_t) op.y.c * sizeof *u, 4);
     for (size_t k = 0; k < kernels; k++)
-        kernel_sizes(u + 64 * k, op.weight + 27 * k);
+        kernel_sizes(u + 64 * k, op.weight + 9 * (size_t) op.kt * k, op.kt);
     const int across = (op.y.w + 1) / 2, tiles = across * ((op.y.h + 1) / 2);
     for (int i = 0; i < VAE_FRAMES * tiles; i++) {
         const int f = i / tiles, row = i % tiles / across;
-        const int column = i % across, second = f % op.tiles % 2;
+        const int column = i % across;
+        const int second = op.kt == 1 ? 0 : f % op.tiles % 2;
         memset(sums, 0, 4 * (size_t) op.y.c * sizeof *sums);
         tile_sums(sums, op, u, x + vae_frame_size(op.x) * (size_t) (f - second),
                   second, row, column);
@@ -85,7 +87,8 @@ tile_bounds(VaeCheck *t, VaeOneOp op, const float *x, const float *add)
             const size_t at =
                 n * (size_t) f + ((size_t) r * op.y.w + q) * op.y.c + o;
             if (r < op.y.h && q < op.y.w)
-                bounds[at] = 8 * sqrtf((float) op.x.c * 27 + 2) * 0x1p-24f *
+                bounds[at] = 8 * sqrtf((float) op.x.c * 9 * (float) op.kt + 2) *
+                             0x1p-24f *
                              (sums[k] + (op.bias ? fabsf(op.bias[o]) : 0) +
                               (add ? fabsf(add[at]) : 0));
         }
@@ -97,15 +100,16 @@ tile_bounds(VaeCheck *t, VaeOneOp op, const float *x, const float *add)
 static void
 check_one_tiles(VaeCheck *t, const VaeBackends *b, VaeOneOp op)
 {
-    if (!vae_check_begin(t, "tiles_of_%d_%dx%d_c%d_%d%s%s%s", op.tiles, op.x.w,
-                         op.x.h, op.x.c, op.y.c, op.pad ? "" : "_inner",
-                         op.add ? "_add" : "", op.relu ? "_relu" : ""))
+    if (!vae_check_begin(t, "tiles_of_%d_%dx%d_c%d_%d_t%d%s%s%s", op.tiles,
+                         op.x.w, op.x.h, op.x.c, op.y.c, op.kt,
+                         op.pad ? "" : "_inner", op.add ? "_add" : "",
+                         op.relu ? "_relu" : ""))
         return;
     op.y.h = op.x.h - 2 + 2 * op.pad;
     op.y.w = op.x.w - 2 + 2 * op.pad;
     op.y.t = VAE_FRAMES;
-    op.x.t = VAE_FRAMES + 2;
-    op.weight = vae_check_random(t, (size_t) op.y.c * op.x.c * 27, 1);
+    op.x.t = VAE_FRAMES + op.kt - 1;
+    op.weight = vae_check_random(t, (size_t) op.y.c * op.x.c * 9 * op.kt, 1);
     const float *bias = vae_check_random(t, (size_t) op.y.c, 1);
     op.bias = vae_check_range(t, 0, 3) ? bias : NULL;
     const float *x =
@@ -124,7 +128,7 @@ check_one_tiles(VaeCheck *t, const VaeBackends *b, VaeOneOp op)
  * above the other and side by side, and cases with many channels. The last
  * case has one chunk of 45 tiles. */
 static void
-check_tiles_with(VaeCheck *t, int pad)
+check_tiles_with(VaeCheck *t, int kt, int pad)
 {
     static const int cases[][4] = {
         {1, 1, 8, 8},     {1, 9, 3, 33},    {7, 1, 40, 3},   {5, 3, 32, 32},
@@ -147,7 +151,7 @@ check_tiles_with(VaeCheck *t, int pad)
                                                  .c = cases[i][2]},
                                            .y = {.c = cases[i][3]},
                                            .k = 3,
-                                           .kt = 3,
+                                           .kt = kt,
                                            .s = 1,
                                            .st = 1,
                                            .pad = pad,
@@ -160,14 +164,16 @@ check_tiles_with(VaeCheck *t, int pad)
 static void
 check_tiles(VaeCheck *t)
 {
-    check_tiles_with(t, 1);
+    check_tiles_with(t, 3, 1);
+    check_tiles_with(t, 1, 1);
 }
 
 /* The input contains the border of the picture. */
 static void
 check_inner_tiles(VaeCheck *t)
 {
-    check_tiles_with(t, 0);
+    check_tiles_with(t, 3, 0);
+    check_tiles_with(t, 1, 0);
 }
 
 /* A layer whose weights do not stay in the cache gets chunks of 52 tiles. With
