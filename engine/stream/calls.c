@@ -242,6 +242,18 @@ check_latents(const VaeUnits *units, int n_latents, int n_pictures,
 }
 
 VaeStatus
+vae_stream_check_results(const VaeStream *s, const VaeUnits *units, int n,
+                         VaeError *error)
+{
+    if (s->main.params.direction == VAE_ENCODE)
+        return check_latents(units, n, 0, error);
+    const VaeStatus status = check_latents(units, 0, n, error);
+    return status == VAE_OK
+               ? vae_stream_check_pictures(s, units->pictures, n, error)
+               : status;
+}
+
+VaeStatus
 vae_stream_check_waiting(const VaeStream *s, VaeError *error)
 {
     int sent, made;

@@ -276,22 +276,24 @@ vae_stream_encode(VaeStream *stream, const VaePicture *frames, int n_frames,
                error);
 }
 
-/* found, expected: numbers of steps and of frames. */
+/* found, expected: numbers of steps and of results. */
 static VaeStatus
-fail_drain(const int found[2], const int expected[2], VaeError *error)
+fail_drain(VaeDirection direction, const int found[2], const int expected[2],
+           VaeError *error)
 {
+    const char *results = direction == VAE_DECODE ? "frames" : "latents";
     return vae_mismatch(
         error, VAE_ERR_ARGUMENT, NULL,
-        "{%d steps and %d frames} for the end of the sequence, expected {=at "
-        "most %d steps and their frames, %d}",
-        found[0], found[1], expected[0], expected[1]);
+        "{%d steps and %d %s} for the end of the sequence, expected {=at most "
+        "%d steps and their %s, %d}",
+        found[0], found[1], results, expected[0], results, expected[1]);
 }
 
-VaeStatus
-vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
-                 int n_frames, VaeError *error)
+static VaeStatus
+drain(VaeStream *stream, VaeDirection direction, int steps,
+      const VaeUnits *units, int n_out, VaeError *error)
 {
-    VaeStatus status = vae_stream_check_state(stream, VAE_DECODE, error);
+    VaeStatus status = vae_stream_check_state(stream, direction, error);
     if (status == VAE_OK)
         status = vae_stream_check_waiting(stream, error);
     if (status != VAE_OK)
@@ -299,19 +301,31 @@ vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
     const int left = vae_stream_drain_count(stream, 0, NULL);
     int expected;
     vae_stream_drain_count(stream, steps < left ? steps : left, &expected);
-    if (steps < 0 || steps > left || n_frames != expected)
-        return fail_drain((const int[]){steps, n_frames},
+    if (steps < 0 || steps > left || n_out != expected)
+        return fail_drain(direction, (const int[]){steps, n_out},
                           (const int[]){left, expected}, error);
-    if (n_frames)
-        status = vae_check_pointers(error, "frames", frames);
-    if (status == VAE_OK)
-        status = vae_stream_check_pictures(stream, frames, n_frames, error);
+    status = vae_stream_check_results(stream, units, n_out, error);
     if (status != VAE_OK || steps == 0)
         return status;
     stream->at.ended = true;
-    return end(stream,
-               begin(stream, &(VaeUnits){.pictures = frames}, steps, error),
-               error);
+    return end(stream, begin(stream, units, steps, error), error);
+}
+
+VaeStatus
+vae_stream_drain(VaeStream *stream, int steps, const VaePicture *frames,
+                 int n_frames, VaeError *error)
+{
+    return drain(stream, VAE_DECODE, steps, &(VaeUnits){.pictures = frames},
+                 n_frames, error);
+}
+
+VaeStatus
+vae_stream_drain_latents(VaeStream *stream, int steps,
+                         const VaeLatentOut *latents, int n_latents,
+                         VaeError *error)
+{
+    return drain(stream, VAE_ENCODE, steps, &(VaeUnits){.out = latents},
+                 n_latents, error);
 }
 
 void

@@ -354,7 +354,9 @@ drain_slice(VaeStream *s, const Unit *first, VaeError *error)
     vae_stream_drain_count(s, steps, &n_out);
     set_results(s, n_out, first);
     const VaeStatus status =
-        vae_stream_drain(s, steps, w->pictures, n_out, error);
+        s->main.params.direction == VAE_DECODE
+            ? vae_stream_drain(s, steps, w->pictures, n_out, error)
+            : vae_stream_drain_latents(s, steps, w->latents_out, n_out, error);
     w->made = status == VAE_OK ? n_out : 0;
     return status;
 }

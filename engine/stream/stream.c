@@ -49,10 +49,11 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
             info->in_tiles ? vae_tile_latents(p->tile_plan).size
                            : model->windows.size);
     if (info->in_tiles && p->nan_policy == VAE_NAN_FALLBACK)
-        return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "%s decodes tiles of latents, which do not go with the "
-                        "nan-policy fallback; expected error or pass",
-                        info->arch);
+        return vae_fail(
+            error, VAE_ERR_UNSUPPORTED,
+            "%s computes tiles of latents, which do not go with the "
+            "nan-policy fallback; expected error or pass",
+            info->arch);
     return VAE_OK;
 }
 
@@ -125,7 +126,7 @@ vae_stream_free(VaeStream **stream)
     vae_mem_free(s->slots);
     vae_mem_free(s->no_latents);
     vae_mem_free(s->window.data);
-    vae_mem_free(s->window.frames);
+    vae_mem_free(s->window.results);
     vae_stream_free_waiting(s);
     vae_stream_guard_free(s);
     vae_model_free(&model);

@@ -45,18 +45,25 @@ typedef struct VaeDoubts {
 
 /* windows.c: the window or the tile that is computed. Latents and frames count
  * from those of the sequence. */
-enum { VAE_WINDOW_ROOM = 18 }; /* most latents, with one on either side */
+enum {
+    VAE_WINDOW_ROOM = 18,   /* most latents, with one on either side */
+    VAE_WINDOW_PICTURES = 4 /* most pictures of a latent, in tiles */
+};
 typedef struct VaeWindow {
     bool begun;     /* at, index and frame are set */
     VaeSequence at; /* the place in the window, as if it were a sequence */
     int64_t index; /* number of the window; window 0 has latent 0 of the clip */
-    int64_t frame; /* index in the sequence of the window's frame 0 */
-    uint8_t *data; /* of the last latents */
+    int64_t frame; /* index in the sequence of the window's first result */
+    uint8_t *data; /* of the last latents of a decoder */
     VaeLatentIn held[VAE_WINDOW_ROOM];
-    /* latent_tiles.c: the n frames of the tile as the network gives them, and
-     * the last ones of the tile before. `frames` owns the memory of both. */
-    float *frames, *last;
+    /* latent_tiles.c: the n results of the tile as the network gives them, and
+     * the last ones of the tile before. `results` owns the memory of both, of
+     * `moments` and of copies of the pictures of a tile. */
+    float *results, *last;
     int n, n_last;
+    float *moments;    /* of an encoder: a latent [h, w, 2C] */
+    uint8_t *pictures; /* of an encoder */
+    VaePicture held_pictures[VAE_WINDOW_ROOM][VAE_WINDOW_PICTURES];
 } VaeWindow;
 
 /* How the caller's latents become those of the network, and back. */
@@ -155,6 +162,10 @@ VaeStatus vae_stream_check_call(const VaeStream *s, VaeDirection direction,
                                 const VaeUnits *units, int n_in, int n_out,
                                 VaeError *error);
 
+/* calls.c: checks where the n results of a call go. */
+VaeStatus vae_stream_check_results(const VaeStream *s, const VaeUnits *units,
+                                   int n, VaeError *error);
+
 static inline void
 vae_units_skip(const VaeStream *s, VaeUnits *units, int n_in, int n_out)
 {
@@ -187,10 +198,12 @@ VaeStatus vae_stream_run_exec(VaeStream *s, VaeMachine *m, int which,
  * memory, so it also waits for those of the second machine. */
 VaeStatus vae_stream_finish(VaeStream *s, int pending, VaeStatus status,
                             VaeError *error);
-/* latent_tiles.c: the tile that a frame is of, and the frame after its last
- * one. */
+/* latent_tiles.c: the tile that a frame is of, or a latent of an encoder, and
+ * the one after the last of its tile. */
 int64_t vae_stream_tile_of(const VaeStream *s, int64_t frame, int64_t *end);
-/* Gives the frames that are due, which are of one tile. */
+/* Copies the pictures of a latent of an encoder, n of them. */
+void vae_stream_hold_pictures(VaeStream *s, const VaePicture *pictures, int n);
+/* Gives the results that are due, which are of one tile. */
 VaeStatus vae_stream_run_tile(VaeStream *s, const VaeUnits *units,
                               int64_t index, VaeError *error);
 /* Counts the run afterwards. */

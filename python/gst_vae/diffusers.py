@@ -86,7 +86,7 @@ class Accelerated:
         step = self.fold if direction == "decode" else self.vae.info.spatial
         if not getattr(self.vae.info, f"has_{direction}r"):
             why = f"gst-vae cannot {direction} with this network"
-        elif direction == "decode" and self.tile_plan() is None:
+        elif self.tile_plan() is None:
             why = "its tiles have the numbers of frames of no tile_plan"
         elif temb is not None or causal not in (None, usual):
             why = "the timestep or causal is not that of the configuration"
@@ -162,7 +162,9 @@ class Accelerated:
         has_moments = self.vae.info.has_posterior
         made = []
         for clip in whole.permute(0, 2, 3, 4, 1).contiguous():
-            latents = self.vae.encode(clip, moments=has_moments, **self.settings)
+            latents = self.vae.encode(
+                clip, moments=has_moments,
+                **{**self.settings, "tile_plan": self.tile_plan()})
             made.append(torch.cat(latents[1:]) if has_moments else latents)
         h = torch.stack(made).to(x.dtype)
         if image:

@@ -51,7 +51,7 @@ class Encoder(Stream):
     def begin(self):
         self.held = []  # frames of a step that is not complete
         self.last = self.input = None
-        self.frames = self.given = 0
+        self.frames = self.steps = self.given = 0
 
     def reset(self):
         super().reset()
@@ -72,9 +72,11 @@ class Encoder(Stream):
             steps += 1
         return steps
 
-    def run(self, pictures, total, reports=None):
-        """Encodes the pictures of that many steps."""
-        room = self.room(self.stream.count(total)[1])
+    def run(self, pictures, total, end=False, reports=None):
+        """Encodes the pictures of that many steps. end: also returns the latents that an
+        encoder with a delay gives later."""
+        room = self.room(self.steps + total - self.given if end
+                         else self.stream.count(total)[1])
         at = done = 0
         for steps in self.slices(total):
             n, m = self.stream.count(steps)
@@ -83,6 +85,11 @@ class Encoder(Stream):
             at, done = at + n, done + m
             if reports:
                 reports.at(at)
+        left = self.stream.drain_count(0)[0] if end else 0
+        if left:
+            parts = [t.part(done, len(t)) for t in room]
+            self.stream.drain_latents(left, *(parts + [None, None])[:3])
+        self.steps += total
         self.given += done
         self.say()
         return room
@@ -132,16 +139,14 @@ class Encoder(Stream):
     def tail(self, pictures, last):
         """The pictures of the last steps: the last frame is repeated until the latents
         decode to at least as many frames as the sequence has. Also their steps."""
-        left, total = self.model.latents_of(self.frames) - self.given, 0
-        while self.stream.count(total)[1] < left:
-            total += 1
+        total = self.model.latents_of(self.frames) - self.steps
         n = self.stream.count(total)[0]
         return pictures + [last] * (n - len(pictures)), total
 
     def finish(self):
         """The last latents. The next frame begins a new sequence."""
         pictures, total = self.tail(self.held, self.last)
-        made = self.result(self.run(pictures, total), self.input)
+        made = self.result(self.run(pictures, total, True), self.input)
         self.reset()
         return made
 
@@ -151,6 +156,6 @@ class Encoder(Stream):
         self.frames = len(pictures)
         pictures, total = self.tail(pictures, pictures[-1] if pictures else None)
         with Progress(progress, len(pictures), "frame") as reports:
-            room = self.run(pictures, total, reports)
+            room = self.run(pictures, total, True, reports)
         self.reset()
         return self.result(room, frames[0] if isinstance(frames, tuple) else frames)

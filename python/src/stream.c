@@ -125,7 +125,10 @@ run(VaePyWork *work, VaeError *error)
         return vae_stream_encode(s, c->pictures, c->n_pictures, c->out,
                                  c->n_latents, error);
     case DRAIN:
-        return vae_stream_drain(s, c->steps, c->pictures, c->n_pictures, error);
+        return c->out ? vae_stream_drain_latents(s, c->steps, c->out,
+                                                 c->n_latents, error)
+                      : vae_stream_drain(s, c->steps, c->pictures,
+                                         c->n_pictures, error);
     case RELEASE:
         return vae_stream_release(s, error);
     case RESUME:
@@ -320,36 +323,60 @@ decode(PyObject *self, PyObject *args)
     return finish(&c, add_pictures(&c, frames, true));
 }
 
-/* encode(frames, latents, mean, logvar): pictures, and tensors [n, C, h, w];
- * mean and logvar are both None or both float32. */
+/* Sets where the latents of a call go, and their moments: tensors
+ * [n, C, h, w]; both moments are None or float32. */
+static bool
+add_results(Call *c, PyObject *latents, PyObject *const moments[2])
+{
+    if (!check_latents(c->stream, latents, "the latents", -1))
+        return false;
+    const VaePyTensor *t = (VaePyTensor *) latents;
+    c->n_latents = (int) t->shape[0];
+    c->out = calloc((size_t) c->n_latents + 1, sizeof *c->out);
+    if (!c->out) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (int i = 0; i < c->n_latents; i++) {
+        vae_py_vae_type(t, &c->out[i].type);
+        c->out[i].data = t->data + i * t->strides[0];
+    }
+    for (int k = 0; k < 2 && moments[k] != Py_None; k++) {
+        const VaePyTensor *m = (VaePyTensor *) moments[k];
+        if (!check_latents(c->stream, moments[k], "the moments", c->n_latents))
+            return false;
+        for (int i = 0; i < c->n_latents; i++)
+            *(k ? &c->out[i].logvar : &c->out[i].mean) =
+                (float *) (void *) (m->data + i * m->strides[0]);
+    }
+    return true;
+}
+
+/* encode(frames, latents, mean, logvar) */
 static PyObject *
 encode(PyObject *self, PyObject *args)
 {
-    Stream *s = (Stream *) self;
-    Call c = {.stream = s, .task = ENCODE};
+    Call c = {.stream = (Stream *) self, .task = ENCODE};
     PyObject *latents, *frames, *moments[2];
     if (!PyArg_ParseTuple(args, "OOOO", &frames, &latents, &moments[0],
                           &moments[1]) ||
-        !is_ready(s) || !check_latents(s, latents, "the latents", -1))
+        !is_ready(c.stream))
         return NULL;
-    const VaePyTensor *t = (VaePyTensor *) latents;
-    c.n_latents = (int) t->shape[0];
-    c.out = calloc((size_t) c.n_latents + 1, sizeof *c.out);
-    if (!c.out)
-        return PyErr_NoMemory();
-    for (int i = 0; i < c.n_latents; i++) {
-        vae_py_vae_type(t, &c.out[i].type);
-        c.out[i].data = t->data + i * t->strides[0];
-    }
-    bool good = true;
-    for (int k = 0; k < 2 && good && moments[k] != Py_None; k++) {
-        good = check_latents(s, moments[k], "the moments", c.n_latents);
-        const VaePyTensor *m = (VaePyTensor *) moments[k];
-        for (int i = 0; good && i < c.n_latents; i++)
-            *(k ? &c.out[i].logvar : &c.out[i].mean) =
-                (float *) (void *) (m->data + i * m->strides[0]);
-    }
-    return finish(&c, good && add_pictures(&c, frames, false));
+    return finish(&c, add_results(&c, latents, moments) &&
+                          add_pictures(&c, frames, false));
+}
+
+/* drain_latents(steps, latents, mean, logvar) */
+static PyObject *
+drain_latents(PyObject *self, PyObject *args)
+{
+    Call c = {.stream = (Stream *) self, .task = DRAIN};
+    PyObject *latents, *moments[2];
+    if (!PyArg_ParseTuple(args, "iOOO", &c.steps, &latents, &moments[0],
+                          &moments[1]) ||
+        !is_ready(c.stream))
+        return NULL;
+    return finish(&c, add_results(&c, latents, moments));
 }
 
 /* drain(steps, frames) */
@@ -384,19 +411,18 @@ resume(PyObject *self, PyObject *none)
     return simple(self, RESUME);
 }
 
-/* False, with an error, if a network that decodes windows of latents would
+/* False, with an error, if a network that computes windows of latents would
  * write a checkpoint without carries where they are wanted. */
 static bool
 has_carries(const Stream *s)
 {
     const VaeModel *model = ((VaePyModel *) s->model)->model;
-    if (s->params.direction == VAE_ENCODE ||
-        vae_model_window(model, s->params.tile_plan) == 0)
+    if (vae_model_window(model, s->params.tile_plan) == 0)
         return true;
     vae_py_fail("carries=True", "carries=False",
-                "%s decodes windows of latents, whose checkpoints have no "
-                "carries; decode the clip again, or in an element, which sends "
-                "the latents of the window again",
+                "%s computes windows of latents, whose checkpoints have no "
+                "carries; compute the clip again, or decode in an element, "
+                "which sends the latents of the window again",
                 vae_model_info(model)->arch);
     return false;
 }
@@ -534,7 +560,7 @@ count(PyObject *self, PyObject *args)
     return Py_BuildValue("ii", in, out);
 }
 
-/* drain_count(steps): the steps that remain, and the frames of the next. */
+/* drain_count(steps): the steps that remain, and the results of the next. */
 static PyObject *
 drain_count(PyObject *self, PyObject *args)
 {
@@ -641,6 +667,8 @@ static PyMethodDef methods[] = {
     {"decode", decode, METH_VARARGS, "decode(latents, frames)"},
     {"encode", encode, METH_VARARGS, "encode(frames, latents, mean, logvar)"},
     {"drain", drain, METH_VARARGS, "drain(steps, frames)"},
+    {"drain_latents", drain_latents, METH_VARARGS,
+     "drain_latents(steps, latents, mean, logvar)"},
     {"drain_count", drain_count, METH_VARARGS, "drain_count(steps)"},
     {"count", count, METH_VARARGS, "count(steps): units in and out"},
     {"reset", reset, METH_NOARGS, "Begins the next sequence."},

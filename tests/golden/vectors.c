@@ -291,18 +291,43 @@ test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
     return status;
 }
 
+/* The latents that an encoder with a delay has left: plan tells the steps of
+ * each call. latents: room for those of a clip. */
+static VaeStatus
+drain_latents(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
+              const int *plan, VaeLatentOut *latents, int *out, VaeError *error)
+{
+    VaeStatus status = VAE_OK;
+    int left, n = 0;
+    while (status == VAE_OK &&
+           (left = vae_stream_drain_count(stream, 0, NULL)) > 0) {
+        const int steps = *plan < left ? *plan : left;
+        vae_stream_drain_count(stream, steps, &n);
+        if (n > clip->t - *out)
+            return too_many(clip, 0, n, error);
+        fill_latents(clip, info, latents, *out, n);
+        status = vae_stream_drain_latents(stream, steps, latents, n, error);
+        *out += n;
+    }
+    return status;
+}
+
 VaeStatus
 test_encode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
             const int *plan, VaeError *error)
 {
     VaeLatentOut *latents = test_alloc((size_t) clip->t * sizeof *latents);
     /* Copies of the last frame fill the last group. If an encoder begins with a
-     * whole group, its last group can have copies only. */
-    const int most = clip->frames + 2 * info->encode.step_in;
+     * whole group, its last group can have copies only. With a delay, the
+     * numbers of latents do not tell when the frames end. */
+    const bool late = vae_stream_get_plan(stream)->delay > 0;
+    const int all =
+        info->encode.first_in + (clip->t - 1) * info->encode.step_in;
+    const int most = late ? all : clip->frames + 2 * info->encode.step_in;
     VaePicture *pictures = test_alloc((size_t) most * sizeof *pictures);
     VaeStatus status = VAE_OK;
     int in = 0, out = 0, n_in, n_out;
-    while (status == VAE_OK && out < clip->t) {
+    while (status == VAE_OK && out < clip->t && (!late || in < all)) {
         const int steps = next_steps(stream, &plan, most - in, clip->t - out);
         vae_stream_count(stream, steps, &n_in, &n_out);
         if (in + n_in > most || n_out > clip->t - out) {
@@ -316,8 +341,14 @@ test_encode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
         in += n_in;
         out += n_out;
     }
+    if (status == VAE_OK)
+        status = drain_latents(stream, info, clip, plan, latents, &out, error);
     free(latents);
     free(pictures);
+    if (status == VAE_OK && out != clip->t)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "%d frames gave %d latents, expected %d", in, out,
+                        clip->t);
     if (status == VAE_OK && in < clip->frames)
         return vae_fail(error, VAE_ERR_SIZE,
                         "%d latents took %d frames, "

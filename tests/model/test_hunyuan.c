@@ -27,18 +27,20 @@ test_comfyui_names(void)
         }
     }
     rename_set("hunyuan1.0", 1);
-    expect_names(WORDS("decoder.mid.block_2.conv1.conv.weight",
-                       "decoder.mid.attn_1.norm.weight",
-                       "decoder.mid.attn_1.q.weight",
-                       "decoder.mid.attn_1.proj_out.weight",
-                       "decoder.up.3.block.0.conv1.conv.weight",
-                       "decoder.up.1.block.0.nin_shortcut.conv.weight",
-                       "decoder.norm_out.weight"));
+    expect_names(WORDS(
+        "decoder.mid.block_2.conv1.conv.weight",
+        "decoder.mid.attn_1.norm.weight", "decoder.mid.attn_1.q.weight",
+        "decoder.mid.attn_1.proj_out.weight",
+        "decoder.up.3.block.0.conv1.conv.weight",
+        "decoder.up.1.block.0.nin_shortcut.conv.weight",
+        "decoder.norm_out.weight", "encoder.down.1.downsample.conv.conv.weight",
+        "encoder.down.2.block.0.nin_shortcut.conv.weight",
+        "encoder.mid.attn_1.proj_out.weight"));
     const VaeStatus status = vae_model_open(write_set(), NULL, &model, &error);
     const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
     check(status == VAE_OK && strcmp(info->arch, "hunyuan1.0") == 0 &&
-              strcmp(info->names, "ComfyUI") == 0 && !info->has_encoder &&
-              info->delay == 13 && info->in_tiles,
+              strcmp(info->names, "ComfyUI") == 0 && info->has_encoder &&
+              info->has_posterior && info->delay == 13 && info->in_tiles,
           "HunyuanVideo 1.0 with ComfyUI's names", error.message);
     find("decoder.up.2.upsample.conv.conv.bias")->dims[0] -= 1;
     expect_error("  and a bias of the wrong length", VAE_ERR_MODEL,

@@ -69,7 +69,8 @@ class Bytes(small.Test):
 
     def test_encode(self):
         for name, frames in (("wan21", 6), ("wan22", 5), ("taehv/taew2_1", 8),
-                             ("taehv/taeh3", 18), ("ltx2_3", 9), ("qwenimage21", 2)):
+                             ("taehv/taeh3", 18), ("ltx2_3", 9), ("qwenimage21", 2),
+                             ("hunyuan10", 31), ("hunyuan10", 6)):
             with self.subTest(name):
                 vae = gst_vae.open(small.weights(name))
                 side = 2 * vae.info.spatial
@@ -283,6 +284,9 @@ class Streams(small.Test):
                 with self.assertRaisesRegex(gst_vae.Error, "checkpoints have no carries"):
                     decoder.save(self.path("point"))
                 decoder.save(self.path("point"), carries=False)
+        with gst_vae.open(small.weights("hunyuan10")).encoder(96, 96, **REF) as encoder:
+            with self.assertRaisesRegex(gst_vae.Error, "checkpoints have no carries"):
+                encoder.save(self.path("point"))
 
     def test_plan_and_release(self):
         vae = gst_vae.open(small.weights("wan21"))

@@ -238,8 +238,10 @@ typedef struct VaePlan {
     VaePrecision precision;       /* the chosen one */
     int threads;                  /* number of computing threads */
     int padded_width, padded_height;
-    int delay; /* frames: VaeModelInfo.delay, or less with low_latency; 0 for an
-                  encoder */
+    int delay; /* of a decoder, in frames: VaeModelInfo.delay, or less with
+                  low_latency. Of an encoder, in latents: with
+                  VaeModelInfo.in_tiles those that a tile has after its first
+                  one, otherwise 0 */
     /* Bytes of carries that a later step copies: copied_step within the memory
      * of the backend, bus_step to and from host memory (spilled carries). */
     uint64_t copied_step, bus_step;
@@ -327,9 +329,9 @@ VAE_API const VaePlan *vae_stream_get_plan(const VaeStream *stream);
 /*
  * Writes the numbers of units that the next call takes (*n_in) and gives
  * (*n_out) if it runs `steps` steps (0 to 2^24), of which one may be the first
- * of a sequence. It does not count units that wait in the stream. A decoder
- * with VaePlan.delay gives no frames at first. Its first call with frames may
- * give fewer than later calls.
+ * of a sequence. It does not count units that wait in the stream. A stream with
+ * VaePlan.delay gives no results at first. Its first call with results may give
+ * fewer than later calls.
  */
 VAE_API void vae_stream_count(const VaeStream *stream, int steps, int *n_in,
                               int *n_out);
@@ -372,11 +374,11 @@ typedef struct VaeLatentOut {
  *     }
  *
  * Send copies one unit into the stream. VAE_AGAIN: the stream has a whole slice
- * and did not take the unit; receive first. NULL ends the sequence. A decoder
- * with a delay then gives the remaining frames (vae_stream_drain()). An encoder
- * repeats the last frame until its latents decode to at least as many frames as
- * the sequence has (vae_model_latents_of()), also after a checkpoint. After
- * vae_stream_restart() it only completes the last step.
+ * and did not take the unit; receive first. NULL ends the sequence. A stream
+ * with a delay then gives the remaining results (vae_stream_drain()). An
+ * encoder repeats the last frame until its latents decode to at least as many
+ * frames as the sequence has (vae_model_latents_of()), also after a checkpoint.
+ * After vae_stream_restart() it only completes the last step.
  *
  * Receive writes one unit to the caller's memory. It computes as soon as the
  * first step of a sequence, a whole slice, or the rest of an ended sequence was
@@ -471,8 +473,8 @@ VAE_API VaeStatus vae_stream_encode(VaeStream *stream, const VaePicture *frames,
  * the last step.
  *
  * vae_stream_drain_count() returns the number of all steps that remain, for one
- * call or several. It is 0 before the first latent, and for a decoder without a
- * delay. It writes to *n_out the number of frames of the next `steps` of them,
+ * call or several. It is 0 before the first unit, and for a stream without a
+ * delay. It writes to *n_out the number of results of the next `steps` of them,
  * or of all if there are fewer. n_out may be NULL. Units that wait in the
  * stream do not count.
  *
@@ -483,6 +485,10 @@ VAE_API int vae_stream_drain_count(const VaeStream *stream, int steps,
 VAE_API VaeStatus vae_stream_drain(VaeStream *stream, int steps,
                                    const VaePicture *frames, int n_frames,
                                    VaeError *error);
+/* The same for an encoder with VaePlan.delay: gives the remaining latents. */
+VAE_API VaeStatus vae_stream_drain_latents(VaeStream *stream, int steps,
+                                           const VaeLatentOut *latents,
+                                           int n_latents, VaeError *error);
 
 /*
  * These two functions begin to decode or encode. The stream may write the

@@ -2,7 +2,7 @@
  * hunyuan10.c: the VAE of HunyuanVideo 1.0, also of FramePack and Kandinsky 5.
  *
  * 16 latent channels, 8x8 pixels and 4 frames per latent. Its group norms are
- * over all frames of a clip, so it decodes tiles of latents, each as a clip of
+ * over all frames of a clip, so it computes tiles, each as a clip of
  * its own. Convolutions begin with copies of their first frame and repeat the
  * edges of the picture.
  */
@@ -13,8 +13,8 @@
 #include "describe.h"
 #include "ldm.h"
 
-/* In the order of the decoder: all levels but the last have a resampler, and
- * all but the first and the last also resample in time. */
+/* All levels but the last have a resampler, and all but the first and the last
+ * also resample in time. */
 enum { LEVELS = 4, MOST_BLOCKS = 16 };
 
 typedef struct Side {
@@ -25,7 +25,7 @@ typedef struct Side {
 typedef struct Hunyuan10 {
     int z, groups;
     bool linear; /* weights of attention are [c, c] */
-    Side dec;
+    Side enc, dec;
 } Hunyuan10;
 
 /* ------------------------------------------------------------------ */
@@ -44,6 +44,18 @@ conv(VaeBuilder *b, const char *name, const VaeTensor *x, int c)
     return vae_conv(
         b, name, x,
         (VaeConv){.c = c, .k = 3, .kt = 3, .pad = VAE_PAD_REPLICATE});
+}
+
+static const VaeTensor *
+down(VaeBuilder *b, const VaeTensor *x, int c, bool temporal)
+{
+    return vae_conv(b, "downsamplers.0.conv.conv", x,
+                    (VaeConv){.c = c,
+                              .k = 3,
+                              .kt = 3,
+                              .s = 2,
+                              .st = temporal ? 2 : 1,
+                              .pad = VAE_PAD_REPLICATE});
 }
 
 static const VaeTensor *
@@ -93,6 +105,21 @@ up(VaeBuilder *b, const VaeTensor *x, int c, bool temporal)
     return x;
 }
 
+/* The levels of a side, up or down: residual blocks, then a resampler. */
+static const VaeTensor *
+levels(VaeBuilder *b, const VaeTensor *x, const Side *s, bool is_up)
+{
+    for (int i = 0; i < LEVELS; i++) {
+        vae_enter(b, is_up ? "up_blocks.%d" : "down_blocks.%d", i);
+        for (int j = 0; j < s->blocks[i]; j++)
+            x = res_block(b, j, x, s->width[i]);
+        if (i < LEVELS - 1)
+            x = (is_up ? up : down)(b, x, s->width[i], i > 0);
+        vae_leave(b);
+    }
+    return x;
+}
+
 static void
 decode(VaeBuilder *b)
 {
@@ -104,17 +131,28 @@ decode(VaeBuilder *b)
     vae_enter(b, "decoder");
     x = conv(b, "conv_in.conv", x, s->c);
     x = middle(b, x);
-    for (int i = 0; i < LEVELS; i++) {
-        vae_enter(b, "up_blocks.%d", i);
-        for (int j = 0; j < s->blocks[i]; j++)
-            x = res_block(b, j, x, s->width[i]);
-        if (i < LEVELS - 1)
-            x = up(b, x, s->width[i], i > 0);
-        vae_leave(b);
-    }
+    x = levels(b, x, s, true);
     x = vae_block_norm_silu(b, "conv_norm_out", x, a->groups);
     x = conv(b, "conv_out.conv", x, 3);
     vae_leave(b);
+    vae_output(b, x);
+}
+
+static void
+encode(VaeBuilder *b)
+{
+    const Hunyuan10 *a = vae_arch_data(b);
+    const Side *s = &a->enc;
+    vae_set_head(b, VAE_HEAD_REPEAT);
+    const VaeTensor *x = vae_input(b);
+    vae_enter(b, "encoder");
+    x = conv(b, "conv_in.conv", x, s->c);
+    x = levels(b, x, s, false);
+    x = middle(b, x);
+    x = vae_block_norm_silu(b, "conv_norm_out", x, a->groups);
+    x = conv(b, "conv_out.conv", x, 2 * a->z);
+    vae_leave(b);
+    x = vae_conv(b, "quant_conv", x, (VaeConv){.c = 2 * a->z});
     vae_output(b, x);
 }
 
@@ -131,13 +169,11 @@ rename_tensor(int naming, const char *name, char *out)
     return true;
 }
 
-/* There is no forward pass of the encoder. */
+/* A file of the decoder alone may keep this convolution of the encoder. */
 static bool
 ignores(const VaeModelInfo *info, const char *name)
 {
-    (void) info;
-    return strncmp(name, "encoder.", 8) == 0 ||
-           strncmp(name, "quant_conv.", 11) == 0;
+    return !info->has_encoder && strncmp(name, "quant_conv.", 11) == 0;
 }
 
 static bool
@@ -171,7 +207,6 @@ read_side(const VaeModel *m, const char *list, Side *s)
 static void
 describe(VaeRecognise *r, const Hunyuan10 *a)
 {
-    r->info->has_encoder = false;
     r->info->in_tiles = true;
     vae_describe_causal(r, "hunyuan", a->z, 8, 4);
 }
@@ -189,7 +224,9 @@ recognise(VaeRecognise *r, VaeError *error)
             return false;
     }
     r->info->reason = "decoder.conv_in.conv and post_quant_conv";
+    read_side(m, "encoder.down_blocks", &a->enc);
     read_side(m, "decoder.up_blocks", &a->dec);
+    a->enc.c = vae_model_width(m, "encoder.conv_in.conv");
     a->dec.c = vae_model_width(m, "decoder.conv_in.conv");
     a->z = vae_read_latent_channels(m, "decoder.conv_in.conv", NULL, error);
     const VaeTensorInfo *q =
@@ -204,8 +241,10 @@ preset(VaeRecognise *r)
 {
     static const int width[LEVELS] = {512, 512, 256, 128};
     Hunyuan10 *a = r->data;
-    *a = (Hunyuan10){.z = 16, .linear = true, .dec.c = 512};
+    *a = (Hunyuan10){.z = 16, .linear = true, .enc.c = 128, .dec.c = 512};
     for (int i = 0; i < LEVELS; i++) {
+        a->enc.width[i] = width[LEVELS - 1 - i];
+        a->enc.blocks[i] = 2;
         a->dec.width[i] = width[i];
         a->dec.blocks[i] = 3;
     }
@@ -218,7 +257,6 @@ static const VaeStated stated[] = {{"norm_num_groups", 32, 1, 1024,
                                    {0}};
 
 const VaeArch vae_arch_hunyuan10 = {.name = "hunyuan1.0",
-                                    .encode_by = "taehv",
                                     .data_size = sizeof(Hunyuan10),
                                     .other_names = 1,
                                     .rename = rename_tensor,
@@ -226,4 +264,5 @@ const VaeArch vae_arch_hunyuan10 = {.name = "hunyuan1.0",
                                     .recognise = recognise,
                                     .stated = stated,
                                     .preset = preset,
-                                    .decode = decode};
+                                    .decode = decode,
+                                    .encode = encode};

@@ -146,7 +146,8 @@ vae_machine_widest(const VaeMachine *m)
 static inline bool
 vae_machine_has_delay(const VaeMachine *m)
 {
-    return m->params.direction == VAE_DECODE && m->model->info.delay > 0;
+    return m->params.direction == VAE_DECODE ? m->model->info.delay > 0
+                                             : m->model->info.in_tiles;
 }
 
 /* The most steps of a run. */
@@ -206,9 +207,15 @@ void vae_machine_drop_programs(VaeMachine *m);
 /* Allocates the memory of the plan and binds the execs to it. After an error
  * some memory may be allocated. */
 VaeStatus vae_machine_take_memory(VaeMachine *m, VaeError *error);
-/* Host memory for the frames of a tile of latents, and after them for those of
- * the tile before that are blended with it. 0: the network has no such tiles.
- * The programs must be built. */
+/* A network in tiles of latents keeps its results as floats: a frame, or the
+ * latent, the mean and the logvar. Their number, of one result. */
+size_t vae_machine_unit_floats(const VaeMachine *m);
+/* Bytes for a copy of a picture of any format. */
+size_t vae_machine_picture_bytes(const VaeMachine *m);
+/* Host memory for the results of a tile of latents, after them for those of the
+ * tile before that are blended with it, and in an encoder for a result in
+ * another order and for the pictures of a tile. 0: the network has no such
+ * tiles. The programs must be built. */
 size_t vae_machine_held_bytes(const VaeMachine *m);
 /* Builds the program FIRST anew for a tile of so many latents, with the memory
  * that there is, unless it has them already. No run may be in flight. */

@@ -11,6 +11,19 @@
 #include "clock.h"
 #include "stream.h"
 
+/* Divides the memory of vae_machine_held_bytes(). n: results of a tile. */
+static void
+place_results(VaeStream *s, int n)
+{
+    VaeWindow *w = &s->window;
+    const VaeTileLatents tile = vae_tile_latents(s->main.params.tile_plan);
+    const size_t size = vae_machine_unit_floats(&s->main);
+    const int blended = s->steps.step_out * (tile.size - 1 - tile.stride);
+    w->last = w->results + (size_t) n * size;
+    w->moments = w->last + (size_t) blended * size;
+    w->pictures = (uint8_t *) (w->moments + size);
+}
+
 /* Allocates the memory for units of a run of the main machine. */
 static VaeStatus
 take_units(VaeStream *s, VaeError *error)
@@ -18,26 +31,25 @@ take_units(VaeStream *s, VaeError *error)
     const VaeProgram *p = s->main.programs[NEXT];
     const VaeStatus status = vae_stream_guard_take(s, error);
     const size_t held = vae_machine_held_bytes(&s->main);
-    const bool latents = s->main.model->windows.size || held;
+    const bool decode = s->main.params.direction == VAE_DECODE;
+    const bool latents = decode && (s->main.model->windows.size || held);
+    const int pictures = decode ? p->n_out : p->n_in;
     if (status != VAE_OK ||
         (!p->delayed && !s->main.model->info.chunk && !held))
         return status;
     vae_mem_free(s->slots);
     vae_mem_free(s->no_latents);
-    s->slots = vae_mem_alloc((size_t) p->n_out * sizeof *s->slots);
+    s->slots = vae_mem_alloc((size_t) pictures * sizeof *s->slots);
     s->no_latents = vae_mem_alloc((size_t) p->n_in * sizeof *s->no_latents);
     if (latents && !s->window.data)
         s->window.data = vae_mem_alloc(
             VAE_WINDOW_ROOM * vae_stream_latent_elements(s) * sizeof(float));
-    if (held && !s->window.frames)
-        s->window.frames = vae_mem_alloc(held);
-    if (s->window.frames)
-        s->window.last = s->window.frames +
-                         (size_t) p->n_out * (size_t) s->main.params.width *
-                             (size_t) s->main.params.height *
-                             (size_t) vae_machine_pixel_floats(&s->main);
+    if (held && !s->window.results)
+        s->window.results = vae_mem_alloc(held);
+    if (s->window.results)
+        place_results(s, p->n_out);
     return s->slots && s->no_latents && (s->window.data || !latents) &&
-                   (s->window.frames || !held)
+                   (s->window.results || !held)
                ? VAE_OK
                : vae_fail(error, VAE_ERR_MEMORY, "out of memory");
 }

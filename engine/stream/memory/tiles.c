@@ -71,9 +71,9 @@ vae_machine_set_tiles(VaeMachine *m, VaeError *error)
         return status;
     if (vae_machine_has_delay(m))
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
-                        "the decoder of %s looks ahead in time, and does not "
-                        "go with tiles",
-                        m->model->info.arch);
+                        "the %sr of %s looks ahead in time, and does not go "
+                        "with tiles",
+                        vae_machine_direction(m), m->model->info.arch);
     if (p->nan_policy == VAE_NAN_FALLBACK)
         return vae_fail(error, VAE_ERR_UNSUPPORTED,
                         "the nan-policy fallback does not go with tiles");

@@ -1,14 +1,25 @@
 /*
- * windows.c: runs models that decode windows or tiles of latents.
+ * windows.c: runs models that compute windows or tiles of latents.
  */
 #include <string.h>
 
 #include "stream.h"
 
-/* Copies the next latent of the sequence, which later windows read. */
+/* Copies the next latent of the sequence, or its pictures, which later windows
+ * read. Moves *units behind them. */
 static void
-hold(VaeStream *s, const VaeLatentIn *latent)
+hold(VaeStream *s, VaeUnits *units)
 {
+    if (s->main.params.direction == VAE_ENCODE) {
+        const int pictures =
+            s->at.next == FIRST ? s->steps.first_in : s->steps.step_in;
+        vae_stream_hold_pictures(s, units->pictures, pictures);
+        units->pictures += pictures;
+        s->stats.units_in += (uint64_t) pictures;
+        return;
+    }
+    const VaeLatentIn *latent = units->in++;
+    s->stats.units_in++;
     VaeWindow *w = &s->window;
     const int64_t n = (int64_t) (s->at.latents - s->at.lines.latent);
     const size_t elements = vae_stream_latent_elements(s);
@@ -112,7 +123,7 @@ vae_stream_run_windows(VaeStream *s, const VaeUnits *units, int steps,
                        VaeError *error)
 {
     const bool tiles = s->main.model->info.in_tiles;
-    VaeUnits at = *units;
+    VaeUnits at = *units, in = *units;
     VaeStatus status = VAE_OK;
     for (int i = 0; i < steps && status == VAE_OK; i++) {
         vae_stream_set_frames(s, &at, 1);
@@ -120,9 +131,8 @@ vae_stream_run_windows(VaeStream *s, const VaeUnits *units, int steps,
         if (s->at.ended) {
             s->at.drained++;
         } else {
-            hold(s, units->in + i);
+            hold(s, &in);
             s->at.latents++;
-            s->stats.units_in++;
         }
         s->at.next = NEXT;
         s->at.warm_up -= s->at.warm_up > 0;

@@ -303,6 +303,22 @@ encode_slice(Encode *e, int steps, int64_t *done, int64_t *written,
     return status;
 }
 
+/* Gives the latents that an encoder with a delay still has at the end. */
+static VaeStatus
+drain_slice(Encode *e, int steps, int64_t *written, VaeError *error)
+{
+    const int left = vae_stream_drain_count(e->stream, 0, NULL);
+    int n_out;
+    steps = steps < left ? steps : left;
+    vae_stream_drain_count(e->stream, steps, &n_out);
+    VaeStatus status =
+        vae_stream_drain_latents(e->stream, steps, e->results, n_out, error);
+    for (int i = 0; i < n_out && status == VAE_OK; i++)
+        status = write_latent(e, &e->results[i], *written + i, error);
+    *written += n_out;
+    return status;
+}
+
 /* The largest number of steps, up to `steps`, that gives no latent too many. */
 static int
 steps_left(const Encode *e, int steps, int64_t left)
@@ -329,7 +345,9 @@ run(Encode *e, VaeError *error)
         const bool first = done == 0;
         const int steps =
             steps_left(e, first ? 1 : plan->slice_size, e->latents - written);
-        status = encode_slice(e, steps, &done, &written, error);
+        status = done < e->frames || plan->delay == 0
+                     ? encode_slice(e, steps, &done, &written, error)
+                     : drain_slice(e, steps, &written, error);
         if (status == VAE_OK && interrupted())
             status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
         if (first)

@@ -305,7 +305,8 @@ all_cells(const Bed *bed, VaeDirection direction)
 {
     char path[] = "/tmp/vae-slices-XXXXXX";
     const int fd = mkstemp(path);
-    const bool late = direction == VAE_DECODE && bed->info->delay;
+    const bool late =
+        bed->info->in_tiles || (direction == VAE_DECODE && bed->info->delay);
     const bool steps = !bed->info->chunk && !late;
     for (int without_context = 0; without_context < 2 && steps;
          without_context++) {

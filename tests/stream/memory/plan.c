@@ -217,7 +217,7 @@ check_purposes(const char *label, const VaePlan *plan, const Bed *bed,
     same(label, "staging", plan->staging, 0);
     same(label, "host memory of tiles", plan->tiled,
          asked_for(s->main.tiles.carries) + asked_for(s->main.tiles.block) +
-             asked_for(s->window.frames));
+             asked_for(s->window.results));
     same(label, "loading", plan->loading, loading_peak);
     uint64_t history = s->main.history.now ? sizeof *s->main.history.now : 0;
     for (int i = 0; i < s->main.history.places.n; i++)
@@ -340,7 +340,8 @@ check_file(const char *path, char **argv, const char *type, size_t every)
             Bed bed;
             VaeError error;
             bed_open(&bed, argv[1], argv[2], argv[3]);
-            if ((ways[i].tiles && !d && bed.info->delay) ||
+            if ((ways[i].tiles && bed.info->delay &&
+                 (!d || bed.info->in_tiles)) ||
                 (d && !bed.info->has_encoder)) {
                 vae_model_free(&bed.model);
                 continue; /* no tiles */
