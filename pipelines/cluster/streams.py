@@ -7,8 +7,17 @@ try:
     import gst_vae
     from gst_vae import Error, _engine
 except ImportError as missing:
-    raise ImportError(f"gst_vae is missing ({missing}): install the Python package of "
-                      "gst-vae, or add its folder to PYTHONPATH") from None
+    class Error(Exception):
+        """As gst_vae.Error."""
+
+    class Missing:
+        """Without the package, only --help works; its first use says what to install."""
+        words = (f"gst_vae is missing ({missing}): install the Python package of gst-vae, or "
+                 "add its folder to PYTHONPATH")
+
+        def __getattr__(self, name):
+            raise Error(self.words)
+    gst_vae = _engine = Missing()
 
 BACKENDS = ["auto", "cuda", "cpu", "ref"]
 PRECISIONS = ["auto", "fp32", "tf32", "fp16", "bf16"]

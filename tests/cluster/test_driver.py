@@ -36,6 +36,19 @@ class Driver(clips.Clips):
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertEqual(os.listdir(self.work), [])
 
+    def test_no_package(self):
+        """Without gst_vae, --help works, and a run says in a line what to install."""
+        words = (self.clip, "--model", TINY, "--to", self.path("out.rgb"))
+        for given, code in ((("--help",), 0), (words, 3)):
+            done = subprocess.run(
+                [sys.executable, "-c", "import sys; sys.modules['gst_vae'] = None; import "
+                 "decode; sys.exit(decode.main(sys.argv[1:]))", *given],
+                capture_output=True, text=True, check=False,
+                env={**os.environ, "PYTHONPATH": CLUSTER})
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertRegex(done.stderr if code else done.stdout, "^decode: gst_vae is "
+                             "missing .*: install .*\\n$" if code else "^usage: decode.py")
+
     def refused(self, text, *words, code=3, **more):
         done = self.decode(*words, **more)
         self.assertEqual(done.returncode, code, done.stderr)
