@@ -211,6 +211,19 @@ SHAPES = {"cthw": "[C, h, w], [C, T, h, w] or [1, C, T, h, w]",
           "tchw": "[C, h, w], [T, C, h, w] or [1, T, C, h, w]"}
 
 
+def axes_advice(shape, layout, channels):
+    """What to do if another dimension than that of the layout has the channels, or ""."""
+    batch = len(shape) == 5
+    other = "cthw" if layout == "tchw" else "tchw"
+    if len(shape) > 3 and shape[batch + other.index("c")] == channels:
+        return f"; the other dimension has {channels}: set layout=\"{other}\""
+    if shape[-1] == channels:
+        to = f"[{'B, ' * batch}C, {'T, ' * (len(shape) > 3)}h, w]"
+        return (f"; the last dimension has {channels}: permute the array to {to}, by "
+                f"moveaxis(x, -1, {int(batch)}) of numpy or torch")
+    return ""
+
+
 def split(array, layout):
     """The latents of an Array one after another: (shape, bytes)."""
     shape = array.shape
@@ -555,13 +568,11 @@ class Sender:
     def check(self, array, shape):
         """array: the caller's; shape: that of one of its latents."""
         if self.channels and shape[0] != self.channels:
-            other = "cthw" if self.layout == "tchw" else "tchw"
             raise ValueError(f"latents of shape {list(array.shape)} have "
                              f"{shape[0]} channels, those of "
                              f"{self.space or 'this stream'} {self.channels}: "
-                             f"expected {SHAPES[self.layout]}, which is "
-                             f"layout=\"{self.layout}\"; the other is "
-                             f"layout=\"{other}\"")
+                             f"expected {SHAPES[self.layout]}" +
+                             axes_advice(array.shape, self.layout, self.channels))
         if self.shape is not None and (array.type, shape) != (self.type,
                                                               self.shape):
             raise ValueError(f"{array.type} latents of shape {list(shape)}: "

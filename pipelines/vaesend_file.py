@@ -89,7 +89,7 @@ def layout_by_channels(options, array, facts):
     images = fits[1] and space.temporal == 1
     tchw = images or (second in known and first not in known)
     layout, chosen, other = ("tchw", second, first) if tchw else ("cthw", first, second)
-    if second != 1 and (space or chosen not in usual or other in usual):
+    if second != 1 and (any(fits) if space else chosen not in usual or other in usual):
         tell(f"warning: {options.latents}: {list(array.shape)} states no layout; "
              f"{layout} is a guess: set --layout to cthw or tchw")
     return layout

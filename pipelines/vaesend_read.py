@@ -160,6 +160,20 @@ def read_safetensors(view, path, tensor):
     return Array(kind, shape, view[end + first:end + last]), facts
 
 
+def type_words(kind):
+    """The name of a type in a file, as "<i8", "|u1" or "I64", in words, as vaetool says
+    it."""
+    if kind in ("|b1", "BOOL"):
+        return "bool"
+    words = {"f": "float", "i": "int", "u": "uint", "c": "complex", "bf": "bfloat"}
+    npy = re.fullmatch(r"([<>|=])([fiuc])(\d\d?)", kind)
+    if npy:
+        order = "big-endian " if npy[1] == ">" else ""
+        return f"{order}{words[npy[2]]}{8 * int(npy[3])}"
+    other = re.fullmatch(r"(F|I|U|C|BF)(\d\d?)", kind)
+    return words[other[1].lower()] + other[2] if other else kind
+
+
 def narrowed(array):
     """float64 as float32: caps have no float64."""
     numbers = arrays.array("d")
@@ -191,7 +205,7 @@ def open_latents(path, tensor=None):
                          "expected whole numbers")
     sizes = {**SIZES, "float64": 8}
     if array.type not in sizes:
-        raise TypeError(f"{path}: the latents are {array.type}, expected "
+        raise TypeError(f"{path}: the latents are {type_words(array.type)}, expected "
                         f"{', '.join(sizes)}")
     size = math.prod(array.shape) * sizes[array.type]
     if len(array.data) != size:

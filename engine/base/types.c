@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,35 @@ vae_type_name(VaeType type)
         return "float64";
     }
     return "unknown type";
+}
+
+const char *
+vae_type_words(const char *name, char *text, size_t size)
+{
+    /* Those of npy count bytes, the others bits. */
+    static const struct {
+        const char *letters, *word;
+        int bits;
+    } kinds[] = {{"f", "float", 8}, {"F", "float", 1},   {"BF", "bfloat", 1},
+                 {"i", "int", 8},   {"I", "int", 1},     {"u", "uint", 8},
+                 {"U", "uint", 1},  {"c", "complex", 8}, {"C", "complex", 1}};
+    const bool npy = *name && strchr("<>|=", *name);
+    const char *at = name + npy;
+    const size_t n = strcspn(at, "0123456789");
+    char *end;
+    const long number = strtol(at + n, &end, 10);
+    snprintf(text, size, "%s", name);
+    if (strcmp(at, "BOOL") == 0 || (npy && strcmp(at, "b1") == 0))
+        snprintf(text, size, "bool");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const long bits = number < 100 ? number * kinds[i].bits : 0;
+        if (strlen(kinds[i].letters) == n && npy == (kinds[i].bits == 8) &&
+            bits >= 8 && bits <= 128 && (bits & (bits - 1)) == 0 && !*end &&
+            strncmp(kinds[i].letters, at, n) == 0)
+            snprintf(text, size, "%s%s%ld", *name == '>' ? "big-endian " : "",
+                     kinds[i].word, bits);
+    }
+    return text;
 }
 
 static inline float

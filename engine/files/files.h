@@ -62,6 +62,10 @@ VaeStatus vae_tensor_file_read(const VaeTensorFile *file,
  * begin as 0 and "". */
 bool vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
                                  char prefix[VAE_MAX_PREFIX]);
+/* Writes "; ..." that names a prefix before "encoder." or "decoder." which is
+ * not known, and those that are, or "". Returns text. */
+const char *vae_tensor_file_prefix_advice(const VaeTensorFile *file, char *text,
+                                          size_t size);
 /* Makes a file of the tensors with that prefix, under their names without it;
  * "": of those without one. It owns the whole file. */
 VaeStatus vae_tensor_file_part(VaeTensorFile *whole, const char *prefix,
@@ -158,8 +162,8 @@ VaeStatus vae_index_check_shard(const char *path, VaeStatus status,
  * the name of one file. */
 VaeStatus vae_pair_split(const char *path, char **first, const char **second,
                          VaeError *error);
-/* Counts the pairs of files that differ in the words encoder and decoder, and
- * writes "ENCODER,DECODER" of one to out. */
+/* Counts the pairs of files that differ in the words encoder and decoder, or
+ * the only file with each word, and writes "ENCODER,DECODER" of one to out. */
 int vae_pair_in_folder(const char *folder, char *out, size_t size);
 /* Opens both. If the names of the tensors do not say the half, those of the
  * files must; the tensors get it as prefix. */
@@ -181,6 +185,9 @@ VaeStatus vae_file_begin(const char *path, VaeTensorFile *out, VaeError *error);
 void vae_file_end(const VaeTensorFile *file);
 /* Fails if the path is a symbolic link without a target. */
 VaeStatus vae_file_check_link(const char *path, VaeError *error);
+/* True for a regular file, and for a link without a target: whoever opens it
+ * then gets the error that names the link. */
+bool vae_file_is_there(const char *path);
 /* Fails because of errno: "cannot `what`". */
 VaeStatus vae_file_fail(const char *path, const char *what, VaeError *error);
 /* Reads these bytes, so that they can be parsed; does nothing if the bytes

@@ -37,9 +37,9 @@ fail_pairs(const char *folder, int pairs, VaeError *error)
 /* The files of a folder whose names are those of weights. */
 typedef struct Weights {
     const char *folder;
-    int n, shards;   /* shards do not count as files */
+    int n, others;   /* others: shards, and links without a target */
     char names[300]; /* of the first files */
-    char *path;      /* of a file, else of a shard */
+    char *path;      /* of a file, else of one of the others */
     size_t size;
 } Weights;
 
@@ -66,13 +66,14 @@ see_weights(void *user, const char *name)
     const size_t length =
         (size_t) snprintf(path, sizeof path, "%s/%s", w->folder, name);
     if (!is_weights(name) || length >= sizeof path || length >= w->size ||
-        !vae_os_is_kind(path, VAE_FILE_REGULAR))
+        !vae_file_is_there(path))
         return;
-    const bool shard = vae_index_shard(name, &k, &n);
-    if (!shard || w->n == 0)
+    const bool other = vae_index_shard(name, &k, &n) ||
+                       !vae_os_is_kind(path, VAE_FILE_REGULAR);
+    if (!other || w->n == 0)
         strcpy(w->path, path);
-    w->shards += shard;
-    if (shard)
+    w->others += other;
+    if (other)
         return;
     const size_t used = strlen(w->names);
     snprintf(w->names + used, sizeof w->names - used, "%s%s",
@@ -153,8 +154,8 @@ vae_folder_find(const char *folder, char **out, VaeError *error)
         status = vae_file_check_link(*out, error);
     else
         vae_os_list(folder, see_weights, &weights);
-    /* The error of a shard asks for the index. */
-    if (status == VAE_OK && (weights.n == 1 || (!weights.n && weights.shards)))
+    /* The error of a shard asks for the index, that of a link names it. */
+    if (status == VAE_OK && (weights.n == 1 || (!weights.n && weights.others)))
         return VAE_OK;
     if (status == VAE_OK)
         status = fail_without_weights(folder, &weights, error);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files.h"
 #include "vae-private/os.h"
 
 #define FOLDER "gst-vae/models"
@@ -56,7 +57,7 @@ vae_installed_find(const char *space)
     char *folder;
     for (int i = 0; (folder = vae_installed_folder(i)); i++) {
         char *path = file_in(folder, space);
-        if (path && vae_os_is_kind(path, VAE_FILE_REGULAR))
+        if (path && vae_file_is_there(path))
             return path;
         free(path);
     }
@@ -81,7 +82,7 @@ see_name(void *user, const char *name)
     memcpy(space, name, n - suffix);
     space[n - suffix] = '\0';
     path = join(l->folder, name);
-    if (path && vae_os_is_kind(path, VAE_FILE_REGULAR))
+    if (path && vae_file_is_there(path))
         l->see(l->user, space, path);
     free(path);
 }

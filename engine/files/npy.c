@@ -171,10 +171,15 @@ scan_shape(Scan *s, VaeTensorInfo *info)
 static bool
 fail_type(const Scan *s, const char *descr, const char *what)
 {
+    char words[40];
+    const bool named =
+        strcmp(vae_type_words(descr, words, sizeof words), descr);
     vae_mismatch(s->error, VAE_ERR_FORMAT, NULL,
-                 "%s: npy: element type '{%s}' %s; expected {='<f4', '<f2', "
-                 "'<f8' or '|u1'}",
-                 s->label, descr, what);
+                 "%s: npy: element type '{%s}' %s%s%s; expected {=float32, "
+                 "float16 or float64, or uint8 for frames, in little-endian "
+                 "order}",
+                 s->label, words, what, named ? ": descr is " : "",
+                 named ? descr : "");
     return false;
 }
 

@@ -47,19 +47,26 @@ vae_pair_split(const char *path, char **first, const char **second,
     return VAE_OK;
 }
 
+static bool
+has_suffix(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot &&
+           (strcmp(dot, ".pth") == 0 || strcmp(dot, ".safetensors") == 0);
+}
+
 /* True for the name of an encoder's file beside which lies the decoder's. */
 static bool
 has_partner(const char *folder, const char *name, char *both, size_t size)
 {
-    const char *dot = strrchr(name, '.'), *half = strstr(name, "encoder");
+    const char *half = strstr(name, "encoder");
     char partner[256];
-    if (!dot || !half || strlen(name) >= sizeof partner ||
-        (strcmp(dot, ".pth") != 0 && strcmp(dot, ".safetensors") != 0))
+    if (!half || !has_suffix(name) || strlen(name) >= sizeof partner)
         return false;
     snprintf(partner, sizeof partner, "%.*sdecoder%s", (int) (half - name),
              name, half + HALF);
     const int n = snprintf(both, size, "%s/%s", folder, partner);
-    if (n < 0 || (size_t) n >= size || !is_file(both))
+    if (n < 0 || (size_t) n >= size || !vae_file_is_there(both))
         return false;
     return (size_t) snprintf(both, size, "%s/%s,%s/%s", folder, name, folder,
                              partner) < size;
@@ -71,6 +78,9 @@ typedef struct Pairs {
     char *out, *both; /* the first pair; room for another */
     size_t size;
     int n;
+    /* Of the encoders and the decoders: how many, and a name. */
+    int halves[2];
+    char half[2][256];
 } Pairs;
 
 static void
@@ -79,14 +89,37 @@ see_name(void *user, const char *name)
     Pairs *p = user;
     if (has_partner(p->folder, name, p->both, p->size) && p->n++ == 0)
         strcpy(p->out, p->both);
+    const bool decoder = strstr(name, "decoder");
+    if (!has_suffix(name) || (!decoder && !strstr(name, "encoder")))
+        return;
+    p->halves[decoder]++;
+    snprintf(p->half[decoder], sizeof p->half[0], "%s", name);
+}
+
+/* Takes the only encoder and the only decoder, whatever their names are. The
+ * error of a pair that is none then says what each of them is. */
+static void
+pair_odd_names(Pairs *p)
+{
+    if (p->n > 0 || p->halves[0] != 1 || p->halves[1] != 1)
+        return;
+    const int n = snprintf(p->both, p->size, "%s/%s,%s/%s", p->folder,
+                           p->half[0], p->folder, p->half[1]);
+    if (n < 0 || (size_t) n >= p->size)
+        return;
+    p->n = 1;
+    strcpy(p->out, p->both);
 }
 
 int
 vae_pair_in_folder(const char *folder, char *out, size_t size)
 {
-    Pairs pairs = {folder, out, vae_mem_alloc(size), size, 0};
-    if (pairs.both)
+    Pairs pairs = {.folder = folder, .out = out, .size = size};
+    pairs.both = vae_mem_alloc(size);
+    if (pairs.both) {
         vae_os_list(folder, see_name, &pairs);
+        pair_odd_names(&pairs);
+    }
     vae_mem_free(pairs.both);
     return pairs.n;
 }

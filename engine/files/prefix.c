@@ -1,6 +1,7 @@
 /*
  * prefix.c: a VAE inside a larger file: its tensors have a prefix.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "files.h"
@@ -47,6 +48,43 @@ vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
         return true;
     }
     return false;
+}
+
+/* Finds a name with a prefix before the half that is not known, and the length
+ * of the prefix. Returns NULL if there is none. */
+static const char *
+find_unknown(const VaeTensorFile *file, const char *half, int *n)
+{
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        const char *name = file->sorted[i]->name;
+        const char *found = strstr(name, half);
+        *n = found ? (int) (found - name) : 0;
+        if (*n > 0 && prefix_size(name) == 0)
+            return name;
+    }
+    return NULL;
+}
+
+const char *
+vae_tensor_file_prefix_advice(const VaeTensorFile *file, char *text,
+                              size_t size)
+{
+    int n;
+    const char *name = find_unknown(file, "decoder.", &n);
+    if (!name) /* text encoders have such names, too */
+        name = find_unknown(file, "encoder.", &n);
+    text[0] = '\0';
+    if (!name)
+        return text;
+    snprintf(text, size,
+             "; the prefix \"%.*s\" of its tensors is not known, expected none "
+             "or some of",
+             n < VAE_NAME_SHOWN ? n : VAE_NAME_SHOWN, name);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, size - used, "%s %s", i ? "," : "", words[i]);
+    }
+    return text;
 }
 
 /* Copies the tensors with the prefix of the part; without one, those that have

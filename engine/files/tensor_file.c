@@ -134,6 +134,13 @@ vae_file_check_link(const char *path, VaeError *error)
     return status;
 }
 
+bool
+vae_file_is_there(const char *path)
+{
+    return vae_os_is_kind(path, VAE_FILE_REGULAR) ||
+           vae_file_check_link(path, NULL) != VAE_OK;
+}
+
 VaeStatus
 vae_file_fail(const char *path, const char *what, VaeError *error)
 {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "vae-private/axes.h"
 #include "vae-private/model.h"
 #include "vae-private/spaces.h"
 #include "vae-private/tensors.h"
@@ -13,22 +12,14 @@ static VaeStatus
 check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
                VaeError *error)
 {
-    const bool tchw = *vae_layout_name(clip) == 't';
-    const int64_t dims[] = {tchw ? clip->t : clip->channels,
-                            tchw ? clip->channels : clip->t, clip->height,
-                            clip->width};
-    char hint[160];
     if (clip->channels == info->latent_channels)
         return VAE_OK;
-    vae_axes_advice(dims, 4, tchw ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW,
-                    info->latent_channels, hint, sizeof hint);
-    return vae_mismatch(
-        error, VAE_ERR_SIZE, clip->tensor,
-        "%s: tensor \"%s\" has {%d} channel%s, the model %s (%s) expects "
-        "{=%d}%s",
-        clip->file, clip->tensor, clip->channels,
-        clip->channels == 1 ? "" : "s", info->path, info->arch,
-        info->latent_channels, hint);
+    return vae_mismatch(error, VAE_ERR_SIZE, clip->tensor,
+                        "%s: tensor \"%s\" has {%d} channel%s, the model %s "
+                        "(%s) expects {=%d}",
+                        clip->file, clip->tensor, clip->channels,
+                        clip->channels == 1 ? "" : "s", info->path, info->arch,
+                        info->latent_channels);
 }
 
 static VaeStatus

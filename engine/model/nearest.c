@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files.h"
 #include "model.h"
 
 typedef struct Candidate {
@@ -123,15 +124,17 @@ static VaeStatus
 fail_unlike_all(const VaeModel *m, VaeError *error)
 {
     VaeListing names = {0};
+    char advice[400];
     for (size_t i = 0; i < vae_tensor_file_count(m->file); i++)
         vae_listing_add(&names, "%s", vae_tensor_file_at(m->file, i)->name);
     return vae_fail_parts(
         error, VAE_ERR_MODEL,
         (VaeErrorParts){NULL, names.text, "weights of a known VAE"},
-        "%s: weights of no known VAE%s; it holds %s%s%s%s%s", m->path,
+        "%s: weights of no known VAE%s; it holds %s%s%s%s%s%s", m->path,
         vae_tensor_file_looks_like(m->file), VAE_COUNTED(names.count, "tensor"),
         names.count ? " (" : "", names.text,
-        names.count > VAE_LISTED ? ", ..." : "", names.count ? ")" : "");
+        names.count > VAE_LISTED ? ", ..." : "", names.count ? ")" : "",
+        vae_tensor_file_prefix_advice(m->file, advice, sizeof advice));
 }
 
 VaeStatus

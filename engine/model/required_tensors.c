@@ -102,7 +102,7 @@ same_dims(const VaeTensorInfo *t, const VaeRequiredTensor *d)
            memcmp(t->dims, d->dims, (size_t) d->n_dims * sizeof *d->dims) == 0;
 }
 
-#define TYPES "F32, F16, BF16 or F64"
+#define TYPES "float32, float16, bfloat16 or float64"
 
 /* The tensors of a file that are not as required, and the parts of an error
  * about the first of them. */
@@ -148,9 +148,10 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
         vae_listing_add(&all->wrong, "%s is %s, expected %s", name, is, should);
         note(&all->first, name, is, should);
     } else if (!t->supported || t->type == VAE_TYPE_U8) {
-        vae_listing_add(&all->wrong, "%s has type %s, expected %s", name,
-                        t->type_name, TYPES);
-        note(&all->first, name, t->type_name, TYPES);
+        vae_type_words(t->type_name, is, sizeof is);
+        vae_listing_add(&all->wrong, "%s has type %s, expected %s", name, is,
+                        TYPES);
+        note(&all->first, name, is, TYPES);
     }
 }
 

@@ -81,6 +81,14 @@ set_real(Options *o, const Option *p, const char *word)
     return real(word, field_of(o, p));
 }
 
+/* Reads a bound of 0 or more. */
+static bool
+set_bound(Options *o, const Option *p, const char *word)
+{
+    double *bound = field_of(o, p);
+    return real(word, bound) && *bound >= 0;
+}
+
 /* Reads "0,1" (CUDA devices) or "cpu,cpu" (one stream for each word). */
 static bool
 set_devices(Options *o, const Option *p, const char *word)
@@ -218,8 +226,8 @@ static const Option options[] = {
     {"spaces", NULL, COMMAND_INFO, set_flag,
      "instead of a file: print the known latent spaces", AT(spaces)},
     {"dtype", "TYPE", COMMAND_WEIGHTS, set_dtype, "f32 (default), f16 or bf16"},
-    {"max-abs", "X", COMMAND_COMPARE, set_real,
-     "fail if a difference is larger than X", AT(max_abs)},
+    {"max-abs", "X", COMMAND_COMPARE, set_bound,
+     "fail if a difference is larger than X, 0 or more", AT(max_abs)},
     {"min-psnr", "DB", COMMAND_COMPARE, set_real,
      "fail if PSNR is lower than DB", AT(min_psnr)},
     {"min-ssim", "S", COMMAND_COMPARE, set_real,

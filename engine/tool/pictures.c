@@ -184,11 +184,19 @@ int
 compare_streams(const Options *o)
 {
     Pictures a = {0}, b = {0};
+    VaeFileFacts facts;
     int code = EXIT_FAILED;
     if (!isnan(o->max_abs) || !isnan(o->peak) || o->tensor) {
         fail_text("--stream goes with --min-psnr and --min-ssim only");
         return EXIT_USAGE;
     }
+    /* Its writer would wait for a reader of the other half. */
+    if (vae_os_facts(o->argument[0], &facts) &&
+        facts.kind != VAE_FILE_REGULAR &&
+        vae_os_is_file(o->argument[1], &facts))
+        return fail_text("%s is named twice, and is no regular file: expected "
+                         "two streams",
+                         o->argument[0]);
     if (pictures_open(&a, o->argument[0]) && pictures_open(&b, o->argument[1]))
         code = compare_pictures(o, &a, &b);
     pictures_close(&a);

@@ -367,9 +367,39 @@ check_messages(void)
           "an error within another: %s", all.message);
 }
 
+/* The names of types in files. */
+static void
+check_file_types(void)
+{
+    static const char *const rows[][2] = {{"<f4", "float32"},
+                                          {"|u1", "uint8"},
+                                          {"<i8", "int64"},
+                                          {"|b1", "bool"},
+                                          {"<c16", "complex128"},
+                                          {">f8", "big-endian float64"},
+                                          {"F16", "float16"},
+                                          {"BF16", "bfloat16"},
+                                          {"U8", "uint8"},
+                                          {"I64", "int64"},
+                                          {"BOOL", "bool"},
+                                          {"C64", "complex64"},
+                                          {"F8_E4M3", "F8_E4M3"},
+                                          {"|O", "|O"},
+                                          {"<U3", "<U3"},
+                                          {"", ""},
+                                          {"f4", "f4"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[40];
+        check(strcmp(vae_type_words(rows[i][0], text, sizeof text),
+                     rows[i][1]) == 0,
+              "the type %s is %s", rows[i][0], text);
+    }
+}
+
 void
 test_types(void)
 {
+    check_file_types();
     for (size_t i = 0; i < COUNT(formats); i++) {
         check_all_to_float(&formats[i]);
         check_boundaries(&formats[i]);

@@ -204,6 +204,23 @@ check_folders(void)
                   "directory|diffusion_pytorch_model.safetensors|.index.json|"
                   "vae/|expected a file, or the folder of a model");
     check(!strstr(error.message, "snapshots"), "no cache of Hugging Face");
+    if (symlink("none", path_of("empty/odd.pth")) != 0)
+        abort();
+    status = vae_tensor_file_open(path_of("empty"), &file, &error);
+    check_refused("only a link of an odd name", status, &error,
+                  VAE_ERR_NOT_FOUND, "/odd.pth: |symbolic link to none, which");
+    write_shard("empty/my.safetensors", "x", 3);
+    expect_folder("a file beside a link", "empty", "empty/my.safetensors", 3);
+    unlink(path_of("empty/my.safetensors"));
+    unlink(path_of("empty/odd.pth"));
+    write_shard("empty/t_encoder.safetensors", "x", 3);
+    if (symlink("none", path_of("empty/t_decoder.safetensors")) != 0)
+        abort();
+    status = vae_tensor_file_open(path_of("empty"), &file, &error);
+    check_refused("a link for one of two", status, &error, VAE_ERR_NOT_FOUND,
+                  "/t_decoder.safetensors: |symbolic link to none, which");
+    unlink(path_of("empty/t_encoder.safetensors"));
+    unlink(path_of("empty/t_decoder.safetensors"));
     rmdir(path_of("empty"));
     if (mkdir(path_of("vae"), 0777) != 0)
         abort();

@@ -12,7 +12,7 @@ static const struct {
 } bad[] = {
     {"{'descr': '<f4', " REST, 23, "23 bytes follow|3x2 of '<f4' needs 24"},
     {"{'descr': '<f4', " REST, 25, "25 bytes follow"},
-    {"{'descr': '>f4', " REST, 24, "'>f4' is big endian"},
+    {"{'descr': '>f4', " REST, 24, "'big-endian float32' is big endian: descr is >f4; expected float32,"},
     {"{'descr': '>u2', " REST, 12, "big endian"},
     {"{'descr': '|f4', " REST, 24, "byte order"},
     {"{'descr': '|O', " REST, 48, "'|O' is not known"},

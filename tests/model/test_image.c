@@ -247,12 +247,13 @@ test_mixed_pairs(void)
     static const struct {
         const char *model, *encoder, *other, *decoder, *words;
     } rows[] = {
-        {"taef2", "a_encoder", "taehv/taew2_1", "b_decoder",
-         "a_encoder is the encoder of taef2, and "},
-        {"taef2", "a_encoder", "taehv/taew2_1", "b_decoder",
-         "b_decoder is the decoder of taew2_1; expected"},
-        {"taehv/taew2_1", "taehv_encoder", "taehv/taew2_1", "taecvx_decoder",
-         "taehv_encoder is the encoder of taehv, and "},
+        {"taef2", "a_encoder.pth", "taehv/taew2_1", "b_decoder.pth",
+         "a_encoder.pth is the encoder of taef2, and "},
+        {"taef2", "a_encoder.pth", "taehv/taew2_1", "b_decoder.pth",
+         "b_decoder.pth is the decoder of taew2_1; expected"},
+        {"taehv/taew2_1", "taehv_encoder.pth", "taehv/taew2_1",
+         "taecvx_decoder.pth",
+         "taehv_encoder.pth is the encoder of taehv, and "},
         {"taehv/taew2_1", "encoder", "taehv/taew2_1", "taecvx_decoder", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -264,6 +265,7 @@ test_mixed_pairs(void)
         snprintf(both, sizeof both, "%s,%s", first, second);
         if (rows[i].words) {
             expect_pair_error("halves of two networks", both, rows[i].words);
+            expect_pair_error("both in a folder", folder, rows[i].words);
         } else {
             SCOPED_MODEL VaeModel *model = NULL;
             VaeError error = {0};

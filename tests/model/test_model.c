@@ -94,6 +94,14 @@ test_prefixes(void)
     expect_error("errors name the tensors as in the file", VAE_ERR_MODEL,
                  WORDS("(vae.encoder.conv1.bias)", "(vae.encoder.odd)",
                        "(vae.decoder.head.2.weight is 9x8x1x3x3"));
+    load("wan21");
+    drop_prefix("conv");
+    add_prefix("my.own.");
+    add_tensor("text.encoder.q");
+    expect_error("a prefix that is not known", VAE_ERR_MODEL,
+                 WORDS("the prefix \"my.own.\" of its tensors is not known, "
+                       "expected none or some of vae., first_stage_model., ",
+                       "_orig_mod."));
 }
 
 /* What training leaves beside a network is ignored, also under its prefix. Any

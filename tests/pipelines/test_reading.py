@@ -366,8 +366,9 @@ class Doubts(Reading):
         """An error says which other order would fit."""
         for shape, said in (([1, 5, 16, 4, 4], "has 16: set layout to tchw"),
                             ([1, 24, 16, 4, 4], "has 16: set layout to tchw"),
-                            ([1, 5, 4, 4, 16], "has 16: move it before"),
-                            ([1, 5, 5, 4, 4], None)):
+                            ([1, 5, 4, 4, 16], "has 16: permute the"),
+                            ([5, 4, 4, 16], "has 16: permute the"),
+                            ([5, 4, 4, 7], None), ([1, 5, 5, 4, 4], None)):
             count = math.prod(shape)
             latents = save(self.path("clip.safetensors"),
                            {"latents": ("F32", shape, bytes(4 * count))})
@@ -383,6 +384,8 @@ class Doubts(Reading):
                 self.assertEqual(done.returncode, 0, done.stderr)
             else:
                 self.assertNotIn("set layout", done.stderr)
+            if said:
+                self.elements_say(said)
         frames = save(self.path("frames.safetensors"),
                       {"frames": ("F32", [2, 3, 16, 16], bytes(4 * 1536))})
         done = self.tool("encode", "--model", golden("wan21", "weights"), frames,

@@ -176,8 +176,9 @@ class Tool(tensor_files.Test):
         for data in (npy("<f8", doubles), safetensors(entry={"dtype": "F64"}, data=doubles)):
             array, _ = vaesend_file.open_latents(self.file(data))
             self.assertEqual(array, ("float32", (16, 1, 2, 3), floats(count)))
-        for data, kind in ((npy("<i8", doubles), "<i8"),
-                           (safetensors(entry={"dtype": "I64"}, data=doubles), "I64")):
+        for data, kind in ((npy("<i8", doubles), "int64"), (npy("|u1", doubles), "uint8"),
+                           (npy(">f8", doubles), "big-endian float64"),
+                           (safetensors(entry={"dtype": "I64"}, data=doubles), "int64")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: the latents are {kind}, expected float32, float16, "
@@ -205,14 +206,24 @@ class Tool(tensor_files.Test):
                 told = f"vaesend: {clip}: {told}"
             self.assertEqual(done.stderr,
                              f"{told}vaesend: 2 latents, 5 frames\n")
+        expected = ("latents of shape [{}] have 2 channels, those of wan2.1 16: expected "
+                    "[C, h, w], [C, T, h, w] or [1, C, T, h, w]")
         for entry, word, told in (
                 (two, "hwc", "vae.layout is 'hwc', expected cthw or tchw"),
                 (turned, "tchw", "latents of shape [16, 2, 2, 3] have 2 "
                  "channels, those of wan2.1 16: expected [C, h, w], [T, C, h, w] "
-                 'or [1, T, C, h, w], which is --layout tchw; the other is --layout cthw'),
+                 "or [1, T, C, h, w]; the other dimension has 16: set --layout cthw\n"),
+                ({**two, "shape": [2, 2, 3, 16]}, None, expected.format("2, 2, 3, 16") +
+                 "; the last dimension has 16: permute the array to [C, T, h, w], by "
+                 "moveaxis(x, -1, 0) of numpy or torch\n"),
+                ({**two, "shape": [1, 2, 2, 3, 16]}, None,
+                 expected.format("1, 2, 2, 3, 16") + "; the last dimension has 16: permute "
+                 "the array to [B, C, T, h, w], by moveaxis(x, -1, 1) of numpy or torch\n"),
+                ({**two, "shape": [2, 12, 2, 4]}, None,
+                 expected.format("2, 12, 2, 4") + "\n"),
                 ({**two, "shape": [2, 16, 1, 2, 3]}, "cthw", "[2, 16, 1, 2, 3] is a "
                  "batch of 2 clips, expected 1: select one by --batch-index")):
-            clip = self.file(safetensors({"vae.layout": word}, entry,
+            clip = self.file(safetensors({"vae.layout": word} if word else {}, entry,
                                          floats(192)))
             said = self.refused(*to, clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: {told}", said)

@@ -613,6 +613,12 @@ cat b.ppm >b.fifo &
 check "the pictures from named pipes" 0 compare --stream a.fifo b.fifo
 says "3 frames: PSNR $psnr dB"
 wait
+mkfifo twice
+check "a pipe is named twice" 3 compare --stream twice ./twice
+says "twice is named twice, and is no regular file"
+rm twice
+check "no bound below 0" 2 compare --max-abs=-1 a.ppm b.ppm
+says "--max-abs"
 check "a bound is exceeded" 1 compare --stream --min-psnr 40 a.ppm b.ppm
 says "PAST THE BOUND"
 check "a bound is met" 0 compare --stream --min-ssim 0.9 a.ppm a.ppm
@@ -694,7 +700,7 @@ check "encode of another shape" 3 encode flat.npy x.safetensors
 says "flat.npy: tensor \"npy\" is 3x16x16, video is [T,H,W,3]"
 head -c 3072 /dev/zero | tensor ints.safetensors x I32 1,16,16,3
 check "encode of another type" 3 encode ints.safetensors x.safetensors
-says "ints.safetensors: tensor \"x\" has type I32; video is U8 or float"
+says "ints.safetensors: tensor \"x\" has elements of type int32, expected uint8, float32"
 check "--peak overrides different ranges" 0 compare --peak 2 \
     wan-frames.safetensors tae-frames.safetensors
 says "(peak 2, clamped to -1..1)"

@@ -116,7 +116,10 @@ cp "$wan" own/gst-vae/models/wan2.1.safetensors
 cp "$wan" all/gst-vae/models/wan2.1.safetensors
 cp "$seed" all/gst-vae/models/ltx2.safetensors
 echo x >all/gst-vae/models/sd.safetensors
+ln -s none/x all/gst-vae/models/flux1.safetensors
 check "installed models" 0 "$tool" models
+says "flux1.safetensors: not usable: " \
+    "all/gst-vae/models/flux1.safetensors: is a symbolic link to none/x, which does not exist"
 says "$out/own/gst-vae/models/wan2.1.safetensors: wan2.1, latent space wan2.1" \
     "all/gst-vae/models/wan2.1.safetensors: wan2.1, latent space wan2.1; hidden" \
     "seedvr2, latent space seedvr2; its name says ltx2" \

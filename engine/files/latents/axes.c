@@ -189,8 +189,8 @@ vae_axes_doubt(const VaeAxes *a, char *text, size_t size)
     if (may_be_last)
         snprintf(text + n, size - (size_t) n,
                  "; the last dimension is also %" PRId64
-                 "%s: if it has the channels, move it before the others, "
-                 "otherwise set layout to %s",
+                 "%s: if it has the channels, permute the tensor to [C, T, h, "
+                 "w], otherwise set layout to %s",
                  a->dims[3],
                  last == AGAINST ? ", and the means along it differ more" : "",
                  a->order_guessed ? "cthw or tchw" : taken);
@@ -217,14 +217,15 @@ vae_axes_advice(const int64_t *dims, int n_dims, VaeLatentLayout layout,
         snprintf(text, size,
                  "; the other dimension has %" PRId64 ": set layout to %s%s",
                  channels, tchw ? "cthw" : "tchw",
-                 last ? ", or, if the last dimension has the channels, move it "
-                        "before the others"
+                 last ? ", or, if the last dimension has the channels, permute "
+                        "the tensor"
                       : "");
     else if (last)
         snprintf(text, size,
                  "; the last dimension has %" PRId64
-                 ": move it before %s, [%sC, %sh, w]",
-                 channels, n_dims == 5 ? "all but the batch" : "the others",
-                 n_dims == 5 ? "B, " : "", n_dims == 3 ? "" : "T, ");
+                 ": permute the tensor to [%sC, %sh, w], by moveaxis(x, -1, "
+                 "%d) of numpy or torch",
+                 channels, n_dims == 5 ? "B, " : "", n_dims == 3 ? "" : "T, ",
+                 n_dims == 5);
     return text;
 }

@@ -92,6 +92,23 @@ names_text(const VaeTensorFile *file, char *buffer, size_t size)
     return buffer;
 }
 
+/* What to do with a list of latents [C, h, w] of one shape, or "". */
+static const char *
+stack_advice(const VaeTensorFile *file)
+{
+    const VaeTensorInfo *first = vae_tensor_file_at(file, 0);
+    const size_t n = vae_tensor_file_count(file);
+    for (size_t i = 0; i < n; i++) {
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        if (info->n_dims != 3 ||
+            memcmp(info->dims, first->dims, 3 * sizeof *info->dims) != 0)
+            return "";
+    }
+    return n > 1 ? "; if these are latents [C, h, w] of one clip, save them as "
+                   "one tensor [C, T, h, w], by stack(list, 1) of torch"
+                 : "";
+}
+
 static VaeStatus
 fail_missing(const VaeTensorFile *file, const char *what, const char *requested,
              VaeError *error)
@@ -104,8 +121,9 @@ fail_missing(const VaeTensorFile *file, const char *what, const char *requested,
                         .found = names,
                         .expected =
                             requested[0] != '\0' ? requested : "latents"},
-        "%s: %s%.*s%s; found %s", file->label, what, VAE_NAME_SHOWN, requested,
-        vae_tensor_file_looks_like(file), names);
+        "%s: %s%.*s%s; found %s%s", file->label, what, VAE_NAME_SHOWN,
+        requested, vae_tensor_file_looks_like(file), names,
+        requested[0] ? "" : stack_advice(file));
 }
 
 static VaeStatus
@@ -237,6 +255,31 @@ said_channels(const VaeTensorFile *file, const VaeLatentOptions *o,
     return by_model ? o->channels : space ? space->channels : 0;
 }
 
+/* Refuses a tensor that has the channels of the model on another axis, and
+ * settles that no order is right if none has them. */
+static VaeStatus
+check_axis(const VaeTensorFile *file, const VaeTensorInfo *info,
+           VaeLatentLayout layout, int channels, VaeLatentClip *clip,
+           VaeError *error)
+{
+    const int axis = info->n_dims - 4 + (layout == VAE_LAYOUT_TCHW);
+    char dims[200], advice[240];
+    if (!channels || info->dims[axis] == channels)
+        return VAE_OK;
+    clip->layout_guessed = false;
+    if (!*vae_axes_advice(info->dims, info->n_dims, layout, channels, advice,
+                          sizeof advice))
+        return VAE_OK;
+    return vae_mismatch(
+        error, VAE_ERR_SIZE, info->name,
+        "%s: tensor \"%.*s\" (%s) has {%" PRId64 "} channel%s as %s, the model "
+        "expects {=%d}%s",
+        file->label, VAE_NAME_SHOWN, info->name,
+        vae_dims_text(info->dims, info->n_dims, dims, sizeof dims),
+        info->dims[axis], info->dims[axis] == 1 ? "" : "s",
+        layout == VAE_LAYOUT_TCHW ? "tchw" : "cthw", channels, advice);
+}
+
 /* Sets layout_guessed and channels_may_be_last, too. */
 static VaeStatus
 choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
@@ -249,12 +292,13 @@ choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
         return status;
     if (o->layout != VAE_LAYOUT_AUTO)
         *out = o->layout;
-    if (*out != VAE_LAYOUT_AUTO)
-        return VAE_OK;
-    known.channels = said_channels(file, o, &known.images);
-    *out = vae_axes_find(info->dims, info->n_dims, &known,
-                         &clip->layout_guessed, &clip->channels_may_be_last);
-    return VAE_OK;
+    if (*out == VAE_LAYOUT_AUTO) {
+        known.channels = said_channels(file, o, &known.images);
+        *out =
+            vae_axes_find(info->dims, info->n_dims, &known,
+                          &clip->layout_guessed, &clip->channels_may_be_last);
+    }
+    return check_axis(file, info, *out, o->channels, clip, error);
 }
 
 const char *
@@ -522,7 +566,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         status = select_tensor(file, o->tensor, &info, error);
     if (status != VAE_OK)
         return status;
-    char text[200];
+    char text[200], type[40];
     vae_dims_text(info->dims, info->n_dims, text, sizeof text);
     if (!may_be_latents(info))
         return vae_mismatch(
@@ -544,7 +588,8 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
             error, VAE_ERR_FORMAT, info->name,
             "%s: tensor \"%.*s\" (%s) has elements of type {%s}, expected "
             "{=float32, float16, bfloat16 or float64}",
-            file->label, VAE_NAME_SHOWN, info->name, text, info->type_name);
+            file->label, VAE_NAME_SHOWN, info->name, text,
+            vae_type_words(info->type_name, type, sizeof type));
     VaeLatentClip clip = {.type = wide ? VAE_TYPE_F32 : info->type,
                           .stored = info->type,
                           .tensor = info->name,

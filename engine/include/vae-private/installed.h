@@ -1,7 +1,8 @@
 /*
  * vae-private/installed.h: the installed models: files
  * gst-vae/models/SPACE.safetensors in the data folders of the user and the
- * system. free() frees the strings.
+ * system. A link without a target counts as one: opening it says what is wrong.
+ * free() frees the strings.
  */
 #ifndef VAE_PRIVATE_INSTALLED_H
 #define VAE_PRIVATE_INSTALLED_H

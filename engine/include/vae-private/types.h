@@ -20,6 +20,10 @@ VAE_API void vae_type_to_float(float *dst, const void *src, VaeType type,
 VAE_API void vae_type_from_float(void *dst, VaeType type, const float *src,
                                  size_t n);
 
+/* Writes the name of a type in a file, such as "<i8", "|u1" or "I64", in words,
+ * such as "int64" and "uint8"; others as they are. Returns text. */
+VAE_API const char *vae_type_words(const char *name, char *text, size_t size);
+
 #define VAE_BACKEND_KINDS (VAE_BACKEND_REF + 1)
 
 /* A word of an enumeration, and the sentence that explains it. A list has a row

@@ -105,7 +105,8 @@ typedef struct VaeLatentClip {
  * Errors: VAE_ERR_ARGUMENT (a wrong struct_size, layout or batch_index);
  * VAE_ERR_NOT_FOUND with the names of the tensors in the file (and "looks like
  * model weights" or "looks like frames"); VAE_ERR_SIZE for a number of
- * dimensions other than 4 or 5, a batch without batch_index, a dimension of 0,
+ * dimensions other than 4 or 5, options->channels on another axis (the message
+ * says how to permute them), a batch without batch_index, a dimension of 0,
  * height or width over 16384, channels over 1024, more than 2^24 latents;
  * VAE_ERR_FORMAT for an element type that is not a float, or a vae.* value that
  * cannot be read.

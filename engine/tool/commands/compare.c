@@ -457,7 +457,8 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
     }
     if (!a->supported || !b->supported)
         return fail_text("tensor \"%s\": cannot compare %s with %s", a->name,
-                         a->type_name, b->type_name);
+                         vae_type_words(a->type_name, left, sizeof left),
+                         vae_type_words(b->type_name, right, sizeof right));
     if (!same_range && is_frames(a) && is_frames(b)) {
         print_names(&x, &y);
         return ranges_differ(o, file_a, file_b);

@@ -69,9 +69,10 @@ check_video(Encode *e, VaeError *error)
             e->o->tensor ? e->o->tensor : "video_u8\" or \"frames", like);
     if (!v->supported)
         return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: tensor \"%s\" has type %s; video is U8 or "
-                        "float",
-                        name, v->name, v->type_name);
+                        "%s: tensor \"%s\" has elements of type %s, expected "
+                        "uint8, float32, float16, bfloat16 or float64",
+                        name, v->name,
+                        vae_type_words(v->type_name, hint, sizeof hint));
     if (v->n_dims != 4 || v->dims[3] < 3 || v->dims[3] > 4 || v->dims[0] < 1 ||
         v->dims[1] < 1 || v->dims[1] > 65535 || v->dims[2] < 1 ||
         v->dims[2] > 65535)

@@ -341,17 +341,10 @@ append_signals(GString *page, GType type)
             page, "\n| signal | form | use |\n|---|---|---|\n%s", rows->str);
 }
 
-/* docs/elements has a page for each element, written with GStreamer 1.22. With
- * 1.26 and 1.28 the text of vaedecode's page is another one. It is not known
- * which part differs. */
+/* docs/elements has a page for each element. GStreamer 1.22 does not know the
+ * format GBR_16LE. */
 TEST(pages)
 {
-    guint major, minor, micro, nano;
-    gst_version(&major, &minor, &micro, &nano);
-    if (minor > 22) {
-        g_print("pages are compared with GStreamer 1.22 only\n");
-        return;
-    }
     static const char *const names[] = {"vaedecode", "vaeencode", "latentdemux",
                                         "latentmux"};
     for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
@@ -381,6 +374,7 @@ TEST(pages)
         g_free(specs);
         append_signals(page, G_OBJECT_TYPE(element));
         append_pads(page, element);
+        g_string_replace(page, ", GBR_16LE", "", 0);
         if (g_getenv("VAE_TEST_WRITE"))
             CHECK(g_file_set_contents(path, page->str, -1, NULL));
         CHECK(g_file_get_contents(path, &found, NULL, NULL));

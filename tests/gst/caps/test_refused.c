@@ -283,8 +283,8 @@ TEST(engine_details)
 {
     check_engine_details("decoder.conv1.bias", "decoder.conv1.bios",
                          "decoder.conv1.bias", "no such tensor", "32");
-    check_engine_details("\"F32\"", "\"I32\"", "encoder.conv1.weight", "I32",
-                         "F32, F16, BF16 or F64");
+    check_engine_details("\"F32\"", "\"I32\"", "encoder.conv1.weight", "int32",
+                         "float32, float16, bfloat16 or float64");
 }
 
 /* A network without an encoder or a decoder. */
@@ -329,8 +329,9 @@ TEST(file_details)
     CHECK_FILE(NPY("\4\0", "\2\0{}"), "4.0", "1.0, 2.0 or 3.0");
     CHECK_FILE(NPY("\1\0", "\4\0{x}\n"), "x}",
                "a key: 'descr', 'fortran_order' or 'shape'");
-    CHECK_FILE(NPY("\1\0", "\20\0{'descr': '>f4'}"), ">f4",
-               "'<f4', '<f2', '<f8' or '|u1'");
+    CHECK_FILE(NPY("\1\0", "\20\0{'descr': '>f4'}"), "big-endian float32",
+               "float32, float16 or float64, or uint8 for frames, in "
+               "little-endian order");
     CHECK_FILE(NPY("\1\0", "\27\0{'fortran_order': True}"), "fortran_order",
                "C order");
 }
