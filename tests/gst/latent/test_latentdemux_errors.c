@@ -96,7 +96,7 @@ TEST(wrong_tensors)
     check_refused(path, "", GST_STREAM_ERROR_WRONG_TYPE,
                   "(looks like model weights)");
     vae_tensor_file_write(path, &bytes, 1, NULL, 0, NULL);
-    check_refused(path, "", GST_STREAM_ERROR_DEMUX, "U8");
+    check_refused(path, "", GST_STREAM_ERROR_DEMUX, "uint8");
     vae_tensor_file_write(path, &flat, 1, NULL, 0, NULL);
     check_refused(path, "", GST_STREAM_ERROR_DEMUX, "1 dimension");
     vae_tensor_file_write(path, &none, 1, NULL, 0, NULL);
