@@ -117,7 +117,8 @@ chunk_products(const VaeConvTiles *p, VaeTileLane *lane, int kernels)
     VaeDnnlPrimitive *a = &lane->product;
     VaeDnnlStatus s = VAE_DNNL_OK;
     for (int k = 0; k < SIDE * p->times; k++) {
-        const size_t kernel = (size_t) (SIDE * p->times * kernels + k);
+        const size_t kernel =
+            (size_t) SIDE * (size_t) p->times * (size_t) kernels + (size_t) k;
         if (s == VAE_DNNL_OK)
             s = vae_dnnl_set(a, VAE_DNNL_WEIGHTS,
                              p->kernels + kernel * p->kernel_bytes);

@@ -198,7 +198,7 @@ read_descr(const Scan *s, const char *descr, VaeTensorInfo *info)
         return fail_type(s, descr, "is not known");
     info->bytes = strtoul(descr + 2, NULL, 10);
     if (descr[0] == '>' && info->bytes > 1)
-        return fail_type(s, descr, "is big endian");
+        return fail_type(s, descr, "is not read");
     if (descr[0] == '|' && info->bytes > 1)
         return fail_type(s, descr, "states no byte order");
     info->supported = true;

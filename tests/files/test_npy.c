@@ -12,8 +12,9 @@ static const struct {
 } bad[] = {
     {"{'descr': '<f4', " REST, 23, "23 bytes follow|3x2 of '<f4' needs 24"},
     {"{'descr': '<f4', " REST, 25, "25 bytes follow"},
-    {"{'descr': '>f4', " REST, 24, "'big-endian float32' is big endian: descr is >f4; expected float32,"},
-    {"{'descr': '>u2', " REST, 12, "big endian"},
+    {"{'descr': '>f4', " REST, 24,
+     "'big-endian float32' is not read: descr is >f4; expected float32,"},
+    {"{'descr': '>u2', " REST, 12, "'big-endian uint16'"},
     {"{'descr': '|f4', " REST, 24, "byte order"},
     {"{'descr': '|O', " REST, 48, "'|O' is not known"},
     {"{'descr': '<U3', " REST, 72, "'<U3' is not known"},
