@@ -6,7 +6,7 @@
 #include "stream.h"
 
 /* Copies the next latent of the sequence, or its pictures, which later windows
- * read. Moves *units behind them. */
+ * read. Moves *units past them. */
 static void
 hold(VaeStream *s, VaeUnits *units)
 {
