@@ -15,13 +15,30 @@
 /* The longest name below. */
 #define LONGEST "/vae/" WEIGHTS ".safetensors.index.fp16.json"
 
-/* The cache of Hugging Face has a folder of each repository. */
-static bool
-has_snapshots(const char *folder)
+/* The cache of Hugging Face has a folder of each model, with a folder of each
+ * revision in its snapshots/. */
+typedef struct Snapshots {
+    int n;
+    char folder[PATH_MAX], names[300]; /* names: of the first revisions */
+    char path[PATH_MAX + 258];         /* of the last one */
+} Snapshots;
+
+static void
+add_name(char *names, size_t size, const char *name)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/snapshots", folder);
-    return vae_os_is_kind(path, VAE_FILE_FOLDER);
+    const size_t used = strlen(names);
+    snprintf(names + used, size - used, "%s%s", used ? ", " : "", name);
+}
+
+static void
+see_snapshot(void *user, const char *name)
+{
+    Snapshots *s = user;
+    if (name[0] == '.')
+        return;
+    snprintf(s->path, sizeof s->path, "%s/%s", s->folder, name);
+    s->n++;
+    add_name(s->names, sizeof s->names, name);
 }
 
 static VaeStatus
@@ -75,9 +92,8 @@ see_weights(void *user, const char *name)
     w->others += other;
     if (other)
         return;
-    const size_t used = strlen(w->names);
-    snprintf(w->names + used, sizeof w->names - used, "%s%s",
-             w->n++ ? ", " : "", name);
+    w->n++;
+    add_name(w->names, sizeof w->names, name);
 }
 
 static VaeStatus
@@ -98,11 +114,27 @@ fail_without_weights(const char *folder, const Weights *w, VaeError *error)
         "%s: is a directory with neither " WEIGHTS
         ".safetensors nor its .index.json, nor their fp16 "
         "or bf16 variants, nor with one of them in vae/, nor with any other "
-        "file of weights; expected a file, or the folder of a model%s",
-        label,
-        has_snapshots(folder) ? "; models in a cache of Hugging Face are in "
-                                "its folders snapshots/HASH"
-                              : "");
+        "file of weights; expected a file, or the folder of a model",
+        label);
+}
+
+/* For a folder without weights of its own. */
+static VaeStatus
+find_in_snapshots(const char *folder, const Weights *w, char **out,
+                  VaeError *error)
+{
+    Snapshots s = {0};
+    snprintf(s.folder, PATH_MAX, "%s/snapshots", folder);
+    if (w->n || !vae_os_is_kind(s.folder, VAE_FILE_FOLDER))
+        return fail_without_weights(folder, w, error);
+    vae_os_list(s.folder, see_snapshot, &s);
+    if (s.n == 1)
+        return vae_folder_find(s.path, out, error);
+    return vae_mismatch(error, VAE_ERR_NOT_FOUND, NULL,
+                        "%s: has {%d revisions} of a model%s%s; expected "
+                        "{=one, or the path of one}",
+                        vae_file_label(s.folder), s.n, s.n ? ": " : "",
+                        s.names);
 }
 
 /* Writes to `path` which file of the folder has the weights; false if none
@@ -157,9 +189,8 @@ vae_folder_find(const char *folder, char **out, VaeError *error)
     /* The error of a shard asks for the index, that of a link names it. */
     if (status == VAE_OK && (weights.n == 1 || (!weights.n && weights.others)))
         return VAE_OK;
-    if (status == VAE_OK)
-        status = fail_without_weights(folder, &weights, error);
     vae_mem_free(*out);
     *out = NULL;
-    return status;
+    return status != VAE_OK ? status
+                            : find_in_snapshots(folder, &weights, out, error);
 }

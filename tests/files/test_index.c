@@ -196,14 +196,25 @@ check_folders(void)
         mkdir(path_of("empty/snapshots"), 0777) != 0)
         abort();
     VaeStatus status = vae_tensor_file_open(path_of("empty"), &file, &error);
-    check_refused("a repository of Hugging Face's cache", status, &error,
-                  VAE_ERR_NOT_FOUND, "directory|snapshots/HASH");
+    check_refused("a model without revisions in Hugging Face's cache", status,
+                  &error, VAE_ERR_NOT_FOUND,
+                  "/empty/snapshots: has 0 revisions of a model; expected one");
+    mkdir(path_of("empty/snapshots/1a"), 0777);
+    write_shard("empty/snapshots/1a/" WEIGHTS, "x", 4);
+    expect_folder("a model in Hugging Face's cache", "empty",
+                  "empty/snapshots/1a/" WEIGHTS, 4);
+    mkdir(path_of("empty/snapshots/2b"), 0777);
+    status = vae_tensor_file_open(path_of("empty"), &file, &error);
+    check_refused("a model with two revisions", status, &error,
+                  VAE_ERR_NOT_FOUND, "has 2 revisions of a model: |1a|2b|, or");
+    unlink(path_of("empty/snapshots/1a/" WEIGHTS));
+    rmdir(path_of("empty/snapshots/1a"));
+    rmdir(path_of("empty/snapshots/2b"));
     rmdir(path_of("empty/snapshots"));
     status = vae_tensor_file_open(path_of("empty"), &file, &error);
     check_refused("a folder without weights", status, &error, VAE_ERR_NOT_FOUND,
                   "directory|diffusion_pytorch_model.safetensors|.index.json|"
                   "vae/|expected a file, or the folder of a model");
-    check(!strstr(error.message, "snapshots"), "no cache of Hugging Face");
     if (symlink("none", path_of("empty/odd.pth")) != 0)
         abort();
     status = vae_tensor_file_open(path_of("empty"), &file, &error);
