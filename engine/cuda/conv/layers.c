@@ -66,14 +66,17 @@ vae_cuda_rows(const VaeOp *op)
     };
 }
 
-/* Band i of n of those rows. The first one has the most rows. */
+/* Band i of n of those rows. The first one has the most rows of y. A last band
+ * has all rows of x to its end, as frames of x follow each other, also one that
+ * a stride leaves over. */
 static VaeCudaBand
 band_of(const VaeCudaRows *rows, int k, int s, int n, int i)
 {
     const int y = (rows->y * i + n - 1) / n;
     const int end = (rows->y * (i + 1) + n - 1) / n;
     const int from = y * s - rows->top, to = (end - 1) * s - rows->top + k;
-    const int x = from < 0 ? 0 : from, x_end = to < rows->x ? to : rows->x;
+    const int x = from < 0 ? 0 : from;
+    const int x_end = to + s <= rows->x ? to : rows->x;
     return (VaeCudaBand){
         .y = y, .n_y = end - y, .x = x, .n_x = x_end - x, .top = x - from};
 }
@@ -256,7 +259,8 @@ make_parts(VaeCudaConvs *convs, const VaeCudaConvShape *shape,
     const size_t y_row =
         (size_t) shape->wo * shape->c_out * vae_type_size(shape->y_type);
     const VaeCudaBand band = vae_cuda_band(p, 0);
-    const int most = (band.n_y - 1) * p->s + p->k; /* rows that a band reads */
+    /* The most rows of x of a band. */
+    const int most = (band.n_y - 1) * p->s + p->k + p->s - 1;
     const bool copied = shape->odd && !vae_cuda_choice_is_own(choice);
     if ((p->phases > 1 && !p->joined) || copied) {
         p->phase = ((size_t) p->t * band.n_y * y_row + 255) / 256 * 256;

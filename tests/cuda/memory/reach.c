@@ -49,14 +49,16 @@ on_device(const VaeArch *arch, VaeModel *model)
 {
     /* A group norm over all frames of a tile has its whole layer. Attention
      * over a window has no strips. */
-    const size_t decode = model->info.in_tiles ? 36 : model->noisy ? 14 : 7;
+    const bool tiles = model->info.in_tiles;
+    const size_t decode = tiles ? 36 : model->noisy ? 14 : 7;
     if (model->info.has_decoder)
         fits(arch, model, VAE_DECODE, 1920, 1080, decode * GIB);
     /* The encoder of HunyuanVideo 1.5 has 1.5 GiB of weights, and carries in
      * fp32. */
     const bool large = strcmp(arch->name, "hunyuan1.5") == 0;
+    const size_t encode = tiles ? 37 : large ? 9 : 7;
     if (model->info.has_encoder)
-        fits(arch, model, VAE_ENCODE, 1920, 1080, (large ? 9 : 7) * GIB);
+        fits(arch, model, VAE_ENCODE, 1920, 1080, encode * GIB);
     if (strcmp(arch->name, "seedvr2") == 0)
         fits(arch, model, VAE_DECODE, 3840, 2160, 23 * GIB);
 }

@@ -115,14 +115,20 @@ typedef struct Dims {
     int64_t stride[3], pre[3], post[3];
 } Dims;
 
+/* The zeros after the last row or column; none if a stride leaves one over. */
+static int64_t
+zeros_after(int in, int out, int k, int stride, int before)
+{
+    const int64_t n = (int64_t) (out - 1) * stride + k - before - in;
+    return n > 0 ? n : 0;
+}
+
 static Dims
 dims_of(const VaeCudaConvShape *s)
 {
     const int64_t t_in = (int64_t) (s->t - 1) * s->st + s->kt;
-    const int64_t after_h =
-        (int64_t) (s->ho - 1) * s->s + s->k - s->pad_y - s->h;
-    const int64_t after_w =
-        (int64_t) (s->wo - 1) * s->s + s->k - s->pad_x - s->w;
+    const int64_t after_h = zeros_after(s->h, s->ho, s->k, s->s, s->pad_y);
+    const int64_t after_w = zeros_after(s->w, s->wo, s->k, s->s, s->pad_x);
     if (s->kt == 1)
         return (Dims){.n = 4,
                       .x = {s->t, s->c_in, s->h, s->w},
