@@ -207,8 +207,8 @@ $(sed 's|^{"name": "[^/"]*/ \([^"]*\)".*"duration": \([0-9]*\).*|\2 \1|' \
 plugins() {
     mkdir -p "$1"
     from=$(pkg-config --variable=pluginsdir gstreamer-1.0)
-    for plugin in app coreelements coretracers multifile playback typefindfunctions \
-        videoconvertscale videorate videotestsrc; do
+    for plugin in app coreelements coretracers multifile playback rawparse \
+        typefindfunctions videoconvertscale videorate videotestsrc; do
         ln -sf "$from/libgst$plugin.so" "$1/"
     done
 }
