@@ -240,6 +240,8 @@ dry_run(VaeModel *m, VaeError *error)
 {
     VaeError why = {0};
     const VaeStatus status = vae_model_dry_run(m, &why);
+    if (status == VAE_ERR_MODEL && vae_model_find_missing(m, error) != VAE_OK)
+        return status;
     if (status == VAE_ERR_MODEL)
         return vae_fail_within(
             error, &why,

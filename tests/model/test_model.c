@@ -616,6 +616,7 @@ main(int argc, char **argv)
     test_halves();
     test_mismatches();
     test_nearest();
+    test_missing();
     test_wrong_length("wan21", NULL);
     test_wrong_length("wan22", NULL);
     test_wrong_length("seedvr2", NULL);
