@@ -41,6 +41,7 @@ typedef struct VaeDoubts {
     bool nan;       /* warned of a NaN */
     bool varies;    /* a unit has several values, or it has warned of units of
                        one value */
+    bool constant;  /* it has warned of units of one value */
 } VaeDoubts;
 
 /* windows.c: the window or the tile that is computed. Latents and frames count
