@@ -265,8 +265,10 @@ check_latents(const Stream *s, PyObject *object, const char *what, int n)
     }
     if (!vae_py_vae_type(t, &type) || type > VAE_TYPE_BF16) {
         static const char types[] = "float32, float16, bfloat16 or float64";
-        vae_py_fail(t->dtype, types, "%s are %s, expected %s", what, t->dtype,
-                    types);
+        vae_py_fail(t->dtype, types,
+                    "%s are %s, expected %s: convert them, by .float() of "
+                    "torch or .astype(\"float32\") of numpy",
+                    what, t->dtype, types);
         return false;
     }
     if (!vae_py_packed(t, 3) || t->device.type == VAE_PY_DL_CUDA) {

@@ -227,6 +227,12 @@ class Doubts(Reading):
                                  struct.pack("<f", -0.0) * 128)})
         _, said = self.decode("wan21", signs)
         self.assertIn("the first latent has only one number", said)
+        for constant, said_of in (((0,), 0), ((2,), 2), ((1, 2), 1), ((), None)):
+            numbers = [0 if i // 16 % 4 in constant else i % 7 / 7 for i in range(16 * 64)]
+            said = self.doubt([16, 4, 4, 4], numbers)
+            self.assertEqual(said.count("has only one number"), said_of is not None, said)
+            self.assertEqual(f"latent {said_of} has only one number" in said,
+                             said_of is not None, said)
 
     def test_normalization(self):
         """Latents of the spread that the diffusion model gives."""
@@ -354,6 +360,24 @@ class Doubts(Reading):
                     self.assertNotIn("guess", self.doubt(shape, values, "--layout", layout))
                 if said and shape[0] != 16:
                     self.elements_say(said)
+
+    def test_images_or_video(self):
+        """As many images as a space of videos has channels."""
+        numbers = random.Random(10)
+        shape = [16, 64, 2, 2]
+        for axis, doubted in ((0, True), (1, False)):
+            means = [numbers.gauss(0, 0.6) for _ in range(shape[axis])]
+            inner = math.prod(shape[axis + 1:])
+            latents = save(self.path("clip.safetensors"), {"latent": (
+                "F32", shape, array.array("f", (
+                    means[i // inner % shape[axis]] + numbers.gauss(0, 0.7)
+                    for i in range(math.prod(shape)))).tobytes())})
+            said = self.decode("qwenimage21", latents, "--verbose")[1]
+            self.assertIn('"latent" is read as tchw: 16 latents of 64 channels', said)
+            self.assertEqual("speak for a video, cthw, 64 latents of 16 channels" in said,
+                             doubted, said)
+            said = self.decode("qwenimage21", latents, "--layout=tchw")[1]
+            self.assertNotIn("video", said)
 
     def elements_say(self, said):
         words = (f"filesrc location={self.path('clip.safetensors')} ! latentdemux ! "

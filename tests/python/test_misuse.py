@@ -238,7 +238,8 @@ class Warnings(small.Test):
         for code, name in (("q", "int64"), ("?", "bool"), ("H", "uint16"), ("i", "int32")):
             data = memoryview(bytes(8 * 64)).cast(code)
             count = len(data) // 16
-            with self.assertRaisesRegex(Error, f"latents are {name}, expected float32"):
+            with self.assertRaisesRegex(Error, f"latents are {name}, expected float32.*: "
+                                        r"convert them, by \.float\(\)"):
                 gst_vae.open(WAN).decode(data.cast("B").cast(code, [16, 1, 1, count]), **REF)
 
     def test_bytes_as_path(self):
