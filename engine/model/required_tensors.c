@@ -137,7 +137,8 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
         note(&all->first, name, "no such tensor", should);
         return;
     }
-    used[t - vae_tensor_file_at(m->file, 0)] = true;
+    if (used)
+        used[t - vae_tensor_file_at(m->file, 0)] = true;
     d->found = *t;
     d->found.name = d->name;
     if (d->n_dims == 4)
