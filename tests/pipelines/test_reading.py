@@ -294,6 +294,11 @@ class Doubts(Reading):
                 self.assertIn(f"{latents}: {words}", self.played(read, "latentdemux " + prop))
             said = self.played(read, "latentdemux", "normalization=normalized")
             self.assertNotIn("statistics", said)
+        done = subprocess.run(
+            [os.path.join(streams.PIPELINES, "latents-to-video.sh"), "--model",
+             golden("wan21", "weights"), "--latent-space", "wan2.1", "--normalization=raw",
+             latents, self.path("video.y4m")], capture_output=True, text=True, check=False)
+        self.assertIn("set it by the option --normalization", done.stderr)
         # Latents that no file states have caps.
         sent = self.path("clip.gdp")
         subprocess.run(["gst-launch-1.0", "-q", *f"{read} ! latentdemux normalization=raw "
