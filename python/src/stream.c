@@ -660,6 +660,18 @@ get_stats(PyObject *self, void *unused)
     return dict;
 }
 
+/* file_states(bool): whether the file of the input states its normalization. */
+static PyObject *
+file_states(PyObject *self, PyObject *stated)
+{
+    const bool is = PyObject_IsTrue(stated);
+    vae_stream_word_doubts(
+        ((Stream *) self)->stream,
+        (VaeDoubtWords){is ? "the file states" : NULL, NULL});
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
 static PyGetSetDef properties[] = {
     {"plan", get_plan, NULL, "The plan: a dict.", NULL},
     {"stats", get_stats, NULL, "Counts since it was opened: a dict.", NULL},
@@ -682,6 +694,8 @@ static PyMethodDef methods[] = {
     {"save", save, METH_VARARGS, "save(path, carries, frames)"},
     {"load", load, METH_VARARGS, "load(path): begin, next, latents, frames"},
     {"lines", lines, METH_NOARGS, "What the engine said."},
+    {"file_states", file_states, METH_O,
+     "file_states(bool): the file of the input states its normalization."},
     {"close", close_stream, METH_NOARGS, "Frees the stream."},
     {0}};
 

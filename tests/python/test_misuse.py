@@ -207,6 +207,10 @@ class Warnings(small.Test):
         small.write(self.path("clip"), "x", small.part(latents, 0, 0, 1))
         said = self.said(lambda: vae.decode(self.path("clip"), normalization="raw", **REF))
         self.assertIn('clip: tensor "x": the latents are taken as raw', said[0])
+        small.write(self.path("clip"), "x", small.part(latents, 0, 0, 1),
+                    {"vae.normalization": "raw"})
+        said = self.said(lambda: vae.decode(self.path("clip"), **REF))
+        self.assertIn('"x": the file states that the latents are raw', said[0])
 
     def test_nan_frame(self):
         vae = gst_vae.open(WAN)

@@ -293,7 +293,8 @@ judge_latent(VaeStream *s, const VaeLatentIn *latent, uint64_t index)
         (judged || !d->constant) && latent_is_constant(latent, n);
     if (judged && !constant) {
         d->told = vae_doubt_one_latent(
-            info, &s->main.params, latent, n / (size_t) info->latent_channels,
+            info, (Taken){s->main.params.normalization, s->words}, latent,
+            n / (size_t) info->latent_channels,
             d->units == 0 && s->at.next == FIRST && info->temporal > 1,
             (Line){line, sizeof line});
         if (d->told)
@@ -341,6 +342,14 @@ judge_alpha(VaeStream *s, const VaePicture *pictures, int n)
         tell(s, line);
 }
 
+/* True if a picture is the one before once more, as at the end of a clip that
+ * does not fill the call. */
+static bool
+is_filling(const VaePicture *pictures, int i)
+{
+    return i > 0 && pictures[i].data[0] == pictures[i - 1].data[0];
+}
+
 void
 vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
 {
@@ -354,8 +363,14 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
     for (int i = 0; i < n_in; i++)
         if (units->in)
             judge_latent(s, &units->in[i], s->at.latents + (uint64_t) i);
-        else
+        else if (!is_filling(units->pictures, i))
             judge_picture(s, &units->pictures[i]);
+}
+
+void
+vae_stream_word_doubts(VaeStream *s, VaeDoubtWords words)
+{
+    s->words = words;
 }
 
 void
