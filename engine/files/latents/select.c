@@ -133,6 +133,24 @@ tell_others(const VaeTensorFile *file, const VaeLatentOptions *o,
         o->warn(o->user, line);
 }
 
+/* The index in usual[] of the tensor to take, or the number of names. One that
+ * cannot be latents is taken only to say why. */
+static size_t
+first_usual(const VaeTensorFile *file)
+{
+    const size_t n = sizeof usual / sizeof usual[0];
+    size_t any = n;
+    for (size_t i = n; i-- > 0;)
+        if (vae_tensor_file_find(file, usual[i]) != NULL)
+            any = i;
+    for (size_t i = any; i < n; i++) {
+        const VaeTensorInfo *info = vae_tensor_file_find(file, usual[i]);
+        if (info != NULL && may_be_latents(info))
+            return i;
+    }
+    return any;
+}
+
 VaeStatus
 vae_latent_tensor_select(const VaeTensorFile *file, const VaeLatentOptions *o,
                          const VaeTensorInfo **out, VaeError *error)
@@ -149,12 +167,11 @@ vae_latent_tensor_select(const VaeTensorFile *file, const VaeLatentOptions *o,
                    ? VAE_OK
                    : fail_missing(file, "no tensor named ", requested, error);
     }
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
-        *out = vae_tensor_file_find(file, usual[i]);
-        if (*out != NULL) {
-            tell_others(file, o, usual[i], i + 1);
-            return VAE_OK;
-        }
+    const size_t name = first_usual(file);
+    if (name < sizeof usual / sizeof usual[0]) {
+        *out = vae_tensor_file_find(file, usual[name]);
+        tell_others(file, o, usual[name], name + 1);
+        return VAE_OK;
     }
     if (vae_tensor_file_looks_like(file)[0] != '\0')
         return fail_missing(file, "no latent tensor", "", error);
