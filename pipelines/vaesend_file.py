@@ -239,9 +239,20 @@ def tell_lost(path, facts, tags):
              "sink, sends them")
 
 
+def normalization_of(options, facts):
+    """From the options, from the file, or what is usual."""
+    word = stated_or("normalization", "normalization", options, facts)
+    if not word and "no mark of ComfyUI" in facts:
+        tell(f'warning: {options.latents}: tensor "latent_tensor" has the name that '
+             "ComfyUI writes, but the file has no latent_format_version_0: it is taken "
+             "as normalized, as the first files of ComfyUI were; if it is a later one, "
+             "set normalization to comfyui")
+    return word or facts.get("usual normalization", "normalized")
+
+
 def send_file(options):
     refuse_file(options.latents, options.target)
-    array, facts = open_latents(options.latents, options.tensor)
+    array, facts = open_latents(options.latents, options.tensor, tell)
     tags, lost = tags_of(facts)
     tell_lost(options.latents, facts, lost)
     array = clip_of(options, array)
@@ -254,9 +265,7 @@ def send_file(options):
     fps = rate_of(options, facts)
     target = sys.stdout.buffer if options.target == "-" else options.target
     settings = {"space": stated_or("space", "latent_space", options, facts),
-                "fps": fps, "normalization": stated_or(
-                    "normalization", "normalization", options, facts) or
-                facts.get("usual normalization", "normalized"),
+                "fps": fps, "normalization": normalization_of(options, facts),
                 "temporal": options.temporal, "layout": layout,
                 "size": size if all(size) else None,
                 "picture": picture_of(facts), "tags": tags, "listen": options.listen,

@@ -38,12 +38,20 @@ def listed(header):
     return ", ".join(list(header)[:8]) + (", ..." if len(header) > 8 else "")
 
 
-def choose_tensor(header, wanted, path):
-    """Name and entry of the latents."""
-    for name in [wanted] if wanted else ["latent", "latents", "samples",
-                                         "latent_tensor"]:
-        if name in header:
-            return name, header[name]
+def choose_tensor(header, wanted, path, tell):
+    """Name and entry of the latents, as vae_latent_tensor_select() finds them."""
+    usual = [name for name in ["latent", "latents", "samples", "latent_tensor"]
+             if name in header]
+    named = [name for name in usual if len(header[name]["shape"]) in (4, 5)]
+    if wanted in header:
+        return wanted, header[wanted]
+    if usual and not wanted:
+        if len(named) > 1:
+            others = " and ".join(f'"{name}"' for name in named[1:])
+            tell(f'warning: {path}: tensor "{named[0]}" is taken, but {others} may also '
+                 "be latents: to choose another one, set tensor")
+        name = (named or usual)[0]
+        return name, header[name]
     if not header:
         raise ValueError(f"{path}: has no tensors, expected one with latents")
     if wanted:
@@ -120,7 +128,7 @@ def check_cover(header, size, path):
 WIDTHS = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8}
 
 
-def read_safetensors(view, path, tensor):
+def read_safetensors(view, path, tensor, tell):
     names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16",
              "F64": "float64"}
     if view[:2] == b"PK" and b".npy" in bytes(view[30:200]):
@@ -141,7 +149,7 @@ def read_safetensors(view, path, tensor):
                             object_pairs_hook=lambda pairs: unique(pairs, path))
         facts = said_of(header, path)
         check_cover(header, complete_recording(header, facts, len(view) - end), path)
-        name, entry = choose_tensor(header, tensor, path)
+        name, entry = choose_tensor(header, tensor, path, tell)
         kind = names.get(str(entry["dtype"]), str(entry["dtype"]))
         shape = tuple(entry["shape"])
     except json.JSONDecodeError as error:
@@ -154,8 +162,9 @@ def read_safetensors(view, path, tensor):
     for table in {"latent_times", "latent_sequences"} & set(header):
         first, last = header[table]["data_offsets"]
         facts[table] = bytes(view[end + first:end + last])
-    if name == "latent_tensor" and "latent_format_version_0" in header:
-        facts["usual normalization"] = "comfyui"
+    if name == "latent_tensor":
+        marked = "latent_format_version_0" in {**header, **facts}
+        facts["usual normalization" if marked else "no mark of ComfyUI"] = "comfyui"
     first, last = entry["data_offsets"]
     return Array(kind, shape, view[end + first:end + last]), facts
 
@@ -186,7 +195,7 @@ def narrowed(array):
     return Array("float32", array.shape, numbers.tobytes())
 
 
-def open_latents(path, tensor=None):
+def open_latents(path, tensor=None, tell=lambda words: None):
     """The latents of a .safetensors, ComfyUI or .npy file, and its metadata:
     (Array, {"vae.latent_space": ...})."""
     with open(path, "rb") as file:
@@ -199,7 +208,7 @@ def open_latents(path, tensor=None):
     if view[:6] == b"\x93NUMPY":
         array, facts = read_npy(view, path)
     else:
-        array, facts = read_safetensors(view, path, tensor)
+        array, facts = read_safetensors(view, path, tensor, tell)
     if not all(isinstance(n, int) and n >= 0 for n in array.shape):
         raise ValueError(f"{path}: latents of shape {list(array.shape)}, "
                          "expected whole numbers")

@@ -397,6 +397,26 @@ class Tool(tensor_files.Test):
         flat = safetensors(entry={"shape": [96]}).replace(b"latents", b"flatten")
         self.assertIn("no tensor of 4 or 5 dimensions", self.refused(self.file(flat), "-"))
 
+    def test_taken_with_a_warning(self):
+        """As vaetool: of two usual names one is taken, and a file without ComfyUI's mark
+        is normalized."""
+        both = self.file(twice("samples", "latents", [0, 192], [192, 384]).replace(
+            b"[16, 1, 2, 3]", b"[16, 1, 1, 3]"))
+        unmarked = self.file(
+            pack({"latent_tensor": {"dtype": "F32", "shape": [1, 16, 2, 3],
+                                    "data_offsets": [0, 384]}}, floats(96)), "old.latent")
+        vaetool = os.path.join(streams.BUILD, "engine", "vaetool")
+        weights = os.path.join(streams.SOURCE, "pipelines", "demo", "demo.safetensors")
+        for clip in (both, unmarked):
+            said = [subprocess.run(command, capture_output=True, text=True,
+                                   check=True).stderr for command in (
+                [sys.executable, VAESEND, "--space=wan2.1", clip, f"{clip}.gdp"],
+                [vaetool, "decode", "--model", weights, clip, f"{clip}.npy"])]
+            warnings = [re.findall(f"warning: {clip}: tensor.*(?:taken|mark).*", text)
+                        for text in said]
+            self.assertEqual(len(warnings[0]), 1, said)
+            self.assertEqual(warnings[0], warnings[1])
+
     def test_unknown_space(self):
         """The nearest known space is named, and what the error asks for works."""
         clip = self.file(safetensors())
