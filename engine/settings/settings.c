@@ -130,8 +130,8 @@ static const VaeSetting settings[] = {
                  "logical processor that the process may use)"},
     {MEMBER(normalization, WORD), WORDS(vae_normalization_words, VAE_COMFYUI),
      .option = "normalization", .saved = "vae.normalization",
-     .sentence = "Normalization of the latents; without it that of their "
-                 "file, else normalized"},
+     .sentence = "Normalization of the latents; without it normalized, or "
+                 "what a file to decode states"},
     {MEMBER(posterior, WORD), WORDS(posteriors, VAE_POSTERIOR_SAMPLE),
      .option = "posterior", ELEMENT("posterior", "Posterior"),
      .only_encode = true, .saved = "vae.posterior",

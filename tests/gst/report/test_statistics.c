@@ -117,11 +117,12 @@ TEST(warning)
     check(1, FALSE, NULL, NULL, NULL);
     check(1, FALSE, ",normalization=normalized", NULL, NULL);
     check(1, FALSE, ",normalization=raw", NULL,
-          "set normalization to normalized");
-    check(1, FALSE, NULL, "raw", "set normalization to normalized");
-    check(1, TRUE, NULL, NULL, "set normalization to raw");
+          "set normalization of vaedecode to normalized");
+    check(1, FALSE, NULL, "raw",
+          "set normalization of vaedecode to normalized");
+    check(1, TRUE, NULL, NULL, "set normalization of vaedecode to raw");
     check(1, TRUE, ",normalization=raw", "normalized",
-          "set normalization to raw");
+          "set normalization of vaedecode to raw");
     check(1, TRUE, ",normalization=raw", NULL, NULL);
 }
 
@@ -135,8 +136,8 @@ TEST(tiny)
     model = path;
     check(1, FALSE, NULL, NULL, NULL);
     check(1, FALSE, ",normalization=raw", NULL,
-          "set normalization to normalized");
-    check(1, TRUE, NULL, NULL, "set normalization to raw");
+          "set normalization of vaedecode to normalized");
+    check(1, TRUE, NULL, NULL, "set normalization of vaedecode to raw");
     check(1, TRUE, ",normalization=raw", NULL, NULL);
 }
 
@@ -323,7 +324,8 @@ check_real(const VaeLatentClip *clip, gboolean raw, const char *declared,
         CHECK_INT(gst_harness_push(h, real_latent(clip, k, raw)), GST_FLOW_OK);
     CHECK(gst_harness_push_event(h, gst_event_new_eos()));
     g_free(vae_test_pull_frames(h, 0, 13));
-    CHECK_INT(count_warnings(bus, "set normalization to ", NULL), warns);
+    CHECK_INT(count_warnings(bus, "set normalization of vaedecode to ", NULL),
+              warns);
 }
 
 TEST(real)
