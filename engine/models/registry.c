@@ -1,36 +1,25 @@
 /*
  * registry.c: the architectures that this library knows, in the order in which
- * they are tried. A new one needs two lines here and its file in
+ * they are tried. A new one needs an entry of NETWORKS and its file in
  * engine/meson.build.
  */
 #include <pthread.h>
 
 #include "arch.h"
 
-extern const VaeArch vae_arch_magi2_turbo, vae_arch_wan21, vae_arch_wan22,
-    vae_arch_qwenimage21, vae_arch_seedvr2, vae_arch_ltx2_0, vae_arch_ltx2_3,
-    vae_arch_taew2_1, vae_arch_taew2_2, vae_arch_taew2_2_super, vae_arch_taehv,
-    vae_arch_taehv1_5, vae_arch_taehv1_5_super, vae_arch_taecvx,
-    vae_arch_taeos1_3, vae_arch_taeh3, vae_arch_taeltx_2, vae_arch_taeltx2_3,
-    vae_arch_taeltx2_3_wide, vae_arch_lighttaew2_1, vae_arch_lighttaew2_2,
-    vae_arch_taesd, vae_arch_taesdxl, vae_arch_taesd3, vae_arch_taef1,
-    vae_arch_taef2, vae_arch_taesana, vae_arch_sd, vae_arch_sdxl, vae_arch_sd3,
-    vae_arch_flux1, vae_arch_flux2, vae_arch_hunyuan10, vae_arch_hunyuan15,
-    vae_arch_ltx2_5_diff;
+#define NETWORKS(X)                                                            \
+    X(sd), X(sdxl), X(sd3), X(flux1), X(flux2), X(hunyuan10), X(hunyuan15),    \
+        X(wan21), X(wan22), X(qwenimage21), X(seedvr2), X(magi2_turbo),        \
+        X(ltx2_5_diff), X(ltx2_0), X(ltx2_3), X(taesd), X(taesdxl), X(taesd3), \
+        X(taef1), X(taef2), X(taesana), X(taew2_1), X(taew2_2),                \
+        X(taew2_2_super), X(taehv), X(taehv1_5), X(taehv1_5_super), X(taecvx), \
+        X(taeos1_3), X(taeh3), X(taeltx_2), X(taeltx2_3), X(taeltx2_3_wide),   \
+        X(lighttaew2_1), X(lighttaew2_2)
 
-const VaeArch *const vae_archs[] = {
-    &vae_arch_sd,           &vae_arch_sdxl,         &vae_arch_sd3,
-    &vae_arch_flux1,        &vae_arch_flux2,        &vae_arch_hunyuan10,
-    &vae_arch_hunyuan15,    &vae_arch_wan21,        &vae_arch_wan22,
-    &vae_arch_qwenimage21,  &vae_arch_seedvr2,      &vae_arch_magi2_turbo,
-    &vae_arch_ltx2_5_diff,  &vae_arch_ltx2_0,       &vae_arch_ltx2_3,
-    &vae_arch_taesd,        &vae_arch_taesdxl,      &vae_arch_taesd3,
-    &vae_arch_taef1,        &vae_arch_taef2,        &vae_arch_taesana,
-    &vae_arch_taew2_1,      &vae_arch_taew2_2,      &vae_arch_taew2_2_super,
-    &vae_arch_taehv,        &vae_arch_taehv1_5,     &vae_arch_taehv1_5_super,
-    &vae_arch_taecvx,       &vae_arch_taeos1_3,     &vae_arch_taeh3,
-    &vae_arch_taeltx_2,     &vae_arch_taeltx2_3,    &vae_arch_taeltx2_3_wide,
-    &vae_arch_lighttaew2_1, &vae_arch_lighttaew2_2, NULL};
+#define NAME(network) vae_arch_##network
+#define ADDRESS(network) &vae_arch_##network
+extern const VaeArch NETWORKS(NAME);
+const VaeArch *const vae_archs[] = {NETWORKS(ADDRESS), NULL};
 
 static const char *names[sizeof vae_archs / sizeof *vae_archs];
 

@@ -10,7 +10,7 @@ import sys
 import types
 import zipfile
 
-from official import read
+from tensors import read
 
 
 def fake(module, name):

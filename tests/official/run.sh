@@ -20,9 +20,11 @@ because Python 3, numpy, files or official code are missing.
             its subfolders
   OFFICIAL  folder with checkouts of Wan-Video/Wan2.1, Wan-Video/Wan2.2,
             ByteDance-Seed/SeedVR, madebyollin/taehv and madebyollin/taesd
-            (tiny networks of images), or of some of them;
-            needs PyTorch, for Wan einops, for SeedVR diffusers. Weights
-            with the config.json of diffusers beside them need only diffusers
+            (tiny networks of images), or of some of them; needs PyTorch, for
+            Wan einops, for SeedVR diffusers. For weights with the config.json
+            of diffusers' class beside them (LTX-2, HunyuanVideo, Wan, FLUX.2
+            and others), PyTorch and diffusers are enough. A line for each file
+            says what is missing
   GOLDEN    folder of stored results of official code; used for weights of the
             same fingerprint if the code itself cannot run
   OUT       folder for the results; default: official-report

@@ -25,7 +25,7 @@ official() {
     (cd "$out" && env "$@" sh "$here/run.sh")
 }
 
-# python WORD...: runs a program from stdin that can import official.py.
+# python WORD...: runs a program from stdin that can import tensors.py.
 python() {
     PYTHONPATH=$here "$PYTHON" - "$@"
 }
@@ -58,9 +58,9 @@ cp "$data/taef2/weights.safetensors" "$out/ltx/taef2.safetensors"
 check "a network whose official code it cannot run" 77 official \
     WEIGHTS="$out/ltx" OUT="$out/ltx-report" SIZE=64x32 FRAMES=9 \
     PYTHONPATH="$out/code" OFFICIAL="$out/code"
-says "official: not run (official.py does not run the code of ltx2.3)" \
+says "official: not run (needs the config.json of AutoencoderKLLTX2Video of diffusers" \
     "taef2.safetensors: taef2, float32, fingerprint" \
-    "official: not run (no checkout of its code in OFFICIAL)"
+    "official: not run (needs a checkout of madebyollin/taesd in OFFICIAL)"
 check "its stored results, of which one has no whole frames" 0 official \
     WEIGHTS="$out/ltx" OUT="$out/ltx-report" SIZE=64x32 FRAMES=9 \
     GOLDEN="$data"
@@ -74,6 +74,8 @@ check "a full-size network" 0 "$tool" make-weights taew2_1 \
     "$weights/renamed.safetensors" --dtype bf16
 "$PYTHON" "$here/make_pth.py" "$data/wan21/weights.safetensors" \
     "$weights/sub folder/small.pth"
+# The folder of a diffusion model has a config.json that is not of the VAE.
+echo '{"_class_name": "WanModel"}' >"$weights/sub folder/config.json"
 cp "$data/taehv/taew2_1/weights.safetensors" "$weights/tiny.safetensors"
 # Changes one number of the last tensor.
 size=$(wc -c <"$data/seedvr2/weights.safetensors")
@@ -87,9 +89,10 @@ check "run" 0 official WEIGHTS="$weights" GOLDEN="$data" SIZE=64x32 FRAMES=9 \
     THREADS=2
 cat "$out/log"
 says "renamed.safetensors: taew2_1, bfloat16, fingerprint" \
-    "official: not run (OFFICIAL is not set)" \
+    "official: not run (needs a checkout of madebyollin/taehv in OFFICIAL" \
     "sub folder/small.pth: wan2.1, float32, fingerprint 96d488c03333fbed94e4b46f11f1240" \
-    "official: golden vectors (OFFICIAL is not set)" \
+    "official: golden vectors (needs the config.json of AutoencoderKLWan" \
+    "beside the file" ", or a checkout of Wan-Video/Wan2.1 in OFFICIAL" \
     "latents.safetensors: skipped" "text.pth: skipped" "agrees" \
     "6 files, 4 recognised"
 says_not "PAST ITS BOUND" FAILED
@@ -131,7 +134,7 @@ cp "$data/wan21/weights.safetensors" "$out/one/wan.safetensors"
 python "$data/wan21/decode_t1_6x10.safetensors" \
     "$out/golden/decode_bad.safetensors" <<'END'
 import sys
-from official import read, write
+from tensors import read, write
 t = read(sys.argv[1])
 write(sys.argv[2], {'latent': t['latent'], 'frames': t['frames'][:, ::-1].copy()})
 END
@@ -145,6 +148,6 @@ cp "$out/alone/weights.safetensors" \
     "$data/taehv/taew2_1/decode_t1_6x10.safetensors" "$out/single"
 check "no PyTorch, or no checkout" 0 official WEIGHTS="$out/alone" \
     GOLDEN="$out/single" OFFICIAL="$out/empty"
-says "official: golden vectors (no "
+says "official: golden vectors (needs "
 
 finish

@@ -1,5 +1,6 @@
 """accelerate() beside the modules of diffusers, with random weights."""
 import os
+import re
 import sys
 import warnings
 
@@ -9,7 +10,8 @@ from small import gst_vae
 sys.path.append(os.path.join(os.path.dirname(__file__), "../official"))
 try:
     import diffusers
-    import official
+    import networks
+    import safetensors.torch
     import torch
     from diffusers import (AutoencoderKL, AutoencoderKLLTX2Video,
                            AutoencoderKLQwenImage, AutoencoderKLWan, AutoencoderTiny)
@@ -88,12 +90,36 @@ MODULES = [(wan21, (2, 16, 2, 2, 3), (1, 3, 5, 16, 16)),
            (kl, (2, 4, 2, 3), (2, 3, 16, 20)), (tiny, (2, 4, 2, 3), (2, 3, 16, 16))]
 # For tests/official: the same, of one clip.
 OFFICIAL = [(wan21, (1, 16, 2, 2, 3), (1, 3, 5, 16, 16)),
+            (ltx2, (1, 8, 2, 2, 3), (1, 3, 9, 64, 64)),
             (kl, (1, 4, 2, 2, 3), (1, 3, 2, 16, 24)),
             (tiny, (1, 4, 2, 2, 3), (1, 3, 2, 16, 24))]
 if hasattr(diffusers, "AutoencoderKLFlux2"):
     OFFICIAL += [(flux2, (1, 128, 2, 2, 3), (1, 3, 2, 32, 48))]
+if hasattr(diffusers, "AutoencoderKLHunyuanVideo15"):
+    OFFICIAL += [(hunyuan15, (1, 4, 3, 2, 3), (1, 3, 5, 32, 32))]
 if hasattr(diffusers, "AutoencoderKLQwenImage21"):
     OFFICIAL += [(qwen_image21, (1, 64, 2, 2, 3), (1, 3, 2, 32, 32))]
+
+
+# Names of AutoencoderKL in a checkpoint of one file.
+LDM = ((r"mid_block\.resnets\.0", "mid.block_1"), (r"mid_block\.resnets\.1", "mid.block_2"),
+       (r"mid_block\.attentions\.0", "mid.attn_1"), ("group_norm", "norm"),
+       (r"to_([qkv])", r"\1"), (r"to_out\.0", "proj_out"),
+       *((rf"up_blocks\.{i}", f"up.{3 - i}") for i in range(4)),
+       (r"down_blocks", "down"), (r"resnets", "block"), (r"samplers\.0", "sample"),
+       ("conv_shortcut", "nin_shortcut"), ("conv_norm_out", "norm_out"))
+
+
+def ldm(state):
+    """The tensors with their names there, among others."""
+    made = {"model.other": torch.zeros(2)}
+    for name, tensor in state.items():
+        for old, new in LDM:
+            name = re.sub(old, new, name)
+        if re.search("attn_1.*[qkvt].weight", name):
+            tensor = tensor[:, :, None, None]
+        made["first_stage_model." + name] = tensor.contiguous()
+    return made
 
 
 class Diffusers(small.Test):
@@ -146,27 +172,39 @@ class Diffusers(small.Test):
                 for sample in (made, expected))
         self.assertLessEqual(abs((a * 255).round() - (b * 255).round()).max(), 1)
 
+    def official(self, file, latents, pixels):
+        """Compares tests/official, given config.json beside the file, with gst_vae."""
+        vae = gst_vae.open(file)
+        info = {field: getattr(vae.info, field) for field in
+                ("mean", "std", "temporal", "pixel_range")}
+        net, decode, encode = networks.make_diffusers(
+            networks.find_config(file), networks.load_weights(file), info)
+        net.eval()
+        z, x = torch.randn(latents), torch.rand(pixels)
+        low, high = info["pixel_range"]
+        x = x * (high - low) + low
+        settings = {"normalization": "normalized", "precision": "fp32"}
+        made = vae.decode(z[0], dtype="float32", **settings).permute(3, 0, 1, 2)
+        self.close(decode(z)[0].clamp(low, high), made.clamp(low, high))
+        made = vae.encode(x[0].permute(1, 2, 3, 0).contiguous(), **settings)
+        self.close(encode(x)[0], made)
+
     def test_official(self):
         """tests/official computes the network of a folder of diffusers."""
         for make, latents, pixels in OFFICIAL:
             with self.subTest(make.__name__), torch.no_grad():
                 make().save_pretrained(self.path(make.__name__))
-                file = self.path(f"{make.__name__}/diffusion_pytorch_model.safetensors")
-                code = self.path(f"{make.__name__}/config.json")
-                vae = gst_vae.open(file)
-                info = {field: getattr(vae.info, field) for field in
-                        ("mean", "std", "temporal", "pixel_range")}
-                net, decode, encode = official.make_diffusers(
-                    code, official.load_weights(file), info)
-                net.eval()
-                z, x = torch.randn(latents), torch.rand(pixels)
-                low, high = info["pixel_range"]
-                x = x * (high - low) + low
-                settings = {"normalization": "normalized", "precision": "fp32"}
-                made = vae.decode(z[0], dtype="float32", **settings).permute(3, 0, 1, 2)
-                self.close(decode(z)[0].clamp(low, high), made.clamp(low, high))
-                made = vae.encode(x[0].permute(1, 2, 3, 0).contiguous(), **settings)
-                self.close(encode(x)[0], made)
+                self.official(self.path(f"{make.__name__}/diffusion_pytorch_model"
+                                        ".safetensors"), latents, pixels)
+
+    def test_official_names(self):
+        """The same, of a checkpoint of one file with other names."""
+        module = kl()
+        module.save_config(self.path(""))
+        file = self.path("checkpoint.safetensors")
+        safetensors.torch.save_file(ldm(module.state_dict()), file)
+        with torch.no_grad():
+            self.official(file, (1, 4, 2, 2, 3), (1, 3, 2, 16, 24))
 
     def test_tiles_of_latents(self):
         """The tiles of HunyuanVideo 1.0 are those of the module, or left to it."""
