@@ -343,6 +343,9 @@ says "arch,direction" "wan2.1,encode,ref,fp32" "program,op,name,impl"
 check "bench of a decoder with a delay" 0 by "$ltx/weights.safetensors" bench \
     --size 64x64 --frames 9
 says "clip: 9 frames of 2 latents in" "frames/s"
+check "bench of an encoder with a delay" 0 by "$data/hunyuan10/weights.safetensors" bench \
+    --size 32x32 --frames 5 --encode
+says "encode: " "later: 4 frames"
 check "its profile has only ops that ran" 0 by "$ltx/weights.safetensors" \
     bench --profile --size 64x64 --frames 9 --csv
 says "first,latent-in," "next,conv,decoder.conv_in.conv," \

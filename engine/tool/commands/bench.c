@@ -73,6 +73,16 @@ make_pictures(const Bench *b, int n)
     return pictures;
 }
 
+/* n latents in the same memory, or NULL. */
+static VaeLatentOut *
+make_results(const Bench *b, int n)
+{
+    VaeLatentOut *results = calloc((size_t) n + 1, sizeof *results);
+    for (int i = 0; results && i < n; i++)
+        results[i] = (VaeLatentOut){.data = b->result};
+    return results;
+}
+
 /* Begins a call of `steps` steps, all on the same latent or picture, and waits
  * for the previous call. */
 static VaeStatus
@@ -85,15 +95,13 @@ run_slice(Bench *b, int steps, int *n_frames, VaeError *error)
     const int n_latents = b->o->encode ? n_out : n_in;
     VaePicture *pictures = make_pictures(b, frames);
     VaeLatentIn *latents = calloc((size_t) n_latents, sizeof *latents);
-    VaeLatentOut *results = calloc((size_t) n_latents, sizeof *results);
+    VaeLatentOut *results = make_results(b, n_latents);
     if (!pictures || !latents || !results) {
         status = vae_fail(error, VAE_ERR_MEMORY, "no memory for a slice");
         goto done;
     }
-    for (int i = 0; i < n_latents; i++) {
+    for (int i = 0; i < n_latents; i++)
         latents[i] = (VaeLatentIn){.data = b->latent};
-        results[i] = (VaeLatentOut){.data = b->result};
-    }
     if (b->o->encode)
         status = vae_stream_encode_begin(b->stream, pictures, frames, results,
                                          n_latents, error);
@@ -110,26 +118,39 @@ done:
     return status;
 }
 
-/* The frames that a decoder with a delay gives at the end. */
+/* The end of a stream with a delay: the steps left, up to a slice. */
+static VaeStatus
+drain_slice(Bench *b, int steps, VaeError *error)
+{
+    int n;
+    vae_stream_drain_count(b->stream, steps, &n);
+    VaePicture *pictures = make_pictures(b, n);
+    VaeLatentOut *results = make_results(b, n);
+    VaeStatus status;
+    if (!pictures || !results)
+        status = vae_fail(error, VAE_ERR_MEMORY, "no memory for the end");
+    else if (b->o->encode)
+        status = vae_stream_drain_latents(b->stream, steps, results, n, error);
+    else
+        status = vae_stream_drain(b->stream, steps, pictures, n, error);
+    if (!b->o->encode)
+        b->later_frames += n;
+    free(pictures);
+    free(results);
+    return status;
+}
+
 static VaeStatus
 drain(Bench *b, VaeError *error)
 {
+    const int slice = b->plan->slice_size;
     VaeStatus status = VAE_OK;
-    int left, frames;
+    int left;
     while (status == VAE_OK &&
            (left = vae_stream_drain_count(b->stream, 0, NULL)) > 0) {
-        const int slice = b->plan->slice_size;
-        const int steps = left < slice ? left : slice;
-        vae_stream_drain_count(b->stream, steps, &frames);
-        VaePicture *pictures = make_pictures(b, frames);
-        status = pictures ? vae_stream_drain(b->stream, steps, pictures, frames,
-                                             error)
-                          : vae_fail(error, VAE_ERR_MEMORY,
-                                     "no memory for the last frames");
+        status = drain_slice(b, left < slice ? left : slice, error);
         if (status == VAE_OK && interrupted())
             status = vae_fail(error, VAE_ERR_CANCELLED, "interrupted");
-        b->later_frames += frames;
-        free(pictures);
     }
     return status;
 }
