@@ -225,9 +225,7 @@ class Players(streams.Streams):
                           check=False).returncode:
             self.skipTest("no element camerabin")
         out = self.path("camera.safetensors")
-        here = os.path.join(streams.SOURCE, "tests", "pipelines")
-        status = subprocess.run(["/usr/bin/python3",
-                                 os.path.join(here, "camera.py"), out],
+        status = subprocess.run(["/usr/bin/python3", streams.program("camera.py"), out],
                                 check=False).returncode
         if status == 77:
             self.skipTest("no PyGObject with GstPbutils")

@@ -198,7 +198,7 @@ class Recipes(streams.Streams):
     def test_whip(self):
         self.need("sh", "! nicesrc ")
         port, got = streams.free_port(), self.path("whip.raw")
-        server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "whip_server.py")
+        server = streams.program("whip_server.py")
         self.start(f"exec {sys.executable} {server} {port} {got}", port)
         self.cook("Send WebRTC by WHIP", port)
         self.assertTrue(os.path.exists(got))
