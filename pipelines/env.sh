@@ -405,7 +405,8 @@ tell_options() {
     without_caps=$(printf '%s\n' "$1" | sed 's/[a-z-]*=([^)]*)//g')
     for option in $options; do
         case $without_caps in
-        *"$option="* | *"set $option to "* | *"one with $option"*)
+        *"$option="* | *"set $option to "* | *"set $option of "* | \
+            *"one with $option"*)
             told="${told:+$told and }--$option"
             ;;
         esac

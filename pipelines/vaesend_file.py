@@ -74,7 +74,7 @@ LAYOUTS = ("cthw", "tchw", "bcthw", "btchw")
 
 
 def layout_by_channels(options, array, facts):
-    """"cthw" or "tchw", as vae_latent_clip_find() finds it."""
+    """"cthw" or "tchw", as vae_axes_find() finds it."""
     if len(array.shape) != 4:
         return "cthw"
     first, second = array.shape[:2]
@@ -83,8 +83,9 @@ def layout_by_channels(options, array, facts):
     if fits[0] != fits[1]:
         return "tchw" if fits[1] else "cthw"
     usual = {row.channels for row in SPACES.values()}
-    if ("usual normalization" in facts and second != 1) or (first == 1 and second in usual):
-        return "tchw"
+    if ("usual normalization" in facts and second != 1) or (
+            first == 1 and second in usual) or (first > 1024 and second > 1):
+        return "tchw"  # no latent has so many channels
     known = {row.channels for row in SPACES.values() if row.temporal > 1}
     images = fits[1] and space.temporal == 1
     tchw = images or (second in known and first not in known)
@@ -338,7 +339,8 @@ def parse(arguments):
     parser.add_argument("--fps", "--framerate", metavar="RATE", type=frame_rate,
                         help="frame rate of the video, such as 16 or 30000/1001")
     parser.add_argument("--normalization", choices=vaesend.NORMALIZATIONS,
-                        help="scale of the latents")
+                        help="scale of the latents; default: as their file states, "
+                        "else normalized")
     parser.add_argument("--temporal", type=int, metavar="N",
                         help="frames of every latent after the first")
     parser.add_argument("--tensor", metavar="NAME",

@@ -58,10 +58,19 @@ VaeStatus vae_tensor_file_read(const VaeTensorFile *file,
                                const VaeTensorInfo *t, uint64_t from, void *dst,
                                size_t n, VaeError *error);
 
+/* Finds the tensor that options->tensor names, or that may be latents. Warns if
+ * others of the file may be, too. */
+VaeStatus vae_latent_tensor_select(const VaeTensorFile *file,
+                                   const VaeLatentOptions *options,
+                                   const VaeTensorInfo **out, VaeError *error);
+
 /* Finds the next prefix of a VAE's tensors, such as "vae.". *at and prefix
  * begin as 0 and "". */
 bool vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
                                  char prefix[VAE_MAX_PREFIX]);
+/* The same for any other prefix before "decoder.". */
+bool vae_tensor_file_next_unknown(const VaeTensorFile *file, size_t *at,
+                                  char prefix[VAE_MAX_PREFIX]);
 /* Writes "; ..." that names a prefix before "encoder." or "decoder." which is
  * not known, and those that are, or "". Returns text. */
 const char *vae_tensor_file_prefix_advice(const VaeTensorFile *file, char *text,

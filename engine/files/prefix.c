@@ -33,13 +33,23 @@ prefix_size(const char *name)
                : 0;
 }
 
-bool
-vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
-                            char prefix[VAE_MAX_PREFIX])
+/* The length of a prefix before the half that is not known; 0: there is none.
+ */
+static size_t
+unknown_size(const char *name, const char *half)
+{
+    const char *found = strstr(name, half);
+    return found && prefix_size(name) == 0 ? (size_t) (found - name) : 0;
+}
+
+static bool
+next_prefix(const VaeTensorFile *file, bool known, size_t *at,
+            char prefix[VAE_MAX_PREFIX])
 {
     for (; *at < file->n_tensors; ++*at) {
         const char *name = file->sorted[*at]->name;
-        const size_t n = prefix_size(name);
+        const size_t n =
+            known ? prefix_size(name) : unknown_size(name, "decoder.");
         if (n == 0 || n >= VAE_MAX_PREFIX ||
             (n == strlen(prefix) && strncmp(name, prefix, n) == 0))
             continue;
@@ -50,6 +60,20 @@ vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
     return false;
 }
 
+bool
+vae_tensor_file_next_prefix(const VaeTensorFile *file, size_t *at,
+                            char prefix[VAE_MAX_PREFIX])
+{
+    return next_prefix(file, true, at, prefix);
+}
+
+bool
+vae_tensor_file_next_unknown(const VaeTensorFile *file, size_t *at,
+                             char prefix[VAE_MAX_PREFIX])
+{
+    return next_prefix(file, false, at, prefix);
+}
+
 /* Finds a name with a prefix before the half that is not known, and the length
  * of the prefix. Returns NULL if there is none. */
 static const char *
@@ -57,9 +81,8 @@ find_unknown(const VaeTensorFile *file, const char *half, int *n)
 {
     for (size_t i = 0; i < file->n_tensors; i++) {
         const char *name = file->sorted[i]->name;
-        const char *found = strstr(name, half);
-        *n = found ? (int) (found - name) : 0;
-        if (*n > 0 && prefix_size(name) == 0)
+        *n = (int) unknown_size(name, half);
+        if (*n > 0)
             return name;
     }
     return NULL;

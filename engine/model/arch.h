@@ -101,6 +101,9 @@ const VaeTensorInfo *vae_model_find(const VaeModel *model, const char *name);
 /* dims[dim] of the tensor of that name; 0 if there is none. */
 int vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
     VAE_PRINTF(3, 4);
+/* Fails, and returns false, if the file does not have the tensor of that name.
+ */
+bool vae_model_needs(const VaeModel *model, const char *name, VaeError *error);
 /* The one of two widths that more tensors of the file have, so that one tensor
  * of the wrong length does not make its neighbours look wrong; 0: unknown. */
 int vae_model_likelier(const VaeModel *model, int a, int b);

@@ -92,6 +92,8 @@ VaeStatus vae_model_dry_run(VaeModel *model, VaeError *error);
 /* Finds each required tensor in the file. An error lists tensors that are
  * missing, have another shape, or are not part of the network. */
 VaeStatus vae_model_match(VaeModel *model, VaeError *error);
+/* The same for those that are missing of the ones listed so far. */
+VaeStatus vae_model_find_missing(VaeModel *model, VaeError *error);
 
 /* Sets the statistics of the latents from their tensors, if there are some. */
 VaeStatus vae_model_read_statistics(VaeModel *model, VaeError *error);

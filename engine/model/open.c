@@ -143,38 +143,55 @@ is_wanted(const VaeModel *m, const char *arch, const char *prefix)
                           (*prefix && strcmp(prefix, m->variant) == 0));
 }
 
-/* Finds the networks without a prefix and under each. Takes the first that the
- * variant names, else the first. */
+/* Looks for a network under the prefix. Takes the first that the variant names,
+ * else the first. */
+static VaeStatus
+look_for_network(VaeModel *m, VaeTensorFile *whole, const char *prefix,
+                 Networks *all, VaeError *error)
+{
+    VaeError why = {0};
+    bool found;
+    const VaeStatus status = look(m, whole, prefix, &found, &why);
+    if (status == VAE_ERR_MEMORY)
+        return vae_fail(error, status, "%s", why.message);
+    if (status != VAE_OK && all->first.status == VAE_OK)
+        all->first = why;
+    if (status != VAE_OK || !found)
+        return VAE_OK;
+    const char *arch = m->info.arch;
+    const bool better = all->arch && !is_wanted(m, all->arch, all->prefix) &&
+                        is_wanted(m, arch, prefix);
+    if (all->arch && !better) {
+        add_other(all, arch, prefix);
+        return VAE_OK;
+    }
+    const Networks before = *all;
+    all->arch = arch;
+    strcpy(all->prefix, prefix);
+    if (before.arch)
+        add_other(all, before.arch, before.prefix);
+    return VAE_OK;
+}
+
+/* Finds the networks without a prefix and under each that is known. Then looks
+ * for further ones under prefixes that are not known. */
 static VaeStatus
 find_networks(VaeModel *m, VaeTensorFile *whole, Networks *all, VaeError *error)
 {
+    enum { MOST_UNKNOWN = 8 };
     char prefix[VAE_MAX_PREFIX] = "";
     size_t at = 0;
-    do {
-        VaeError why = {0};
-        bool found;
-        const VaeStatus status = look(m, whole, prefix, &found, &why);
-        if (status == VAE_ERR_MEMORY)
-            return vae_fail(error, status, "%s", why.message);
-        if (status != VAE_OK && all->first.status == VAE_OK)
-            all->first = why;
-        if (status != VAE_OK || !found)
-            continue;
-        const char *arch = m->info.arch;
-        const bool better = all->arch &&
-                            !is_wanted(m, all->arch, all->prefix) &&
-                            is_wanted(m, arch, prefix);
-        if (all->arch && !better) {
-            add_other(all, arch, prefix);
-            continue;
-        }
-        const Networks before = *all;
-        all->arch = arch;
-        strcpy(all->prefix, prefix);
-        if (before.arch)
-            add_other(all, before.arch, before.prefix);
-    } while (vae_tensor_file_next_prefix(whole, &at, prefix));
-    return VAE_OK;
+    VaeStatus status;
+    do
+        status = look_for_network(m, whole, prefix, all, error);
+    while (status == VAE_OK && vae_tensor_file_next_prefix(whole, &at, prefix));
+    at = 0;
+    prefix[0] = '\0';
+    for (int i = 0; i < MOST_UNKNOWN && all->arch && status == VAE_OK &&
+                    vae_tensor_file_next_unknown(whole, &at, prefix);
+         i++)
+        status = look_for_network(m, whole, prefix, all, error);
+    return status;
 }
 
 /* Adds the place of the network, and what else is in the file, to the reason.
@@ -240,6 +257,8 @@ dry_run(VaeModel *m, VaeError *error)
 {
     VaeError why = {0};
     const VaeStatus status = vae_model_dry_run(m, &why);
+    if (status == VAE_ERR_MODEL && vae_model_find_missing(m, error) != VAE_OK)
+        return status;
     if (status == VAE_ERR_MODEL)
         return vae_fail_within(
             error, &why,

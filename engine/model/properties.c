@@ -43,6 +43,20 @@ vae_model_dim(const VaeModel *model, int dim, const char *format, ...)
     return (int) t->dims[dim];
 }
 
+bool
+vae_model_needs(const VaeModel *model, const char *name, VaeError *error)
+{
+    char renamed[256];
+    if (vae_model_find(model, name))
+        return true;
+    if (!vae_model_rename(model, name, renamed))
+        snprintf(renamed, sizeof renamed, "%s", name);
+    vae_mismatch(error, VAE_ERR_MODEL, renamed,
+                 "has the tensor names of %s, but {no tensor} {=%s}",
+                 model->arch->name, renamed);
+    return false;
+}
+
 /* Tensors of the file whose first dimension is n. */
 static size_t
 count_wide(const VaeModel *m, int n)

@@ -137,7 +137,8 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
         note(&all->first, name, "no such tensor", should);
         return;
     }
-    used[t - vae_tensor_file_at(m->file, 0)] = true;
+    if (used)
+        used[t - vae_tensor_file_at(m->file, 0)] = true;
     d->found = *t;
     d->found.name = d->name;
     if (d->n_dims == 4)
@@ -196,6 +197,34 @@ list_extra(const VaeModel *m, const bool *used, Mismatches *all)
     }
 }
 
+static VaeStatus
+refuse(const VaeModel *m, const Mismatches *all, VaeError *error)
+{
+    char text[900];
+    int length = snprintf(
+        text, sizeof text,
+        "%s: has the tensor names of %s, but its tensors do not fit:", m->path,
+        m->info.arch);
+    const struct {
+        const VaeListing *list;
+        const char *what;
+    } kinds[] = {{&all->missing, "missing"},
+                 {&all->wrong, "of the wrong shape or type"},
+                 {&all->extra, "not part of it"}};
+    int listed = 0;
+    for (int k = 0; k < 3; k++)
+        if (kinds[k].list->count && length < (int) sizeof text)
+            length += snprintf(
+                text + length, sizeof text - (size_t) length, "%s %d %s (%s%s)",
+                listed++ ? ";" : "", kinds[k].list->count, kinds[k].what,
+                kinds[k].list->text,
+                kinds[k].list->count > VAE_LISTED ? ", ..." : "");
+    return vae_fail_parts(error, VAE_ERR_MODEL,
+                          (VaeErrorParts){all->first.tensor, all->first.found,
+                                          all->first.expected},
+                          "%s", text);
+}
+
 VaeStatus
 vae_model_match(VaeModel *m, VaeError *error)
 {
@@ -207,29 +236,15 @@ vae_model_match(VaeModel *m, VaeError *error)
         match_one(m, &m->required[i], used, &all);
     list_extra(m, used, &all);
     free(used);
-    if (all.first.status == VAE_OK)
-        return VAE_OK;
-    char text[900];
-    int length = snprintf(
-        text, sizeof text,
-        "%s: has the tensor names of %s, but its tensors do not fit:", m->path,
-        m->info.arch);
-    const struct {
-        const VaeListing *list;
-        const char *what;
-    } kinds[] = {{&all.missing, "missing"},
-                 {&all.wrong, "of the wrong shape or type"},
-                 {&all.extra, "not part of it"}};
-    int listed = 0;
-    for (int k = 0; k < 3; k++)
-        if (kinds[k].list->count && length < (int) sizeof text)
-            length += snprintf(
-                text + length, sizeof text - (size_t) length, "%s %d %s (%s%s)",
-                listed++ ? ";" : "", kinds[k].list->count, kinds[k].what,
-                kinds[k].list->text,
-                kinds[k].list->count > VAE_LISTED ? ", ..." : "");
-    return vae_fail_parts(
-        error, VAE_ERR_MODEL,
-        (VaeErrorParts){all.first.tensor, all.first.found, all.first.expected},
-        "%s", text);
+    return all.first.status == VAE_OK ? VAE_OK : refuse(m, &all, error);
+}
+
+VaeStatus
+vae_model_find_missing(VaeModel *m, VaeError *error)
+{
+    Mismatches all = {0};
+    for (size_t i = 0; i < m->n_required; i++)
+        if (!vae_model_find(m, m->required[i].name))
+            match_one(m, &m->required[i], NULL, &all);
+    return all.missing.count ? refuse(m, &all, error) : VAE_OK;
 }

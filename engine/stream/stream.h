@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "machine.h"
+#include "vae-private/stream.h"
 
 /* The number of calls in flight that vae_stream_wait() distinguishes. */
 #define VAE_STREAM_CALLS 8
@@ -41,6 +42,7 @@ typedef struct VaeDoubts {
     bool nan;       /* warned of a NaN */
     bool varies;    /* a unit has several values, or it has warned of units of
                        one value */
+    bool constant;  /* it has warned of units of one value */
 } VaeDoubts;
 
 /* windows.c: the window or the tile that is computed. Latents and frames count
@@ -87,6 +89,7 @@ struct VaeStream {
     atomic_bool cancel;
     VaeStreamStats stats;
     VaeDoubts doubts;
+    VaeDoubtWords words;
     uint64_t sequences;  /* begun by a reset or a restart */
     VaeWaiting *waiting; /* send_receive.c; or NULL */
     VaeGuard guard;      /* nan.c */

@@ -100,6 +100,10 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
     if (status != VAE_OK)
         return status;
     char line[700];
+    if (info && o->verbose)
+        fprintf(stderr, "tensor \"%s\" is read as %s: %s of %s\n", out->tensor,
+                vae_layout_name(out), VAE_COUNTED(out->t, "latent"),
+                VAE_COUNTED(out->channels, "channel"));
     /* vaetool info prints the layout. */
     if (info && vae_layout_doubt(out, line, sizeof line))
         warn_text("%s", line);

@@ -19,6 +19,9 @@ G_BEGIN_DECLS
  * of later latents on which one of its frames depends. The members of
  * GstVaeDecoderFacts are fields of the same names. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
+/* A custom query upstream, about the file of the latents. `normalization`
+ * (gboolean): it states the one of the caps. */
+#define GST_VAE_STATED_QUERY "vae-stated"
 /* Facts of the decoder's model, see VaeModelInfo; all 0: no model is open.
  * After a seek, frames are exact if decoding begins look_back latents earlier
  * or more. If window is not 0, it has to begin at a multiple of window, too. */

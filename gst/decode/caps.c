@@ -332,6 +332,30 @@ gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
     return TRUE;
 }
 
+/* Says what states the normalization: the caps, or their file, or NULL. */
+static const gchar *
+who_states(GstVaeDecode *self)
+{
+    GstQuery *query = gst_query_new_custom(
+        GST_QUERY_CUSTOM, gst_structure_new_empty(GST_VAE_STATED_QUERY));
+    const gchar *who = "the caps state";
+    gboolean by_file = FALSE;
+    gint mode;
+
+    GST_OBJECT_LOCK(self);
+    mode = self->normalization;
+    GST_OBJECT_UNLOCK(self);
+    if (gst_pad_peer_query(self->base.sinkpad, query)) {
+        gst_structure_get_boolean(gst_query_get_structure(query),
+                                  "normalization", &by_file);
+        who = by_file ? "the file states" : NULL;
+    }
+    gst_query_unref(query);
+    return self->in.normalization_stated && mode == GST_VAE_NORMALIZATION_AUTO
+               ? who
+               : NULL;
+}
+
 gboolean
 gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
                          GError **error)
@@ -351,6 +375,7 @@ gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
     session->params.width = in->width;
     session->params.height = in->height;
     session->params.normalization = in->normalization;
+    session->words = (VaeDoubtWords){who_states(self), " of vaedecode"};
     session->frame_time =
         gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
     return TRUE;

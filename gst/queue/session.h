@@ -29,6 +29,7 @@ typedef struct GstVaeSession {
     GstVaeLatentInfo latent;
     GstVaeModel *model;
     VaeStreamParams params;
+    VaeDoubtWords words;
     GstClockTime frame_time;   /* one video frame */
     GstClockTime collect_time; /* last input minus first output timestamp */
     GstClockTime step_time;    /* duration of a later step's frames */

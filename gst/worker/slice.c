@@ -365,8 +365,10 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
         g_free(engine->source);
         engine->source = g_steal_pointer(&first->source);
     }
-    if (status == VAE_OK)
+    if (status == VAE_OK) {
+        vae_stream_word_doubts(engine->stream, first->session->words);
         status = reload(engine, error);
+    }
     if (status == VAE_OK && first->without_context)
         status = vae_stream_restart(engine->stream, first->place, error);
     return status;

@@ -184,8 +184,10 @@ class Decoder(Stream):
         self.drain(frames)
         return made if out is not None else like(self.input, made, self.dtype)
 
-    def whole(self, clips, latents, out, progress, source=""):
-        """Frames [B, n, height, width, 3] of clips [B, T, C, h, w]."""
+    def whole(self, clips, latents, out, progress, source="", stated=False):
+        """Frames [B, n, height, width, 3] of clips [B, T, C, h, w]. source: the name of
+        their file. stated: it states the normalization."""
+        self.stream.file_states(stated)
         steps, total = len(clips[0]), len(clips) * len(clips[0])
         made, frames = self.room(latents, (len(clips), self.model.frames_of(steps)), out)
         with Progress(progress, total, "latent") as reports:

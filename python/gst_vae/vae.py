@@ -160,9 +160,9 @@ class VAE:
                        "them", str(n), "1")
 
     def settle(self, latents, size, frames, settings, layout="auto"):
-        """The arguments of a call, with what the latents tell: also the layout, and the
-        name of a file for warnings."""
-        source = ""
+        """The arguments of a call, with what the latents tell: also the layout, and for
+        warnings the name of a file, and whether it states the normalization."""
+        source, stated = "", False
         if isinstance(latents, (str, bytes, os.PathLike)):
             choice = {name: settings.pop(name) for name in ("tensor", "batch_index")
                       if name in settings}
@@ -183,9 +183,10 @@ class VAE:
             info, latents = latents.info, latents.latents
             frames = frames or info.frames or None
             settings["normalization"] = own or info.normalization
+            stated = info.normalization_stated and not own
         if device_of(latents).startswith("cuda:"):
             settings = {"device": int(device_of(latents)[5:]), **settings}
-        return latents, size, frames, settings, layout, source
+        return latents, size, frames, settings, layout, (source, stated)
 
     def _run(self, kind, size, settings, work):
         """Calls work(stream) with the stream of the last call if it has the same
@@ -239,7 +240,7 @@ class VAE:
             memory = view(out, True).grown()
         made = self._run(Decoder, tuple(size), {"dtype": type_of(dtype), **settings},
                          lambda decoder: decoder.whole(clips, latents, memory, progress,
-                                                       source))
+                                                       *source))
         if out is not None:
             return out
         made = like(latents, made if batch else made[0], type_of(dtype))

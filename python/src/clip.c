@@ -293,8 +293,9 @@ read_axes(PyObject *self, PyObject *args)
         axes.may_be_last = t->shape[2] == channels;
     } else if (axes.layout == VAE_LAYOUT_AUTO &&
                (t->n_dims == 4 || t->n_dims == 5)) {
-        axes.layout = vae_axes_find(t->shape, t->n_dims, &known,
-                                    &axes.order_guessed, &axes.may_be_last);
+        axes.layout =
+            vae_axes_find(t->shape, t->n_dims, &known, &axes.order_guessed,
+                          &axes.may_be_last, &axes.may_be_video);
     }
     if (t->n_dims >= 3 && t->n_dims <= 5)
         fill_axes(t, &axes);

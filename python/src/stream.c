@@ -265,8 +265,10 @@ check_latents(const Stream *s, PyObject *object, const char *what, int n)
     }
     if (!vae_py_vae_type(t, &type) || type > VAE_TYPE_BF16) {
         static const char types[] = "float32, float16, bfloat16 or float64";
-        vae_py_fail(t->dtype, types, "%s are %s, expected %s", what, t->dtype,
-                    types);
+        vae_py_fail(t->dtype, types,
+                    "%s are %s, expected %s: convert them, by .float() of "
+                    "torch or .astype(\"float32\") of numpy",
+                    what, t->dtype, types);
         return false;
     }
     if (!vae_py_packed(t, 3) || t->device.type == VAE_PY_DL_CUDA) {
@@ -658,6 +660,18 @@ get_stats(PyObject *self, void *unused)
     return dict;
 }
 
+/* file_states(bool): whether the file of the input states its normalization. */
+static PyObject *
+file_states(PyObject *self, PyObject *stated)
+{
+    const bool is = PyObject_IsTrue(stated);
+    vae_stream_word_doubts(
+        ((Stream *) self)->stream,
+        (VaeDoubtWords){is ? "the file states" : NULL, NULL});
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
 static PyGetSetDef properties[] = {
     {"plan", get_plan, NULL, "The plan: a dict.", NULL},
     {"stats", get_stats, NULL, "Counts since it was opened: a dict.", NULL},
@@ -680,6 +694,8 @@ static PyMethodDef methods[] = {
     {"save", save, METH_VARARGS, "save(path, carries, frames)"},
     {"load", load, METH_VARARGS, "load(path): begin, next, latents, frames"},
     {"lines", lines, METH_NOARGS, "What the engine said."},
+    {"file_states", file_states, METH_O,
+     "file_states(bool): the file of the input states its normalization."},
     {"close", close_stream, METH_NOARGS, "Frees the stream."},
     {0}};
 

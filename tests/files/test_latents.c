@@ -15,6 +15,7 @@ typedef struct Case {
     int item;               /* of the batch, from 1; 0: the caller names none */
     int channels, temporal; /* of the model, or 0 */
     const char *space;      /* that the caller names */
+    const char *warning;    /* words of the warning; NULL: there is none */
 } Case;
 
 #define MARK "latent_format_version_0 F16 0"
@@ -74,12 +75,19 @@ static const Case good[] = {
      "x t1 c16 1x1 at 8 by 1 1"},
     {"latent goes first",
      "samples F16 16,1,1,1; latents F16 16,1,1,1; latent F16 16,1,1,1",
-     "latent t1 c16 1x1 at 32 by 1 1"},
+     "latent t1 c16 1x1 at 32 by 1 1",
+     .warning = "\"latent\" is taken, but \"latents\" and \"samples\" may "
+                "also be latents: to choose another one, set tensor"},
     {"then latents",
      "latent_tensor F16 16,1,1,1; samples F16 16,1,1,1; latents F16 16,1,1,1",
-     "latents t1 c16 1x1 at 32 by 1 1"},
+     "latents t1 c16 1x1 at 32 by 1 1",
+     .warning = "\"latents\" is taken, but \"samples\" and \"latent_tensor\""},
     {"then samples", "latent_tensor F16 16,1,1,1; samples F16 16,1,1,1",
-     "samples t1 c16 1x1 at 16 by 1 1"},
+     "samples t1 c16 1x1 at 16 by 1 1",
+     .warning = "\"samples\" is taken, but \"latent_tensor\" may"},
+    {"a name of latents among others",
+     "mask F16 1,1,8,8; samples F16 16,1,1,1; latents F16 2",
+     "samples t1 c16 1x1 at 64 by 1 1"},
     {"a named one", "latent F16 16,1,1,1; b F16 16,2,1,1",
      "b t2 c16 1x1 at 16 by 1 2", .name = "b"},
     {"a file of ComfyUI", "latent_tensor F16 1,16,1,1,1; " MARK,
@@ -93,7 +101,8 @@ static const Case good[] = {
      "latent_tensor t16 c16 2x3 at 0 by 96 6 comfyui", .channels = 16,
      .temporal = 4},
     {"without its mark it is not", "latent_tensor F16 16,1,1,1",
-     "latent_tensor t1 c16 1x1 at 0 by 1 1"},
+     "latent_tensor t1 c16 1x1 at 0 by 1 1",
+     .warning = "no latent_format_version_0: it is taken as normalized"},
     {"the mark means its own tensor", "latent F16 16,1,1,1; " MARK,
      "latent t1 c16 1x1 at 0 by 1 1"},
     {"metadata over ComfyUI", "latent_tensor F16 16,1,1,1; " MARK,
@@ -167,9 +176,10 @@ static const Case bad[] = {
      VAE_ERR_NOT_FOUND},
     {"latent of 6 dimensions", "latent F16 1,1,1,1,1,1; x F16 16,1,1,1",
      "\"latent\"|6 dimensions", VAE_ERR_SIZE},
-    {"no float", "x U8 16,1,1,1", "type uint8, expected float32",
+    {"no float", "x U8 16,1,1,1", "type uint8, expected float32|x.float()",
      VAE_ERR_FORMAT},
-    {"no type of ours", "x I64 16,1,1,1", "type int64", VAE_ERR_FORMAT},
+    {"no type of ours", "x I64 16,1,1,1",
+     "type int64|: convert it, by x.float()", VAE_ERR_FORMAT},
     {"height 0", "x F16 16,1,0,1", "16x1x0x1|height 0, expected 1 to 16384",
      VAE_ERR_SIZE},
     {"width too large", "x F16 16,1,1,16385", "width 16385", VAE_ERR_SIZE},
@@ -277,6 +287,14 @@ check_parts(const char *what, const VaeError *error)
           error->found, error->expected);
 }
 
+/* Collects warnings. */
+static void
+note(void *lines, const char *line)
+{
+    strcat(lines, line);
+    strcat(lines, "\n");
+}
+
 static void
 check_cases(const Case *cases, size_t n)
 {
@@ -288,9 +306,12 @@ check_cases(const Case *cases, size_t n)
         check(file != NULL, "%s: the file opens", c->what);
         if (file == NULL)
             continue;
+        char lines[1000] = "";
         VaeError error = {0};
         VaeLatentClip clip = VAE_INIT(VaeLatentClip);
         const VaeLatentOptions options = {.struct_size = sizeof options,
+                                          .warn = note,
+                                          .user = lines,
                                           .tensor = c->name,
                                           .layout = c->layout,
                                           .batch_index = c->item - 1,
@@ -306,6 +327,8 @@ check_cases(const Case *cases, size_t n)
             check(false, "%s: %s", c->what, error.message);
         } else {
             const char *found = describe(&clip, start);
+            check(c->warning ? strstr(lines, c->warning) != NULL : !lines[0],
+                  "%s: warns \"%s\"", c->what, lines);
             check(clip.type == (clip.stored == VAE_TYPE_F64 ? VAE_TYPE_F32
                                                             : VAE_TYPE_F16) &&
                       clip.data == NULL && strcmp(found, c->words) == 0,
@@ -433,13 +456,6 @@ check_npy(void)
 
 /* Statements that cannot be read are errors that name the option, or warnings
  * if the options override them. */
-static void
-note(void *lines, const char *line)
-{
-    strcat(lines, line);
-    strcat(lines, "\n");
-}
-
 static void
 check_overridden(void)
 {

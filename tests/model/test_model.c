@@ -173,6 +173,12 @@ test_two_networks(void)
          {"those of wan2.1 and wan2.1 (prefix \"vae.\")"},
          "wan21"},
         {"vae.",
+         "mine.",
+         NULL,
+         "wan2.1",
+         {"those of taew2_1 (prefix \"mine.\"); to use taew2_1, set variant"}},
+        {"vae.", "mine.", "mine.", "taew2_1", {"\"mine.\", 194 other tensors"}},
+        {"vae.",
          "model.",
          NULL,
          "wan2.1",
@@ -616,6 +622,7 @@ main(int argc, char **argv)
     test_halves();
     test_mismatches();
     test_nearest();
+    test_missing();
     test_wrong_length("wan21", NULL);
     test_wrong_length("wan22", NULL);
     test_wrong_length("seedvr2", NULL);

@@ -79,6 +79,9 @@ void test_layers(void);
 /* test_image.c */
 void test_image(void);
 
+/* test_missing.c */
+void test_missing(void);
+
 /* test_ltx2.c */
 void test_ltx2(void);
 /* test_hunyuan.c */

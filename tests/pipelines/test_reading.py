@@ -227,6 +227,30 @@ class Doubts(Reading):
                                  struct.pack("<f", -0.0) * 128)})
         _, said = self.decode("wan21", signs)
         self.assertIn("the first latent has only one number", said)
+        for constant, said_of in (((0,), 0), ((2,), 2), ((1, 2), 1), ((), None)):
+            numbers = [0 if i // 16 % 4 in constant else i % 7 / 7 for i in range(16 * 64)]
+            said = self.doubt([16, 4, 4, 4], numbers)
+            self.assertEqual(said.count("has only one number"), said_of is not None, said)
+            self.assertEqual(f"latent {said_of} has only one number" in said,
+                             said_of is not None, said)
+
+    def test_constant_frames(self):
+        """The copies that fill the last group do not count."""
+        model = os.path.join(streams.SOURCE, "pipelines", "demo", "demo.safetensors")
+        for count in (2, 4, 6):
+            words = f"each of the first {count} frames has only one colour"
+            for kind, size in (("U8", 1), ("F32", 4)):
+                frames = save(self.path("frames.safetensors"), {"frames": (
+                    kind, [count, 16, 16, 3], bytes(count * 768 * size))})
+                done = self.tool("encode", "--model", model, frames,
+                                 self.path("latents.safetensors"))
+                self.assertIn(words, done.stderr)
+            done = subprocess.run(
+                ["gst-launch-1.0", *f"videotestsrc pattern=black num-buffers={count} ! "
+                 "video/x-raw,width=16,height=16,framerate=16/1 ! "
+                 f"vaeencode model={model} ! fakesink".split()],
+                capture_output=True, text=True, check=False)
+            self.assertIn(words, done.stderr + done.stdout)
 
     def test_normalization(self):
         """Latents of the spread that the diffusion model gives."""
@@ -245,22 +269,48 @@ class Doubts(Reading):
                            {"latent": ("F32", shape, data)},
                            {"vae.normalization": word})
             _, said = self.decode("wan21", stating)
-            self.assertEqual("the latents are marked as raw" in said,
+            self.assertEqual("the file states that the latents are raw" in said,
                              doubted, said)
-        self.decode("wan21", latents, "--normalization=normalized")
-        # The elements say the same, and take the advice.
-        decode = (f"filesrc location={latents} ! latentdemux normalization=%s ! "
-                  f"vaedecode backend=ref model={golden('wan21', 'weights')} ! "
-                  "fakesink")
-        for word, doubted in (("normalized", False), ("raw", True)):
-            done = subprocess.run(["gst-launch-1.0", *(decode % word).split()],
-                                  capture_output=True, text=True, check=False)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            said = done.stderr + done.stdout
-            self.assertEqual("set normalization to normalized" in said, doubted)
-            # The caps do not say whether the file marks its latents.
-            self.assertEqual("are taken as raw" in said, doubted, said)
-            self.assertNotIn("marked", said)
+
+    def played(self, source, demux, decoder=""):
+        """What the elements say of latents of wan2.1."""
+        done = subprocess.run(
+            ["gst-launch-1.0", *f"{source} ! {demux} ! vaedecode backend=ref {decoder} "
+             f"model={golden('wan21', 'weights')} ! fakesink".split()],
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stderr + done.stdout
+
+    def test_same_sentence(self):
+        """vaetool and vaedecode say the same of a file, each with its own setting, which
+        is accepted."""
+        numbers, shape = random.Random(5), [16, 3, 8, 8]
+        data = array.array("f", (numbers.gauss(0, 0.8)
+                                 for _ in range(math.prod(shape)))).tobytes()
+        latents = self.path("clip.safetensors")
+        read = "filesrc location=" + latents
+        for stated, option in (("raw", ()), (None, ("--normalization", "raw"))):
+            save(latents, {"latent": ("F32", shape, data)},
+                 {"vae.normalization": stated} if stated else {})
+            tool = self.decode("wan21", latents, *option)[1]
+            words = tool.split('tensor "latent": ')[1].strip()
+            self.assertIn("the file states that" if stated else "are taken as", words)
+            words = words.replace("set normalization", "set normalization of vaedecode")
+            for prop in (("", "normalization=raw") if stated else ("normalization=raw",)):
+                self.assertIn(f"{latents}: {words}", self.played(read, "latentdemux " + prop))
+            said = self.played(read, "latentdemux", "normalization=normalized")
+            self.assertNotIn("statistics", said)
+        done = subprocess.run(
+            [os.path.join(streams.PIPELINES, "latents-to-video.sh"), "--model",
+             golden("wan21", "weights"), "--latent-space", "wan2.1", "--normalization=raw",
+             latents, self.path("video.y4m")], capture_output=True, text=True, check=False)
+        self.assertIn("set it by the option --normalization", done.stderr)
+        # Latents that no file states have caps.
+        sent = self.path("clip.gdp")
+        subprocess.run(["gst-launch-1.0", "-q", *f"{read} ! latentdemux normalization=raw "
+                        f"! gdppay ! filesink location={sent}".split()], check=True)
+        said = self.played("filesrc location=" + sent, "gdpdepay")
+        self.assertIn("the caps state that the latents are raw", said)
 
     def test_spread(self):
         """A single picture, and numbers that are too large."""
@@ -354,6 +404,24 @@ class Doubts(Reading):
                     self.assertNotIn("guess", self.doubt(shape, values, "--layout", layout))
                 if said and shape[0] != 16:
                     self.elements_say(said)
+
+    def test_images_or_video(self):
+        """As many images as a space of videos has channels."""
+        numbers = random.Random(10)
+        shape = [16, 64, 2, 2]
+        for axis, doubted in ((0, True), (1, False)):
+            means = [numbers.gauss(0, 0.6) for _ in range(shape[axis])]
+            inner = math.prod(shape[axis + 1:])
+            latents = save(self.path("clip.safetensors"), {"latent": (
+                "F32", shape, array.array("f", (
+                    means[i // inner % shape[axis]] + numbers.gauss(0, 0.7)
+                    for i in range(math.prod(shape)))).tobytes())})
+            said = self.decode("qwenimage21", latents, "--verbose")[1]
+            self.assertIn('"latent" is read as tchw: 16 latents of 64 channels', said)
+            self.assertEqual("speak for a video, cthw, 64 latents of 16 channels" in said,
+                             doubted, said)
+            said = self.decode("qwenimage21", latents, "--layout=tchw")[1]
+            self.assertNotIn("video", said)
 
     def elements_say(self, said):
         words = (f"filesrc location={self.path('clip.safetensors')} ! latentdemux ! "

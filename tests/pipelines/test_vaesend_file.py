@@ -2,10 +2,14 @@
 
 usage: test_vaesend_file.py SOURCE BUILD [TEST...]
 """
+import contextlib
 import errno
+import io
+import itertools
 import json
 import math
 import os
+import re
 import resource
 import signal
 import socket
@@ -14,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
 
 import streams
@@ -252,6 +257,46 @@ class Tool(tensor_files.Test):
                 layout = "cthw" if told.startswith("cthw") or shape[0] == 4 else "tchw"
                 array = vaesend.Array("float32", tuple(shape), floats(count))
                 self.assertIn(bytes(list(vaesend.split(array, layout))[1][1]), done.stdout)
+
+    def test_as_the_engine(self):
+        """vaesend.py runs without libvae, so it finds layouts and names types itself: as
+        vaetool does."""
+        vaetool = os.path.join(streams.BUILD, "engine", "vaetool")
+        sizes = (1, 3, 4, 16, 48, 1025)
+        for first, second, space, comfyui in itertools.product(
+                sizes, sizes, (None, "wan2.1", "flux1", "sd"), (False, True)):
+            shape, name = [first, second, 1, 1], "latent_tensor" if comfyui else "x"
+            entries = {name: {"dtype": "F32", "shape": shape,
+                              "data_offsets": [0, 4 * first * second]}}
+            if comfyui:
+                entries["latent_format_version_0"] = {
+                    "dtype": "F32", "shape": [0],
+                    "data_offsets": [4 * first * second] * 2}
+            clip = self.file(pack(entries, bytes(4 * first * second)))
+            said = subprocess.run(
+                [vaetool, "info", *(["--latent-space", space] if space else []), clip],
+                capture_output=True, text=True, check=False).stdout
+            found = re.search(r"layout ([ct]{2}hw)", said)
+            if not found:
+                continue  # vaetool refuses such latents
+            options = types.SimpleNamespace(latents=clip, tensor=None, space=space)
+            array, facts = vaesend_file.open_latents(clip, None)
+            with self.subTest(shape=shape, space=space, comfyui=comfyui), \
+                    contextlib.redirect_stderr(io.StringIO()):
+                self.assertEqual(vaesend_file.layout_by_channels(options, array, facts),
+                                 found[1])
+        weights = os.path.join(streams.SOURCE, "pipelines", "demo", "demo-tiny.safetensors")
+        for kind in ("I8", "I64", "U8", "BOOL", "C64", "F8_E4M3", "<i8", "|u1", "|b1", "<c8"):
+            count = 8 if "64" in kind or kind[-1] == "8" and kind[0] == "<" else 1
+            clip = self.file(npy(kind, bytes(96 * count)) if kind[0] in "<|" else safetensors(
+                {}, {"dtype": kind}, bytes(96 * count)))
+            said = subprocess.run([vaetool, "decode", "--model", weights, clip,
+                                   self.path("x.y4m")], capture_output=True, text=True,
+                                  check=False).stderr
+            found = re.search("elements of type ([^,]*),", said)
+            self.assertTrue(found, said)
+            self.assertIn(f": the latents are {found[1]},", self.refused(
+                "--space", "wan2.1", clip, self.path("x.gdp")))
 
     def test_space(self):
         said = self.refused(self.file(safetensors()), self.path("x.gdp"))

@@ -207,6 +207,10 @@ class Warnings(small.Test):
         small.write(self.path("clip"), "x", small.part(latents, 0, 0, 1))
         said = self.said(lambda: vae.decode(self.path("clip"), normalization="raw", **REF))
         self.assertIn('clip: tensor "x": the latents are taken as raw', said[0])
+        small.write(self.path("clip"), "x", small.part(latents, 0, 0, 1),
+                    {"vae.normalization": "raw"})
+        said = self.said(lambda: vae.decode(self.path("clip"), **REF))
+        self.assertIn('"x": the file states that the latents are raw', said[0])
 
     def test_nan_frame(self):
         vae = gst_vae.open(WAN)
@@ -238,7 +242,8 @@ class Warnings(small.Test):
         for code, name in (("q", "int64"), ("?", "bool"), ("H", "uint16"), ("i", "int32")):
             data = memoryview(bytes(8 * 64)).cast(code)
             count = len(data) // 16
-            with self.assertRaisesRegex(Error, f"latents are {name}, expected float32"):
+            with self.assertRaisesRegex(Error, f"latents are {name}, expected float32.*: "
+                                        r"convert them, by \.float\(\)"):
                 gst_vae.open(WAN).decode(data.cast("B").cast(code, [16, 1, 1, count]), **REF)
 
     def test_bytes_as_path(self):

@@ -59,7 +59,7 @@ find_order(const int64_t *dims, const VaeAxesKnown *known, bool *guessed)
 
 VaeLatentLayout
 vae_axes_find(const int64_t *dims, int n_dims, const VaeAxesKnown *known,
-              bool *order_guessed, bool *may_be_last)
+              bool *order_guessed, bool *may_be_last, bool *may_be_video)
 {
     const int64_t *d = dims + (n_dims - 4);
     VaeLatentLayout layout = VAE_LAYOUT_CTHW;
@@ -71,6 +71,9 @@ vae_axes_find(const int64_t *dims, int n_dims, const VaeAxesKnown *known,
     const bool fits = !known->channels || channels == known->channels;
     *order_guessed = *order_guessed && (n_dims == 4 || fits);
     *may_be_last = fits && d[3] == channels && d[3] > 1 && !known->comfyui;
+    *may_be_video = layout == VAE_LAYOUT_TCHW && fits && known->images &&
+                    d[1] > 1 && d[0] != d[1] && vae_axes_video_channels(d[0]) &&
+                    !known->comfyui;
     return layout;
 }
 
@@ -155,11 +158,22 @@ weigh_axes(const VaeAxes *a, Evidence *order, Evidence *last)
     const double taken = between(&s, s.channel, c);
     if (!isfinite(taken))
         return false;
-    if (a->dims[1] == c)
+    if (a->dims[1] == c || a->may_be_video)
         *order = weigh(taken, between(&s, s.latent, c), chance);
     if (a->dims[3] == c)
         *last = weigh(taken, between(&s, s.column, c), chance);
     return true;
+}
+
+/* The clip in words: "tchw, 16 latents of 4 channels". */
+static const char *
+reading_text(const char *layout, int64_t latents, int64_t channels, char *text,
+             size_t size)
+{
+    snprintf(text, size, "%s, %" PRId64 " latent%s of %" PRId64 " channel%s",
+             layout, latents, latents == 1 ? "" : "s", channels,
+             channels == 1 ? "" : "s");
+    return text;
 }
 
 bool
@@ -170,20 +184,28 @@ vae_axes_doubt(const VaeAxes *a, char *text, size_t size)
                              a->dims[3]};
     const char *taken = tchw ? "tchw" : "cthw", *other = tchw ? "cthw" : "tchw";
     Evidence order, last;
-    char dims[100], latents[40];
-    if (!a->order_guessed && !a->may_be_last)
+    char dims[100], reading[100], video[100];
+    if (!a->order_guessed && !a->may_be_last && !a->may_be_video)
         return false;
+    vae_dims_text(shape, 4, dims, sizeof dims);
+    reading_text(taken, a->dims[1], a->dims[0], reading, sizeof reading);
     const bool numbers = weigh_axes(a, &order, &last);
     const bool may_be_last = a->may_be_last && numbers && last != FOR;
+    if (a->may_be_video && order == AGAINST) {
+        snprintf(
+            text, size,
+            "%s %s: %s, is taken by the channels of the model, but the "
+            "means along the axes speak for a video, %s: is this the "
+            "right model? If it is, set layout to %s",
+            a->what, dims, reading,
+            reading_text(other, a->dims[0], a->dims[1], video, sizeof video),
+            taken);
+        return true;
+    }
     if (!a->order_guessed && !may_be_last)
         return false;
-    snprintf(latents, sizeof latents, "%" PRId64 " latent%s", a->dims[1],
-             a->dims[1] == 1 ? "" : "s");
-    int n = snprintf(text, size,
-                     "%s %s: no layout is stated; %s, %s of %" PRId64
-                     " channel%s, is a guess",
-                     a->what, vae_dims_text(shape, 4, dims, sizeof dims), taken,
-                     latents, a->dims[0], a->dims[0] == 1 ? "" : "s");
+    int n = snprintf(text, size, "%s %s: no layout is stated; %s, is a guess",
+                     a->what, dims, reading);
     if (n < 0 || (size_t) n >= size)
         return true;
     if (may_be_last)

@@ -1,5 +1,5 @@
 /*
- * Finds the clip of latents in a tensor file: its tensor, axes and metadata.
+ * Finds the clip of latents in a tensor file: its axes and metadata.
  */
 #include "vae-private/tensors.h"
 
@@ -22,151 +22,12 @@
 #define MAX_PIXELS (1 << 20)
 /* Frames of a latent. */
 #define MAX_TEMPORAL 64
-/* At most this many tensors are named in a message. */
-#define NAMES_SHOWN 6
 
-static bool
-may_be_latents(const VaeTensorInfo *info)
+static void
+warn(const VaeLatentOptions *o, const char *line)
 {
-    return info->n_dims == 4 || info->n_dims == 5;
-}
-
-static bool
-ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-/* The names of latents, the preferred ones first. */
-static const char *const usual[] = {"latent", "latents", "samples",
-                                    "latent_tensor"};
-
-/* Frames are [T,H,W,3]; with the name of frames, any shape. */
-static bool
-is_frames(const VaeTensorInfo *info)
-{
-    return strcmp(info->name, "frames") == 0 ||
-           strcmp(info->name, "video_u8") == 0 ||
-           (info->n_dims == 4 && info->dims[3] == 3 &&
-            !vae_axes_video_channels(info->dims[0]) &&
-            !vae_axes_video_channels(info->dims[1]));
-}
-
-const char *
-vae_tensor_file_looks_like(const VaeTensorFile *file)
-{
-    bool frames = false, others = false;
-    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
-        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
-        if (ends_with(info->name, ".weight") ||
-            ends_with(info->name, ".bias") || ends_with(info->name, ".gamma"))
-            return " (looks like model weights)";
-        frames = frames || is_frames(info);
-        others = others || (may_be_latents(info) && !is_frames(info));
-    }
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
-        if (vae_tensor_file_find(file, usual[i]) != NULL)
-            return " (looks like latents)";
-    return frames && !others ? " (looks like frames)" : "";
-}
-
-/* Writes '"a" 1x2, "b" 3 and 7 more'. */
-static const char *
-names_text(const VaeTensorFile *file, char *buffer, size_t size)
-{
-    const size_t n = vae_tensor_file_count(file);
-    size_t used = 0;
-    snprintf(buffer, size, "no tensor");
-    for (size_t i = 0; i < n && i < NAMES_SHOWN && used < size; i++) {
-        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
-        char dims[48];
-        const int length = snprintf(
-            buffer + used, size - used, "%s\"%.60s\" %s", i == 0 ? "" : ", ",
-            info->name,
-            vae_dims_text(info->dims, info->n_dims, dims, sizeof dims));
-        used += length > 0 ? (size_t) length : 0;
-    }
-    if (n > NAMES_SHOWN && used < size)
-        snprintf(buffer + used, size - used, " and %zu more", n - NAMES_SHOWN);
-    return buffer;
-}
-
-/* What to do with a list of latents [C, h, w] of one shape, or "". */
-static const char *
-stack_advice(const VaeTensorFile *file)
-{
-    const VaeTensorInfo *first = vae_tensor_file_at(file, 0);
-    const size_t n = vae_tensor_file_count(file);
-    for (size_t i = 0; i < n; i++) {
-        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
-        if (info->n_dims != 3 ||
-            memcmp(info->dims, first->dims, 3 * sizeof *info->dims) != 0)
-            return "";
-    }
-    return n > 1 ? "; if these are latents [C, h, w] of one clip, save them as "
-                   "one tensor [C, T, h, w], by stack(list, 1) of torch"
-                 : "";
-}
-
-static VaeStatus
-fail_missing(const VaeTensorFile *file, const char *what, const char *requested,
-             VaeError *error)
-{
-    char names[700];
-    names_text(file, names, sizeof names);
-    return vae_fail_parts(
-        error, VAE_ERR_NOT_FOUND,
-        (VaeErrorParts){.tensor = requested,
-                        .found = names,
-                        .expected =
-                            requested[0] != '\0' ? requested : "latents"},
-        "%s: %s%.*s%s; found %s%s", file->label, what, VAE_NAME_SHOWN,
-        requested, vae_tensor_file_looks_like(file), names,
-        requested[0] ? "" : stack_advice(file));
-}
-
-static VaeStatus
-select_tensor(const VaeTensorFile *file, const char *requested,
-              const VaeTensorInfo **out, VaeError *error)
-{
-    *out = NULL;
-    if (vae_tensor_file_count(file) == 0)
-        return vae_mismatch(
-            error, VAE_ERR_NOT_FOUND, requested,
-            "%s: has {no tensors}, expected one with {=latents}", file->label);
-    if (requested != NULL) {
-        *out = vae_tensor_file_find(file, requested);
-        return *out != NULL
-                   ? VAE_OK
-                   : fail_missing(file, "no tensor named ", requested, error);
-    }
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
-        *out = vae_tensor_file_find(file, usual[i]);
-        if (*out != NULL)
-            return VAE_OK;
-    }
-    if (vae_tensor_file_looks_like(file)[0] != '\0')
-        return fail_missing(file, "no latent tensor", "", error);
-    size_t candidates = 0;
-    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
-        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
-        if (may_be_latents(info)) {
-            *out = info;
-            candidates++;
-        }
-    }
-    /* The caller reports why the only tensor of a file does not fit. */
-    if (candidates == 0 && vae_tensor_file_count(file) == 1)
-        *out = vae_tensor_file_at(file, 0);
-    else if (candidates == 0)
-        return fail_missing(file, "no latent tensor", "", error);
-    else if (candidates > 1)
-        return fail_missing(file,
-                            "several tensors with 4 or 5 dimensions: select "
-                            "one with tensor",
-                            "", error);
-    return VAE_OK;
+    if (o->warn)
+        o->warn(o->user, line);
 }
 
 /* A statement in the metadata. */
@@ -191,8 +52,7 @@ bad_value(const VaeTensorFile *file, const VaeLatentOptions *o,
                  !s->ignored && s->option ? s->option : "");
     if (!s->ignored)
         return vae_pass_on(error, &why);
-    if (o->warn)
-        o->warn(o->user, why.message);
+    warn(o, why.message);
     return VAE_OK;
 }
 
@@ -231,13 +91,35 @@ stated_layout(const VaeTensorFile *file, const VaeLatentOptions *o,
 }
 
 /* ComfyUI marks its files with a tensor without elements. */
+#define COMFYUI_MARK "latent_format_version_0"
+
+static bool
+has_comfyui_name(const VaeTensorInfo *info)
+{
+    return strcmp(info->name, "latent_tensor") == 0;
+}
+
 static bool
 is_comfyui(const VaeTensorFile *file, const VaeTensorInfo *info)
 {
-    const char *mark = "latent_format_version_0";
-    return strcmp(info->name, "latent_tensor") == 0 &&
-           (vae_tensor_file_find(file, mark) != NULL ||
-            vae_tensor_file_metadata(file, mark) != NULL);
+    return has_comfyui_name(info) &&
+           (vae_tensor_file_find(file, COMFYUI_MARK) != NULL ||
+            vae_tensor_file_metadata(file, COMFYUI_MARK) != NULL);
+}
+
+/* ComfyUI's first files have no mark, and normalized latents of Stable
+ * Diffusion: its node LoadLatent divides them by 0.18215. */
+static void
+tell_unmarked(const VaeTensorFile *file, const VaeLatentOptions *o)
+{
+    char line[500];
+    snprintf(line, sizeof line,
+             "%s: tensor \"latent_tensor\" has the name that ComfyUI writes, "
+             "but the file has no " COMFYUI_MARK ": it is taken as normalized, "
+             "as the first files of ComfyUI were; if it is a later one, set "
+             "normalization to comfyui",
+             file->label);
+    warn(o, line);
 }
 
 /* Returns the channels that the model or the latent space says, or 0. */
@@ -280,7 +162,7 @@ check_axis(const VaeTensorFile *file, const VaeTensorInfo *info,
         layout == VAE_LAYOUT_TCHW ? "tchw" : "cthw", channels, advice);
 }
 
-/* Sets layout_guessed and channels_may_be_last, too. */
+/* Sets layout_guessed, channels_may_be_last and may_be_video, too. */
 static VaeStatus
 choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
               const VaeLatentOptions *o, VaeLatentLayout *out,
@@ -294,9 +176,9 @@ choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
         *out = o->layout;
     if (*out == VAE_LAYOUT_AUTO) {
         known.channels = said_channels(file, o, &known.images);
-        *out =
-            vae_axes_find(info->dims, info->n_dims, &known,
-                          &clip->layout_guessed, &clip->channels_may_be_last);
+        *out = vae_axes_find(info->dims, info->n_dims, &known,
+                             &clip->layout_guessed, &clip->channels_may_be_last,
+                             &clip->may_be_video);
     }
     return check_axis(file, info, *out, o->channels, clip, error);
 }
@@ -322,6 +204,7 @@ vae_layout_doubt(const VaeLatentClip *clip, char *text, size_t size)
             *vae_layout_name(clip) == 't' ? VAE_LAYOUT_TCHW : VAE_LAYOUT_CTHW,
         .order_guessed = clip->layout_guessed,
         .may_be_last = clip->channels_may_be_last,
+        .may_be_video = clip->may_be_video,
         .data = clip->data,
         .type = clip->stored,
         .dims = {clip->channels, clip->t, clip->height, clip->width},
@@ -462,6 +345,9 @@ read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
     clip->normalization = is_comfyui(file, info) ? VAE_COMFYUI : VAE_NORMALIZED;
     clip->normalization_stated =
         word != NULL && vae_normalization_parse(word, &clip->normalization);
+    if (word == NULL && has_comfyui_name(info) && !is_comfyui(file, info) &&
+        !o->own_normalization)
+        tell_unmarked(file, o);
     return word == NULL || clip->normalization_stated
                ? VAE_OK
                : bad_value(file, o, &s, word, error);
@@ -563,12 +449,12 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         status = vae_check_range("batch index", own.batch_index, -1, INT64_MAX,
                                  error);
     if (status == VAE_OK)
-        status = select_tensor(file, o->tensor, &info, error);
+        status = vae_latent_tensor_select(file, o, &info, error);
     if (status != VAE_OK)
         return status;
     char text[200], type[40];
     vae_dims_text(info->dims, info->n_dims, text, sizeof text);
-    if (!may_be_latents(info))
+    if (info->n_dims != 4 && info->n_dims != 5)
         return vae_mismatch(
             error, VAE_ERR_SIZE, info->name,
             "%s: tensor \"%.*s\" has %s ({%s}), expected {=4 or 5 "
@@ -587,7 +473,9 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         return vae_mismatch(
             error, VAE_ERR_FORMAT, info->name,
             "%s: tensor \"%.*s\" (%s) has elements of type {%s}, expected "
-            "{=float32, float16, bfloat16 or float64}",
+            "{=float32, float16, bfloat16 or float64}: convert it, by "
+            "x.float() "
+            "of torch or x.astype(\"float32\") of numpy",
             file->label, VAE_NAME_SHOWN, info->name, text,
             vae_type_words(info->type_name, type, sizeof type));
     VaeLatentClip clip = {.type = wide ? VAE_TYPE_F32 : info->type,

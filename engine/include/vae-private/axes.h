@@ -25,18 +25,22 @@ typedef struct VaeAxesKnown {
 /*
  * Returns the layout of [C,T,h,w] or [T,C,h,w], or of 5-D with the batch first,
  * if nothing states it. *order_guessed: the other order is also possible.
- * *may_be_last: so is [T,h,w,C], which cannot be read.
+ * *may_be_last: so is [T,h,w,C], which cannot be read. *may_be_video: the
+ * channels say that these are images, but there are as many as a space of
+ * videos has channels.
  */
 VAE_API VaeLatentLayout vae_axes_find(const int64_t *dims, int n_dims,
                                       const VaeAxesKnown *known,
-                                      bool *order_guessed, bool *may_be_last);
+                                      bool *order_guessed, bool *may_be_last,
+                                      bool *may_be_video);
 
 /* One clip, as it was read. */
 typedef struct VaeAxes {
     const char *what; /* begins the sentence */
     VaeLatentLayout layout;
-    bool order_guessed, may_be_last; /* as of vae_axes_find() */
-    const void *data;                /* NULL: not in memory */
+    /* As of vae_axes_find(). */
+    bool order_guessed, may_be_last, may_be_video;
+    const void *data; /* NULL: not in memory */
     VaeType type;
     int64_t dims[4], strides[4]; /* of C, T, h, w; strides in bytes */
 } VaeAxes;
@@ -45,7 +49,7 @@ typedef struct VaeAxes {
  * Returns true, and writes a sentence for the user, if the layout is a guess.
  * That the channels are last is doubted only if the numbers are in memory and
  * do not contradict: their mean differs between channels, but hardly along
- * other axes.
+ * other axes. That these are images is doubted only if the numbers contradict.
  */
 VAE_API bool vae_axes_doubt(const VaeAxes *axes, char *text, size_t size);
 

@@ -20,6 +20,14 @@ VAE_API bool vae_stream_at_start(const VaeStream *stream);
  * video may begin with a few black frames, and a seek follow. */
 VAE_API void vae_stream_judge_end(VaeStream *stream);
 
+/* Words of the doubts about normalization; both stay valid with the stream. */
+typedef struct VaeDoubtWords {
+    const char *stated; /* "the file states": who states it; NULL: nobody */
+    const char *owner;  /* " of vaedecode": who has the setting; NULL: it needs
+                           no other name than its own */
+} VaeDoubtWords;
+VAE_API void vae_stream_word_doubts(VaeStream *stream, VaeDoubtWords words);
+
 /* Returns the number of ordinary steps that take as many operations as a
  * warm-up of `steps` steps, rounded up. If a warm-up has no effect, this is
  * `steps`. */

@@ -6,9 +6,10 @@
  * VaeStreamParams.doubt, once in each sequence. It also doubts input whose
  * units all have one value: at the end of the sequence, which is a reset that
  * no vae_stream_cancel() came before, or the end of the stream; or after enough
- * units. It does not look at pictures in the memory of a device. If something
- * is not known of the network itself, the stream passes this once, with the
- * first input. It also passes once that alpha is lost.
+ * units; and one latent of one value among others. It does not look at pictures
+ * in the memory of a device. If something is not known of the network itself,
+ * the stream passes this once, with the first input. It also passes once that
+ * alpha is lost.
  */
 #ifndef VAE_DOUBTS_H
 #define VAE_DOUBTS_H

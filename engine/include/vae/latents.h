@@ -20,7 +20,7 @@ typedef struct VaeLatentOptions {
     size_t struct_size; /* VAE_INIT() */
     const char *tensor; /* NULL: the first of latent, latents, samples and
                            latent_tensor that the file has, otherwise its only
-                           4-D or 5-D tensor */
+                           4-D or 5-D tensor. Two of these names: a warning */
     VaeLatentLayout layout;
     int batch_index; /* the clip of a batch, from 0. VAE_INIT() therefore
                         selects the first. -1: a batch of more than one clip is
@@ -75,6 +75,8 @@ typedef struct VaeLatentClip {
      */
     bool layout_guessed;       /* both orders are possible */
     bool channels_may_be_last; /* so is [T,h,w,C], which cannot be read */
+    bool may_be_video; /* the model says images; only the numbers can tell if
+                          they are a video, [C,T,H,W] of another space */
 } VaeLatentClip;
 
 /*

@@ -190,7 +190,6 @@ typedef struct VaeStreamParams {
                          vae/doubts.h, with log_user. Called by the thread that
                          sends the input */
     /* These change only the words of doubts. */
-    int64_t normalization_stated;    /* 1: the input states `normalization` */
     float picture_low, picture_high; /* black and white of float pictures before
                                         the caller converted them to the range
                                         of the network, and can be set as

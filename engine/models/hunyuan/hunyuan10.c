@@ -182,7 +182,7 @@ has_names(const VaeModel *m)
     return vae_model_has_block(m, "decoder.conv_in.conv.") &&
            vae_model_has_block(m, "decoder.mid_block.resnets.0.") &&
            vae_model_has_block(m, "decoder.mid_block.attentions.0.to_q.") &&
-           vae_model_dim(m, 0, "decoder.conv_norm_out.weight") > 0 &&
+           vae_model_has_block(m, "decoder.conv_norm_out.") &&
            vae_model_has_block(m, "post_quant_conv.");
 }
 

@@ -226,6 +226,8 @@ recognise(VaeRecognise *r, VaeError *error)
     if (!find_halves(r))
         return false;
     read_shapes(r->model, a);
+    if (!a->z && !vae_model_needs(r->model, "decoder.1.weight", error))
+        return true;
     for (int i = 0; i < N_VARIANTS; i++)
         if (variants[i].z == a->z && variants[i].patch == a->patch &&
             variants[i].up == a->up)

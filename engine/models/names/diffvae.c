@@ -175,7 +175,7 @@ read_shapes(const VaeModel *m, VaeDiff *a)
         while (stage->n < MOST_BLOCKS &&
                vae_model_has_block(m, "%s.%d.", path, stage->n))
             stage->n++;
-        stage->c = vae_model_dim(m, 0, "%s.0.attn.proj.weight", path);
+        stage->c = vae_model_width(m, "%s.0.attn.proj", path);
     }
 }
 

@@ -142,7 +142,8 @@ read_ends(VaeRecognise *r, VaeLtx2 *a, VaeError *error)
                  "encoder.conv_out.conv makes %d channels, expected %d means "
                  "and no, one or %d log-variances",
                  a->head, a->z, a->z);
-    else if (!a->patch)
+    else if (!a->patch &&
+             (dec || vae_model_needs(m, "encoder.conv_in.conv.weight", error)))
         vae_fail(error, VAE_ERR_MODEL,
                  "the pixels of %s are no square patches of three colours",
                  dec ? "decoder.conv_out.conv" : "encoder.conv_in.conv");

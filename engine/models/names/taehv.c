@@ -90,10 +90,20 @@ find_variant(VaeRecognise *r, const VaeTae *a, VaeError *error)
     return i < 0 ? NULL : fitting[i];
 }
 
+/* The time factor of a resampler: its weight has one width that is so many
+ * times the narrow one; 0: none. If the weight is missing, the factor is 1:
+ * vae_model_match() then names the tensor. */
 static int
-ratio(int a, int b)
+factor(const VaeModel *m, const char *half, int index, int dim, int narrow)
 {
-    return b > 0 && a % b == 0 && a / b <= 4 ? a / b : 0;
+    char name[40];
+    snprintf(name, sizeof name, "%s.%d.conv.weight", half, index);
+    const int wide = vae_model_dim(m, dim, "%s", name);
+    if (!vae_model_find(m, name))
+        return 1;
+    return narrow > 0 && wide % narrow == 0 && wide / narrow <= 4
+               ? wide / narrow
+               : 0;
 }
 
 static void
@@ -103,15 +113,13 @@ read_decoder(const VaeModel *m, VaeTae *a)
     const int step = super ? 7 : 6;
     a->dec_c[0] = vae_model_dim(m, 0, "decoder.%d.weight", super ? 0 : 1);
     for (int i = 0; i < 3; i++) {
-        const int from =
-            vae_model_dim(m, 1, "decoder.%d.conv.weight", 7 + step * i);
-        a->grow[i] = ratio(
-            vae_model_dim(m, 0, "decoder.%d.conv.weight", 7 + step * i), from);
+        const int at = 7 + step * i;
+        a->grow[i] = factor(m, "decoder", at, 0,
+                            vae_model_dim(m, 1, "decoder.%d.conv.weight", at));
         a->dec_c[i + 1] =
-            super ? from
-                  : vae_model_dim(m, 0, "decoder.%d.weight", 8 + step * i);
-        a->group_c[i] =
-            vae_model_dim(m, 1, "decoder.%d.conv.2.weight", 3 + step * i);
+            super ? vae_model_width(m, "decoder.%d", at - 3) / 4
+                  : vae_model_dim(m, 0, "decoder.%d.weight", at + 1);
+        a->group_c[i] = vae_model_dim(m, 1, "decoder.%d.conv.2.weight", at - 4);
     }
 }
 
@@ -147,25 +155,31 @@ vae_tae_recognise(VaeRecognise *r, VaeError *error)
 {
     const VaeModel *m = r->model;
     VaeTae *a = r->data;
-    if (vae_model_find(m, "decoder.1.conv.1.weight"))
+    const char *first = "decoder.1.weight";
+    if (vae_model_has_block(m, "decoder.1.conv."))
         a->blocks = VAE_TAE_SUPER;
-    else if (vae_model_find(m, "decoder.3.conv.6.weight"))
+    else if (vae_model_has_block(m, "decoder.3.conv.6."))
         a->blocks = VAE_TAE_WIDE;
-    else if (!vae_model_find(m, "decoder.3.conv.4.weight") &&
-             !vae_model_find(m, "encoder.4.conv.4.weight"))
+    else if (!vae_model_has_block(m, "decoder.3.conv.4.") &&
+             !vae_model_has_block(m, "encoder.4.conv.4."))
         return false;
     read_decoder(m, a);
     a->enc_c = vae_model_width(m, "encoder.0");
     for (int i = 0; i < 3; i++)
-        a->pool[i] = ratio(
-            vae_model_dim(m, 1, "encoder.%d.conv.weight", 2 + 5 * i), a->enc_c);
-    a->z = vae_model_dim(m, 1, "decoder.%d.weight",
-                         a->blocks == VAE_TAE_SUPER ? 0 : 1);
+        a->pool[i] = factor(m, "encoder", 2 + 5 * i, 1, a->enc_c);
+    if (!r->info->has_decoder)
+        first = "encoder.0.weight";
+    else if (a->blocks == VAE_TAE_SUPER)
+        first = "decoder.0.weight";
+    if (r->info->has_decoder)
+        a->z = vae_model_dim(m, 1, "%s", first);
     if (!a->z)
         a->z = vae_model_width(m, "encoder.17");
-    a->patch = vae_patch_side(r->info->has_decoder
-                                  ? vae_model_width(m, "decoder.22")
-                                  : vae_model_dim(m, 1, "encoder.0.weight"));
+    a->patch =
+        vae_patch_side(r->info->has_decoder ? vae_model_width(m, "decoder.22")
+                                            : vae_model_dim(m, 1, "%s", first));
+    if ((!a->z || !a->patch) && !vae_model_needs(m, first, error))
+        return true;
     for (int i = 0; i < 3; i++)
         if ((r->info->has_decoder && !a->grow[i]) ||
             (r->info->has_encoder && !a->pool[i])) {

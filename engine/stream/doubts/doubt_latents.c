@@ -152,28 +152,27 @@ is_strange(Spread s)
 }
 
 static void
-tell_normalization(const VaeModelInfo *info, const VaeStreamParams *params,
+tell_normalization(const VaeModelInfo *info, const VaeDoubtWords *words,
                    VaeNormalization n, Line line)
 {
     const char *other =
         vae_normalization_name(n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
-    const char *format =
-        params->normalization_stated
-            ? "the latents are marked as %s, but by the statistics of %s they "
-              "may be %s: if the mark is wrong, set normalization to %s"
-            : "the latents are taken as %s, but by the statistics of %s they "
-              "look %s: if they are, set normalization to %s";
-    snprintf(line.text, line.size, format, vae_normalization_name(n),
-             info->space, other, other);
+    snprintf(line.text, line.size,
+             "%s%s %s, but by the statistics of %s they look %s: if they are, "
+             "set normalization%s to %s",
+             words->stated ? words->stated : "the latents are taken as",
+             words->stated ? " that the latents are" : "",
+             vae_normalization_name(n), info->space, other,
+             words->owner ? words->owner : "", other);
 }
 
 bool
-vae_doubt_one_latent(const VaeModelInfo *info, const VaeStreamParams *params,
+vae_doubt_one_latent(const VaeModelInfo *info, Taken taken,
                      const VaeLatentIn *latent, size_t plane, bool first,
                      Line line)
 {
     const VaeNormalization n =
-        vae_space_normalization(info->space, params->normalization);
+        vae_space_normalization(info->space, taken.normalization);
     const size_t bytes = plane * vae_type_size(latent->type);
     Channel channels[VAE_MAX_LATENT_CHANNELS];
     if ((size_t) info->latent_channels * plane < FEW)
@@ -188,7 +187,7 @@ vae_doubt_one_latent(const VaeModelInfo *info, const VaeStreamParams *params,
     const bool strange = isfinite(found.all) && is_strange(found);
     if (other.all <= WIDE &&
         (strange ? other.own >= NARROW : looks_other(channels, info, n, first)))
-        tell_normalization(info, params, n, line);
+        tell_normalization(info, &taken.words, n, line);
     else if (strange)
         snprintf(line.text, line.size,
                  "the latents have %.2g times the spread that %s latents of %s "
@@ -204,7 +203,7 @@ vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
                  const VaeLatentIn *latent, size_t plane, char *text,
                  size_t size)
 {
-    const VaeStreamParams params = {.normalization = normalization};
-    return vae_doubt_one_latent(info, &params, latent, plane, false,
+    const Taken taken = {.normalization = normalization};
+    return vae_doubt_one_latent(info, taken, latent, plane, false,
                                 (Line){text, size});
 }

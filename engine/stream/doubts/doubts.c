@@ -249,7 +249,24 @@ tell_constant(VaeStream *s)
              which, decode ? "latent" : "frame", n > 1 ? "s" : "",
              decode ? "number in all places" : "colour");
     tell(s, line);
-    s->doubts.varies = true;
+    s->doubts.varies = s->doubts.constant = true;
+}
+
+/* Warns of the first latent of one number in a sequence in which others vary.
+ * index: of this latent. Frames of one colour are usual. */
+static void
+tell_one_constant(VaeStream *s, bool constant, uint64_t index)
+{
+    VaeDoubts *d = &s->doubts;
+    char line[160];
+    if (d->constant || d->units == 0 || d->varies != constant)
+        return;
+    snprintf(line, sizeof line,
+             "latent %llu has only one number in all places, unlike others: is "
+             "it damaged?",
+             (unsigned long long) (constant ? index : index - d->units));
+    tell(s, line);
+    d->constant = true;
 }
 
 /* Counts a unit of the sequence. */
@@ -265,7 +282,7 @@ count_unit(VaeStream *s, bool constant)
 }
 
 static void
-judge_latent(VaeStream *s, const VaeLatentIn *latent)
+judge_latent(VaeStream *s, const VaeLatentIn *latent, uint64_t index)
 {
     const VaeModelInfo *info = &s->main.model->info;
     const size_t n = vae_stream_latent_elements(s);
@@ -273,15 +290,17 @@ judge_latent(VaeStream *s, const VaeLatentIn *latent)
     char line[300];
     const bool judged = !d->told && d->units < LATENTS;
     const bool constant =
-        (judged || !d->varies) && latent_is_constant(latent, n);
+        (judged || !d->constant) && latent_is_constant(latent, n);
     if (judged && !constant) {
         d->told = vae_doubt_one_latent(
-            info, &s->main.params, latent, n / (size_t) info->latent_channels,
+            info, (Taken){s->main.params.normalization, s->words}, latent,
+            n / (size_t) info->latent_channels,
             d->units == 0 && s->at.next == FIRST && info->temporal > 1,
             (Line){line, sizeof line});
         if (d->told)
             tell(s, line);
     }
+    tell_one_constant(s, constant, index);
     count_unit(s, constant);
 }
 
@@ -323,6 +342,14 @@ judge_alpha(VaeStream *s, const VaePicture *pictures, int n)
         tell(s, line);
 }
 
+/* True if a picture is the one before once more, as at the end of a clip that
+ * does not fill the call. */
+static bool
+is_filling(const VaePicture *pictures, int i)
+{
+    return i > 0 && pictures[i].data[0] == pictures[i - 1].data[0];
+}
+
 void
 vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
 {
@@ -335,9 +362,15 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
     s->doubts.begun = true;
     for (int i = 0; i < n_in; i++)
         if (units->in)
-            judge_latent(s, &units->in[i]);
-        else
+            judge_latent(s, &units->in[i], s->at.latents + (uint64_t) i);
+        else if (!is_filling(units->pictures, i))
             judge_picture(s, &units->pictures[i]);
+}
+
+void
+vae_stream_word_doubts(VaeStream *s, VaeDoubtWords words)
+{
+    s->words = words;
 }
 
 void

@@ -13,10 +13,15 @@ typedef struct Line {
     size_t size;
 } Line;
 
+/* What latents are taken as. */
+typedef struct Taken {
+    VaeNormalization normalization;
+    VaeDoubtWords words;
+} Taken;
+
 /* Writes a doubt about the numbers of a latent; false if there is none. plane:
  * the elements of a channel. first: of a video. */
-bool vae_doubt_one_latent(const VaeModelInfo *info,
-                          const VaeStreamParams *params,
+bool vae_doubt_one_latent(const VaeModelInfo *info, Taken taken,
                           const VaeLatentIn *latent, size_t plane, bool first,
                           Line line);
 

@@ -103,8 +103,6 @@ open_streams(Decode *d, VaeError *error)
     VaeStatus status = VAE_OK;
     name_input(d->clip.file, d->clip.tensor);
     params.normalization = d->clip.normalization;
-    params.normalization_stated =
-        d->clip.normalization_stated && !o->normalization_given;
     /* More steps than latents would take memory for nothing. */
     if (params.slice_size > d->whole.t)
         params.slice_size = d->whole.t;
@@ -130,6 +128,10 @@ open_streams(Decode *d, VaeError *error)
         if (i > 0) /* its input is that of the first one */
             params.doubt = NULL;
         status = vae_stream_new(d->model, &params, &d->streams[i], error);
+        if (status == VAE_OK && d->clip.normalization_stated &&
+            !o->normalization_given)
+            vae_stream_word_doubts(d->streams[i],
+                                   (VaeDoubtWords){"the file states", NULL});
         /* AUTO may measure: all take what the first one found. */
         if (status == VAE_OK)
             params.precision = vae_stream_get_plan(d->streams[i])->precision;

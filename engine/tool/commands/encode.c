@@ -247,6 +247,10 @@ load_frame(Encode *e, int i, int64_t k)
     const VaeTensorInfo *v = e->video;
     const size_t size = (size_t) v->bytes / (size_t) v->dims[0];
     const uint8_t *from;
+    if (k >= e->frames && i > 0) {
+        e->pictures[i].data[0] = e->pictures[i - 1].data[0];
+        return;
+    }
     if (k >= e->frames)
         k = e->frames - 1;
     from = (const uint8_t *) v->data + (uint64_t) k * size;

@@ -166,6 +166,24 @@ query_caps(GstLatentDemux *self, GstQuery *query)
     return TRUE;
 }
 
+/* Returns FALSE for any other custom query. */
+static gboolean
+query_stated(GstLatentDemux *self, GstQuery *query)
+{
+    const GstStructure *s = gst_query_get_structure(query);
+    gboolean known;
+    if (!s || !gst_structure_has_name(s, GST_VAE_STATED_QUERY))
+        return FALSE;
+    GST_OBJECT_LOCK(self);
+    known = self->known;
+    if (known)
+        gst_structure_set(gst_query_writable_structure(query), "normalization",
+                          G_TYPE_BOOLEAN, self->clip.data.normalization_stated,
+                          NULL);
+    GST_OBJECT_UNLOCK(self);
+    return known;
+}
+
 static gboolean
 src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
@@ -187,6 +205,9 @@ src_query(GstPad *pad, GstObject *parent, GstQuery *query)
         return known;
     case GST_QUERY_CAPS:
         return query_caps(self, query) ||
+               gst_pad_query_default(pad, parent, query);
+    case GST_QUERY_CUSTOM:
+        return query_stated(self, query) ||
                gst_pad_query_default(pad, parent, query);
     default:
         return gst_pad_query_default(pad, parent, query);

@@ -131,7 +131,11 @@ tell_layout(GstLatentDemux *self)
                          MIN(clip.t_stride, clip.c_stride);
     g_autofree guint8 *data = NULL;
     gchar line[700];
-    if (!clip.layout_guessed && !clip.channels_may_be_last)
+    GST_INFO_OBJECT(self, "tensor %s is read as %s: %s of %s", clip.tensor,
+                    vae_layout_name(&clip), VAE_COUNTED(clip.t, "latent"),
+                    VAE_COUNTED(clip.channels, "channel"));
+    if (!clip.layout_guessed && !clip.channels_may_be_last &&
+        !clip.may_be_video)
         return;
     if (self->pull && size <= MOST)
         data = g_try_malloc((gsize) size);

@@ -104,4 +104,25 @@ void vae_cuda_attention_wgmma(const VaeQueue *q, const VaeAttentionArgs *a);
 /* For F32, multiplied as TF32; qkv is aligned to 16 bytes. */
 void vae_cuda_attention_tf32(const VaeQueue *q, const VaeAttentionArgs *a);
 
+/* Stores two neighbours of the result. */
+VAE_DEVICE void
+vae_store_pair(const VaeAttentionArgs &a, size_t at, float x, float y)
+{
+    if (a.y_type == VAE_TYPE_F32) {
+        static_cast<float *>(a.y)[at] = x;
+        static_cast<float *>(a.y)[at + 1] = y;
+        return;
+    }
+    uint16_t *const to = static_cast<uint16_t *>(a.y) + at;
+    const uint32_t two = a.y_type == VAE_TYPE_BF16
+                             ? vae_pair<VAE_TYPE_BF16>(x, y)
+                             : vae_pair<VAE_TYPE_F16>(x, y);
+    if ((uintptr_t) a.y % 4 == 0) {
+        *reinterpret_cast<uint32_t *>(to) = two;
+    } else {
+        to[0] = (uint16_t) two;
+        to[1] = (uint16_t) (two >> 16);
+    }
+}
+
 #endif

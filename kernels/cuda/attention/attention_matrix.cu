@@ -277,12 +277,12 @@ add_values(const Memory &m, const Half *values, float (*y)[P::COLUMNS][4],
     }
 }
 
-/* Calls f for each number of the thread: the number, row of the block, and
- * channel. */
+/* Calls f for each two neighbours of the thread: both, the row of the block,
+ * and the channel of the left one. */
 template <typename P, typename F>
 VAE_DEVICE void
-each_number(const VaeAttentionArgs &a, float (*y)[P::TALL][P::COLUMNS][4],
-            int first_row, F f)
+each_pair(const VaeAttentionArgs &a, float (*y)[P::TALL][P::COLUMNS][4],
+          int first_row, F f)
 {
     const int lane = (int) threadIdx.x % 32;
     const int column = (int) threadIdx.x / 32 * P::COLUMNS * 8 + lane % 4 * 2;
@@ -299,8 +299,7 @@ each_number(const VaeAttentionArgs &a, float (*y)[P::TALL][P::COLUMNS][4],
             const int c = s * P::WIDE + column + j * 8;
             if (c >= a.c)
                 continue;
-            f(y[s][t][j][2 * i], row, c);
-            f(y[s][t][j][2 * i + 1], row, c + 1);
+            f(y[s][t][j] + 2 * i, row, c);
         }
     }
 }
@@ -321,8 +320,9 @@ begin(const VaeAttentionArgs &a, const Memory &m,
         m.sum[row] = has_sums ? sums[a.c + 1] : 0;
     }
     if (goes_on)
-        each_number<P>(a, y, first_row, [&](float &v, int block_row, int c) {
-            v = vae_sums_of(a, first_row + block_row)[c];
+        each_pair<P>(a, y, first_row, [&](float *v, int block_row, int c) {
+            v[0] = vae_sums_of(a, first_row + block_row)[c];
+            v[1] = vae_sums_of(a, first_row + block_row)[c + 1];
         });
 }
 
@@ -335,12 +335,19 @@ end(const VaeAttentionArgs &a, const Memory &m,
 {
     const bool keeps = vae_goes_on<SO_FAR>(a);
     const int row = (int) threadIdx.x;
-    each_number<P>(a, y, first_row, [&](float v, int block_row, int c) {
+    float *const by = m.shrink; /* no longer needed */
+    if (row < P::ROWS)
+        by[row] = 1 / m.sum[row];
+    __syncthreads();
+    each_pair<P>(a, y, first_row, [&](const float *v, int block_row, int c) {
         const size_t site = (size_t) blockIdx.y * a.n + first_row + block_row;
-        if (keeps)
-            vae_sums_of(a, first_row + block_row)[c] = v;
-        else
-            vae_store(a.y, a.y_type, site * a.c + c, v / m.sum[block_row]);
+        if (keeps) {
+            vae_sums_of(a, first_row + block_row)[c] = v[0];
+            vae_sums_of(a, first_row + block_row)[c + 1] = v[1];
+        } else {
+            vae_store_pair(a, site * a.c + c, v[0] * by[block_row],
+                           v[1] * by[block_row]);
+        }
     });
     if (keeps && row < P::ROWS && first_row + row < a.n) {
         vae_sums_of(a, first_row + row)[a.c] = m.most[odd * P::ROWS + row];

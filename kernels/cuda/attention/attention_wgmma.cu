@@ -226,27 +226,6 @@ shrink(const Rows &rows, float (*y)[P::WIDE / 2])
         y[piece][i] *= rows.shrink[i / 2 % 2];
 }
 
-/* Stores two neighbours. */
-VAE_DEVICE void
-store_pair(const VaeAttentionArgs &a, size_t at, float x, float y)
-{
-    if (a.y_type == VAE_TYPE_F32) {
-        static_cast<float *>(a.y)[at] = x;
-        static_cast<float *>(a.y)[at + 1] = y;
-        return;
-    }
-    uint16_t *const to = static_cast<uint16_t *>(a.y) + at;
-    const uint32_t two = a.y_type == VAE_TYPE_BF16
-                             ? vae_pair<VAE_TYPE_BF16>(x, y)
-                             : vae_pair<VAE_TYPE_F16>(x, y);
-    if ((uintptr_t) a.y % 4 == 0) {
-        *reinterpret_cast<uint32_t *>(to) = two;
-    } else {
-        to[0] = (uint16_t) two;
-        to[1] = (uint16_t) (two >> 16);
-    }
-}
-
 template <typename P>
 VAE_DEVICE void
 store(const VaeAttentionArgs &a, const Rows &rows,
@@ -270,8 +249,8 @@ store(const VaeAttentionArgs &a, const Rows &rows,
         for (int i = 2 * r; i < P::WIDE / 2; i += 4) {
             const int c = piece * DEEP + column + i / 4 * 8;
             if (c < a.c)
-                store_pair(a, site * a.c + c, y[piece][i] * by,
-                           y[piece][i + 1] * by);
+                vae_store_pair(a, site * a.c + c, y[piece][i] * by,
+                               y[piece][i + 1] * by);
         }
     }
 }

@@ -1,0 +1,180 @@
+/*
+ * select.c: finds the tensor of a file that has the latents.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "files.h"
+#include "vae-private/axes.h"
+
+/* At most this many tensors are named in a message. */
+#define NAMES_SHOWN 6
+
+static bool
+may_be_latents(const VaeTensorInfo *info)
+{
+    return info->n_dims == 4 || info->n_dims == 5;
+}
+
+static bool
+ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* The names of latents, the preferred ones first. */
+static const char *const usual[] = {"latent", "latents", "samples",
+                                    "latent_tensor"};
+
+/* Frames are [T,H,W,3]; with the name of frames, any shape. */
+static bool
+is_frames(const VaeTensorInfo *info)
+{
+    return strcmp(info->name, "frames") == 0 ||
+           strcmp(info->name, "video_u8") == 0 ||
+           (info->n_dims == 4 && info->dims[3] == 3 &&
+            !vae_axes_video_channels(info->dims[0]) &&
+            !vae_axes_video_channels(info->dims[1]));
+}
+
+const char *
+vae_tensor_file_looks_like(const VaeTensorFile *file)
+{
+    bool frames = false, others = false;
+    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        if (ends_with(info->name, ".weight") ||
+            ends_with(info->name, ".bias") || ends_with(info->name, ".gamma"))
+            return " (looks like model weights)";
+        frames = frames || is_frames(info);
+        others = others || (may_be_latents(info) && !is_frames(info));
+    }
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        if (vae_tensor_file_find(file, usual[i]) != NULL)
+            return " (looks like latents)";
+    return frames && !others ? " (looks like frames)" : "";
+}
+
+/* Writes '"a" 1x2, "b" 3 and 7 more'. */
+static const char *
+names_text(const VaeTensorFile *file, char *buffer, size_t size)
+{
+    const size_t n = vae_tensor_file_count(file);
+    size_t used = 0;
+    snprintf(buffer, size, "no tensor");
+    for (size_t i = 0; i < n && i < NAMES_SHOWN && used < size; i++) {
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        char dims[48];
+        const int length = snprintf(
+            buffer + used, size - used, "%s\"%.60s\" %s", i == 0 ? "" : ", ",
+            info->name,
+            vae_dims_text(info->dims, info->n_dims, dims, sizeof dims));
+        used += length > 0 ? (size_t) length : 0;
+    }
+    if (n > NAMES_SHOWN && used < size)
+        snprintf(buffer + used, size - used, " and %zu more", n - NAMES_SHOWN);
+    return buffer;
+}
+
+/* What to do with a list of latents [C, h, w] of one shape, or "". */
+static const char *
+stack_advice(const VaeTensorFile *file)
+{
+    const VaeTensorInfo *first = vae_tensor_file_at(file, 0);
+    const size_t n = vae_tensor_file_count(file);
+    for (size_t i = 0; i < n; i++) {
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        if (info->n_dims != 3 ||
+            memcmp(info->dims, first->dims, 3 * sizeof *info->dims) != 0)
+            return "";
+    }
+    return n > 1 ? "; if these are latents [C, h, w] of one clip, save them as "
+                   "one tensor [C, T, h, w], by stack(list, 1) of torch"
+                 : "";
+}
+
+static VaeStatus
+fail_missing(const VaeTensorFile *file, const char *what, const char *requested,
+             VaeError *error)
+{
+    char names[700];
+    names_text(file, names, sizeof names);
+    return vae_fail_parts(
+        error, VAE_ERR_NOT_FOUND,
+        (VaeErrorParts){.tensor = requested,
+                        .found = names,
+                        .expected =
+                            requested[0] != '\0' ? requested : "latents"},
+        "%s: %s%.*s%s; found %s%s", file->label, what, VAE_NAME_SHOWN,
+        requested, vae_tensor_file_looks_like(file), names,
+        requested[0] ? "" : stack_advice(file));
+}
+
+/* Warns if the file also has other tensors of the names from usual[from] on. */
+static void
+tell_others(const VaeTensorFile *file, const VaeLatentOptions *o,
+            const char *taken, size_t from)
+{
+    char line[500], others[100] = "";
+    for (size_t i = from; i < sizeof usual / sizeof usual[0]; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_find(file, usual[i]);
+        const size_t n = strlen(others);
+        if (t && may_be_latents(t))
+            snprintf(others + n, sizeof others - n, "%s\"%s\"",
+                     n ? " and " : "", t->name);
+    }
+    snprintf(
+        line, sizeof line,
+        "%s: tensor \"%s\" is taken, but %s may also be latents: to choose "
+        "another one, set tensor",
+        file->label, taken, others);
+    if (others[0] && o->warn)
+        o->warn(o->user, line);
+}
+
+VaeStatus
+vae_latent_tensor_select(const VaeTensorFile *file, const VaeLatentOptions *o,
+                         const VaeTensorInfo **out, VaeError *error)
+{
+    const char *requested = o->tensor;
+    *out = NULL;
+    if (vae_tensor_file_count(file) == 0)
+        return vae_mismatch(
+            error, VAE_ERR_NOT_FOUND, requested,
+            "%s: has {no tensors}, expected one with {=latents}", file->label);
+    if (requested != NULL) {
+        *out = vae_tensor_file_find(file, requested);
+        return *out != NULL
+                   ? VAE_OK
+                   : fail_missing(file, "no tensor named ", requested, error);
+    }
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+        *out = vae_tensor_file_find(file, usual[i]);
+        if (*out != NULL) {
+            tell_others(file, o, usual[i], i + 1);
+            return VAE_OK;
+        }
+    }
+    if (vae_tensor_file_looks_like(file)[0] != '\0')
+        return fail_missing(file, "no latent tensor", "", error);
+    size_t candidates = 0;
+    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        if (may_be_latents(info)) {
+            *out = info;
+            candidates++;
+        }
+    }
+    /* The caller reports why the only tensor of a file does not fit. */
+    if (candidates == 0 && vae_tensor_file_count(file) == 1)
+        *out = vae_tensor_file_at(file, 0);
+    else if (candidates == 0)
+        return fail_missing(file, "no latent tensor", "", error);
+    else if (candidates > 1)
+        return fail_missing(file,
+                            "several tensors with 4 or 5 dimensions: select "
+                            "one with tensor",
+                            "", error);
+    return VAE_OK;
+}
