@@ -33,7 +33,8 @@ tests='g++ clang clang-format clang-tidy libomp-dev libclang-rt-dev
     cppcheck shellcheck python3-dev python3-numpy python3-yaml
     gstreamer1.0-plugins-base-apps gstreamer1.0-plugins-bad-apps
     gstreamer1.0-plugins-ugly
-    gir1.2-gst-plugins-base-1.0 gir1.2-gst-rtsp-server-1.0 python3-gst-1.0 curl'
+    gir1.2-gst-plugins-base-1.0 gir1.2-gst-rtsp-server-1.0 python3-gst-1.0 curl
+    gstreamer1.0-nice gir1.2-gst-plugins-bad-1.0'
 
 case ${1:-} in
 demo) want=$demo ;;

@@ -24,6 +24,10 @@ FRAME = WIDTH * HEIGHT * 3
 DECODE = "vaedecode ! video/x-raw,format=RGB"
 
 
+def program(name):
+    return os.path.join(SOURCE, "tests", "pipelines", "programs", name)
+
+
 def has(*elements):
     return all(subprocess.run(
         ["gst-inspect-1.0", "--exists", "--atleast-version=0.0", name],

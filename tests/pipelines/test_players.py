@@ -96,7 +96,7 @@ class Players(streams.Streams):
         return dict(os.environ, DISPLAY=":" + os.read(number, 9).decode().strip())
 
     def test_gl(self):
-        """A texture has the bytes of its frame."""
+        """A texture has the bytes of its frame, and a window shows the clip."""
         env, texture = self.screen(), "glupload ! gldownload"
         status, said = streams.ended(streams.launch(
             f"videotestsrc num-buffers=1 ! {texture} ! fakesink", env=env))
@@ -107,6 +107,10 @@ class Players(streams.Streams):
             f"video/x-raw,format=RGB ! filesink location={self.out}", env=env))
         self.assertEqual(status, 0, said)
         self.assert_frames(self.out)
+        status, said = streams.ended(streams.launch(
+            f"filesrc location={self.clip} ! latentdemux ! vaedecode ! glimagesink",
+            env=env))
+        self.assertEqual(status, 0, said)
 
     @unittest.skipUnless(shutil.which("gst-discoverer-1.0"), "not installed")
     def test_discoverer(self):
@@ -225,9 +229,7 @@ class Players(streams.Streams):
                           check=False).returncode:
             self.skipTest("no element camerabin")
         out = self.path("camera.safetensors")
-        here = os.path.join(streams.SOURCE, "tests", "pipelines")
-        status = subprocess.run(["/usr/bin/python3",
-                                 os.path.join(here, "camera.py"), out],
+        status = subprocess.run(["/usr/bin/python3", streams.program("camera.py"), out],
                                 check=False).returncode
         if status == 77:
             self.skipTest("no PyGObject with GstPbutils")

@@ -120,13 +120,13 @@ class Recipes(streams.Streams):
         for kind, text in blocks:
             for word, other in INSTEAD.items():
                 text = text.replace(word, other)
+            text = re.sub(r"(127\.0\.0\.1:|http\.server |service=\")[0-9]+",
+                          rf"\g<1>{port}", text)
             if kind == "python":
                 name = re.match(r"# (\w+\.py)\n", text)[1]
                 with open(self.path(name), "w", encoding="utf-8") as file:
-                    file.write(text.replace("8554", str(port)))
+                    file.write(text)
                 text = f"{sys.executable} {name}" if kind == blocks[-1][0] else ""
-            text = re.sub("127.0.0.1:[0-9]+", f"127.0.0.1:{port}",
-                          text.replace("http.server 8000", f"http.server {port}"))
             for command in filter(None, text.replace("\\\n", " ").split("\n")):
                 if command.endswith(" &"):
                     self.start("exec " + command[:-2], port)
@@ -194,6 +194,14 @@ class Recipes(streams.Streams):
         self.cook("Serve RTSP")
         self.assertGreater(os.path.getsize(self.path("shown.raw")), SIZE)
         os.remove(self.path("shown.raw"))
+
+    def test_whip(self):
+        self.need("sh", "! nicesrc ")
+        port, got = streams.free_port(), self.path("whip.raw")
+        server = streams.program("whip_server.py")
+        self.start(f"exec {sys.executable} {server} {port} {got}", port)
+        self.cook("Send WebRTC by WHIP", port)
+        self.assertTrue(os.path.exists(got))
 
     def test_hls(self):
         self.cook("Make a playlist for HLS")
