@@ -3,6 +3,7 @@
  * of files.
  */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -207,9 +208,13 @@ vae_model_info(const VaeModel *model)
 }
 
 bool
-vae_model_is_choice(const VaeModel *model)
+vae_model_choice(const VaeModel *model, char text[VAE_CHOICE])
 {
-    return model->assumed || model->several;
+    if (model->variant || !(model->assumed || model->several))
+        return false;
+    snprintf(text, VAE_CHOICE, "could be several networks; %s is taken, by %s",
+             model->info.arch, model->info.reason);
+    return true;
 }
 
 int

@@ -45,15 +45,15 @@ open_model(const Options *o, VaeModel **out, VaeError *error)
 {
     const VaeModelOptions options = {.struct_size = sizeof(VaeModelOptions),
                                      .variant = o->variant};
+    char choice[VAE_CHOICE];
     if (!o->model)
         return vae_model_generate(o->arch, out, error);
     const double start = now_seconds();
     const VaeStatus status = vae_model_open(o->model, &options, out, error);
     if (o->verbose)
         fprintf(stderr, "model opened in %.3f s\n", now_seconds() - start);
-    if (status == VAE_OK && !o->variant && vae_model_is_choice(*out))
-        warn_text("%s: could be several networks; %s is taken, by %s", o->model,
-                  vae_model_info(*out)->arch, vae_model_info(*out)->reason);
+    if (status == VAE_OK && vae_model_choice(*out, choice))
+        warn_text("%s: %s", o->model, choice);
     return status;
 }
 

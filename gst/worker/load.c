@@ -5,6 +5,7 @@
 
 #include "error.h"
 #include "progress.h"
+#include "vae-private/model.h"
 
 void
 gst_vae_loader_reset(GstVaeLoader *loader)
@@ -17,20 +18,18 @@ gst_vae_loader_reset(GstVaeLoader *loader)
     g_mutex_unlock(&loader->queue->lock);
 }
 
-/* Says which network was taken. variant: as the user set it, or NULL. */
+/* Says which network was taken. */
 static void
-tell_network(GstVaeLoader *loader, const GstVaeModel *model, const gchar *path,
-             const gchar *variant)
+tell_network(GstVaeLoader *loader, const GstVaeModel *model, const gchar *path)
 {
+    gchar choice[VAE_CHOICE];
     const VaeModelInfo *info = gst_vae_model_info(model);
 
     GST_CAT_INFO_OBJECT(loader->category, loader->element,
                         "model %s: %s, latent space %s, by %s", path,
                         info->arch, info->space, info->reason);
-    if (!variant && vae_model_is_choice(gst_vae_model_get(model)))
-        gst_vae_inform(loader->element,
-                       "%s could be several networks; %s is taken, by %s", path,
-                       info->arch, info->reason);
+    if (vae_model_choice(gst_vae_model_get(model), choice))
+        gst_vae_warn_input(loader->element, path, choice, NULL);
 }
 
 void
@@ -48,7 +47,7 @@ gst_vae_loader_run(GstVaeLoader *loader)
                           "load-model", "loading %s", path);
     status = gst_vae_model_open(path, variant, &model, &error);
     if (status == VAE_OK)
-        tell_network(loader, model, path, variant);
+        tell_network(loader, model, path);
     gst_vae_progress_loaded(loader->element, path,
                             model ? gst_vae_model_info(model) : NULL);
     g_mutex_lock(&queue->lock);

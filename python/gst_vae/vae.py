@@ -104,6 +104,9 @@ class VAE:
         self.info = Report(**model.info)
         self.file = file  # (path, variant) of weights in a file
         self._idle = {}
+        if model.doubt:
+            warnings.warn(f"{self.info.path}: {model.doubt}", GstVaeWarning,
+                          stacklevel=callers_level())
 
     def __repr__(self):
         return f"<gst_vae.VAE {self.info.arch} {self.info.path}>"

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vae-private/model.h"
+
 PyTypeObject *vae_py_model_type;
 
 static void
@@ -363,8 +365,20 @@ plan(PyObject *self, PyObject *args)
 
 /* ------------------------------------------------------------------ */
 
+static PyObject *
+get_doubt(PyObject *self, void *unused)
+{
+    char text[VAE_CHOICE];
+    if (vae_model_choice(((VaePyModel *) self)->model, text))
+        return PyUnicode_DecodeFSDefault(text);
+    Py_RETURN_NONE;
+}
+
 static PyGetSetDef properties[] = {
-    {"info", get_info, NULL, "What was recognised: a dict.", NULL}, {0}};
+    {"info", get_info, NULL, "What was recognised: a dict.", NULL},
+    {"doubt", get_doubt, NULL,
+     "A warning if it could be several networks, or None.", NULL},
+    {0}};
 
 /* check_output(path): fails if the path leads to a file of the model. */
 static PyObject *

@@ -212,6 +212,20 @@ class Warnings(small.Test):
         said = self.said(lambda: vae.decode(self.path("clip"), **REF))
         self.assertIn('"x": the file states that the latents are raw', said[0])
 
+    def test_several_networks(self):
+        """The choice of the network is a warning, unless the user makes it."""
+        both = {prefix + name: found for prefix, network in (("vae.", "wan21"),
+                                                             ("mine.", "taehv/taew2_1"))
+                for name, found in
+                small.tensor_files.load(small.weights(network))[0].items()}
+        path = small.tensor_files.save(self.path("both.safetensors"), both)
+        said = self.said(lambda: gst_vae.open(path))
+        self.assertEqual(len(said), 1, said)
+        self.assertIn("both.safetensors: could be several networks; wan2.1 is taken", said[0])
+        self.assertIn("set variant to taew2_1", said[0])
+        for variant in ("taew2_1", "vae."):
+            self.assertEqual(self.said(lambda: gst_vae.open(path, variant=variant)), [])
+
     def test_nan_frame(self):
         vae = gst_vae.open(WAN)
         numbers = small.array.array("f", small.tensor([5, 16, 16, 3]).cast("B").cast("f"))

@@ -79,9 +79,13 @@ VAE_API VaeStatus vae_model_write(const VaeModel *model, const char *path,
  * are valid until a stream of the model is opened. */
 VAE_API const VaeTensorInfo *vae_model_tensor(const VaeModel *model, size_t i);
 
-/* True if the file has several networks, or fits several. The reason in
- * VaeModelInfo says how one was chosen. */
-VAE_API bool vae_model_is_choice(const VaeModel *model);
+/* Bytes for the sentence of vae_model_choice(). */
+#define VAE_CHOICE 1000
+
+/* True if the file has several networks, or fits several, and the user named
+ * none of them. Then writes a sentence for the user, without the file's name:
+ * which network is taken, and why. */
+VAE_API bool vae_model_choice(const VaeModel *model, char text[VAE_CHOICE]);
 
 /* Returns the number of latents in a window of the decoder, or from one tile of
  * latents to the next, or 0 if it has neither. A decode that begins so many

@@ -153,7 +153,7 @@ check_text(gchar *text, const char *word, const char *other)
     g_free(text);
 }
 
-/* Returns the INFO messages until the model is loaded. */
+/* Returns the WARNING messages until the model is loaded. */
 static gchar *
 said_while_loading(GstBus *bus)
 {
@@ -162,21 +162,21 @@ said_while_loading(GstBus *bus)
     while (type != GST_PROGRESS_TYPE_COMPLETE) {
         g_autoptr(GstMessage) message = gst_bus_timed_pop_filtered(
             bus, 100 * GST_SECOND,
-            GST_MESSAGE_INFO | GST_MESSAGE_PROGRESS | GST_MESSAGE_ERROR);
-        g_autoptr(GError) info = NULL;
+            GST_MESSAGE_WARNING | GST_MESSAGE_PROGRESS | GST_MESSAGE_ERROR);
+        g_autoptr(GError) warning = NULL;
         CHECK(message && GST_MESSAGE_TYPE(message) != GST_MESSAGE_ERROR);
         if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_PROGRESS) {
             gst_message_parse_progress(message, &type, NULL, NULL);
             continue;
         }
-        gst_message_parse_info(message, &info, NULL);
-        g_string_append(said, info->message);
+        gst_message_parse_warning(message, &warning, NULL);
+        g_string_append(said, warning->message);
     }
     return g_string_free(said, FALSE);
 }
 
-/* Several networks have these weights: one INFO says which is taken, unless the
- * user set it. */
+/* Several networks have these weights: one WARNING says which is taken, unless
+ * the user set it. */
 TEST(several_networks)
 {
     const gchar *copy = vae_test_path("w.safetensors");
