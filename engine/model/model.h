@@ -87,6 +87,9 @@ long vae_model_find_required(const VaeModel *model, const char *name,
                              long likely);
 /* The same, but adds a new name to the list; -1: out of memory. */
 long vae_model_require(VaeModel *model, const VaeTensorQuery *query);
+/* Finds the network that the tensors of model->file are of, under which prefix,
+ * and makes model->file these tensors. Of several, the variant selects one. */
+VaeStatus vae_model_recognise(VaeModel *model, VaeError *error);
 /* Lists the required tensors by a dry run of the forward passes. */
 VaeStatus vae_model_dry_run(VaeModel *model, VaeError *error);
 /* Finds each required tensor in the file. An error lists tensors that are
