@@ -55,6 +55,8 @@ static const Case good[] = {
     {"the model has both, video", "x F16 16,16,4,5",
      "x t16 c16 4x5 at 0 by 20 320 guessed", .channels = 16, .temporal = 4},
     {"none known", "x F16 5,7,4,5", "x t7 c5 4x5 at 0 by 20 140 guessed"},
+    {"another space, the channels of the model last", "x F16 16,3,4,4",
+     "x t3 c16 4x4 at 0 by 16 48", .channels = 4, .temporal = 1},
     {"the model has none", "x F16 3,8,10,7", "x t8 c3 10x7 at 0 by 70 560",
      .channels = 16, .temporal = 4},
     {"metadata over the guess", "x F16 16,48,4,5",
@@ -124,6 +126,9 @@ static const Case bad[] = {
     {"batch index too large", "x F16 2,16,3,4,5",
      "batch of 2|batch index is 2, expected 0 to 1", VAE_ERR_SIZE, .item = 3},
     {"batch index without a batch", "x F16 16,3,4,5",
+     "4 dimensions, which are the latents of one clip, but a batch index of 1",
+     VAE_ERR_SIZE, .item = 2},
+    {"batch index past a batch of 1", "x F16 1,16,3,4,5",
      "batch of 1|batch index is 1, expected 0 to 0", VAE_ERR_SIZE, .item = 2},
     {"batch of none", "x F16 0,16,3,4,5", "batch of 0", VAE_ERR_SIZE},
     {"several", "x F16 16,1,1,1; y F16 16,1,1,1",
@@ -170,6 +175,14 @@ static const Case bad[] = {
     {"5-D in the other order", "x F16 1,3,16,4,5",
      "has 3 channels as cthw|has 16: set layout to tchw", VAE_ERR_SIZE,
      .channels = 16, .temporal = 4},
+    {"a list of latents with a batch", "0 F16 1,16,4,5; 1 F16 1,16,4,5",
+     "select one with tensor; found|if these are latents [1, C, h, w] of one "
+     "clip, save them as one tensor [1, C, T, h, w], by stack(list, 2)",
+     VAE_ERR_NOT_FOUND},
+    {"a list of clips", "0 F16 1,16,1,4,5; 1 F16 1,16,3,4,5",
+     "if these are parts [1, C, T, h, w] of one clip, save them as one tensor "
+     "[1, C, T, h, w], by cat(list, 2)",
+     VAE_ERR_NOT_FOUND},
     {"a list of latents", "0 F16 16,4,5; 1 F16 16,4,5",
      "\"1\" 16x4x5; if these are latents [C, h, w] of one clip, save them as "
      "one tensor [C, T, h, w], by stack(list, 1)",

@@ -226,6 +226,18 @@ vae_axes_doubt(const VaeAxes *a, char *text, size_t size)
     return true;
 }
 
+/* True if one of the axes that may have the channels has those of a known
+ * space; 4 is also a usual number of latents. */
+static bool
+has_known_channels(const int64_t *dims, int n_dims)
+{
+    const int first = n_dims == 5;
+    for (int i = first; i < first + (n_dims == 3 ? 1 : 2); i++)
+        if (dims[i] > 4 && usual_space(dims[i]))
+            return true;
+    return false;
+}
+
 const char *
 vae_axes_advice(const int64_t *dims, int n_dims, VaeLatentLayout layout,
                 int64_t channels, char *text, size_t size)
@@ -242,7 +254,7 @@ vae_axes_advice(const int64_t *dims, int n_dims, VaeLatentLayout layout,
                  last ? ", or, if the last dimension has the channels, permute "
                         "the tensor"
                       : "");
-    else if (last)
+    else if (last && !has_known_channels(dims, n_dims))
         snprintf(text, size,
                  "; the last dimension has %" PRId64
                  ": permute the tensor to [%sC, %sh, w], by moveaxis(x, -1, "

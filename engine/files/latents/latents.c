@@ -219,6 +219,13 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
 {
     const int64_t n = info->n_dims == 5 ? info->dims[0] : 1;
     *out = requested < 0 ? 0 : requested;
+    if (*out > 0 && info->n_dims == 4)
+        return vae_mismatch(
+            error, VAE_ERR_SIZE, info->name,
+            "%s: tensor \"%.*s\" has {4 dimensions}, which are the latents of "
+            "one clip, but a batch index of %" PRId64
+            " is set, expected {=5 dimensions}",
+            file->label, VAE_NAME_SHOWN, info->name, *out);
     if (n == 0 || (requested < 0 && n > 1))
         return vae_mismatch(error, VAE_ERR_SIZE, info->name,
                             "%s: tensor \"%.*s\" holds a batch of {%" PRId64
@@ -465,6 +472,12 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
                 ? "; [C, h, w] needs another one, [C, 1, h, w], and [B, N, C] "
                   "are tokens of a transformer, which its pipeline unpacks"
                 : "");
+    if (strcmp(info->type_name, VAE_STRIDED) == 0)
+        return vae_mismatch(error, VAE_ERR_FORMAT, info->name,
+                            "%s: tensor \"%.*s\" (%s) is {not contiguous} "
+                            "(save it after .contiguous()), expected "
+                            "{=contiguous} elements",
+                            file->label, VAE_NAME_SHOWN, info->name, text);
     /* A program with older headers would take float64 for float32. */
     const bool wide = info->type == VAE_TYPE_F64;
     const bool knows_wide =

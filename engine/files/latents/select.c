@@ -77,21 +77,42 @@ names_text(const VaeTensorFile *file, char *buffer, size_t size)
     return buffer;
 }
 
-/* What to do with a list of latents [C, h, w] of one shape, or "". */
+/* True if both are parts of one clip: of the same shape, but for the latents of
+ * [1, C, T, h, w]. */
+static bool
+is_part(const VaeTensorInfo *a, const VaeTensorInfo *b)
+{
+    if (a->n_dims != b->n_dims || (a->n_dims > 3 && a->dims[0] != 1))
+        return false;
+    for (int i = 0; i < a->n_dims; i++)
+        if (a->dims[i] != b->dims[i] && !(a->n_dims == 5 && i == 2))
+            return false;
+    return true;
+}
+
+/* What to do with a list of parts of one clip, or "". A clip of 5 dimensions is
+ * read alike whatever their number is. */
 static const char *
 stack_advice(const VaeTensorFile *file)
 {
     const VaeTensorInfo *first = vae_tensor_file_at(file, 0);
     const size_t n = vae_tensor_file_count(file);
-    for (size_t i = 0; i < n; i++) {
-        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
-        if (info->n_dims != 3 ||
-            memcmp(info->dims, first->dims, 3 * sizeof *info->dims) != 0)
+    for (size_t i = 0; i < n; i++)
+        if (!is_part(first, vae_tensor_file_at(file, i)))
             return "";
+    switch (n > 1 ? first->n_dims : 0) {
+    case 3:
+        return "; if these are latents [C, h, w] of one clip, save them as "
+               "one tensor [C, T, h, w], by stack(list, 1) of torch";
+    case 4:
+        return "; if these are latents [1, C, h, w] of one clip, save them as "
+               "one tensor [1, C, T, h, w], by stack(list, 2) of torch";
+    case 5:
+        return "; if these are parts [1, C, T, h, w] of one clip, save them as "
+               "one tensor [1, C, T, h, w], by cat(list, 2) of torch";
+    default:
+        return "";
     }
-    return n > 1 ? "; if these are latents [C, h, w] of one clip, save them as "
-                   "one tensor [C, T, h, w], by stack(list, 1) of torch"
-                 : "";
 }
 
 static VaeStatus

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "dict.h"
 #include "pickle_stack.h"
 #include "zip.h"
 
@@ -26,19 +27,6 @@
 
 /* Limit for a file that is read into memory because it cannot be mapped. */
 #define MAX_READ ((uint64_t) 1 << 30)
-
-/* Keys under which programs keep the weights in a larger dict. */
-static const char *const usual[] = {"ema_state_dict",
-                                    "state_dict",
-                                    "model_state_dict",
-                                    "model_state",
-                                    "model",
-                                    "params",
-                                    "params_ema",
-                                    "ema",
-                                    "weights",
-                                    "vae",
-                                    "module"};
 
 typedef struct Torch {
     VaeTensorFile *file;
@@ -128,66 +116,6 @@ check_byteorder(const Torch *t, VaeError *error)
         error, VAE_ERR_FORMAT, NULL,
         "%s: its byte order is \"{%s}\", expected \"{=little}\"",
         t->file->label, found);
-}
-
-/* ------------------------------------------------------------------ */
-
-static size_t
-count_tensors(const VaePickle *p, const VaePickleValue *dict, size_t *text)
-{
-    size_t n = 0;
-    *text = 0;
-    const VaePickleEntry *e = NULL;
-    while ((e = vae_pickle_next(p, dict, e)) != NULL) {
-        if (e->value.kind != VAE_PICKLE_TENSOR)
-            continue;
-        n++;
-        *text += e->key.kind == VAE_PICKLE_TEXT ? e->key.n + 1 : 0;
-    }
-    return n;
-}
-
-static bool
-is_usual(const VaePickle *p, const VaePickleValue *key)
-{
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
-        if (key->kind == VAE_PICKLE_TEXT && key->n == strlen(usual[i]) &&
-            memcmp(vae_pickle_text(p, key), usual[i], key->n) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Replaces *dict, which has no tensors, by the one dict in it that has, under a
- * usual key. */
-static VaeStatus
-enter_dict(const Torch *t, VaePickleValue *dict, VaeError *error)
-{
-    const VaePickle *p = &t->pickle;
-    const VaePickleEntry *e = NULL, *found = NULL;
-    size_t text;
-    while ((e = vae_pickle_next(p, dict, e)) != NULL) {
-        if (e->value.kind != VAE_PICKLE_DICT || !is_usual(p, &e->key) ||
-            count_tensors(p, &e->value, &text) == 0)
-            continue;
-        if (found != NULL)
-            return vae_fail_parts(
-                error, VAE_ERR_FORMAT,
-                (VaeErrorParts){NULL, "several", "one dict of tensors"},
-                "%s: holds tensors under \"%.*s\" and \"%.*s\", "
-                "expected one dict of tensors",
-                t->file->label, (int) found->key.n,
-                vae_pickle_text(p, &found->key), (int) e->key.n,
-                vae_pickle_text(p, &e->key));
-        found = e;
-    }
-    if (found == NULL)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: holds no tensors, neither in its dict nor in one "
-                        "under a usual key such as \"state_dict\"",
-                        t->file->label);
-    *dict = found->value;
-    return VAE_OK;
 }
 
 /* ------------------------------------------------------------------ */
@@ -341,7 +269,7 @@ read_tensor(const Torch *t, const VaePickleValue *tensor, VaeTensorInfo *info,
     if (status == VAE_OK || !t->several)
         return status;
     info->supported = false;
-    info->type_name = "strided (save it after .contiguous())";
+    info->type_name = VAE_STRIDED;
     return VAE_OK;
 }
 
@@ -370,13 +298,13 @@ static VaeStatus
 read_dict(Torch *t, VaePickleValue dict, VaeError *error)
 {
     const VaePickle *p = &t->pickle;
-    size_t text, n = count_tensors(p, &dict, &text);
+    size_t text, n = vae_torch_count(p, &dict, &text);
     VaeStatus status = VAE_OK;
     if (n == 0) {
-        status = enter_dict(t, &dict, error);
+        status = vae_torch_enter(p, t->file->label, &dict, error);
         if (status != VAE_OK)
             return status;
-        n = count_tensors(p, &dict, &text);
+        n = vae_torch_count(p, &dict, &text);
     }
     /* Distinct names are distinct texts in the pickle, so they fit into it. */
     if (text > p->size)
@@ -441,7 +369,7 @@ read_archive(Torch *t, VaeError *error)
     size_t text;
     if (status == VAE_OK && (result.kind == VAE_PICKLE_DICT ||
                              (result.kind == VAE_PICKLE_LIST &&
-                              count_tensors(&t->pickle, &result, &text) > 0)))
+                              vae_torch_count(&t->pickle, &result, &text) > 0)))
         return read_dict(t, result, error);
     return status != VAE_OK
                ? status

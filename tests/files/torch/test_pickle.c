@@ -114,7 +114,27 @@ check_nested(void)
     free(zip.data);
     expect_zip("two such dicts", nested(two, 2),
                "bad.pth|\"model_state\"|\"ema\"");
-    expect_zip("no such dict", nested(none, 2), "bad.pth|no tensors");
+    expect_zip("no such dict", nested(none, 2),
+               "bad.pth|no tensors|\"optimizer\" in it is a dict of 1 tensor|"
+               "torch.save(x[\"optimizer\"], FILE)");
+}
+
+/* A dict with a list or a tuple of tensors. */
+static void
+check_listed(void)
+{
+    for (int i = 0; i < 2; i++) {
+        Bytes p = {0};
+        PUT(&p, "\x80\2}");
+        put_text(&p, "latents");
+        put(&p, i ? "(" : "](", i ? 1 : 2);
+        put_tensor(&p, &plain);
+        put_tensor(&p, &plain);
+        put(&p, i ? "ts." : "es.", 3);
+        expect_zip("a list in a dict", make_torch(&p),
+                   i ? "\"latents\" in it is a tuple of 2 tensors"
+                     : "\"latents\" in it is a list of 2 tensors");
+    }
 }
 
 /* A list, a tuple, and a list of one tensor twice. */
@@ -153,6 +173,34 @@ check_lists(void)
               "a list or tuple, %zu %s", i, error.message);
         free(zip.data);
     }
+}
+
+/* A tensor of a list that is not contiguous, taken as latents. */
+static void
+check_strided(void)
+{
+    const Tensor turned = {"FloatStorage", "0",           24, 0, 4,
+                           {4, 6, 1, 1},   {1, 4, 24, 24}};
+    VaeError error = {0};
+    SCOPED_FILE VaeTensorFile *file = NULL;
+    VaeLatentClip clip = VAE_INIT(VaeLatentClip);
+    VaeLatentOptions options = VAE_INIT(VaeLatentOptions);
+    Bytes p = {0};
+    options.tensor = "0";
+    options.batch_index = -1;
+    PUT(&p, "\x80\2](");
+    put_tensor(&p, &turned);
+    put_tensor(&p, &turned);
+    PUT(&p, "e.");
+    Bytes zip = make_torch(&p);
+    VaeStatus status = open_zip("list.pt", &zip, &file, &error);
+    if (status == VAE_OK)
+        status = vae_latent_clip_find(file, &options, &clip, &error);
+    check_refused("a transposed tensor of a list", status, &error,
+                  VAE_ERR_FORMAT,
+                  "list.pt: tensor \"0\" (4x6x1x1) is not contiguous (save it "
+                  "after .contiguous())");
+    free(zip.data);
 }
 
 static void
@@ -526,7 +574,9 @@ main(int argc, char **argv)
 {
     check_tensors();
     check_nested();
+    check_listed();
     check_lists();
+    check_strided();
     check_single();
     check_calls();
     check_streams();
