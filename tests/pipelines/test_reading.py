@@ -458,7 +458,7 @@ class Doubts(Reading):
                       {"frames": ("F32", [2, 3, 16, 16], bytes(4 * 1536))})
         done = self.tool("encode", "--model", golden("wan21", "weights"), frames,
                          self.path("latents.safetensors"))
-        self.assertIn("dimension 2 has the 3 colours", done.stderr)
+        self.assertIn("by moveaxis(x, 1, -1) of numpy or torch", done.stderr)
 
 
 OPTIONS = ("tensor", "layout", "batch-index", "framerate", "normalization",

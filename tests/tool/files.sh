@@ -698,6 +698,12 @@ says "no tensor \"video_u8\" or \"frames\" (looks like latents)"
 head -c 3072 /dev/zero | npy flat.npy "3, 16, 16"
 check "encode of another shape" 3 encode flat.npy x.safetensors
 says "flat.npy: tensor \"npy\" is 3x16x16, video is [T,H,W,3]"
+head -c 12288 /dev/zero | npy one.npy "32, 32, 3"
+check "encode of one frame" 3 encode one.npy x.safetensors
+says "is 32x32x3, video is [T,H,W,3]" "add a dimension, by x[None]"
+: | npy none.npy "0, 32, 32, 3"
+check "encode of no frames" 3 encode none.npy x.safetensors
+says "is 0x32x32x3" "it has no frames"
 head -c 3072 /dev/zero | tensor ints.safetensors x I32 1,16,16,3
 check "encode of another type" 3 encode ints.safetensors x.safetensors
 says "ints.safetensors: tensor \"x\" has elements of type int32, expected uint8, float32"

@@ -44,11 +44,17 @@ other_order(const VaeTensorInfo *v, char *text, size_t size)
     text[0] = '\0';
     if (v->n_dims == 5 && v->dims[0] == 1 && v->dims[4] == 3)
         snprintf(text, size, "; it has a batch of 1 in front: leave this out");
+    else if (v->n_dims == 4 && v->dims[0] == 0)
+        snprintf(text, size, "; it has no frames");
+    else if (v->n_dims == 3 && (v->dims[2] == 3 || v->dims[2] == 4))
+        snprintf(text, size, "; of one frame, add a dimension, by x[None]");
     for (int i = 0; i < v->n_dims - 1 && v->n_dims >= 4 && !text[0]; i++)
         if (v->dims[i] == 3)
-            snprintf(text, size,
-                     "; dimension %d has the 3 colours: make it the last one",
-                     i + 1);
+            snprintf(
+                text, size,
+                "; if the dimension of 3 has the colours, make it the last "
+                "one, by moveaxis(x, %d, -1) of numpy or torch",
+                i);
     return text;
 }
 
@@ -58,7 +64,7 @@ check_video(Encode *e, VaeError *error)
     const VaeTensorInfo *v = find_video(e->file, e->o->tensor);
     const char *name = vae_tensor_file_name(e->file);
     const char *like = vae_tensor_file_looks_like(e->file);
-    char text[128], hint[80];
+    char text[128], hint[120];
     /* An error says why the only tensor is no video. */
     if (!v && !e->o->tensor && !like[0] && vae_tensor_file_count(e->file) == 1)
         v = vae_tensor_file_at(e->file, 0);
