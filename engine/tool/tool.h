@@ -146,6 +146,8 @@ void video_read(float *dst, const void *src, VaeType type, size_t n,
 /* Finds the tensor `name`. If name is NULL: video_u8, frames, or the file's
  * only tensor if that is video. Returns NULL if there is none. */
 const VaeTensorInfo *find_video(const VaeTensorFile *file, const char *name);
+/* What to do with a list of the frames of one video, or "". */
+const char *video_list_advice(const VaeTensorFile *file);
 /* "mp4" of "a/b.mp4"; NULL if there is no suffix. */
 const char *suffix_of(const char *path);
 /* True for the suffix of a file of tensors, such as "pth". */

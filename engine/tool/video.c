@@ -100,6 +100,27 @@ find_video(const VaeTensorFile *file, const char *name)
     return vae_tensor_file_count(file) == 1 && is_any_video(only) ? only : NULL;
 }
 
+const char *
+video_list_advice(const VaeTensorFile *file)
+{
+    const VaeTensorInfo *first = vae_tensor_file_at(file, 0);
+    const size_t n = vae_tensor_file_count(file);
+    const int d = n > 1 ? first->n_dims : 0;
+    if ((d != 3 && d != 4) ||
+        (first->dims[d - 1] != 3 && first->dims[d - 1] != 4))
+        return "";
+    for (size_t i = 1; i < n; i++) {
+        const VaeTensorInfo *t = vae_tensor_file_at(file, i);
+        if (t->n_dims != d || memcmp(t->dims + d - 3, first->dims + d - 3,
+                                     3 * sizeof *t->dims) != 0)
+            return "";
+    }
+    return d == 3 ? "; if these are the frames [H, W, 3] of one video, save "
+                    "them as one tensor, by stack(list) of torch"
+                  : "; if these are parts [T, H, W, 3] of one video, save them "
+                    "as one tensor, by cat(list) of torch";
+}
+
 VaeStatus
 input_is_video(const char *path, VaeError *error)
 {

@@ -460,6 +460,18 @@ class Doubts(Reading):
                          self.path("latents.safetensors"))
         self.assertIn("by moveaxis(x, 1, -1) of numpy or torch", done.stderr)
 
+    def test_list_of_frames(self):
+        for shape, said in (([16, 16, 3], "by stack(list) of torch"),
+                            ([1, 16, 16, 3], "by cat(list) of torch"),
+                            ([1, 4, 4, 48], None)):
+            frames = save(self.path("frames.safetensors"), {
+                name: ("U8", shape, bytes(768)) for name in "01"})
+            done = self.tool("encode", "--model", golden("wan21", "weights"), frames,
+                             self.path("latents.safetensors"))
+            self.assertIn(f'; found "0" {"x".join(map(str, shape))}, "1" ', done.stderr)
+            self.assertIn(said or "found", done.stderr)
+            self.assertEqual("save them" in done.stderr, said is not None)
+
 
 OPTIONS = ("tensor", "layout", "batch-index", "framerate", "normalization",
            "latent-space", "variant", "tile-plan", "seed")

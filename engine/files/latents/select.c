@@ -56,11 +56,10 @@ vae_tensor_file_looks_like(const VaeTensorFile *file)
     return frames && !others ? " (looks like frames)" : "";
 }
 
-/* Writes '"a" 1x2, "b" 3 and 7 more'. */
-static const char *
-names_text(const VaeTensorFile *file, char *buffer, size_t size)
+const char *
+vae_tensor_file_names(const VaeTensorFile *file, char buffer[VAE_NAMES])
 {
-    const size_t n = vae_tensor_file_count(file);
+    const size_t size = VAE_NAMES, n = vae_tensor_file_count(file);
     size_t used = 0;
     snprintf(buffer, size, "no tensor");
     for (size_t i = 0; i < n && i < NAMES_SHOWN && used < size; i++) {
@@ -119,8 +118,8 @@ static VaeStatus
 fail_missing(const VaeTensorFile *file, const char *what, const char *requested,
              VaeError *error)
 {
-    char names[700];
-    names_text(file, names, sizeof names);
+    char names[VAE_NAMES];
+    vae_tensor_file_names(file, names);
     return vae_fail_parts(
         error, VAE_ERR_NOT_FOUND,
         (VaeErrorParts){.tensor = requested,

@@ -35,6 +35,13 @@ VAE_API size_t vae_tensor_file_count(const VaeTensorFile *file);
  * of the tensors, for messages; otherwise "". */
 VAE_API const char *vae_tensor_file_looks_like(const VaeTensorFile *file);
 
+/* Bytes for the names of vae_tensor_file_names(). */
+#define VAE_NAMES 700
+
+/* Writes '"a" 1x2, "b" 3 and 7 more', or "no tensor". Returns text. */
+VAE_API const char *vae_tensor_file_names(const VaeTensorFile *file,
+                                          char text[VAE_NAMES]);
+
 /* The path of the open file. For a folder, that of the file in it. */
 VAE_API const char *vae_tensor_file_name(const VaeTensorFile *file);
 

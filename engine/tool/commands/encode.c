@@ -64,15 +64,17 @@ check_video(Encode *e, VaeError *error)
     const VaeTensorInfo *v = find_video(e->file, e->o->tensor);
     const char *name = vae_tensor_file_name(e->file);
     const char *like = vae_tensor_file_looks_like(e->file);
-    char text[128], hint[120];
+    char text[128], hint[120], names[VAE_NAMES];
     /* An error says why the only tensor is no video. */
     if (!v && !e->o->tensor && !like[0] && vae_tensor_file_count(e->file) == 1)
         v = vae_tensor_file_at(e->file, 0);
     e->video = v;
     if (!v)
-        return vae_fail(
-            error, VAE_ERR_NOT_FOUND, "%s: no tensor \"%s\"%s", name,
-            e->o->tensor ? e->o->tensor : "video_u8\" or \"frames", like);
+        return vae_fail(error, VAE_ERR_NOT_FOUND,
+                        "%s: no tensor \"%s\"%s; found %s%s", name,
+                        e->o->tensor ? e->o->tensor : "video_u8\" or \"frames",
+                        like, vae_tensor_file_names(e->file, names),
+                        e->o->tensor ? "" : video_list_advice(e->file));
     if (!v->supported)
         return vae_fail(error, VAE_ERR_FORMAT,
                         "%s: tensor \"%s\" has elements of type %s, expected "
