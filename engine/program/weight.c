@@ -106,8 +106,8 @@ vae_weight_is_direct(const VaeWeight *w)
 /* Refuses values that are NaN or infinite as floats: each spreads to whole
  * frames, or a ReLU hides it. */
 static VaeStatus
-check_finite(const VaeTensorInfo *t, const void *data, size_t n,
-             VaeError *error)
+check_finite(const VaeWeight *w, const VaeTensorInfo *t, const void *data,
+             size_t n, VaeError *error)
 {
     enum { BLOCK = 512 };
     const uint8_t *at = data;
@@ -123,8 +123,10 @@ check_finite(const VaeTensorInfo *t, const void *data, size_t n,
             return vae_fail_parts(
                 error, VAE_ERR_MODEL,
                 (VaeErrorParts){t->name, "NaN or infinite", "finite values"},
-                "the weights have NaN or infinite values%s: the first is in "
-                "tensor \"%.*s\"",
+                "%s%sthe weights have NaN or infinite values%s: the first is "
+                "in tensor \"%.*s\"",
+                w->file ? vae_tensor_file_name(w->file) : "",
+                w->file ? ": " : "",
                 t->type == VAE_TYPE_F64 ? ", or values too large for float32"
                                         : "",
                 VAE_NAME_SHOWN, t->name);
@@ -147,7 +149,7 @@ vae_weight_read_some(const VaeWeight *w, size_t first, size_t n, float *dst,
     else
         src = (const uint8_t *) t->data + first * size;
     if (status == VAE_OK)
-        status = check_finite(t, src, n, error);
+        status = check_finite(w, t, src, n, error);
     if (status == VAE_OK && src != dst)
         vae_type_to_float(dst, src, t->type, n);
     return status;
@@ -162,7 +164,7 @@ vae_weight_fetch(const VaeWeight *w, VaeError *error)
     for (int i = 0; i < w->n_parts && status == VAE_OK; i++) {
         const VaeTensorInfo *t = w->part[i];
         status = check_finite(
-            t, t->data, (size_t) t->bytes / vae_type_size(t->type), error);
+            w, t, t->data, (size_t) t->bytes / vae_type_size(t->type), error);
     }
     if (status != VAE_OK)
         vae_weight_drop(w);
