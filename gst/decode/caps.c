@@ -336,21 +336,16 @@ gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
 static const gchar *
 who_states(GstVaeDecode *self)
 {
-    GstQuery *query = gst_query_new_custom(
-        GST_QUERY_CUSTOM, gst_structure_new_empty(GST_VAE_STATED_QUERY));
     const gchar *who = "the caps state";
-    gboolean by_file = FALSE;
+    gboolean by_file;
     gint mode;
 
     GST_OBJECT_LOCK(self);
     mode = self->normalization;
     GST_OBJECT_UNLOCK(self);
-    if (gst_pad_peer_query(self->base.sinkpad, query)) {
-        gst_structure_get_boolean(gst_query_get_structure(query),
-                                  "normalization", &by_file);
+    if (gst_vae_latent_ask_stated(self->base.sinkpad, "normalization",
+                                  &by_file))
         who = by_file ? "the file states" : NULL;
-    }
-    gst_query_unref(query);
     return self->in.normalization_stated && mode == GST_VAE_NORMALIZATION_AUTO
                ? who
                : NULL;

@@ -461,6 +461,24 @@ class Doubts(Reading):
         self.assertIn("dimension 2 has the 3 colours", done.stderr)
 
 
+class Rates(Reading):
+    def test_assumed_rate(self):
+        """A rate that latentdemux assumes is no statement of a file that latentmux
+        writes."""
+        demo = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
+        latents = save(self.path("clip.safetensors"), {"latent": (
+            "F32", [16, 3, 2, 2], bytes(4 * 16 * 3 * 4))})
+        out = self.path("out.safetensors")
+        code = f"vaedecode model={demo} ! vaeencode model={demo}"
+        for between, said in (("latentdemux", None), ("latentdemux ! queue", None),
+                              ("latentdemux framerate=5/1", "5/1"),
+                              (f"latentdemux latent-space=gst-vae-demo ! {code}", "16/1")):
+            self.play(f"filesrc location={latents} ! {between} ! latentmux ! "
+                      f"filesink location={out}")
+            with self.subTest(between=between):
+                self.assertEqual(tensor_files.load(out)[1].get("vae.framerate"), said)
+
+
 OPTIONS = ("tensor", "layout", "batch-index", "framerate", "normalization",
            "latent-space", "variant", "tile-plan", "seed")
 # Options that a program, or all of a folder, lack.

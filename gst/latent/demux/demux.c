@@ -179,6 +179,7 @@ query_stated(GstLatentDemux *self, GstQuery *query)
     if (known)
         gst_structure_set(gst_query_writable_structure(query), "normalization",
                           G_TYPE_BOOLEAN, self->clip.data.normalization_stated,
+                          "framerate", G_TYPE_BOOLEAN, !self->clip.guessed,
                           NULL);
     GST_OBJECT_UNLOCK(self);
     return known;
