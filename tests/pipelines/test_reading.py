@@ -312,6 +312,17 @@ class Doubts(Reading):
         said = self.played("filesrc location=" + sent, "gdpdepay")
         self.assertIn("the caps state that the latents are raw", said)
 
+    def test_no_statistics(self):
+        """Only the full VAEs of some spaces have statistics."""
+        for network, latents, doubted in (
+                ("taehv/taeltx_2", "decode_t1_2x1", True), ("ltx2_3", "decode_t1_3x5", False),
+                ("taehv/taeos1_3", "decode_t2_2x3", False)):
+            for word in ("raw", "normalized"):
+                said = self.decode(network, golden(network, latents), "--normalization",
+                                   word)[1]
+                self.assertEqual("normalization raw changes nothing: only the weights of a "
+                                 "full VAE of ltx2" in said, doubted and word == "raw", said)
+
     def test_spread(self):
         """A single picture, and numbers that are too large."""
         numbers = random.Random(5)
