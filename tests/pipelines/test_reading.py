@@ -333,7 +333,8 @@ class Doubts(Reading):
                 ("qwenimage21", [64, 1, 4, 4], 0.8, ("--normalization=raw",),
                  "set normalization to normalized"),
                 ("hunyuan15", [4, 1, 12, 12], 2.7, (), "times the spread that normalized"),
-                ("hunyuan15", [4, 1, 8, 8], 2.7, (), None)):
+                ("hunyuan15", [4, 1, 8, 8], 2.7, (), None),
+                ("hunyuan15", [4, 1, 8, 8], 5.5, (), "times the spread that normalized")):
             mean, std = [0] * shape[0], [spread] * shape[0]
             if spread is None:
                 model = json.loads(self.tool(
