@@ -67,6 +67,8 @@ def nearest(space):
 
 
 NORMALIZATIONS = ["normalized", "raw", "comfyui"]
+NAME = r"[\w.-]{1,63}"  # of a latent space
+A_NAME = "a name of at most 63 letters, digits, and . - _"
 
 SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
@@ -459,9 +461,8 @@ class Sender:
                  size=None, picture=None, tags=None, layout="cthw", listen=False, retry=0,
                  timeout=None, send_buffer=None):
         usual = SPACES.get(space, Space(None, None, None))
-        if space is not None and not re.fullmatch(r"[\w.-]{1,63}", space):
-            raise ValueError(f"latent space {space!r}: expected a name of at most 63 "
-                             f"letters, digits, and . - _{nearest(space)}")
+        if space is not None and not re.fullmatch(NAME, space):
+            raise ValueError(f"latent space {space!r}: expected {A_NAME}{nearest(space)}")
         self.space = space
         self.channels = usual.channels if channels is None else channels
         self.temporal = usual.temporal if temporal is None else temporal

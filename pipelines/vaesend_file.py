@@ -177,9 +177,12 @@ def sequences_of(options, facts, latents, sender):
     return found
 
 
-def stated_or(option, name, options, facts):
-    """What the option says, else what the file states."""
+def stated_or(option, name, form, expected, options, facts):
+    """What the option says, else what the file states, which must have the form."""
     value, stated = getattr(options, option), facts.get("vae." + name)
+    if not value and stated is not None and not re.fullmatch(form, stated):
+        raise ValueError(f"{options.latents}: vae.{name} is {stated!r}, expected "
+                         f"{expected}; to override it, use --{option}")
     if value and stated and value != stated:
         tell(f"warning: {options.latents} states {name.replace('_', '-')} "
              f"{stated}; --{option} {value} overrides it")
@@ -241,7 +244,8 @@ def tell_lost(path, facts, tags):
 
 def normalization_of(options, facts):
     """From the options, from the file, or what is usual."""
-    word = stated_or("normalization", "normalization", options, facts)
+    word = stated_or("normalization", "normalization", "|".join(vaesend.NORMALIZATIONS),
+                     "normalized, raw or comfyui", options, facts)
     if not word and "no mark of ComfyUI" in facts:
         tell(f'warning: {options.latents}: tensor "latent_tensor" has the name that '
              "ComfyUI writes, but the file has no latent_format_version_0: it is taken "
@@ -264,20 +268,21 @@ def send_file(options):
                  for side in ("width", "height"))
     fps = rate_of(options, facts)
     target = sys.stdout.buffer if options.target == "-" else options.target
-    settings = {"space": stated_or("space", "latent_space", options, facts),
+    settings = {"space": stated_or("space", "latent_space", vaesend.NAME, vaesend.A_NAME,
+                                   options, facts),
                 "fps": fps, "normalization": normalization_of(options, facts),
                 "temporal": options.temporal, "layout": layout,
                 "size": size if all(size) else None,
                 "picture": picture_of(facts), "tags": tags, "listen": options.listen,
                 "retry": options.retry}
     # To open the target may make a file, or wait for a receiver.
-    with open(os.devnull, "wb") as nothing, Sender(nothing, **settings) as sender:
-        try:
+    try:
+        with open(os.devnull, "wb") as nothing, Sender(nothing, **settings) as sender:
             parts = list(vaesend.split(array, layout))
             sender.check(array, parts[0][0])
-        except ValueError as error:
-            raise ValueError(f"{options.latents}: {error}") from None
-        sequences = sequences_of(options, facts, len(parts), sender)
+    except ValueError as error:
+        raise ValueError(f"{options.latents}: {error}") from None
+    sequences = sequences_of(options, facts, len(parts), sender)
     times = times_of(options, facts, len(parts)) or [None] * len(parts)
     try:
         with Sender(target, **settings) as sender:

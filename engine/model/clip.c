@@ -22,6 +22,27 @@ check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
                         info->latent_channels);
 }
 
+/* A wrong statement can be overridden if the latents fit otherwise. */
+static VaeStatus
+check_space(const VaeModelInfo *info, const VaeLatentClip *clip,
+            VaeError *error)
+{
+    if (!clip->space || !info->space || strcmp(clip->space, info->space) == 0)
+        return VAE_OK;
+    const bool known = vae_space_find(clip->space);
+    const bool fits = clip->channels == info->latent_channels;
+    return vae_mismatch(
+        error, VAE_ERR_MODEL, clip->tensor,
+        "%s: the latent space is {%s}%s, the model %s expects {=%s}%s%s%s%s",
+        clip->file, clip->space, known ? "" : ", which is not known",
+        info->path, info->space, known ? "; use a model of " : "",
+        known ? clip->space : "",
+        !fits   ? ""
+        : known ? ", or to override it, set latent-space to "
+                : "; to override it, set latent-space to ",
+        fits ? info->space : "");
+}
+
 static VaeStatus
 check_size(const VaeModelInfo *info, const VaeLatentClip *clip, int width,
            int height, VaeError *error)
@@ -45,17 +66,9 @@ vae_model_check_clip(const VaeModelInfo *info, const VaeLatentClip *clip,
         return vae_fail(error, VAE_ERR_MODEL,
                         "%s: has no decoder (recognised by %s)", info->path,
                         info->reason);
-    const VaeStatus status = check_channels(info, clip, error);
-    if (status != VAE_OK)
-        return status;
-    const bool known = vae_space_find(clip->space);
-    if (clip->space && info->space && strcmp(clip->space, info->space) != 0)
-        return vae_mismatch(
-            error, VAE_ERR_MODEL, clip->tensor,
-            "%s: the latent space is {%s}%s, the model %s expects {=%s}%s%s",
-            clip->file, clip->space, known ? "" : ", which is not known",
-            info->path, info->space,
-            known ? "" : "; to override it, set latent-space to ",
-            known ? "" : info->space);
-    return check_size(info, clip, width, height, error);
+    VaeStatus status = check_space(info, clip, error);
+    if (status == VAE_OK)
+        status = check_channels(info, clip, error);
+    return status == VAE_OK ? check_size(info, clip, width, height, error)
+                            : status;
 }

@@ -372,6 +372,19 @@ gst_vae_latent_info_size(const GstVaeLatentInfo *info)
     return info->frames * gst_vae_latent_info_step_size(info);
 }
 
+gboolean
+gst_vae_latent_ask_stated(GstPad *pad, const gchar *field, gboolean *stated)
+{
+    GstQuery *query = gst_query_new_custom(
+        GST_QUERY_CUSTOM, gst_structure_new_empty(GST_VAE_STATED_QUERY));
+    const gboolean known = gst_pad_peer_query(pad, query) &&
+                           gst_structure_get_boolean(
+                               gst_query_get_structure(query), field, stated);
+
+    gst_query_unref(query);
+    return known;
+}
+
 guint
 gst_vae_latent_info_bitrate(const GstVaeLatentInfo *info)
 {

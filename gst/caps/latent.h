@@ -20,7 +20,8 @@ G_BEGIN_DECLS
  * GstVaeDecoderFacts are fields of the same names. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
 /* A custom query upstream, about the file of the latents. `normalization`
- * (gboolean): it states the one of the caps. */
+ * (gboolean): the file states that of the caps. `framerate` (gboolean): the
+ * file or the user states it. */
 #define GST_VAE_STATED_QUERY "vae-stated"
 /* Facts of the decoder's model, see VaeModelInfo; all 0: no model is open.
  * After a seek, frames are exact if decoding begins look_back latents earlier
@@ -115,6 +116,12 @@ const gchar *gst_vae_words_key(GstVaeWords which);
  */
 gboolean gst_vae_latent_info_set_words(GstVaeLatentInfo *info,
                                        GstVaeWords which, const gchar *words);
+
+/* Asks upstream of a sink pad whether the caps have `field` as the file of the
+ * latents states it, see GST_VAE_STATED_QUERY. Returns FALSE if no file is
+ * upstream. */
+gboolean gst_vae_latent_ask_stated(GstPad *pad, const gchar *field,
+                                   gboolean *stated);
 
 /* Returns the bits per second of the latents for GST_TAG_BITRATE, or 0 if
  * unknown. */

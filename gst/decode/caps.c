@@ -62,20 +62,26 @@ wrong_channels(GError **error, const VaeModelInfo *model,
     return FALSE;
 }
 
-/* latentdemux takes its property instead of a name that is not known. */
+/* A wrong statement can be overridden if the latents fit otherwise. */
 static gboolean
-wrong_space(GError **error, const VaeModelInfo *model, const gchar *space)
+wrong_space(GError **error, const VaeModelInfo *model,
+            const GstVaeLatentInfo *in)
 {
+    const gchar *space = in->space;
     const gchar *expected = model->space ? model->space : "another";
+    const gboolean known = vae_space_find(space) != NULL;
+    const gboolean fits =
+        model->space && in->channels == model->latent_channels;
 
-    if (vae_space_find(space))
-        return mismatch(error, model, "latent-space", space, expected);
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"latent-space", space, expected},
-        "The latents have latent-space = %s, which is not known, the model %s "
-        "expects %s; to override it, set latentdemux "
-        "latent-space=%s",
-        space, model->path, expected, expected);
+        "The latents have latent-space = %s%s, the model %s expects %s%s%s%s%s",
+        space, known ? "" : ", which is not known", model->path, expected,
+        known ? "; use a model of " : "", known ? space : "",
+        !fits   ? ""
+        : known ? ", or to override it, set latentdemux latent-space="
+                : "; to override it, set latentdemux latent-space=",
+        fits ? expected : "");
     return FALSE;
 }
 
@@ -89,7 +95,7 @@ check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
     gchar found[64], expected[64];
 
     if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
-        return wrong_space(error, model, in->space);
+        return wrong_space(error, model, in);
     if (in->channels != model->latent_channels)
         return wrong_channels(error, model, in);
     if (!same_int(error, model, "temporal-factor", in->temporal_factor,
@@ -336,21 +342,16 @@ gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
 static const gchar *
 who_states(GstVaeDecode *self)
 {
-    GstQuery *query = gst_query_new_custom(
-        GST_QUERY_CUSTOM, gst_structure_new_empty(GST_VAE_STATED_QUERY));
     const gchar *who = "the caps state";
-    gboolean by_file = FALSE;
+    gboolean by_file;
     gint mode;
 
     GST_OBJECT_LOCK(self);
     mode = self->normalization;
     GST_OBJECT_UNLOCK(self);
-    if (gst_pad_peer_query(self->base.sinkpad, query)) {
-        gst_structure_get_boolean(gst_query_get_structure(query),
-                                  "normalization", &by_file);
+    if (gst_vae_latent_ask_stated(self->base.sinkpad, "normalization",
+                                  &by_file))
         who = by_file ? "the file states" : NULL;
-    }
-    gst_query_unref(query);
     return self->in.normalization_stated && mode == GST_VAE_NORMALIZATION_AUTO
                ? who
                : NULL;

@@ -22,35 +22,15 @@ warn(void *clip, const char *line)
     g_free(before);
 }
 
-/* Warns of a property that the file contradicts. */
-static void
-overrule(GstLatentClip *clip, const gchar *setting, const gchar *stated,
-         const gchar *value, const gchar *instead)
-{
-    g_autofree gchar *line = g_strdup_printf(
-        "%s states that %s is %s, so the property's value %s is not used%s",
-        clip->data.file, setting, stated, value, instead);
-    warn(clip, line);
-}
-
-/* Returns the latent space: as stated, unless it is not known and the property
- * names one. */
+/* Returns the latent space: of the property, or else as stated. */
 static const gchar *
 choose_space(GstLatentClip *clip, const gchar *value)
 {
-    const gchar *stated = clip->data.space;
-    if (!stated || !value || strcmp(stated, value) == 0)
-        return stated ? stated : value;
-    if (vae_space_find(stated)) {
-        overrule(clip, "latent-space", stated, value, "");
-        return stated;
-    }
-    g_autofree gchar *line = g_strdup_printf(
-        "%s states the latent-space %s, which is not known, so the property's "
-        "value %s is used",
-        clip->data.file, stated, value);
-    warn(clip, line);
-    return value;
+    gchar line[700];
+    if (value && vae_overrides(clip->data.file, "latent-space",
+                               clip->data.space, value, line, sizeof line))
+        warn(clip, line);
+    return value ? value : clip->data.space;
 }
 
 /* Refuses a name that is too long for the caps. A shortened name would be
@@ -75,24 +55,26 @@ fill_space(GstLatentClip *clip, const gchar *name, const gchar *value,
     return VAE_OK;
 }
 
-/* The caps state what the file or the user states, or how ComfyUI saves the
+/* The caps state what the user or the file states, or how ComfyUI saves the
  * space. The decoder decides what an unknown space of ComfyUI is. */
 static void
 fill_normalization(GstLatentClip *clip, gint setting)
 {
     GstVaeLatentInfo *info = &clip->info;
-    const VaeLatentClip *data = &clip->data;
+    VaeLatentClip *data = &clip->data;
     const gboolean is_set = setting != GST_VAE_NORMALIZATION_AUTO;
     const VaeNormalization value = (VaeNormalization) (setting - 1);
-    info->normalization =
-        is_set && !data->normalization_stated ? value : data->normalization;
+    gchar line[700];
+    if (is_set && data->normalization_stated &&
+        vae_normalization_overrides(info->space, data->file,
+                                    data->normalization, value, line,
+                                    sizeof line)) {
+        warn(clip, line);
+        data->normalization_stated = false;
+    }
     info->normalization_stated = is_set || data->normalization_stated ||
                                  data->normalization != VAE_NORMALIZED;
-    if (is_set && value != info->normalization)
-        overrule(clip, "normalization",
-                 vae_normalization_name(info->normalization),
-                 vae_normalization_name(value),
-                 ": set normalization of vaedecode to override the file");
+    info->normalization = is_set ? value : data->normalization;
     if (vae_space_find(info->space))
         info->normalization =
             vae_space_normalization(info->space, info->normalization);

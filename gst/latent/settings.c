@@ -73,7 +73,7 @@ install_choice(GObjectClass *klass)
                          -1, G_MAXINT, -1, FLAGS));
 }
 
-/* The rate, and what serves files that do not state it. */
+/* What overrides the statements of the file. */
 static void
 install_defaults(GObjectClass *klass)
 {
@@ -94,32 +94,31 @@ install_defaults(GObjectClass *klass)
     /**
      * GstLatentDemux:latent-space:
      *
-     * Latent space in the caps if the file states none. If the file states
-     * another one, the element posts a WARNING and uses that of the file.
+     * Latent space in the caps. If the file states another one, the element
+     * posts a WARNING that this one overrides it.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_LATENT_SPACE,
         g_param_spec_string("latent-space", "Latent Space",
-                            "Name of the latent space, such as wan2.1, if the "
-                            "file states none; vaedecode finds the installed "
-                            "model by this name",
+                            "Name of the latent space, such as wan2.1, which "
+                            "overrides the file (NULL = as the file states); "
+                            "vaedecode finds the installed model by this name",
                             NULL, FLAGS));
     /**
      * GstLatentDemux:normalization:
      *
-     * Convention of the latents if the file states none. `normalized` numbers
+     * Convention of the latents, which overrides the file. `normalized` numbers
      * are those that the diffusion model uses. `raw` numbers are normalized *
      * std + mean, with the statistics of the latent space. `comfyui` is `raw`
      * or `normalized`, as ComfyUI saves latents of this space; `auto` selects
      * it for a `.latent` of ComfyUI, and `normalized` for other files. If the
-     * file states another convention, the element posts a WARNING and uses that
-     * of the file.
+     * file states another convention, the element posts a WARNING.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_NORMALIZATION,
         g_param_spec_enum("normalization", "Normalization",
-                          "Normalization of the latents if the file states "
-                          "none",
+                          "Normalization of the latents, which overrides the "
+                          "file",
                           GST_TYPE_VAE_NORMALIZATION,
                           GST_VAE_NORMALIZATION_AUTO, FLAGS));
 }

@@ -11,8 +11,7 @@
 
 G_BEGIN_DECLS
 
-/* The user chooses the clip in the file and its frame rate. space and
- * normalization are for files that do not state them. */
+/* The user chooses the clip in the file, and overrides what the file states. */
 typedef struct GstLatentSettings {
     gchar *tensor, *space; /* NULL: not set */
     VaeLatentLayout layout;

@@ -312,6 +312,17 @@ class Doubts(Reading):
         said = self.played("filesrc location=" + sent, "gdpdepay")
         self.assertIn("the caps state that the latents are raw", said)
 
+    def test_no_statistics(self):
+        """Only the full VAEs of some spaces have statistics."""
+        for network, latents, doubted in (
+                ("taehv/taeltx_2", "decode_t1_2x1", True), ("ltx2_3", "decode_t1_3x5", False),
+                ("taehv/taeos1_3", "decode_t2_2x3", False)):
+            for word in ("raw", "normalized"):
+                said = self.decode(network, golden(network, latents), "--normalization",
+                                   word)[1]
+                self.assertEqual("normalization raw changes nothing: only the weights of a "
+                                 "full VAE of ltx2" in said, doubted and word == "raw", said)
+
     def test_spread(self):
         """A single picture, and numbers that are too large."""
         numbers = random.Random(5)
@@ -322,7 +333,8 @@ class Doubts(Reading):
                 ("qwenimage21", [64, 1, 4, 4], 0.8, ("--normalization=raw",),
                  "set normalization to normalized"),
                 ("hunyuan15", [4, 1, 12, 12], 2.7, (), "times the spread that normalized"),
-                ("hunyuan15", [4, 1, 8, 8], 2.7, (), None)):
+                ("hunyuan15", [4, 1, 8, 8], 2.7, (), None),
+                ("hunyuan15", [4, 1, 8, 8], 5.5, (), "times the spread that normalized")):
             mean, std = [0] * shape[0], [spread] * shape[0]
             if spread is None:
                 model = json.loads(self.tool(
@@ -471,6 +483,24 @@ class Doubts(Reading):
             self.assertIn(f'; found "0" {"x".join(map(str, shape))}, "1" ', done.stderr)
             self.assertIn(said or "found", done.stderr)
             self.assertEqual("save them" in done.stderr, said is not None)
+
+
+class Rates(Reading):
+    def test_assumed_rate(self):
+        """A rate that latentdemux assumes is no statement of a file that latentmux
+        writes."""
+        demo = os.path.join(streams.PIPELINES, "demo", "demo.safetensors")
+        latents = save(self.path("clip.safetensors"), {"latent": (
+            "F32", [16, 3, 2, 2], bytes(4 * 16 * 3 * 4))})
+        out = self.path("out.safetensors")
+        code = f"vaedecode model={demo} ! vaeencode model={demo}"
+        for between, said in (("latentdemux", None), ("latentdemux ! queue", None),
+                              ("latentdemux framerate=5/1", "5/1"),
+                              (f"latentdemux latent-space=gst-vae-demo ! {code}", "16/1")):
+            self.play(f"filesrc location={latents} ! {between} ! latentmux ! "
+                      f"filesink location={out}")
+            with self.subTest(between=between):
+                self.assertEqual(tensor_files.load(out)[1].get("vae.framerate"), said)
 
 
 OPTIONS = ("tensor", "layout", "batch-index", "framerate", "normalization",

@@ -148,6 +148,21 @@ class Tool(tensor_files.Test):
             clip = self.file(safetensors(metadata))
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: {words}", said)
+        for name, option, value, words in (
+                ("normalization", "normalization", "raw", "normalized, raw or comfyui"),
+                ("latent_space", "space", "wan2.1", "a name of at most 63 letters"),
+                ("layout", "layout", "cthw", "cthw or tchw"),
+                ("framerate", "framerate", "16", "a number above 0")):
+            clip = self.file(safetensors({"vae.latent_space": "wan2.1",
+                                          "vae." + name: "raw ish"}))
+            said = self.refused(clip, self.path("x.gdp"))
+            self.assertRegex(said, f"{clip}: vae.{name}(:| is) 'raw ish'.*expected {words}"
+                             f".*; to override it, use --{option}")
+            subprocess.run([sys.executable, VAESEND, f"--{option}", value, clip, "-"],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
+        clip = self.file(safetensors({"vae.latent_space": "wan21"}))
+        self.assertIn(f"vaesend: {clip}: the latent space 'wan21' is not known",
+                      self.refused(clip, self.path("x.gdp")))
 
     def test_frames_that_do_not_fit(self):
         """A wrong number of frames gives a warning, and all frames are sent."""

@@ -33,6 +33,8 @@ check "an unknown space" 3 decode --latent-space wan21 "$latents" x.npy
 says "the latent space is wan21, which is not known" \
     "set latent-space to wan2.1"
 check "its advice" 0 decode --latent-space wan2.1 "$latents" x.npy
+check "another space" 3 decode --model "$wan" --latent-space wan2.2 "$latents" x.npy
+says "expects wan2.1; use a model of wan2.2, or to override it, set latent-space to wan2.1"
 check "info" 0 info --latent-space Wan2_1 "$latents"
 says "latent space Wan2_1, which is not known (the nearest is wan2.1)"
 

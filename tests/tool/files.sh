@@ -374,6 +374,9 @@ check "another scale" 0 compare --max-abs 1e-5 cthw.safetensors cthw.latent
 says "latent and latent_tensor 16x2x6x10" \
     "normalized in cthw.safetensors and raw in cthw.latent, and are compared as"
 check "in the other order" 0 compare --max-abs 1e-5 cthw.latent cthw.safetensors
+check "the same as npy" 0 encode --tensor frames "$latents" cthw.npy
+check "  is normalized" 0 compare --max-abs 1e-5 cthw.latent cthw.npy
+says "raw in cthw.latent and normalized in cthw.npy (not stated), and are compared as norm"
 for space in wan2.1 ltx2; do
     tensor "$space.latent" latent_tensor F32 1,16,2,6,10 \
         "{\"latent_format_version_0\":\"\",\"vae.latent_space\":\"$space\"}" <tchw
@@ -391,6 +394,11 @@ check "scales of a space whose weights have the statistics" 1 compare \
 says "DIFFERENT SCALES: the latents are normalized in ltx2.latent and raw in" \
     "decode both to compare them"
 
+tensor unstated.safetensors latent F32 16,2,6,10 {} <tchw
+check "without a statement, and statistics" 0 compare --max-abs 0 \
+    unstated.safetensors other.safetensors
+says "normalized in unstated.safetensors (not stated) and raw in other.safetensors, and" \
+    "are compared as they are"
 check "two files of ComfyUI" 0 compare --max-abs 0 cthw.latent cthw.latent
 says "latent_tensor 16x2x6x10 max 0 at [0,0,0,0]" \
     "latent_format_version_0 0 without elements in both files"

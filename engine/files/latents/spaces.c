@@ -71,7 +71,7 @@ static const VaeSpace spaces[] = {
     {"hunyuan", 16, 8, {4}, 24, .factor = 0.476986f, .comfyui = VAE_RAW},
     {"hunyuan1.5", 32, 16, {4}, 24, .factor = 1.03682f, .comfyui = VAE_RAW},
     {"cogvideox", 16, 8, {4}, 8, .factor = 0.7f, .comfyui = VAE_RAW},
-    {"opensora1.3", 16, 8, {4}, 24, .comfyui = VAE_RAW},
+    {"opensora1.3", 16, 8, {4}, 24, .factor = 1, .comfyui = VAE_RAW},
     {"ltx2", 128, 32, {8}, 24, .comfyui = VAE_NORMALIZED},
     {"h3", 24, 16, {4, 5}, 24, .comfyui = VAE_NORMALIZED},
     {"sd", 4, 8, {1}, 16, .factor = 0.18215f, .comfyui = VAE_RAW},
@@ -102,7 +102,7 @@ static const VaeSpace spaces[] = {
      .comfyui = VAE_RAW},
     {"flux2", 128, 16, {1}, 16, .comfyui = VAE_NORMALIZED},
     {"sana", 32, 32, {1}, 16, .factor = 0.41407f, .comfyui = VAE_RAW},
-    {"gst-vae-demo", 16, 8, {4}, 16, .comfyui = VAE_RAW},
+    {"gst-vae-demo", 16, 8, {4}, 16, .factor = 1, .comfyui = VAE_RAW},
 };
 
 enum { N_SPACES = sizeof spaces / sizeof *spaces };

@@ -19,8 +19,8 @@ typedef struct VaeSpace {
     VaeCounts counts;
     int fps; /* usual frame rate of its videos */
     /* One number for each channel. If they are NULL, all channels have the std
-     * 1 / factor and the mean shift. A factor of 0 then means 1, or that the
-     * weights have the statistics. */
+     * 1 / factor and the mean shift. With a factor of 0, only the weights of
+     * the full VAEs have the statistics. */
     const float *mean, *std;
     float factor, shift;
     /* The numbers in a .latent file of ComfyUI. */

@@ -49,8 +49,12 @@ margin(VaeNormalization declared, bool first)
 #define NARROW 0.2
 #define OWN 0.5
 
-/* A latent of fewer numbers is not judged: its means are left to chance. */
+/* The means of a latent of fewer numbers than FEW are left to chance, and only
+ * a spread of VERY_WIDE is a doubt. Parts of sample clips with TOO_FEW numbers
+ * have up to 2.7, raw latents of sd have 5.5. */
 #define FEW 512
+#define VERY_WIDE 4.0
+#define TOO_FEW 64
 
 typedef struct Channel {
     double mean, log_spread;
@@ -146,8 +150,10 @@ spread(const Channel *channels, const VaeModelInfo *info, VaeNormalization n)
 
 /* True if no latents of the space have such a spread. */
 static bool
-is_strange(Spread s)
+is_strange(Spread s, bool few)
 {
+    if (few)
+        return s.all > VERY_WIDE;
     return s.all > WIDE || (s.all < NARROW && s.own > OWN * s.all);
 }
 
@@ -175,7 +181,8 @@ vae_doubt_one_latent(const VaeModelInfo *info, Taken taken,
         vae_space_normalization(info->space, taken.normalization);
     const size_t bytes = plane * vae_type_size(latent->type);
     Channel channels[VAE_MAX_LATENT_CHANNELS];
-    if ((size_t) info->latent_channels * plane < FEW)
+    const size_t numbers = (size_t) info->latent_channels * plane;
+    if (numbers < TOO_FEW)
         return false;
     for (int i = 0; i < info->latent_channels; i++)
         channels[i] =
@@ -184,9 +191,11 @@ vae_doubt_one_latent(const VaeModelInfo *info, Taken taken,
     const Spread found = spread(channels, info, n);
     const Spread other =
         spread(channels, info, n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
-    const bool strange = isfinite(found.all) && is_strange(found);
+    const bool few = numbers < FEW;
+    const bool strange = isfinite(found.all) && is_strange(found, few);
     if (other.all <= WIDE &&
-        (strange ? other.own >= NARROW : looks_other(channels, info, n, first)))
+        (strange ? other.own >= NARROW
+                 : !few && looks_other(channels, info, n, first)))
         tell_normalization(info, &taken.words, n, line);
     else if (strange)
         snprintf(line.text, line.size,

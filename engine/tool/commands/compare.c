@@ -365,9 +365,10 @@ ranges_differ(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
     return EXIT_DIFFERS;
 }
 
-/* The normalization of the latents in both files. */
+/* The normalization of the latents in both files, as decode reads them. */
 typedef struct Scales {
     VaeNormalization n[2];
+    bool assumed[2];   /* the file does not state it */
     const char *space; /* of both; NULL: not known, or not the same */
     bool differ;
 } Scales;
@@ -384,9 +385,10 @@ find_scales(const VaeTensorFile *file_a, const VaeTensorInfo *a,
         VaeLatentClip c = VAE_INIT(VaeLatentClip);
         const VaeLatentOptions first = VAE_INIT(VaeLatentOptions);
         if (vae_latent_clip_find(files[i], &first, &c, NULL) != VAE_OK ||
-            strcmp(c.tensor, tensors[i]->name) != 0 ||
-            (!c.normalization_stated && c.normalization != VAE_COMFYUI))
+            strcmp(c.tensor, tensors[i]->name) != 0)
             return s;
+        s.assumed[i] =
+            !c.normalization_stated && c.normalization != VAE_COMFYUI;
         spaces[i] = c.space;
         s.n[i] = c.normalization;
     }
@@ -417,15 +419,14 @@ same_scale(const Options *o, const VaeTensorFile *file_a,
     return true;
 }
 
-static int
-scales_differ(const Options *o, const Scales *s)
+static void
+print_scales(const Options *o, const Scales *s, const char *rest)
 {
-    printf(" DIFFERENT SCALES: the latents are %s in %s and %s in %s, and the "
-           "statistics that convert them are not known: decode both to compare "
-           "them\n",
+    static const char *const words[] = {"", " (not stated)"};
+    printf("the latents are %s in %s%s and %s in %s%s, %s\n",
            vae_normalization_name(s->n[0]), o->argument[0],
-           vae_normalization_name(s->n[1]), o->argument[1]);
-    return EXIT_DIFFERS;
+           words[s->assumed[0]], vae_normalization_name(s->n[1]),
+           o->argument[1], words[s->assumed[1]], rest);
 }
 
 static int
@@ -463,18 +464,27 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
         print_names(&x, &y);
         return ranges_differ(o, file_a, file_b);
     }
-    if (scales.differ && !same_scale(o, file_a, file_b, &scales, &x, &y)) {
+    const bool converted =
+        scales.differ && same_scale(o, file_a, file_b, &scales, &x, &y);
+    if (scales.differ && !converted && !scales.assumed[0] &&
+        !scales.assumed[1]) {
         print_names(&x, &y);
-        return scales_differ(o, &scales);
+        printf(" DIFFERENT SCALES: ");
+        print_scales(o, &scales,
+                     "and the statistics that convert them are not known: "
+                     "decode both to compare them");
+        return EXIT_DIFFERS;
     }
     const int code = compare_pair(o, &x, &y);
     if (a->type == VAE_TYPE_F64 || b->type == VAE_TYPE_F64)
         printf("  float64 is compared as float32\n");
-    if (scales.differ)
-        printf("  the latents are %s in %s and %s in %s, and are compared as "
-               "normalized ones\n",
-               vae_normalization_name(scales.n[0]), o->argument[0],
-               vae_normalization_name(scales.n[1]), o->argument[1]);
+    if (scales.differ) {
+        printf("  ");
+        print_scales(o, &scales,
+                     converted ? "and are compared as normalized ones"
+                               : "and are compared as they are: the statistics "
+                                 "that convert them are not known");
+    }
     return code;
 }
 

@@ -17,8 +17,8 @@
  * vae.framerate, vae.width, vae.height, vae.frames, vae.pixel_aspect_ratio,
  * vae.colorimetry, vae.chroma_site, vae.mastering_display_info,
  * vae.content_light_level, vae.temporal_factor). If the file does not state the
- * latent space, the normalization or the framerate, set the property of this
- * name. vae.title, vae.comment, vae.application and all that begin with
+ * latent space, the normalization or the framerate, or a wrong one, set the
+ * property of this name. vae.title, vae.comment, vae.application and all that begin with
  * vae.tag. become tags.
  *
  * A seek needs random access upstream, or a source that seeks by bytes, such as
@@ -179,6 +179,7 @@ query_stated(GstLatentDemux *self, GstQuery *query)
     if (known)
         gst_structure_set(gst_query_writable_structure(query), "normalization",
                           G_TYPE_BOOLEAN, self->clip.data.normalization_stated,
+                          "framerate", G_TYPE_BOOLEAN, !self->clip.guessed,
                           NULL);
     GST_OBJECT_UNLOCK(self);
     return known;

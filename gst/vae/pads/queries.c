@@ -191,6 +191,16 @@ query_latency(GstVaeBase *base, GstQuery *query)
     return TRUE;
 }
 
+/* True if the query asks what a file of latents states: this element makes the
+ * caps of its output. */
+static gboolean
+is_of_file(GstQuery *query)
+{
+    const GstStructure *s = gst_query_get_structure(query);
+
+    return s && gst_structure_has_name(s, GST_VAE_STATED_QUERY);
+}
+
 gboolean
 gst_vae_src_query(GstPad *pad, GstObject *parent, GstQuery *query)
 {
@@ -204,5 +214,5 @@ gst_vae_src_query(GstPad *pad, GstObject *parent, GstQuery *query)
     if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT &&
         gst_vae_cuda_answer(&GST_VAE_BASE(parent)->cuda, query))
         return TRUE;
-    return gst_pad_query_default(pad, parent, query);
+    return !is_of_file(query) && gst_pad_query_default(pad, parent, query);
 }

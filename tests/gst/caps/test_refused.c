@@ -61,7 +61,12 @@ TEST(refused)
                          "int8", "float16");
     check_format_refused("type=float32,channels=16,latent-width=6,"
                          "latent-height=4,latent-space=wan2.2",
-                         "wan2.2", "wan2.1");
+                         "wan2.2",
+                         "wan2.1; use a model of wan2.2, or to override it, "
+                         "set latentdemux latent-space=wan2.1");
+    check_format_refused("type=float32,channels=48,latent-width=6,"
+                         "latent-height=4,latent-space=wan2.2",
+                         "wan2.2", "wan2.1; use a model of wan2.2");
     check_format_refused("type=float32,channels=16,latent-width=6,"
                          "latent-height=4,width=32,height=32",
                          "6x4", "4x4");
