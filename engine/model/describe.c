@@ -1,7 +1,7 @@
 /*
  * describe.c: parts of VaeModelInfo that several networks fill in the same way.
  */
-#include "describe.h"
+#include "arch.h"
 
 #include "vae-private/spaces.h"
 

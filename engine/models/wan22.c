@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "describe.h"
+#include "arch.h"
 #include "wan_parts.h"
 
 #define MAX_STAGES 8

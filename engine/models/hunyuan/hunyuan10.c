@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "blocks.h"
-#include "describe.h"
+#include "arch.h"
 #include "ldm.h"
 
 /* All levels but the last have a resampler, and all but the first and the last

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "blocks.h"
-#include "describe.h"
+#include "arch.h"
 
 enum { LEVELS = 8, MOST_BLOCKS = 16 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "blocks.h"
-#include "describe.h"
+#include "arch.h"
 #include "ldm.h"
 #include "vae-private/spaces.h"
 #include "vae-private/os.h"

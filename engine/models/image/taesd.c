@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "arch.h"
-#include "describe.h"
 
 enum { MAX_UP = 5 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../video/diffvae.h"
-#include "describe.h"
+#include "arch.h"
 
 /* The released configuration, for what shapes do not show. */
 static const VaeDiff released = {.z = 128,

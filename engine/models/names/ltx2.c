@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "describe.h"
+#include "arch.h"
 #include "ltx2.h"
 
 enum { OFFICIAL, DIFFUSERS };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "describe.h"
+#include "arch.h"
 #include "seedvr2.h"
 
 const VaeStated vae_seedvr2_stated[] = {

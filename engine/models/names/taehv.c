@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "describe.h"
+#include "arch.h"
 #include "taehv.h"
 #include "vae-private/spaces.h"
 

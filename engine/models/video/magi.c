@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "describe.h"
+#include "arch.h"
 
 enum { WINDOW = 7, MOST_WINDOW = 15, MOST_BLOCKS = 8, MOST_RESNETS = 16 };
 

@@ -17,9 +17,9 @@
  * vae.framerate, vae.width, vae.height, vae.frames, vae.pixel_aspect_ratio,
  * vae.colorimetry, vae.chroma_site, vae.mastering_display_info,
  * vae.content_light_level, vae.temporal_factor). If the file does not state the
- * latent space, the normalization or the framerate, or a wrong one, set the
- * property of this name. vae.title, vae.comment, vae.application and all that
- * begin with vae.tag. become tags.
+ * latent space, the normalization or the framerate, or states a wrong one, set
+ * the property of this name. vae.title, vae.comment, vae.application and all
+ * that begin with vae.tag. become tags.
  *
  * A seek needs random access upstream, or a source that seeks by bytes, such as
  * an HTTP server with ranges. A file that the element keeps in memory needs
