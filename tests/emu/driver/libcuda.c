@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PITCH = 512, DEPTH = 8, DEVICES = 2, EVENT_BYTES = 256 };
+enum { PITCH = 512, DEVICES = 2, EVENT_BYTES = 256 };
+
+/* nvcodec 1.22 pushes a context for each of its decoders and never pops it. */
+enum { DEPTH = 64 };
 
 /* Numbers from the driver's interface. */
 enum {
