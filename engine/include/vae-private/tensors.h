@@ -105,6 +105,11 @@ VAE_API const char *vae_layout_name(const VaeLatentClip *clip);
 VAE_API bool vae_layout_doubt(const VaeLatentClip *clip, char *text,
                               size_t size);
 
+/* Returns true, and writes a sentence for the user, if the file states times or
+ * an orientation, and frames that are written to `out` have none. */
+VAE_API bool vae_latents_lost(const VaeTensorFile *file, const char *out,
+                              bool keeps_orientation, char *text, size_t size);
+
 /* Reads "auto", "cthw" or "tchw", the last two also with the batch as "b". */
 VAE_API bool vae_layout_parse(const char *word, VaeLatentLayout *out);
 

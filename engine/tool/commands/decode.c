@@ -50,16 +50,10 @@ find_sequences(Decode *d, VaeError *error)
 static void
 warn_of_lost(const Decode *d)
 {
-    const char *in = vae_tensor_file_name(d->file), *out = d->o->argument[1];
-    if (vae_tensor_file_find(d->file, "latent_times"))
-        warn_text("%s has times of its own, and %s does not; "
-                  "pipelines/latents-to-video.sh keeps the times",
-                  in, out);
-    if (d->format != OUTPUT_SAFETENSORS &&
-        vae_tensor_file_metadata(d->file, "vae.tag.image-orientation"))
-        warn_text("%s states an orientation, and the pictures of %s are not "
-                  "turned; pipelines/latents-to-video.sh turns them",
-                  in, out);
+    char line[1200];
+    if (vae_latents_lost(d->file, d->o->argument[1],
+                         d->format == OUTPUT_SAFETENSORS, line, sizeof line))
+        warn_text("%s", line);
 }
 
 static VaeStatus
