@@ -19,9 +19,10 @@ from ._engine import Cancelled, Error, OutOfMemory, Tensor
 from .decoding import Decoder
 from .diffusers import accelerate
 from .encoding import Encoder
+from .latents import Latents
 from .pipeline import PipelineError, stream
 from .reports import GstVaeWarning
-from .vae import VAE, Latents, open_vae as open
+from .vae import VAE, open_vae as open
 
 __version__ = _engine.version
 # The settings of a stream, and what each does.

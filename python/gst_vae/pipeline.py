@@ -2,18 +2,19 @@
 exist yet."""
 from __future__ import annotations
 
-import fractions
 import itertools
 import os
 import queue
 import warnings
 from typing import Any
 
+from . import _engine
 from ._engine import Error, OutOfMemory
 from .decoding import clips_of
 from .frameworks import dims, fail, to_host, view
+from .latents import is_path, rate_of
 from .reports import GstVaeWarning, callers_level
-from .vae import VAE, Latents, open_vae
+from .vae import VAE, open_vae
 
 SECOND = 10**9
 # The encoders by codec, the preferred one first. They add no delay.
@@ -90,23 +91,18 @@ def aligned(data, row):
 
 
 class Job:
-    """One call of stream(): what it decodes, at which size and rate."""
+    """One call of stream(): what it decodes, at which size and rate. aspect: of the
+    pixels, (4, 3), or None."""
 
-    def __init__(self, gst, vae, units, size, rate, frames, settings):
+    def __init__(self, gst, vae, units, size, rate, aspect, frames, settings):
         self.gst, self.vae, self.units, self.settings = gst, vae, units, settings
+        self.rate, self.aspect = rate, aspect
         self.first = next(units, None)
         if self.first is None:
             raise fail("there are no latents to decode", "0")
         self.size = size or tuple(n * vae.info.spatial for n in self.first.shape[:1:-1])
         vae.plan(*self.size, **settings)  # refuses what does not work
         self.frames = frames or float("inf")
-        try:
-            self.rate = fractions.Fraction(rate).limit_denominator(1001)
-            if not 0 < self.rate < 2**31:
-                raise ValueError
-        except (ValueError, TypeError, ZeroDivisionError):
-            raise fail(f"framerate is {rate}, expected a number such as 16 or "
-                       "\"30000/1001\"", str(rate)) from None
 
     def properties(self):
         """The settings as properties of vaedecode, or None if it lacks one or cannot
@@ -131,6 +127,8 @@ class Job:
         width, height = self.size
         common = (f"width={width},height={height},"
                   f"framerate={self.rate.numerator}/{self.rate.denominator}")
+        if self.aspect:
+            common += ",pixel-aspect-ratio={}/{}".format(*self.aspect)
         head = "appsrc name=from format=time caps="
         properties = self.properties()
         if properties is None:
@@ -198,7 +196,7 @@ class Player:
         elif message.type == kinds.LATENCY:
             self.events.put(("latency",))
         elif message.type == kinds.WARNING:
-            self.events.put(("warning", message.parse_warning()[0].message))
+            self.events.put(("warning", _engine.spell(message.parse_warning()[0].message)))
         elif message.type == kinds.ERROR:
             error, details = message.parse_error()[0], message.parse_error_details()
             parts = {name: details and details.get_string(name) or ""
@@ -232,7 +230,7 @@ class Player:
         elif kind == "error":
             self.ended = True
             name, message, full, parts = rest
-            made = refuse(f"{name}: {message}", element=name, kind=OutOfMemory
+            made = refuse(f"{name}: {_engine.spell(message)}", element=name, kind=OutOfMemory
                           if full and name == "decode" else PipelineError)
             vars(made).update(parts)
             raise made
@@ -279,9 +277,24 @@ def install(gst, names, what):
                  f"{needed}", "", " or ".join(names))
 
 
-def encoder(gst, codecs, what, size):
+def place(to):
+    """What sentences call the video."""
+    return to if isinstance(to, str) and " ! " not in to else "the video"
+
+
+def cut_of(size, to):
+    """What H.264 leaves out on the right and at the bottom, as it takes no odd sizes,
+    and a sentence about it or ""."""
+    right, bottom = (n % 2 for n in size)
+    said = (f"{size[0]}x{size[1]} is odd, which H.264 cannot be: {to} has "
+            f"{size[0] - right}x{size[1] - bottom}; .webm keeps all")
+    return right, bottom, said if right or bottom else ""
+
+
+def encoder(gst, codecs, to, size, lost):
     """The elements that encode. Their first caps make vaedecode tell that alpha is lost,
-    which videoconvert would drop."""
+    which videoconvert would drop. Adds to `lost` a sentence about odd sizes."""
+    what = f"to={to!r}"
     i420 = "video/x-raw,format=I420 ! "
     if not codecs:
         return i420
@@ -290,13 +303,16 @@ def encoder(gst, codecs, what, size):
     rest = next(row[2] for row in rows if row[1] == name)
     for other in rest.split(" ! ")[1:]:
         install(gst, [other], what)
-    odd = [n % 2 for n in size]
-    cut = f"videocrop right={odd[0]} bottom={odd[1]} ! " if any(odd) else ""
+    cut = ""
+    right, bottom, said = cut_of(size, place(to))
+    if said and name.endswith("264enc"):
+        cut = f"videocrop right={right} bottom={bottom} ! "
+        lost.append(said)
     return f"{i420}{cut}{name} {rest} ! "
 
 
-def target(gst, to, container, size):
-    """The elements after the source."""
+def target(gst, to, container, size, lost):
+    """The elements after the source. lost: as for encoder()."""
     if hasattr(to, "write"):
         if container not in CHUNKS:
             expected = ", ".join(CHUNKS)
@@ -319,7 +335,7 @@ def target(gst, to, container, size):
             rest = f"{TARGETS[kind][1]} ! filesink location={quoted(to)}"
     for element in rest.split(" ! "):
         install(gst, [element.split()[0]], f"to={to!r}")
-    return encoder(gst, TARGETS[kind][0], f"to={to!r}", size) + rest
+    return encoder(gst, TARGETS[kind][0], to, size, lost) + rest
 
 
 def units_of(latents, info, layout):
@@ -340,34 +356,47 @@ def units_of(latents, info, layout):
 
 def stream(latents: Any, to: Any, vae: Any, *, framerate: Any = None,
            size: tuple[int, int] | None = None, frames: int | None = None,
-           container: str = "mp4", layout: str = "auto", **settings: Any) -> None:
+           container: str = "mp4", layout: str = "auto", tensor: str | None = None,
+           batch_index: int | None = None, latent_space: str | None = None,
+           variant: str | None = None, **settings: Any) -> None:
     """Decodes latents to a video that leaves at once. Returns at its end.
 
     latents: as for VAE.decode(), or an iterable, such as a generator, of latents
     [C, h, w] or [C, n, h, w]. to: a path (.mp4, .mkv or .webm), an address (rtsp:// or
     whip+https://), elements such as "autovideosink", or an object with write(), which
-    gets a video of the type of container in pieces. vae: a VAE, or what open() takes.
-    framerate: such as 16 or "30000/1001", instead of the usual one. size, frames,
-    layout and settings: as for VAE.decode().
+    gets a video of the type of container in pieces. vae: a VAE, or what open() takes,
+    also with variant. framerate: such as 16 or "30000/1001", instead of that of the
+    file or the usual one. Other arguments: as for VAE.decode().
+
+    The video has the frame rate and the pixel aspect ratio that a file of latents
+    states. What else is lost is a warning.
 
     An exception of the generator, or Ctrl-C, ends the video after the latents so far;
     then it is raised. A second Ctrl-C ends it at once: a file may lack its end."""
     from . import plugin_path
     gst = load()
-    vae = vae if isinstance(vae, VAE) else open_vae(vae)
-    rate = framerate
-    if isinstance(latents, Latents) and rate is None and latents.info.framerate[0]:
-        rate = latents.info.framerate
-    latents, size, frames, settings, layout, _ = vae.settle(latents, size, frames,
-                                                            settings, layout)
-    rate = vae.info.framerate if rate is None else rate
+    if isinstance(vae, VAE) and variant is not None:
+        raise TypeError("variant: for weights; a VAE is opened with its own")
+    vae = vae if isinstance(vae, VAE) else open_vae(vae, variant=variant)
+    if framerate is not None:
+        framerate = rate_of(framerate)
+    latents, size, frames, settings, layout, clip = vae.settle(
+        latents, size, frames, settings, layout, tensor=tensor, batch_index=batch_index,
+        latent_space=latent_space, framerate=framerate if is_path(latents) else None)
+    stated = clip.info if clip else None
+    if framerate is None:
+        framerate = rate_of(stated.framerate if stated and stated.framerate[0]
+                            else vae.info.framerate)
     try:
         gst.Registry.get().scan_path(plugin_path())
     except Error:
         pass  # an installed plugin is found without this
-    job = Job(gst, vae, units_of(latents, vae.info, layout), size,
-              fractions.Fraction(*rate) if isinstance(rate, tuple) else rate, frames,
-              settings)
-    end = target(gst, to, container, job.size)
+    job = Job(gst, vae, units_of(latents, vae.info, layout), size, framerate,
+              stated and stated.pixel_aspect_ratio, frames, settings)
+    lost = [clip.clip.lost(place(to))] if clip else []
+    end = target(gst, to, container, job.size, lost)
+    said = "; ".join(filter(None, lost))
+    if said:
+        warnings.warn(said, GstVaeWarning, stacklevel=callers_level())
     text, items = job.source(alpha=end == to)
     Player(gst, f"{text} ! {end}", job.rate, getattr(to, "write", None)).play(items)

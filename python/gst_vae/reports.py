@@ -4,6 +4,8 @@ import sys
 import types
 import warnings
 
+from . import _engine
+
 log = logging.getLogger("gst_vae")
 
 
@@ -23,6 +25,7 @@ def say(stream, source=""):
     """Passes on what the engine has said since the last call. source: names the input,
     for doubts about it."""
     for kind, text in stream.lines():
+        text = _engine.spell(text)
         if kind == "doubt" and source:
             text = f"{source}: {text}"
         if kind != "log":

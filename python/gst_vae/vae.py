@@ -1,7 +1,6 @@
 """A VAE: whole clips, streams, plans."""
 from __future__ import annotations
 
-import copy
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from . import _engine
 from .decoding import Decoder, clips_of
 from .encoding import Encoder, check_frames
 from .frameworks import device_of, dims, fail, is_state, like, pairs_of, to_host, type_of, view
+from .latents import latents_of
 from .reports import GstVaeWarning, Plan, Report, callers_level
 
 
@@ -50,50 +50,6 @@ def open_vae(weights: Any, *, variant: str | None = None,
             re.fullmatch(r"\w[\w.-]*/[\w.-]+", path)):
         path = cached(path)
     return VAE(_engine.open_file(path, variant), (path, variant))
-
-
-class Latents:
-    """The latents of a file. info: what the file states.
-
-    batch_index: the clip of a batch, from 0. layout: "cthw" or "tchw", with a batch "bcthw" or "btchw", if the file does
-    not state it and the channels of the model fit both axes. normalization: "normalized",
-    "raw" or "comfyui"; framerate: (16, 1). These two override what the file states, also
-    if it cannot be read."""
-
-    def __init__(self, path: Any, tensor: str | None = None,
-                 batch_index: int | None = None, layout: str = "auto",
-                 normalization: str | None = None,
-                 framerate: tuple[int, int] | None = None):
-        self.path, self.normalization, self.framerate = path, normalization, framerate
-        self._choice = (tensor, -1 if batch_index is None else batch_index, layout,
-                        normalization is not None, framerate is not None)
-        self._find(path, 0, 0)
-
-    def _find(self, where, channels, temporal):
-        self.clip = _engine.open_clip(where, *self._choice, channels, temporal)
-        self.info = Report(**self.clip.info)
-        self.info.framerate = self.framerate or self.info.framerate
-
-    @property
-    def latents(self):
-        """A Tensor [C, T, h, w]. Warns if the layout is a guess, and of what is
-        overridden because it cannot be read."""
-        if self.clip.doubt:
-            warnings.warn(self.clip.doubt, GstVaeWarning, stacklevel=callers_level())
-        return self.clip.latents
-
-    def of_model(self, info: Report) -> Latents:
-        """The latents as a model with this info reads them: its channels tell the
-        layout."""
-        found = copy.copy(self)
-        found._find(self.clip, info.latent_channels, info.temporal)
-        return found
-
-    def overrides(self, settings, space):
-        """Sentences for settings {name: value or None} that differ from what the file
-        states. space: of the model."""
-        return [said for name, value in settings.items() if value is not None and
-                (said := self.clip.overrides(name, str(value), space))]
 
 
 class VAE:
@@ -162,34 +118,25 @@ class VAE:
             raise fail(f"{latents.path}: has {n} sequences, expected 1; vaetool decodes "
                        "them", str(n), "1")
 
-    def settle(self, latents, size, frames, settings, layout="auto"):
-        """The arguments of a call, with what the latents tell: also the layout, and for
-        warnings the name of a file, and whether it states the normalization."""
-        source, stated = "", False
-        if isinstance(latents, (str, bytes, os.PathLike)):
-            choice = {name: settings.pop(name) for name in ("tensor", "batch_index")
-                      if name in settings}
-            latents = Latents(latents, normalization=settings.get("normalization"),
-                              layout=layout, **choice)
-        elif isinstance(latents, Latents) and layout != "auto":
-            raise fail("the layout of Latents is stated by their own layout=", layout,
-                       "auto")
-        if isinstance(latents, Latents):
-            latents, layout = latents.of_model(self.info), "cthw"
-            source = f'{os.fsdecode(latents.path)}: tensor "{latents.info.tensor}"'
-            if size is None and latents.info.size[0]:
-                size = tuple(n * self.info.scale for n in latents.info.size)
-            self._check(latents, size)
-            own = settings.get("normalization", latents.normalization)
-            for said in latents.overrides({"normalization": own}, self.info.space):
+    def settle(self, latents, size, frames, settings, layout, **reading):
+        """The arguments of a call, with what the latents tell: also the layout, and the
+        Latents of a file, or None. reading: see latents_of()."""
+        own = settings.get("normalization")
+        clip = latents_of(latents, layout, own, reading)
+        if clip:
+            clip, layout = clip.of_model(self.info), "cthw"
+            if size is None and clip.info.size[0]:
+                size = tuple(n * self.info.scale for n in clip.info.size)
+            self._check(clip, size)
+            own = own or clip.normalization
+            for said in clip.overrides(own, self.info.space):
                 warnings.warn(said, GstVaeWarning, stacklevel=callers_level())
-            info, latents = latents.info, latents.latents
-            frames = frames or info.frames or None
-            settings["normalization"] = own or info.normalization
-            stated = info.normalization_stated and not own
+            latents, frames = clip.latents, frames or clip.info.frames or None
+            settings["normalization"] = own or clip.info.normalization
+            clip.info.normalization_stated &= not own
         if device_of(latents).startswith("cuda:"):
             settings = {"device": int(device_of(latents)[5:]), **settings}
-        return latents, size, frames, settings, layout, (source, stated)
+        return latents, size, frames, settings, layout, clip
 
     def _run(self, kind, size, settings, work):
         """Calls work(stream) with the stream of the last call if it has the same
@@ -213,7 +160,9 @@ class VAE:
 
     def decode(self, latents: Any, *, size: tuple[int, int] | None = None,
                frames: int | None = None, dtype: Any = "uint8", out: Any = None,
-               layout: str = "auto",
+               layout: str = "auto", tensor: str | None = None,
+               batch_index: int | None = None, framerate: Any = None,
+               latent_space: str | None = None,
                progress: bool | Callable[[int, int], Any] | None = None,
                **settings: Any) -> Any:
         """Decodes a clip [C, T, h, w] to frames [n, height, width, 3], or a batch
@@ -223,14 +172,21 @@ class VAE:
 
         layout: "cthw" or "tchw", also with the batch as "bcthw" or "btchw". Without it,
         latents of 4 dimensions may also be [T, C, h, w], if only this axis has as many
-        channels as the network. A guess is a warning.
+        channels as the network. A guess is a warning. tensor, batch_index, framerate and
+        latent_space: for a path, as for Latents.
 
         size: width and height of the pictures, if they are smaller than the latents
         tell. frames: return at most so many. out: memory for all frames. progress: True,
         or a function of (done, total). The stream is kept for the next call with the same
         settings: see release()."""
-        latents, size, frames, settings, layout, source = self.settle(
-            latents, size, frames, settings, layout)
+        latents, size, frames, settings, layout, clip = self.settle(
+            latents, size, frames, settings, layout, tensor=tensor,
+            batch_index=batch_index, framerate=framerate, latent_space=latent_space)
+        lost = clip and clip.clip.lost("the frames")
+        if lost:
+            warnings.warn(lost, GstVaeWarning, stacklevel=callers_level())
+        source = ((f'{os.fsdecode(clip.path)}: tensor "{clip.info.tensor}"',
+                   clip.info.normalization_stated) if clip else ())
         t = view(to_host(latents))
         if 0 in t.shape:
             raise fail(f"there are no latents to decode: {dims(t)}", dims(t))

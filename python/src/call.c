@@ -50,8 +50,10 @@ vae_py_raise(const VaeError *error)
     PyObject *type = error->status == VAE_ERR_MEMORY      ? memory_type
                      : error->status == VAE_ERR_CANCELLED ? cancelled_type
                                                           : error_type;
-    PyObject *text = PyUnicode_DecodeUTF8(
-        error->message, (Py_ssize_t) strlen(error->message), "replace");
+    char said[sizeof error->message];
+    vae_py_spell(error->message, said, sizeof said);
+    PyObject *text =
+        PyUnicode_DecodeUTF8(said, (Py_ssize_t) strlen(said), "replace");
     PyObject *made =
         text ? PyObject_CallFunctionObjArgs(type, text, NULL) : NULL;
     Py_XDECREF(text);

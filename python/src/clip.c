@@ -4,6 +4,7 @@
  */
 #include "python.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "vae-private/axes.h"
@@ -16,6 +17,8 @@ typedef struct Clip {
     PyObject_HEAD VaeTensorFile *file;
     PyObject *owner; /* of the file; NULL: this object */
     VaeLatentClip clip;
+    char *space; /* overrides stated_space, or NULL */
+    const char *stated_space;
     Py_ssize_t sequences;
     char doubt[1200]; /* what to warn of, or "" */
 } Clip;
@@ -36,6 +39,7 @@ dealloc(PyObject *self)
     if (!c->owner)
         vae_tensor_file_free(&c->file);
     Py_XDECREF(c->owner);
+    free(c->space);
     ((freefunc) PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -48,6 +52,9 @@ find(Clip *c, const VaeLatentOptions *options, VaeError *error)
     VaeStatus status = vae_latent_clip_find(c->file, options, &c->clip, error);
     if (status == VAE_OK)
         status = vae_latent_sequences_find(c->file, &c->clip, &table, error);
+    c->stated_space = c->clip.space;
+    if (c->space)
+        c->clip.space = c->space;
     c->sequences = table ? (Py_ssize_t) table->dims[0] : 1;
     if (status == VAE_OK && vae_layout_doubt(&c->clip, line, sizeof line))
         keep_doubt(c, line);
@@ -81,24 +88,39 @@ parse_layout(const char *word, VaeLatentLayout *out)
     return false;
 }
 
-/* open_clip(path, tensor, batch_index, layout, own_normalization,
- * own_framerate, channels, temporal). path: may be a clip of the file. */
+static bool
+check_normalization(const char *word)
+{
+    VaeNormalization found;
+    if (!word || vae_normalization_parse(word, &found))
+        return true;
+    vae_py_fail(word, "normalized, raw or comfyui",
+                "normalization is %s, expected normalized, raw or comfyui",
+                word);
+    return false;
+}
+
+/* open_clip(path, tensor, batch_index, layout, normalization, own_framerate,
+ * space, channels, temporal). path: may be a clip of the file. */
 static PyObject *
 open_clip(PyObject *self, PyObject *args)
 {
     VaeLatentOptions options = VAE_INIT(VaeLatentOptions);
     PyObject *path, *where;
-    const char *layout;
-    int normalization, framerate;
+    const char *layout, *normalization, *space;
+    int framerate;
     VaeError error = {0};
-    if (!PyArg_ParseTuple(args, "Ozisppii", &path, &options.tensor,
+    if (!PyArg_ParseTuple(args, "Oziszpzii", &path, &options.tensor,
                           &options.batch_index, &layout, &normalization,
-                          &framerate, &options.channels, &options.temporal))
+                          &framerate, &space, &options.channels,
+                          &options.temporal))
         return NULL;
-    options.own_normalization = normalization;
+    options.own_normalization = normalization != NULL;
     options.own_framerate = framerate;
     options.warn = keep_doubt;
-    if (!parse_layout(layout, &options.layout))
+    options.space = space;
+    if (!parse_layout(layout, &options.layout) ||
+        !check_normalization(normalization))
         return NULL;
     if (PyObject_TypeCheck(path, clip_type))
         where = Py_NewRef(path);
@@ -108,6 +130,7 @@ open_clip(PyObject *self, PyObject *args)
     Clip *c = (Clip *) alloc(clip_type, 0);
     if (c) {
         c->clip = (VaeLatentClip) VAE_INIT(VaeLatentClip);
+        c->space = space ? strdup(space) : NULL;
         options.user = c;
         if (find_in(c, where, &options, &error) != VAE_OK) {
             vae_py_raise(&error);
@@ -138,12 +161,14 @@ get_info(PyObject *self, void *unused)
 {
     const VaeLatentClip *c = &((Clip *) self)->clip;
     return Py_BuildValue(
-        "{ss,sz,ss,sN,s(ii),s(ii),sL,sn,sL}", "tensor", c->tensor, "space",
+        "{ss,sz,ss,sN,s(ii),sz,s(ii),sL,sn,sL}", "tensor", c->tensor, "space",
         c->space, "normalization", vae_normalization_name(c->normalization),
         "normalization_stated", PyBool_FromLong(c->normalization_stated),
-        "framerate", c->fps_n, c->fps_d, "size", c->width_px, c->height_px,
-        "frames", (long long) c->frames, "sequences",
-        ((Clip *) self)->sequences, "batch", (long long) c->batch);
+        "framerate", c->fps_n, c->fps_d, "pixel_aspect_ratio",
+        vae_tensor_file_metadata(((Clip *) self)->file,
+                                 "vae.pixel_aspect_ratio"),
+        "size", c->width_px, c->height_px, "frames", (long long) c->frames,
+        "sequences", ((Clip *) self)->sequences, "batch", (long long) c->batch);
 }
 
 /* check(model, width, height): raises if a decoder of the model does not take
@@ -174,8 +199,10 @@ static PyObject *
 get_doubt(PyObject *self, void *unused)
 {
     const Clip *c = (Clip *) self;
+    char said[1400];
     if (c->doubt[0])
-        return PyUnicode_DecodeFSDefault(c->doubt);
+        return PyUnicode_DecodeFSDefault(
+            vae_py_spell(c->doubt, said, sizeof said));
     Py_INCREF(Py_None);
     return Py_None;
 }
@@ -192,9 +219,9 @@ overrides(PyObject *self, PyObject *args)
     bool differs = false;
     if (!PyArg_ParseTuple(args, "ssz", &setting, &value, &space))
         return NULL;
-    if (strcmp(setting, "latent-space") == 0)
-        differs =
-            vae_overrides(c->file, setting, c->space, value, line, sizeof line);
+    if (strcmp(setting, "latent_space") == 0)
+        differs = vae_overrides(c->file, setting, ((Clip *) self)->stated_space,
+                                value, line, sizeof line);
     else if (c->normalization_stated && vae_normalization_parse(value, &set))
         differs = vae_normalization_overrides(space, c->file, c->normalization,
                                               set, line, sizeof line);
@@ -204,7 +231,25 @@ overrides(PyObject *self, PyObject *args)
     return Py_None;
 }
 
+/* lost(out): what to warn of if frames are written to out, or None. */
+static PyObject *
+lost(PyObject *self, PyObject *args)
+{
+    PyObject *out;
+    char line[1200];
+    if (!PyArg_ParseTuple(args, "O&", PyUnicode_FSConverter, &out))
+        return NULL;
+    const bool is = vae_latents_lost(
+        ((Clip *) self)->file, PyBytes_AsString(out), false, line, sizeof line);
+    Py_DECREF(out);
+    if (is)
+        return PyUnicode_DecodeFSDefault(line);
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
 static PyMethodDef methods[] = {
+    {"lost", lost, METH_VARARGS, "lost(out)"},
     {"check", check, METH_VARARGS, "check(model, width, height)"},
     {"overrides", overrides, METH_VARARGS, "overrides(setting, value, space)"},
     {0}};
@@ -280,7 +325,7 @@ read_axes(PyObject *self, PyObject *args)
     long long channels;
     int images;
     const char *layout;
-    char line[700];
+    char line[700], said[800];
     if (!PyArg_ParseTuple(args, "O!Lps", vae_py_tensor_type, &object, &channels,
                           &images, &layout) ||
         !parse_layout(layout, &axes.layout))
@@ -306,15 +351,17 @@ read_axes(PyObject *self, PyObject *args)
     return Py_BuildValue(
         "(Nz)",
         PyBool_FromLong(t->n_dims > 3 && axes.layout == VAE_LAYOUT_TCHW),
-        vae_axes_doubt(&axes, line, sizeof line) ? line : NULL);
+        vae_axes_doubt(&axes, line, sizeof line)
+            ? vae_py_spell(line, said, sizeof said)
+            : NULL);
 }
 
 static PyMethodDef functions[] = {
     {"read_axes", read_axes, METH_VARARGS,
      "read_axes(tensor, channels, images, layout)"},
     {"open_clip", open_clip, METH_VARARGS,
-     "open_clip(path, tensor, batch_index, layout, own_normalization, "
-     "own_framerate, channels, temporal)"},
+     "open_clip(path, tensor, batch_index, layout, normalization, "
+     "own_framerate, space, channels, temporal)"},
     {0}};
 
 int

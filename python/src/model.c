@@ -368,9 +368,9 @@ plan(PyObject *self, PyObject *args)
 static PyObject *
 get_doubt(PyObject *self, void *unused)
 {
-    char text[VAE_CHOICE];
+    char text[VAE_CHOICE], said[VAE_CHOICE];
     if (vae_model_choice(((VaePyModel *) self)->model, text))
-        return PyUnicode_DecodeFSDefault(text);
+        return PyUnicode_DecodeFSDefault(vae_py_spell(text, said, sizeof said));
     Py_RETURN_NONE;
 }
 

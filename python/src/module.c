@@ -26,6 +26,8 @@ available(PyObject *self, PyObject *args)
 static PyMethodDef functions[] = {
     {"unavailable", available, METH_VARARGS,
      "unavailable(backend): why it does not work here, or \"\"."},
+    {"spell", vae_py_spelled, METH_O,
+     "spell(text): a sentence with settings as keyword arguments."},
     {0}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,

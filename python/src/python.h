@@ -112,6 +112,13 @@ int vae_py_add_model(PyObject *module);
  * exception. */
 PyObject *vae_py_plan_dict(const VaePlan *plan);
 
+/* words.c */
+
+/* Writes a sentence with settings spelled as keyword arguments, such as
+ * layout="tchw". Returns out. */
+const char *vae_py_spell(const char *line, char *out, size_t size);
+PyObject *vae_py_spelled(PyObject *self, PyObject *text);
+
 /* settings.c */
 
 /* Fills params from the settings of a dict; NULL or -1 with an exception. */

@@ -16,14 +16,23 @@ WAN = small.weights("wan21")
 Error = gst_vae.Error
 
 
-class Values(small.Test):
+class Warned(small.Test):
+    def said(self, work):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            work()
+        self.assertEqual({w.filename for w in caught} - {__file__}, set())
+        return [str(w.message) for w in caught]
+
+
+class Values(Warned):
     def test_wrong_arguments(self):
         vae = gst_vae.open(WAN)
         good = small.tensor([16, 1, 2, 2])
         video = small.tensor([1, 16, 16, 3], "B")
         rows = [
             (Error, "15x1x2x2, expected", lambda: vae.decode(small.tensor([15, 1, 2, 2]))),
-            (Error, "other dimension has 16: set layout to tchw",
+            (Error, 'other dimension has 16: set layout="tchw"',
              lambda: vae.decode(small.tensor([1, 5, 16, 2, 2]))),
             (Error, r"last dimension has 16: permute the tensor to \[B, C, T, h, w\], by",
              lambda: vae.decode(small.tensor([1, 5, 2, 3, 16]))),
@@ -31,7 +40,7 @@ class Values(small.Test):
              lambda: vae.decode(small.tensor([5, 2, 3, 16]))),
             (Error, r"2x3x16, .*: permute the tensor to \[C, h, w\], by",
              lambda: vae.decode(small.tensor([2, 3, 16]))),
-            (Error, "set layout to cthw",
+            (Error, 'set layout="cthw"',
              lambda: vae.decode(small.tensor([16, 5, 2, 2]), layout="tchw")),
             (ValueError, "layout is", lambda: vae.decode(good, layout="thwc")),
             (Error, "are 16, expected", lambda: vae.decode(small.tensor([16]))),
@@ -114,7 +123,7 @@ class Values(small.Test):
                                      **REF)
                   for layout in ("auto", "tchw")}
         self.assertEqual(stated["auto"].tobytes(), stated["tchw"].tobytes())
-        with self.assertRaisesRegex(Error, "has 48 channels.*set layout to tchw"):
+        with self.assertRaisesRegex(Error, 'has 48 channels.*set layout="tchw"'):
             vae.decode(gst_vae.Latents(self.path("other"), layout="cthw"), **REF)
 
     def test_square_latents(self):
@@ -131,7 +140,7 @@ class Values(small.Test):
                 warnings.simplefilter("always")
                 made[name, layout] = vae.decode(
                     gst_vae.Latents(self.path(name), layout=layout), **REF).tobytes()
-            self.assertEqual(["cthw, 16 latents of 16 channels, is a guess: set layout" in
+            self.assertEqual(['is a guess: set layout="cthw" or "tchw"' in
                               str(warning.message) for warning in said
                               if "layout" in str(warning.message)], [True] * guessed)
         self.assertEqual(made["square", "auto"], made["square", "cthw"])
@@ -151,7 +160,7 @@ class Values(small.Test):
     def test_batches(self):
         vae, batch = gst_vae.open(WAN), small.tensor([2, 16, 1, 2, 2])
         small.write(self.path("batch"), "x", batch)
-        with self.assertRaisesRegex(Error, "a batch of 2 clips.* batch-index"):
+        with self.assertRaisesRegex(Error, "a batch of 2 clips.* batch_index="):
             gst_vae.Latents(self.path("batch"))
         whole = vae.decode(small.part(batch, 0, 1, 2), **REF).tobytes()
         latents = gst_vae.Latents(self.path("batch"), batch_index=1)
@@ -160,6 +169,61 @@ class Values(small.Test):
         self.assertEqual(named.tobytes(), whole)
         with self.assertRaisesRegex(TypeError, "batch_index"):
             vae.decode(batch, batch_index=1, **REF)
+
+    def test_options_of_files(self):
+        """Advice names arguments that the call takes, and following it helps."""
+        vae, path = gst_vae.open(WAN), self.path("clip.safetensors")
+        other = self.path("other.safetensors")
+        latents = small.tensor([16, 2, 2, 2])
+        small.write(path, "x", latents, {"vae.latent_space": "wan2.2",
+                                         "vae.framerate": "fast"})
+        small.write(other, "x", latents, {"vae.latent_space": "wan2.2"})
+        own = {"latent_space": "wan2.1", "framerate": "25/1"}
+        rows = [
+            (Error, "set framerate=$", {"latent_space": "wan2.1"}),
+            (Error, 'to override it, set latent_space="wan2.1"$', {"framerate": 25}),
+            (Error, "the latent space is sdd, which is not known",
+             {**own, "latent_space": "sdd"}),
+            (TypeError, "latent_space is 7", {"latent_space": 7}),
+            (TypeError, "tensor is 7", {"tensor": 7}),
+            (TypeError, "float", {"batch_index": 1.5}),
+            (Error, "batch_index is -2, expected 0 or more", {"batch_index": -2}),
+            (Error, "framerate is fast, expected a number", {"framerate": "fast"}),
+            (Error, "normalization is odd, expected normalized, raw or comfyui",
+             {"normalization": "odd"}),
+        ]
+        for read in (vae.decode, lambda path, **more: vae.decode(
+                gst_vae.Latents(path, **more))):
+            for kind, words, more in rows:
+                with self.subTest(words), self.assertRaisesRegex(kind, words):
+                    read(path, **more)
+            said = self.said(lambda: read(path, **own))
+            self.assertIn("states latent_space wan2.2; latent_space wan2.1 overrides it",
+                          " ".join(said))
+        for name, value in {**own, "tensor": "x"}.items():
+            with self.assertRaisesRegex(TypeError, name):
+                vae.decode(latents, **{name: value})
+
+    def test_lost(self):
+        """What frames have no place for."""
+        vae, path = gst_vae.open(WAN), self.path("turned.safetensors")
+        for times, metadata, said in (
+                (True, {"vae.tag.image-orientation": "rotate-90"},
+                 "states times of its own and an orientation, which are lost in the "
+                 "frames; pipelines/latents-to-video.sh keeps the times and turns the "
+                 "pictures"),
+                (True, {}, "states times of its own, which are lost in"),
+                (False, {"vae.tag.image-orientation": "rotate-90"},
+                 "states an orientation, which is lost in"),
+                (False, {}, None)):
+            tensors = {"x": ("F32", [16, 1, 2, 2], small.tensor([16, 1, 2, 2]).tobytes())}
+            if times:
+                tensors["latent_times"] = ("U8", [1, 16], bytes(16))
+            small.tensor_files.save(path, tensors, metadata)
+            for latents in (path, gst_vae.Latents(path)):
+                told = self.said(lambda: vae.decode(latents, **REF))
+                self.assertEqual([bool(said) and f"{path} {said}" in one for one in told],
+                                 [True] * bool(said), told)
 
     def test_parts_of_an_error(self):
         with self.assertRaises(Error) as caught:
@@ -181,14 +245,7 @@ def bytearray_of(shape):
     return memoryview(bytearray(small.product(shape))).cast("B", shape)
 
 
-class Warnings(small.Test):
-    def said(self, work):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            work()
-        self.assertEqual({w.filename for w in caught} - {__file__}, set())
-        return [str(w.message) for w in caught]
-
+class Warnings(Warned):
     def test_each_clip(self):
         """A stream that is kept judges each clip, and names it."""
         vae = gst_vae.open(WAN)
@@ -222,7 +279,7 @@ class Warnings(small.Test):
         said = self.said(lambda: gst_vae.open(path))
         self.assertEqual(len(said), 1, said)
         self.assertIn("both.safetensors: could be several networks; wan2.1 is taken", said[0])
-        self.assertIn("set variant to taew2_1", said[0])
+        self.assertIn('set variant="taew2_1"', said[0])
         for variant in ("taew2_1", "vae."):
             self.assertEqual(self.said(lambda: gst_vae.open(path, variant=variant)), [])
 

@@ -347,7 +347,7 @@ class Streams(small.Test):
             "vae.normalization": "odd", "vae.framerate": "fast"})
         small.write(self.path("odd"), "latent", latents, {"vae.normalization": "odd"})
         own = {"normalization": "normalized", "framerate": (24, 1)}
-        with self.assertRaisesRegex(gst_vae.Error, "to override it, set normalization"):
+        with self.assertRaisesRegex(gst_vae.Error, "to override it, set normalization=$"):
             gst_vae.Latents(self.path("wrong"))
         owned = gst_vae.Latents(self.path("wrong"), **own)
         self.assertEqual(owned.info.framerate, (24, 1))
@@ -365,10 +365,10 @@ class Streams(small.Test):
 
         for work, said in (
                 (lambda: vae.decode(latents, **REF), None),
-                (lambda: vae.decode(latents, **raw), "set normalization to normalized"),
-                (lambda: vae.decode(file, **raw), "set normalization to normalized"),
+                (lambda: vae.decode(latents, **raw), 'set normalization="normalized"'),
+                (lambda: vae.decode(file, **raw), 'set normalization="normalized"'),
                 (lambda: parts(vae.decoder(64, 64, **raw), latents),
-                 "set normalization to normalized"),
+                 'set normalization="normalized"'),
                 (lambda: vae.decode(stated, normalization="normalized", **REF),
                  "states normalization raw; normalization normalized overrides it"),
                 (lambda: vae.decode(owned, **REF),

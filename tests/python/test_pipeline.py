@@ -108,6 +108,67 @@ class Clips(small.Test):
             self.assertEqual(self.streamed(clip, self.vae),
                              self.vae.decode(clip, **REF).tobytes())
 
+    def caps_of(self, path, demuxer):
+        """width, height, frame rate and pixel aspect ratio of a video file."""
+        pipeline = Gst.parse_launch(f'filesrc location="{path}" ! {demuxer} ! fakesink '
+                                    "name=sink")
+        pipeline.set_state(Gst.State.PAUSED)
+        pipeline.get_state(Gst.CLOCK_TIME_NONE)
+        caps = pipeline.get_by_name("sink").get_static_pad("sink").get_current_caps()
+        pipeline.set_state(Gst.State.NULL)
+        caps = caps.get_structure(0)
+        return (caps.get_value("width"), caps.get_value("height"), *(
+            [str(caps.get_value(name))
+             for name in ("framerate", "pixel-aspect-ratio")]))
+
+    def test_what_a_file_states(self):
+        """The video has it, or a warning says what is lost."""
+        path = self.path("clip.safetensors")
+        small.tensor_files.save(path, {
+            "latent": ("F32", [16, 5, 4, 5], small.tensor([16, 5, 4, 5]).tobytes()),
+            "latent_times": ("U8", [5, 16], bytes(80))}, {
+                "vae.framerate": "25/1", "vae.pixel_aspect_ratio": "4/3",
+                "vae.width": "39", "vae.height": "31",
+                "vae.tag.image-orientation": "rotate-90"})
+        for name, encoder, demuxer, size in (
+                ("a.mp4", "x264enc", "qtdemux", (38, 30)),
+                ("a.webm", "vp8enc", "matroskademux", (39, 31))):
+            if missing(encoder):
+                continue
+            to = self.path(name)
+            for latents, rate in ((path, None), (gst_vae.Latents(path), None),
+                                  (path, 20), (gst_vae.Latents(path), 20)):
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    gst_vae.stream(latents, to, self.vae, framerate=rate, **REF)
+                self.assertEqual(self.caps_of(to, demuxer),
+                                 (*size, f"{rate or 25}/1", "4/3"))
+                said, = [str(w.message) for w in caught if "lost" in str(w.message)]
+                self.assertIn(f"{path} states times of its own and an orientation, which "
+                              f"are lost in {to}; pipelines/", said)
+                self.assertEqual(f"39x31 is odd, which H.264 cannot be: {to} has 38x30" in
+                                 said, size == (38, 30))
+
+    def test_options_of_files(self):
+        path = self.path("clip.safetensors")
+        small.write(path, "x", small.tensor([1, 16, 2, 2, 2]), {
+            "vae.latent_space": "wan2.2", "vae.framerate": "fast"})
+        own = {"latent_space": "wan2.1", "framerate": 25, "tensor": "x", "batch_index": 0,
+               "variant": "wan2.1"}
+        for name, kind, words in (
+                ("latent_space", Error, 'set latent_space="wan2.1"$'),
+                ("framerate", Error, "set framerate=$")):
+            with self.assertRaisesRegex(kind, words):
+                gst_vae.stream(path, "fakesink", WAN,
+                               **{k: v for k, v in own.items() if k != name}, **REF)
+        with self.assertWarnsRegex(gst_vae.GstVaeWarning, "latent_space wan2.1 overrides"):
+            gst_vae.stream(path, "fakesink", WAN, **own, **REF)
+        with self.assertRaisesRegex(TypeError, "variant"):
+            gst_vae.stream(path, "fakesink", self.vae, **own, **REF)
+        for vae in (self.vae, self.memory()):
+            with self.assertWarnsRegex(gst_vae.GstVaeWarning, 'set normalization="'):
+                gst_vae.stream(small.tensor([16, 3, 8, 8]), "fakesink", vae, normalization="raw", **REF)
+
     def test_bfloat16(self):
         halves = memoryview(self.latents.tobytes()).cast("H")[1::2].tobytes()
         data = memoryview(halves).cast("H", self.latents.shape)
