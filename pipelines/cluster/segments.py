@@ -253,7 +253,7 @@ def add_worker_options(parser, threads):
 
 def add_reading_options(parser):
     parser.add_argument("--tensor", metavar="NAME", help="name of the tensor to read")
-    parser.add_argument("--batch-index", type=index, default=-1, metavar="N",
+    parser.add_argument("--batch-index", type=index, metavar="N",
                         help="index of the clip in a batch, from 0")
     parser.add_argument("--layout", choices=streams.LAYOUTS, default="auto",
                         help="order of the dimensions; auto (default): as the file "

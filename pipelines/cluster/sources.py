@@ -43,19 +43,17 @@ class Decoding:
         if self.pixels is None:
             raise Error(f"{out}: the name must end in {', '.join(KINDS)}")
         self.clip = gst_vae.Latents(path, tensor, batch_index, layout, normalization,
-                                    rate).of_model(model.info)
-        if self.clip.clip.doubt:
-            warn(self.clip.clip.doubt)
+                                    rate, latent_space=space).of_model(model.info)
+        warn(self.clip.clip.doubt)
+        warn(self.clip.clip.lost(out))
         clip, info = self.clip.info, model.info
         if info.out_channels == 4 and self.pixels == RGB_F32:
             self.pixels = RGBA_F32
         if clip.sequences > 1:
             raise Error(f"{path}: has {clip.sequences} sequences, and segments are of "
                         "one; vaetool decode takes them")
-        for said in self.clip.overrides({"latent-space": space,
-                                         "normalization": normalization}, info.space):
+        for said in self.clip.overrides(normalization, info.space):
             warn(said)
-        clip.space = space or clip.space
         if not info.has_decoder:
             raise Error(f"{model.info.path}: has no decoder")
         if info.look_ahead:
@@ -76,6 +74,9 @@ class Decoding:
             raise Error(f"{path}: the latents have a grid of {grid[1]}x{grid[0]}"
                         f", expected {expected[1]}x{expected[0]} for pictures of "
                         f"{self.width}x{self.height} by the model {model.info.path}")
+        if self.video == ".mp4":
+            warn(gst_vae.pipeline.cut_of((self.width, self.height), out)[2])
+        self.aspect = clip.pixel_aspect_ratio or (1, 1)
         self.frames = model.frames_of(self.latents)
         if clip.frames:
             self.frames = min(self.frames, clip.frames)
@@ -90,6 +91,8 @@ class Decoding:
         metadata = {"vae.pixel_range": range_of(info)}
         if clip.framerate[0]:
             metadata["vae.framerate"] = "{}/{}".format(*clip.framerate)
+        if clip.pixel_aspect_ratio:
+            metadata["vae.pixel_aspect_ratio"] = "{}/{}".format(*self.aspect)
         dims = [self.frames, self.height, self.width, info.out_channels]
         return safetensors_header([("frames", "F32", dims, self.frames * self.frame)],
                                   metadata)
@@ -98,7 +101,8 @@ class Decoding:
         """The settings for a worker."""
         return {"direction": DECODE, "width": self.width, "height": self.height,
                 "normalization": self.normalization, "pixels": self.pixels,
-                "kind": self.steps.dtype, "video": self.video, "rate": self.rate}
+                "kind": self.steps.dtype, "video": self.video, "rate": self.rate,
+                "aspect": self.aspect}
 
     def inputs(self, first, end):
         return self.steps.part(first, end).tobytes()

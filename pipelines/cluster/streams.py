@@ -1,6 +1,7 @@
 """Streams of the package gst_vae on packed bytes, as the scripts of this folder need
 them."""
 import os
+import re
 import sys
 
 try:
@@ -31,13 +32,21 @@ PACKED = {RGB: ("uint8", 3), RGBA: ("uint8", 4), RGB_F32: ("float32", 3),
           RGBA_F32: ("float32", 4)}
 
 
+def spelled(text):
+    """The package's sentence with options instead of keyword arguments."""
+    text = re.sub(r"\b(batch_index|framerate|latent_space|layout|normalization|variant)="
+                  r'("[^"]*"(?: or "[^"]*")?)?',
+                  lambda found: f"--{found[1]} {found[2] or ''}".replace('"', "").rstrip(),
+                  text)
+    return (text.replace("slice_size", "--slice").replace("memory_limit", "--memory-limit")
+            .replace("latent_space", "latent-space").replace("batch_index", "batch-index"))
+
+
 def sentence(error):
-    """The sentence of an error; with the file for an error of the system, and with
-    options for settings."""
+    """The sentence of an error; with the file for an error of the system."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
-    return (str(error).replace("slice_size", "--slice")
-            .replace("memory_limit", "--memory-limit"))
+    return spelled(str(error))
 
 
 def counted(n, word):
@@ -72,8 +81,9 @@ told = set()
 
 
 def warn(text):
-    """Prints each warning once."""
-    if text not in told:
+    """Prints each warning once. text: may be "" or None."""
+    text = spelled(text or "")
+    if text and text not in told:
         told.add(text)
         print(f"warning: {text}", file=sys.stderr)
 
@@ -82,7 +92,7 @@ def tell(stream):
     """Prints the warnings of the engine."""
     for kind, text in stream.lines():
         if kind != "log":
-            warn(text)
+            warn(_engine.spell(text))
 
 
 class Stream:

@@ -45,17 +45,20 @@ def launch(words):
         raise Error("gst-launch-1.0 is missing: install gstreamer1.0-tools") from None
 
 
-def encode(frames, end, width, height, rate, threads):
+def encode(frames, end, width, height, rate, threads, aspect=(1, 1)):
     """Packed I420 frames to packets of GDP. The last column or row of an odd size is left
     out of .mp4, as pipelines/latents-to-video.sh does."""
     half, rows = (width + 1) // 2, (height + 1) // 2
     chroma = width * height
     size = chroma + 2 * half * rows
     matrix = "bt601" if height < 720 else "bt709"
+    if not 1 / 100 <= aspect[0] / aspect[1] <= 100:  # of rawvideoparse
+        aspect = (1, 1)
     odd = (width % 2, height % 2) if end == ".mp4" else (0, 0)
     process = launch([
         *"fdsrc ! rawvideoparse format=i420".split(), f"width={width}",
-        f"height={height}", f"framerate={rate[0]}/{rate[1]}", f"colorimetry={matrix}",
+        f"height={height}", f"framerate={rate[0]}/{rate[1]}",
+        f"pixel-aspect-ratio={aspect[0]}/{aspect[1]}", f"colorimetry={matrix}",
         f"frame-size={size}", f"plane-strides=<{width},{half},{half}>",
         f"plane-offsets=<0,{chroma},{chroma + half * rows}>", "!", "videocrop",
         f"right={odd[0]}", f"bottom={odd[1]}", "!", *ENCODERS[end].format(threads=max(1, threads)).split(),

@@ -58,7 +58,7 @@ class Worker:
         if key != self.key:
             self.key = self.stream = None
             members = {k: v for k, v in job.items() if k not in
-                       ("kind", "video", "rate")}
+                       ("kind", "video", "rate", "aspect")}
             self.stream = Stream(self.model, **members, **settings)
             self.key = key
         self.job = job
@@ -134,7 +134,8 @@ class Worker:
                                               job["height"])]
         if job.get("video"):
             return video.encode(frames, job["video"], job["width"], job["height"],
-                                job["rate"], self.stream.plan["threads"])
+                                job["rate"], self.stream.plan["threads"],
+                                job["aspect"])
         return b"" if self.write(frames, at) else frames
 
     def write(self, frames, at):

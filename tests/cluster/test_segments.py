@@ -181,6 +181,29 @@ class Index(clips.Clips):
                       "latent-space wan2.1; latent-space gst-vae-demo"):
             self.assertIn(f"{stated} states {words} overrides it\n", said)
 
+    def test_lost(self):
+        """What the frames have no place for, and advice with the options' names."""
+        turned = clips.save(
+            self.path("turned.safetensors"),
+            {"latent": ("F32", [16, 1, 4, 6], bytes(4 * 16 * 24)),
+             "latent_times": ("U8", [1, 16], bytes(16))},
+            {"vae.tag.image-orientation": "rotate-90", "vae.latent_space": "hunyuan",
+             "vae.pixel_aspect_ratio": "4/3"})
+        code, said = self.run_index(0, count=1, clip=turned,
+                                    options=["--latent-space=gst-vae-demo"])
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.count(
+            f"{turned} states times of its own and an orientation, which are lost in "), 1,
+            said)
+        self.assertEqual(clips.load(self.path("out.safetensors"))[1][
+            "vae.pixel_aspect_ratio"], "4/3")
+        wrong = clips.save(self.path("wrong.safetensors"),
+                           {"latent": ("F32", [16, 1, 4, 6], bytes(4 * 16 * 24))},
+                           {"vae.framerate": "fast"})
+        code, said = self.run_index(0, count=1, clip=wrong, out="wrong.rgb")
+        self.assertEqual(code, 3, said)
+        self.assertIn("to override it, set --framerate\n", said)
+
     def interrupted(self, kind, models=TINY):
         """Ends processes by a signal until one gets to its end. Returns what was said.
         """
