@@ -120,13 +120,15 @@ expect(VaeTilePlan plan, VaePosterior posterior, guint first, guint n)
 /* ------------------------------------------------------------------ */
 /* The element.                                                        */
 
-/* Pulls the latents of a sequence that begins with frame `first`, and compares
- * their bytes with those of the library. discont: the first one has DISCONT. */
+/* Pulls the latents of a sequence that begins with frame `first`, all of which
+ * have left the element, and compares their bytes with those of the library.
+ * discont: the first one has DISCONT. */
 static void
 pull_sequence(GstHarness *h, VaeTilePlan plan, guint first, guint n,
               gboolean discont)
 {
     g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_MD5);
+    CHECK(gst_harness_buffers_in_queue(h) >= latents_of(n));
     for (guint k = 0; k < latents_of(n); k++) {
         g_autoptr(GstBuffer) latent = vae_test_pull_latent(
             h, k, first + frames_before(k, n), first + frames_before(k + 1, n));
@@ -310,7 +312,6 @@ TEST(drain)
     for (guint first = 0; first < 51; first += 17) {
         vae_test_push_frames(h, &info, first, first + 17);
         CHECK(gst_pad_peer_query(h->srcpad, query));
-        CHECK_INT(gst_harness_buffers_in_queue(h), latents_of(17));
         pull_sequence(h, VAE_TILE_PLAN_DIFFUSERS, first, 17, first == 0);
     }
 }
