@@ -60,7 +60,7 @@ typedef struct VaeWindow {
     VaeLatentIn held[VAE_WINDOW_ROOM];
     /* latent_tiles.c: the n results of the tile as the network gives them, and
      * the last ones of the tile before. `results` owns the memory of both, of
-     * `moments` and of copies of the pictures of a tile. */
+     * `moments` and of copies of the pictures of the last latents. */
     float *results, *last;
     int n, n_last;
     float *moments;    /* of an encoder: a latent [h, w, 2C] */

@@ -157,6 +157,14 @@ vae_machine_most_steps(const VaeMachine *m)
                                    : m->rung.slice;
 }
 
+/* The latents whose pictures an encoder in tiles keeps: those of a tile, and
+ * the one with which its first result is due. */
+static inline int
+vae_machine_held_latents(const VaeMachine *m)
+{
+    return vae_tile_latents(m->params.tile_plan).size + 1;
+}
+
 static inline const char *
 vae_machine_direction(const VaeMachine *m)
 {
