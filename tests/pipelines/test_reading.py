@@ -10,6 +10,7 @@ import os
 import random
 import struct
 import subprocess
+import zipfile
 
 import streams
 import tensor_files
@@ -30,6 +31,29 @@ def load(path, name):
     if kind == "F16":
         return shape, array.array("f", struct.unpack(f"<{len(data) // 2}e", data))
     return shape, array.array("f", data)
+
+
+def save_turned(path, shape):
+    """A file of PyTorch with a list of two tensors of zeros, whose last axes are
+    exchanged in memory."""
+    def text(word):
+        return b"X" + struct.pack("<I", len(word)) + word.encode()
+
+    def numbers(*values):
+        return b"".join(b"J" + struct.pack("<i", n) for n in values)
+
+    count = math.prod(shape)
+    strides = [math.prod(shape[i + 1:]) for i in range(len(shape))]
+    strides[-2:] = 1, shape[-2]
+    storage = (b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") +
+               text("cpu") + numbers(count) + b"tQ")
+    tensor = (b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + numbers(0) +
+              b"(" + numbers(*shape) + b"t(" + numbers(*strides) + b"t\x89" +
+              b"ccollections\nOrderedDict\n)RtR")
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("archive/data.pkl", b"\x80\2](" + tensor + tensor + b"e.")
+        out.writestr("archive/data/0", bytes(4 * count))
+    return path
 
 
 def psnr(a, b):
@@ -471,6 +495,25 @@ class Doubts(Reading):
         done = self.tool("encode", "--model", golden("wan21", "weights"), frames,
                          self.path("latents.safetensors"))
         self.assertIn("by moveaxis(x, 1, -1) of numpy or torch", done.stderr)
+
+    def test_not_contiguous(self):
+        """All commands say the same of tensors in a list that are not contiguous."""
+        weights = golden("wan21", "weights")
+        video = save_turned(self.path("video.pt"), [1, 16, 16, 3])
+        latents = save_turned(self.path("latents.pt"), [16, 1, 4, 6])
+        said = "is not contiguous (save it after .contiguous()), expected contiguous"
+        for path, words in ((video, ["encode", "--model", weights]),
+                            (latents, ["decode", "--model", weights]),
+                            (video, ["compare", video])):
+            done = self.tool(*words, "--tensor", "0", path, *(
+                [self.path("x.safetensors")] if "--model" in words else []))
+            self.assertEqual(done.returncode, 3)
+            self.assertIn(f'{path}: tensor "0" (', done.stderr)
+            self.assertIn(said, done.stderr)
+        listed = self.tool("info", "--tensors", video).stdout
+        self.assertIn("F32   1x16x16x3 (not contiguous)", listed)
+        listed = json.loads(self.tool("info", "--json", "--tensors", video).stdout)
+        self.assertFalse(listed["tensors"][0]["contiguous"])
 
     def test_list_of_frames(self):
         for shape, said in (([16, 16, 3], "by stack(list) of torch"),

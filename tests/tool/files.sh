@@ -739,7 +739,8 @@ check "encode of no frames" 3 encode none.npy x.safetensors
 says "is 0x32x32x3" "it has no frames"
 head -c 3072 /dev/zero | tensor ints.safetensors x I32 1,16,16,3
 check "encode of another type" 3 encode ints.safetensors x.safetensors
-says "ints.safetensors: tensor \"x\" has elements of type int32, expected uint8, float32"
+says "ints.safetensors: tensor \"x\" (1x16x16x3) has elements of type int32, expected" \
+    "uint8, float32, float16, bfloat16 or float64: convert bytes by x.to(torch.uint8)"
 check "--peak overrides different ranges" 0 compare --peak 2 \
     wan-frames.safetensors tae-frames.safetensors
 says "(peak 2, clamped to -1..1)"

@@ -484,6 +484,11 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
                o->argument[1]);
         return EXIT_DIFFERS;
     }
+    if (a->strided || b->strided) {
+        vae_tensor_refuse(a->strided ? file_a : file_b, a->strided ? a : b, "",
+                          "", &error);
+        return fail(&error);
+    }
     if (!a->supported || !b->supported)
         return fail_text("tensor \"%s\": cannot compare %s with %s", a->name,
                          vae_type_words(a->type_name, left, sizeof left),
