@@ -466,6 +466,7 @@ class Sender:
         self.space = space
         self.channels = usual.channels if channels is None else channels
         self.temporal = usual.temporal if temporal is None else temporal
+        self.fps_assumed = fps is None
         fps = usual.fps if fps is None else fps
         if self.temporal is None or fps is None:
             known = ("no latent space is stated: expected space, or"
@@ -592,6 +593,7 @@ class Sender:
                 f"temporal-factor=(int){self.temporal}, first-frames=(int)1, "
                 f"framerate=(fraction){self.fps.numerator}/"
                 f"{self.fps.denominator}, "
+                f"{'framerate-assumed=(boolean)true, ' * self.fps_assumed}"
                 f"normalization=(string){self.normalization}")
         if self.size:
             text += f", width=(int){self.size[0]}, height=(int){self.size[1]}"

@@ -459,12 +459,40 @@ class Doubts(Reading):
             said = self.decode("qwenimage21", latents, "--layout=tchw")[1]
             self.assertNotIn("video", said)
 
-    def elements_say(self, said):
-        words = (f"filesrc location={self.path('clip.safetensors')} ! latentdemux ! "
-                 f"vaedecode backend=ref model={golden('wan21', 'weights')} ! fakesink")
-        done = subprocess.run(["gst-launch-1.0", *words.split()], capture_output=True,
-                              text=True, check=False)
-        self.assertIn(said, done.stdout + done.stderr)
+    def elements_say(self, said, demux="latentdemux", decode=None):
+        """Returns what they say."""
+        decode = decode or f"vaedecode backend=ref model={golden('wan21', 'weights')}"
+        words = f"filesrc location={self.path('clip.safetensors')} ! {demux} ! {decode} ! fakesink"
+        process = streams.launch(words, quiet=False)
+        with self.assertRaises(AssertionError):
+            streams.wait_for(lambda: False, process)  # until an error or the end
+        text = streams.ended(process)[1]
+        self.assertIn(said, text)
+        return text
+
+    def test_other_axes(self):
+        """vaedecode advises only what fits the file, also if it finds the model only by
+        the caps, after latentdemux has chosen an order."""
+        by_caps = ("latentdemux latent-space=gst-vae-demo layout=", "vaedecode backend=ref")
+        for shape, layout, said in (
+                ([3, 4, 8, 8], "auto", None), ([3, 4, 16, 8], "auto", None),
+                ([3, 8, 8, 16], "cthw", "; the last dimension has 16: permute the"),
+                ([1, 5, 16, 4, 4], "cthw", "; the other dimension has 16: set layout to tchw"),
+                ([16, 5, 4, 16], "tchw", "; the other dimension has 16: set layout to cthw, "
+                 "or, if the last")):
+            save(self.path("clip.safetensors"), {
+                "latents": ("F32", shape, bytes(4 * math.prod(shape)))})
+            with self.subTest(shape=shape):
+                self.elements_say(" expects 16" + (said or "\n"), by_caps[0] + layout,
+                                  by_caps[1])
+                if said is None:
+                    text = self.elements_say(" expects 16\n")
+                    text += subprocess.run(
+                        [os.path.join(streams.PIPELINES, "latents-to-video.sh"), "--model",
+                         golden("wan21", "weights"), self.path("clip.safetensors"),
+                         self.path("x.y4m")], capture_output=True, text=True,
+                        check=False).stderr
+                    self.assertNotRegex(text, "layout=|--layout|layout to|dimension")
 
     def test_orders(self):
         """An error says which other order would fit."""
@@ -539,10 +567,25 @@ class Rates(Reading):
         code = f"vaedecode model={demo} ! vaeencode model={demo}"
         for between, said in (("latentdemux", None), ("latentdemux ! queue", None),
                               ("latentdemux framerate=5/1", "5/1"),
+                              ("latentdemux ! gdppay ! gdpdepay", None),
+                              ("latentdemux framerate=5/1 ! gdppay ! gdpdepay", "5/1"),
                               (f"latentdemux latent-space=gst-vae-demo ! {code}", "16/1")):
+            if "gdp" in between and not streams.has("gdppay", "gdpdepay"):
+                continue
             self.play(f"filesrc location={latents} ! {between} ! latentmux ! "
                       f"filesink location={out}")
             with self.subTest(between=between):
+                self.assertEqual(tensor_files.load(out)[1].get("vae.framerate"), said)
+        if not streams.has("gdpdepay"):
+            return
+        sent = self.path("stream.gdp")
+        for options, said in (([], None), (["--framerate", "5"], "5/1")):
+            subprocess.run([streams.VAESEND, "--latent-space", "wan2.1", *options, latents,
+                            sent], capture_output=True, check=True)
+            self.play(f"filesrc location={sent} ! gdpdepay ! latentmux ! "
+                      f"filesink location={out}")
+            os.remove(sent)
+            with self.subTest(options=options):
                 self.assertEqual(tensor_files.load(out)[1].get("vae.framerate"), said)
 
 
