@@ -10,6 +10,7 @@ import os
 import random
 import struct
 import subprocess
+import unittest
 import zipfile
 
 import streams
@@ -587,6 +588,22 @@ class Rates(Reading):
             os.remove(sent)
             with self.subTest(options=options):
                 self.assertEqual(tensor_files.load(out)[1].get("vae.framerate"), said)
+
+    @unittest.skipUnless(streams.has("gdpdepay"), "no gdpdepay")
+    def test_sent_guesses(self):
+        """What vaesend guesses is no statement of a file that latentmux writes."""
+        latents, sent, out = (self.path(name) for name in ("clip.safetensors", "stream.gdp",
+                                                           "out.safetensors"))
+        save(latents, {"latent": ("F32", [16, 16, 2, 2], bytes(4 * 16 * 16 * 4))})
+        for options, stated in (([], (None, None)), (
+                ["--layout", "cthw", "--normalization", "raw"], ("raw", "tchw"))):
+            subprocess.run([streams.VAESEND, "--latent-space", "wan2.1", *options, latents,
+                            sent], capture_output=True, check=True)
+            self.play(f"filesrc location={sent} ! gdpdepay ! latentmux ! "
+                      f"filesink location={out}")
+            os.remove(sent)
+            facts = tensor_files.load(out)[1]
+            self.assertEqual((facts.get("vae.normalization"), facts.get("vae.layout")), stated)
 
 
 OPTIONS = ("tensor", "layout", "batch-index", "framerate", "normalization",
