@@ -104,7 +104,7 @@ VAE_API VaeStatus vae_model_check_output(const VaeModel *model,
 
 /* Checks that a decoder of the model can decode the clip to pictures of this
  * size. The error names both files. */
-VAE_API VaeStatus vae_model_check_clip(const VaeModelInfo *info,
+VAE_API VaeStatus vae_model_check_clip(const VaeModel *model,
                                        const VaeLatentClip *clip, int width,
                                        int height, VaeError *error);
 
