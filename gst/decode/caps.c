@@ -4,6 +4,7 @@
  */
 #include "decode.h"
 
+#include "delay.h"
 #include "details.h"
 #include "enums.h"
 #include "error.h"
@@ -386,5 +387,5 @@ gst_vae_decode_set_times(GstVaeBase *base, GstVaeSession *session)
     const VaeModelInfo *info = gst_vae_model_info(session->model);
 
     session->step_time = session->frame_time * info->decode.step_out;
-    session->collect_time = gst_vae_decode_delay_time(session);
+    session->collect_time = gst_vae_delay_time(session);
 }

@@ -146,8 +146,7 @@ vae_machine_widest(const VaeMachine *m)
 static inline bool
 vae_machine_has_delay(const VaeMachine *m)
 {
-    return m->params.direction == VAE_DECODE ? m->model->info.delay > 0
-                                             : m->model->info.in_tiles;
+    return m->reach.delay > 0;
 }
 
 /* The most steps of a run. */

@@ -63,17 +63,18 @@ vae_ptx_product(const void *all, void *result)
 {
     const uint32_t(*word)[6] = static_cast<const uint32_t(*)[6]>(all);
     double(*d)[8] = static_cast<double(*)[8]>(result);
-    float b[16][8];
+    double b[16][8];
     for (unsigned k = 0; k < 16; k++)
         for (unsigned j = 0; j < 8; j++)
             b[k][j] = vae_ptx_half<T>(word[j * 4 + k % 8 / 2][4 + k / 8], k);
     for (unsigned i = 0; i < 16; i++) {
         double sum[8] = {0};
         for (unsigned k = 0; k < 16; k++) {
-            const float a = vae_ptx_half<T>(
+            const double a = vae_ptx_half<T>(
                 word[i % 8 * 4 + k % 8 / 2][k / 8 * 2 + i / 8], k);
+#pragma GCC unroll 8 /* keeps the sums in registers */
             for (unsigned j = 0; j < 8; j++)
-                sum[j] += (double) a * b[k][j];
+                sum[j] += a * b[k][j];
         }
         memcpy(d[i], sum, sizeof sum);
     }
