@@ -92,8 +92,10 @@ def layout_by_channels(options, array, facts):
     layout, chosen, other = ("tchw", second, first) if tchw else ("cthw", first, second)
     if second != 1 and (any(fits) if space else chosen not in usual or other in usual):
         facts["layout guessed"] = True
-        tell(f"warning: {options.latents}: {list(array.shape)} states no layout; "
-             f"{layout} is a guess: set --layout to cthw or tchw")
+        tell(f'warning: {options.latents}: tensor "{facts["tensor"]}", '
+             f"{'x'.join(map(str, array.shape))}: no layout is stated; {layout}, "
+             f"{counted(other, 'latent')} of {counted(chosen, 'channel')}, is a guess: set "
+             "layout to cthw or tchw")
     return layout
 
 
@@ -185,8 +187,9 @@ def stated_or(option, name, form, expected, options, facts):
         raise ValueError(f"{options.latents}: vae.{name} is {stated!r}, expected "
                          f"{expected}; to override it, use --{option}")
     if value and stated and value != stated:
-        tell(f"warning: {options.latents} states {name.replace('_', '-')} "
-             f"{stated}; --{option} {value} overrides it")
+        word = name.replace("_", "-")
+        tell(f"warning: {options.latents} states {word} {stated}; {word} {value} "
+             "overrides it")
     return value or stated
 
 

@@ -38,6 +38,7 @@ typedef struct VaeDoubts {
     bool alpha; /* warned that alpha is lost */
     /* Of the sequence: */
     uint64_t units; /* number of units so far */
+    int repeated;   /* latest frames that have the address of the one before */
     bool told;      /* warned that the input looks like something else */
     bool nan;       /* warned of a NaN */
     bool varies;    /* a unit has several values, or it has warned of units of

@@ -735,6 +735,9 @@ head -c 12288 /dev/zero | npy one.npy "32, 32, 3"
 check "encode of one frame" 3 encode one.npy x.safetensors
 says "is 32x32x3, video is [T,H,W,3]" "add a dimension, by x[None]"
 : | npy none.npy "0, 32, 32, 3"
+head -c 1536 /dev/zero | npy batch.npy "2, 1, 8, 8, 3"
+check "encode of a batch" 3 encode batch.npy x.safetensors
+says "is 2x1x8x8x3" "it has a batch in front: encode its clips one after another"
 check "encode of no frames" 3 encode none.npy x.safetensors
 says "is 0x32x32x3" "it has no frames"
 head -c 3072 /dev/zero | tensor ints.safetensors x I32 1,16,16,3

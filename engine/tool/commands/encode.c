@@ -44,6 +44,10 @@ other_order(const VaeTensorInfo *v, char *text, size_t size)
     text[0] = '\0';
     if (v->n_dims == 5 && v->dims[0] == 1 && v->dims[4] == 3)
         snprintf(text, size, "; it has a batch of 1 in front: leave this out");
+    else if (v->n_dims == 5 && v->dims[4] == 3)
+        snprintf(
+            text, size,
+            "; it has a batch in front: encode its clips one after another");
     else if (v->n_dims == 4 && v->dims[0] == 0)
         snprintf(text, size, "; it has no frames");
     else if (v->n_dims == 3 && (v->dims[2] == 3 || v->dims[2] == 4))
