@@ -439,7 +439,7 @@ class Sender:
     fps            of the decoded video: a number or "30000/1001"
     normalization  "normalized", as the diffusion model gives latents; "raw", as
                    the original VAE gives them; or "comfyui", which is the one
-                   of both that ComfyUI saves for this space
+                   of both that ComfyUI saves for this space. None: not stated
     channels       of a latent
     temporal       frames of every latent after the first of a sequence
     size           visible (width, height) of the video, if less than the
@@ -466,6 +466,7 @@ class Sender:
         self.space = space
         self.channels = usual.channels if channels is None else channels
         self.temporal = usual.temporal if temporal is None else temporal
+        self.fps_assumed = fps is None
         fps = usual.fps if fps is None else fps
         if self.temporal is None or fps is None:
             known = ("no latent space is stated: expected space, or"
@@ -489,7 +490,7 @@ class Sender:
             seconds("timeout", timeout, 0.001)
         if send_buffer is not None:
             whole("send_buffer", send_buffer)
-        if normalization not in NORMALIZATIONS:
+        if normalization not in (None, *NORMALIZATIONS):
             raise ValueError(f"normalization {normalization!r}: expected "
                              "normalized, raw or comfyui")
         if layout not in ("cthw", "tchw"):
@@ -500,6 +501,7 @@ class Sender:
         self.picture = dict(picture or {})
         self.tags = dict(tags or {})
         self.layout = layout
+        self.layout_guessed = False  # for the caps
         self.shape = self.type = None
         self.latents = 0  # sent
         self.frame = 0  # at which the next latent begins
@@ -591,8 +593,13 @@ class Sender:
                 f"latent-height=(int){height}, "
                 f"temporal-factor=(int){self.temporal}, first-frames=(int)1, "
                 f"framerate=(fraction){self.fps.numerator}/"
-                f"{self.fps.denominator}, "
-                f"normalization=(string){self.normalization}")
+                f"{self.fps.denominator}")
+        if self.fps_assumed:
+            text += ", framerate-assumed=(boolean)true"
+        if self.layout_guessed:
+            text += ", layout-guessed=(boolean)true"
+        if self.normalization:
+            text += f", normalization=(string){self.normalization}"
         if self.size:
             text += f", width=(int){self.size[0]}, height=(int){self.size[1]}"
         if self.space:

@@ -91,8 +91,11 @@ def layout_by_channels(options, array, facts):
     tchw = images or (second in known and first not in known)
     layout, chosen, other = ("tchw", second, first) if tchw else ("cthw", first, second)
     if second != 1 and (any(fits) if space else chosen not in usual or other in usual):
-        tell(f"warning: {options.latents}: {list(array.shape)} states no layout; "
-             f"{layout} is a guess: set --layout to cthw or tchw")
+        facts["layout guessed"] = True
+        tell(f'warning: {options.latents}: tensor "{facts["tensor"]}", '
+             f"{'x'.join(map(str, array.shape))}: no layout is stated; {layout}, "
+             f"{counted(other, 'latent')} of {counted(chosen, 'channel')}, is a guess: set "
+             "layout to cthw or tchw")
     return layout
 
 
@@ -184,8 +187,9 @@ def stated_or(option, name, form, expected, options, facts):
         raise ValueError(f"{options.latents}: vae.{name} is {stated!r}, expected "
                          f"{expected}; to override it, use --{option}")
     if value and stated and value != stated:
-        tell(f"warning: {options.latents} states {name.replace('_', '-')} "
-             f"{stated}; --{option} {value} overrides it")
+        word = name.replace("_", "-")
+        tell(f"warning: {options.latents} states {word} {stated}; {word} {value} "
+             "overrides it")
     return value or stated
 
 
@@ -243,7 +247,7 @@ def tell_lost(path, facts, tags):
 
 
 def normalization_of(options, facts):
-    """From the options, from the file, or what is usual."""
+    """From the options, from the file, or what is usual; None: nothing says it."""
     word = stated_or("normalization", "normalization", "|".join(vaesend.NORMALIZATIONS),
                      "normalized, raw or comfyui", options, facts)
     if not word and "no mark of ComfyUI" in facts:
@@ -251,7 +255,7 @@ def normalization_of(options, facts):
              "ComfyUI writes, but the file has no latent_format_version_0: it is taken "
              "as normalized, as the first files of ComfyUI were; if it is a later one, "
              "set normalization to comfyui")
-    return word or facts.get("usual normalization", "normalized")
+    return word or facts.get("usual normalization")
 
 
 def send_file(options):
@@ -286,6 +290,7 @@ def send_file(options):
     times = times_of(options, facts, len(parts)) or [None] * len(parts)
     try:
         with Sender(target, **settings) as sender:
+            sender.layout_guessed = "layout guessed" in facts
             latents = zip(parts, times)
             for count, last in sequences:
                 sender.restart()

@@ -30,7 +30,7 @@ def read_npy(view, path):
     if not rows_first:
         raise ValueError(f"{path}: in Fortran order, expected C order")
     names = {"<f4": "float32", "<f2": "float16", "<f8": "float64"}
-    return Array(names.get(str(kind), str(kind)), shape, view[end:]), {}
+    return Array(names.get(str(kind), str(kind)), shape, view[end:]), {"tensor": "npy"}
 
 
 def listed(header):
@@ -165,6 +165,7 @@ def read_safetensors(view, path, tensor, tell):
     if name == "latent_tensor":
         marked = "latent_format_version_0" in {**header, **facts}
         facts["usual normalization" if marked else "no mark of ComfyUI"] = "comfyui"
+    facts["tensor"] = name
     first, last = entry["data_offsets"]
     return Array(kind, shape, view[end + first:end + last]), facts
 

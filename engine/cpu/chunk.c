@@ -104,7 +104,7 @@ chunk_in(const VaeConvTiles *p, const VaeTileLane *lane,
         for (int k = 0; k < SIDE * p->times; k++)
             t.y[k % p->times][k / p->times] =
                 lane->in + (size_t) k * plane + (size_t) i * line;
-        p->simd->tile_in(&t);
+        p->simd->tiles->in(&t);
     }
 }
 
@@ -185,7 +185,7 @@ chunk_out(const VaeConvTiles *p, const VaeTileLane *lane,
             t.row[k / 2][k % 2] = row_out(p, step, kernels, k % 2,
                                           frame_in_pair(p, i / c->h, k / 2),
                                           2 * (step->row + i % c->h) + k % 2);
-        p->simd->tile_out(&t);
+        p->simd->tiles->out(&t);
     }
 }
 

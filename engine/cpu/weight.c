@@ -6,7 +6,7 @@
 
 #include "conv.h"
 #include "hash.h"
-#include "cpu/simd.h"
+#include "cpu/simd/simd.h"
 
 /* Key of a cached weight: its source and its layout. Compared byte for byte. */
 typedef struct WeightKey {
@@ -147,8 +147,8 @@ tile_batch(const WeightJob *j, float *y, const float *taps, size_t first,
             from = times;
         }
         for (size_t time = 0; time < n_times; time++)
-            simd->tile_taps(y + time * n + k, n_times * n,
-                            from + 9 * some * time, some);
+            simd->tiles->taps(y + time * n + k, n_times * n,
+                              from + 9 * some * time, some);
     }
 }
 

@@ -6,7 +6,7 @@
 #define VAE_BACKEND_CPU_WINOGRAD_H
 
 #include "conv.h"
-#include "cpu/simd.h"
+#include "cpu/simd/simd.h"
 
 /* How a picture is divided into chunks. */
 typedef struct VaeTileChunk {

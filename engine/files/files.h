@@ -216,8 +216,7 @@ VaeStatus vae_config_load(const char *weights, json_t **out, VaeError *error);
 VaeStatus vae_json_load(const char *text, size_t n, const char *label,
                         const char *part, json_t **out, VaeError *error);
 
-/* VaeTensorInfo.type_name of a tensor that cannot be read because its elements
- * are not contiguous. */
-#define VAE_STRIDED "strided (save it after .contiguous())"
+/* What to do with a tensor whose elements are not contiguous. */
+#define VAE_STRIDED "(save it after .contiguous())"
 
 #endif

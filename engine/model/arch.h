@@ -11,7 +11,6 @@ typedef struct VaeArch VaeArch;
 
 #define VAE_REASON 512
 
-/* Input and results of recognise() and preset(). */
 /* A decoder of this many latents at once, as if they and a latent on either
  * side were a clip. The first window may have another size. size 0: all latents
  * are one clip. */
@@ -19,6 +18,20 @@ typedef struct VaeWindows {
     int size, first;
 } VaeWindows;
 
+/* One of several networks whose tensors have the same names and shapes. */
+typedef struct VaeVariant {
+    const char *name, *space;
+    const char *also; /* another name, also of its files, or NULL */
+} VaeVariant;
+
+/* The networks that the tensors of a file fit. */
+enum { VAE_MOST_FITTING = 12 };
+typedef struct VaeFitting {
+    VaeVariant list[VAE_MOST_FITTING];
+    int n;
+} VaeFitting;
+
+/* Input and results of recognise() and preset(). */
 typedef struct VaeRecognise {
     const VaeModel *model; /* for vae_model_find() and so on */
     const VaeArch *arch;
@@ -28,6 +41,7 @@ typedef struct VaeRecognise {
     void *data;           /* the architecture's own description, zeroed */
     char *reason;         /* room for a text of info, VAE_REASON bytes */
     bool *assumed;        /* a variant was assumed */
+    VaeFitting *fitting;  /* by vae_model_choose_variant() */
     const char **doubt;   /* what is not known of the network; NULL: nothing. A
                              stream tells it with the doubts about its input */
     const char **no_fp16; /* why the network refuses fp16; NULL: it does not */
@@ -134,16 +148,12 @@ bool vae_model_meta_statistics(const VaeModel *model, int channels, float *mean,
  * or variant), else NULL. */
 const char *vae_model_variant(const VaeModel *model);
 
-/* One of several networks whose tensors have the same names and shapes. */
-typedef struct VaeVariant {
-    const char *name, *space;
-    const char *also; /* another name, also of its files, or NULL */
-} VaeVariant;
 /*
  * Chooses one of n: the variant stated; else that whose name is part of the
- * name of the file, or whose latent space the file is named after; else the
- * first. Writes r->info->reason. Returns its index; -1 on an error: n is 0, or
- * the variant stated is another. what: these networks, for the message.
+ * name of the file; else the first of those whose latent space the file is
+ * named after; else the first. Writes r->info->reason. Returns its index; -1 on
+ * an error: n is 0, or the variant stated is another. what: these networks, for
+ * the message.
  */
 int vae_model_choose_variant(VaeRecognise *r, const VaeVariant *v, int n,
                              const char *what, VaeError *error);

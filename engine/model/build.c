@@ -114,9 +114,12 @@ vae_model_lacks(const VaeModelInfo *info, VaeDirection direction,
 }
 
 VaeReach
-vae_model_reach(const VaeModelInfo *info, int64_t tile_plan)
+vae_model_reach(const VaeModelInfo *info, VaeDirection direction,
+                int64_t tile_plan)
 {
     const int later = vae_tile_latents(tile_plan).size - 1;
+    if (direction == VAE_ENCODE)
+        return info->in_tiles ? (VaeReach){later, later} : (VaeReach){0};
     return info->in_tiles ? (VaeReach){later, info->temporal * (later - 1) + 1}
                           : (VaeReach){info->look_ahead, info->delay};
 }
@@ -198,7 +201,8 @@ vae_model_dry_run(VaeModel *model, VaeError *error)
 {
     VaeModelInfo *info = &model->info;
     VaeStatus status = check_description(info, error);
-    const VaeReach reach = vae_model_reach(info, VAE_TILE_PLAN_DIFFUSERS);
+    const VaeReach reach =
+        vae_model_reach(info, VAE_DECODE, VAE_TILE_PLAN_DIFFUSERS);
     info->look_ahead = info->has_decoder ? reach.look_ahead : 0;
     info->delay = info->has_decoder ? reach.delay : 0;
     if (status == VAE_OK && model->info.has_decoder)

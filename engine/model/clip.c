@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model.h"
 #include "vae-private/model.h"
 #include "vae-private/spaces.h"
 #include "vae-private/tensors.h"
@@ -22,13 +23,31 @@ check_channels(const VaeModelInfo *info, const VaeLatentClip *clip,
                         info->latent_channels);
 }
 
+/* Returns the name of a variant of that latent space; NULL: there is none. */
+static const char *
+variant_of(const VaeModel *model, const char *space)
+{
+    for (int i = 0; i < model->fitting.n; i++)
+        if (strcmp(model->fitting.list[i].space, space) == 0)
+            return model->fitting.list[i].name;
+    return NULL;
+}
+
 /* A wrong statement can be overridden if the latents fit otherwise. */
 static VaeStatus
-check_space(const VaeModelInfo *info, const VaeLatentClip *clip,
-            VaeError *error)
+check_space(const VaeModel *model, const VaeLatentClip *clip, VaeError *error)
 {
+    const VaeModelInfo *info = &model->info;
     if (!clip->space || !info->space || strcmp(clip->space, info->space) == 0)
         return VAE_OK;
+    const char *variant = variant_of(model, clip->space);
+    if (variant)
+        return vae_mismatch(error, VAE_ERR_MODEL, clip->tensor,
+                            "%s: the latent space is {%s}, the model %s, taken "
+                            "for %s, expects {=%s}; its tensors also fit %s: "
+                            "set variant to %s",
+                            clip->file, clip->space, info->path, info->arch,
+                            info->space, variant, variant);
     const bool known = vae_space_find(clip->space);
     const bool fits = clip->channels == info->latent_channels;
     return vae_mismatch(
@@ -59,14 +78,15 @@ check_size(const VaeModelInfo *info, const VaeLatentClip *clip, int width,
 }
 
 VaeStatus
-vae_model_check_clip(const VaeModelInfo *info, const VaeLatentClip *clip,
+vae_model_check_clip(const VaeModel *model, const VaeLatentClip *clip,
                      int width, int height, VaeError *error)
 {
+    const VaeModelInfo *info = &model->info;
     if (!info->has_decoder)
         return vae_fail(error, VAE_ERR_MODEL,
                         "%s: has no decoder (recognised by %s)", info->path,
                         info->reason);
-    VaeStatus status = check_space(info, clip, error);
+    VaeStatus status = check_space(model, clip, error);
     if (status == VAE_OK)
         status = check_channels(info, clip, error);
     return status == VAE_OK ? check_size(info, clip, width, height, error)

@@ -53,6 +53,7 @@ vae_model_set_arch(VaeModel *m, const VaeArch *arch, bool decoder, bool encoder)
     m->arch = arch;
     m->naming = 0;
     m->assumed = false;
+    m->fitting.n = 0;
     m->doubt = NULL;
     m->info = (VaeModelInfo){.arch = arch->name,
                              .names = "official",
@@ -86,6 +87,7 @@ vae_recognise_params(VaeModel *m)
                           .data = m->arch_data,
                           .reason = m->reason,
                           .assumed = &m->assumed,
+                          .fitting = &m->fitting,
                           .doubt = &m->doubt,
                           .no_fp16 = &m->no_fp16,
                           .windows = &m->windows,
@@ -210,10 +212,12 @@ vae_model_info(const VaeModel *model)
 bool
 vae_model_choice(const VaeModel *model, char text[VAE_CHOICE])
 {
-    if (model->variant || !(model->assumed || model->several))
+    if ((model->variant || !model->assumed) && !model->several)
         return false;
-    snprintf(text, VAE_CHOICE, "could be several networks; %s is taken, by %s",
-             model->info.arch, model->info.reason);
+    snprintf(text, VAE_CHOICE,
+             "could be several networks; %s is taken, by %s%s",
+             model->info.arch, model->info.reason,
+             model->assumed ? "; set variant to the one that it is" : "");
     return true;
 }
 

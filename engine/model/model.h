@@ -29,7 +29,8 @@ struct VaeModel {
     char *path, *variant; /* as the caller gave them; variant may be NULL */
     char reason[VAE_REASON + 200]; /* info.reason, if it is no constant */
     bool assumed;        /* one of several variants, without a statement */
-    bool several;        /* the file has other networks, too */
+    VaeFitting fitting;  /* the variants that its tensors fit */
+    bool several;        /* other networks of the file fit as well */
     int naming;          /* index of the architecture's naming; 0: official */
     const char *no_fp16; /* why it refuses fp16, or NULL */
     const char *doubt;   /* as VaeRecognise has it */

@@ -220,28 +220,50 @@ named_by(const char *file, const VaeVariant *v, int n)
     int best = -1;
     size_t most = 0;
     for (int i = 0; i < n; i++) {
-        const size_t name = longest_in(file, &v[i]), space = strlen(v[i].space);
+        const size_t name = longest_in(file, &v[i]);
         if (name > most) {
             best = i;
             most = name;
-        } else if (best < 0 && strcmp(v[i].space, v[0].space) != 0 &&
-                   strncmp(file, v[i].space, space) == 0 &&
-                   file[space] == '.') {
-            best = i;
         }
     }
     return best;
 }
 
+/* True if the file is named after the latent space, as an installed model. */
+static bool
+is_named_after(const char *file, const char *space)
+{
+    const size_t n = strlen(space);
+    return strncmp(file, space, n) == 0 && file[n] == '.';
+}
+
+/* Chooses by the name of a file; -1: it says nothing. Sets *among to the latent
+ * space that the name has if several variants have it. */
+static int
+chosen_by(const char *file, const VaeVariant *v, int n, const char **among)
+{
+    const int named = named_by(file, v, n);
+    if (named >= 0)
+        return named;
+    int first = -1, count = 0;
+    for (int i = 0; i < n; i++)
+        if (is_named_after(file, v[i].space) && count++ == 0)
+            first = i;
+    if (count > 1)
+        *among = v[first].space;
+    return first;
+}
+
 /* The name of a pair is that of either file. */
 static int
-named_by_file(const VaeModel *m, const VaeVariant *v, int n)
+chosen_by_file(const VaeModel *m, const VaeVariant *v, int n,
+               const char **among)
 {
-    const int named = named_by(vae_os_file_name(m->path), v, n);
-    return named >= 0
-               ? named
-               : named_by(vae_os_file_name(vae_tensor_file_name(m->file)), v,
-                          n);
+    const int chosen = chosen_by(vae_os_file_name(m->path), v, n, among);
+    return chosen >= 0
+               ? chosen
+               : chosen_by(vae_os_file_name(vae_tensor_file_name(m->file)), v,
+                           n, among);
 }
 
 static int
@@ -254,36 +276,55 @@ stated_variant(const char *stated, const VaeVariant *v, int n)
     return -1;
 }
 
+/* How a variant was chosen. */
+typedef struct Choice {
+    bool stated, named; /* by a statement, by the name of the file */
+    const char
+        *among; /* the name has this space, as several variants; or NULL */
+} Choice;
+
+/* Writes why v[i] of n was chosen. */
+static void
+give_reason(VaeRecognise *r, const VaeVariant *v, int n, int i,
+            const Choice *by, const char *others)
+{
+    static const char text[] = "names and shapes of its tensors";
+    *r->assumed = !by->stated && n > 1 && (!by->named || by->among);
+    if (*r->assumed)
+        snprintf(r->reason, VAE_REASON,
+                 "%s%s, the same as those of %s: variant %s assumed", text,
+                 by->among ? ", and the name of the file" : "", others,
+                 v[i].name);
+    else
+        snprintf(r->reason, VAE_REASON, "%s%s", text,
+                 by->stated ? ", and the variant stated"
+                 : n > 1    ? ", and the name of the file"
+                            : "");
+    r->info->reason = r->reason;
+}
+
 int
 vae_model_choose_variant(VaeRecognise *r, const VaeVariant *v, int n,
                          const char *what, VaeError *error)
 {
     const char *stated = vae_model_variant(r->model);
-    const int named = named_by_file(r->model, v, n);
+    Choice by = {.stated = stated};
+    const int named = chosen_by_file(r->model, v, n, &by.among);
     const int other = named >= 0 ? named : n > 0 ? 0 : -1;
     const int i = stated ? stated_variant(stated, v, n) : other;
-    static const char text[] = "names and shapes of its tensors";
     VaeListing others = {0};
+    by.named = named >= 0;
     for (int k = 0; k < n; k++)
-        if (k != i)
+        if (k != i && (stated || !by.among || !strcmp(v[k].space, by.among)))
             vae_listing_add(&others, "%s", v[k].name);
-    if (i < 0)
+    r->fitting->n = n < VAE_MOST_FITTING ? n : VAE_MOST_FITTING;
+    memcpy(r->fitting->list, v, (size_t) r->fitting->n * sizeof *v);
+    if (i >= 0)
+        give_reason(r, v, n, i, &by, others.text);
+    else
         vae_fail(error, VAE_ERR_MODEL, "no %s%s%s is known%s%s", what,
                  stated ? " named " : "", stated ? stated : "",
                  n ? "; variants that fit: " : "", others.text);
-    else if (stated)
-        snprintf(r->reason, VAE_REASON, "%s, and the variant stated", text);
-    else if (n == 1)
-        snprintf(r->reason, VAE_REASON, "%s", text);
-    else if (named >= 0)
-        snprintf(r->reason, VAE_REASON, "%s, and the name of the file", text);
-    else {
-        *r->assumed = true;
-        snprintf(r->reason, VAE_REASON,
-                 "%s, the same as those of %s: variant %s assumed", text,
-                 others.text, v[i].name);
-    }
-    r->info->reason = r->reason;
     return i;
 }
 

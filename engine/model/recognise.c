@@ -116,17 +116,9 @@ typedef struct Networks {
     const char *arch;            /* its name; NULL: there is none */
     char other[VAE_MAX_PREFIX];  /* the variant of another one, or "" */
     VaeListing others;           /* all but the one that is taken */
+    bool unclear;                /* the variant, or none, fits one of these */
     VaeError first;              /* of a network that was recognised */
 } Networks;
-
-static void
-add_other(Networks *all, const char *arch, const char *prefix)
-{
-    vae_listing_add(&all->others, *prefix ? "%s (prefix \"%s\")" : "%s%s", arch,
-                    prefix);
-    snprintf(all->other, sizeof all->other, "%s",
-             strcmp(arch, all->arch) != 0 ? arch : prefix);
-}
 
 /* True if the variant names the network or its prefix. */
 static bool
@@ -134,6 +126,17 @@ is_wanted(const VaeModel *m, const char *arch, const char *prefix)
 {
     return m->variant && (strcmp(arch, m->variant) == 0 ||
                           (*prefix && strcmp(prefix, m->variant) == 0));
+}
+
+static void
+add_other(const VaeModel *m, Networks *all, const char *arch,
+          const char *prefix)
+{
+    all->unclear |= !m->variant || is_wanted(m, arch, prefix);
+    vae_listing_add(&all->others, *prefix ? "%s (prefix \"%s\")" : "%s%s", arch,
+                    prefix);
+    snprintf(all->other, sizeof all->other, "%s",
+             strcmp(arch, all->arch) != 0 ? arch : prefix);
 }
 
 /* Looks for a network under the prefix. Takes the first that the variant names,
@@ -155,14 +158,14 @@ look_for_network(VaeModel *m, VaeTensorFile *whole, const char *prefix,
     const bool better = all->arch && !is_wanted(m, all->arch, all->prefix) &&
                         is_wanted(m, arch, prefix);
     if (all->arch && !better) {
-        add_other(all, arch, prefix);
+        add_other(m, all, arch, prefix);
         return VAE_OK;
     }
     const Networks before = *all;
     all->arch = arch;
     strcpy(all->prefix, prefix);
     if (before.arch)
-        add_other(all, before.arch, before.prefix);
+        add_other(m, all, before.arch, before.prefix);
     return VAE_OK;
 }
 
@@ -226,7 +229,7 @@ static void
 tell_place(VaeModel *m, const VaeTensorFile *whole, const Networks *all)
 {
     char by[VAE_REASON], ignored[48] = "", others[600] = "";
-    m->several = all->others.count > 0;
+    m->several = all->unclear;
     const size_t n =
         vae_tensor_file_count(whole) - vae_tensor_file_count(m->file);
     if (n == 0 && !*all->prefix)
@@ -234,12 +237,12 @@ tell_place(VaeModel *m, const VaeTensorFile *whole, const Networks *all)
     if (all->others.count)
         snprintf(others, sizeof others, ", among them those of %s",
                  all->others.text);
-    if (*all->other)
+    if (*all->other && all->other[strlen(all->other) - 1] == '.')
         snprintf(others + strlen(others), sizeof others - strlen(others),
-                 "; to use %s, set variant to %s",
-                 all->other[strlen(all->other) - 1] == '.' ? "these"
-                                                           : all->other,
-                 all->other);
+                 "; to use these, set variant to \"%s\"", all->other);
+    else if (*all->other)
+        snprintf(others + strlen(others), sizeof others - strlen(others),
+                 "; to use %s, set variant to %s", all->other, all->other);
     snprintf(by, sizeof by, "%s", m->info.reason);
     if (n > 0)
         snprintf(ignored, sizeof ignored, ", %s ignored",

@@ -148,6 +148,9 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
         vae_dims_text(t->dims, t->n_dims, is, sizeof is);
         vae_listing_add(&all->wrong, "%s is %s, expected %s", name, is, should);
         note(&all->first, name, is, should);
+    } else if (t->strided) {
+        vae_listing_add(&all->wrong, "%s is not contiguous " VAE_STRIDED, name);
+        note(&all->first, name, "not contiguous", "contiguous");
     } else if (!t->supported || t->type == VAE_TYPE_U8) {
         vae_type_words(t->type_name, is, sizeof is);
         vae_listing_add(&all->wrong, "%s has type %s, expected %s", name, is,

@@ -267,11 +267,11 @@ not_finite(const VaeStream *s, const VaeProgram *p, const VaeUnits *units,
                               s->main.model, (int64_t) s->at.latents)));
     if (vae_machine_has_delay(&s->main))
         return vae_fail(error, VAE_ERR_BACKEND,
-                        "frames that %s gives after %s are not finite (NaN or "
+                        "%s that %s gives after %s are not finite (NaN or "
                         "infinite) in %s; they depend on %d latents on either "
                         "side",
-                        s->main.model->info.arch, latent,
-                        vae_precision_name(s->main.plan.precision),
+                        decode ? "frames" : "latents", s->main.model->info.arch,
+                        latent, vae_precision_name(s->main.plan.precision),
                         s->main.reach.look_ahead);
     return vae_fail(
         error, VAE_ERR_BACKEND,

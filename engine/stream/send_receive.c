@@ -451,9 +451,8 @@ check_clip(const VaeStream *s, const VaeLatentClip *clip, int k,
             "%s: the latents are {%s}, the stream expects {=%s} ones",
             clip->file, vae_normalization_name(of_clip),
             vae_normalization_name(expected));
-    return vae_model_check_clip(&s->main.model->info, clip,
-                                s->main.params.width, s->main.params.height,
-                                error);
+    return vae_model_check_clip(s->main.model, clip, s->main.params.width,
+                                s->main.params.height, error);
 }
 
 VaeStatus

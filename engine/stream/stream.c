@@ -37,7 +37,8 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
                         "%s has no posterior to sample: its encoder gives the "
                         "latents themselves",
                         info->arch);
-    const int least = vae_model_reach(info, p->tile_plan).look_ahead;
+    const int least =
+        vae_model_reach(info, p->direction, p->tile_plan).look_ahead;
     if ((model->windows.size || info->in_tiles) && decode && p->low_latency &&
         p->look_ahead >= 0 && p->look_ahead < least)
         return vae_mismatch(

@@ -38,6 +38,7 @@ typedef struct VaeDoubts {
     bool alpha; /* warned that alpha is lost */
     /* Of the sequence: */
     uint64_t units; /* number of units so far */
+    int repeated;   /* latest frames that have the address of the one before */
     bool told;      /* warned that the input looks like something else */
     bool nan;       /* warned of a NaN */
     bool varies;    /* a unit has several values, or it has warned of units of
@@ -60,7 +61,7 @@ typedef struct VaeWindow {
     VaeLatentIn held[VAE_WINDOW_ROOM];
     /* latent_tiles.c: the n results of the tile as the network gives them, and
      * the last ones of the tile before. `results` owns the memory of both, of
-     * `moments` and of copies of the pictures of a tile. */
+     * `moments` and of copies of the pictures of the last latents. */
     float *results, *last;
     int n, n_last;
     float *moments;    /* of an encoder: a latent [h, w, 2C] */

@@ -12,7 +12,8 @@
 #include "tool.h"
 
 enum { RUNS = COMMAND_DECODE | COMMAND_ENCODE | COMMAND_BENCH | COMMAND_PLAN };
-enum { READS = COMMAND_DECODE | COMMAND_INFO }; /* files of latents */
+/* Files of latents. */
+enum { READS = COMMAND_DECODE | COMMAND_INFO | COMMAND_COMPARE };
 
 typedef struct Option Option;
 struct Option {
@@ -236,10 +237,9 @@ static const Option options[] = {
      "compare streams of PPM pictures as they arrive", AT(stream)},
     {"peak", "P", COMMAND_COMPARE, set_peak,
      "peak of PSNR and SSIM, see above"},
-    {"tensor", "NAME",
-     COMMAND_DECODE | COMMAND_ENCODE | COMMAND_COMPARE | COMMAND_INFO, set_text,
+    {"tensor", "NAME", READS | COMMAND_ENCODE, set_text,
      "name of the tensor to read", AT(tensor)},
-    {"layout", "L", READS | COMMAND_COMPARE, set_layout,
+    {"layout", "L", READS, set_layout,
      "order of the dimensions of latents: cthw, tchw, bcthw, btchw, or auto "
      "(default): as their file states, else by the shape"},
     {"batch-index", "N", READS, set_whole,
@@ -306,7 +306,7 @@ option_of(const VaeSetting *s)
     else if (s->only_encode)
         p.commands = COMMAND_ENCODE;
     else if (strcmp(s->option, "normalization") == 0)
-        p.commands |= COMMAND_INFO;
+        p.commands |= READS;
     return p;
 }
 

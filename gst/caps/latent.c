@@ -19,6 +19,7 @@ static const gchar optional_fields[] =
     "normalization = (string) { normalized, raw, comfyui }, "
     "temporal-factor = (int) [ 1, 64 ], first-frames = (int) [ 1, 64 ], "
     "framerate = (fraction) [ 0/1, 100000/1 ], "
+    "framerate-assumed = (boolean) { false, true }, "
     "width = (int) [ 1, 65535 ], height = (int) [ 1, 65535 ], "
     "pixel-aspect-ratio = (fraction) [ 1/MAX, MAX ]";
 
@@ -246,6 +247,7 @@ read_layout(const GstStructure *s, GstVaeLatentInfo *info, GError **error)
         info->layout = (GstVaeLatentLayout) i;
     }
     gst_structure_get_boolean(s, "layout-guessed", &info->layout_guessed);
+    gst_structure_get_boolean(s, "framerate-assumed", &info->rate_assumed);
     if (!read_int(s, "frames", GST_VAE_LATENT_MAX_FRAMES, FALSE, &info->frames,
                   error))
         return FALSE;
@@ -333,6 +335,9 @@ gst_vae_latent_info_to_caps(const GstVaeLatentInfo *info)
 
     if (info->layout_guessed)
         gst_caps_set_simple(caps, "layout-guessed", G_TYPE_BOOLEAN, TRUE, NULL);
+    if (info->rate_assumed)
+        gst_caps_set_simple(caps, "framerate-assumed", G_TYPE_BOOLEAN, TRUE,
+                            NULL);
     set_int(caps, "channels", info->channels);
     set_int(caps, "latent-width", info->latent_width);
     set_int(caps, "latent-height", info->latent_height);
@@ -372,17 +377,18 @@ gst_vae_latent_info_size(const GstVaeLatentInfo *info)
     return info->frames * gst_vae_latent_info_step_size(info);
 }
 
-gboolean
-gst_vae_latent_ask_stated(GstPad *pad, const gchar *field, gboolean *stated)
+GstStructure *
+gst_vae_latent_ask_file(GstPad *pad, gint channels)
 {
     GstQuery *query = gst_query_new_custom(
-        GST_QUERY_CUSTOM, gst_structure_new_empty(GST_VAE_STATED_QUERY));
-    const gboolean known = gst_pad_peer_query(pad, query) &&
-                           gst_structure_get_boolean(
-                               gst_query_get_structure(query), field, stated);
+        GST_QUERY_CUSTOM, gst_structure_new(GST_VAE_STATED_QUERY, "channels",
+                                            G_TYPE_INT, channels, NULL));
+    GstStructure *answer = NULL;
 
+    if (gst_pad_peer_query(pad, query))
+        answer = gst_structure_copy(gst_query_get_structure(query));
     gst_query_unref(query);
-    return known;
+    return answer;
 }
 
 guint

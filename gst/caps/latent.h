@@ -19,9 +19,9 @@ G_BEGIN_DECLS
  * of later latents on which one of its frames depends. The members of
  * GstVaeDecoderFacts are fields of the same names. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
-/* A custom query upstream, about the file of the latents. `normalization`
- * (gboolean): the file states that of the caps. `framerate` (gboolean): the
- * file or the user states it. */
+/* A custom query upstream, about the file of the latents. `channels` (gint):
+ * those that the model expects. The answer has `normalization` (gboolean): the
+ * file states that of the caps. `advice` (gchararray): vae_axes_advice(). */
 #define GST_VAE_STATED_QUERY "vae-stated"
 /* Facts of the decoder's model, see VaeModelInfo; all 0: no model is open.
  * After a seek, frames are exact if decoding begins look_back latents earlier
@@ -84,6 +84,7 @@ typedef struct GstVaeLatentInfo {
     GstVaeLatentLayout layout;
     gint frames;             /* latents in a buffer, at least 1 */
     gboolean layout_guessed; /* of the file, and so also channels */
+    gboolean rate_assumed;   /* nobody stated fps_n, fps_d */
 } GstVaeLatentInfo;
 
 /* Sets the defaults: zeros, float32, normalized, chw, one latent in a buffer.
@@ -117,11 +118,9 @@ const gchar *gst_vae_words_key(GstVaeWords which);
 gboolean gst_vae_latent_info_set_words(GstVaeLatentInfo *info,
                                        GstVaeWords which, const gchar *words);
 
-/* Asks upstream of a sink pad whether the caps have `field` as the file of the
- * latents states it, see GST_VAE_STATED_QUERY. Returns FALSE if no file is
- * upstream. */
-gboolean gst_vae_latent_ask_stated(GstPad *pad, const gchar *field,
-                                   gboolean *stated);
+/* Asks upstream of a sink pad about the file of the latents. Returns the answer
+ * to GST_VAE_STATED_QUERY, or NULL if no file is upstream. (transfer full) */
+GstStructure *gst_vae_latent_ask_file(GstPad *pad, gint channels);
 
 /* Returns the bits per second of the latents for GST_TAG_BITRATE, or 0 if
  * unknown. */

@@ -4,6 +4,7 @@
  */
 #include "decode.h"
 
+#include "delay.h"
 #include "details.h"
 #include "enums.h"
 #include "error.h"
@@ -40,25 +41,22 @@ same_int(GError **error, const VaeModelInfo *model, const gchar *what,
     return mismatch(error, model, what, a, b);
 }
 
-/* A file of another layout has the number of its latents here. If the channels
- * are last in it, they are the width. */
+/* A file of another layout has the number of its latents here. */
 static gboolean
 wrong_channels(GError **error, const VaeModelInfo *model,
-               const GstVaeLatentInfo *in)
+               const GstVaeLatentInfo *in, GstPad *pad)
 {
-    const gboolean last = in->latent_width == model->latent_channels;
+    g_autoptr(GstStructure) file =
+        gst_vae_latent_ask_file(pad, model->latent_channels);
+    const gchar *advice = file ? gst_structure_get_string(file, "advice") : "";
     gchar found[16], expected[16];
 
     g_snprintf(found, sizeof found, "%d", in->channels);
     g_snprintf(expected, sizeof expected, "%d", model->latent_channels);
     gst_vae_set_mismatch(
         error, (GstVaeMismatch){"channels", found, expected},
-        "The latents have channels = %s, the model %s expects %s (if the %s "
-        "dimension in their file has %s, %s)",
-        found, model->path, expected, last ? "last" : "other",
-        last ? "the channels" : expected,
-        last ? "move it before the others"
-             : "set latentdemux layout=tchw or cthw");
+        "The latents have channels = %s, the model %s expects %s%s", found,
+        model->path, expected, advice);
     return FALSE;
 }
 
@@ -89,7 +87,7 @@ wrong_space(GError **error, const VaeModelInfo *model,
  * frames of a latent, and size. */
 static gboolean
 check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
-              GError **error)
+              GstPad *pad, GError **error)
 {
     const gint s = model->spatial / model->scale;
     gchar found[64], expected[64];
@@ -97,7 +95,7 @@ check_latents(const GstVaeLatentInfo *in, const VaeModelInfo *model,
     if (in->space[0] && g_strcmp0(in->space, model->space) != 0)
         return wrong_space(error, model, in);
     if (in->channels != model->latent_channels)
-        return wrong_channels(error, model, in);
+        return wrong_channels(error, model, in, pad);
     if (!same_int(error, model, "temporal-factor", in->temporal_factor,
                   model->temporal) ||
         !same_int(error, model, "first-frames", in->first_frames,
@@ -210,7 +208,7 @@ gst_vae_decode_set_caps(GstVaeBase *base, GstCaps *caps, GError **error)
     if (self->tensors)
         gst_vae_tensors_video_rate(&self->in,
                                    vae_model_counts(self->base.choice.info));
-    if (!check_latents(&self->in, self->base.choice.info, error))
+    if (!check_latents(&self->in, self->base.choice.info, base->sinkpad, error))
         return FALSE;
     complete(self);
     return check_rate(&self->in, error) &&
@@ -342,6 +340,8 @@ gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
 static const gchar *
 who_states(GstVaeDecode *self)
 {
+    g_autoptr(GstStructure) file = gst_vae_latent_ask_file(
+        self->base.sinkpad, self->base.choice.info->latent_channels);
     const gchar *who = "the caps state";
     gboolean by_file;
     gint mode;
@@ -349,8 +349,7 @@ who_states(GstVaeDecode *self)
     GST_OBJECT_LOCK(self);
     mode = self->normalization;
     GST_OBJECT_UNLOCK(self);
-    if (gst_vae_latent_ask_stated(self->base.sinkpad, "normalization",
-                                  &by_file))
+    if (file && gst_structure_get_boolean(file, "normalization", &by_file))
         who = by_file ? "the file states" : NULL;
     return self->in.normalization_stated && mode == GST_VAE_NORMALIZATION_AUTO
                ? who
@@ -388,5 +387,5 @@ gst_vae_decode_set_times(GstVaeBase *base, GstVaeSession *session)
     const VaeModelInfo *info = gst_vae_model_info(session->model);
 
     session->step_time = session->frame_time * info->decode.step_out;
-    session->collect_time = gst_vae_decode_delay_time(session);
+    session->collect_time = gst_vae_delay_time(session);
 }

@@ -33,6 +33,7 @@
  */
 #include "decode.h"
 
+#include "delay.h"
 #include "details.h"
 #include "docs.h"
 #include "metas.h"
@@ -64,13 +65,14 @@ prepare_latent(GstVaeDecode *self, const GstBuffer *latent, GstVaeStep *step,
     GstFlowReturn ret = GST_FLOW_OK;
 
     /* Frames in the segment may wait for latents after the segment. */
-    if (step->behind && (step->start || !gst_vae_decode_is_waiting(self))) {
+    if (step->behind &&
+        (step->start || !gst_vae_delay_is_waiting(&self->base))) {
         /* Drops this latent. The next one begins a sequence. */
         self->need_start = self->discont = TRUE;
         return GST_FLOW_EOS;
     }
     if (step->start)
-        ret = gst_vae_decode_drain(self);
+        ret = gst_vae_decode_finish(&self->base);
     if (step->start && ret == GST_FLOW_OK)
         ret = gst_vae_decode_load(self, latent, step);
     if (ret == GST_FLOW_OK && !self->resuming)
@@ -122,7 +124,8 @@ push_latent(GstVaeDecode *self, GstBuffer *latent)
     if (!item)
         return GST_FLOW_OK;
     item->without_context = without_context;
-    gst_vae_decode_delay(self, item);
+    gst_vae_delay_step(base, item);
+    item->frames = self->frame - g_queue_get_length(&base->delay.waiting);
     gst_vae_decode_mark(self, item);
     return gst_vae_base_push_step(base, item);
 }
@@ -215,13 +218,7 @@ restart(GstVaeBase *base)
     self->discont = TRUE;
     self->told_continues = self->earlier = FALSE;
     self->jumps = 0;
-    gst_vae_decode_forget(self);
-}
-
-static GstFlowReturn
-finish(GstVaeBase *base)
-{
-    return gst_vae_decode_drain(GST_VAE_DECODE(base));
+    gst_vae_delay_forget(base);
 }
 
 static GstClockTime
@@ -274,7 +271,7 @@ gst_vae_decode_class_init(GstVaeDecodeClass *klass)
     base_class->adapt = gst_vae_decode_adapt;
     base_class->set_times = gst_vae_decode_set_times;
     base_class->collect = collect;
-    base_class->finish = finish;
+    base_class->finish = gst_vae_decode_finish;
     base_class->restart = restart;
     base_class->end = end;
     base_class->segment = segment;
@@ -287,7 +284,6 @@ static void
 gst_vae_decode_init(GstVaeDecode *self)
 {
     self->fps_d = 1;
-    g_queue_init(&self->waiting);
     self->anchor = self->input_pts = self->input_end = GST_CLOCK_TIME_NONE;
     gst_vae_pads_init(&self->base);
 }

@@ -33,18 +33,11 @@ typedef struct GstVaeDecode {
     gboolean told_continues; /* posted that DELTA_UNIT is missing */
     guint jumps; /* latents whose timestamps did not follow the rate */
 
-    /* The sequence of a model with a delay. */
-    GQueue waiting;         /* GstVaeOut: frames that are due later */
-    guint64 planned, given; /* frames */
-
     VaeCheckpoint resume; /* the position that was loaded */
     gboolean resuming;    /* the input has not reached that position yet */
     gboolean earlier;     /* the input is still in an earlier sequence than the
                              loaded position */
     guint saved;          /* latents since the last checkpoint */
-
-    /* For the worker. */
-    gboolean mark_discont; /* the next frame gets the flag DISCONT */
 } GstVaeDecode;
 
 typedef struct GstVaeDecodeClass {
@@ -73,6 +66,9 @@ void gst_vae_decode_set_times(GstVaeBase *base, GstVaeSession *session);
  * continues a sequence by its caps or by the property. Warns of a buffer that
  * only seems to continue one. (takes buffer, transfer full) */
 GstBuffer *gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer);
+/* Queues steps for the frames that wait. If there are any, the next latent
+ * begins a sequence. */
+GstFlowReturn gst_vae_decode_finish(GstVaeBase *base);
 
 /* decode/timing.c: converts buffers of latents to steps with timestamps */
 
@@ -109,29 +105,6 @@ GstVaeItem *gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
  * the buffer, or NONE. (transfer full) */
 GstBuffer *gst_vae_decode_split(GstVaeDecode *self, GstBuffer *buffer, gint i,
                                 GstClockTime *left);
-
-/* decode/delay.c: delays frames that need later latents */
-
-/* The number of the first `all` frames of a sequence that wait when no more are
- * planned. */
-guint64 gst_vae_decode_waiting_of(const GstVaeSession *session, guint64 all);
-/* The longest time that a frame waits for later latents. */
-GstClockTime gst_vae_decode_delay_time(const GstVaeSession *session);
-/* Replaces the frames of a planned step by the frames that the engine returns
- * with this latent. Without a delay nothing changes. */
-void gst_vae_decode_delay(GstVaeDecode *self, GstVaeItem *item);
-/* Continues a sequence after n frames whose latents are not sent again. The
- * frames that the engine has not returned yet wait, with the times before pts.
- */
-void gst_vae_decode_delay_resume(GstVaeDecode *self, guint64 n,
-                                 GstClockTime pts);
-/* Returns TRUE if frames of the segment wait. */
-gboolean gst_vae_decode_is_waiting(const GstVaeDecode *self);
-/* Ends the sequence and queues steps for the waiting frames. The next latent
- * begins a sequence. */
-GstFlowReturn gst_vae_decode_drain(GstVaeDecode *self);
-/* Drops the waiting frames. */
-void gst_vae_decode_forget(GstVaeDecode *self);
 
 /* decode/resume.c: resumes from checkpoints and requests them */
 

@@ -1,9 +1,10 @@
 /*
  * flag.c: decides which buffers continue a sequence, by their flags or by the
- * property `sequence`.
+ * property `sequence`, and ends sequences.
  */
 #include "decode.h"
 
+#include "delay.h"
 #include "enums.h"
 
 GST_DEBUG_CATEGORY_EXTERN(gst_vae_decode_debug);
@@ -100,4 +101,14 @@ gst_vae_decode_flag(GstVaeDecode *self, GstBuffer *buffer)
     if (GST_BUFFER_PTS_IS_VALID(buffer) && GST_BUFFER_DURATION_IS_VALID(buffer))
         self->input_end = GST_BUFFER_PTS(buffer) + GST_BUFFER_DURATION(buffer);
     return buffer;
+}
+
+GstFlowReturn
+gst_vae_decode_finish(GstVaeBase *base)
+{
+    GstVaeDecode *self = GST_VAE_DECODE(base);
+
+    if (!g_queue_is_empty(&base->delay.waiting))
+        self->need_start = self->discont = TRUE;
+    return gst_vae_delay_drain(base);
 }

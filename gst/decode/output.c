@@ -174,7 +174,6 @@ gst_vae_decode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
                         VaeError *error)
 {
     GstVaeBase *base = GST_VAE_BASE(element);
-    GstVaeDecode *self = GST_VAE_DECODE(element);
     GstVaeSession *session = item->session;
     VaeStatus status = VAE_OK;
 
@@ -182,7 +181,7 @@ gst_vae_decode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
         if (!gst_vae_call_add_latent(call, session, item->in[0], GST_MAP_READ))
             return vae_fail(error, VAE_ERR_READ, "a latent cannot be read");
     }
-    self->mark_discont |= item->discont;
+    base->mark_discont |= item->discont;
     for (guint i = 0; i < item->n_out && status == VAE_OK; i++) {
         GstVaeOut *out = &item->out[i];
 
@@ -191,9 +190,9 @@ gst_vae_decode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
             continue;
         }
         status = add_frame(session, call, out, error);
-        if (self->mark_discont && status == VAE_OK)
+        if (base->mark_discont && status == VAE_OK)
             GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DISCONT);
-        self->mark_discont = FALSE;
+        base->mark_discont = FALSE;
     }
     return status;
 }

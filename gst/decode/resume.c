@@ -8,6 +8,7 @@
  */
 #include "decode.h"
 
+#include "delay.h"
 #include "error.h"
 #include "switch.h"
 
@@ -22,7 +23,7 @@ had_before(GstVaeDecode *self)
     const guint64 all =
         gst_vae_decode_frames_before(self, self->resume.latents);
 
-    return all - gst_vae_decode_waiting_of(self->base.queue.session, all);
+    return all - gst_vae_delay_waiting_of(self->base.queue.session, all);
 }
 
 /* Posts an error: the latents begin after the first one that the stream
@@ -93,15 +94,44 @@ take_load(GstVaeBase *base)
     return path;
 }
 
+/* Continues a sequence after n frames whose latents are not sent again. The
+ * frames that the engine has not returned yet wait, with the times before pts.
+ */
+static void
+resume_delay(GstVaeDecode *self, guint64 n, GstClockTime pts)
+{
+    GstVaeBase *base = &self->base;
+    const guint64 wait = gst_vae_delay_waiting_of(base->queue.session, n);
+    const guint64 late = MAX(gst_vae_decode_frames_time(self, wait), pts) - pts;
+
+    base->delay.planned = n;
+    base->delay.given = n - wait;
+    self->frame -= wait;
+    if (late > 0)
+        GST_WARNING_OBJECT(self,
+                           "%" G_GUINT64_FORMAT " frames that wait are "
+                           "older than time 0: the times must go on",
+                           wait);
+    for (guint64 i = wait; i > 0; i--) {
+        const GstClockTime end =
+            pts - MIN(pts, gst_vae_decode_frames_time(self, i - 1));
+        GstVaeOut out = {0};
+
+        gst_vae_decode_plan_frame(
+            self, &out, pts - MIN(pts, gst_vae_decode_frames_time(self, i)),
+            end);
+        gst_vae_delay_add(base, &out);
+    }
+}
+
 /* Called if the loaded sequence had ended, so that the latent begins another
  * one. The frames that wait in the carries leave first. */
 static GstFlowReturn
 end_loaded(GstVaeDecode *self, const GstVaeStep *step)
 {
-    gst_vae_decode_delay_resume(
-        self, gst_vae_decode_frames_before(self, self->resume.latents),
-        step->pts);
-    return gst_vae_decode_drain(self);
+    resume_delay(self, gst_vae_decode_frames_before(self, self->resume.latents),
+                 step->pts);
+    return gst_vae_decode_finish(&self->base);
 }
 
 GstFlowReturn
@@ -157,8 +187,8 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
     }
     first = gst_vae_decode_frames_before(self, place);
     had = had_before(self);
-    if (place == c->latents && c->carries && self->planned == 0)
-        gst_vae_decode_delay_resume(self, first, step.pts);
+    if (place == c->latents && c->carries && self->base.delay.planned == 0)
+        resume_delay(self, first, step.pts);
 
     if (place > 0 && self->need_start) {
         /* The stream has its context from the checkpoint. */
@@ -177,7 +207,7 @@ gst_vae_decode_resume_step(GstVaeDecode *self, GstBuffer *latent,
     if (place >= c->begin)
         return item;
     if (c->carries) /* some of its frames may wait in the carries */
-        gst_vae_decode_delay(self, item);
+        gst_vae_delay_step(&self->base, item);
     self->discont = TRUE;
     gst_vae_item_unref(item);
     return NULL;

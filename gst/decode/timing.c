@@ -381,7 +381,6 @@ gst_vae_decode_plan_step(GstVaeDecode *self, GstBuffer *buffer,
     if (!item->partial) /* otherwise the frame of the metas is missing */
         item->out[0].metas = gst_buffer_ref(buffer);
     item->n_in = 1;
-    item->frames = self->frame;
     return item;
 }
 

@@ -3,6 +3,7 @@
  */
 #include "encode.h"
 
+#include "delay.h"
 #include "enums.h"
 #include "group.h"
 #include "metas.h"
@@ -22,6 +23,7 @@ gst_vae_encode_forget(GstVaeEncode *self)
         gst_clear_buffer(&self->uncovered[i].metas);
     self->n_uncovered = 0;
     gst_clear_buffer(&self->last);
+    gst_vae_delay_forget(&self->base);
 }
 
 void
@@ -160,6 +162,7 @@ push_group(GstVaeEncode *self)
     item->out[0].needed = TRUE;
     item->out[0].offset = self->latent++;
     self->need_start = self->discont = FALSE;
+    gst_vae_delay_step(&self->base, item);
     return gst_vae_base_push_step(&self->base, item);
 }
 
@@ -170,7 +173,7 @@ gst_vae_encode_finish(GstVaeBase *base)
     GstFlowReturn ret = GST_FLOW_OK;
     gint tail;
 
-    if (self->n_uncovered == 0)
+    if (self->n_uncovered == 0 && !gst_vae_delay_is_waiting(base))
         return GST_FLOW_OK;
     GST_OBJECT_LOCK(self);
     tail = self->tail;
@@ -186,6 +189,8 @@ gst_vae_encode_finish(GstVaeBase *base)
                         "%u frames at the end of a sequence fill no "
                         "group and are dropped",
                         self->n_uncovered);
+    if (ret == GST_FLOW_OK)
+        ret = gst_vae_delay_drain(base);
     gst_vae_encode_forget(self);
     self->need_start = TRUE;
     return ret;

@@ -5,12 +5,13 @@
  *
  * Encodes each group of frames to a latent, in a buffer of its own. With most
  * models, the first frame of a sequence is a group, and every four later frames
- * are a group. The first latent of a sequence has no DELTA_UNIT, and its OFFSET
- * is 0. A sequence begins at a frame with DISCONT, after a flush, after new
- * caps, after a gap in the middle of a group, after a force-key-unit event and
- * after #GstVaeEncode:key-int-max latents or #GstVaeEncode:key-int-max-time. A
- * #GstVaeBase:model that is set while playing takes over at the next start of a
- * sequence.
+ * are a group. The latents of HunyuanVideo 1.0 leave with a later group, or at
+ * the end of the sequence. The first latent of a sequence has no DELTA_UNIT,
+ * and its OFFSET is 0. A sequence begins at a frame with DISCONT, after a
+ * flush, after new caps, after a gap in the middle of a group or while latents
+ * wait, after a force-key-unit event and after #GstVaeEncode:key-int-max
+ * latents or #GstVaeEncode:key-int-max-time. A #GstVaeBase:model that is set
+ * while playing takes over at the next start of a sequence.
  *
  * ## Example launch lines
  * |[
@@ -29,6 +30,7 @@
  */
 #include "encode.h"
 
+#include "delay.h"
 #include "docs.h"
 #include "frames.h"
 #include "offer.h"
@@ -269,11 +271,12 @@ set_times(GstVaeBase *base, GstVaeSession *session)
     const VaeSteps *steps = &info->encode, *back = &info->decode;
 
     session->step_time = session->frame_time * steps->step_in;
-    /* Latent k goes out after frame first_in + k step_in - 1 with the time of
-     * frame first_out + (k - 1) step_out. */
+    /* Without a delay, latent k goes out after frame first_in + k step_in - 1
+     * with the time of frame first_out + (k - 1) step_out. */
     session->collect_time =
         session->frame_time *
-        (steps->first_in - 1 + back->step_out - back->first_out);
+            (steps->first_in - 1 + back->step_out - back->first_out) +
+        gst_vae_delay_time(session);
 }
 
 static void

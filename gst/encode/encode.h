@@ -66,7 +66,8 @@ void gst_vae_encode_install(GObjectClass *klass);
 /* Collects a frame and queues the step that it completes. */
 GstFlowReturn gst_vae_encode_collect(GstVaeBase *base, GstBuffer *buffer);
 /* Ends the sequence: repeats the last frame until a latent covers every frame,
- * or drops the frames that none covers. The next frame begins a sequence. */
+ * or drops the frames that none covers; then gives the latents that wait. The
+ * next frame begins a sequence. */
 GstFlowReturn gst_vae_encode_finish(GstVaeBase *base);
 /* Ends the sequence; the next frame begins a new one. */
 void gst_vae_encode_key_unit(GstVaeBase *base);

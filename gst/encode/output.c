@@ -17,11 +17,10 @@ gst_vae_encode_decide_allocation(GstVaeBase *base, GstVaeSession *session,
 }
 
 static VaeStatus
-add_latent(GstVaeCall *call, GstVaeItem *item, VaeError *error)
+add_latent(GstVaeCall *call, GstVaeSession *session, GstVaeOut *out,
+           VaeError *error)
 {
-    GstVaeSession *session = item->session;
     const gsize size = gst_vae_latent_info_size(&session->latent);
-    GstVaeOut *out = &item->out[0];
 
     out->buffer =
         gst_buffer_new_allocate(session->allocator, size, &session->allocation);
@@ -33,10 +32,8 @@ add_latent(GstVaeCall *call, GstVaeItem *item, VaeError *error)
     if (out->metas)
         gst_vae_metas_copy(out->buffer, out->metas);
     gst_vae_group_add(out->buffer, out->frames, out->length);
-    if (!item->start)
+    if (out->offset > 0)
         GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DELTA_UNIT);
-    if (item->discont)
-        GST_BUFFER_FLAG_SET(out->buffer, GST_BUFFER_FLAG_DISCONT);
     return VAE_OK;
 }
 
@@ -44,12 +41,19 @@ VaeStatus
 gst_vae_encode_add_step(GstElement *element, GstVaeCall *call, GstVaeItem *item,
                         VaeError *error)
 {
+    GstVaeBase *base = GST_VAE_BASE(element);
     GstVaeSession *session = item->session;
-
     VaeStatus status = VAE_OK;
 
     for (guint i = 0; i < item->n_in && status == VAE_OK; i++)
         status = gst_vae_call_add_picture(call, session, item->in[i],
                                           GST_MAP_READ, error);
-    return status == VAE_OK ? add_latent(call, item, error) : status;
+    base->mark_discont |= item->discont;
+    for (guint i = 0; i < item->n_out && status == VAE_OK; i++) {
+        status = add_latent(call, session, &item->out[i], error);
+        if (base->mark_discont && status == VAE_OK)
+            GST_BUFFER_FLAG_SET(item->out[i].buffer, GST_BUFFER_FLAG_DISCONT);
+        base->mark_discont = FALSE;
+    }
+    return status;
 }

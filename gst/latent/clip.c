@@ -8,6 +8,7 @@
 
 #include "enums.h"
 #include "metadata.h"
+#include "vae-private/axes.h"
 #include "vae-private/spaces.h"
 #include "vae-private/status.h"
 
@@ -116,7 +117,7 @@ fill_framerate(GstLatentClip *clip, const gchar *name,
         return check_rate(name, "vae.framerate", info->fps_n, info->fps_d,
                           error);
     }
-    clip->guessed = n == 0;
+    info->rate_assumed = n == 0;
     info->fps_n = n;
     info->fps_d = d;
     if (n == 0 && !info->space[0] && settings->decoder.fps_n > 0) {
@@ -245,6 +246,18 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
     if (status != VAE_OK)
         gst_latent_clip_clear(clip);
     return status;
+}
+
+void
+gst_latent_clip_advise(const GstLatentClip *clip, gint channels, gchar *text,
+                       gsize size)
+{
+    const VaeTensorInfo *t =
+        vae_tensor_file_find(clip->file, clip->data.tensor);
+    const VaeLatentLayout layout = *vae_layout_name(&clip->data) == 't'
+                                       ? VAE_LAYOUT_TCHW
+                                       : VAE_LAYOUT_CTHW;
+    vae_axes_advice(t->dims, t->n_dims, layout, channels, text, size);
 }
 
 void

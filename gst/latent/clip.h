@@ -34,7 +34,6 @@ typedef struct GstLatentClip {
     VaeTensorFile *file;
     VaeLatentClip data;
     GstVaeLatentInfo info;
-    gboolean guessed;     /* neither file nor user states the frame rate */
     gboolean open;        /* data.t and frames are not known yet, but huge */
     gboolean own_rate;    /* the user sets it; the file's times are ignored */
     VaeCounts counts;     /* frames of its latents */
@@ -55,6 +54,9 @@ VaeStatus gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
                                const GstLatentSettings *settings,
                                VaeError *error);
 void gst_latent_clip_clear(GstLatentClip *clip);
+/* Writes what to do if a model expects so many channels, or "". */
+void gst_latent_clip_advise(const GstLatentClip *clip, gint channels,
+                            gchar *text, gsize size);
 /* Ends an open clip after latent t - 1. frames: its number of frames, or 0 if
  * the last latent has all of its frames. */
 void gst_latent_clip_end(GstLatentClip *clip, gint t, gint64 frames);

@@ -180,7 +180,7 @@ gst_latent_fields_fill(GstLatentFields *fields, const GstVaeLatentInfo *info,
     *fields = (GstLatentFields){
         .list = g_array_new(FALSE, FALSE, sizeof(VaeMetadata)),
         .text = g_string_chunk_new(1024)};
-    if (info->fps_n > 0)
+    if (info->fps_n > 0 && !info->rate_assumed)
         add_fraction(fields, "vae.framerate", info->fps_n, info->fps_d);
     if (frames > 0 && !info->layout_guessed)
         add_number(fields, "vae.frames", frames);

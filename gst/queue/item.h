@@ -54,7 +54,7 @@ typedef struct GstVaeItem {
     gboolean start;           /* begins a sequence */
     gboolean without_context; /* a later step without context */
     gboolean discont;
-    gboolean drain;       /* has no latent: gives the delayed frames */
+    gboolean drain;       /* has no input: gives the delayed results */
     gboolean backward;    /* its buffers are pushed in reverse order */
     gboolean partial;     /* begins a sequence inside a clip */
     gboolean reveals;     /* gives the first frames after steps without any */

@@ -89,7 +89,7 @@ GstFlowReturn gst_vae_queue_set_seqnum(GstVaeQueue *queue, guint32 seqnum);
  * first output timestamp, and a slice. They are 0 without a session. */
 typedef struct GstVaeQueueTimes {
     GstClockTime frame, collect, slice;
-    gint look_ahead; /* latents for which a decoder's frame waits */
+    gint look_ahead; /* steps for which a result waits */
     GstVaeDecoderFacts decoder;
 } GstVaeQueueTimes;
 GstVaeQueueTimes gst_vae_queue_times(GstVaeQueue *queue);

@@ -56,9 +56,8 @@ gst_vae_session_look_ahead(const GstVaeSession *session)
     const VaeModelInfo *info = gst_vae_model_info(session->model);
     const VaeStreamParams *p = &session->params;
 
-    if (p->direction == VAE_ENCODE)
-        return 0;
-    const gint exact = vae_model_reach(info, p->tile_plan).look_ahead;
+    const gint exact =
+        vae_model_reach(info, p->direction, p->tile_plan).look_ahead;
 
     return p->low_latency ? MIN(p->look_ahead, exact) : exact;
 }

@@ -53,7 +53,8 @@ void gst_vae_session_unref(GstVaeSession *session); /* NULL is fine */
  * `session`. */
 GstVaeSession *gst_vae_session_successor(const GstVaeSession *session,
                                          GstVaeModel *model);
-/* Returns the number of later latents for which a frame waits. */
+/* Returns the number of later latents for which a decoder's frame waits, or of
+ * later groups of frames for which an encoder's latent waits. */
 gint gst_vae_session_look_ahead(const GstVaeSession *session);
 /* Returns TRUE if the stream of session a can serve session b. */
 gboolean gst_vae_session_same_stream(const GstVaeSession *a,

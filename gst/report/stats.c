@@ -59,10 +59,10 @@ gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream,
 }
 
 void
-gst_vae_stats_waiting(GstVaeStats *stats, guint frames)
+gst_vae_stats_waiting(GstVaeStats *stats, guint results)
 {
     g_mutex_lock(&stats->lock);
-    stats->counters.waiting = frames;
+    stats->counters.waiting = results;
     g_mutex_unlock(&stats->lock);
 }
 

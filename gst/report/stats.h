@@ -37,8 +37,8 @@ typedef struct GstVaeCounters {
     guint64 nan_steps, recovered_steps;
     gint64 first_us, last_us; /* monotonic: begin of the first, end of the last
                                  slice */
-    gint look_ahead;          /* later latents for which a frame waits */
-    guint waiting;            /* frames that wait for later latents */
+    gint look_ahead;          /* later steps that a result waits for */
+    guint waiting;            /* results that wait for later steps */
     VaePlan plan;             /* all zero until a stream is open */
     gchar device[128];        /* name of the device */
     gchar model[1024];        /* file of the model */
@@ -64,8 +64,8 @@ void gst_vae_stats_reset(GstVaeStats *stats);
 /* Sets the stream of the next slices. */
 void gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream,
                           const gchar *model, gint look_ahead);
-/* Sets the number of frames that wait for later latents. */
-void gst_vae_stats_waiting(GstVaeStats *stats, guint frames);
+/* Sets the number of results that wait for later steps. */
+void gst_vae_stats_waiting(GstVaeStats *stats, guint results);
 
 /* A finished slice. */
 typedef struct GstVaeSliceTime {

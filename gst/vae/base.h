@@ -63,6 +63,12 @@ typedef struct GstVaeInput {
     GstStructure *group;    /* of the next latent, or NULL; see group.h */
 } GstVaeInput;
 
+/* Results that come later than their input, see delay.h. */
+typedef struct GstVaeDelay {
+    GQueue waiting;         /* GstVaeOut: planned, but not in a step yet */
+    guint64 planned, given; /* results of the sequence */
+} GstVaeDelay;
+
 typedef struct GstVaeBase {
     GstElement parent;
     GstPad *sinkpad, *srcpad;
@@ -70,6 +76,7 @@ typedef struct GstVaeBase {
     GstVaeSettings settings;
     GstVaeChoice choice;
     GstVaeInput input;
+    GstVaeDelay delay;
     GstVaeCheckpoints checkpoints;
 
     GstVaeQueue queue;
@@ -87,6 +94,8 @@ typedef struct GstVaeBase {
     /* Start and end of the buffer that left last, or NONE. Guarded by the lock
      * of the queue. */
     GstClockTime position, position_end;
+    gboolean mark_discont; /* the next buffer gets the flag DISCONT; for the
+                              worker */
     /* Frames of a group that is pushed in reverse order. For the task, or the
      * thread that stopped it. */
     GQueue held;

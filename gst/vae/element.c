@@ -164,6 +164,7 @@ gst_vae_base_init(GstVaeBase *base)
     base->cuda.element = base->progress.element = element;
     base->cuda.settings = &base->settings.params;
     gst_vae_queue_init(&base->queue);
+    g_queue_init(&base->delay.waiting);
     gst_vae_stats_init(&base->stats);
     gst_vae_latency_init(&base->latency);
     gst_vae_qos_init(&base->qos);

@@ -20,9 +20,10 @@ install_stats(GObjectClass *klass)
      * - `frames`: number of frames of video, in or out
      * - `dropped`: number of frames that were too late and were not converted
      * - `in-flight` (guint): number of steps in the element
-     * - `look-ahead` (guint): number of later latents that a frame waits for; 0
-     *   for causal decoders
-     * - `waiting` (guint): number of frames that wait for later latents now
+     * - `look-ahead` (guint): number of later latents that a frame of a decoder
+     *   waits for, or of later groups of frames for a latent of an encoder; 0
+     *   for causal networks
+     * - `waiting` (guint): number of frames, or latents, that wait for them now
      * - `fps` (gdouble): frames per second, from the first slice to the last
      * - `avg-KIND-ns`, `p95-KIND-ns`, `last-KIND-ns`, `total-KIND-ns`: times of
      *   a slice. `p95` is the 95th percentile of the last 128 slices. KIND is

@@ -59,21 +59,13 @@ check_info(GstVaeBase *base, const VaeModelInfo *info, GError **error)
                           MAX(info->encode.first_in, info->encode.step_in));
     const gboolean present = decode ? info->has_decoder : info->has_encoder;
 
-    /* The element has no latents that come later than their frames. */
-    const gboolean late = !decode && info->in_tiles;
-
     if (!present)
         refuse_direction(info, decode, error);
-    else if (late)
-        refuse_network(info, "an encoder of tiles of latents",
-                       "another network of its latent space, such as taehv, or "
-                       "vaetool encode",
-                       error);
     else if (most > GST_VAE_MAX_UNITS)
         refuse_network(info, "steps of more frames",
                        "steps of at most " G_STRINGIFY(GST_VAE_MAX_UNITS),
                        error);
-    return present && !late && most <= GST_VAE_MAX_UNITS;
+    return present && most <= GST_VAE_MAX_UNITS;
 }
 
 /* The file that setting names, or what there is without. (transfer full) */

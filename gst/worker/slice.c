@@ -374,23 +374,27 @@ prepare(GstVaeEngine *engine, GstVaeItem *first, VaeError *error)
     return status;
 }
 
-/* Computes the next frames of the end of a sequence. */
+/* Computes the next results of the end of a sequence. */
 static VaeStatus
 drain(GstVaeEngine *engine, const GstVaeCall *call, VaeError *error)
 {
     const int left = vae_stream_drain_count(engine->stream, 0, NULL);
-    const int expected = (int) call->n_pictures;
-    int steps = 0, frames = 0;
+    const int expected =
+        (int) (engine->decodes ? call->n_pictures : call->n_latents);
+    int steps = 0, n = 0;
 
-    while (steps < left && frames < expected)
-        vae_stream_drain_count(engine->stream, ++steps, &frames);
-    if (frames != expected)
+    while (steps < left && n < expected)
+        vae_stream_drain_count(engine->stream, ++steps, &n);
+    if (n != expected)
         return vae_fail(error, VAE_ERR_ARGUMENT,
-                        "%d frames are due at the end of the sequence, the "
+                        "%d results are due at the end of the sequence, the "
                         "engine gives %d",
-                        expected, frames);
-    return vae_stream_drain(engine->stream, steps, call->pictures, expected,
-                            error);
+                        expected, n);
+    return engine->decodes
+               ? vae_stream_drain(engine->stream, steps, call->pictures,
+                                  expected, error)
+               : vae_stream_drain_latents(engine->stream, steps, call->results,
+                                          expected, error);
 }
 
 /* Begins the call of a slice. The call is cleared when it is done or has

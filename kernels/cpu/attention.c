@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "attention.h"
-#include "simd.h"
+#include "simd/simd.h"
 
 void
 vae_cpu_begin_rows(const VaeRowSums *s)

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "cpu.h"
-#include "simd.h"
+#include "simd/simd.h"
 
 /* Pixels that a thread processes at a time; a multiple of ROWS in simd.c. */
 enum { PART = 256 };

@@ -3,7 +3,7 @@
  * in chunks of columns that fit on the stack.
  */
 #include "cpu.h"
-#include "simd.h"
+#include "simd/simd.h"
 #include "colour.h"
 #include "number.h"
 #include "pixels.h"

@@ -7,7 +7,7 @@
 #include "cpu.h"
 #include "number.h"
 #include "sample.h"
-#include "simd.h"
+#include "simd/simd.h"
 
 void
 vae_cpu_clamp(const VaeQueue *q, const VaeClampArgs *a)

@@ -5,7 +5,7 @@
 
 #include "cpu.h"
 #include "number.h"
-#include "simd.h"
+#include "simd/simd.h"
 
 static size_t
 size_of(VaeType type)

@@ -5,14 +5,28 @@ from .frameworks import device_of, dims, fail, like, ready, to_float, to_host, t
 from .reports import Progress
 
 
+def advice_of(shape):
+    """What to do with frames whose axes are others, as vaetool says it."""
+    if len(shape) == 5 and shape[4] in (3, 4):
+        return ("; it has a batch of 1 in front: leave this out" if shape[0] == 1 else
+                "; it has a batch in front: encode its clips one after another")
+    if len(shape) == 3 and shape[2] in (3, 4):
+        return "; of one frame, add a dimension, by x[None]"
+    if len(shape) >= 4 and 3 in shape[:-1]:
+        return ("; if the dimension of 3 has the colours, make it the last one, by "
+                f"moveaxis(x, {shape.index(3)}, -1) of numpy or torch")
+    return ""
+
+
 def check_frames(t, channels):
     """channels: of the network, which with 4 also takes frames without alpha."""
     if t.dtype not in ("uint8", "float16", "bfloat16", "float32", "float64"):
-        raise fail(f"the frames are {t.dtype}, expected uint8 or float32", t.dtype,
+        raise fail(f"the frames are {t.dtype}, expected uint8 or float32: convert bytes "
+                   'by x.to(torch.uint8) of torch or x.astype("uint8") of numpy', t.dtype,
                    "uint8 or float32")
     expected = "[T, H, W, 3]" + (" or [T, H, W, 4]" if channels == 4 else "")
     hint = ("; the network reads no alpha" if channels == 3 and len(t.shape) == 4 and
-            t.shape[3] == 4 else "")
+            t.shape[3] == 4 else advice_of(t.shape))
     if len(t.shape) != 4 or 0 in t.shape[1:] or not 3 <= t.shape[3] <= channels:
         raise fail(f"the frames are {dims(t)}, expected {expected}{hint}", dims(t),
                    expected)

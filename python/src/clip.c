@@ -186,8 +186,9 @@ check(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_TypeError, "expected a Model");
         return NULL;
     }
-    const VaeModelInfo *info = vae_model_info(((VaePyModel *) model)->model);
-    if (vae_model_check_clip(info, c, width ? width : c->width * info->spatial,
+    const VaeModel *m = ((VaePyModel *) model)->model;
+    const VaeModelInfo *info = vae_model_info(m);
+    if (vae_model_check_clip(m, c, width ? width : c->width * info->spatial,
                              height ? height : c->height * info->spatial,
                              &error) != VAE_OK)
         return vae_py_raise(&error);

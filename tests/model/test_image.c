@@ -68,6 +68,7 @@ test_equal_shapes(void)
     } rows[] = {
         {"taesd", "w.safetensors", "taesd", "variant taesd assumed"},
         {"taesd", "taesdxl_decoder.safetensors", "taesdxl", "name of the file"},
+        {"taesd", "sd.safetensors", "taesd", "name of the file"},
         {"taesdxl", "sdxl.safetensors", "taesdxl", "name of the file"},
         {"taesd", "taesd.safetensors", "taesdxl", "variant stated",
          "vae.variant", "taesdxl"},

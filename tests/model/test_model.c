@@ -159,6 +159,7 @@ test_two_networks(void)
         const char *first, *second, *variant, *arch;
         const char *words[3];
         const char *model; /* the second; NULL: taew2_1 */
+        bool both;         /* the variant fits both */
     } rows[] = {
         {"vae.",
          "model.",
@@ -183,13 +184,20 @@ test_two_networks(void)
          "model.",
          NULL,
          "wan2.1",
-         {"prefix \"model.\"", "to use these, set variant to vae."},
+         {"prefix \"model.\"", "to use these, set variant to \"vae.\""},
          "wan21"},
+        {"vae.",
+         "model.",
+         "wan2.1",
+         "wan2.1",
+         {"prefix \"model.\"", "to use these, set variant to \"vae.\""},
+         "wan21",
+         true},
         {"vae.",
          "model.",
          "vae.",
          "wan2.1",
-         {"prefix \"vae.\"", "to use these, set variant to model."},
+         {"prefix \"vae.\"", "to use these, set variant to \"model.\""},
          "wan21"},
         {"vae.",
          "first_stage_model.",
@@ -227,7 +235,10 @@ test_two_networks(void)
         const char *arch = info ? info->arch : "none";
         const char *wanted = rows[i].arch ? rows[i].arch : "none";
         const char *text = info ? info->reason : error.message;
-        bool good = strcmp(arch, wanted) == 0;
+        char choice[VAE_CHOICE];
+        bool good = strcmp(arch, wanted) == 0 &&
+                    (!model || vae_model_choice(model, choice) ==
+                                   (!rows[i].variant || rows[i].both));
         for (int k = 0; good && rows[i].words[k]; k++)
             good = strstr(text, rows[i].words[k]) != NULL;
         check(good, wanted, text);

@@ -10,6 +10,8 @@ import os
 import random
 import struct
 import subprocess
+import unittest
+import zipfile
 
 import streams
 import tensor_files
@@ -30,6 +32,29 @@ def load(path, name):
     if kind == "F16":
         return shape, array.array("f", struct.unpack(f"<{len(data) // 2}e", data))
     return shape, array.array("f", data)
+
+
+def save_turned(path, shape):
+    """A file of PyTorch with a list of two tensors of zeros, whose last axes are
+    exchanged in memory."""
+    def text(word):
+        return b"X" + struct.pack("<I", len(word)) + word.encode()
+
+    def numbers(*values):
+        return b"".join(b"J" + struct.pack("<i", n) for n in values)
+
+    count = math.prod(shape)
+    strides = [math.prod(shape[i + 1:]) for i in range(len(shape))]
+    strides[-2:] = 1, shape[-2]
+    storage = (b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") +
+               text("cpu") + numbers(count) + b"tQ")
+    tensor = (b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + numbers(0) +
+              b"(" + numbers(*shape) + b"t(" + numbers(*strides) + b"t\x89" +
+              b"ccollections\nOrderedDict\n)RtR")
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("archive/data.pkl", b"\x80\2](" + tensor + tensor + b"e.")
+        out.writestr("archive/data/0", bytes(4 * count))
+    return path
 
 
 def psnr(a, b):
@@ -435,12 +460,40 @@ class Doubts(Reading):
             said = self.decode("qwenimage21", latents, "--layout=tchw")[1]
             self.assertNotIn("video", said)
 
-    def elements_say(self, said):
-        words = (f"filesrc location={self.path('clip.safetensors')} ! latentdemux ! "
-                 f"vaedecode backend=ref model={golden('wan21', 'weights')} ! fakesink")
-        done = subprocess.run(["gst-launch-1.0", *words.split()], capture_output=True,
-                              text=True, check=False)
-        self.assertIn(said, done.stdout + done.stderr)
+    def elements_say(self, said, demux="latentdemux", decode=None):
+        """Returns what they say."""
+        decode = decode or f"vaedecode backend=ref model={golden('wan21', 'weights')}"
+        words = f"filesrc location={self.path('clip.safetensors')} ! {demux} ! {decode} ! fakesink"
+        process = streams.launch(words, quiet=False)
+        with self.assertRaises(AssertionError):
+            streams.wait_for(lambda: False, process)  # until an error or the end
+        text = streams.ended(process)[1]
+        self.assertIn(said, text)
+        return text
+
+    def test_other_axes(self):
+        """vaedecode advises only what fits the file, also if it finds the model only by
+        the caps, after latentdemux has chosen an order."""
+        by_caps = ("latentdemux latent-space=gst-vae-demo layout=", "vaedecode backend=ref")
+        for shape, layout, said in (
+                ([3, 4, 8, 8], "auto", None), ([3, 4, 16, 8], "auto", None),
+                ([3, 8, 8, 16], "cthw", "; the last dimension has 16: permute the"),
+                ([1, 5, 16, 4, 4], "cthw", "; the other dimension has 16: set layout to tchw"),
+                ([16, 5, 4, 16], "tchw", "; the other dimension has 16: set layout to cthw, "
+                 "or, if the last")):
+            save(self.path("clip.safetensors"), {
+                "latents": ("F32", shape, bytes(4 * math.prod(shape)))})
+            with self.subTest(shape=shape):
+                self.elements_say(" expects 16" + (said or "\n"), by_caps[0] + layout,
+                                  by_caps[1])
+                if said is None:
+                    text = self.elements_say(" expects 16\n")
+                    text += subprocess.run(
+                        [os.path.join(streams.PIPELINES, "latents-to-video.sh"), "--model",
+                         golden("wan21", "weights"), self.path("clip.safetensors"),
+                         self.path("x.y4m")], capture_output=True, text=True,
+                        check=False).stderr
+                    self.assertNotRegex(text, "layout=|--layout|layout to|dimension")
 
     def test_orders(self):
         """An error says which other order would fit."""
@@ -472,6 +525,25 @@ class Doubts(Reading):
                          self.path("latents.safetensors"))
         self.assertIn("by moveaxis(x, 1, -1) of numpy or torch", done.stderr)
 
+    def test_not_contiguous(self):
+        """All commands say the same of tensors in a list that are not contiguous."""
+        weights = golden("wan21", "weights")
+        video = save_turned(self.path("video.pt"), [1, 16, 16, 3])
+        latents = save_turned(self.path("latents.pt"), [16, 1, 4, 6])
+        said = "is not contiguous (save it after .contiguous()), expected contiguous"
+        for path, words in ((video, ["encode", "--model", weights]),
+                            (latents, ["decode", "--model", weights]),
+                            (video, ["compare", video])):
+            done = self.tool(*words, "--tensor", "0", path, *(
+                [self.path("x.safetensors")] if "--model" in words else []))
+            self.assertEqual(done.returncode, 3)
+            self.assertIn(f'{path}: tensor "0" (', done.stderr)
+            self.assertIn(said, done.stderr)
+        listed = self.tool("info", "--tensors", video).stdout
+        self.assertIn("F32   1x16x16x3 (not contiguous)", listed)
+        listed = json.loads(self.tool("info", "--json", "--tensors", video).stdout)
+        self.assertFalse(listed["tensors"][0]["contiguous"])
+
     def test_list_of_frames(self):
         for shape, said in (([16, 16, 3], "by stack(list) of torch"),
                             ([1, 16, 16, 3], "by cat(list) of torch"),
@@ -496,11 +568,42 @@ class Rates(Reading):
         code = f"vaedecode model={demo} ! vaeencode model={demo}"
         for between, said in (("latentdemux", None), ("latentdemux ! queue", None),
                               ("latentdemux framerate=5/1", "5/1"),
+                              ("latentdemux ! gdppay ! gdpdepay", None),
+                              ("latentdemux framerate=5/1 ! gdppay ! gdpdepay", "5/1"),
                               (f"latentdemux latent-space=gst-vae-demo ! {code}", "16/1")):
+            if "gdp" in between and not streams.has("gdppay", "gdpdepay"):
+                continue
             self.play(f"filesrc location={latents} ! {between} ! latentmux ! "
                       f"filesink location={out}")
             with self.subTest(between=between):
                 self.assertEqual(tensor_files.load(out)[1].get("vae.framerate"), said)
+        if not streams.has("gdpdepay"):
+            return
+        sent = self.path("stream.gdp")
+        for options, said in (([], None), (["--framerate", "5"], "5/1")):
+            subprocess.run([streams.VAESEND, "--latent-space", "wan2.1", *options, latents,
+                            sent], capture_output=True, check=True)
+            self.play(f"filesrc location={sent} ! gdpdepay ! latentmux ! "
+                      f"filesink location={out}")
+            os.remove(sent)
+            with self.subTest(options=options):
+                self.assertEqual(tensor_files.load(out)[1].get("vae.framerate"), said)
+
+    @unittest.skipUnless(streams.has("gdpdepay"), "no gdpdepay")
+    def test_sent_guesses(self):
+        """What vaesend guesses is no statement of a file that latentmux writes."""
+        latents, sent, out = (self.path(name) for name in ("clip.safetensors", "stream.gdp",
+                                                           "out.safetensors"))
+        save(latents, {"latent": ("F32", [16, 16, 2, 2], bytes(4 * 16 * 16 * 4))})
+        for options, stated in (([], (None, None)), (
+                ["--layout", "cthw", "--normalization", "raw"], ("raw", "tchw"))):
+            subprocess.run([streams.VAESEND, "--latent-space", "wan2.1", *options, latents,
+                            sent], capture_output=True, check=True)
+            self.play(f"filesrc location={sent} ! gdpdepay ! latentmux ! "
+                      f"filesink location={out}")
+            os.remove(sent)
+            facts = tensor_files.load(out)[1]
+            self.assertEqual((facts.get("vae.normalization"), facts.get("vae.layout")), stated)
 
 
 OPTIONS = ("tensor", "layout", "batch-index", "framerate", "normalization",

@@ -250,7 +250,7 @@ class Tool(tensor_files.Test):
 
     def test_channels_tell_the_layout(self):
         """Those of the latent space, as in the engine."""
-        guess = " is a guess: set --layout to cthw or tchw"
+        guess = ", 16 latents of 16 channels, is a guess: set layout to cthw or tchw"
         for space, shape, name, sent, told in (
                 ("sd", [16, 4, 1, 1], "x", 16, ""), ("sd", [3, 4, 1, 1], "x", 3, ""),
                 ("sd", [4, 16, 1, 1], "x", 16, ""),
@@ -321,8 +321,8 @@ class Tool(tensor_files.Test):
         done = subprocess.run(
             [sys.executable, VAESEND, "--space", "wan2.1", "--normalization", "raw",
              clip, self.path("x.gdp")], stderr=subprocess.PIPE, text=True, check=True)
-        for words in ("latent-space wan2.2; --space wan2.1",
-                      "normalization normalized; --normalization raw"):
+        for words in ("latent-space wan2.2; latent-space wan2.1",
+                      "normalization normalized; normalization raw"):
             self.assertIn(f"vaesend: warning: {clip} states {words} overrides it\n",
                           done.stderr)
         self.file(safetensors({"vae.latent_space": "a\33[31m"}))
@@ -413,8 +413,7 @@ class Tool(tensor_files.Test):
         self.assertIn("no tensor of 4 or 5 dimensions", self.refused(self.file(flat), "-"))
 
     def test_taken_with_a_warning(self):
-        """As vaetool: of two usual names one is taken, and a file without ComfyUI's mark
-        is normalized."""
+        """All warnings about the reading are those of vaetool."""
         both = self.file(twice("samples", "latents", [0, 192], [192, 384]).replace(
             b"[16, 1, 2, 3]", b"[16, 1, 1, 3]"))
         unmarked = self.file(
@@ -422,14 +421,21 @@ class Tool(tensor_files.Test):
                                     "data_offsets": [0, 384]}}, floats(96)), "old.latent")
         vaetool = os.path.join(streams.BUILD, "engine", "vaetool")
         weights = os.path.join(streams.SOURCE, "pipelines", "demo", "demo.safetensors")
-        for clip in (both, unmarked):
+        square = self.file(safetensors(entry={"shape": [16, 16, 1, 1],
+                                              "data_offsets": [0, 1024]}, data=bytes(1024)),
+                           "square.safetensors")
+        states = self.file(safetensors({"vae.latent_space": "wan2.1",
+                                        "vae.normalization": "raw"}), "states.safetensors")
+        space, normalized = "--latent-space=gst-vae-demo", "--normalization=normalized"
+        for clip, count in ((both, 1), (unmarked, 1), (square, 1), (states, 2)):
+            options = [space, normalized] if clip == states else [space]
             said = [subprocess.run(command, capture_output=True, text=True,
                                    check=True).stderr for command in (
-                [sys.executable, VAESEND, "--space=wan2.1", clip, f"{clip}.gdp"],
-                [vaetool, "decode", "--model", weights, clip, f"{clip}.npy"])]
-            warnings = [re.findall(f"warning: {clip}: tensor.*(?:taken|mark).*", text)
-                        for text in said]
-            self.assertEqual(len(warnings[0]), 1, said)
+                [sys.executable, VAESEND, clip, f"{clip}.gdp", *options],
+                [vaetool, "decode", "--model", weights, clip, f"{clip}.npy", *options])]
+            warnings = [re.findall(f"warning: {clip}(?:: tensor.*(?: taken|mark|guess)| states).*",
+                                   text) for text in said]
+            self.assertEqual(len(warnings[0]), count, said)
             self.assertEqual(warnings[0], warnings[1])
 
     def test_unknown_space(self):

@@ -1,5 +1,7 @@
 """Wrong uses of the package end in an exception: nothing hangs, and the next call
 works."""
+import array
+import math
 import os
 import subprocess
 import sys
@@ -268,6 +270,34 @@ class Warnings(Warned):
                     {"vae.normalization": "raw"})
         said = self.said(lambda: vae.decode(self.path("clip"), **REF))
         self.assertIn('"x": the file states that the latents are raw', said[0])
+
+    def test_one_buffer(self):
+        """Frames that share a buffer count as others, also within one call."""
+        encoder = gst_vae.open(WAN).encoder(16, 16, **REF)
+        frame = encoder.pictures_of(memoryview(bytes(16 * 16 * 3)).cast("B", [1, 16, 16, 3]))
+        said = self.said(lambda: encoder.run(frame * 97, 25))
+        self.assertEqual([text.split(": ")[0] for text in said if "colour" in text],
+                         ["each of the first 48 frames has only one colour"])
+
+    def test_frames(self):
+        """As vaetool says it of a file."""
+        vae = gst_vae.open(WAN)
+        for shape, kind, words in (
+                ([1, 3, 16, 16], "B", r"1x3x16x16, expected \[T, H, W, 3\]; if the dimension of 3 has "
+                 r"the colours, make it the last one, by moveaxis\(x, 1, -1\)"),
+                ([3, 1, 16, 16], "f", r"moveaxis\(x, 0, -1\)"),
+                ([16, 16, 3], "B", r"of one frame, add a dimension, by x\[None\]"),
+                ([1, 1, 16, 16, 3], "B", "batch of 1 in front: leave this out"),
+                ([2, 1, 16, 16, 3], "B", "batch in front: encode its clips one after another"),
+                ([1, 16, 16, 3], "i", r"int32, expected uint8 or float32: convert bytes by "
+                 r"x.to\(torch.uint8\)")):
+            size = math.prod(shape) * (1 if kind == "B" else 4)
+            with self.subTest(shape=shape), self.assertRaisesRegex(Error, words):
+                vae.encode(memoryview(bytes(size)).cast(kind, shape), **REF)
+        values = array.array("f", (i % 256 for i in range(16 * 16 * 3)))
+        said = self.said(lambda: vae.encode(
+            memoryview(values).cast("B").cast("f", [1, 16, 16, 3]), **REF))
+        self.assertIn('if black and white are "0 255", convert the values to -1 to 1', said[0])
 
     def test_several_networks(self):
         """The choice of the network is a warning, unless the user makes it."""

@@ -403,6 +403,31 @@ check "two files of ComfyUI" 0 compare --max-abs 0 cthw.latent cthw.latent
 says "latent_tensor 16x2x6x10 max 0 at [0,0,0,0]" \
     "latent_format_version_0 0 without elements in both files"
 
+echo "# compare has the options of reading"
+{
+    head -c $((32 * plane)) /dev/zero
+    cat tchw
+} | tensor clips.safetensors latent F32 2,2,16,6,10
+for pair in "clips tchw" "tchw clips" "clips clips"; do
+    check "one clip, $pair" 0 compare --layout tchw --batch-index 1 --max-abs 0 \
+        "${pair% *}.safetensors" "${pair#* }.safetensors"
+    says "latent 16x2x6x10 max 0"
+done
+check "a clip that no batch has" 3 compare --batch-index 2 clips.safetensors tchw.safetensors
+says "holds a batch of 2, but the batch index is 2, expected 0 to 1"
+check "a clip without a batch" 3 compare --batch-index 1 tchw.safetensors tchw.safetensors
+says "has 4 dimensions, which are the latents of one clip, but a batch index of 1"
+tensor scaled.safetensors latent F32 16,2,6,10 '{"vae.normalization":"normalized"}' <tchw
+check "a space and a normalization" 1 compare --latent-space wan2.1 --normalization raw \
+    --max-abs 0 unstated.safetensors scaled.safetensors
+says "raw in unstated.safetensors and normalized in scaled.safetensors, and are compared as norm"
+check "both are raw" 0 compare --normalization raw --max-abs 0 unstated.safetensors \
+    other.safetensors
+says_not "compared as"
+check "a frame rate" 1 compare --framerate 24 tchw.safetensors \
+    ntsc.safetensors
+says "different frame rates: 24/1 in tchw.safetensors, 30000/1001 in ntsc.safetensors"
+
 echo "# NaN"
 numbers nan nan nan nan | tensor nan.safetensors x F32 4
 numbers one nan two one | tensor some.safetensors x F32 4
@@ -710,11 +735,15 @@ head -c 12288 /dev/zero | npy one.npy "32, 32, 3"
 check "encode of one frame" 3 encode one.npy x.safetensors
 says "is 32x32x3, video is [T,H,W,3]" "add a dimension, by x[None]"
 : | npy none.npy "0, 32, 32, 3"
+head -c 1536 /dev/zero | npy batch.npy "2, 1, 8, 8, 3"
+check "encode of a batch" 3 encode batch.npy x.safetensors
+says "is 2x1x8x8x3" "it has a batch in front: encode its clips one after another"
 check "encode of no frames" 3 encode none.npy x.safetensors
 says "is 0x32x32x3" "it has no frames"
 head -c 3072 /dev/zero | tensor ints.safetensors x I32 1,16,16,3
 check "encode of another type" 3 encode ints.safetensors x.safetensors
-says "ints.safetensors: tensor \"x\" has elements of type int32, expected uint8, float32"
+says "ints.safetensors: tensor \"x\" (1x16x16x3) has elements of type int32, expected" \
+    "uint8, float32, float16, bfloat16 or float64: convert bytes by x.to(torch.uint8)"
 check "--peak overrides different ranges" 0 compare --peak 2 \
     wan-frames.safetensors tae-frames.safetensors
 says "(peak 2, clamped to -1..1)"

@@ -100,10 +100,23 @@ sed 's/"variant":/"rariant":/' "$data/taehv/taew2_1/weights.safetensors" \
     >tae.safetensors
 check "info without the variant" 0 info tae.safetensors
 says "model: taew2_1" "variant taew2_1 assumed"
+cp tae.safetensors wan2.1.safetensors
+check "info of a file with the name of a latent space" 0 info wan2.1.safetensors
+says "model: taew2_1" "name of the file, the same as those of lighttaew2_1: variant"
+mv wan2.1.safetensors hunyuan.safetensors
+check "info of a file with the name of another one" 0 info hunyuan.safetensors
+says "model: taehv" "by names and shapes of its tensors, and the name of the file"
+rm hunyuan.safetensors
 check "decode without the variant" 0 by tae.safetensors decode "$latents" \
     any.safetensors
 says "warning: tae.safetensors: could be several networks; taew2_1 is taken" \
-    "variant taew2_1 assumed"
+    "variant taew2_1 assumed; set variant to the one that it is"
+check "latents of another variant" 3 by tae.safetensors decode \
+    --latent-space hunyuan "$latents" any.safetensors
+says "the latent space is hunyuan, the model tae.safetensors, taken for taew2_1," \
+    "expects wan2.1; its tensors also fit taehv: set variant to taehv"
+check "with that variant" 0 by tae.safetensors decode --variant taehv \
+    --latent-space hunyuan "$latents" any.safetensors
 check "decode with the variant" 0 by tae.safetensors decode --variant taew2_1 \
     "$latents" any.safetensors
 says_not "several networks"

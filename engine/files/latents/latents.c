@@ -459,7 +459,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         status = vae_latent_tensor_select(file, o, &info, error);
     if (status != VAE_OK)
         return status;
-    char text[200], type[40];
+    char text[200];
     vae_dims_text(info->dims, info->n_dims, text, sizeof text);
     if (info->n_dims != 4 && info->n_dims != 5)
         return vae_mismatch(
@@ -472,25 +472,16 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
                 ? "; [C, h, w] needs another one, [C, 1, h, w], and [B, N, C] "
                   "are tokens of a transformer, which its pipeline unpacks"
                 : "");
-    if (strcmp(info->type_name, VAE_STRIDED) == 0)
-        return vae_mismatch(error, VAE_ERR_FORMAT, info->name,
-                            "%s: tensor \"%.*s\" (%s) is {not contiguous} "
-                            "(save it after .contiguous()), expected "
-                            "{=contiguous} elements",
-                            file->label, VAE_NAME_SHOWN, info->name, text);
     /* A program with older headers would take float64 for float32. */
     const bool wide = info->type == VAE_TYPE_F64;
     const bool knows_wide =
         out->struct_size >= VAE_SIZE_UP_TO(VaeLatentClip, stored);
     if (!info->supported || info->type == VAE_TYPE_U8 || (wide && !knows_wide))
-        return vae_mismatch(
-            error, VAE_ERR_FORMAT, info->name,
-            "%s: tensor \"%.*s\" (%s) has elements of type {%s}, expected "
-            "{=float32, float16, bfloat16 or float64}: convert it, by "
-            "x.float() "
-            "of torch or x.astype(\"float32\") of numpy",
-            file->label, VAE_NAME_SHOWN, info->name, text,
-            vae_type_words(info->type_name, type, sizeof type));
+        return vae_tensor_refuse(
+            file, info, "float32, float16, bfloat16 or float64",
+            ": convert it, by x.float() of torch or x.astype(\"float32\") of "
+            "numpy",
+            error);
     VaeLatentClip clip = {.type = wide ? VAE_TYPE_F32 : info->type,
                           .stored = info->type,
                           .tensor = info->name,

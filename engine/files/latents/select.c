@@ -76,6 +76,26 @@ vae_tensor_file_names(const VaeTensorFile *file, char buffer[VAE_NAMES])
     return buffer;
 }
 
+VaeStatus
+vae_tensor_refuse(const VaeTensorFile *file, const VaeTensorInfo *info,
+                  const char *expected, const char *advice, VaeError *error)
+{
+    char dims[200], type[40];
+    vae_dims_text(info->dims, info->n_dims, dims, sizeof dims);
+    if (info->strided)
+        return vae_mismatch(
+            error, VAE_ERR_FORMAT, info->name,
+            "%s: tensor \"%.*s\" (%s) is {not contiguous} " VAE_STRIDED
+            ", expected {=contiguous} elements",
+            file->label, VAE_NAME_SHOWN, info->name, dims);
+    return vae_mismatch(error, VAE_ERR_FORMAT, info->name,
+                        "%s: tensor \"%.*s\" (%s) has elements of type {%s}, "
+                        "expected {=%s}%s",
+                        file->label, VAE_NAME_SHOWN, info->name, dims,
+                        vae_type_words(info->type_name, type, sizeof type),
+                        expected, advice);
+}
+
 /* True if both are parts of one clip: of the same shape, but for the latents of
  * [1, C, T, h, w]. */
 static bool

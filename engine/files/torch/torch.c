@@ -204,8 +204,7 @@ fail_stride(const Torch *t, int i, int64_t is, int64_t stride, VaeError *error)
 {
     char what[80], found[32], expected[32];
     snprintf(what, sizeof what,
-             "is not contiguous (save it after .contiguous()): stride %d is",
-             i);
+             "is not contiguous " VAE_STRIDED ": stride %d is", i);
     snprintf(found, sizeof found, "%" PRId64, is);
     snprintf(expected, sizeof expected, "%" PRId64, stride);
     return fail_value(t, what, found, expected, error);
@@ -269,7 +268,7 @@ read_tensor(const Torch *t, const VaePickleValue *tensor, VaeTensorInfo *info,
     if (status == VAE_OK || !t->several)
         return status;
     info->supported = false;
-    info->type_name = VAE_STRIDED;
+    info->strided = true;
     return VAE_OK;
 }
 

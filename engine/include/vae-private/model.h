@@ -28,11 +28,14 @@ typedef struct VaeTileLatents {
 } VaeTileLatents;
 VAE_API VaeTileLatents vae_tile_latents(int64_t plan);
 
-/* VaeModelInfo.look_ahead and delay of a stream with this tile_plan. */
+/* VaeModelInfo.look_ahead and delay of a stream in this direction and with this
+ * tile_plan. Both are 0 if no result waits. An encoder's delay is in latents.
+ */
 typedef struct VaeReach {
     int look_ahead, delay;
 } VaeReach;
-VAE_API VaeReach vae_model_reach(const VaeModelInfo *info, int64_t tile_plan);
+VAE_API VaeReach vae_model_reach(const VaeModelInfo *info,
+                                 VaeDirection direction, int64_t tile_plan);
 
 /* Fails because the network lacks the direction, and names the network to use
  * instead, if there is one. */
@@ -101,7 +104,7 @@ VAE_API VaeStatus vae_model_check_output(const VaeModel *model,
 
 /* Checks that a decoder of the model can decode the clip to pictures of this
  * size. The error names both files. */
-VAE_API VaeStatus vae_model_check_clip(const VaeModelInfo *info,
+VAE_API VaeStatus vae_model_check_clip(const VaeModel *model,
                                        const VaeLatentClip *clip, int width,
                                        int height, VaeError *error);
 

@@ -42,6 +42,14 @@ VAE_API const char *vae_tensor_file_looks_like(const VaeTensorFile *file);
 VAE_API const char *vae_tensor_file_names(const VaeTensorFile *file,
                                           char text[VAE_NAMES]);
 
+/* Fails with VAE_ERR_FORMAT and the reason why the elements of the tensor are
+ * not read: they are not contiguous, or have another type than the expected
+ * ones. advice: what to do with such a type, or "". */
+VAE_API VaeStatus vae_tensor_refuse(const VaeTensorFile *file,
+                                    const VaeTensorInfo *info,
+                                    const char *expected, const char *advice,
+                                    VaeError *error);
+
 /* The path of the open file. For a folder, that of the file in it. */
 VAE_API const char *vae_tensor_file_name(const VaeTensorFile *file);
 

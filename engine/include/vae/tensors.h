@@ -38,6 +38,7 @@ typedef struct VaeTensorInfo {
     uint64_t offset;       /* of the first byte, from the start of the file */
     uint64_t bytes;        /* number of elements times their size */
     const void *data;      /* NULL if only the header is in memory */
+    bool strided; /* its elements are not contiguous, so supported is false */
 } VaeTensorInfo;
 
 typedef struct VaeTensorFile VaeTensorFile;

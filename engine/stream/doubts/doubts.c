@@ -342,12 +342,28 @@ judge_alpha(VaeStream *s, const VaePicture *pictures, int n)
         tell(s, line);
 }
 
-/* True if a picture is the one before once more, as at the end of a clip that
- * does not fill the call. */
-static bool
-is_filling(const VaePicture *pictures, int i)
+/* Counts the repeated frames. They are of a program that sends one buffer
+ * again, because frames that only fill the last call of a clip have nothing
+ * after them. */
+static void
+count_repeated(VaeStream *s)
 {
-    return i > 0 && pictures[i].data[0] == pictures[i - 1].data[0];
+    for (; s->doubts.repeated > 0; s->doubts.repeated--)
+        count_unit(s, true); /* as the one before, which was counted */
+}
+
+static void
+judge_pictures(VaeStream *s, const VaePicture *pictures, int n)
+{
+    count_repeated(s);
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && pictures[i].data[0] == pictures[i - 1].data[0]) {
+            s->doubts.repeated++;
+            continue;
+        }
+        count_repeated(s);
+        judge_picture(s, &pictures[i]);
+    }
 }
 
 void
@@ -360,11 +376,10 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
     if (s->main.model->doubt && !s->doubts.begun)
         tell(s, s->main.model->doubt);
     s->doubts.begun = true;
-    for (int i = 0; i < n_in; i++)
-        if (units->in)
-            judge_latent(s, &units->in[i], s->at.latents + (uint64_t) i);
-        else if (!is_filling(units->pictures, i))
-            judge_picture(s, &units->pictures[i]);
+    if (!units->in)
+        judge_pictures(s, units->pictures, n_in);
+    for (int i = 0; units->in && i < n_in; i++)
+        judge_latent(s, &units->in[i], s->at.latents + (uint64_t) i);
 }
 
 void

@@ -12,13 +12,11 @@ set_delay(VaeMachine *m)
 {
     const VaeModelInfo *info = &m->model->info;
     VaeStreamParams *p = &m->params;
-    m->reach = vae_model_reach(info, p->tile_plan);
-    if (p->direction == VAE_ENCODE) /* a latent comes with a later one */
-        m->reach.delay = m->reach.look_ahead;
-    if (p->direction == VAE_ENCODE || !vae_machine_has_delay(m) ||
-        p->look_ahead < 0 || p->look_ahead >= m->reach.look_ahead)
+    m->reach = vae_model_reach(info, p->direction, p->tile_plan);
+    if (p->direction == VAE_ENCODE || p->look_ahead < 0 ||
+        p->look_ahead >= m->reach.look_ahead)
         p->low_latency = false;
-    m->plan.delay = vae_machine_has_delay(m) ? m->reach.delay : 0;
+    m->plan.delay = m->reach.delay;
     if (p->low_latency && p->look_ahead * info->temporal < m->plan.delay)
         m->plan.delay = p->look_ahead * info->temporal;
 }

@@ -146,8 +146,7 @@ vae_machine_widest(const VaeMachine *m)
 static inline bool
 vae_machine_has_delay(const VaeMachine *m)
 {
-    return m->params.direction == VAE_DECODE ? m->model->info.delay > 0
-                                             : m->model->info.in_tiles;
+    return m->reach.delay > 0;
 }
 
 /* The most steps of a run. */
@@ -156,6 +155,14 @@ vae_machine_most_steps(const VaeMachine *m)
 {
     return m->model->info.in_tiles ? vae_tile_latents(m->params.tile_plan).size
                                    : m->rung.slice;
+}
+
+/* The latents whose pictures an encoder in tiles keeps: those of a tile, and
+ * the one with which its first result is due. */
+static inline int
+vae_machine_held_latents(const VaeMachine *m)
+{
+    return vae_tile_latents(m->params.tile_plan).size + 1;
 }
 
 static inline const char *

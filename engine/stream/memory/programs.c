@@ -190,9 +190,8 @@ vae_machine_held_bytes(const VaeMachine *m)
     const int blended =
         (decode ? info->temporal : 1) * (tile.size - 1 - tile.stride);
     const int n = m->programs[NEXT]->n_out + blended + !decode;
-    const size_t pictures = decode ? 0
-                                   : (size_t) (tile.size * info->temporal) *
-                                         vae_machine_picture_bytes(m);
+    const int held = decode ? 0 : vae_machine_held_latents(m) * info->temporal;
+    const size_t pictures = (size_t) held * vae_machine_picture_bytes(m);
     return info->in_tiles
                ? (size_t) n * vae_machine_unit_floats(m) * sizeof(float) +
                      pictures

@@ -91,12 +91,13 @@ vae_machine_tell_ladder(const VaeMachine *m)
     for (int i = 0; i < n; i++) {
         const VaePlan *p = &rungs[i].plan;
         vae_plan_setting(p, setting, sizeof setting);
-        vae_log(&log,
-                "rung %s: %s%.1f MiB; estimate for a step: %.3g GFLOP, "
-                "%.1f MiB of carries copied, %.1f MiB to and from the host%s",
-                setting, rungs[i].chosen ? "" : "about ", MIB(p->peak),
-                p->flop_step / 1e9, MIB(p->copied_step), MIB(p->bus_step),
-                rungs[i].chosen ? " (chosen)" : "");
+        vae_log(
+            &log,
+            "memory setting %s: %s%.1f MiB; estimate for a step: %.3g GFLOP, "
+            "%.1f MiB of carries copied, %.1f MiB to and from the host%s",
+            setting, rungs[i].chosen ? "" : "about ", MIB(p->peak),
+            p->flop_step / 1e9, MIB(p->copied_step), MIB(p->bus_step),
+            rungs[i].chosen ? " (chosen)" : "");
     }
 }
 

@@ -58,9 +58,9 @@ keep_last(VaeStream *s)
 void
 vae_stream_hold_pictures(VaeStream *s, const VaePicture *pictures, int n)
 {
-    const int size = vae_tile_latents(s->main.params.tile_plan).size;
+    const int room = vae_machine_held_latents(&s->main);
     const size_t bytes = vae_machine_picture_bytes(&s->main);
-    const int place = (int) (vae_sequence_length(&s->at) % (uint64_t) size);
+    const int place = (int) (vae_sequence_length(&s->at) % (uint64_t) room);
     for (int i = 0; i < n; i++) {
         const int to = s->steps.step_in - n + i;
         VaePicture *held = &s->window.held_pictures[place][to];
@@ -83,7 +83,7 @@ tile_units(VaeStream *s, int64_t first, int n, VaeLatentIn *in,
     VaeWindow *w = &s->window;
     const bool decode = m->params.direction == VAE_DECODE;
     const size_t size = vae_machine_unit_floats(m);
-    const int room = vae_tile_latents(m->params.tile_plan).size;
+    const int room = vae_machine_held_latents(m);
     const int each = s->steps.step_in;
     for (int i = 0; i < n && decode; i++)
         in[i] = w->held[(first + i) % VAE_WINDOW_ROOM];

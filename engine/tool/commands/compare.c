@@ -162,23 +162,24 @@ whole_view(const VaeTensorInfo *t)
     return v;
 }
 
-/* A view of latents as [C,T,h,w] in any layout; false if they are none.
- * --layout is for files that state none. */
-static bool
+/* A view of latents as [C,T,h,w] in any layout; fails if they are none.
+ * --layout is for files that state none. batch_index: as in the options. */
+static VaeStatus
 latent_view(const Options *o, const VaeTensorFile *file, const VaeTensorInfo *t,
-            View *out)
+            int batch_index, View *out, VaeError *error)
 {
     const bool stated = vae_tensor_file_metadata(file, "vae.layout");
     VaeLatentOptions options = latent_options(o);
     VaeLatentClip c = VAE_INIT(VaeLatentClip);
     options.tensor = t->name;
+    options.batch_index = batch_index;
     options.layout = stated ? VAE_LAYOUT_AUTO : o->layout;
-    VaeStatus status = vae_latent_clip_find(file, &options, &c, NULL);
+    VaeStatus status = vae_latent_clip_find(file, &options, &c, error);
     options.layout = o->layout;
     if (status == VAE_ERR_FORMAT && stated)
-        status = vae_latent_clip_find(file, &options, &c, NULL);
-    if (status != VAE_OK || !c.data)
-        return false;
+        status = vae_latent_clip_find(file, &options, &c, error);
+    if (status != VAE_OK)
+        return status;
     *out = (View){.tensor = t,
                   .data = c.data,
                   .type = t->type,
@@ -189,26 +190,45 @@ latent_view(const Options *o, const VaeTensorFile *file, const VaeTensorInfo *t,
                   .row_stride = c.c_stride,
                   .column_stride = c.t_stride,
                   .plane = (uint64_t) c.height * (uint64_t) c.width};
-    return true;
+    return VAE_OK;
 }
 
-/* Views both as [C,T,h,w] if a layout is known or only one of them has a batch,
- * else as they are. */
-static void
+/* Views both as [C,T,h,w]. --batch-index is for files with a batch. */
+static VaeStatus
+latent_views(const Options *o, const VaeTensorFile *file_a,
+             const VaeTensorInfo *a, const VaeTensorFile *file_b,
+             const VaeTensorInfo *b, View *x, View *y, VaeError *error)
+{
+    const int most = a->n_dims > b->n_dims ? a->n_dims : b->n_dims;
+    const VaeStatus status = latent_view(
+        o, file_a, a, a->n_dims == most ? o->batch_index : -1, x, error);
+    if (status != VAE_OK)
+        return status;
+    return latent_view(o, file_b, b, b->n_dims == most ? o->batch_index : -1, y,
+                       error);
+}
+
+/* Views both as latents if a layout is known, only one of them has a batch or
+ * --batch-index is given, else as they are. Fails if there is no such clip. */
+static VaeStatus
 make_views(const Options *o, const VaeTensorFile *file_a,
            const VaeTensorInfo *a, const VaeTensorFile *file_b,
-           const VaeTensorInfo *b, View *x, View *y)
+           const VaeTensorInfo *b, View *x, View *y, VaeError *error)
 {
-    const bool differ = a->n_dims != b->n_dims ||
+    const bool clip = o->batch_index >= 0;
+    const bool differ = clip || a->n_dims != b->n_dims ||
                         o->layout != VAE_LAYOUT_AUTO ||
                         vae_tensor_file_metadata(file_a, "vae.layout") ||
                         vae_tensor_file_metadata(file_b, "vae.layout");
     const bool video = is_frames(a) || strncmp(a->name, "video", 5) == 0;
-    if (differ && !video && latent_view(o, file_a, a, x) &&
-        latent_view(o, file_b, b, y))
-        return;
+    const VaeStatus status =
+        differ && !video ? latent_views(o, file_a, a, file_b, b, x, y, error)
+                         : VAE_ERR_NOT_FOUND;
+    if (status == VAE_OK || (clip && !video && a->n_dims > 3))
+        return status;
     *x = whole_view(a);
     *y = whole_view(b);
+    return VAE_OK;
 }
 
 /* Reads n elements of a plane, from element `first` on. */
@@ -365,7 +385,8 @@ ranges_differ(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
     return EXIT_DIFFERS;
 }
 
-/* The normalization of the latents in both files, as decode reads them. */
+/* The normalization of the latents in both files, as decode reads them. The
+ * options are for files that do not state it. */
 typedef struct Scales {
     VaeNormalization n[2];
     bool assumed[2];   /* the file does not state it */
@@ -374,8 +395,9 @@ typedef struct Scales {
 } Scales;
 
 static Scales
-find_scales(const VaeTensorFile *file_a, const VaeTensorInfo *a,
-            const VaeTensorFile *file_b, const VaeTensorInfo *b)
+find_scales(const Options *o, const VaeTensorFile *file_a,
+            const VaeTensorInfo *a, const VaeTensorFile *file_b,
+            const VaeTensorInfo *b)
 {
     const VaeTensorFile *const files[] = {file_a, file_b};
     const VaeTensorInfo *const tensors[] = {a, b};
@@ -383,14 +405,17 @@ find_scales(const VaeTensorFile *file_a, const VaeTensorInfo *a,
     Scales s = {.differ = false};
     for (int i = 0; i < 2; i++) {
         VaeLatentClip c = VAE_INIT(VaeLatentClip);
-        const VaeLatentOptions first = VAE_INIT(VaeLatentOptions);
+        VaeLatentOptions first = latent_options(o);
+        first.batch_index = 0;
         if (vae_latent_clip_find(files[i], &first, &c, NULL) != VAE_OK ||
             strcmp(c.tensor, tensors[i]->name) != 0)
             return s;
-        s.assumed[i] =
-            !c.normalization_stated && c.normalization != VAE_COMFYUI;
-        spaces[i] = c.space;
-        s.n[i] = c.normalization;
+        const bool stated =
+            c.normalization_stated || c.normalization == VAE_COMFYUI;
+        s.assumed[i] = !stated && !o->normalization_given;
+        spaces[i] = c.space ? c.space : o->space;
+        s.n[i] =
+            stated || s.assumed[i] ? c.normalization : o->params.normalization;
     }
     s.space = spaces[0] ? spaces[0] : spaces[1];
     if (spaces[1] && strcmp(s.space, spaces[1]) != 0)
@@ -409,9 +434,10 @@ same_scale(const Options *o, const VaeTensorFile *file_a,
 {
     const VaeSpace *space = vae_space_find(s->space);
     if (!space || (!space->std && space->factor <= 0) ||
-        !latent_view(o, file_a, x->tensor, x) ||
-        !latent_view(o, file_b, y->tensor, y) || !same_shape(x, y) ||
-        x->rows > MAX_ROWS || (space->std && x->rows != space->channels))
+        latent_views(o, file_a, x->tensor, file_b, y->tensor, x, y, NULL) !=
+            VAE_OK ||
+        !same_shape(x, y) || x->rows > MAX_ROWS ||
+        (space->std && x->rows != space->channels))
         return false;
     View *raw = s->n[0] == VAE_RAW ? x : y;
     raw->scaled = true;
@@ -438,8 +464,10 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
     VideoRange range;
     View x, y;
     const bool same_range = find_range(o, file_a, a, file_b, b, &range);
-    const Scales scales = find_scales(file_a, a, file_b, b);
-    make_views(o, file_a, a, file_b, b, &x, &y);
+    const Scales scales = find_scales(o, file_a, a, file_b, b);
+    VaeError error;
+    if (make_views(o, file_a, a, file_b, b, &x, &y, &error) != VAE_OK)
+        return fail(&error);
     x.black_white = y.black_white = range;
     /* U8 is scaled to the range next to a float tensor, or if --peak gives the
      * range. */
@@ -455,6 +483,11 @@ compare_named(const Options *o, const VaeTensorFile *file_a,
                vae_dims_text(y.dims, y.n_dims, right, sizeof right),
                o->argument[1]);
         return EXIT_DIFFERS;
+    }
+    if (a->strided || b->strided) {
+        vae_tensor_refuse(a->strided ? file_a : file_b, a->strided ? a : b, "",
+                          "", &error);
+        return fail(&error);
     }
     if (!a->supported || !b->supported)
         return fail_text("tensor \"%s\": cannot compare %s with %s", a->name,
@@ -595,14 +628,23 @@ compare_files(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
     return common ? code : none_in_common(o, a, b);
 }
 
-/* Prints the frame rates if they differ. */
+/* Prints the frame rates if they differ. --framerate is for files that state
+ * none. */
 static void
 print_rates(const Options *o, const VaeTensorFile *a, const VaeTensorFile *b)
 {
+    const VaeTensorFile *const files[] = {a, b};
     int n[2], d[2];
-    if (vae_tensor_file_framerate(a, NULL, &n[0], &d[0], NULL) == VAE_OK &&
-        vae_tensor_file_framerate(b, NULL, &n[1], &d[1], NULL) == VAE_OK &&
-        n[0] > 0 && n[1] > 0 && (int64_t) n[0] * d[1] != (int64_t) n[1] * d[0])
+    for (int i = 0; i < 2; i++) {
+        if (vae_tensor_file_framerate(files[i], NULL, &n[i], &d[i], NULL) !=
+            VAE_OK)
+            return;
+        if (n[i] == 0 && o->fps_n > 0) {
+            n[i] = o->fps_n;
+            d[i] = o->fps_d;
+        }
+    }
+    if (n[0] > 0 && n[1] > 0 && (int64_t) n[0] * d[1] != (int64_t) n[1] * d[0])
         printf("different frame rates: %d/%d in %s, %d/%d in %s\n", n[0], d[0],
                o->argument[0], n[1], d[1], o->argument[1]);
 }

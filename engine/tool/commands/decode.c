@@ -17,7 +17,7 @@ check_clip(Decode *d, VaeError *error)
     const int scale = d->info->scale;
     d->width = c->width_px > 0 ? c->width_px * scale : c->width * s;
     d->height = c->height_px > 0 ? c->height_px * scale : c->height * s;
-    return vae_model_check_clip(d->info, c, d->width, d->height, error);
+    return vae_model_check_clip(d->model, c, d->width, d->height, error);
 }
 
 /* Makes sequence i the one that is decoded. */

@@ -126,7 +126,7 @@ decode_run(Run *r, VaeError *error)
     const VaePlan *plan = vae_stream_get_plan(r->stream);
     const Segment *s = &r->segment;
     const int ahead =
-        vae_model_reach(d->info, d->o->params.tile_plan).look_ahead;
+        vae_model_reach(d->info, VAE_DECODE, d->o->params.tile_plan).look_ahead;
     const int last = s->end + ahead < d->clip.t ? s->end + ahead : d->clip.t;
     VaeStatus status = VAE_OK;
     r->done = s->begin;

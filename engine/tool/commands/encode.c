@@ -44,6 +44,10 @@ other_order(const VaeTensorInfo *v, char *text, size_t size)
     text[0] = '\0';
     if (v->n_dims == 5 && v->dims[0] == 1 && v->dims[4] == 3)
         snprintf(text, size, "; it has a batch of 1 in front: leave this out");
+    else if (v->n_dims == 5 && v->dims[4] == 3)
+        snprintf(
+            text, size,
+            "; it has a batch in front: encode its clips one after another");
     else if (v->n_dims == 4 && v->dims[0] == 0)
         snprintf(text, size, "; it has no frames");
     else if (v->n_dims == 3 && (v->dims[2] == 3 || v->dims[2] == 4))
@@ -76,11 +80,11 @@ check_video(Encode *e, VaeError *error)
                         like, vae_tensor_file_names(e->file, names),
                         e->o->tensor ? "" : video_list_advice(e->file));
     if (!v->supported)
-        return vae_fail(error, VAE_ERR_FORMAT,
-                        "%s: tensor \"%s\" has elements of type %s, expected "
-                        "uint8, float32, float16, bfloat16 or float64",
-                        name, v->name,
-                        vae_type_words(v->type_name, hint, sizeof hint));
+        return vae_tensor_refuse(
+            e->file, v, "uint8, float32, float16, bfloat16 or float64",
+            ": convert bytes by x.to(torch.uint8) of torch or "
+            "x.astype(\"uint8\") of numpy",
+            error);
     if (v->n_dims != 4 || v->dims[3] < 3 || v->dims[3] > 4 || v->dims[0] < 1 ||
         v->dims[1] < 1 || v->dims[1] > 65535 || v->dims[2] < 1 ||
         v->dims[2] > 65535)

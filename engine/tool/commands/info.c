@@ -157,10 +157,10 @@ tensors_json(const VaeTensorFile *file)
         json_t *shape = json_array();
         for (int k = 0; k < t->n_dims; k++)
             json_array_append_new(shape, json_integer(t->dims[k]));
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:o, s:I}", "name", t->name,
-                                        "type", t->type_name, "shape", shape,
-                                        "bytes", (json_int_t) t->bytes));
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:o, s:I, s:b}", "name", t->name,
+                            "type", t->type_name, "shape", shape, "bytes",
+                            (json_int_t) t->bytes, "contiguous", !t->strided));
     }
     return list;
 }
@@ -394,7 +394,9 @@ print_tensors(const VaeTensorFile *file)
                plain(t->type_name, &type),
                t->n_dims ? vae_dims_text(t->dims, t->n_dims, text, sizeof text)
                          : "scalar",
-               t->supported ? "" : " (type not supported)");
+               t->supported ? ""
+               : t->strided ? " (not contiguous)"
+                            : " (type not supported)");
     }
 }
 

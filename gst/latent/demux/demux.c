@@ -171,16 +171,20 @@ static gboolean
 query_stated(GstLatentDemux *self, GstQuery *query)
 {
     const GstStructure *s = gst_query_get_structure(query);
+    gchar advice[240];
     gboolean known;
-    if (!s || !gst_structure_has_name(s, GST_VAE_STATED_QUERY))
+    gint channels;
+    if (!s || !gst_structure_has_name(s, GST_VAE_STATED_QUERY) ||
+        !gst_structure_get_int(s, "channels", &channels))
         return FALSE;
     GST_OBJECT_LOCK(self);
     known = self->known;
-    if (known)
+    if (known) {
+        gst_latent_clip_advise(&self->clip, channels, advice, sizeof advice);
         gst_structure_set(gst_query_writable_structure(query), "normalization",
                           G_TYPE_BOOLEAN, self->clip.data.normalization_stated,
-                          "framerate", G_TYPE_BOOLEAN, !self->clip.guessed,
-                          NULL);
+                          "advice", G_TYPE_STRING, advice, NULL);
+    }
     GST_OBJECT_UNLOCK(self);
     return known;
 }

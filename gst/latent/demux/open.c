@@ -158,7 +158,7 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
     if (self->clip.warning)
         GST_ELEMENT_WARNING(self, STREAM, FORMAT, ("%s", self->clip.warning),
                             (NULL));
-    if (self->clip.guessed)
+    if (self->clip.info.rate_assumed)
         GST_INFO_OBJECT(self, "%s states no framerate, timed at %d/%d", name,
                         self->clip.info.fps_n, self->clip.info.fps_d);
     if (!self->clip.open &&

@@ -16,13 +16,13 @@
 GstBuffer *
 gst_latent_header_make(const GstLatentHeader *h, VaeError *error)
 {
-    GstVaeLatentInfo info = *h->info;
+    const GstVaeLatentInfo *info = h->info;
     VaeTensorOut tensors[3] = {
         {.name = "latent",
-         .type = info.type,
+         .type = info->type,
          .n_dims = 4,
-         .dims = {h->latents, info.channels, info.latent_height,
-                  info.latent_width}},
+         .dims = {h->latents, info->channels, info->latent_height,
+                  info->latent_width}},
         {.name = GST_LATENT_TIMES,
          .type = VAE_TYPE_U8,
          .n_dims = 2,
@@ -36,9 +36,7 @@ gst_latent_header_make(const GstLatentHeader *h, VaeError *error)
                        .type = VAE_TYPE_U8,
                        .n_dims = 2,
                        .dims = {h->sequences, sizeof(GstLatentSequence)}};
-    if (h->rate_assumed)
-        info.fps_n = info.fps_d = 0;
-    gst_latent_fields_fill(&fields, &info, h->frames, h->tags);
+    gst_latent_fields_fill(&fields, info, h->frames, h->tags);
     if (h->locked && h->frames == 0) {
         const VaeMetadata entry = {GST_LATENT_KEY_LOCKED, "true"};
         g_array_append_val(fields.list, entry);

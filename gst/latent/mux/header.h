@@ -14,7 +14,6 @@ G_BEGIN_DECLS
 
 typedef struct GstLatentHeader {
     const GstVaeLatentInfo *info;
-    gboolean rate_assumed;  /* nobody stated the rate of info */
     const GstTagList *tags; /* may be NULL */
     gint64 latents, frames;
     gint64 sequences; /* a table of them follows if there are several */

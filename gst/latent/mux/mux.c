@@ -12,11 +12,11 @@
  * vae.latent_space, vae.normalization, vae.framerate, vae.width, vae.height,
  * vae.temporal_factor, vae.colorimetry, vae.chroma_site,
  * vae.mastering_display_info, vae.content_light_level and, if pixels are not
- * square, vae.pixel_aspect_ratio. There is no vae.framerate if latentdemux
- * assumed the rate. The file also has vae.layout (tchw) and vae.frames, the
- * number of video frames by the durations of the latents. It has neither if
- * the caps have layout-guessed=true, and no vae.frames if only a guess tells
- * it.
+ * square, vae.pixel_aspect_ratio. There is no vae.framerate if the caps have
+ * framerate-assumed=true. The file also has vae.layout (tchw) and
+ * vae.frames, the number of video frames by the durations of the latents. It
+ * has neither if the caps have layout-guessed=true, and no vae.frames if only a
+ * guess tells it.
  *
  * The element writes the tags title, comment and application-name as vae.title,
  * vae.comment and vae.application, and all others as vae.tag. and the name of

@@ -157,12 +157,7 @@ gst_latent_mux_begin(GstLatentMux *self)
 {
     if (!gst_pad_is_linked(self->srcpad))
         return GST_FLOW_NOT_LINKED;
-    gboolean stated;
-    self->header = (GstLatentHeader){
-        .info = &self->info,
-        .rate_assumed =
-            gst_vae_latent_ask_stated(self->sinkpad, "framerate", &stated) &&
-            !stated};
+    self->header = (GstLatentHeader){.info = &self->info};
     take_tags(self);
     GstCaps *caps = gst_pad_get_pad_template_caps(self->srcpad);
     gst_pad_push_event(self->srcpad, gst_event_new_caps(caps));

@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "../vector.h"
+#include "../simd/vector.h"
 #include "block.h"
 
 #define TABLE_OF(x) vae_blocks_##x

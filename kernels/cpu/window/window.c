@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../cpu.h"
-#include "../simd.h"
+#include "../simd/simd.h"
 #include "block.h"
 #include "number.h"
 

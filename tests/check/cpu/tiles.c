@@ -6,7 +6,7 @@
  */
 
 #include "../check.h"
-#include "cpu/simd.h"
+#include "cpu/simd/simd.h"
 
 static const int lengths[] = {1, 3, 8, 15, 16, 17, 31, 33, 96};
 
@@ -109,7 +109,7 @@ check_one_in(VaeCheck *t, int n, int tiles, int behind, int flags)
     for (size_t set = 0; vae_check_queue(set, &q); set++) {
         for (int k = 4 * a.from; k < 4 * a.until; k++)
             a.y[k / 4][k % 4] = floats(t, count);
-        vae_cpu_simd(&q)->tile_in(&a);
+        vae_cpu_simd(&q)->tiles->in(&a);
         for (int k = 4 * a.from; k < 4 * a.until; k++)
             vae_check_equal(t, "y", a.y[k / 4][k % 4], want[k],
                             count * sizeof(float));
@@ -207,7 +207,7 @@ check_one_out(VaeCheck *t, int n, int times, int pixels, const int rows[4])
         for (int over = 0; over < 2; over++) {
             for (int k = 0; k < 4; k++)
                 set_row(t, &a, &row[k], bias, over, &a.row[k / 2][k % 2]);
-            vae_cpu_simd(&q)->tile_out(&a);
+            vae_cpu_simd(&q)->tiles->out(&a);
             for (int k = 0; k < 4; k++)
                 if (a.row[k / 2][k % 2].y)
                     vae_check_close(t, over ? "y over itself" : "y",
@@ -265,7 +265,7 @@ check_taps(VaeCheck *t)
         VaeQueue q;
         for (size_t set = 0; vae_check_queue(set, &q); set++) {
             float *y = floats(t, 16 * stride);
-            vae_cpu_simd(&q)->tile_taps(y, stride, taps, n);
+            vae_cpu_simd(&q)->tiles->taps(y, stride, taps, n);
             vae_check_equal(t, "taps", y, want, 16 * stride * sizeof *y);
         }
     }

@@ -218,7 +218,8 @@ told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
     params.spill = spill;
     SCOPED_STREAM VaeStream *stream = new_stream(bed->model, &params);
     const VaePlan *plan = vae_stream_get_plan(stream);
-    for (const char *at = said; (at = strstr(at, "rung slices of ")); at++)
+    for (const char *at = said; (at = strstr(at, "memory setting slices of "));
+         at++)
         lines++;
     for (const char *at = said; (at = strstr(at, " (chosen)")); at++)
         chosen++;

@@ -206,7 +206,9 @@ static const struct {
 #define OPTIONAL                                                               \
     REQUIRED ",layout=tchw,frames=2,layout-guessed=true,latent-space=wan2.1,"  \
              "normalization=raw,temporal-factor=4,first-frames=1,"             \
-             "framerate=30000/1001,width=48,height=32,pixel-aspect-ratio=4/3"
+             "framerate=30000/"                                                \
+             "1001,framerate-assumed=true,width=48,height=32,pixel-aspect-"    \
+             "ratio=4/3"
 
 /* Checks that a pad takes the caps, as an event and as a filter, and that the
  * filter adds no field to them. */

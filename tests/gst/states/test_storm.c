@@ -269,6 +269,12 @@ TEST(taew2_1)
     check_both("taehv/taew2_1", "queue max-size-buffers=2 !");
 }
 
+/* Latents come later than frames, and frames later than latents. */
+TEST(hunyuan10)
+{
+    check_both("hunyuan10", "");
+}
+
 /* The demuxer reads a file in its own task. */
 TEST(file)
 {
