@@ -56,10 +56,10 @@ static const char *
 put_values(Text *t, const char *at)
 {
     do {
-        const size_t n = strcspn(at, " ;,:");
-        put(t, "\"", 1);
+        const size_t n = strcspn(at, " ;,:"), quotes = *at != '"';
+        put(t, "\"", quotes);
         put(t, at, n);
-        put(t, "\"", 1);
+        put(t, "\"", quotes);
         at += n;
         if (strncmp(at, " or ", 4) == 0)
             put(t, " or ", 4);
@@ -84,7 +84,7 @@ vae_py_spell(const char *line, char *out, size_t size)
         put_name(&t, at, n);
         line = at + n;
         skip(&line, " of vaedecode");
-        if (skip(&line, " to "))
+        if (strncmp(line, " to the ", 8) != 0 && skip(&line, " to "))
             line = put_values(&t, line);
     }
     return out;

@@ -206,6 +206,20 @@ class Values(Warned):
             with self.assertRaisesRegex(TypeError, name):
                 vae.decode(latents, **{name: value})
 
+    def test_spelling(self):
+        """Sentences of the engine, and of vaedecode."""
+        for said, spelled in (
+                ("set latent-space to sd", 'set latent_space="sd"'),
+                ("set layout to cthw or tchw; the", 'set layout="cthw" or "tchw"; the'),
+                ("set layout to tchw, or, if", 'set layout="tchw", or, if'),
+                ("set normalization of vaedecode to raw", 'set normalization="raw"'),
+                ("set framerate", "set framerate="),
+                ("one with batch-index", "one with batch_index="),
+                ('set variant to "vae."', 'set variant="vae."'),
+                ("set variant to the one", "set variant= to the one"),
+                ("a set layouts file", "a set layouts file"), ("", "")):
+            self.assertEqual(gst_vae._engine.spell(said), spelled)
+
     def test_lost(self):
         """What frames have no place for."""
         vae, path = gst_vae.open(WAN), self.path("turned.safetensors")
