@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import unittest
+import warnings
 
 sys.dont_write_bytecode = True
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -81,6 +82,17 @@ def state(path):
 
 def vaetool(*arguments):
     subprocess.run([TOOL, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+class Warned(Test):
+    def said(self, work):
+        """What the calls of the test itself warn of."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            work()
+        self.assertEqual({w.filename for w in caught} -
+                         {sys.modules[type(self).__module__].__file__}, set())
+        return [str(w.message) for w in caught]
 
 
 def main():

@@ -18,16 +18,7 @@ WAN = small.weights("wan21")
 Error = gst_vae.Error
 
 
-class Warned(small.Test):
-    def said(self, work):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            work()
-        self.assertEqual({w.filename for w in caught} - {__file__}, set())
-        return [str(w.message) for w in caught]
-
-
-class Values(Warned):
+class Values(small.Test):
     def test_wrong_arguments(self):
         vae = gst_vae.open(WAN)
         good = small.tensor([16, 1, 2, 2])
@@ -172,75 +163,6 @@ class Values(Warned):
         with self.assertRaisesRegex(TypeError, "batch_index"):
             vae.decode(batch, batch_index=1, **REF)
 
-    def test_options_of_files(self):
-        """Advice names arguments that the call takes, and following it helps."""
-        vae, path = gst_vae.open(WAN), self.path("clip.safetensors")
-        other = self.path("other.safetensors")
-        latents = small.tensor([16, 2, 2, 2])
-        small.write(path, "x", latents, {"vae.latent_space": "wan2.2",
-                                         "vae.framerate": "fast"})
-        small.write(other, "x", latents, {"vae.latent_space": "wan2.2"})
-        own = {"latent_space": "wan2.1", "framerate": "25/1"}
-        rows = [
-            (Error, "set framerate=$", {"latent_space": "wan2.1"}),
-            (Error, 'to override it, set latent_space="wan2.1"$', {"framerate": 25}),
-            (Error, "the latent space is sdd, which is not known",
-             {**own, "latent_space": "sdd"}),
-            (TypeError, "latent_space is 7", {"latent_space": 7}),
-            (TypeError, "tensor is 7", {"tensor": 7}),
-            (TypeError, "float", {"batch_index": 1.5}),
-            (Error, "batch_index is -2, expected 0 or more", {"batch_index": -2}),
-            (Error, "framerate is fast, expected a number", {"framerate": "fast"}),
-            (Error, "normalization is odd, expected normalized, raw or comfyui",
-             {"normalization": "odd"}),
-        ]
-        for read in (vae.decode, lambda path, **more: vae.decode(
-                gst_vae.Latents(path, **more))):
-            for kind, words, more in rows:
-                with self.subTest(words), self.assertRaisesRegex(kind, words):
-                    read(path, **more)
-            said = self.said(lambda: read(path, **own))
-            self.assertIn("states latent_space wan2.2; latent_space wan2.1 overrides it",
-                          " ".join(said))
-        for name, value in {**own, "tensor": "x"}.items():
-            with self.assertRaisesRegex(TypeError, name):
-                vae.decode(latents, **{name: value})
-
-    def test_spelling(self):
-        """Sentences of the engine, and of vaedecode."""
-        for said, spelled in (
-                ("set latent-space to sd", 'set latent_space="sd"'),
-                ("set layout to cthw or tchw; the", 'set layout="cthw" or "tchw"; the'),
-                ("set layout to tchw, or, if", 'set layout="tchw", or, if'),
-                ("set normalization of vaedecode to raw", 'set normalization="raw"'),
-                ("set framerate", "set framerate="),
-                ("one with batch-index", "one with batch_index="),
-                ('set variant to "vae."', 'set variant="vae."'),
-                ("set variant to the one", "set variant= to the one"),
-                ("a set layouts file", "a set layouts file"), ("", "")):
-            self.assertEqual(gst_vae._engine.spell(said), spelled)
-
-    def test_lost(self):
-        """What frames have no place for."""
-        vae, path = gst_vae.open(WAN), self.path("turned.safetensors")
-        for times, metadata, said in (
-                (True, {"vae.tag.image-orientation": "rotate-90"},
-                 "states times of its own and an orientation, which are lost in the "
-                 "frames; pipelines/latents-to-video.sh keeps the times and turns the "
-                 "pictures"),
-                (True, {}, "states times of its own, which are lost in"),
-                (False, {"vae.tag.image-orientation": "rotate-90"},
-                 "states an orientation, which is lost in"),
-                (False, {}, None)):
-            tensors = {"x": ("F32", [16, 1, 2, 2], small.tensor([16, 1, 2, 2]).tobytes())}
-            if times:
-                tensors["latent_times"] = ("U8", [1, 16], bytes(16))
-            small.tensor_files.save(path, tensors, metadata)
-            for latents in (path, gst_vae.Latents(path)):
-                told = self.said(lambda: vae.decode(latents, **REF))
-                self.assertEqual([bool(said) and f"{path} {said}" in one for one in told],
-                                 [True] * bool(said), told)
-
     def test_parts_of_an_error(self):
         with self.assertRaises(Error) as caught:
             gst_vae.open(WAN, variant="taehv")
@@ -261,7 +183,7 @@ def bytearray_of(shape):
     return memoryview(bytearray(small.product(shape))).cast("B", shape)
 
 
-class Warnings(Warned):
+class Warnings(small.Warned):
     def test_each_clip(self):
         """A stream that is kept judges each clip, and names it."""
         vae = gst_vae.open(WAN)
