@@ -253,8 +253,13 @@ read_tensor(const Torch *t, const VaePickleValue *tensor, VaeTensorInfo *info,
     char text[200];
     const int64_t from = args[1].number, elements = storage[4].number;
     uint64_t count;
-    if (!vae_dims_count(info->dims, info->n_dims, &count) || from < 0 ||
-        from > elements || count > (uint64_t) (elements - from))
+    const bool counted = vae_dims_count(info->dims, info->n_dims, &count);
+    const bool inside = counted && from >= 0 && from <= elements &&
+                        count <= (uint64_t) (elements - from);
+    if (counted)
+        status = check_strides(t, &args[3], info, count, error);
+    /* A tensor after expand() has more elements than its storage. */
+    if (!inside && status == VAE_OK)
         return fail_tensor(
             t, error,
             "shape %s from element %" PRId64
@@ -262,9 +267,10 @@ read_tensor(const Torch *t, const VaePickleValue *tensor, VaeTensorInfo *info,
             vae_dims_text(info->dims, info->n_dims, text, sizeof text), from,
             elements);
     assert(member);
-    info->bytes = count * (uint64_t) type->size;
-    info->offset = member->offset + (uint64_t) from * (uint64_t) type->size;
-    status = check_strides(t, &args[3], info, count, error);
+    if (inside) {
+        info->bytes = count * (uint64_t) type->size;
+        info->offset = member->offset + (uint64_t) from * (uint64_t) type->size;
+    }
     if (status == VAE_OK || !t->several)
         return status;
     info->supported = false;

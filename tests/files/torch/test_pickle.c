@@ -148,25 +148,27 @@ check_lists(void)
 #define ROW(a, b, c) {a, b, c, sizeof(a) - 1, sizeof(b) - 1, sizeof(c) - 1}
         ROW("\x80\2](", "N", "e."), ROW("\x80\2(", "N", "t."),
         ROW("\x80\2]", "aNa", "a."), ROW("\x80\2", "N", "\x87.")};
-    for (size_t k = 0; k < 2 * COUNT(rows); k++) {
-        /* Beside another tensor, one that is not contiguous is no error. */
-        const bool strided = k % 2;
-        const size_t i = k / 2;
+    /* Beside another tensor, one that is not contiguous is no error. */
+    const Tensor *const others[] = {
+        &plain, TENSOR("FloatStorage", "0", 24, 0, 2, {6, 4}, {1, 6}),
+        TENSOR("FloatStorage", "0", 24, 0, 2, {9, 24}, {0, 1})};
+    static const char *const dims[] = {"4x6", "6x4"};
+    for (size_t k = 0; k < COUNT(others) * COUNT(rows); k++) {
+        const size_t other = k % COUNT(others), i = k / COUNT(others);
+        const bool strided = other > 0;
         VaeError error = {0};
         SCOPED_FILE VaeTensorFile *file = NULL;
         Bytes p = {0};
         put(&p, rows[i].before, rows[i].n_before);
         put_tensor(&p, &plain);
         put(&p, rows[i].between, rows[i].n_between);
-        put_tensor(
-            &p, strided ? TENSOR("FloatStorage", "0", 24, 0, 2, {6, 4}, {1, 6})
-                        : &plain);
+        put_tensor(&p, others[other]);
         put(&p, rows[i].after, rows[i].n_after);
         Bytes zip = make_torch(&p);
         check(open_zip("list.pt", &zip, &file, &error) == VAE_OK &&
                   vae_tensor_file_count(file) == 2 &&
                   is_tensor(file, "0", "F32", "4x6", 1) &&
-                  is_tensor(file, "2", "F32", strided ? "6x4" : "4x6", 1) &&
+                  (other == 2 || is_tensor(file, "2", "F32", dims[other], 1)) &&
                   vae_tensor_file_find(file, "2")->strided == strided &&
                   vae_tensor_file_find(file, "2")->supported == !strided,
               "a list or tuple, %zu %s", i, error.message);
@@ -388,6 +390,9 @@ check_views(void)
         {"a stride of nothing",
          {"FloatStorage", "0", 24, 0, 2, {9, 1}, {0, 1}},
          "not contiguous|stride 0 is 0"},
+        {"expanded",
+         {"FloatStorage", "0", 24, 0, 3, {9, 4, 6}, {0, 6, 1}},
+         "not contiguous|stride 0 is 0, expected 24"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         Bytes p = {0};
