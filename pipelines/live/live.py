@@ -157,7 +157,7 @@ def tell(words):
     print("live.py: %s" % words, file=sys.stderr)
     words = re.sub(r"[a-z-]*=\([^)]*\)", "", words)
     names = ["--" + name for name in ["model", *(row[1] for row in READING)]
-             if re.search("%s=|set %s to |one with %s" % (name, name, name), words)]
+             if re.search("%s=|set %s (to|of) |one with %s" % (name, name, name), words)]
     if names:
         print("live.py: set %s by the option%s %s; see --help" % (
             "it" if len(names) == 1 else "them", "s" * (len(names) > 1),

@@ -10,6 +10,7 @@ import os
 import random
 import struct
 import subprocess
+import sys
 import unittest
 import zipfile
 
@@ -618,6 +619,14 @@ READERS = ([VAETOOL, "decode"], ["pipelines/latents-to-video.sh"],
 
 
 class Options(Reading):
+    def test_live_tells_options(self):
+        """As latents-to-video.sh, also for a property of another element."""
+        said = subprocess.run(
+            [sys.executable, "-c", "import live; live.tell('set normalization of vaedecode to raw')"],
+            cwd=os.path.join(streams.PIPELINES, "live"), capture_output=True, text=True,
+            check=True).stderr
+        self.assertIn("live.py: set it by the option --normalization; see --help", said)
+
     def test_all_readers(self):
         for reader in READERS:
             done = subprocess.run([os.path.join(streams.SOURCE, reader[0]),
