@@ -21,7 +21,8 @@ listen(void *user, const char *line)
         snprintf(opened, sizeof opened, "%s", line);
         return;
     }
-    if (strncmp(line, "decode: ", 8) == 0 || strncmp(line, "rung ", 5) == 0)
+    if (strncmp(line, "decode: ", 8) == 0 ||
+        strncmp(line, "memory setting ", 15) == 0)
         return;
     snprintf(said + n, sizeof said - n, "%s\n", line);
 }

@@ -225,7 +225,7 @@ told(const Bed *bed, VaeDirection direction, size_t limit, VaeSpill spill)
         chosen++;
     vae_plan_setting(plan, setting, sizeof setting);
     snprintf(expected, sizeof expected,
-             "rung %s: %.1f MiB; estimate for a step: ", setting,
+             "memory setting %s: %.1f MiB; estimate for a step: ", setting,
              (double) plan->peak / 1048576);
     expect(chosen == 1 && strstr(said, expected),
            "%s: one rung of %d is chosen: %s", name_of(direction), lines,
