@@ -253,7 +253,8 @@ read_tensor(const Torch *t, const VaePickleValue *tensor, VaeTensorInfo *info,
     char text[200];
     const int64_t from = args[1].number, elements = storage[4].number;
     uint64_t count;
-    const bool counted = vae_dims_count(info->dims, info->n_dims, &count);
+    const bool counted =
+        vae_dims_count(info->dims, info->n_dims, &count) && count <= INT64_MAX;
     const bool inside = counted && from >= 0 && from <= elements &&
                         count <= (uint64_t) (elements - from);
     if (counted)
