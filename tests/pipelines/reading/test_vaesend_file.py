@@ -21,6 +21,7 @@ import time
 import types
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import streams
 import tensor_files
 from streams import (DECODE, FRAME, LATENTS, VAESEND, floats, launch,

@@ -14,6 +14,7 @@ import sys
 import unittest
 import zipfile
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import streams
 import tensor_files
 from tensor_files import save
