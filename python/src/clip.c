@@ -192,8 +192,7 @@ check(PyObject *self, PyObject *args)
                              height ? height : c->height * info->spatial,
                              &error) != VAE_OK)
         return vae_py_raise(&error);
-    Py_INCREF(Py_None);
-    return Py_None;
+    Py_RETURN_NONE;
 }
 
 static PyObject *
@@ -204,8 +203,7 @@ get_doubt(PyObject *self, void *unused)
     if (c->doubt[0])
         return PyUnicode_DecodeFSDefault(
             vae_py_spell(c->doubt, said, sizeof said));
-    Py_INCREF(Py_None);
-    return Py_None;
+    Py_RETURN_NONE;
 }
 
 /* overrides(setting, value, space): what to warn of if a value that is set
@@ -228,8 +226,7 @@ overrides(PyObject *self, PyObject *args)
                                               set, line, sizeof line);
     if (differs)
         return PyUnicode_DecodeFSDefault(line);
-    Py_INCREF(Py_None);
-    return Py_None;
+    Py_RETURN_NONE;
 }
 
 /* lost(out): what to warn of if frames are written to out, or None. */
@@ -245,8 +242,7 @@ lost(PyObject *self, PyObject *args)
     Py_DECREF(out);
     if (is)
         return PyUnicode_DecodeFSDefault(line);
-    Py_INCREF(Py_None);
-    return Py_None;
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {

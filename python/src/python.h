@@ -49,7 +49,6 @@ PyObject *vae_py_raise(const VaeError *error);
 /* Raises Error with the parts; format as in PyUnicode_FromFormat(). */
 PyObject *vae_py_fail(const char *found, const char *expected,
                       const char *format, ...);
-/* The same for an error of Python such as TypeError. */
 
 typedef struct VaePyWork {
     VaeStatus (*run)(struct VaePyWork *work, VaeError *error);
