@@ -129,6 +129,41 @@ tensor() {
     } >"$1"
 }
 
+# filled BYTE FILE NAME TYPE SHAPE [METADATA]: the same; each byte is BYTE, in octal.
+filled() {
+    byte=$1
+    shift
+    case $3 in *8) size=1 ;; *) size=4 ;; esac
+    head -c $((size * $(echo "$4" | tr , '*'))) /dev/zero | tr '\0' "\\$byte" | tensor "$@"
+}
+
+# npy FILE SHAPE: writes a file with the float32 numbers of standard input.
+npy() {
+    header="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
+    { printf '\223NUMPY\1\0\166\0%-117s\n' "$header" && cat; } >"$1"
+}
+
+# numbers WORD...: prints numbers as F32. A word is nan, one or two.
+numbers() {
+    for word; do
+        case $word in
+        nan) printf '\0\0\300\177' ;;
+        one) printf '\0\0\200\77' ;;
+        two) printf '\0\0\0\100' ;;
+        esac
+    done
+}
+
+# many COUNT WORD...: prints the numbers COUNT times.
+many() {
+    left=$1
+    shift
+    while [ "$left" -gt 0 ]; do
+        numbers "$@"
+        left=$((left - 1))
+    done
+}
+
 # finish: prints the result of a script and exits.
 finish() {
     echo "$failed of $checks checks failed"
