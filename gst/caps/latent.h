@@ -27,7 +27,7 @@ G_BEGIN_DECLS
  * After a seek, frames are exact if decoding begins look_back latents earlier
  * or more. If window is not 0, it has to begin at a multiple of window, too. */
 typedef struct GstVaeDecoderFacts {
-    gint latent_channels, temporal, fps_n, fps_d, look_back, window;
+    gint latent_channels, temporal, chunk, fps_n, fps_d, look_back, window;
 } GstVaeDecoderFacts;
 /* Field of a DRAIN query that asks for the frames of the decoder alone, and not
  * for those that wait downstream of it. */

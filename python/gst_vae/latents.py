@@ -60,10 +60,10 @@ class Latents:
         self.framerate = None if framerate is None else rate_of(framerate).as_integer_ratio()
         self._choice = (tensor, -1 if batch_index is None else batch_index, layout,
                         normalization, framerate is not None, latent_space)
-        self._find(path, 0, 0)
+        self._find(path)
 
-    def _find(self, where, channels, temporal):
-        self.clip = _engine.open_clip(where, *self._choice, channels, temporal)
+    def _find(self, where, channels=0, temporal=0, chunk=0):
+        self.clip = _engine.open_clip(where, *self._choice, channels, temporal, chunk)
         self.info = Report(**self.clip.info)
         self.info.framerate = self.framerate or self.info.framerate
         self.info.pixel_aspect_ratio = aspect_of(self.info.pixel_aspect_ratio)
@@ -80,7 +80,7 @@ class Latents:
         """The latents as a model with this info reads them: its channels tell the
         layout."""
         found = copy.copy(self)
-        found._find(self.clip, info.latent_channels, info.temporal)
+        found._find(self.clip, info.latent_channels, info.temporal, info.chunk)
         return found
 
     def overrides(self, normalization, space):

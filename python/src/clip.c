@@ -101,7 +101,7 @@ check_normalization(const char *word)
 }
 
 /* open_clip(path, tensor, batch_index, layout, normalization, own_framerate,
- * space, channels, temporal). path: may be a clip of the file. */
+ * space, channels, temporal, chunk). path: may be a clip of the file. */
 static PyObject *
 open_clip(PyObject *self, PyObject *args)
 {
@@ -110,10 +110,10 @@ open_clip(PyObject *self, PyObject *args)
     const char *layout, *normalization, *space;
     int framerate;
     VaeError error = {0};
-    if (!PyArg_ParseTuple(args, "Oziszpzii", &path, &options.tensor,
+    if (!PyArg_ParseTuple(args, "Oziszpziii", &path, &options.tensor,
                           &options.batch_index, &layout, &normalization,
                           &framerate, &space, &options.channels,
-                          &options.temporal))
+                          &options.temporal, &options.chunk))
         return NULL;
     options.own_normalization = normalization != NULL;
     options.own_framerate = framerate;
@@ -362,7 +362,7 @@ static PyMethodDef functions[] = {
      "read_axes(tensor, channels, images, layout)"},
     {"open_clip", open_clip, METH_VARARGS,
      "open_clip(path, tensor, batch_index, layout, normalization, "
-     "own_framerate, space, channels, temporal)"},
+     "own_framerate, space, channels, temporal, chunk)"},
     {0}};
 
 int

@@ -42,6 +42,18 @@ class Reading(small.Warned):
             with self.assertRaisesRegex(TypeError, name):
                 vae.decode(latents, **{name: value})
 
+    def test_wrong_frames(self):
+        """A number of frames that the latents cannot be is a warning, and ignored."""
+        vae, path = gst_vae.open(WAN), self.path("wrong")
+        for frames in (99, 1):
+            small.write(path, "latent", small.tensor([16, 2, 2, 3]),
+                        {"vae.frames": str(frames)})
+            said = self.said(lambda: self.assertEqual(
+                vae.decode(path, **REF).shape[0], 5))
+            self.assertEqual(len(said), 1, said)
+            self.assertIn(f'{path}: metadata vae.frames is "{frames}", expected 2 to 5 '
+                          'for 2 latents of the model; it is ignored', said[0])
+
     def test_spelling(self):
         """Sentences of the engine, and of vaedecode."""
         for said, spelled in (

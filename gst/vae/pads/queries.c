@@ -59,13 +59,13 @@ query_look_ahead(GstVaeBase *base, GstQuery *query)
         return FALSE;
     if (!decoder.latent_channels)
         decoder = gst_vae_loader_facts(&base->worker.loader);
-    gst_structure_set(gst_query_writable_structure(query), "latents",
-                      G_TYPE_INT, times.look_ahead, "latent_channels",
-                      G_TYPE_INT, decoder.latent_channels, "temporal",
-                      G_TYPE_INT, decoder.temporal, "fps_n", G_TYPE_INT,
-                      decoder.fps_n, "fps_d", G_TYPE_INT, decoder.fps_d,
-                      "look_back", G_TYPE_INT, decoder.look_back, "window",
-                      G_TYPE_INT, decoder.window, NULL);
+    gst_structure_set(
+        gst_query_writable_structure(query), "latents", G_TYPE_INT,
+        times.look_ahead, "latent_channels", G_TYPE_INT,
+        decoder.latent_channels, "temporal", G_TYPE_INT, decoder.temporal,
+        "chunk", G_TYPE_INT, decoder.chunk, "fps_n", G_TYPE_INT, decoder.fps_n,
+        "fps_d", G_TYPE_INT, decoder.fps_d, "look_back", G_TYPE_INT,
+        decoder.look_back, "window", G_TYPE_INT, decoder.window, NULL);
     return TRUE;
 }
 
