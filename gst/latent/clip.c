@@ -245,7 +245,8 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
         .chunk = settings->decoder.chunk,
         .space = settings->space,
         .own_normalization =
-            settings->normalization != GST_VAE_NORMALIZATION_AUTO,
+            settings->normalization != GST_VAE_NORMALIZATION_AUTO ||
+            settings->decoder.own_normalization,
         .own_framerate = settings->fps_n > 0,
         .warn = warn,
         .user = clip};

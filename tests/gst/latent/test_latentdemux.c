@@ -332,30 +332,6 @@ TEST(times)
     check_times(path, eight, 16);
 }
 
-/* A number of frames that the latents cannot be is a warning: by the decoder,
- * by the space, or by what is usual. */
-TEST(wrong_frames)
-{
-    static const VaeMetadata wrong = {"vae.frames", "99"};
-    const gchar *path = described_clip(&small, &wrong, 1);
-    g_autofree gchar *decode = g_strdup_printf(
-        "! vaedecode backend=ref model=\"%s/taehv/taehv/weights.safetensors\"",
-        g_getenv("VAE_TEST_VECTORS"));
-    const gchar *const cases[][2] = {
-        {decode, "\"99\", expected 10 to 13 for 4 latents of the model"},
-        {"latent-space=ltx2", "expected 18 to 25 for 4 latents of ltx2"},
-        {"", "is 99, but 4 latents with 4 frames each have 13; it is ignored"}};
-    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-        Run *run = run_all("filesrc location=%s ! latentdemux layout=cthw %s ! "
-                           "fakesink name=sink",
-                           path, cases[i][0]);
-        CHECK_SAYS(run->eos && run->warning &&
-                       g_str_has_prefix(run->warning, path) &&
-                       strstr(run->warning, cases[i][1]),
-                   "%s", run->warning ? run->warning : run->error);
-    }
-}
-
 /* The usual rate of the space, or of the only space with this number of
  * channels. */
 TEST(usual_times)
