@@ -11,7 +11,7 @@ from . import _engine
 from .decoding import Decoder, clips_of
 from .encoding import Encoder, check_frames
 from .frameworks import device_of, dims, fail, is_state, like, pairs_of, to_host, type_of, view
-from .latents import latents_of
+from .latents import latents_of, own_normalization
 from .reports import GstVaeWarning, Plan, Report, callers_level
 
 
@@ -121,7 +121,7 @@ class VAE:
     def settle(self, latents, size, frames, settings, layout, **reading):
         """The arguments of a call, with what the latents tell: also the layout, and the
         Latents of a file, or None. reading: see latents_of()."""
-        own = settings.get("normalization")
+        own = own_normalization(settings.get("normalization"))
         clip = latents_of(latents, layout, own, reading)
         if clip:
             clip, layout = clip.of_model(self.info), "cthw"

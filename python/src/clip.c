@@ -9,6 +9,7 @@
 
 #include "vae-private/axes.h"
 #include "vae-private/model.h"
+#include "vae-private/settings.h"
 #include "vae-private/spaces.h"
 
 static PyTypeObject *clip_type;
@@ -91,12 +92,14 @@ parse_layout(const char *word, VaeLatentLayout *out)
 static bool
 check_normalization(const char *word)
 {
+    const VaeSetting *s = vae_setting_find("normalization");
     VaeNormalization found;
+    char expected[64];
     if (!word || vae_normalization_parse(word, &found))
         return true;
-    vae_py_fail(word, "normalized, raw or comfyui",
-                "normalization is %s, expected normalized, raw or comfyui",
-                word);
+    vae_setting_expected(s, expected, sizeof expected);
+    vae_py_fail(word, expected, "normalization is %s, expected %s", word,
+                expected);
     return false;
 }
 

@@ -1,4 +1,6 @@
 """The options of reading a file of latents, and what is said about the file."""
+import warnings
+
 import small
 from small import gst_vae
 
@@ -27,7 +29,7 @@ class Reading(small.Warned):
             (TypeError, "float", {"batch_index": 1.5}),
             (Error, "batch_index is -2, expected 0 or more", {"batch_index": -2}),
             (Error, "framerate is fast, expected a number", {"framerate": "fast"}),
-            (Error, "normalization is odd, expected normalized, raw or comfyui",
+            (Error, "normalization is odd, expected auto, normalized, raw or comfyui",
              {"normalization": "odd"}),
         ]
         for read in (vae.decode, lambda path, **more: vae.decode(
@@ -41,6 +43,25 @@ class Reading(small.Warned):
         for name, value in {**own, "tensor": "x"}.items():
             with self.assertRaisesRegex(TypeError, name):
                 vae.decode(latents, **{name: value})
+
+    def test_automatic_normalization(self):
+        """It is what the file states, or normalized, also for tensors and frames."""
+        vae, path = gst_vae.open(WAN), self.path("raw")
+        latents = small.tensor([16, 2, 2, 2])
+        small.write(path, "x", latents, {"vae.normalization": "raw"})
+        auto = {**REF, "normalization": "auto"}
+        raw, normalized = (bytes(vae.decode(latents, normalization=word, **REF))
+                           for word in ("raw", "normalized"))
+        self.assertNotEqual(raw, normalized)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "(?!.*overrides).*", gst_vae.GstVaeWarning)
+            warnings.filterwarnings("error", ".*overrides", gst_vae.GstVaeWarning)
+            self.assertEqual(bytes(vae.decode(path, **auto)), raw)
+            own = gst_vae.Latents(path, normalization="auto")
+            self.assertEqual(bytes(vae.decode(own, **auto)), raw)
+        self.assertEqual(bytes(vae.decode(latents, **auto)), normalized)
+        frames = small.tensor([5, 16, 16, 3], "B")
+        self.assertEqual(bytes(vae.encode(frames, **auto)), bytes(vae.encode(frames, **REF)))
 
     def test_wrong_frames(self):
         """A number of frames that the latents cannot be is a warning, and ignored."""
