@@ -152,14 +152,14 @@ check_rate(const GstVaeLatentInfo *in, GError **error)
 }
 
 /* Who states the normalization. A guess is no statement. */
-typedef enum { NOBODY, THE_CAPS, THE_FILE } Stater;
+typedef enum { NOBODY, THE_CAPS, THE_FILE, A_PROPERTY } Stater;
 
 static Stater
 find_stater(GstVaeDecode *self)
 {
     g_autoptr(GstStructure) file = gst_vae_latent_ask_file(
         self->base.sinkpad, self->base.choice.info->latent_channels);
-    Stater who = THE_CAPS;
+    Stater who = file ? A_PROPERTY : THE_CAPS;
     gboolean by_file;
 
     if (file && gst_structure_get_boolean(file, "normalization", &by_file))
@@ -357,8 +357,18 @@ gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
     return TRUE;
 }
 
-static const gchar *const stated_by[] = {NULL, "the caps state",
-                                         "the file states"};
+/* Says for the doubts who states the normalization. */
+static VaeDoubtWords
+doubt_words(GstVaeDecode *self)
+{
+    static const gchar *const stated[] = {NULL, "the caps state",
+                                          "the file states", "the caps state"};
+    const Stater who = find_stater(self);
+
+    return (VaeDoubtWords){self->own_normalization ? NULL : stated[who],
+                           " of vaedecode",
+                           self->own_normalization || who == A_PROPERTY};
+}
 
 gboolean
 gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
@@ -379,9 +389,7 @@ gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
     session->params.width = in->width;
     session->params.height = in->height;
     session->params.normalization = in->normalization;
-    session->words = (VaeDoubtWords){
-        self->own_normalization ? NULL : stated_by[find_stater(self)],
-        " of vaedecode"};
+    session->words = doubt_words(self);
     session->frame_time =
         gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
     return TRUE;

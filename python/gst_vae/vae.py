@@ -132,8 +132,10 @@ class VAE:
             for said in clip.overrides(own, self.info.space):
                 warnings.warn(said, GstVaeWarning, stacklevel=callers_level())
             latents, frames = clip.latents, frames or clip.info.frames or None
-            settings["normalization"] = own or clip.info.normalization
+            if own or clip.info.normalization != "normalized":
+                settings["normalization"] = own or clip.info.normalization
             clip.info.normalization_stated &= not own
+            clip.info.normalization_chosen = own is not None
         if device_of(latents).startswith("cuda:"):
             settings = {"device": int(device_of(latents)[5:]), **settings}
         return latents, size, frames, settings, layout, clip
@@ -186,7 +188,8 @@ class VAE:
         if lost:
             warnings.warn(lost, GstVaeWarning, stacklevel=callers_level())
         source = ((f'{os.fsdecode(clip.path)}: tensor "{clip.info.tensor}"',
-                   clip.info.normalization_stated) if clip else ())
+                   clip.info.normalization_stated, clip.info.normalization_chosen)
+                  if clip else ())
         t = view(to_host(latents))
         if 0 in t.shape:
             raise fail(f"there are no latents to decode: {dims(t)}", dims(t))

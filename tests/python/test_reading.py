@@ -63,6 +63,28 @@ class Reading(small.Warned):
         frames = small.tensor([5, 16, 16, 3], "B")
         self.assertEqual(bytes(vae.encode(frames, **auto)), bytes(vae.encode(frames, **REF)))
 
+    def test_unknown_scale(self):
+        """A doubt about the network ends once the user has set the normalization."""
+        vae, path = gst_vae.open(small.weights("taehv/taecvx")), self.path("clip")
+        latents, frames = small.tensor([16, 2, 2, 2]), small.tensor([5, 16, 16, 3], "B")
+        small.write(path, "x", latents, {"vae.normalization": "normalized"})
+        own = {"normalization": "normalized", **REF}
+        for work, times in (
+                (lambda: vae.decode(latents, **REF), 1),
+                (lambda: vae.decode(latents, **own), 0),
+                (lambda: vae.decode(path, **REF), 1),
+                (lambda: vae.decode(path, **own), 0),
+                (lambda: vae.decode(gst_vae.Latents(path, normalization="normalized"),
+                                    **REF), 0),
+                (lambda: vae.decoder(16, 16, **REF)(latents), 1),
+                (lambda: vae.decoder(16, 16, **own)(latents), 0),
+                (lambda: vae.encode(frames, **REF), 1),
+                (lambda: vae.encode(frames, **own), 0)):
+            vae.release()
+            said = [text for text in self.said(work) if "not known if taecvx" in text]
+            self.assertEqual(len(said), times, said)
+            self.assertTrue(all('set normalization="normalized"' in text for text in said))
+
     def test_wrong_frames(self):
         """A number of frames that the latents cannot be is a warning, and ignored."""
         vae, path = gst_vae.open(WAN), self.path("wrong")

@@ -241,6 +241,21 @@ check "normalized latents become raw" 0 by "$tae" decode --variant \
 check "so the picture differs" 1 compare --max-abs 0.05 a.safetensors \
     b.safetensors
 
+echo "# a network whose scale is not known"
+cvx=$data/taehv/taecvx
+check "decode" 0 by "$cvx/weights.safetensors" decode \
+    "$cvx/decode_t3_2x2.safetensors" a.safetensors
+says "it is not known if taecvx works on normalized" "set normalization to normalized, and"
+check "decode by a setting" 0 by "$cvx/weights.safetensors" decode \
+    --normalization normalized "$cvx/decode_t3_2x2.safetensors" a.safetensors
+says_not "not known"
+check "encode" 0 by "$cvx/weights.safetensors" encode \
+    "$cvx/encode_f9_16x16.safetensors" a.safetensors
+says "it is not known if taecvx works on normalized"
+check "encode by a setting" 0 by "$cvx/weights.safetensors" encode \
+    --normalization raw "$cvx/encode_f9_16x16.safetensors" a.safetensors
+says_not "not known"
+
 echo "# latents in chunks of 5"
 h3=$data/taehv/taeh3
 check "decode taeh3" 0 by "$h3/weights.safetensors" decode \

@@ -184,8 +184,7 @@ query_stated(GstLatentDemux *self, GstQuery *query)
         gst_latent_clip_advise(&self->clip, channels, advice, sizeof advice);
         gst_structure_set(gst_query_writable_structure(query), "advice",
                           G_TYPE_STRING, advice, NULL);
-        if (self->clip.data.normalization_stated ||
-            self->settings.normalization == GST_VAE_NORMALIZATION_AUTO)
+        if (self->settings.normalization == GST_VAE_NORMALIZATION_AUTO)
             gst_structure_set(gst_query_writable_structure(query),
                               "normalization", G_TYPE_BOOLEAN,
                               self->clip.data.normalization_stated, NULL);

@@ -7,11 +7,11 @@ static const Clip small = {VAE_TYPE_F32, 4, 16, 3, 5};
 
 /* "! vaedecode ..." with these properties. (transfer full) */
 static gchar *
-decoder(const gchar *properties)
+decoder(const gchar *network, const gchar *properties)
 {
     return g_strdup_printf("! vaedecode backend=ref %s "
-                           "model=\"%s/taehv/taehv/weights.safetensors\"",
-                           properties, g_getenv("VAE_TEST_VECTORS"));
+                           "model=\"%s/taehv/%s/weights.safetensors\"",
+                           properties, g_getenv("VAE_TEST_VECTORS"), network);
 }
 
 /* A number of frames that the latents cannot be is a warning: by the decoder,
@@ -20,7 +20,7 @@ TEST(wrong_frames)
 {
     static const VaeMetadata wrong = {"vae.frames", "99"};
     const gchar *path = described_clip(&small, &wrong, 1);
-    g_autofree gchar *decode = decoder("");
+    g_autofree gchar *decode = decoder("taehv", "");
     const gchar *const cases[][2] = {
         {decode, "\"99\", expected 10 to 13 for 4 latents of the model"},
         {"latent-space=ltx2", "expected 18 to 25 for 4 latents of ltx2"},
@@ -63,7 +63,7 @@ TEST(normalization)
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
         const gchar *path = write_clip("clip", cases[i].tensor, &small, CTHW,
                                        cases[i].metadata, !!cases[i].metadata);
-        g_autofree gchar *decode = decoder(cases[i].decode);
+        g_autofree gchar *decode = decoder("taehv", cases[i].decode);
         Run *run = run_all("filesrc location=%s ! latentdemux layout=cthw %s "
                            "%s ! fakesink name=sink",
                            path, cases[i].demux, decode);
@@ -75,5 +75,43 @@ TEST(normalization)
                                  : !strstr(said, "overrides") &&
                                        !strstr(said, "taken as normalized"),
                    "case %u: %s", i, said);
+    }
+}
+
+/* Nobody knows the scale of taecvx. The user may try both, and is then told no
+ * more. */
+TEST(unknown_scale)
+{
+    static const VaeMetadata stated = {"vae.normalization", "normalized"};
+    static const struct {
+        const gchar *demux, *decode;
+        gboolean told;
+    } cases[] = {{"", "", TRUE},
+                 {"normalization=normalized", "", FALSE},
+                 {"", "normalization=normalized", FALSE}};
+    const gchar *path = write_clip("clip", "latent", &small, CTHW, &stated, 1);
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree gchar *decode = decoder("taecvx", cases[i].decode);
+        Run *run = run_all("filesrc location=%s ! latentdemux layout=cthw %s "
+                           "%s ! fakesink name=sink",
+                           path, cases[i].demux, decode);
+        CHECK_SAYS(!run->error, "%s", run->error);
+        CHECK_SAYS(
+            (run->warning &&
+             strstr(run->warning, "not known if taecvx works on") &&
+             strstr(run->warning, "set normalization to normalized, and")) ==
+                cases[i].told,
+            "case %u: %s", i, run->warning);
+    }
+    for (gint chosen = 0; chosen < 2; chosen++) {
+        Run *run = run_all(
+            "videotestsrc num-buffers=5 ! video/x-raw,width=16,height=16 ! "
+            "vaeencode backend=ref "
+            "model=\"%s/taehv/taecvx/weights.safetensors\" ! "
+            "video/x-vae-latent%s ! fakesink name=sink",
+            g_getenv("VAE_TEST_VECTORS"),
+            chosen ? ",normalization=normalized" : "");
+        CHECK_SAYS(!run->error, "%s", run->error);
+        CHECK_SAYS((run->warning == NULL) == chosen, "%s", run->warning);
     }
 }
