@@ -71,7 +71,7 @@ write_to "$out" "$latents"
 # shellcheck disable=SC2086 # an element and its properties, or nothing
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} $decoding $variant ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} $settings $variant ! \
     video/x-raw,format=I420 ! $crop $upright ! "$@" ! \
     filesink "$(location "$part")"
 case $out in
