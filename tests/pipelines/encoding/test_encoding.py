@@ -4,7 +4,9 @@ usage: test_encoding.py SOURCE BUILD [TEST...]
 """
 import os
 import subprocess
+import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import streams
 import tensor_files
 
