@@ -755,8 +755,10 @@ head -c 3072 /dev/zero | npy flat.npy "3, 16, 16"
 check "encode of another shape" 3 encode flat.npy x.safetensors
 says "flat.npy: tensor \"npy\" is 3x16x16, video is [T,H,W,3]"
 head -c 12288 /dev/zero | npy one.npy "32, 32, 3"
-check "encode of one frame" 3 encode one.npy x.safetensors
-says "is 32x32x3, video is [T,H,W,3]" "add a dimension, by x[None]"
+check "encode of one frame" 0 encode one.npy one.safetensors
+head -c 12288 /dev/zero | npy same.npy "1, 32, 32, 3"
+check "  with a dimension more" 0 encode same.npy same.safetensors
+true_that "  is the same" cmp one.safetensors same.safetensors
 : | npy none.npy "0, 32, 32, 3"
 head -c 1536 /dev/zero | npy batch.npy "2, 1, 8, 8, 3"
 check "encode of a batch" 3 encode batch.npy x.safetensors
