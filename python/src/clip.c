@@ -9,6 +9,7 @@
 
 #include "vae-private/axes.h"
 #include "vae-private/model.h"
+#include "vae-private/settings.h"
 #include "vae-private/spaces.h"
 
 static PyTypeObject *clip_type;
@@ -91,17 +92,19 @@ parse_layout(const char *word, VaeLatentLayout *out)
 static bool
 check_normalization(const char *word)
 {
+    const VaeSetting *s = vae_setting_find("normalization");
     VaeNormalization found;
+    char expected[64];
     if (!word || vae_normalization_parse(word, &found))
         return true;
-    vae_py_fail(word, "normalized, raw or comfyui",
-                "normalization is %s, expected normalized, raw or comfyui",
-                word);
+    vae_setting_expected(s, expected, sizeof expected);
+    vae_py_fail(word, expected, "normalization is %s, expected %s", word,
+                expected);
     return false;
 }
 
 /* open_clip(path, tensor, batch_index, layout, normalization, own_framerate,
- * space, channels, temporal). path: may be a clip of the file. */
+ * space, channels, temporal, chunk). path: may be a clip of the file. */
 static PyObject *
 open_clip(PyObject *self, PyObject *args)
 {
@@ -110,10 +113,10 @@ open_clip(PyObject *self, PyObject *args)
     const char *layout, *normalization, *space;
     int framerate;
     VaeError error = {0};
-    if (!PyArg_ParseTuple(args, "Oziszpzii", &path, &options.tensor,
+    if (!PyArg_ParseTuple(args, "Oziszpziii", &path, &options.tensor,
                           &options.batch_index, &layout, &normalization,
                           &framerate, &space, &options.channels,
-                          &options.temporal))
+                          &options.temporal, &options.chunk))
         return NULL;
     options.own_normalization = normalization != NULL;
     options.own_framerate = framerate;
@@ -276,21 +279,11 @@ static PyType_Spec spec = {
 static void
 fill_axes(const VaePyTensor *t, VaeAxes *axes)
 {
-    const int first = t->n_dims == 5;
-    const bool tchw = axes->layout == VAE_LAYOUT_TCHW;
-    if (t->n_dims == 3) { /* [C, h, w] */
-        memcpy(axes->dims,
-               (int64_t[]){t->shape[0], 1, t->shape[1], t->shape[2]},
-               sizeof axes->dims);
-        memcpy(axes->strides,
-               (int64_t[]){t->strides[0], 0, t->strides[1], t->strides[2]},
-               sizeof axes->strides);
-        return;
-    }
+    int from[4];
+    vae_axes_order(t->n_dims, axes->layout, from);
     for (int d = 0; d < 4; d++) {
-        const int from = first + (d < 2 && tchw ? !d : d);
-        axes->dims[d] = t->shape[from];
-        axes->strides[d] = t->strides[from];
+        axes->dims[d] = from[d] < 0 ? 1 : t->shape[from[d]];
+        axes->strides[d] = from[d] < 0 ? 0 : t->strides[from[d]];
     }
 }
 
@@ -330,16 +323,12 @@ read_axes(PyObject *self, PyObject *args)
     const VaePyTensor *t = (VaePyTensor *) object;
     known.channels = channels;
     known.images = images;
-    if (axes.layout == VAE_LAYOUT_AUTO && t->n_dims == 3) {
-        axes.layout = VAE_LAYOUT_CTHW;
-        axes.may_be_last = t->shape[2] == channels;
-    } else if (axes.layout == VAE_LAYOUT_AUTO &&
-               (t->n_dims == 4 || t->n_dims == 5)) {
+    const bool possible = t->n_dims >= 3 && t->n_dims <= 5;
+    if (axes.layout == VAE_LAYOUT_AUTO && possible)
         axes.layout =
             vae_axes_find(t->shape, t->n_dims, &known, &axes.order_guessed,
                           &axes.may_be_last, &axes.may_be_video);
-    }
-    if (t->n_dims >= 3 && t->n_dims <= 5)
+    if (possible)
         fill_axes(t, &axes);
     if (axes.dims[0] != channels)
         return refuse_axes(t, &axes, channels);
@@ -358,7 +347,7 @@ static PyMethodDef functions[] = {
      "read_axes(tensor, channels, images, layout)"},
     {"open_clip", open_clip, METH_VARARGS,
      "open_clip(path, tensor, batch_index, layout, normalization, "
-     "own_framerate, space, channels, temporal)"},
+     "own_framerate, space, channels, temporal, chunk)"},
     {0}};
 
 int

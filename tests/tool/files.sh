@@ -15,8 +15,18 @@ for file in clip.mp4 sheet.png clip.webm frames.latent; do
     [ $file = frames.latent ] || says "pipelines/latents-to-video.sh" "vaedecode"
     true_that "nothing is written" test ! -e "$file"
 done
-check "encode to .pt" 3 encode "$latents" latents.pt
-says "latents.pt" "latents as .safetensors"
+for file in frames.pt frames.npz frames.h5 frames.gguf; do
+    check "decode to $file" 3 decode "$latents" "$file"
+    says_not video
+    check "make-weights to $file" 3 "$tool" make-weights taesd "$file"
+    check "encode to $file" 3 encode "$latents" "$file"
+    says "$file" "latents as .safetensors"
+    case $file in
+    *.pt) says 'torch.save(safetensors.torch.load_file(' ;;
+    *.npz) says 'numpy.savez("OUT.npz", **safetensors.numpy.load_file(' ;;
+    *.h5) says "gives the arrays to store" ;;
+    esac
+done
 check "make-weights of an unknown name" 3 "$tool" make-weights taeltx weights.safetensors
 says 'no architecture "taeltx"; the nearest is taeltx_2 (vaetool make-weights' \
     "--help lists all)"
@@ -41,6 +51,19 @@ says "in.mp4: is a video file (MP4 or MOV)" "pipelines/video-to-latents.sh" \
 check "decode a video file" 3 decode in.mp4 x.safetensors
 says "in.mp4: is a video file (MP4 or MOV); expected a safetensors, npy or"
 true_that "the error is one line" test "$(wc -l <log)" -eq 1
+printf 'GGUF%60s' x >in.gguf
+printf '\211HDF\r\n%60s' x >in.h5
+printf 'PK\3\4%60s' x >in.npz
+printf '\200\4\225\1%60s' x >in.pkl
+for end in gguf h5 npz pkl; do
+    check "encode a file .$end" 3 encode in.$end x.npy
+    says_not "for a video"
+    case $end in
+    gguf) says "is a GGUF file; expected a " "; use the file that it was made of" ;;
+    h5) says "is an HDF5 file" "; save its array by numpy.save()" ;;
+    pkl) says "a Python pickle" "; save its array by numpy.save() or torch.save()" ;;
+    esac
+done
 cp in.mp4 in.safetensors
 check "encode a video file named .safetensors" 3 encode in.safetensors \
     latents.safetensors
@@ -144,18 +167,25 @@ head -c $((16 * 2 * 6 * 10 * 4)) "$wan" |
 check "info of latents" 0 info esc.safetensors
 says 'tensor "?c"' "latent space ?c" \
     "video 1048576x16 as stated, more than such latents can be" \
-    "9223372036854775807 frames as stated, more than so many latents can be"
+    'vae.frames is "9223372036854775807", expected 2 to 65 for 2 latents of any network'
 says_not "$escape"
 # More frames than the latents have are told, and do not count.
 head -c $((16 * 2 * 6 * 10 * 4)) "$wan" | tensor many.safetensors latent F32 16,2,6,10 \
     '{"vae.latent_space":"wan2.1","vae.frames":"6"}'
 check "info of too many frames" 0 info many.safetensors
-says 'vae.frames is "6", expected at most 5 for 2 latents of wan2.1; it is ignored'
+says 'vae.frames is "6", expected 2 to 5 for 2 latents of wan2.1; it is ignored'
 says_not "6 frames"
 head -c $((16 * 2 * 6 * 10 * 4)) "$wan" | tensor many.safetensors latent F32 16,2,6,10 \
     '{"vae.latent_space":"wan2.1","vae.temporal_factor":"5","vae.frames":"6"}'
 check "info of as many frames as there are" 0 info many.safetensors
 says_not ignored
+# The model tells it, too.
+head -c $((16 * 2 * 6 * 10 * 4)) "$wan" | tensor many.safetensors latent F32 16,2,6,10 \
+    '{"vae.frames":"6"}'
+check "info of frames that no known network can tell" 0 info many.safetensors
+says "  6 frames"
+check "decode fewer frames than stated" 0 decode many.safetensors few.npy
+says 'vae.frames is "6", expected 2 to 5 for 2 latents of the model; it is ignored'
 check "decode names the space" 3 decode esc.safetensors x
 says "esc.safetensors: the latent space is ?c, which is not known, the model "
 filled 0 esc.safetensors '\u001bc' U8 1,16,16,3
@@ -366,8 +396,10 @@ head -c 3072 /dev/zero | npy flat.npy "3, 16, 16"
 check "encode of another shape" 3 encode flat.npy x.safetensors
 says "flat.npy: tensor \"npy\" is 3x16x16, video is [T,H,W,3]"
 head -c 12288 /dev/zero | npy one.npy "32, 32, 3"
-check "encode of one frame" 3 encode one.npy x.safetensors
-says "is 32x32x3, video is [T,H,W,3]" "add a dimension, by x[None]"
+check "encode of one frame" 0 encode one.npy one.safetensors
+head -c 12288 /dev/zero | npy same.npy "1, 32, 32, 3"
+check "  with a dimension more" 0 encode same.npy same.safetensors
+true_that "  is the same" cmp one.safetensors same.safetensors
 : | npy none.npy "0, 32, 32, 3"
 head -c 1536 /dev/zero | npy batch.npy "2, 1, 8, 8, 3"
 check "encode of a batch" 3 encode batch.npy x.safetensors

@@ -144,9 +144,11 @@ check_axis(const VaeTensorFile *file, const VaeTensorInfo *info,
            VaeLatentLayout layout, int channels, VaeLatentClip *clip,
            VaeError *error)
 {
-    const int axis = info->n_dims - 4 + (layout == VAE_LAYOUT_TCHW);
+    int axes[4];
     char dims[200], advice[240];
-    if (!channels || info->dims[axis] == channels)
+    vae_axes_order(info->n_dims, layout, axes);
+    const int64_t found = info->dims[axes[0]];
+    if (!channels || found == channels)
         return VAE_OK;
     clip->layout_guessed = false;
     if (!*vae_axes_advice(info->dims, info->n_dims, layout, channels, advice,
@@ -157,9 +159,9 @@ check_axis(const VaeTensorFile *file, const VaeTensorInfo *info,
         "%s: tensor \"%.*s\" (%s) has {%" PRId64 "} channel%s as %s, the model "
         "expects {=%d}%s",
         file->label, VAE_NAME_SHOWN, info->name,
-        vae_dims_text(info->dims, info->n_dims, dims, sizeof dims),
-        info->dims[axis], info->dims[axis] == 1 ? "" : "s",
-        layout == VAE_LAYOUT_TCHW ? "tchw" : "cthw", channels, advice);
+        vae_dims_text(info->dims, info->n_dims, dims, sizeof dims), found,
+        found == 1 ? "" : "s", layout == VAE_LAYOUT_TCHW ? "tchw" : "cthw",
+        channels, advice);
 }
 
 /* Sets layout_guessed, channels_may_be_last and may_be_video, too. */
@@ -219,13 +221,13 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
 {
     const int64_t n = info->n_dims == 5 ? info->dims[0] : 1;
     *out = requested < 0 ? 0 : requested;
-    if (*out > 0 && info->n_dims == 4)
+    if (*out > 0 && info->n_dims < 5)
         return vae_mismatch(
             error, VAE_ERR_SIZE, info->name,
-            "%s: tensor \"%.*s\" has {4 dimensions}, which are the latents of "
+            "%s: tensor \"%.*s\" has {%d dimensions}, which are the latents of "
             "one clip, but a batch index of %" PRId64
             " is set, expected {=5 dimensions}",
-            file->label, VAE_NAME_SHOWN, info->name, *out);
+            file->label, VAE_NAME_SHOWN, info->name, info->n_dims, *out);
     if (n == 0 || (requested < 0 && n > 1))
         return vae_mismatch(error, VAE_ERR_SIZE, info->name,
                             "%s: tensor \"%.*s\" holds a batch of {%" PRId64
@@ -264,26 +266,28 @@ set_geometry(const VaeTensorFile *file, const VaeTensorInfo *info,
              VaeLatentLayout layout, int64_t batch, VaeLatentClip *clip,
              VaeError *error)
 {
-    const int64_t *dims = info->dims + (info->n_dims - 4);
-    const bool tchw = layout == VAE_LAYOUT_TCHW;
-    const int64_t t = dims[tchw ? 0 : 1], c = dims[tchw ? 1 : 0];
+    const bool tchw = layout == VAE_LAYOUT_TCHW && info->n_dims > 3;
+    int axes[4];
+    vae_axes_order(info->n_dims, layout, axes);
+    const int64_t c = info->dims[axes[0]],
+                  t = axes[1] < 0 ? 1 : info->dims[axes[1]];
+    const int64_t h = info->dims[axes[2]], w = info->dims[axes[3]];
     VaeStatus status =
         check_range(file, info, "channels", c, MAX_CHANNELS, error);
     if (status == VAE_OK)
         status = check_range(file, info, "latents", t, VAE_MAX_LATENTS, error);
     if (status == VAE_OK)
-        status = check_range(file, info, "height", dims[2], MAX_SIDE, error);
+        status = check_range(file, info, "height", h, MAX_SIDE, error);
     if (status == VAE_OK)
-        status = check_range(file, info, "width", dims[3], MAX_SIDE, error);
+        status = check_range(file, info, "width", w, MAX_SIDE, error);
     if (status != VAE_OK)
         return status;
     clip->t = (int) t;
     clip->channels = (int) c;
-    clip->height = (int) dims[2];
-    clip->width = (int) dims[3];
+    clip->height = (int) h;
+    clip->width = (int) w;
     clip->batch = info->n_dims == 5 ? info->dims[0] : 1;
-    const uint64_t plane =
-        (uint64_t) (dims[2] * dims[3]) * vae_type_size(info->type);
+    const uint64_t plane = (uint64_t) (h * w) * vae_type_size(info->type);
     clip->t_stride = tchw ? plane * (uint64_t) c : plane;
     clip->c_stride = tchw ? plane : plane * (uint64_t) t;
     const uint64_t skip =
@@ -383,24 +387,57 @@ check_recording(const VaeTensorFile *file, const VaeLatentOptions *o)
         bad_value(file, o, &s, word, NULL);
 }
 
-/* Ignores a number of frames that so many latents of a known space cannot be.
- */
+/* Frames per latent of the model, the space or the file; 0: not known. */
+static VaeCounts
+known_counts(const VaeTensorFile *file, const VaeLatentOptions *o,
+             const VaeSpace *space)
+{
+    const char *factor = vae_tensor_file_metadata(file, "vae.temporal_factor");
+    VaeCounts counts = space ? space->counts : (VaeCounts){0};
+    int64_t stated;
+    if (o->temporal)
+        return (VaeCounts){o->temporal, o->chunk};
+    if (factor != NULL && parse_number(factor, 1, MAX_TEMPORAL, &stated))
+        counts.temporal = (int) stated;
+    return counts;
+}
+
+/* Finds how many frames the latents can be: those of the last one may be
+ * missing. Sequences begin with fewer. */
+static void
+possible_frames(const VaeTensorFile *file, VaeCounts counts, int t,
+                int64_t range[2])
+{
+    const bool any = counts.temporal == 0;
+    if (any)
+        counts.temporal = MAX_TEMPORAL;
+    range[0] = any || vae_tensor_file_find(file, VAE_SEQUENCES)
+                   ? t
+                   : vae_count_frames(counts, t - 1) + 1;
+    range[1] = vae_count_frames(counts, t);
+}
+
+/* Ignores a number of frames that so many latents cannot be. */
 static void
 check_frames(const VaeTensorFile *file, const VaeLatentOptions *o,
              VaeLatentClip *clip)
 {
-    const VaeSpace *space = vae_space_find(clip->space);
-    const char *factor = vae_tensor_file_metadata(file, "vae.temporal_factor");
-    VaeCounts counts = space ? space->counts : (VaeCounts){0};
-    int64_t stated;
-    if (factor != NULL && parse_number(factor, 1, MAX_TEMPORAL, &stated))
-        counts.temporal = (int) stated;
-    if (space == NULL || clip->frames <= vae_count_frames(counts, clip->t))
+    const VaeSpace *space = vae_space_find(o->space ? o->space : clip->space);
+    const VaeCounts counts = known_counts(file, o, space);
+    int64_t range[2];
+    char frames[48], expected[160];
+    possible_frames(file, counts, clip->t, range);
+    if (!clip->frames || (clip->frames >= range[0] && clip->frames <= range[1]))
         return;
-    char expected[160];
-    snprintf(expected, sizeof expected, "at most %" PRId64 " for %s of %s",
-             vae_count_frames(counts, clip->t), VAE_COUNTED(clip->t, "latent"),
-             clip->space);
+    snprintf(frames, sizeof frames,
+             range[0] == range[1] ? "%" PRId64 : "%" PRId64 " to %" PRId64,
+             range[0], range[1]);
+    snprintf(expected, sizeof expected, "%s for %s of %s", frames,
+             VAE_COUNTED(clip->t, "latent"),
+             o->temporal       ? "the model"
+             : space           ? space->name
+             : counts.temporal ? "the stated vae.temporal_factor"
+                               : "any network");
     const Statement s = {"vae.frames", expected, NULL, true};
     bad_value(file, o, &s, vae_tensor_file_metadata(file, s.key), NULL);
     clip->frames = 0;
@@ -461,17 +498,18 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         return status;
     char text[200];
     vae_dims_text(info->dims, info->n_dims, text, sizeof text);
-    if (info->n_dims != 4 && info->n_dims != 5)
+    /* No latent has one channel. */
+    const bool tokens = info->n_dims == 3 && info->dims[0] == 1;
+    if (info->n_dims < 3 || info->n_dims > 5 || tokens)
         return vae_mismatch(
             error, VAE_ERR_SIZE, info->name,
-            "%s: tensor \"%.*s\" has %s ({%s}), expected {=4 or 5 "
-            "dimensions}%s",
+            "%s: tensor \"%.*s\" has %s ({%s}), expected {=[C, h, w] of one "
+            "latent, or 4 or 5 dimensions}%s",
             file->label, VAE_NAME_SHOWN, info->name,
             VAE_COUNTED(info->n_dims, "dimension"), text,
-            info->n_dims == 3
-                ? "; [C, h, w] needs another one, [C, 1, h, w], and [B, N, C] "
-                  "are tokens of a transformer, which its pipeline unpacks"
-                : "");
+            tokens ? "; [1, N, C] are tokens of a transformer, which its "
+                     "pipeline unpacks"
+                   : "");
     /* A program with older headers would take float64 for float32. */
     const bool wide = info->type == VAE_TYPE_F64;
     const bool knows_wide =

@@ -20,13 +20,14 @@ typedef struct VaeLatentOptions {
     size_t struct_size; /* VAE_INIT() */
     const char *tensor; /* NULL: the first of latent, latents, samples and
                            latent_tensor that the file has, otherwise its only
-                           4-D or 5-D tensor. Two of these names: a warning */
+                           4-D or 5-D tensor, otherwise its only 3-D one. Two of
+                           these names: a warning */
     VaeLatentLayout layout;
     int batch_index; /* the clip of a batch, from 0. VAE_INIT() therefore
                         selects the first. -1: a batch of more than one clip is
                         an error */
     /* Of the model that decodes the latents (VaeModelInfo); 0: not known. */
-    int channels, temporal;
+    int channels, temporal, chunk;
     /* The caller overrides these statements of the file, so one that cannot be
      * read is a warning. The same applies to vae.layout if layout is given. */
     bool own_normalization, own_framerate;
@@ -65,9 +66,9 @@ typedef struct VaeLatentClip {
                                        they are 0, multiply width and height by
                                        VaeModelInfo.spatial */
     int64_t frames;                 /* vae.frames: frames to show. The latents
-                                       may decode to more: discard the rest. More
-                                       than latents of a known space can be
-                                       count as no statement */
+                                       may decode to more: discard the rest. A
+                                       number that they cannot be, by the model
+                                       or their space, is 0, with a warning */
     const char *file;               /* name of the file, for messages */
     VaeType stored; /* of the elements of the file and of data: F64 if type is
                        F32 and the file has float64, else the same as type */
@@ -84,8 +85,8 @@ typedef struct VaeLatentClip {
  *
  * 1. options->layout
  * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D after the batch
- * 3. the number of dimensions: 5-D is [B,C,T,H,W]. This is a guess if C and T
- *    are equal
+ * 3. the number of dimensions: 3-D is one latent, [C,H,W], whatever 1. and 2.
+ *    say; 5-D is [B,C,T,H,W]. This is a guess if C and T are equal
  * 4. the channels of the model (options->channels) or else of the latent space
  *    (that of the file, or else options->space): the one of dims 0 and 1 that
  * is this number
@@ -107,7 +108,7 @@ typedef struct VaeLatentClip {
  * Errors: VAE_ERR_ARGUMENT (a wrong struct_size, layout or batch_index);
  * VAE_ERR_NOT_FOUND with the names of the tensors in the file (and "looks like
  * model weights" or "looks like frames"); VAE_ERR_SIZE for a number of
- * dimensions other than 4 or 5, options->channels on another axis (the message
+ * dimensions other than 3 to 5, options->channels on another axis (the message
  * says how to permute them), a batch without batch_index, a dimension of 0,
  * height or width over 16384, channels over 1024, more than 2^24 latents;
  * VAE_ERR_FORMAT for an element type that is not a float, or a vae.* value that
