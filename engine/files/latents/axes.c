@@ -67,6 +67,8 @@ vae_axes_find(const int64_t *dims, int n_dims, const VaeAxesKnown *known,
         layout = find_order(d, known, order_guessed);
     else
         *order_guessed = d[0] == d[1] && d[1] > 1 && !known->comfyui;
+    if (*order_guessed && known->guess != VAE_LAYOUT_AUTO)
+        layout = known->guess;
     const int64_t channels = d[layout == VAE_LAYOUT_TCHW];
     const bool fits = !known->channels || channels == known->channels;
     *order_guessed = *order_guessed && (n_dims == 4 || fits);

@@ -75,19 +75,42 @@ vae_layout_parse(const char *word, VaeLatentLayout *out)
     return false;
 }
 
-/* The order of the axes in the metadata; AUTO if it is not stated. */
+/* The order of the axes that the metadata state; AUTO if they do not. */
 static VaeStatus
 stated_layout(const VaeTensorFile *file, const VaeLatentOptions *o,
-              VaeLatentLayout *out, VaeError *error)
+              const Statement *s, VaeLatentLayout *out, VaeError *error)
 {
-    const Statement s = {"vae.layout", "cthw or tchw", "layout",
-                         o->layout != VAE_LAYOUT_AUTO};
-    const char *word = vae_tensor_file_metadata(file, s.key);
+    const char *word = vae_tensor_file_metadata(file, s->key);
     *out = VAE_LAYOUT_AUTO;
     if (word == NULL ||
         (vae_layout_parse(word, out) && *out != VAE_LAYOUT_AUTO))
         return VAE_OK;
-    return bad_value(file, o, &s, word, error);
+    return bad_value(file, o, s, word, error);
+}
+
+static const char *
+layout_word(VaeLatentLayout layout)
+{
+    return layout == VAE_LAYOUT_TCHW ? "tchw" : "cthw";
+}
+
+/* The layout that the caller or the file states; AUTO if neither does. */
+static VaeStatus
+known_layout(const VaeTensorFile *file, const VaeLatentOptions *o,
+             VaeLatentLayout *out, VaeError *error)
+{
+    const bool own = o->layout != VAE_LAYOUT_AUTO;
+    const Statement s = {"vae.layout", "cthw or tchw", "layout", own};
+    const VaeStatus status = stated_layout(file, o, &s, out, error);
+    char line[700];
+    if (status != VAE_OK || !own)
+        return status;
+    if (*out != VAE_LAYOUT_AUTO &&
+        vae_overrides(file->label, "layout", layout_word(*out),
+                      layout_word(o->layout), line, sizeof line))
+        warn(o, line);
+    *out = o->layout;
+    return VAE_OK;
 }
 
 /* ComfyUI marks its files with a tensor without elements. */
@@ -158,8 +181,8 @@ check_axis(const VaeTensorFile *file, const VaeTensorInfo *info,
         "expects {=%d}%s",
         file->label, VAE_NAME_SHOWN, info->name,
         vae_dims_text(info->dims, info->n_dims, dims, sizeof dims),
-        info->dims[axis], info->dims[axis] == 1 ? "" : "s",
-        layout == VAE_LAYOUT_TCHW ? "tchw" : "cthw", channels, advice);
+        info->dims[axis], info->dims[axis] == 1 ? "" : "s", layout_word(layout),
+        channels, advice);
 }
 
 /* Sets layout_guessed, channels_may_be_last and may_be_video, too. */
@@ -168,13 +191,14 @@ choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
               const VaeLatentOptions *o, VaeLatentLayout *out,
               VaeLatentClip *clip, VaeError *error)
 {
+    static const Statement guess = {"vae.layout_guess", "cthw or tchw", NULL,
+                                    true};
     VaeAxesKnown known = {.comfyui = is_comfyui(file, info)};
-    const VaeStatus status = stated_layout(file, o, out, error);
+    const VaeStatus status = known_layout(file, o, out, error);
     if (status != VAE_OK)
         return status;
-    if (o->layout != VAE_LAYOUT_AUTO)
-        *out = o->layout;
     if (*out == VAE_LAYOUT_AUTO) {
+        stated_layout(file, o, &guess, &known.guess, NULL);
         known.channels = said_channels(file, o, &known.images);
         *out = vae_axes_find(info->dims, info->n_dims, &known,
                              &clip->layout_guessed, &clip->channels_may_be_last,

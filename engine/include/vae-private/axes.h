@@ -17,9 +17,10 @@ bool vae_axes_video_channels(int64_t n);
 
 /* What is known of the latents beside their shape. */
 typedef struct VaeAxesKnown {
-    int64_t channels; /* of the model or the latent space; 0: not known */
-    bool images;      /* of the same: each latent is an image */
-    bool comfyui;     /* they are of a file of ComfyUI */
+    int64_t channels;      /* of the model or the latent space; 0: not known */
+    bool images;           /* of the same: each latent is an image */
+    bool comfyui;          /* they are of a file of ComfyUI */
+    VaeLatentLayout guess; /* if both orders are possible: AUTO chooses one */
 } VaeAxesKnown;
 
 /*
