@@ -112,10 +112,10 @@ play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
     tee name=latents \
     latents. ! queue $wait ! vaedecode precision="$precision" \
-    $decoding $variant ${model:+"model=$(quoted "$model")"} ! video/x-raw,format=RGB ! \
+    $settings $variant ${model:+"model=$(quoted "$model")"} ! video/x-raw,format=RGB ! \
     pnmenc ! fdsink fd=3 \
     latents. ! queue $wait ! vaedecode precision="$other_precision" \
-    $decoding ${other:+"model=$(quoted "$other")"} ! video/x-raw,format=RGB ! \
+    $settings ${other:+"model=$(quoted "$other")"} ! video/x-raw,format=RGB ! \
     pnmenc ! fdsink fd=4 3>"$tmp/model" 4>"$tmp/other" || {
     # Without an error of its own, the pipeline ended because vaetool did.
     # shellcheck disable=SC2154 # play sets it

@@ -66,6 +66,16 @@ has_value() {
     [ "${2:-}" ] || die "$1 needs a value; see --help"
 }
 
+# need_word A B C OPTION [VALUE...]: ends the script if the value is not one of the
+# three words.
+need_word() {
+    has_value "$4" "${5:-}"
+    case $5 in
+    "$1" | "$2" | "$3") ;;
+    *) die "$4 $5: expected $1, $2 or $3" ;;
+    esac
+}
+
 # fits_int NUMBER: GStreamer would take only the lower 32 bits of a larger one.
 fits_int() {
     [ ${#1} -le 10 ] && [ "$1" -le 2147483647 ]
@@ -96,12 +106,13 @@ need_index() {
 # The options of scripts that read latents; each is also a property. A script sets
 # `options` to those of its options that are properties.
 # shellcheck disable=SC2034 # the script uses it
-reading="latent-space variant normalization tensor layout batch-index framerate \
-tile-plan seed"
+reading="latent-space variant normalization tensor layout batch-index framerate"
 options=
 demux=    # properties for latentdemux
-decoding= # properties for vaedecode with any model
+settings= # properties for $network with any model
 variant=  # a property for elements with the model
+# The element whose properties are options, too; or none.
+network=vaedecode
 
 # reading_usage: prints the help of these options.
 reading_usage() {
@@ -120,12 +131,30 @@ reading_usage() {
                        official; the pictures differ
   --seed N             seed of the noise of ltx2.5_diff; default: 0
 END
+    settings_usage
+}
+
+# settings_usage: prints the help of the options that are properties of $network.
+settings_usage() {
+    cat <<END
+  --PROPERTY VALUE     any other property of $network, such as --precision fp32;
+                       gst-inspect-1.0 $network lists them
+END
+}
+
+# properties: prints the properties of $network that a script may set.
+properties() {
+    [ "$network" ] || return 0
+    use_plugin
+    gst-inspect-1.0 "$network" 2>/dev/null | awk '
+        /^  [a-z]/ { name = $1 }
+        /flags:.* writable, changeable/ { print name }'
 }
 
 # take_option OPTION [VALUE...]: handles the options that all scripts share:
 # --help, --model and --latent-space, whose values go to model and space, and
-# --variant; also those of `reading` that are in `options`. False if the first
-# argument is no option.
+# --variant; also those of `reading` that are in `options`, and properties. False
+# if the first argument is no option.
 # shellcheck disable=SC2034 # the caller uses it
 take_option() {
     case $1 in
@@ -146,8 +175,7 @@ take_option() {
         has_value "$@"
         variant="variant=$(quoted "$2")"
         ;;
-    --normalization | --tile-plan | --seed | --tensor | --layout | \
-        --batch-index | --framerate)
+    --normalization | --tensor | --layout | --batch-index | --framerate)
         case " $options " in
         *" ${1#--} "*) ;;
         *) die "unknown option $1; see --help" ;;
@@ -159,16 +187,21 @@ take_option() {
         esac
         case $1,$2 in
         --batch-index,*) need_index "$2" ;;
-        --seed,*[!0-9]*) die "--seed $2: expected a whole number, from 0" ;;
         esac
         case $1 in
-        --normalization | --tile-plan | --seed)
-            decoding="$decoding ${1#--}=$(quoted "$2")"
-            ;;
+        --normalization) settings="$settings ${1#--}=$(quoted "$2")" ;;
         *) demux="$demux ${1#--}=$(quoted "$2")" ;;
         esac
         ;;
-    -*) die "unknown option $1; see --help" ;;
+    -*)
+        properties | grep -q -x -e "${1#--}" ||
+            die "unknown option $1; see --help"
+        has_value "$@"
+        case $1,$2 in
+        --seed,*[!0-9]*) die "--seed $2: expected a whole number, from 0" ;;
+        esac
+        settings="$settings ${1#--}=$(quoted "$2")"
+        ;;
     *) return 1 ;;
     esac
 }
@@ -219,11 +252,8 @@ use_build() {
     export GST_PLUGIN_PATH_1_0 PATH
 }
 
-# need_elements NAME...: sets the paths above and checks that all elements
-# exist.
-need_elements() {
-    command -v gst-launch-1.0 >/dev/null ||
-        die 'gst-launch-1.0 is missing: install gstreamer1.0-tools'
+# use_plugin: sets the paths above.
+use_plugin() {
     if [ -z "${GST_PLUGIN_PATH:-}${GST_PLUGIN_PATH_1_0:-}" ]; then
         for build in "$top/build" "$top/build-demo"; do
             if [ -f "$build/gst/libgstvae.so" ]; then
@@ -232,6 +262,13 @@ need_elements() {
             fi
         done
     fi
+}
+
+# need_elements NAME...: checks that all elements exist.
+need_elements() {
+    command -v gst-launch-1.0 >/dev/null ||
+        die 'gst-launch-1.0 is missing: install gstreamer1.0-tools'
+    use_plugin
     for element; do
         # Without this option it requires the version of GStreamer.
         gst-inspect-1.0 --exists --atleast-version=0.0 "$element" && continue
@@ -403,7 +440,10 @@ upright='videoflip video-direction=auto qos=false !
 tell_options() {
     told=
     without_caps=$(printf '%s\n' "$1" | sed 's/[a-z-]*=([^)]*)//g')
-    for option in $options; do
+    for option in $({
+        printf '%s\n' $options
+        properties
+    } | awk '!seen[$0]++'); do
         case $without_caps in
         *"$option="* | *"set $option to "* | *"set $option of "* | \
             *"one with $option"*)
@@ -434,7 +474,7 @@ values_of() {
 # tell_info TEXT: prints an INFO of an element. An option may state what a file
 # does not.
 tell_info() {
-    case $1,$decoding in
+    case $1,$settings in
     *' states no latent space'*,*' normalization='*) return ;;
     *' states no latent space and no normalization: '*)
         set -- "${1%% states no latent space*} states no normalization: the\
@@ -467,7 +507,9 @@ tell_failure() {
         element=${1#*: from element }
         element=${element%%: *}
         element=${element##*:}
-        echo "${0##*/}: ${element%%[0-9]*}: ${1#*: from element *: }"
+        file="${video:+$video: }" # the messages of other elements name no file
+        case $element in vae* | latent* | file*) file= ;; esac
+        echo "${0##*/}: $file${element%%[0-9]*}: ${1#*: from element *: }"
         ;;
     *'could not set property "'*'" in element "'*'" to "'*'"')
         property=${1#*could not set property \"}
@@ -484,7 +526,11 @@ tell_failure() {
         ;;
     *) echo "$1" ;;
     esac
-    case $1 in
+    case $1,\ $options\  in
+    *'Put videorate before vaeencode, '*' framerate '* | \
+        *'Put videorate before the encoder, '*' framerate '*)
+        echo "${0##*/}: the option --framerate does this; see --help"
+        ;;
     *'latentmux0: No latents arrived'*)
         echo "${0##*/}: the decoder of the video gave no frames; the package" \
             'gstreamer1.0-libav has another decoder for most videos'

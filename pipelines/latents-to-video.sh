@@ -58,6 +58,10 @@ case $out in
 *.webm) set -- vp8enc deadline=1 cpu-used=4 target-bitrate=4000000 ! webmmux ;;
 *.mp4) set -- x264enc ! h264parse ! mp4mux ;;
 *.y4m) set -- y4menc ;;
+*.safetensors | *.npy)
+    die "$out: the name must end in .webm, .mp4 or .y4m; vaetool decode writes" \
+        arrays
+    ;;
 *) die "$out: the name must end in .webm, .mp4 or .y4m" ;;
 esac
 need_elements latentdemux vaedecode videoflip "$1"
@@ -71,7 +75,7 @@ write_to "$out" "$latents"
 # shellcheck disable=SC2086 # an element and its properties, or nothing
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} $decoding $variant ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} $settings $variant ! \
     video/x-raw,format=I420 ! $crop $upright ! "$@" ! \
     filesink "$(location "$part")"
 case $out in

@@ -81,6 +81,6 @@ fi
 # slice.
 # shellcheck disable=SC2086 # elements and their properties
 play "$@" ! \
-    vaedecode ${model:+"model=$(quoted "$model")"} $decoding $variant qos=false ! \
+    vaedecode ${model:+"model=$(quoted "$model")"} $settings $variant qos=false ! \
     videoconvert qos=false ! $upright ! \
     queue max-size-buffers=8 max-size-bytes=0 max-size-time=0 ! $sink

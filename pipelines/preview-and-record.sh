@@ -87,12 +87,12 @@ wait='max-size-buffers=0 max-size-bytes=0 max-size-time=0'
 play filesrc "$(location "$latents")" ! \
     latentdemux ${space:+"latent-space=$(quoted "$space")"} $demux ! \
     tee name=latents \
-    latents. ! queue $wait ! vaedecode qos=false $decoding "model=$(quoted "$preview")" ! \
+    latents. ! queue $wait ! vaedecode qos=false $settings "model=$(quoted "$preview")" ! \
     video/x-raw,format=I420 ! $upright ! tee name=preview \
     preview. ! queue ! $sink \
     preview. ! queue ! matroskamux ! filesink "$(location "$tmp/preview.mkv")" \
     latents. ! queue $wait ! \
-    vaedecode $decoding $variant ${model:+"model=$(quoted "$model")"} ! \
+    vaedecode $settings $variant ${model:+"model=$(quoted "$model")"} ! \
     video/x-raw,format=I420 ! $upright ! tee name=record \
     record. ! queue ! videoconvert ! "$@" ! filesink "$(location "$part")" \
     record. ! queue ! matroskamux ! filesink "$(location "$tmp/record.mkv")"

@@ -4,8 +4,8 @@ set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
 
-# shellcheck disable=SC2034 # read by play
-options='model latent-space variant'
+# shellcheck disable=SC2034 # read by env.sh
+options='model latent-space variant' network=
 
 usage() {
     cat <<'EOF'

@@ -3,8 +3,8 @@
 set -eu
 pipelines=$(cd "$(dirname "$0")" && pwd)
 . "$pipelines/env.sh"
-# shellcheck disable=SC2034 # read by play
-options='model latent-space variant'
+# shellcheck disable=SC2034 # read by env.sh
+options='model latent-space variant framerate' network=vaeencode
 
 usage() {
     cat <<'EOF'
@@ -21,6 +21,13 @@ OUT    the latents, a .safetensors file
                        no other is installed
   --variant NAME       network of the WEIGHTS, if their shapes fit several
   --size WxH           scales the video first; each side is 1 to 65535
+  --framerate RATE     repeats or drops frames first, so that the video has this
+                       constant frame rate, such as 24 or 30000/1001
+  --normalization N    of the latents: normalized (default), raw or comfyui
+  --dtype TYPE         of the latents: f32 (default), f16 or bf16
+EOF
+    settings_usage
+    cat <<'EOF'
 
 Prints the model, the latents and the size of OUT on stderr.
 EOF
@@ -28,9 +35,24 @@ EOF
 
 model=
 space=
+rate=
+latents=video/x-vae-latent
 caps=video/x-raw
 while [ $# -gt 0 ]; do
     case $1 in
+    --framerate)
+        [ $# = 1 ] || need_rate "$2"
+        has_value "$@"
+        rate=$2
+        ;;
+    --normalization)
+        need_word normalized raw comfyui "$@"
+        latents=$latents,normalization=$2
+        ;;
+    --dtype)
+        need_word f32 f16 bf16 "$@"
+        latents=$latents,type=${2%f*}float${2#*f}
+        ;;
     --size)
         take_size "$@"
         caps=video/x-raw,width=$width,height=$height
@@ -68,12 +90,13 @@ case $(gst-typefind-1.0 "$video" 2>/dev/null || true) in
     ;;
 esac
 
-latents=video/x-vae-latent${space:+,latent-space=$(quoted "$space")}
+latents=$latents${space:+,latent-space=$(quoted "$space")}
 write_to "$out" "$video"
 decoded_of "$video"
 # shellcheck disable=SC2086 # words, or nothing
 play filesrc "$(location "$video")" ! $decoded ! videoscale ! "$caps" ! \
-    vaeencode $variant ${model:+"model=$(quoted "$model")"} ! "$latents" ! \
+    ${rate:+videorate ! "video/x-raw,framerate=(fraction)$rate" !} \
+    vaeencode $settings $variant ${model:+"model=$(quoted "$model")"} ! "$latents" ! \
     latentmux ! filesink "$(location "$part")"
 wrote "$out"
 if command -v vaetool >/dev/null; then

@@ -133,6 +133,10 @@ VaeStatus vae_npy_need(const uint8_t *bytes, size_t size, uint64_t total,
                        const char *label, uint64_t *need, VaeError *error);
 VaeStatus vae_npy_parse(VaeTensorFile *file, VaeError *error);
 
+/* Names the other format that the first bytes show, such as "a text file", or
+ * returns NULL. *advice: "; ..." what to do with one, if anything is known. */
+const char *vae_file_other(const uint8_t *bytes, size_t size,
+                           const char **advice);
 VaeStatus vae_safetensors_need(const uint8_t *bytes, size_t size,
                                uint64_t total, const char *label,
                                uint64_t *need, VaeError *error);

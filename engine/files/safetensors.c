@@ -50,33 +50,6 @@ static const struct {
     {"F4", 4, false, 0},
 };
 
-/* Files that users give by mistake. */
-static const struct {
-    const char *magic;
-    size_t length;
-    const char *words;
-    size_t at; /* offset of magic; it ends within the first 10 bytes */
-} others[] = {
-    {"\x80\2\x8a\x0a\x6c\xfc\x9c\x46", 8,
-     "a file of PyTorch before 1.6, or written for it; convert it with "
-     "torch.save(torch.load(old, weights_only=True), new)"},
-    {"\x80\2", 2, "a Python pickle that PyTorch did not write"},
-    {"\x80\3", 2, "a Python pickle that PyTorch did not write"},
-    {"\x80\4", 2, "a Python pickle that PyTorch did not write"},
-    {"\x80\5", 2, "a Python pickle that PyTorch did not write"},
-    {"GGUF", 4, "a GGUF file"},
-    {"\x89HDF", 4, "an HDF5 file"},
-    {"version ", 8, "a pointer of git LFS: the file itself was not fetched"},
-    {"<!DOCTYP", 8, "a web page"},
-    {"<html", 5, "a web page"},
-    {"ftyp", 4, "a video file (MP4 or MOV)", 4},
-    {"\x1a\x45\xdf\xa3", 4, "a video file (WebM or Matroska)"},
-    {"YUV4MPEG", 8, "a video file (Y4M)"},
-    {"RIFF", 4, "a RIFF file, such as AVI"},
-    {"\x89PNG", 4, "a picture (PNG)"},
-    {"\xff\xd8\xff", 3, "a picture (JPEG)"},
-};
-
 /* The tensor that an error is about. */
 typedef struct Place {
     const char *label, *tensor;
@@ -97,33 +70,14 @@ static VaeStatus VAE_PRINTF(2, 3)
         "%s: tensor \"%.*s\": %s", at->label, VAE_NAME_SHOWN, at->tensor, what);
 }
 
+#define FILES "safetensors, npy or PyTorch file"
+
 static uint64_t
 read_u64(const uint8_t *p)
 {
     uint64_t v;
     memcpy(&v, p, sizeof v);
     return v;
-}
-
-#define FILES "safetensors, npy or PyTorch file"
-
-/* True if the first bytes are ASCII text. */
-static bool
-is_text(const uint8_t *bytes, size_t size)
-{
-    for (size_t i = 0; i < size && i < VAE_FILE_HEAD; i++) {
-        const char c = (char) bytes[i];
-        if ((c < ' ' || c > '~') && c != '\t' && c != '\n' && c != '\r')
-            return false;
-    }
-    return true;
-}
-
-static VaeStatus
-fail_other(const char *label, const char *found, VaeError *error)
-{
-    return vae_mismatch(error, VAE_ERR_FORMAT, NULL,
-                        "%s: is {%s}; expected a {=" FILES "}", label, found);
 }
 
 VaeStatus
@@ -135,15 +89,13 @@ vae_safetensors_need(const uint8_t *bytes, size_t size, uint64_t total,
                         label, VAE_COUNTED(size, "byte"));
     const uint64_t length = read_u64(bytes);
     const bool plausible = length >= 2 && length <= VAE_MAX_HEADER;
-    if (!plausible || bytes[LENGTH_BYTES] != '{') {
-        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-            if (memcmp(bytes + others[i].at, others[i].magic,
-                       others[i].length) == 0)
-                return fail_other(label, others[i].words, error);
-        }
-    }
-    if (!plausible && is_text(bytes, size))
-        return fail_other(label, "a text file", error);
+    const char *advice = "", *other = NULL;
+    if (!plausible || bytes[LENGTH_BYTES] != '{')
+        other = vae_file_other(bytes, size, &advice);
+    if (other)
+        return vae_mismatch(error, VAE_ERR_FORMAT, NULL,
+                            "%s: is {%s}; expected a {=" FILES "}%s", label,
+                            other, advice);
     if (!plausible)
         return vae_fail_parts(
             error, VAE_ERR_FORMAT, (VaeErrorParts){.expected = FILES},

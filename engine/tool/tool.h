@@ -150,7 +150,7 @@ const VaeTensorInfo *find_video(const VaeTensorFile *file, const char *name);
 const char *video_list_advice(const VaeTensorFile *file);
 /* "mp4" of "a/b.mp4"; NULL if there is no suffix. */
 const char *suffix_of(const char *path);
-/* True for the suffix of a file of tensors, such as "pth". */
+/* True for a suffix that no video has, such as "pth" or "npz". */
 bool is_tensor_suffix(const char *suffix);
 /* After path could not be opened: if its suffix is not one of tensor files,
  * adds to the error how to encode a video file. Returns error->status. */

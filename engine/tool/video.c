@@ -20,6 +20,13 @@ is_video(const VaeTensorInfo *t)
     return is_frames_of(t, 3);
 }
 
+/* True for [H,W,3]. */
+static bool
+is_frame(const VaeTensorInfo *t)
+{
+    return t->supported && t->n_dims == 3 && t->dims[2] == 3;
+}
+
 bool
 is_any_video(const VaeTensorInfo *t)
 {
@@ -97,7 +104,10 @@ find_video(const VaeTensorFile *file, const char *name)
             return t;
     }
     const VaeTensorInfo *only = vae_tensor_file_at(file, 0);
-    return vae_tensor_file_count(file) == 1 && is_any_video(only) ? only : NULL;
+    return vae_tensor_file_count(file) == 1 &&
+                   (is_any_video(only) || is_frame(only))
+               ? only
+               : NULL;
 }
 
 const char *

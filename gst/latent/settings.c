@@ -37,14 +37,15 @@ install_choice(GObjectClass *klass)
      * Name of the tensor to read, for files with several tensors. Without a
      * name, the element reads the first that exists of `latent`, `latents`,
      * `samples` and `latent_tensor`, or else the only tensor with 4 or 5
-     * dimensions.
+     * dimensions, or else with 3: [C, h, w] is one latent.
      */
     g_object_class_install_property(
         klass, GST_LATENT_PROP_TENSOR,
         g_param_spec_string("tensor", "Tensor",
                             "Name of the tensor (NULL = the first that exists "
                             "of latent, latents, samples and latent_tensor, "
-                            "else the only tensor with 4 or 5 dimensions)",
+                            "else the only tensor with 4 or 5 dimensions, "
+                            "else with 3)",
                             NULL, FLAGS));
     /**
      * GstLatentDemux:layout:

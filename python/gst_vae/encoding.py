@@ -10,8 +10,6 @@ def advice_of(shape):
     if len(shape) == 5 and shape[4] in (3, 4):
         return ("; it has a batch of 1 in front: leave this out" if shape[0] == 1 else
                 "; it has a batch in front: encode its clips one after another")
-    if len(shape) == 3 and shape[2] in (3, 4):
-        return "; of one frame, add a dimension, by x[None]"
     if len(shape) >= 4 and 3 in shape[:-1]:
         return ("; if the dimension of 3 has the colours, make it the last one, by "
                 f"moveaxis(x, {shape.index(3)}, -1) of numpy or torch")

@@ -219,12 +219,13 @@ class VAE:
     def encode(self, frames: Any, *, latents: Any = "float32", moments: bool = False,
                progress: bool | Callable[[int, int], Any] | None = None,
                **settings: Any) -> Any:
-        """Encodes frames [T, H, W, 3] of uint8 or float to latents [C, n, h, w], or with
-        moments to (latents, mean, logvar). [T, H, W, 4] has alpha, for a network that
-        takes it; others are opaque. Float is in the network's own range
-        (info.pixel_range). settings: see SETTINGS; posterior="sample" and seed give
-        samples instead of the mean."""
+        """Encodes frames [T, H, W, 3], or [H, W, 3] of one, of uint8 or float to latents
+        [C, n, h, w], or with moments to (latents, mean, logvar). [T, H, W, 4] has alpha,
+        for a network that takes it; others are opaque. Float is in the network's own
+        range (info.pixel_range). settings: see SETTINGS; posterior="sample" and seed
+        give samples instead of the mean."""
         t = view(to_host(frames))
+        t = t.grown() if len(t.shape) == 3 and t.shape[2] in (3, 4) else t
         check_frames(t, self.info.in_channels)
         if not t.shape[0]:
             raise fail(f"there are no frames to encode: {dims(t)}", dims(t))

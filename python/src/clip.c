@@ -283,21 +283,11 @@ static PyType_Spec spec = {
 static void
 fill_axes(const VaePyTensor *t, VaeAxes *axes)
 {
-    const int first = t->n_dims == 5;
-    const bool tchw = axes->layout == VAE_LAYOUT_TCHW;
-    if (t->n_dims == 3) { /* [C, h, w] */
-        memcpy(axes->dims,
-               (int64_t[]){t->shape[0], 1, t->shape[1], t->shape[2]},
-               sizeof axes->dims);
-        memcpy(axes->strides,
-               (int64_t[]){t->strides[0], 0, t->strides[1], t->strides[2]},
-               sizeof axes->strides);
-        return;
-    }
+    int from[4];
+    vae_axes_order(t->n_dims, axes->layout, from);
     for (int d = 0; d < 4; d++) {
-        const int from = first + (d < 2 && tchw ? !d : d);
-        axes->dims[d] = t->shape[from];
-        axes->strides[d] = t->strides[from];
+        axes->dims[d] = from[d] < 0 ? 1 : t->shape[from[d]];
+        axes->strides[d] = from[d] < 0 ? 0 : t->strides[from[d]];
     }
 }
 
@@ -337,16 +327,12 @@ read_axes(PyObject *self, PyObject *args)
     const VaePyTensor *t = (VaePyTensor *) object;
     known.channels = channels;
     known.images = images;
-    if (axes.layout == VAE_LAYOUT_AUTO && t->n_dims == 3) {
-        axes.layout = VAE_LAYOUT_CTHW;
-        axes.may_be_last = t->shape[2] == channels;
-    } else if (axes.layout == VAE_LAYOUT_AUTO &&
-               (t->n_dims == 4 || t->n_dims == 5)) {
+    const bool possible = t->n_dims >= 3 && t->n_dims <= 5;
+    if (axes.layout == VAE_LAYOUT_AUTO && possible)
         axes.layout =
             vae_axes_find(t->shape, t->n_dims, &known, &axes.order_guessed,
                           &axes.may_be_last, &axes.may_be_video);
-    }
-    if (t->n_dims >= 3 && t->n_dims <= 5)
+    if (possible)
         fill_axes(t, &axes);
     if (axes.dims[0] != channels)
         return refuse_axes(t, &axes, channels);

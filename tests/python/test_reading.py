@@ -1,4 +1,5 @@
 """The options of reading a file of latents, and what is said about the file."""
+import subprocess
 import warnings
 
 import small
@@ -96,6 +97,24 @@ class Reading(small.Warned):
             self.assertEqual(len(said), 1, said)
             self.assertIn(f'{path}: metadata vae.frames is "{frames}", expected 2 to 5 '
                           'for 2 latents of the model; it is ignored', said[0])
+
+    def test_one(self):
+        """[C, h, w] is one latent and [H, W, 3] one frame, in memory, in a file and for
+        vaetool."""
+        vae, path = gst_vae.open(small.weights("wan21")), self.path("x.safetensors")
+        latent = small.tensor([16, 2, 2])
+        small.tensor_files.save(path, {"x": ("F32", latent.shape, latent.tobytes())})
+        right = vae.decode(latent.cast("B").cast("f", [16, 1, 2, 2]), **REF).tobytes()
+        for given in (latent, path):
+            self.assertEqual(vae.decode(given, **REF).tobytes(), right)
+        frame, out = small.tensor([16, 16, 3], "B"), self.path("out.npy")
+        small.tensor_files.save(path, {"x": ("U8", frame.shape, frame.tobytes())})
+        right = vae.encode(frame.cast("B").cast("B", [1, 16, 16, 3]), **REF).tobytes()
+        self.assertEqual(vae.encode(frame, **REF).tobytes(), right)
+        subprocess.run([small.TOOL, "encode", "--backend", "ref", "--model",
+                        small.weights("wan21"), path, out], check=True)
+        with open(out, "rb") as file:
+            self.assertTrue(file.read().endswith(right))
 
     def test_spelling(self):
         """Sentences of the engine, and of vaedecode."""

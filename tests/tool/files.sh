@@ -31,8 +31,18 @@ for file in clip.mp4 sheet.png clip.webm frames.latent; do
     [ $file = frames.latent ] || says "pipelines/latents-to-video.sh" "vaedecode"
     true_that "nothing is written" test ! -e "$file"
 done
-check "encode to .pt" 3 encode "$latents" latents.pt
-says "latents.pt" "latents as .safetensors"
+for file in frames.pt frames.npz frames.h5 frames.gguf; do
+    check "decode to $file" 3 decode "$latents" "$file"
+    says_not video
+    check "make-weights to $file" 3 "$tool" make-weights taesd "$file"
+    check "encode to $file" 3 encode "$latents" "$file"
+    says "$file" "latents as .safetensors"
+    case $file in
+    *.pt) says 'torch.save(safetensors.torch.load_file(' ;;
+    *.npz) says 'numpy.savez("OUT.npz", **safetensors.numpy.load_file(' ;;
+    *.h5) says "gives the arrays to store" ;;
+    esac
+done
 check "make-weights of an unknown name" 3 "$tool" make-weights taeltx weights.safetensors
 says 'no architecture "taeltx"; the nearest is taeltx_2 (vaetool make-weights' \
     "--help lists all)"
@@ -57,6 +67,19 @@ says "in.mp4: is a video file (MP4 or MOV)" "pipelines/video-to-latents.sh" \
 check "decode a video file" 3 decode in.mp4 x.safetensors
 says "in.mp4: is a video file (MP4 or MOV); expected a safetensors, npy or"
 true_that "the error is one line" test "$(wc -l <log)" -eq 1
+printf 'GGUF%60s' x >in.gguf
+printf '\211HDF\r\n%60s' x >in.h5
+printf 'PK\3\4%60s' x >in.npz
+printf '\200\4\225\1%60s' x >in.pkl
+for end in gguf h5 npz pkl; do
+    check "encode a file .$end" 3 encode in.$end x.npy
+    says_not "for a video"
+    case $end in
+    gguf) says "is a GGUF file; expected a " "; use the file that it was made of" ;;
+    h5) says "is an HDF5 file" "; save its array by numpy.save()" ;;
+    pkl) says "a Python pickle" "; save its array by numpy.save() or torch.save()" ;;
+    esac
+done
 cp in.mp4 in.safetensors
 check "encode a video file named .safetensors" 3 encode in.safetensors \
     latents.safetensors
@@ -739,8 +762,10 @@ head -c 3072 /dev/zero | npy flat.npy "3, 16, 16"
 check "encode of another shape" 3 encode flat.npy x.safetensors
 says "flat.npy: tensor \"npy\" is 3x16x16, video is [T,H,W,3]"
 head -c 12288 /dev/zero | npy one.npy "32, 32, 3"
-check "encode of one frame" 3 encode one.npy x.safetensors
-says "is 32x32x3, video is [T,H,W,3]" "add a dimension, by x[None]"
+check "encode of one frame" 0 encode one.npy one.safetensors
+head -c 12288 /dev/zero | npy same.npy "1, 32, 32, 3"
+check "  with a dimension more" 0 encode same.npy same.safetensors
+true_that "  is the same" cmp one.safetensors same.safetensors
 : | npy none.npy "0, 32, 32, 3"
 head -c 1536 /dev/zero | npy batch.npy "2, 1, 8, 8, 3"
 check "encode of a batch" 3 encode batch.npy x.safetensors

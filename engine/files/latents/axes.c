@@ -30,6 +30,17 @@ vae_axes_video_channels(int64_t n)
     return s && s->counts.temporal > 1;
 }
 
+void
+vae_axes_order(int n_dims, VaeLatentLayout layout, int axes[4])
+{
+    const int first = n_dims - 4;
+    const bool tchw = layout == VAE_LAYOUT_TCHW && n_dims > 3;
+    axes[0] = n_dims == 3 ? 0 : first + tchw;
+    axes[1] = n_dims == 3 ? -1 : first + !tchw;
+    axes[2] = n_dims - 2;
+    axes[3] = n_dims - 1;
+}
+
 /* The order of the two first axes of 4-D. A dimension of 1 is one image or one
  * latent, as no latent has one channel. *guessed: both orders are possible. */
 static VaeLatentLayout
@@ -61,21 +72,24 @@ VaeLatentLayout
 vae_axes_find(const int64_t *dims, int n_dims, const VaeAxesKnown *known,
               bool *order_guessed, bool *may_be_last, bool *may_be_video)
 {
-    const int64_t *d = dims + (n_dims - 4);
     VaeLatentLayout layout = VAE_LAYOUT_CTHW;
+    int axes[4];
+    *order_guessed = false;
     if (n_dims == 4)
-        layout = find_order(d, known, order_guessed);
-    else
-        *order_guessed = d[0] == d[1] && d[1] > 1 && !known->comfyui;
+        layout = find_order(dims, known, order_guessed);
     if (*order_guessed && known->guess != VAE_LAYOUT_AUTO)
         layout = known->guess;
-    const int64_t channels = d[layout == VAE_LAYOUT_TCHW];
+    vae_axes_order(n_dims, layout, axes);
+    const int64_t channels = dims[axes[0]], last = dims[axes[3]];
+    const int64_t latents = n_dims == 3 ? 1 : dims[axes[1]];
     const bool fits = !known->channels || channels == known->channels;
-    *order_guessed = *order_guessed && (n_dims == 4 || fits);
-    *may_be_last = fits && d[3] == channels && d[3] > 1 && !known->comfyui;
+    if (n_dims == 5)
+        *order_guessed =
+            fits && latents == channels && channels > 1 && !known->comfyui;
+    *may_be_last = fits && last == channels && last > 1 && !known->comfyui;
     *may_be_video = layout == VAE_LAYOUT_TCHW && fits && known->images &&
-                    d[1] > 1 && d[0] != d[1] && vae_axes_video_channels(d[0]) &&
-                    !known->comfyui;
+                    channels > 1 && latents != channels &&
+                    vae_axes_video_channels(latents) && !known->comfyui;
     return layout;
 }
 
@@ -245,8 +259,9 @@ vae_axes_advice(const int64_t *dims, int n_dims, VaeLatentLayout layout,
                 int64_t channels, char *text, size_t size)
 {
     const bool tchw = layout == VAE_LAYOUT_TCHW;
-    const int first = n_dims - 4;
-    const bool order = n_dims >= 4 && dims[first + (tchw ? 0 : 1)] == channels;
+    int axes[4];
+    vae_axes_order(n_dims, layout, axes);
+    const bool order = n_dims >= 4 && dims[axes[1]] == channels;
     const bool last = n_dims >= 3 && dims[n_dims - 1] == channels;
     text[0] = '\0';
     if (order)
@@ -263,5 +278,9 @@ vae_axes_advice(const int64_t *dims, int n_dims, VaeLatentLayout layout,
                  "%d) of numpy or torch",
                  channels, n_dims == 5 ? "B, " : "", n_dims == 3 ? "" : "T, ",
                  n_dims == 5);
+    else if (n_dims == 3)
+        snprintf(text, size,
+                 "; if it is [B, N, C], tokens of a transformer, its pipeline "
+                 "unpacks them");
     return text;
 }

@@ -167,9 +167,11 @@ check_axis(const VaeTensorFile *file, const VaeTensorInfo *info,
            VaeLatentLayout layout, int channels, VaeLatentClip *clip,
            VaeError *error)
 {
-    const int axis = info->n_dims - 4 + (layout == VAE_LAYOUT_TCHW);
+    int axes[4];
     char dims[200], advice[240];
-    if (!channels || info->dims[axis] == channels)
+    vae_axes_order(info->n_dims, layout, axes);
+    const int64_t found = info->dims[axes[0]];
+    if (!channels || found == channels)
         return VAE_OK;
     clip->layout_guessed = false;
     if (!*vae_axes_advice(info->dims, info->n_dims, layout, channels, advice,
@@ -180,9 +182,8 @@ check_axis(const VaeTensorFile *file, const VaeTensorInfo *info,
         "%s: tensor \"%.*s\" (%s) has {%" PRId64 "} channel%s as %s, the model "
         "expects {=%d}%s",
         file->label, VAE_NAME_SHOWN, info->name,
-        vae_dims_text(info->dims, info->n_dims, dims, sizeof dims),
-        info->dims[axis], info->dims[axis] == 1 ? "" : "s", layout_word(layout),
-        channels, advice);
+        vae_dims_text(info->dims, info->n_dims, dims, sizeof dims), found,
+        found == 1 ? "" : "s", layout_word(layout), channels, advice);
 }
 
 /* Sets layout_guessed, channels_may_be_last and may_be_video, too. */
@@ -243,13 +244,13 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
 {
     const int64_t n = info->n_dims == 5 ? info->dims[0] : 1;
     *out = requested < 0 ? 0 : requested;
-    if (*out > 0 && info->n_dims == 4)
+    if (*out > 0 && info->n_dims < 5)
         return vae_mismatch(
             error, VAE_ERR_SIZE, info->name,
-            "%s: tensor \"%.*s\" has {4 dimensions}, which are the latents of "
+            "%s: tensor \"%.*s\" has {%d dimensions}, which are the latents of "
             "one clip, but a batch index of %" PRId64
             " is set, expected {=5 dimensions}",
-            file->label, VAE_NAME_SHOWN, info->name, *out);
+            file->label, VAE_NAME_SHOWN, info->name, info->n_dims, *out);
     if (n == 0 || (requested < 0 && n > 1))
         return vae_mismatch(error, VAE_ERR_SIZE, info->name,
                             "%s: tensor \"%.*s\" holds a batch of {%" PRId64
@@ -288,26 +289,28 @@ set_geometry(const VaeTensorFile *file, const VaeTensorInfo *info,
              VaeLatentLayout layout, int64_t batch, VaeLatentClip *clip,
              VaeError *error)
 {
-    const int64_t *dims = info->dims + (info->n_dims - 4);
-    const bool tchw = layout == VAE_LAYOUT_TCHW;
-    const int64_t t = dims[tchw ? 0 : 1], c = dims[tchw ? 1 : 0];
+    const bool tchw = layout == VAE_LAYOUT_TCHW && info->n_dims > 3;
+    int axes[4];
+    vae_axes_order(info->n_dims, layout, axes);
+    const int64_t c = info->dims[axes[0]],
+                  t = axes[1] < 0 ? 1 : info->dims[axes[1]];
+    const int64_t h = info->dims[axes[2]], w = info->dims[axes[3]];
     VaeStatus status =
         check_range(file, info, "channels", c, MAX_CHANNELS, error);
     if (status == VAE_OK)
         status = check_range(file, info, "latents", t, VAE_MAX_LATENTS, error);
     if (status == VAE_OK)
-        status = check_range(file, info, "height", dims[2], MAX_SIDE, error);
+        status = check_range(file, info, "height", h, MAX_SIDE, error);
     if (status == VAE_OK)
-        status = check_range(file, info, "width", dims[3], MAX_SIDE, error);
+        status = check_range(file, info, "width", w, MAX_SIDE, error);
     if (status != VAE_OK)
         return status;
     clip->t = (int) t;
     clip->channels = (int) c;
-    clip->height = (int) dims[2];
-    clip->width = (int) dims[3];
+    clip->height = (int) h;
+    clip->width = (int) w;
     clip->batch = info->n_dims == 5 ? info->dims[0] : 1;
-    const uint64_t plane =
-        (uint64_t) (dims[2] * dims[3]) * vae_type_size(info->type);
+    const uint64_t plane = (uint64_t) (h * w) * vae_type_size(info->type);
     clip->t_stride = tchw ? plane * (uint64_t) c : plane;
     clip->c_stride = tchw ? plane : plane * (uint64_t) t;
     const uint64_t skip =
@@ -518,17 +521,18 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
         return status;
     char text[200];
     vae_dims_text(info->dims, info->n_dims, text, sizeof text);
-    if (info->n_dims != 4 && info->n_dims != 5)
+    /* No latent has one channel. */
+    const bool tokens = info->n_dims == 3 && info->dims[0] == 1;
+    if (info->n_dims < 3 || info->n_dims > 5 || tokens)
         return vae_mismatch(
             error, VAE_ERR_SIZE, info->name,
-            "%s: tensor \"%.*s\" has %s ({%s}), expected {=4 or 5 "
-            "dimensions}%s",
+            "%s: tensor \"%.*s\" has %s ({%s}), expected {=[C, h, w] of one "
+            "latent, or 4 or 5 dimensions}%s",
             file->label, VAE_NAME_SHOWN, info->name,
             VAE_COUNTED(info->n_dims, "dimension"), text,
-            info->n_dims == 3
-                ? "; [C, h, w] needs another one, [C, 1, h, w], and [B, N, C] "
-                  "are tokens of a transformer, which its pipeline unpacks"
-                : "");
+            tokens ? "; [1, N, C] are tokens of a transformer, which its "
+                     "pipeline unpacks"
+                   : "");
     /* A program with older headers would take float64 for float32. */
     const bool wide = info->type == VAE_TYPE_F64;
     const bool knows_wide =

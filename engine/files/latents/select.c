@@ -27,15 +27,16 @@ ends_with(const char *text, const char *end)
 static const char *const usual[] = {"latent", "latents", "samples",
                                     "latent_tensor"};
 
-/* Frames are [T,H,W,3]; with the name of frames, any shape. */
+/* Frames are [T,H,W,3], or [H,W,3]; with the name of frames, any shape. */
 static bool
 is_frames(const VaeTensorInfo *info)
 {
+    const int n = info->n_dims;
     return strcmp(info->name, "frames") == 0 ||
            strcmp(info->name, "video_u8") == 0 ||
-           (info->n_dims == 4 && info->dims[3] == 3 &&
+           ((n == 3 || n == 4) && info->dims[n - 1] == 3 &&
             !vae_axes_video_channels(info->dims[0]) &&
-            !vae_axes_video_channels(info->dims[1]));
+            (n == 3 || !vae_axes_video_channels(info->dims[1])));
 }
 
 const char *
@@ -191,6 +192,22 @@ first_usual(const VaeTensorFile *file)
     return any;
 }
 
+/* The number of tensors with so many dimensions. *out: the last one. */
+static size_t
+count_of(const VaeTensorFile *file, int least, int most,
+         const VaeTensorInfo **out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
+        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
+        if (info->n_dims < least || info->n_dims > most)
+            continue;
+        *out = info;
+        n++;
+    }
+    return n;
+}
+
 VaeStatus
 vae_latent_tensor_select(const VaeTensorFile *file, const VaeLatentOptions *o,
                          const VaeTensorInfo **out, VaeError *error)
@@ -215,14 +232,9 @@ vae_latent_tensor_select(const VaeTensorFile *file, const VaeLatentOptions *o,
     }
     if (vae_tensor_file_looks_like(file)[0] != '\0')
         return fail_missing(file, "no latent tensor", "", error);
-    size_t candidates = 0;
-    for (size_t i = 0; i < vae_tensor_file_count(file); i++) {
-        const VaeTensorInfo *info = vae_tensor_file_at(file, i);
-        if (may_be_latents(info)) {
-            *out = info;
-            candidates++;
-        }
-    }
+    size_t candidates = count_of(file, 4, 5, out);
+    if (candidates == 0 && count_of(file, 3, 3, out) == 1)
+        candidates = 1; /* [C, h, w] */
     /* The caller reports why the only tensor of a file does not fit. */
     if (candidates == 0 && vae_tensor_file_count(file) == 1)
         *out = vae_tensor_file_at(file, 0);

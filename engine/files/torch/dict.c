@@ -3,6 +3,8 @@
  */
 #include "dict.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Keys under which programs keep the weights in a larger dict. */
@@ -31,6 +33,33 @@ vae_torch_count(const VaePickle *p, const VaePickleValue *dict, size_t *text)
         *text += e->key.kind == VAE_PICKLE_TEXT ? e->key.n + 1 : 0;
     }
     return n;
+}
+
+const char *
+vae_torch_kind(const VaePickleValue *value)
+{
+    static const char *const kinds[] = {
+        [VAE_PICKLE_NONE] = "None",      [VAE_PICKLE_BOOL] = "a truth value",
+        [VAE_PICKLE_INT] = "a number",   [VAE_PICKLE_FLOAT] = "a number",
+        [VAE_PICKLE_TEXT] = "a text",    [VAE_PICKLE_GLOBAL] = "a type",
+        [VAE_PICKLE_TUPLE] = "a tuple",  [VAE_PICKLE_LIST] = "a list",
+        [VAE_PICKLE_DICT] = "a dict",    [VAE_PICKLE_STORAGE] = "a storage",
+        [VAE_PICKLE_TENSOR] = "a tensor"};
+    return kinds[value->kind];
+}
+
+VaeStatus
+vae_torch_bad_key(const char *label, const VaePickleValue *key, VaeError *error)
+{
+    char number[32] = "";
+    if (key->kind == VAE_PICKLE_INT)
+        snprintf(number, sizeof number, ", %" PRId64, key->number);
+    return vae_mismatch(
+        error, VAE_ERR_FORMAT, NULL,
+        "%s: a tensor's name in its dict is {%s%s}, expected {=a text}; save "
+        "the tensors with names, by torch.save(%s, FILE), or one tensor alone",
+        label, vae_torch_kind(key), number,
+        "{str(k): t for k, t in x.items()}");
 }
 
 static bool
@@ -84,7 +113,7 @@ fail_dict(const VaePickle *p, const char *label, const VaePickleValue *dict,
     }
     return vae_fail(error, VAE_ERR_FORMAT,
                     "%s: has no tensors in its dict, nor in a list or dict in "
-                    "it",
+                    "it; save a tensor, by torch.save(x, FILE)",
                     label);
 }
 

@@ -17,4 +17,10 @@ size_t vae_torch_count(const VaePickle *p, const VaePickleValue *dict,
 VaeStatus vae_torch_enter(const VaePickle *p, const char *label,
                           VaePickleValue *dict, VaeError *error);
 
+/* "a number", "None" ... */
+const char *vae_torch_kind(const VaePickleValue *value);
+/* Fails because the key of a tensor in a dict is no text. */
+VaeStatus vae_torch_bad_key(const char *label, const VaePickleValue *key,
+                            VaeError *error);
+
 #endif

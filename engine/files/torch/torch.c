@@ -325,8 +325,7 @@ read_dict(Torch *t, VaePickleValue dict, VaeError *error)
         if (e->value.kind != VAE_PICKLE_TENSOR)
             continue;
         if (dict.kind == VAE_PICKLE_DICT && e->key.kind != VAE_PICKLE_TEXT)
-            return vae_fail(error, VAE_ERR_FORMAT,
-                            "%s: a tensor's name is no text", t->file->label);
+            return vae_torch_bad_key(t->file->label, &e->key, error);
         status = take_name(t, &e->key, &size, error);
         if (status == VAE_OK)
             status = read_tensor(t, &e->value, &t->file->tensors[i++], error);
@@ -379,10 +378,11 @@ read_archive(Torch *t, VaeError *error)
         return read_dict(t, result, error);
     return status != VAE_OK
                ? status
-               : vae_fail(error, VAE_ERR_FORMAT,
-                          "%s: holds neither a tensor nor a dict or list of "
-                          "tensors",
-                          label);
+               : vae_mismatch(error, VAE_ERR_FORMAT, NULL,
+                              "%s: holds {%s}, expected {=a tensor, or a dict "
+                              "or list of tensors}; save a tensor, by "
+                              "torch.save(x, FILE)",
+                              label, vae_torch_kind(&result));
 }
 
 VaeStatus

@@ -15,6 +15,10 @@ extern "C" {
 /* True if latents of a known space of videos have so many channels. */
 bool vae_axes_video_channels(int64_t n);
 
+/* Writes which dimension of a tensor is C, T, h and w. [C,h,w] is one latent in
+ * both layouts, and T is then -1. n_dims: 3 to 5, with 5 the batch is first. */
+VAE_API void vae_axes_order(int n_dims, VaeLatentLayout layout, int axes[4]);
+
 /* What is known of the latents beside their shape. */
 typedef struct VaeAxesKnown {
     int64_t channels;      /* of the model or the latent space; 0: not known */
@@ -24,10 +28,10 @@ typedef struct VaeAxesKnown {
 } VaeAxesKnown;
 
 /*
- * Returns the layout of [C,T,h,w] or [T,C,h,w], or of 5-D with the batch first,
- * if nothing states it. *order_guessed: the other order is also possible.
- * *may_be_last: so is [T,h,w,C], which cannot be read. *may_be_video: the
- * channels say that these are images, but there are as many as a space of
+ * Returns the layout of [C,T,h,w] or [T,C,h,w], of 5-D with the batch first, or
+ * of [C,h,w], if nothing states it. *order_guessed: the other order is also
+ * possible. *may_be_last: so is [T,h,w,C], which cannot be read. *may_be_video:
+ * the channels say that these are images, but there are as many as a space of
  * videos has channels.
  */
 VAE_API VaeLatentLayout vae_axes_find(const int64_t *dims, int n_dims,

@@ -20,7 +20,8 @@ typedef struct VaeLatentOptions {
     size_t struct_size; /* VAE_INIT() */
     const char *tensor; /* NULL: the first of latent, latents, samples and
                            latent_tensor that the file has, otherwise its only
-                           4-D or 5-D tensor. Two of these names: a warning */
+                           4-D or 5-D tensor, otherwise its only 3-D one. Two of
+                           these names: a warning */
     VaeLatentLayout layout;
     int batch_index; /* the clip of a batch, from 0. VAE_INIT() therefore
                         selects the first. -1: a batch of more than one clip is
@@ -84,8 +85,8 @@ typedef struct VaeLatentClip {
  *
  * 1. options->layout
  * 2. the metadata vae.layout: "cthw" or "tchw", in 5-D after the batch
- * 3. the number of dimensions: 5-D is [B,C,T,H,W]. This is a guess if C and T
- *    are equal
+ * 3. the number of dimensions: 3-D is one latent, [C,H,W], whatever 1. and 2.
+ *    say; 5-D is [B,C,T,H,W]. This is a guess if C and T are equal
  * 4. the channels of the model (options->channels) or else of the latent space
  *    (that of the file, or else options->space): the one of dims 0 and 1 that
  * is this number
@@ -96,8 +97,8 @@ typedef struct VaeLatentClip {
  *    there is more than one latent, and 4. has channels or not exactly that one
  *    dim is the number of channels of a known space
  *
- * Instead of a guess it is vae.layout_guess of the metadata, if there is one:
- * the program that wrote the file guessed the layout of its own input.
+ * Instead of a guess in 4-D it is vae.layout_guess of the metadata, if there is
+ * one: the program that wrote the file guessed the layout of its own input.
  *
  * options may be NULL. The file then decides, and a batch of more than one clip
  * is an error. After an error all members of *out except struct_size are 0.
@@ -110,7 +111,7 @@ typedef struct VaeLatentClip {
  * Errors: VAE_ERR_ARGUMENT (a wrong struct_size, layout or batch_index);
  * VAE_ERR_NOT_FOUND with the names of the tensors in the file (and "looks like
  * model weights" or "looks like frames"); VAE_ERR_SIZE for a number of
- * dimensions other than 4 or 5, options->channels on another axis (the message
+ * dimensions other than 3 to 5, options->channels on another axis (the message
  * says how to permute them), a batch without batch_index, a dimension of 0,
  * height or width over 16384, channels over 1024, more than 2^24 latents;
  * VAE_ERR_FORMAT for an element type that is not a float, or a vae.* value that

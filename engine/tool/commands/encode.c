@@ -15,6 +15,7 @@ typedef struct Encode {
     VaeModel *model;
     VaeTensorFile *file;
     const VaeTensorInfo *video; /* [T,H,W,3] */
+    VaeTensorInfo frame;        /* the one of a file, as such */
     VaeStream *stream;
     Output out;
     OutputFormat format;
@@ -50,8 +51,6 @@ other_order(const VaeTensorInfo *v, char *text, size_t size)
             "; it has a batch in front: encode its clips one after another");
     else if (v->n_dims == 4 && v->dims[0] == 0)
         snprintf(text, size, "; it has no frames");
-    else if (v->n_dims == 3 && (v->dims[2] == 3 || v->dims[2] == 4))
-        snprintf(text, size, "; of one frame, add a dimension, by x[None]");
     for (int i = 0; i < v->n_dims - 1 && v->n_dims >= 4 && !text[0]; i++)
         if (v->dims[i] == 3)
             snprintf(
@@ -85,12 +84,19 @@ check_video(Encode *e, VaeError *error)
             ": convert bytes by x.to(torch.uint8) of torch or "
             "x.astype(\"uint8\") of numpy",
             error);
+    if (v->n_dims == 3 && (v->dims[2] == 3 || v->dims[2] == 4)) {
+        e->frame = *v;
+        memmove(e->frame.dims + 1, v->dims, 3 * sizeof *v->dims);
+        e->frame.dims[0] = 1;
+        e->frame.n_dims = 4;
+        e->video = v = &e->frame;
+    }
     if (v->n_dims != 4 || v->dims[3] < 3 || v->dims[3] > 4 || v->dims[0] < 1 ||
         v->dims[1] < 1 || v->dims[1] > 65535 || v->dims[2] < 1 ||
         v->dims[2] > 65535)
         return vae_fail(error, VAE_ERR_SIZE,
                         "%s: tensor \"%s\" is %s, video is [T,H,W,3], or "
-                        "[T,H,W,4] with alpha%s",
+                        "[T,H,W,4] with alpha, one frame [H,W,3]%s",
                         name, v->name,
                         vae_dims_text(v->dims, v->n_dims, text, sizeof text),
                         other_order(v, hint, sizeof hint));

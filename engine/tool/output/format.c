@@ -8,6 +8,13 @@
 #include "tool.h"
 #include "vae-private/os.h"
 
+#define TORCH_ADVICE                                                           \
+    "; of a .safetensors, torch.save(safetensors.torch.load_file("             \
+    "\"OUT.safetensors\"), \"OUT.pt\") makes one"
+#define ARRAY_ADVICE                                                           \
+    "; safetensors.numpy.load_file(\"OUT.safetensors\") gives the arrays to "  \
+    "store"
+
 const char *
 suffix_of(const char *path)
 {
@@ -15,15 +22,44 @@ suffix_of(const char *path)
     return dot && dot[1] ? dot + 1 : NULL;
 }
 
+/* Suffixes of files that hold no video. */
+static const struct {
+    const char *suffix;
+    const char *advice; /* how to make one of what is written; or "" */
+} others[] = {
+    {"safetensors", ""},
+    {"npy", ""},
+    {"latent", ""},
+    {"pt", TORCH_ADVICE},
+    {"pth", TORCH_ADVICE},
+    {"ckpt", TORCH_ADVICE},
+    {"bin", TORCH_ADVICE},
+    {"npz", "; of a .safetensors, numpy.savez(\"OUT.npz\", "
+            "**safetensors.numpy.load_file(\"OUT.safetensors\")) makes one"},
+    {"pkl", ARRAY_ADVICE},
+    {"h5", ARRAY_ADVICE},
+    {"hdf5", ARRAY_ADVICE},
+    {"mat", ARRAY_ADVICE},
+    {"gguf", ""},
+    {"onnx", ""},
+    {"json", ""},
+    {"txt", ""},
+};
+
+/* The row of the suffix in others; -1: it has none. */
+static int
+other_suffix(const char *suffix)
+{
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcasecmp(suffix, others[i].suffix) == 0)
+            return (int) i;
+    return -1;
+}
+
 bool
 is_tensor_suffix(const char *suffix)
 {
-    static const char *const suffixes[] = {"safetensors", "npy",  "pt",
-                                           "pth",         "ckpt", "latent"};
-    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
-        if (strcasecmp(suffix, suffixes[i]) == 0)
-            return true;
-    return false;
+    return other_suffix(suffix) >= 0;
 }
 
 VaeStatus
@@ -51,7 +87,8 @@ output_format(const char *path, const char *what, OutputFormat *out,
                         "-: name a file for the %s: they are not written from "
                         "its start to its end, as standard output needs",
                         what);
-    const bool video = frames && !is_tensor_suffix(suffix);
+    const int other = other_suffix(suffix);
+    const bool video = frames && other < 0;
     return vae_fail(
         error, VAE_ERR_ARGUMENT,
         "%s: vaetool writes %s as .safetensors%s, not as .%s%s%s", path, what,
@@ -59,10 +96,11 @@ output_format(const char *path, const char *what, OutputFormat *out,
         : weights ? ""
                   : ", .npy or .latent",
         suffix,
-        video ? "; for another video use pipelines/latents-to-video.sh, "
-                "gst-launch-1.0 with vaedecode, or vaetool decode ... - | "
-                "ffmpeg -i - OUT."
-              : "",
+        other >= 0 ? others[other].advice
+        : video    ? "; for another video use pipelines/latents-to-video.sh, "
+                     "gst-launch-1.0 with vaedecode, or vaetool decode ... - | "
+                     "ffmpeg -i - OUT."
+                   : "",
         video ? suffix : "");
 }
 

@@ -297,8 +297,8 @@ check_streams(void)
         CASE("a STOP on a mark", "(.", "there is none"),
         CASE("a STOP too early", "N.N.", "before its end"),
         CASE("values left", "NN.", "before its end"),
-        CASE("no tensor", "N.", "neither a tensor nor a dict"),
-        CASE("a list", "].", "neither a tensor nor a dict"),
+        CASE("no tensor", "N.", "holds None, expected a tensor, or a dict"),
+        CASE("a list", "].", "holds a list, expected a tensor|torch.save(x,"),
         CASE("an empty dict", "}.", "no tensors"),
         CASE("a later protocol", "\x80\6.", "protocol"),
         CASE("a text past the end", "X\xff\xff\xff\xff.", "middle"),
@@ -417,7 +417,9 @@ check_names(void)
     } cases[] = {
         CASE("a name of zeros", "X\2\0\0\0a\0", "a?"),
         CASE("a name of no UTF-8", "X\2\0\0\0a\xff", "\"a?\"|UTF-8"),
-        CASE("a name that is a number", "K\1", "no text"),
+        CASE("a name that is a number", "K\1",
+             "is a number, 1, expected a text|torch.save({str(k): t"),
+        CASE("a name that is None", "N", "is None, expected a text"),
         CASE("a name twice", "X\1\0\0\0b", "\"b\" appears twice"),
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
