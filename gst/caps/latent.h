@@ -20,9 +20,9 @@ G_BEGIN_DECLS
  * GstVaeDecoderFacts are fields of the same names. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
 /* A custom query upstream, about the file of the latents. `channels` (gint):
- * those that the model expects. The answer has `advice` (gchararray):
- * vae_axes_advice(). `normalization` (gboolean): the file states that of the
- * caps; FALSE: nobody does; without it, a property does. */
+ * those that the model expects. The answer has `normalization` (gboolean): the
+ * file states that of the caps. `own-normalization` (gboolean): a property
+ * does. `advice` (gchararray): vae_axes_advice(). */
 #define GST_VAE_STATED_QUERY "vae-stated"
 /* Facts of the decoder's model, see VaeModelInfo; all 0: no model is open.
  * After a seek, frames are exact if decoding begins look_back latents earlier

@@ -154,24 +154,30 @@ check_rate(const GstVaeLatentInfo *in, GError **error)
 /* Who states the normalization. A guess is no statement. */
 typedef enum { NOBODY, THE_CAPS, THE_FILE, A_PROPERTY } Stater;
 
+/* *set: a property of the element that reads the file does, too. */
 static Stater
-find_stater(GstVaeDecode *self)
+find_stater(GstVaeDecode *self, gboolean *set)
 {
     g_autoptr(GstStructure) file = gst_vae_latent_ask_file(
         self->base.sinkpad, self->base.choice.info->latent_channels);
-    Stater who = file ? A_PROPERTY : THE_CAPS;
     gboolean by_file;
 
-    if (file && gst_structure_get_boolean(file, "normalization", &by_file))
-        who = by_file ? THE_FILE : NOBODY;
-    return self->in.normalization_stated ? who : NOBODY;
+    *set = FALSE;
+    if (!self->in.normalization_stated)
+        return NOBODY;
+    if (!file ||
+        !gst_structure_get(file, "normalization", G_TYPE_BOOLEAN, &by_file,
+                           "own-normalization", G_TYPE_BOOLEAN, set, NULL))
+        return THE_CAPS;
+    return by_file ? THE_FILE : *set ? A_PROPERTY : NOBODY;
 }
 
 /* Warns that the property counts more than a statement. */
 static void
 tell_override(GstVaeDecode *self, VaeNormalization set)
 {
-    const Stater who = find_stater(self);
+    gboolean set_before;
+    const Stater who = find_stater(self, &set_before);
     g_autofree gchar *file =
         who == THE_FILE ? gst_vae_source_path(self->base.sinkpad) : NULL;
     gchar line[600];
@@ -362,12 +368,12 @@ static VaeDoubtWords
 doubt_words(GstVaeDecode *self)
 {
     static const gchar *const stated[] = {NULL, "the caps state",
-                                          "the file states", "the caps state"};
-    const Stater who = find_stater(self);
+                                          "the file states", NULL};
+    gboolean set;
+    const Stater who = find_stater(self, &set);
 
     return (VaeDoubtWords){self->own_normalization ? NULL : stated[who],
-                           " of vaedecode",
-                           self->own_normalization || who == A_PROPERTY};
+                           " of vaedecode", self->own_normalization || set};
 }
 
 gboolean

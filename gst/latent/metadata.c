@@ -190,8 +190,8 @@ gst_latent_fields_fill(GstLatentFields *fields, const GstVaeLatentInfo *info,
         add_number(fields, "vae.height", info->height);
     if (info->space[0])
         add_word(fields, "vae.latent_space", info->space);
-    if (!info->layout_guessed)
-        add_word(fields, "vae.layout", "tchw");
+    add_word(fields, info->layout_guessed ? "vae.layout_guess" : "vae.layout",
+             "tchw");
     if (info->normalization_stated)
         add_word(fields, "vae.normalization",
                  vae_normalization_name(info->normalization));

@@ -77,6 +77,8 @@ vae_axes_find(const int64_t *dims, int n_dims, const VaeAxesKnown *known,
     *order_guessed = false;
     if (n_dims == 4)
         layout = find_order(dims, known, order_guessed);
+    if (*order_guessed && known->guess != VAE_LAYOUT_AUTO)
+        layout = known->guess;
     vae_axes_order(n_dims, layout, axes);
     const int64_t channels = dims[axes[0]], last = dims[axes[3]];
     const int64_t latents = n_dims == 3 ? 1 : dims[axes[1]];

@@ -3,14 +3,12 @@
  */
 #include "vae-private/tensors.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "files.h"
+#include "statements.h"
 #include "vae-private/axes.h"
 #include "vae-private/spaces.h"
 #include "arguments.h"
@@ -18,43 +16,6 @@
 
 #define MAX_SIDE 16384
 #define MAX_CHANNELS 1024
-/* Eight frames per latent still fit in an int. */
-#define MAX_PIXELS (1 << 20)
-/* Frames of a latent. */
-#define MAX_TEMPORAL 64
-
-static void
-warn(const VaeLatentOptions *o, const char *line)
-{
-    if (o->warn)
-        o->warn(o->user, line);
-}
-
-/* A statement in the metadata. */
-typedef struct Statement {
-    const char *key, *expected;
-    const char *option; /* overrides it; NULL: none does */
-    bool ignored;       /* so that a value that cannot be read is a warning */
-} Statement;
-
-/* Reports a value that cannot be read. */
-static VaeStatus
-bad_value(const VaeTensorFile *file, const VaeLatentOptions *o,
-          const Statement *s, const char *value, VaeError *error)
-{
-    VaeError why;
-    vae_mismatch(&why, VAE_ERR_FORMAT, NULL,
-                 "%s: metadata %s is \"{%.*s}\", expected {=%s}%s%s",
-                 file->label, s->key, VAE_NAME_SHOWN, value, s->expected,
-                 !s->ignored && s->option ? "; to override it, set "
-                 : s->ignored             ? "; it is ignored"
-                                          : "",
-                 !s->ignored && s->option ? s->option : "");
-    if (!s->ignored)
-        return vae_pass_on(error, &why);
-    warn(o, why.message);
-    return VAE_OK;
-}
 
 bool
 vae_layout_parse(const char *word, VaeLatentLayout *out)
@@ -75,19 +36,42 @@ vae_layout_parse(const char *word, VaeLatentLayout *out)
     return false;
 }
 
-/* The order of the axes in the metadata; AUTO if it is not stated. */
+/* The order of the axes that the metadata state; AUTO if they do not. */
 static VaeStatus
 stated_layout(const VaeTensorFile *file, const VaeLatentOptions *o,
-              VaeLatentLayout *out, VaeError *error)
+              const VaeStatement *s, VaeLatentLayout *out, VaeError *error)
 {
-    const Statement s = {"vae.layout", "cthw or tchw", "layout",
-                         o->layout != VAE_LAYOUT_AUTO};
-    const char *word = vae_tensor_file_metadata(file, s.key);
+    const char *word = vae_tensor_file_metadata(file, s->key);
     *out = VAE_LAYOUT_AUTO;
     if (word == NULL ||
         (vae_layout_parse(word, out) && *out != VAE_LAYOUT_AUTO))
         return VAE_OK;
-    return bad_value(file, o, &s, word, error);
+    return vae_statement_refuse(file, o, s, word, error);
+}
+
+static const char *
+layout_word(VaeLatentLayout layout)
+{
+    return layout == VAE_LAYOUT_TCHW ? "tchw" : "cthw";
+}
+
+/* The layout that the caller or the file states; AUTO if neither does. */
+static VaeStatus
+known_layout(const VaeTensorFile *file, const VaeLatentOptions *o,
+             VaeLatentLayout *out, VaeError *error)
+{
+    const bool own = o->layout != VAE_LAYOUT_AUTO;
+    const VaeStatement s = {"vae.layout", "cthw or tchw", "layout", own};
+    const VaeStatus status = stated_layout(file, o, &s, out, error);
+    char line[700];
+    if (status != VAE_OK || !own)
+        return status;
+    if (*out != VAE_LAYOUT_AUTO &&
+        vae_overrides(file->label, "layout", layout_word(*out),
+                      layout_word(o->layout), line, sizeof line))
+        vae_latent_warn(o, line);
+    *out = o->layout;
+    return VAE_OK;
 }
 
 /* ComfyUI marks its files with a tensor without elements. */
@@ -119,7 +103,7 @@ tell_unmarked(const VaeTensorFile *file, const VaeLatentOptions *o)
              "as the first files of ComfyUI were; if it is a later one, set "
              "normalization to comfyui",
              file->label);
-    warn(o, line);
+    vae_latent_warn(o, line);
 }
 
 /* Returns the channels that the model or the latent space says, or 0. */
@@ -160,8 +144,7 @@ check_axis(const VaeTensorFile *file, const VaeTensorInfo *info,
         "expects {=%d}%s",
         file->label, VAE_NAME_SHOWN, info->name,
         vae_dims_text(info->dims, info->n_dims, dims, sizeof dims), found,
-        found == 1 ? "" : "s", layout == VAE_LAYOUT_TCHW ? "tchw" : "cthw",
-        channels, advice);
+        found == 1 ? "" : "s", layout_word(layout), channels, advice);
 }
 
 /* Sets layout_guessed, channels_may_be_last and may_be_video, too. */
@@ -170,13 +153,14 @@ choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
               const VaeLatentOptions *o, VaeLatentLayout *out,
               VaeLatentClip *clip, VaeError *error)
 {
+    static const VaeStatement guess = {"vae.layout_guess", "cthw or tchw", NULL,
+                                       true};
     VaeAxesKnown known = {.comfyui = is_comfyui(file, info)};
-    const VaeStatus status = stated_layout(file, o, out, error);
+    const VaeStatus status = known_layout(file, o, out, error);
     if (status != VAE_OK)
         return status;
-    if (o->layout != VAE_LAYOUT_AUTO)
-        *out = o->layout;
     if (*out == VAE_LAYOUT_AUTO) {
+        stated_layout(file, o, &guess, &known.guess, NULL);
         known.channels = said_channels(file, o, &known.images);
         *out = vae_axes_find(info->dims, info->n_dims, &known,
                              &clip->layout_guessed, &clip->channels_may_be_last,
@@ -298,60 +282,13 @@ set_geometry(const VaeTensorFile *file, const VaeTensorInfo *info,
     return VAE_OK;
 }
 
-/* Accepts decimal digits only, with a value from low to high. */
-static bool
-parse_number(const char *text, int64_t low, int64_t high, int64_t *out)
-{
-    char *end;
-    if (text[0] < '0' || text[0] > '9')
-        return false;
-    errno = 0;
-    const long long v = strtoll(text, &end, 10);
-    if (errno != 0 || *end != '\0' || v < low || v > high)
-        return false;
-    *out = v;
-    return true;
-}
-
-static bool
-parse_rate(const char *text, int *n, int *d)
-{
-    const char *slash = strchr(text, '/');
-    char first[16];
-    int64_t above, below;
-    if (slash == NULL || (size_t) (slash - text) >= sizeof first)
-        return false;
-    memcpy(first, text, (size_t) (slash - text));
-    first[slash - text] = '\0';
-    if (!parse_number(first, 0, INT_MAX, &above) ||
-        !parse_number(slash + 1, 1, INT_MAX, &below))
-        return false;
-    *n = (int) above;
-    *d = (int) below;
-    return true;
-}
-
-static VaeStatus
-read_count(const VaeTensorFile *file, const char *key, int64_t most,
-           int64_t *out, VaeError *error)
-{
-    const char *value = vae_tensor_file_metadata(file, key);
-    *out = 0;
-    if (value == NULL || parse_number(value, 1, most, out))
-        return VAE_OK;
-    char expected[48];
-    snprintf(expected, sizeof expected, "a number from 1 to %" PRId64, most);
-    const Statement s = {.key = key, .expected = expected};
-    return bad_value(file, NULL, &s, value, error);
-}
-
 static VaeStatus
 read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
                    const VaeLatentOptions *o, VaeLatentClip *clip,
                    VaeError *error)
 {
-    const Statement s = {"vae.normalization", "normalized, raw or comfyui",
-                         "normalization", o->own_normalization};
+    const VaeStatement s = {"vae.normalization", "normalized, raw or comfyui",
+                            "normalization", o->own_normalization};
     const char *word = vae_tensor_file_metadata(file, s.key);
     clip->normalization = is_comfyui(file, info) ? VAE_COMFYUI : VAE_NORMALIZED;
     clip->normalization_stated =
@@ -361,110 +298,7 @@ read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
         tell_unmarked(file, o);
     return word == NULL || clip->normalization_stated
                ? VAE_OK
-               : bad_value(file, o, &s, word, error);
-}
-
-VaeStatus
-vae_tensor_file_framerate(const VaeTensorFile *file, const VaeLatentOptions *o,
-                          int *n, int *d, VaeError *error)
-{
-    const Statement s = {"vae.framerate", "a fraction like 16/1", "framerate",
-                         o && o->own_framerate};
-    const char *rate = vae_tensor_file_metadata(file, s.key);
-    *n = *d = 0;
-    if (rate == NULL || parse_rate(rate, n, d))
-        return VAE_OK;
-    return bad_value(file, o, &s, rate, error);
-}
-
-/* The file can be read whatever it states about its recording. */
-static void
-check_recording(const VaeTensorFile *file, const VaeLatentOptions *o)
-{
-    const Statement s = {"vae.recording", "open", NULL, true};
-    const char *word = vae_tensor_file_metadata(file, s.key);
-    if (word != NULL && strcmp(word, s.expected) != 0)
-        bad_value(file, o, &s, word, NULL);
-}
-
-/* Frames per latent of the model, the space or the file; 0: not known. */
-static VaeCounts
-known_counts(const VaeTensorFile *file, const VaeLatentOptions *o,
-             const VaeSpace *space)
-{
-    const char *factor = vae_tensor_file_metadata(file, "vae.temporal_factor");
-    VaeCounts counts = space ? space->counts : (VaeCounts){0};
-    int64_t stated;
-    if (o->temporal)
-        return (VaeCounts){o->temporal, o->chunk};
-    if (factor != NULL && parse_number(factor, 1, MAX_TEMPORAL, &stated))
-        counts.temporal = (int) stated;
-    return counts;
-}
-
-/* Finds how many frames the latents can be: those of the last one may be
- * missing. Sequences begin with fewer. */
-static void
-possible_frames(const VaeTensorFile *file, VaeCounts counts, int t,
-                int64_t range[2])
-{
-    const bool any = counts.temporal == 0;
-    if (any)
-        counts.temporal = MAX_TEMPORAL;
-    range[0] = any || vae_tensor_file_find(file, VAE_SEQUENCES)
-                   ? t
-                   : vae_count_frames(counts, t - 1) + 1;
-    range[1] = vae_count_frames(counts, t);
-}
-
-/* Ignores a number of frames that so many latents cannot be. */
-static void
-check_frames(const VaeTensorFile *file, const VaeLatentOptions *o,
-             VaeLatentClip *clip)
-{
-    const VaeSpace *space = vae_space_find(o->space ? o->space : clip->space);
-    const VaeCounts counts = known_counts(file, o, space);
-    int64_t range[2];
-    char frames[48], expected[160];
-    possible_frames(file, counts, clip->t, range);
-    if (!clip->frames || (clip->frames >= range[0] && clip->frames <= range[1]))
-        return;
-    snprintf(frames, sizeof frames,
-             range[0] == range[1] ? "%" PRId64 : "%" PRId64 " to %" PRId64,
-             range[0], range[1]);
-    snprintf(expected, sizeof expected, "%s for %s of %s", frames,
-             VAE_COUNTED(clip->t, "latent"),
-             o->temporal       ? "the model"
-             : space           ? space->name
-             : counts.temporal ? "the stated vae.temporal_factor"
-                               : "any network");
-    const Statement s = {"vae.frames", expected, NULL, true};
-    bad_value(file, o, &s, vae_tensor_file_metadata(file, s.key), NULL);
-    clip->frames = 0;
-}
-
-static VaeStatus
-read_metadata(const VaeTensorFile *file, const VaeLatentOptions *o,
-              VaeLatentClip *clip, VaeError *error)
-{
-    clip->space = vae_tensor_file_metadata(file, "vae.latent_space");
-    int64_t width, height;
-    check_recording(file, o);
-    VaeStatus status =
-        vae_tensor_file_framerate(file, o, &clip->fps_n, &clip->fps_d, error);
-    if (status == VAE_OK)
-        status = read_count(file, "vae.width", MAX_PIXELS, &width, error);
-    if (status == VAE_OK)
-        status = read_count(file, "vae.height", MAX_PIXELS, &height, error);
-    if (status == VAE_OK)
-        status =
-            read_count(file, "vae.frames", INT64_MAX, &clip->frames, error);
-    if (status != VAE_OK)
-        return status;
-    clip->width_px = (int) width;
-    clip->height_px = (int) height;
-    check_frames(file, o, clip);
-    return VAE_OK;
+               : vae_statement_refuse(file, o, &s, word, error);
 }
 
 VaeStatus
@@ -534,7 +368,7 @@ vae_latent_clip_find(const VaeTensorFile *file, const VaeLatentOptions *options,
     if (status == VAE_OK)
         status = read_normalization(file, info, o, &clip, error);
     if (status == VAE_OK)
-        status = read_metadata(file, o, &clip, error);
+        status = vae_latent_metadata_read(file, o, &clip, error);
     if (status == VAE_OK)
         vae_sized_write(out, &clip, sizeof clip);
     return status;

@@ -21,9 +21,10 @@ VAE_API void vae_axes_order(int n_dims, VaeLatentLayout layout, int axes[4]);
 
 /* What is known of the latents beside their shape. */
 typedef struct VaeAxesKnown {
-    int64_t channels; /* of the model or the latent space; 0: not known */
-    bool images;      /* of the same: each latent is an image */
-    bool comfyui;     /* they are of a file of ComfyUI */
+    int64_t channels;      /* of the model or the latent space; 0: not known */
+    bool images;           /* of the same: each latent is an image */
+    bool comfyui;          /* they are of a file of ComfyUI */
+    VaeLatentLayout guess; /* if both orders are possible: AUTO chooses one */
 } VaeAxesKnown;
 
 /*

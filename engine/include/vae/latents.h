@@ -97,6 +97,9 @@ typedef struct VaeLatentClip {
  *    there is more than one latent, and 4. has channels or not exactly that one
  *    dim is the number of channels of a known space
  *
+ * Instead of a guess in 4-D it is vae.layout_guess of the metadata, if there is
+ * one: the program that wrote the file guessed the layout of its own input.
+ *
  * options may be NULL. The file then decides, and a batch of more than one clip
  * is an error. After an error all members of *out except struct_size are 0.
  *

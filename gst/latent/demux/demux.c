@@ -182,12 +182,12 @@ query_stated(GstLatentDemux *self, GstQuery *query)
     known = self->known;
     if (known) {
         gst_latent_clip_advise(&self->clip, channels, advice, sizeof advice);
-        gst_structure_set(gst_query_writable_structure(query), "advice",
-                          G_TYPE_STRING, advice, NULL);
-        if (self->settings.normalization == GST_VAE_NORMALIZATION_AUTO)
-            gst_structure_set(gst_query_writable_structure(query),
-                              "normalization", G_TYPE_BOOLEAN,
-                              self->clip.data.normalization_stated, NULL);
+        gst_structure_set(gst_query_writable_structure(query), "normalization",
+                          G_TYPE_BOOLEAN, self->clip.data.normalization_stated,
+                          "own-normalization", G_TYPE_BOOLEAN,
+                          self->settings.normalization !=
+                              GST_VAE_NORMALIZATION_AUTO,
+                          "advice", G_TYPE_STRING, advice, NULL);
     }
     GST_OBJECT_UNLOCK(self);
     return known;

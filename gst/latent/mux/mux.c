@@ -14,9 +14,9 @@
  * vae.mastering_display_info, vae.content_light_level and, if pixels are not
  * square, vae.pixel_aspect_ratio. There is no vae.framerate if the caps have
  * framerate-assumed=true. The file also has vae.layout (tchw) and
- * vae.frames, the number of video frames by the durations of the latents. It
- * has neither if the caps have layout-guessed=true, and no vae.frames if only a
- * guess tells it.
+ * vae.frames, the number of video frames by the durations of the latents. If
+ * the caps have layout-guessed=true, it has vae.layout_guess instead, and no
+ * vae.frames, nor if only a guess tells them.
  *
  * The element writes the tags title, comment and application-name as vae.title,
  * vae.comment and vae.application, and all others as vae.tag. and the name of

@@ -81,22 +81,45 @@ transcode(const gchar *from, const gchar *to)
     CHECK_SAYS(run->eos && !run->error && !run->warning, "%s", run->error);
 }
 
-/* The latent space tells the layout. Without it the layout is a guess, which
- * the new file does not state, nor the frames that follow from it. */
+/* The latent space tells the layout. Without it the layout is a guess: the new
+ * file does not state it, nor the frames that follow from it. It is read as the
+ * old one is, also a second time. */
 TEST(guessed_layout)
 {
-    const Clip images = {VAE_TYPE_F32, 16, 4, 2, 2};
-    const gchar *source = write_clip("source", "x", &images, TCHW, NULL, 0);
-    for (gint named = 0; named < 2; named++) {
-        Run *run = run_all("filesrc location=%s ! latentdemux %s ! latentmux ! "
-                           "filesink location=%s",
-                           source, named ? "latent-space=sd" : "", OUT);
-        CHECK_SAYS(run->eos && !run->error && named == !run->warning, "%s",
-                   run->warning ? run->warning : run->error);
-        CHECK(named || strstr(run->warning, "is a guess: set layout to"));
-        assert_metadata(OUT, "vae.layout", named ? "tchw" : NULL);
-        assert_metadata(OUT, "vae.frames", named ? "16" : NULL);
-        assert_metadata(OUT, "vae.recording", NULL);
+    static const Clip images = {VAE_TYPE_F32, 16, 4, 2, 2},
+                      square = {VAE_TYPE_F32, 16, 16, 2, 2};
+    static const struct {
+        const Clip *clip;
+        Order order;
+        const gchar *properties, *frames; /* NULL: the layout is a guess */
+    } cases[] = {{&images, TCHW, "", NULL},
+                 {&images, TCHW, "latent-space=sd", "16"},
+                 {&square, CTHW, "latent-space=wan2.1", NULL},
+                 {&square, CTHW, "latent-space=wan2.1 layout=cthw", "61"}};
+    const gchar *const paths[] = {
+        vae_test_path("source"), vae_test_path("once"), vae_test_path("twice")};
+    for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+        const gboolean guessed = !cases[i].frames;
+        write_clip("source", "x", cases[i].clip, cases[i].order, NULL, 0);
+        for (gint k = 0; k < 2; k++) {
+            Run *run =
+                run_all("filesrc location=%s ! latentdemux %s ! "
+                        "latentmux ! filesink location=%s",
+                        paths[k], k ? "" : cases[i].properties, paths[k + 1]);
+            CHECK_SAYS(run->eos && !run->error && guessed == !!run->warning,
+                       "%s", run->warning ? run->warning : run->error);
+            CHECK(!guessed ||
+                  strstr(run->warning, "is a guess: set layout to"));
+            assert_metadata(paths[k + 1], "vae.layout",
+                            guessed ? NULL : "tchw");
+            assert_metadata(paths[k + 1], "vae.layout_guess",
+                            guessed ? "tchw" : NULL);
+            assert_metadata(paths[k + 1], "vae.frames", cases[i].frames);
+            assert_metadata(paths[k + 1], "vae.recording", NULL);
+        }
+        g_autoptr(GBytes) once = read_bytes(paths[1]);
+        g_autoptr(GBytes) twice = read_bytes(paths[2]);
+        CHECK(g_bytes_equal(once, twice));
     }
 }
 
