@@ -11,6 +11,7 @@ import math
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -410,7 +411,10 @@ class Tool(tensor_files.Test):
         self.assertIn(f"{clip}: no tensor c; found a, b",
                       self.refused("--tensor=c", clip, "-"))
         flat = safetensors(entry={"shape": [96]}).replace(b"latents", b"flatten")
-        self.assertIn("no tensor of 4 or 5 dimensions", self.refused(self.file(flat), "-"))
+        self.assertIn("no tensor of 3 to 5 dimensions", self.refused(self.file(flat), "-"))
+        one = safetensors(entry={"shape": [16, 2, 3]}).replace(b"latents", b"flatten")
+        subprocess.run([sys.executable, VAESEND, "--space=wan2.1", self.file(one), "-"],
+                       capture_output=True, check=True)
 
     def test_taken_with_a_warning(self):
         """All warnings about the reading are those of vaetool."""
@@ -476,11 +480,30 @@ class Tool(tensor_files.Test):
                 (struct.pack("<Q", 5) + b'{"a":', "header of 5 bytes: no valid JSON"),
                 (b"{}", "2 bytes, too short for a file of latents"),
                 (b"PK\3\4" + bytes(26) + b"latent.npy", "is not read: save the array alone"),
-                (b"PK\3\4 of PyTorch", "location=OUT.safetensors makes")):
+                (b"PK\3\4 of PyTorch", "broken zip archive")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: ", said)
             self.assertIn(words, said)
+
+    def test_pytorch(self):
+        """The package gst_vae reads files of PyTorch; the error without it has a command
+        that converts one."""
+        saved, whole = self.path("x.pt"), self.path("OUT.safetensors")
+        shutil.copy(os.path.join(streams.SOURCE, "tests/files/torch/data/latent.pt"), saved)
+        send = [sys.executable, VAESEND, "--space=wan2.1", saved, "-"]
+        done = subprocess.run(send, capture_output=True, text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": self.folder, "PATH": ""})
+        self.assertEqual(done.returncode, 1)
+        command = done.stderr.partition("gst-launch-1.0 ")[2].partition(" makes safe")[0]
+        streams.Streams.play(command.replace("OUT.safetensors", whole))
+        sent = [subprocess.run([*send[:-2], path, "-"], capture_output=True, check=True).stdout
+                for path in (saved, whole)]
+        # The first packet has a random name of the stream.
+        self.assertEqual(sent[0][300:], sent[1][300:])
+        self.assertIn("the batch index is 1", self.refused("--batch-index=1", saved, "-"))
+        self.assertIn("has 16: set --layout cthw", self.refused(
+            "--layout=tchw", "--space=wan2.1", saved, "-"))
 
     def test_alone(self):
         """A program needs only vaesend.py. The command says which file is missing."""
