@@ -221,7 +221,8 @@ def open_torch(path, tensor, tell, **reading):
             space = SPACES.get(reading["latent_space"])
             if space:
                 clip = clip.of_model(types.SimpleNamespace(
-                    latent_channels=space.channels, temporal=space.temporal))
+                    latent_channels=space.channels, temporal=space.temporal,
+                    chunk=space.chunk))
             latents = clip.latents.narrowed().packed()
         except gst_vae.Error as error:
             raise ValueError(str(error)) from None

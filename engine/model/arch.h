@@ -42,8 +42,9 @@ typedef struct VaeRecognise {
     char *reason;         /* room for a text of info, VAE_REASON bytes */
     bool *assumed;        /* a variant was assumed */
     VaeFitting *fitting;  /* by vae_model_choose_variant() */
-    const char **doubt;   /* what is not known of the network; NULL: nothing. A
-                             stream tells it with the doubts about its input */
+    const char **doubt;   /* what is not known of the normalization that the
+                             network takes; NULL: nothing. A stream tells it
+                             with the doubts about its input */
     const char **no_fp16; /* why the network refuses fp16; NULL: it does not */
     VaeWindows *windows;
     int *least; /* see VaeModel; 0: there is none */

@@ -130,8 +130,8 @@ static const VaeSetting settings[] = {
                  "logical processor that the process may use)"},
     {MEMBER(normalization, WORD), WORDS(vae_normalization_words, VAE_COMFYUI),
      .option = "normalization", .saved = "vae.normalization",
-     .sentence = "Normalization of the latents; without it normalized, or "
-                 "what a file to decode states"},
+     .sentence = "Normalization of the latents",
+     .automatic = "As the input states, or normalized if it states none"},
     {MEMBER(posterior, WORD), WORDS(posteriors, VAE_POSTERIOR_SAMPLE),
      .option = "posterior", ELEMENT("posterior", "Posterior"),
      .only_encode = true, .saved = "vae.posterior",
@@ -259,6 +259,12 @@ parse_seed(const char *text, int64_t *out)
 }
 
 bool
+vae_setting_is_automatic(const VaeSetting *s, const char *text)
+{
+    return s->automatic && strcmp(text, "auto") == 0;
+}
+
+bool
 vae_setting_parse(const VaeSetting *s, VaeStreamParams *p, const char *text)
 {
     int64_t value = 0;
@@ -266,7 +272,9 @@ vae_setting_parse(const VaeSetting *s, VaeStreamParams *p, const char *text)
     case VAE_SETTING_MEMORY:
         return vae_memory_limit_parse(text, &p->memory_limit, &p->memory_share);
     case VAE_SETTING_WORD:
-        value = vae_word_find(s->words, text);
+        value = vae_setting_is_automatic(s, text)
+                    ? s->preset
+                    : vae_word_find(s->words, text);
         if (value < 0)
             return false;
         break;
@@ -289,9 +297,12 @@ vae_setting_parse(const VaeSetting *s, VaeStreamParams *p, const char *text)
 }
 
 static void
-expected_words(const VaeWord *words, char *out, size_t size)
+expected_words(const VaeSetting *s, char *out, size_t size)
 {
+    const VaeWord *words = s->words;
     size_t n = 0;
+    if (s->automatic)
+        n = (size_t) snprintf(out, size, "auto, ");
     for (int i = 0; words[i].word && n < size; i++)
         n += (size_t) snprintf(out + n, size - n, "%s%s",
                                i == 0              ? ""
@@ -312,7 +323,7 @@ vae_setting_expected(const VaeSetting *s, char *out, size_t size)
     else if (s->kind == VAE_SETTING_SWITCH)
         snprintf(out, size, "true or false");
     else if (s->words)
-        expected_words(s->words, out, size);
+        expected_words(s, out, size);
     else if (s->most >= INT_MAX)
         snprintf(out, size, "%" PRId64 " or more", s->least);
     else

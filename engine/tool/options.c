@@ -284,7 +284,7 @@ static bool
 set_setting(Options *o, const Option *p, const char *word)
 {
     if (strcmp(p->name, "normalization") == 0)
-        o->normalization_given = true;
+        o->normalization_given = !vae_setting_is_automatic(p->setting, word);
     return vae_setting_parse(p->setting, &o->params, word ? word : "true");
 }
 
@@ -327,6 +327,16 @@ options_print_words(FILE *to, int at, int left, const char *text)
     fputc('\n', to);
 }
 
+/* Prints a value of an option. */
+static void
+print_word(FILE *to, const char *word, bool is_default, const char *sentence)
+{
+    char text[640];
+    snprintf(text, sizeof text, "%s%s: %s", word,
+             is_default ? " (default)" : "", sentence);
+    options_print_words(to, fprintf(to, "%*s", LEFT + 1, ""), LEFT + 3, text);
+}
+
 static void
 print_option(FILE *to, const Option *p)
 {
@@ -342,12 +352,11 @@ print_option(FILE *to, const Option *p)
         snprintf(text, sizeof text, "%s%s", p->help, s && s->words ? ":" : "");
     }
     options_print_words(to, fprintf(to, "  %-20s", left), LEFT, text);
-    for (int i = 0; s && s->words && s->words[i].word; i++) {
-        snprintf(text, sizeof text, "%s%s: %s", s->words[i].word,
-                 i == s->preset ? " (default)" : "", s->words[i].sentence);
-        options_print_words(to, fprintf(to, "%*s", LEFT + 1, ""), LEFT + 3,
-                            text);
-    }
+    if (s && s->automatic)
+        print_word(to, "auto", true, s->automatic);
+    for (int i = 0; s && s->words && s->words[i].word; i++)
+        print_word(to, s->words[i].word, !s->automatic && i == s->preset,
+                   s->words[i].sentence);
 }
 
 void

@@ -95,6 +95,7 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
     VaeLatentOptions options = latent_options(o);
     options.channels = info ? info->latent_channels : 0;
     options.temporal = info ? info->temporal : 0;
+    options.chunk = info ? info->chunk : 0;
     *out = (VaeLatentClip) VAE_INIT(VaeLatentClip);
     const VaeStatus status = vae_latent_clip_find(file, &options, out, error);
     if (status != VAE_OK)

@@ -20,14 +20,17 @@ G_BEGIN_DECLS
  * GstVaeDecoderFacts are fields of the same names. */
 #define GST_VAE_LOOK_AHEAD_QUERY "vae-look-ahead"
 /* A custom query upstream, about the file of the latents. `channels` (gint):
- * those that the model expects. The answer has `normalization` (gboolean): the
- * file states that of the caps. `advice` (gchararray): vae_axes_advice(). */
+ * those that the model expects. The answer has `advice` (gchararray):
+ * vae_axes_advice(). `normalization` (gboolean): the file states that of the
+ * caps; FALSE: nobody does; without it, a property does. */
 #define GST_VAE_STATED_QUERY "vae-stated"
 /* Facts of the decoder's model, see VaeModelInfo; all 0: no model is open.
  * After a seek, frames are exact if decoding begins look_back latents earlier
- * or more. If window is not 0, it has to begin at a multiple of window, too. */
+ * or more. If window is not 0, it has to begin at a multiple of window, too.
+ * own_normalization: a property of the decoder overrides that of the caps. */
 typedef struct GstVaeDecoderFacts {
-    gint latent_channels, temporal, fps_n, fps_d, look_back, window;
+    gint latent_channels, temporal, chunk, fps_n, fps_d, look_back, window;
+    gboolean own_normalization;
 } GstVaeDecoderFacts;
 /* Field of a DRAIN query that asks for the frames of the decoder alone, and not
  * for those that wait downstream of it. */

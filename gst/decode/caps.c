@@ -10,6 +10,7 @@
 #include "error.h"
 #include "offer.h"
 #include "refusal.h"
+#include "source.h"
 #include "switch.h"
 #include "tensors.h"
 #include "vae-private/spaces.h"
@@ -150,17 +151,36 @@ check_rate(const GstVaeLatentInfo *in, GError **error)
     return FALSE;
 }
 
-/* Tells that the property counts more than what the caps state. */
+/* Who states the normalization. A guess is no statement. */
+typedef enum { NOBODY, THE_CAPS, THE_FILE, A_PROPERTY } Stater;
+
+static Stater
+find_stater(GstVaeDecode *self)
+{
+    g_autoptr(GstStructure) file = gst_vae_latent_ask_file(
+        self->base.sinkpad, self->base.choice.info->latent_channels);
+    Stater who = file ? A_PROPERTY : THE_CAPS;
+    gboolean by_file;
+
+    if (file && gst_structure_get_boolean(file, "normalization", &by_file))
+        who = by_file ? THE_FILE : NOBODY;
+    return self->in.normalization_stated ? who : NOBODY;
+}
+
+/* Warns that the property counts more than a statement. */
 static void
 tell_override(GstVaeDecode *self, VaeNormalization set)
 {
-    const GstVaeLatentInfo *in = &self->in;
-    gchar line[160];
+    const Stater who = find_stater(self);
+    g_autofree gchar *file =
+        who == THE_FILE ? gst_vae_source_path(self->base.sinkpad) : NULL;
+    gchar line[600];
 
-    if (in->normalization_stated &&
-        vae_normalization_overrides(self->base.choice.info->space, "the input",
-                                    in->normalization, set, line, sizeof line))
-        gst_vae_inform(GST_ELEMENT(self), "%s", line);
+    if (who != NOBODY &&
+        vae_normalization_overrides(
+            self->base.choice.info->space, file ? file : "the input",
+            self->in.normalization, set, line, sizeof line))
+        gst_vae_warn_input(GST_ELEMENT(self), NULL, line, NULL);
 }
 
 /* Makes the size that of the frames. Fills in fields that the caps leave open:
@@ -189,7 +209,8 @@ complete(GstVaeDecode *self)
         GST_INFO_OBJECT(self, "no framerate stated: %d/%d, usual for %s",
                         in->fps_n, in->fps_d, model->arch);
     }
-    if (mode != GST_VAE_NORMALIZATION_AUTO) {
+    self->own_normalization = mode != GST_VAE_NORMALIZATION_AUTO;
+    if (self->own_normalization) {
         tell_override(self, (VaeNormalization) (mode - 1));
         in->normalization = (VaeNormalization) (mode - 1);
     }
@@ -336,24 +357,17 @@ gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
     return TRUE;
 }
 
-/* Says what states the normalization: the caps, or their file, or NULL. */
-static const gchar *
-who_states(GstVaeDecode *self)
+/* Says for the doubts who states the normalization. */
+static VaeDoubtWords
+doubt_words(GstVaeDecode *self)
 {
-    g_autoptr(GstStructure) file = gst_vae_latent_ask_file(
-        self->base.sinkpad, self->base.choice.info->latent_channels);
-    const gchar *who = "the caps state";
-    gboolean by_file;
-    gint mode;
+    static const gchar *const stated[] = {NULL, "the caps state",
+                                          "the file states", "the caps state"};
+    const Stater who = find_stater(self);
 
-    GST_OBJECT_LOCK(self);
-    mode = self->normalization;
-    GST_OBJECT_UNLOCK(self);
-    if (file && gst_structure_get_boolean(file, "normalization", &by_file))
-        who = by_file ? "the file states" : NULL;
-    return self->in.normalization_stated && mode == GST_VAE_NORMALIZATION_AUTO
-               ? who
-               : NULL;
+    return (VaeDoubtWords){self->own_normalization ? NULL : stated[who],
+                           " of vaedecode",
+                           self->own_normalization || who == A_PROPERTY};
 }
 
 gboolean
@@ -375,7 +389,7 @@ gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
     session->params.width = in->width;
     session->params.height = in->height;
     session->params.normalization = in->normalization;
-    session->words = (VaeDoubtWords){who_states(self), " of vaedecode"};
+    session->words = doubt_words(self);
     session->frame_time =
         gst_util_uint64_scale_int(GST_SECOND, in->fps_d, in->fps_n);
     return TRUE;

@@ -17,9 +17,10 @@ typedef struct GstVaeDecode {
     gint normalization, sequence;
 
     /* For the streaming thread. */
-    GstVaeLatentInfo in; /* the sink caps, completed from the model */
-    gboolean tensors;    /* the sink caps are other/tensors */
-    gboolean need_start; /* the next latent begins a sequence */
+    GstVaeLatentInfo in;        /* the sink caps, completed from the model */
+    gboolean tensors;           /* the sink caps are other/tensors */
+    gboolean own_normalization; /* the property states it */
+    gboolean need_start;        /* the next latent begins a sequence */
     gboolean discont;
     GstClockTime anchor;     /* time from which frames are counted, or NONE */
     guint64 since_anchor;    /* frames since the anchor */

@@ -213,6 +213,9 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
         return FALSE;
     }
     gst_caps_unref(ours);
+    session->words.chosen =
+        gst_structure_get_string(gst_caps_get_structure(session->caps, 0),
+                                 "normalization") != NULL;
     session->caps = gst_caps_fixate(session->caps);
     if (!gst_vae_tensors_info_from_caps(session->caps, &session->latent, error))
         return FALSE;

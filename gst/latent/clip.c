@@ -166,6 +166,24 @@ gst_latent_clip_first_frame(const GstLatentClip *clip, gint k)
     return s->before + vae_count_frames(clip->counts, k - s->first);
 }
 
+/* A decoder that is not known yet may give more or fewer frames than those that
+ * the usual space has. */
+static void
+warn_of_frames(GstLatentClip *clip)
+{
+    gchar line[300];
+    if (vae_tensor_file_find(clip->file, VAE_SEQUENCES))
+        return;
+    g_snprintf(line, sizeof line,
+               "%s: vae.frames is %" G_GINT64_FORMAT
+               ", but %s with %s each have %" G_GINT64_FORMAT
+               "; it is ignored: if they have another number, set latent-space",
+               clip->data.file, clip->data.frames,
+               VAE_COUNTED(clip->data.t, "latent"),
+               VAE_COUNTED(clip->counts.temporal, "frame"), clip->frames);
+    warn(clip, line);
+}
+
 /* Sets the number of frames. It is the number that the file states, if this
  * ends within the last latent. Otherwise it is the number of frames in all
  * latents. */
@@ -186,9 +204,7 @@ fill_frames(GstLatentClip *clip, const GstLatentSettings *settings)
         stated < clip->frames)
         clip->frames = stated;
     else if (stated > 0 && stated != clip->frames)
-        GST_WARNING("vae.frames is %" G_GINT64_FORMAT
-                    ", but %d latents hold %" G_GINT64_FORMAT " frames",
-                    stated, clip->data.t, clip->frames);
+        warn_of_frames(clip);
 }
 
 static VaeStatus
@@ -226,9 +242,11 @@ gst_latent_clip_open(GstLatentClip *clip, const GstLatentBytes *bytes,
         .batch_index = settings->batch_index,
         .channels = settings->decoder.latent_channels,
         .temporal = settings->decoder.temporal,
+        .chunk = settings->decoder.chunk,
         .space = settings->space,
         .own_normalization =
-            settings->normalization != GST_VAE_NORMALIZATION_AUTO,
+            settings->normalization != GST_VAE_NORMALIZATION_AUTO ||
+            settings->decoder.own_normalization,
         .own_framerate = settings->fps_n > 0,
         .warn = warn,
         .user = clip};

@@ -19,10 +19,10 @@ GType
 gst_vae_normalization_get_type(void)
 {
     static gsize once;
+    const VaeSetting *s = vae_setting_find("normalization");
 
-    return gst_vae_words_type(
-        &once, "GstVaeNormalization", vae_setting_find("normalization")->words,
-        "As the file or the caps state, or normalized if they state none");
+    return gst_vae_words_type(&once, "GstVaeNormalization", s->words,
+                              s->automatic);
 }
 
 GType

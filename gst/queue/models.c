@@ -163,6 +163,7 @@ gst_vae_model_facts(GstVaeModel *model, const VaeStreamParams *params)
     return (GstVaeDecoderFacts){
         info->latent_channels,
         info->temporal,
+        info->chunk,
         info->fps_n,
         info->fps_d,
         look_back(model, params),

@@ -3,6 +3,7 @@ import warnings
 
 from . import _engine
 from .frameworks import device_of, dims, empty_on, fail, like, to_host, type_of, view
+from .latents import own_normalization
 from .reports import GstVaeWarning, Plan, Progress, callers_level, say
 
 PLANES = ("nv12", "p010", "i420", "y444")
@@ -49,6 +50,8 @@ class Stream:
             "pixels": self.pixels, **settings, "direction": direction,
             "width": width, "height": height},
             (0 if isinstance(height, int) and height < 720 else 1, False, False, False))
+        self.chosen = own_normalization(settings.get("normalization")) is not None
+        self.stream.normalization(False, self.chosen)
         self.say()
 
     def say(self):
@@ -184,10 +187,10 @@ class Decoder(Stream):
         self.drain(frames)
         return made if out is not None else like(self.input, made, self.dtype)
 
-    def whole(self, clips, latents, out, progress, source="", stated=False):
+    def whole(self, clips, latents, out, progress, source="", stated=False, chosen=None):
         """Frames [B, n, height, width, 3] of clips [B, T, C, h, w]. source: the name of
-        their file. stated: it states the normalization."""
-        self.stream.file_states(stated)
+        their file. stated: it states the normalization; chosen: the user did."""
+        self.stream.normalization(stated, self.chosen if chosen is None else chosen)
         steps, total = len(clips[0]), len(clips) * len(clips[0])
         made, frames = self.room(latents, (len(clips), self.model.frames_of(steps)), out)
         with Progress(progress, total, "latent") as reports:

@@ -36,13 +36,18 @@ def is_path(latents):
     return isinstance(latents, (str, bytes, os.PathLike))
 
 
+def own_normalization(word):
+    """The word, or None if it leaves the normalization to the input."""
+    return None if word == "auto" else word
+
+
 class Latents:
     """The latents of a file. info: what the file states.
 
     tensor: the name of the tensor. batch_index: the clip of a batch, from 0. layout:
     "cthw" or "tchw", with a batch "bcthw" or "btchw", if the file does not state it and
-    the channels of the model fit both axes. normalization: "normalized", "raw" or
-    "comfyui"; framerate: such as 16, "30000/1001" or (16, 1); latent_space: such as
+    the channels of the model fit both axes. normalization: "auto", "normalized",
+    "raw" or "comfyui"; framerate: such as 16, "30000/1001" or (16, 1); latent_space: such as
     "wan2.1". These three override what the file states, also if it cannot be read."""
 
     def __init__(self, path: Any, tensor: str | None = None,
@@ -56,14 +61,15 @@ class Latents:
         if batch_index is not None and batch_index < 0:
             raise fail(f"batch_index is {batch_index}, expected 0 or more",
                        str(batch_index), "0 or more")
+        normalization = own_normalization(normalization)
         self.path, self.normalization, self.latent_space = path, normalization, latent_space
         self.framerate = None if framerate is None else rate_of(framerate).as_integer_ratio()
         self._choice = (tensor, -1 if batch_index is None else batch_index, layout,
                         normalization, framerate is not None, latent_space)
-        self._find(path, 0, 0)
+        self._find(path)
 
-    def _find(self, where, channels, temporal):
-        self.clip = _engine.open_clip(where, *self._choice, channels, temporal)
+    def _find(self, where, channels=0, temporal=0, chunk=0):
+        self.clip = _engine.open_clip(where, *self._choice, channels, temporal, chunk)
         self.info = Report(**self.clip.info)
         self.info.framerate = self.framerate or self.info.framerate
         self.info.pixel_aspect_ratio = aspect_of(self.info.pixel_aspect_ratio)
@@ -80,7 +86,7 @@ class Latents:
         """The latents as a model with this info reads them: its channels tell the
         layout."""
         found = copy.copy(self)
-        found._find(self.clip, info.latent_channels, info.temporal)
+        found._find(self.clip, info.latent_channels, info.temporal, info.chunk)
         return found
 
     def overrides(self, normalization, space):

@@ -11,7 +11,7 @@ from . import _engine
 from .decoding import Decoder, clips_of
 from .encoding import Encoder, check_frames
 from .frameworks import device_of, dims, fail, is_state, like, pairs_of, to_host, type_of, view
-from .latents import latents_of
+from .latents import latents_of, own_normalization
 from .reports import GstVaeWarning, Plan, Report, callers_level
 
 
@@ -121,7 +121,7 @@ class VAE:
     def settle(self, latents, size, frames, settings, layout, **reading):
         """The arguments of a call, with what the latents tell: also the layout, and the
         Latents of a file, or None. reading: see latents_of()."""
-        own = settings.get("normalization")
+        own = own_normalization(settings.get("normalization"))
         clip = latents_of(latents, layout, own, reading)
         if clip:
             clip, layout = clip.of_model(self.info), "cthw"
@@ -132,8 +132,10 @@ class VAE:
             for said in clip.overrides(own, self.info.space):
                 warnings.warn(said, GstVaeWarning, stacklevel=callers_level())
             latents, frames = clip.latents, frames or clip.info.frames or None
-            settings["normalization"] = own or clip.info.normalization
+            if own or clip.info.normalization != "normalized":
+                settings["normalization"] = own or clip.info.normalization
             clip.info.normalization_stated &= not own
+            clip.info.normalization_chosen = own is not None
         if device_of(latents).startswith("cuda:"):
             settings = {"device": int(device_of(latents)[5:]), **settings}
         return latents, size, frames, settings, layout, clip
@@ -186,7 +188,8 @@ class VAE:
         if lost:
             warnings.warn(lost, GstVaeWarning, stacklevel=callers_level())
         source = ((f'{os.fsdecode(clip.path)}: tensor "{clip.info.tensor}"',
-                   clip.info.normalization_stated) if clip else ())
+                   clip.info.normalization_stated, clip.info.normalization_chosen)
+                  if clip else ())
         t = view(to_host(latents))
         if 0 in t.shape:
             raise fail(f"there are no latents to decode: {dims(t)}", dims(t))

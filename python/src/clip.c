@@ -9,6 +9,7 @@
 
 #include "vae-private/axes.h"
 #include "vae-private/model.h"
+#include "vae-private/settings.h"
 #include "vae-private/spaces.h"
 
 static PyTypeObject *clip_type;
@@ -91,17 +92,19 @@ parse_layout(const char *word, VaeLatentLayout *out)
 static bool
 check_normalization(const char *word)
 {
+    const VaeSetting *s = vae_setting_find("normalization");
     VaeNormalization found;
+    char expected[64];
     if (!word || vae_normalization_parse(word, &found))
         return true;
-    vae_py_fail(word, "normalized, raw or comfyui",
-                "normalization is %s, expected normalized, raw or comfyui",
-                word);
+    vae_setting_expected(s, expected, sizeof expected);
+    vae_py_fail(word, expected, "normalization is %s, expected %s", word,
+                expected);
     return false;
 }
 
 /* open_clip(path, tensor, batch_index, layout, normalization, own_framerate,
- * space, channels, temporal). path: may be a clip of the file. */
+ * space, channels, temporal, chunk). path: may be a clip of the file. */
 static PyObject *
 open_clip(PyObject *self, PyObject *args)
 {
@@ -110,10 +113,10 @@ open_clip(PyObject *self, PyObject *args)
     const char *layout, *normalization, *space;
     int framerate;
     VaeError error = {0};
-    if (!PyArg_ParseTuple(args, "Oziszpzii", &path, &options.tensor,
+    if (!PyArg_ParseTuple(args, "Oziszpziii", &path, &options.tensor,
                           &options.batch_index, &layout, &normalization,
                           &framerate, &space, &options.channels,
-                          &options.temporal))
+                          &options.temporal, &options.chunk))
         return NULL;
     options.own_normalization = normalization != NULL;
     options.own_framerate = framerate;
@@ -348,7 +351,7 @@ static PyMethodDef functions[] = {
      "read_axes(tensor, channels, images, layout)"},
     {"open_clip", open_clip, METH_VARARGS,
      "open_clip(path, tensor, batch_index, layout, normalization, "
-     "own_framerate, space, channels, temporal)"},
+     "own_framerate, space, channels, temporal, chunk)"},
     {0}};
 
 int

@@ -128,7 +128,7 @@ PyObject *vae_py_setting_texts(PyObject *self, PyObject *none);
 /* A value of an enumeration by its word, for arguments; false raises. */
 bool vae_py_direction(const char *word, VaeDirection *out);
 
-/* stream.c */
+/* stream/ */
 
 int vae_py_add_stream(PyObject *module);
 

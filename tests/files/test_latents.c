@@ -13,12 +13,13 @@ typedef struct Case {
     const char *name;       /* of the tensor that the caller asks for */
     VaeLatentLayout layout; /* 0: automatic */
     int item;               /* of the batch, from 1; 0: the caller names none */
-    int channels, temporal; /* of the model, or 0 */
-    const char *space;      /* that the caller names */
-    const char *warning;    /* words of the warning; NULL: there is none */
+    int channels, temporal, chunk; /* of the model, or 0 */
+    const char *space;             /* that the caller names */
+    const char *warning; /* words of the warning; NULL: there is none */
 } Case;
 
 #define MARK "latent_format_version_0 F16 0"
+#define ROWS "latent_sequences U8 3,16"
 
 static const Case good[] = {
     {"5-D", "x F16 1,16,3,4,5", "x t3 c16 4x5 at 0 by 20 60"},
@@ -105,6 +106,37 @@ static const Case good[] = {
     {"without its mark it is not", "latent_tensor F16 16,1,1,1",
      "latent_tensor t1 c16 1x1 at 0 by 1 1",
      .warning = "no latent_format_version_0: it is taken as normalized"},
+    {"fewer frames than any latents have", "x F16 16,3,1,1",
+     "x t3 c16 1x1 at 0 by 1 3", .metadata = "\"vae.frames\":\"2\"",
+     .warning = "expected 3 to 129 for 3 latents of any network; it is"},
+    {"more frames than any latents have", "x F16 16,1,1,1",
+     "x t1 c16 1x1 at 0 by 1 1", .metadata = "\"vae.frames\":\"5000000000\"",
+     .warning = "\"5000000000\", expected 1 for 1 latent of any network"},
+    {"as many frames as some latents have", "x F16 16,3,1,1",
+     "x t3 c16 1x1 at 0 by 1 3 frames 99", .metadata = "\"vae.frames\":\"99\""},
+    {"too many frames for the named space", "x F16 16,3,1,1",
+     "x t3 c16 1x1 at 0 by 1 3", .metadata = "\"vae.frames\":\"99\"",
+     .space = "wan2.1", .warning = "expected 6 to 9 for 3 latents of wan2.1"},
+    {"too many frames for the model", "x F16 16,3,1,1",
+     "x t3 c16 1x1 at 0 by 1 3", .metadata = "\"vae.frames\":\"10\"",
+     .channels = 16, .temporal = 4,
+     .warning = "expected 6 to 9 for 3 latents of the model"},
+    {"too few frames for the model", "x F16 16,3,1,1",
+     "x t3 c16 1x1 at 0 by 1 3", .metadata = "\"vae.frames\":\"5\"",
+     .channels = 16, .temporal = 4, .warning = "expected 6 to 9"},
+    {"frames of a model with chunks", "x F16 16,6,1,1",
+     "x t6 c16 1x1 at 0 by 1 6 frames 18", .metadata = "\"vae.frames\":\"18\"",
+     .channels = 16, .temporal = 4, .chunk = 5},
+    {"frames that the temporal factor allows", "x F16 16,3,1,1",
+     "x t3 c16 1x1 at 0 by 1 3 frames 17",
+     .metadata = "\"vae.frames\":\"17\",\"vae.temporal_factor\":\"8\""},
+    {"frames that it does not allow", "x F16 16,3,1,1",
+     "x t3 c16 1x1 at 0 by 1 3",
+     .metadata = "\"vae.frames\":\"18\",\"vae.temporal_factor\":\"8\"",
+     .warning = "10 to 17 for 3 latents of the stated vae.temporal_factor"},
+    {"frames of sequences of one latent", "x F16 16,3,1,1; " ROWS,
+     "x t3 c16 1x1 at 0 by 1 3 frames 3", .metadata = "\"vae.frames\":\"3\"",
+     .channels = 16, .temporal = 4},
     {"the mark means its own tensor", "latent F16 16,1,1,1; " MARK,
      "latent t1 c16 1x1 at 0 by 1 1"},
     {"metadata over ComfyUI", "latent_tensor F16 16,1,1,1; " MARK,
@@ -252,12 +284,15 @@ describe(const VaeLatentClip *clip, uint64_t start)
 {
     static const char *const normalizations[] = {"", " raw", " comfyui"};
     static char text[200];
-    snprintf(text, sizeof text, "%s t%d c%d %dx%d at %d by %d %d%s%s%s",
+    char frames[40] = "";
+    if (clip->frames)
+        snprintf(frames, sizeof frames, " frames %d", (int) clip->frames);
+    snprintf(text, sizeof text, "%s t%d c%d %dx%d at %d by %d %d%s%s%s%s",
              clip->tensor, clip->t, clip->channels, clip->height, clip->width,
              (int) (clip->offset - start) / 2, (int) clip->t_stride / 2,
              (int) clip->c_stride / 2, normalizations[clip->normalization],
              clip->normalization_stated ? " stated" : "",
-             clip->layout_guessed ? " guessed" : "");
+             clip->layout_guessed ? " guessed" : "", frames);
     return text;
 }
 
@@ -351,6 +386,7 @@ check_cases(const Case *cases, size_t n)
                                           .batch_index = c->item - 1,
                                           .channels = c->channels,
                                           .temporal = c->temporal,
+                                          .chunk = c->chunk,
                                           .space = c->space};
         const VaeStatus status =
             vae_latent_clip_find(file, &options, &clip, &error);
@@ -378,7 +414,7 @@ check_metadata(void)
         .tensors = "x F16 16,1,2,3",
         .metadata = "\"vae.latent_space\":\"my-own\","
                     "\"vae.framerate\":\"24000/1001\",\"vae.width\":\"23\","
-                    "\"vae.height\":\"15\",\"vae.frames\":\"5000000000\"",
+                    "\"vae.height\":\"15\",\"vae.frames\":\"1\"",
     };
     SCOPED_BLOCK uint8_t *bytes = NULL;
     uint64_t start;
@@ -389,7 +425,7 @@ check_metadata(void)
     check(status == VAE_OK && clip.space != NULL &&
               strcmp(clip.space, "my-own") == 0 && clip.fps_n == 24000 &&
               clip.fps_d == 1001 && clip.width_px == 23 &&
-              clip.height_px == 15 && clip.frames == 5000000000 &&
+              clip.height_px == 15 && clip.frames == 1 &&
               !clip.normalization_stated,
           "metadata: %s", error.message);
     vae_tensor_file_free(&file);

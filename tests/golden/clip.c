@@ -150,7 +150,7 @@ check_rgb(Golden *g, VaeStream *stream, const VaeModelInfo *info, TestClip clip,
     size_t above = 0, differ = 0;
     clip.rgb = test_alloc(want->bytes);
     vae_stream_reset(stream);
-    must(test_decode(stream, info, &clip, one_by_one, &error), &error);
+    must(test_run(stream, info, VAE_DECODE, &clip, one_by_one, &error), &error);
     for (size_t i = 0; i < want->bytes; i++) {
         differ += clip.rgb[i] != w[i];
         above += abs(clip.rgb[i] - w[i]) > 1;
@@ -326,7 +326,7 @@ golden_decode(Golden *g, const char *folder, VaeModel *model, const char *input,
     SCOPED_STREAM VaeStream *stream = golden_stream(g, model, params);
     if (noise)
         vae_stream_set_noise(stream, named_noise, (void *) noise);
-    must(test_decode(stream, info, &clip, one_by_one, &error), &error);
+    must(test_run(stream, info, VAE_DECODE, &clip, one_by_one, &error), &error);
     snprintf(label, sizeof label, "%s %s", info->arch, output);
     const TestBound bound = bound_for(g, info, folder, input, true);
     if (all)
@@ -378,7 +378,7 @@ golden_encode(Golden *g, const char *folder, VaeModel *model, const char *name)
         .direction = VAE_ENCODE, .width = clip.width, .height = clip.height};
     set_law(file, &params);
     SCOPED_STREAM VaeStream *stream = golden_stream(g, model, params);
-    must(test_encode(stream, info, &clip, one_by_one, &error), &error);
+    must(test_run(stream, info, VAE_ENCODE, &clip, one_by_one, &error), &error);
     float *const results[] = {clip.latents, clip.mean, clip.logvar};
     for (int i = 0; i < (info->has_posterior ? 3 : 1); i++) {
         SCOPED_BLOCK float *want = test_read(file, names[i], NULL);

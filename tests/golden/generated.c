@@ -73,7 +73,8 @@ generated_decode(Golden *g, const Generated *m, const char *path)
                           .normalization = m->info->takes_normalized
                                                ? VAE_NORMALIZED
                                                : VAE_RAW});
-    must(test_decode(stream, m->info, &clip, one_by_one, &error), &error);
+    must(test_run(stream, m->info, VAE_DECODE, &clip, one_by_one, &error),
+         &error);
     SCOPED_BLOCK float *got = test_planes(clip.video, frames, pixels);
     SCOPED_BLOCK float *want = read_raw(path, n);
     snprintf(label, sizeof label, "%s full size decode", m->info->arch);
@@ -109,7 +110,8 @@ generated_encode(Golden *g, const Generated *m, const char *path)
         g, m->model,
         (VaeStreamParams){
             .direction = VAE_ENCODE, .width = m->width, .height = m->height});
-    must(test_encode(stream, m->info, &clip, one_by_one, &error), &error);
+    must(test_run(stream, m->info, VAE_ENCODE, &clip, one_by_one, &error),
+         &error);
     SCOPED_BLOCK float *want = read_raw(path, (size_t) parts * n);
     for (int i = 0; i < parts; i++) {
         char label[64];

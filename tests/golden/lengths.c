@@ -55,7 +55,8 @@ decode_lengths(Golden *g, VaeModel *model, const float *want)
             test_alloc((size_t) clip.frames * SIDE * SIDE * 3 * sizeof(float));
         SCOPED_STREAM VaeStream *stream = golden_stream(
             g, model, (VaeStreamParams){.width = SIDE, .height = SIDE});
-        must(test_decode(stream, info, &clip, one_by_one, &error), &error);
+        must(test_run(stream, info, VAE_DECODE, &clip, one_by_one, &error),
+             &error);
         SCOPED_BLOCK float *got = cell_means(&clip);
         const int64_t dims[] = {clip.frames, GRID, GRID, 3};
         snprintf(label, sizeof label, "%s %d latents", info->arch, clip.t);
@@ -92,7 +93,8 @@ encode_lengths(Golden *g, VaeModel *model, const float *want)
             g, model,
             (VaeStreamParams){
                 .direction = VAE_ENCODE, .width = CELL, .height = CELL});
-        must(test_encode(stream, info, &clip, one_by_one, &error), &error);
+        must(test_run(stream, info, VAE_ENCODE, &clip, one_by_one, &error),
+             &error);
         const int64_t dims[] = {clip.t, c};
         snprintf(label, sizeof label, "%s %d frames", info->arch, clip.frames);
         golden_check(g, test_compare(label, clip.latents, latents, dims, 2,

@@ -96,8 +96,8 @@ decode_case(Suite *s, const Case *c, VaeModel *model, const VaeTensorFile *file)
     SCOPED_CLIP TestClip clip = test_clip(latent, l, f);
     SCOPED_STREAM VaeStream *stream =
         open_stream(s, model, c, &clip, VAE_DECODE);
-    must(test_decode(stream, vae_model_info(model), &clip, (int[]){1, 0},
-                     &error),
+    must(test_run(stream, vae_model_info(model), VAE_DECODE, &clip,
+                  (int[]){1, 0}, &error),
          &error);
     for (size_t i = 0; i < n && clamps; i++)
         clip.video[i] = clip.video[i] < -1  ? -1
@@ -122,8 +122,8 @@ encode_case(Suite *s, const Case *c, VaeModel *model, const VaeTensorFile *file)
                                  .logvar = test_alloc(m->bytes)};
     SCOPED_STREAM VaeStream *stream =
         open_stream(s, model, c, &clip, VAE_ENCODE);
-    must(test_encode(stream, vae_model_info(model), &clip, (int[]){1, 0},
-                     &error),
+    must(test_run(stream, vae_model_info(model), VAE_ENCODE, &clip,
+                  (int[]){1, 0}, &error),
          &error);
     const struct {
         const char *name;

@@ -243,7 +243,7 @@ trace_decode(Golden *g, VaeModel *model, const VaeTensorFile *file)
                                                         .height = clip.height,
                                                         .dump = collect,
                                                         .dump_user = trace});
-    must(test_decode(stream, info, &clip, plan, &error), &error);
+    must(test_run(stream, info, VAE_DECODE, &clip, plan, &error), &error);
     compare_side(g, trace, file, "dec");
     vae_stream_free(&stream);
     trace_clear(trace);
@@ -272,7 +272,7 @@ trace_encode(Golden *g, VaeModel *model, const VaeTensorFile *file)
                                                         .height = clip.height,
                                                         .dump = collect,
                                                         .dump_user = trace});
-    must(test_encode(stream, info, &clip, plan, &error), &error);
+    must(test_run(stream, info, VAE_ENCODE, &clip, plan, &error), &error);
     compare_side(g, trace, file, "enc");
     vae_stream_free(&stream);
     trace_clear(trace);

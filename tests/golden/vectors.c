@@ -176,184 +176,125 @@ test_stream(VaeModel *model, VaeStreamParams params)
     return stream;
 }
 
-static void
-fill_latents(const TestClip *clip, const VaeModelInfo *info, VaeLatentOut *out,
-             int from, int n)
+/* A clip in a stream. */
+typedef struct Run {
+    VaeStream *stream;
+    const VaeModelInfo *info;
+    const TestClip *clip;
+    bool decodes;
+    int t, frames; /* those that the stream has taken or given */
+    int most;      /* frames */
+} Run;
+
+static VaeLatentOut
+latent_at(const Run *r, int k)
 {
-    const int s = info->spatial;
-    const size_t size = (size_t) info->latent_channels *
-                        (size_t) ((clip->height + s - 1) / s) *
-                        (size_t) ((clip->width + s - 1) / s);
-    for (int i = 0; i < n; i++) {
-        const size_t at = (size_t) (from + i) * size;
-        out[i] = (VaeLatentOut){
-            .type = VAE_TYPE_F32,
-            .data = clip->latents + at,
-            .mean = clip->mean ? clip->mean + at : NULL,
-            .logvar = clip->logvar ? clip->logvar + at : NULL,
-        };
-    }
+    const TestClip *c = r->clip;
+    const int s = r->info->spatial;
+    const size_t at = (size_t) k * (size_t) r->info->latent_channels *
+                      (size_t) ((c->height + s - 1) / s) *
+                      (size_t) ((c->width + s - 1) / s);
+    return (VaeLatentOut){.type = VAE_TYPE_F32,
+                          .data = c->latents + at,
+                          .mean = c->mean ? c->mean + at : NULL,
+                          .logvar = c->logvar ? c->logvar + at : NULL};
 }
 
-static void
-fill_pictures(const TestClip *clip, const uint8_t *bytes, VaePicture *out,
-              int from, int n)
+/* Copies of the last frame follow it. */
+static VaePicture
+picture_at(const Run *r, int i)
 {
-    for (int i = 0; i < n; i++)
-        out[i] = clip_picture(
-            clip, bytes, from + i < clip->frames ? from + i : clip->frames - 1);
+    const TestClip *c = r->clip;
+    return clip_picture(c, r->decodes ? c->rgb : c->video_u8,
+                        i < c->frames ? i : c->frames - 1);
 }
 
 /* Steps of the next call: as the plan says, but no unit too many. */
 static int
-next_steps(const VaeStream *stream, const int **plan, int left_in, int left_out)
+next_steps(const Run *r, const int **plan)
 {
+    const int t = r->clip->t - r->t, frames = r->most - r->frames;
     int steps = **plan, n_in, n_out;
     if ((*plan)[1] > 0)
         (*plan)++;
     for (; steps > 1; steps--) {
-        vae_stream_count(stream, steps, &n_in, &n_out);
-        if (n_in <= left_in && n_out <= left_out)
+        vae_stream_count(r->stream, steps, &n_in, &n_out);
+        if (n_in <= (r->decodes ? t : frames) &&
+            n_out <= (r->decodes ? frames : t))
             break;
     }
     return steps;
 }
 
+/* Calls the stream with the next latents and frames. drained: the steps of a
+ * delay that end; 0: none. */
 static VaeStatus
-too_many(const TestClip *clip, int n_in, int n_out, VaeError *error)
+call(Run *r, int n_in, int n_out, int drained, VaeError *error)
 {
-    return vae_fail(error, VAE_ERR_SIZE,
-                    "a step takes %d and gives %d, past the end of a clip of "
-                    "%d latents and %d frames",
-                    n_in, n_out, clip->t, clip->frames);
+    VaeStream *s = r->stream;
+    const int n = r->decodes ? n_in : n_out;
+    const int n_frames = r->decodes ? n_out : n_in;
+    if (n > r->clip->t - r->t || n_frames > r->most - r->frames)
+        return vae_fail(error, VAE_ERR_SIZE,
+                        "a step takes %d and gives %d, past the end of a clip "
+                        "of %d latents and %d frames",
+                        n_in, n_out, r->clip->t, r->clip->frames);
+    SCOPED_BLOCK VaeLatentOut *out = test_alloc((size_t) n * sizeof *out);
+    SCOPED_BLOCK VaeLatentIn *in = test_alloc((size_t) n * sizeof *in);
+    SCOPED_BLOCK VaePicture *p = test_alloc((size_t) n_frames * sizeof *p);
+    for (int i = 0; i < n; i++) {
+        out[i] = latent_at(r, r->t++);
+        in[i] = (VaeLatentIn){out[i].type, out[i].data};
+    }
+    for (int i = 0; i < n_frames; i++)
+        p[i] = picture_at(r, r->frames++);
+    if (r->decodes)
+        return drained ? vae_stream_drain(s, drained, p, n_frames, error)
+                       : vae_stream_decode(s, in, n, p, n_frames, error);
+    return drained ? vae_stream_drain_latents(s, drained, out, n, error)
+                   : vae_stream_encode(s, p, n_frames, out, n, error);
 }
 
-/* The frames that are due, with a delay: plan tells the steps of each call. */
-static VaeStatus
-drain(VaeStream *stream, const TestClip *clip, const int *plan, int *out,
-      VaeError *error)
+/* The most frames that a stream takes or gives. If an encoder begins with a
+ * whole group, its last group can have copies only. With a delay, the numbers
+ * of latents do not tell when the frames end. */
+static int
+most_frames(const Run *r)
 {
-    SCOPED_BLOCK VaePicture *pictures =
-        test_alloc((size_t) clip->frames * sizeof *pictures);
-    VaeStatus status = VAE_OK;
-    int left, n = 0;
-    while (status == VAE_OK &&
-           (left = vae_stream_drain_count(stream, 0, NULL)) > 0) {
-        const int steps = *plan < left ? *plan : left;
-        vae_stream_drain_count(stream, steps, &n);
-        if (n > clip->frames - *out) {
-            status = too_many(clip, 0, n, error);
-            break;
-        }
-        fill_pictures(clip, clip->rgb, pictures, *out, n);
-        status = vae_stream_drain(stream, steps, pictures, n, error);
-        *out += n;
-    }
-    return status;
+    const VaeSteps *s = &r->info->encode;
+    if (r->decodes)
+        return r->clip->frames;
+    return vae_stream_get_plan(r->stream)->delay > 0
+               ? s->first_in + (r->clip->t - 1) * s->step_in
+               : r->clip->frames + 2 * s->step_in;
 }
 
 VaeStatus
-test_decode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
-            const int *plan, VaeError *error)
+test_run(VaeStream *stream, const VaeModelInfo *info, VaeDirection direction,
+         const TestClip *clip, const int *plan, VaeError *error)
 {
-    VaeLatentOut *from = test_alloc((size_t) clip->t * sizeof *from);
-    VaeLatentIn *latents = test_alloc((size_t) clip->t * sizeof *latents);
-    VaePicture *pictures = test_alloc((size_t) clip->frames * sizeof *pictures);
+    Run r = {stream, info, clip, .decodes = direction == VAE_DECODE};
     VaeStatus status = VAE_OK;
-    int in = 0, out = 0, n_in, n_out;
-    while (status == VAE_OK && in < clip->t) {
-        const int steps =
-            next_steps(stream, &plan, clip->t - in, clip->frames - out);
-        vae_stream_count(stream, steps, &n_in, &n_out);
-        if (n_in > clip->t - in || n_out > clip->frames - out) {
-            status = too_many(clip, n_in, n_out, error);
-            break;
-        }
-        fill_latents(clip, info, from, in, n_in);
-        for (int i = 0; i < n_in; i++)
-            latents[i] = (VaeLatentIn){from[i].type, from[i].data};
-        fill_pictures(clip, clip->rgb, pictures, out, n_out);
-        status =
-            vae_stream_decode(stream, latents, n_in, pictures, n_out, error);
-        in += n_in;
-        out += n_out;
+    int n_in, n_out, left;
+    r.most = most_frames(&r);
+    while (status == VAE_OK && r.t < clip->t &&
+           (r.decodes || r.frames < r.most)) {
+        vae_stream_count(stream, next_steps(&r, &plan), &n_in, &n_out);
+        status = call(&r, n_in, n_out, 0, error);
     }
-    if (status == VAE_OK)
-        status = drain(stream, clip, plan, &out, error);
-    free(latents);
-    free(from);
-    free(pictures);
-    if (status == VAE_OK && out != clip->frames)
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "%d latents gave %d frames, "
-                        "expected %d",
-                        in, out, clip->frames);
-    return status;
-}
-
-/* The latents that an encoder with a delay has left: plan tells the steps of
- * each call. latents: room for those of a clip. */
-static VaeStatus
-drain_latents(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
-              const int *plan, VaeLatentOut *latents, int *out, VaeError *error)
-{
-    VaeStatus status = VAE_OK;
-    int left, n = 0;
     while (status == VAE_OK &&
            (left = vae_stream_drain_count(stream, 0, NULL)) > 0) {
         const int steps = *plan < left ? *plan : left;
-        vae_stream_drain_count(stream, steps, &n);
-        if (n > clip->t - *out)
-            return too_many(clip, 0, n, error);
-        fill_latents(clip, info, latents, *out, n);
-        status = vae_stream_drain_latents(stream, steps, latents, n, error);
-        *out += n;
+        vae_stream_drain_count(stream, steps, &n_out);
+        status = call(&r, 0, n_out, steps, error);
     }
-    return status;
-}
-
-VaeStatus
-test_encode(VaeStream *stream, const VaeModelInfo *info, const TestClip *clip,
-            const int *plan, VaeError *error)
-{
-    VaeLatentOut *latents = test_alloc((size_t) clip->t * sizeof *latents);
-    /* Copies of the last frame fill the last group. If an encoder begins with a
-     * whole group, its last group can have copies only. With a delay, the
-     * numbers of latents do not tell when the frames end. */
-    const bool late = vae_stream_get_plan(stream)->delay > 0;
-    const int all =
-        info->encode.first_in + (clip->t - 1) * info->encode.step_in;
-    const int most = late ? all : clip->frames + 2 * info->encode.step_in;
-    VaePicture *pictures = test_alloc((size_t) most * sizeof *pictures);
-    VaeStatus status = VAE_OK;
-    int in = 0, out = 0, n_in, n_out;
-    while (status == VAE_OK && out < clip->t && (!late || in < all)) {
-        const int steps = next_steps(stream, &plan, most - in, clip->t - out);
-        vae_stream_count(stream, steps, &n_in, &n_out);
-        if (in + n_in > most || n_out > clip->t - out) {
-            status = too_many(clip, n_in, n_out, error);
-            break;
-        }
-        fill_pictures(clip, clip->video_u8, pictures, in, n_in);
-        fill_latents(clip, info, latents, out, n_out);
-        status =
-            vae_stream_encode(stream, pictures, n_in, latents, n_out, error);
-        in += n_in;
-        out += n_out;
-    }
-    if (status == VAE_OK)
-        status = drain_latents(stream, info, clip, plan, latents, &out, error);
-    free(latents);
-    free(pictures);
-    if (status == VAE_OK && out != clip->t)
+    if (status == VAE_OK &&
+        (r.t != clip->t ||
+         (r.decodes ? r.frames != clip->frames : r.frames < clip->frames)))
         return vae_fail(error, VAE_ERR_SIZE,
-                        "%d frames gave %d latents, expected %d", in, out,
-                        clip->t);
-    if (status == VAE_OK && in < clip->frames)
-        return vae_fail(error, VAE_ERR_SIZE,
-                        "%d latents took %d frames, "
-                        "expected %d",
-                        out, in, clip->frames);
+                        "the stream ended after %d latents and %d frames, "
+                        "expected %d and %d",
+                        r.t, r.frames, clip->t, clip->frames);
     return status;
 }
 

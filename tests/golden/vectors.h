@@ -65,10 +65,9 @@ VaeStream *test_stream(VaeModel *model, VaeStreamParams params);
 
 /* plan: steps of each call, the last one again and again; 0 ends it. A call
  * that would need more than is left is shortened. */
-VaeStatus test_decode(VaeStream *stream, const VaeModelInfo *info,
-                      const TestClip *clip, const int *plan, VaeError *error);
-VaeStatus test_encode(VaeStream *stream, const VaeModelInfo *info,
-                      const TestClip *clip, const int *plan, VaeError *error);
+VaeStatus test_run(VaeStream *stream, const VaeModelInfo *info,
+                   VaeDirection direction, const TestClip *clip,
+                   const int *plan, VaeError *error);
 
 typedef struct TestBound {
     double max_abs;   /* 0: none */

@@ -1,5 +1,6 @@
 """The options of reading a file of latents, and what is said about the file."""
 import subprocess
+import warnings
 
 import small
 from small import gst_vae
@@ -29,7 +30,7 @@ class Reading(small.Warned):
             (TypeError, "float", {"batch_index": 1.5}),
             (Error, "batch_index is -2, expected 0 or more", {"batch_index": -2}),
             (Error, "framerate is fast, expected a number", {"framerate": "fast"}),
-            (Error, "normalization is odd, expected normalized, raw or comfyui",
+            (Error, "normalization is odd, expected auto, normalized, raw or comfyui",
              {"normalization": "odd"}),
         ]
         for read in (vae.decode, lambda path, **more: vae.decode(
@@ -43,6 +44,59 @@ class Reading(small.Warned):
         for name, value in {**own, "tensor": "x"}.items():
             with self.assertRaisesRegex(TypeError, name):
                 vae.decode(latents, **{name: value})
+
+    def test_automatic_normalization(self):
+        """It is what the file states, or normalized, also for tensors and frames."""
+        vae, path = gst_vae.open(WAN), self.path("raw")
+        latents = small.tensor([16, 2, 2, 2])
+        small.write(path, "x", latents, {"vae.normalization": "raw"})
+        auto = {**REF, "normalization": "auto"}
+        raw, normalized = (bytes(vae.decode(latents, normalization=word, **REF))
+                           for word in ("raw", "normalized"))
+        self.assertNotEqual(raw, normalized)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "(?!.*overrides).*", gst_vae.GstVaeWarning)
+            warnings.filterwarnings("error", ".*overrides", gst_vae.GstVaeWarning)
+            self.assertEqual(bytes(vae.decode(path, **auto)), raw)
+            own = gst_vae.Latents(path, normalization="auto")
+            self.assertEqual(bytes(vae.decode(own, **auto)), raw)
+        self.assertEqual(bytes(vae.decode(latents, **auto)), normalized)
+        frames = small.tensor([5, 16, 16, 3], "B")
+        self.assertEqual(bytes(vae.encode(frames, **auto)), bytes(vae.encode(frames, **REF)))
+
+    def test_unknown_scale(self):
+        """A doubt about the network ends once the user has set the normalization."""
+        vae, path = gst_vae.open(small.weights("taehv/taecvx")), self.path("clip")
+        latents, frames = small.tensor([16, 2, 2, 2]), small.tensor([5, 16, 16, 3], "B")
+        small.write(path, "x", latents, {"vae.normalization": "normalized"})
+        own = {"normalization": "normalized", **REF}
+        for work, times in (
+                (lambda: vae.decode(latents, **REF), 1),
+                (lambda: vae.decode(latents, **own), 0),
+                (lambda: vae.decode(path, **REF), 1),
+                (lambda: vae.decode(path, **own), 0),
+                (lambda: vae.decode(gst_vae.Latents(path, normalization="normalized"),
+                                    **REF), 0),
+                (lambda: vae.decoder(16, 16, **REF)(latents), 1),
+                (lambda: vae.decoder(16, 16, **own)(latents), 0),
+                (lambda: vae.encode(frames, **REF), 1),
+                (lambda: vae.encode(frames, **own), 0)):
+            vae.release()
+            said = [text for text in self.said(work) if "not known if taecvx" in text]
+            self.assertEqual(len(said), times, said)
+            self.assertTrue(all('set normalization="normalized"' in text for text in said))
+
+    def test_wrong_frames(self):
+        """A number of frames that the latents cannot be is a warning, and ignored."""
+        vae, path = gst_vae.open(WAN), self.path("wrong")
+        for frames in (99, 1):
+            small.write(path, "latent", small.tensor([16, 2, 2, 3]),
+                        {"vae.frames": str(frames)})
+            said = self.said(lambda: self.assertEqual(
+                vae.decode(path, **REF).shape[0], 5))
+            self.assertEqual(len(said), 1, said)
+            self.assertIn(f'{path}: metadata vae.frames is "{frames}", expected 2 to 5 '
+                          'for 2 latents of the model; it is ignored', said[0])
 
     def test_one(self):
         """[C, h, w] is one latent and [H, W, 3] one frame, in memory, in a file and for

@@ -313,9 +313,7 @@ VaeStatus
 try_run(const Bed *bed, VaeStream *stream, VaeDirection direction,
         const TestClip *clip, const int *plan, VaeError *error)
 {
-    return direction == VAE_DECODE
-               ? test_decode(stream, bed->info, clip, plan, error)
-               : test_encode(stream, bed->info, clip, plan, error);
+    return test_run(stream, bed->info, direction, clip, plan, error);
 }
 
 void

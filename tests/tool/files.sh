@@ -188,18 +188,25 @@ head -c $((16 * 2 * 6 * 10 * 4)) "$wan" |
 check "info of latents" 0 info esc.safetensors
 says 'tensor "?c"' "latent space ?c" \
     "video 1048576x16 as stated, more than such latents can be" \
-    "9223372036854775807 frames as stated, more than so many latents can be"
+    'vae.frames is "9223372036854775807", expected 2 to 65 for 2 latents of any network'
 says_not "$escape"
 # More frames than the latents have are told, and do not count.
 head -c $((16 * 2 * 6 * 10 * 4)) "$wan" | tensor many.safetensors latent F32 16,2,6,10 \
     '{"vae.latent_space":"wan2.1","vae.frames":"6"}'
 check "info of too many frames" 0 info many.safetensors
-says 'vae.frames is "6", expected at most 5 for 2 latents of wan2.1; it is ignored'
+says 'vae.frames is "6", expected 2 to 5 for 2 latents of wan2.1; it is ignored'
 says_not "6 frames"
 head -c $((16 * 2 * 6 * 10 * 4)) "$wan" | tensor many.safetensors latent F32 16,2,6,10 \
     '{"vae.latent_space":"wan2.1","vae.temporal_factor":"5","vae.frames":"6"}'
 check "info of as many frames as there are" 0 info many.safetensors
 says_not ignored
+# The model tells it, too.
+head -c $((16 * 2 * 6 * 10 * 4)) "$wan" | tensor many.safetensors latent F32 16,2,6,10 \
+    '{"vae.frames":"6"}'
+check "info of frames that no known network can tell" 0 info many.safetensors
+says "  6 frames"
+check "decode fewer frames than stated" 0 decode many.safetensors few.npy
+says 'vae.frames is "6", expected 2 to 5 for 2 latents of the model; it is ignored'
 check "decode names the space" 3 decode esc.safetensors x
 says "esc.safetensors: the latent space is ?c, which is not known, the model "
 head -c $((16 * 16 * 3)) /dev/zero |

@@ -78,7 +78,8 @@ says 'tensor "latent"' "2 latents of 16 channels, 10x6"
 check "info of one latent" 0 info "$data/wan21/decode_t1_6x10.safetensors"
 says "1 latent of 16 channels, 10x6"
 check "help of an encoder" 0 "$tool" encode --help
-says "--normalization WORD " "normalized (default): As the diffusion model"
+says "--normalization WORD " "auto (default): As the input states" \
+    " normalized: As the diffusion model"
 check "info in JSON" 0 info --json "$seed"
 says '"arch": "seedvr2"' '"fingerprint"' '"frames_of_n_latents"' \
     '"tensor_count"' '"decoder_bytes"' '"encoder_tensors"' '"metadata"' \
@@ -210,6 +211,10 @@ check "encode raw" 0 by "$seed" encode --normalization raw \
     "$data/seedvr2/encode_f1_48x80.safetensors" raw.safetensors
 check "decode raw latents of a file that says so" 0 by "$seed" decode \
     raw.safetensors raw-frames.safetensors
+check "auto leaves it to the file" 0 by "$seed" decode --normalization auto \
+    raw.safetensors auto-frames.safetensors
+says_not "overrides"
+true_that "the frames are the same" cmp raw-frames.safetensors auto-frames.safetensors
 check "encode normalized" 0 by "$seed" encode \
     "$data/seedvr2/encode_f1_48x80.safetensors" norm.safetensors
 check "decode normalized latents" 0 by "$seed" decode norm.safetensors \
@@ -235,6 +240,21 @@ check "normalized latents become raw" 0 by "$tae" decode --variant \
     lighttaew2_1 "$tiny/decode_t1_6x10.safetensors" b.safetensors
 check "so the picture differs" 1 compare --max-abs 0.05 a.safetensors \
     b.safetensors
+
+echo "# a network whose scale is not known"
+cvx=$data/taehv/taecvx
+check "decode" 0 by "$cvx/weights.safetensors" decode \
+    "$cvx/decode_t3_2x2.safetensors" a.safetensors
+says "it is not known if taecvx works on normalized" "set normalization to normalized, and"
+check "decode by a setting" 0 by "$cvx/weights.safetensors" decode \
+    --normalization normalized "$cvx/decode_t3_2x2.safetensors" a.safetensors
+says_not "not known"
+check "encode" 0 by "$cvx/weights.safetensors" encode \
+    "$cvx/encode_f9_16x16.safetensors" a.safetensors
+says "it is not known if taecvx works on normalized"
+check "encode by a setting" 0 by "$cvx/weights.safetensors" encode \
+    --normalization raw "$cvx/encode_f9_16x16.safetensors" a.safetensors
+says_not "not known"
 
 echo "# latents in chunks of 5"
 h3=$data/taehv/taeh3

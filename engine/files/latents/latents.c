@@ -387,24 +387,57 @@ check_recording(const VaeTensorFile *file, const VaeLatentOptions *o)
         bad_value(file, o, &s, word, NULL);
 }
 
-/* Ignores a number of frames that so many latents of a known space cannot be.
- */
+/* Frames per latent of the model, the space or the file; 0: not known. */
+static VaeCounts
+known_counts(const VaeTensorFile *file, const VaeLatentOptions *o,
+             const VaeSpace *space)
+{
+    const char *factor = vae_tensor_file_metadata(file, "vae.temporal_factor");
+    VaeCounts counts = space ? space->counts : (VaeCounts){0};
+    int64_t stated;
+    if (o->temporal)
+        return (VaeCounts){o->temporal, o->chunk};
+    if (factor != NULL && parse_number(factor, 1, MAX_TEMPORAL, &stated))
+        counts.temporal = (int) stated;
+    return counts;
+}
+
+/* Finds how many frames the latents can be: those of the last one may be
+ * missing. Sequences begin with fewer. */
+static void
+possible_frames(const VaeTensorFile *file, VaeCounts counts, int t,
+                int64_t range[2])
+{
+    const bool any = counts.temporal == 0;
+    if (any)
+        counts.temporal = MAX_TEMPORAL;
+    range[0] = any || vae_tensor_file_find(file, VAE_SEQUENCES)
+                   ? t
+                   : vae_count_frames(counts, t - 1) + 1;
+    range[1] = vae_count_frames(counts, t);
+}
+
+/* Ignores a number of frames that so many latents cannot be. */
 static void
 check_frames(const VaeTensorFile *file, const VaeLatentOptions *o,
              VaeLatentClip *clip)
 {
-    const VaeSpace *space = vae_space_find(clip->space);
-    const char *factor = vae_tensor_file_metadata(file, "vae.temporal_factor");
-    VaeCounts counts = space ? space->counts : (VaeCounts){0};
-    int64_t stated;
-    if (factor != NULL && parse_number(factor, 1, MAX_TEMPORAL, &stated))
-        counts.temporal = (int) stated;
-    if (space == NULL || clip->frames <= vae_count_frames(counts, clip->t))
+    const VaeSpace *space = vae_space_find(o->space ? o->space : clip->space);
+    const VaeCounts counts = known_counts(file, o, space);
+    int64_t range[2];
+    char frames[48], expected[160];
+    possible_frames(file, counts, clip->t, range);
+    if (!clip->frames || (clip->frames >= range[0] && clip->frames <= range[1]))
         return;
-    char expected[160];
-    snprintf(expected, sizeof expected, "at most %" PRId64 " for %s of %s",
-             vae_count_frames(counts, clip->t), VAE_COUNTED(clip->t, "latent"),
-             clip->space);
+    snprintf(frames, sizeof frames,
+             range[0] == range[1] ? "%" PRId64 : "%" PRId64 " to %" PRId64,
+             range[0], range[1]);
+    snprintf(expected, sizeof expected, "%s for %s of %s", frames,
+             VAE_COUNTED(clip->t, "latent"),
+             o->temporal       ? "the model"
+             : space           ? space->name
+             : counts.temporal ? "the stated vae.temporal_factor"
+                               : "any network");
     const Statement s = {"vae.frames", expected, NULL, true};
     bad_value(file, o, &s, vae_tensor_file_metadata(file, s.key), NULL);
     clip->frames = 0;

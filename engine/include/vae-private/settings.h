@@ -36,6 +36,9 @@ typedef struct VaeSetting {
     /* The key in a checkpoint, or NULL if no result depends on the setting. */
     const char *saved;
     const VaeWord *words; /* of WORD */
+    /* What the further word "auto" means to who reads the input; a stream takes
+     * it as the preset. NULL: there is no such word. */
+    const char *automatic;
     const char *sentence; /* without a full stop; NULL if nobody prints it */
 } VaeSetting;
 
@@ -55,6 +58,8 @@ VAE_API void vae_setting_set(const VaeSetting *s, VaeStreamParams *p,
  * states none. The words of a SWITCH are true and false. */
 VAE_API bool vae_setting_parse(const VaeSetting *s, VaeStreamParams *p,
                                const char *text);
+/* True if the text leaves the value to the input. */
+VAE_API bool vae_setting_is_automatic(const VaeSetting *s, const char *text);
 /* Writes the values that the setting can have: "0 to 1024", "mean or sample".
  */
 VAE_API void vae_setting_expected(const VaeSetting *s, char *out, size_t size);

@@ -20,11 +20,14 @@ VAE_API bool vae_stream_at_start(const VaeStream *stream);
  * video may begin with a few black frames, and a seek follow. */
 VAE_API void vae_stream_judge_end(VaeStream *stream);
 
-/* Words of the doubts about normalization; both stay valid with the stream. */
+/* What is known of the normalization, for the doubts about it. The words stay
+ * valid with the stream. */
 typedef struct VaeDoubtWords {
     const char *stated; /* "the file states": who states it; NULL: nobody */
     const char *owner;  /* " of vaedecode": who has the setting; NULL: it needs
                            no other name than its own */
+    bool chosen; /* by the user: what nobody knows of the network's is then no
+                    doubt */
 } VaeDoubtWords;
 VAE_API void vae_stream_word_doubts(VaeStream *stream, VaeDoubtWords words);
 

@@ -27,7 +27,7 @@ typedef struct VaeLatentOptions {
                         selects the first. -1: a batch of more than one clip is
                         an error */
     /* Of the model that decodes the latents (VaeModelInfo); 0: not known. */
-    int channels, temporal;
+    int channels, temporal, chunk;
     /* The caller overrides these statements of the file, so one that cannot be
      * read is a warning. The same applies to vae.layout if layout is given. */
     bool own_normalization, own_framerate;
@@ -66,9 +66,9 @@ typedef struct VaeLatentClip {
                                        they are 0, multiply width and height by
                                        VaeModelInfo.spatial */
     int64_t frames;                 /* vae.frames: frames to show. The latents
-                                       may decode to more: discard the rest. More
-                                       than latents of a known space can be
-                                       count as no statement */
+                                       may decode to more: discard the rest. A
+                                       number that they cannot be, by the model
+                                       or their space, is 0, with a warning */
     const char *file;               /* name of the file, for messages */
     VaeType stored; /* of the elements of the file and of data: F64 if type is
                        F32 and the file has float64, else the same as type */

@@ -27,7 +27,9 @@ typedef struct Variant {
 #define TAECVX_DOUBT                                                           \
     "it is not known if taecvx works on normalized latents, as is assumed "    \
     "here, or on raw ones, as in the example of its author: compare with the " \
-    "full VAE of CogVideoX"
+    "full VAE of CogVideoX. If on raw ones, set normalization to "             \
+    "normalized, and use raw latents (normalized ones / 0.7). This warning "   \
+    "ends once normalization is set"
 
 static const Variant variants[] = {
     {"taew2_1", NULL, VAE_TAE_BASE, "wan2.1"},

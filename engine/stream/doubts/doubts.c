@@ -373,7 +373,7 @@ vae_stream_judge(VaeStream *s, const VaeUnits *units, int n_in, int n_out)
         return;
     if (!s->doubts.alpha)
         judge_alpha(s, units->pictures, units->in ? n_out : n_in);
-    if (s->main.model->doubt && !s->doubts.begun)
+    if (s->main.model->doubt && !s->doubts.begun && !s->words.chosen)
         tell(s, s->main.model->doubt);
     s->doubts.begun = true;
     if (!units->in)

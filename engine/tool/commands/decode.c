@@ -94,6 +94,8 @@ open_streams(Decode *d, VaeError *error)
 {
     const Options *o = d->o;
     VaeStreamParams params = stream_params(o, VAE_DECODE, d->width, d->height);
+    const bool by_file =
+        d->clip.normalization_stated && !o->normalization_given;
     VaeStatus status = VAE_OK;
     name_input(d->clip.file, d->clip.tensor);
     params.normalization = d->clip.normalization;
@@ -122,10 +124,11 @@ open_streams(Decode *d, VaeError *error)
         if (i > 0) /* its input is that of the first one */
             params.doubt = NULL;
         status = vae_stream_new(d->model, &params, &d->streams[i], error);
-        if (status == VAE_OK && d->clip.normalization_stated &&
-            !o->normalization_given)
-            vae_stream_word_doubts(d->streams[i],
-                                   (VaeDoubtWords){"the file states", NULL});
+        if (status == VAE_OK)
+            vae_stream_word_doubts(
+                d->streams[i],
+                (VaeDoubtWords){.stated = by_file ? "the file states" : NULL,
+                                .chosen = o->normalization_given});
         /* AUTO may measure: all take what the first one found. */
         if (status == VAE_OK)
             params.precision = vae_stream_get_plan(d->streams[i])->precision;

@@ -504,6 +504,9 @@ command_encode(const Options *o)
         status = vae_stream_new(e.model, &params, &e.stream, &error);
     }
     if (status == VAE_OK)
+        vae_stream_word_doubts(
+            e.stream, (VaeDoubtWords){.chosen = o->normalization_given});
+    if (status == VAE_OK)
         status = make_buffers(&e, &error);
     if (status == VAE_OK && progress_is_shown())
         plan_print(stderr, VAE_ENCODE, vae_stream_get_plan(e.stream));

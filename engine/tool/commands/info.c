@@ -306,7 +306,7 @@ print_model(const VaeModel *model, const char *hash)
     printf("  fingerprint %s\n", hash);
 }
 
-/* Most pixels in each direction, and frames, of a latent. */
+/* Most pixels of a latent in each direction. */
 enum { MOST = 64 };
 
 /* Prints the video's properties as stated, with a remark if impossible. */
@@ -322,10 +322,7 @@ print_stated(const VaeLatentClip *c)
                    ? ""
                    : " as stated, more than such latents can be");
     if (c->frames > 0)
-        printf("  %s%s\n", VAE_COUNTED(c->frames, "frame"),
-               c->frames <= MOST * (int64_t) c->t
-                   ? ""
-                   : " as stated, more than so many latents can be");
+        printf("  %s\n", VAE_COUNTED(c->frames, "frame"));
 }
 
 /* Without a statement, also tells the other layout. */

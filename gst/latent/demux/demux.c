@@ -51,6 +51,7 @@
 #include "demux.h"
 
 #include "docs.h"
+#include "enums.h"
 #include "fields.h"
 #include "jump.h"
 #include "stream.h"
@@ -181,9 +182,12 @@ query_stated(GstLatentDemux *self, GstQuery *query)
     known = self->known;
     if (known) {
         gst_latent_clip_advise(&self->clip, channels, advice, sizeof advice);
-        gst_structure_set(gst_query_writable_structure(query), "normalization",
-                          G_TYPE_BOOLEAN, self->clip.data.normalization_stated,
-                          "advice", G_TYPE_STRING, advice, NULL);
+        gst_structure_set(gst_query_writable_structure(query), "advice",
+                          G_TYPE_STRING, advice, NULL);
+        if (self->settings.normalization == GST_VAE_NORMALIZATION_AUTO)
+            gst_structure_set(gst_query_writable_structure(query),
+                              "normalization", G_TYPE_BOOLEAN,
+                              self->clip.data.normalization_stated, NULL);
     }
     GST_OBJECT_UNLOCK(self);
     return known;

@@ -243,9 +243,11 @@ gst_latent_send_ask(GstLatentDemux *self, GstVaeDecoderFacts *facts)
         gst_structure_get(
             gst_query_get_structure(query), "latents", G_TYPE_INT, &latents,
             "latent_channels", G_TYPE_INT, &found.latent_channels, "temporal",
-            G_TYPE_INT, &found.temporal, "fps_n", G_TYPE_INT, &found.fps_n,
-            "fps_d", G_TYPE_INT, &found.fps_d, "look_back", G_TYPE_INT,
-            &found.look_back, "window", G_TYPE_INT, &found.window, NULL);
+            G_TYPE_INT, &found.temporal, "chunk", G_TYPE_INT, &found.chunk,
+            "fps_n", G_TYPE_INT, &found.fps_n, "fps_d", G_TYPE_INT,
+            &found.fps_d, "look_back", G_TYPE_INT, &found.look_back, "window",
+            G_TYPE_INT, &found.window, "own_normalization", G_TYPE_BOOLEAN,
+            &found.own_normalization, NULL);
     gst_query_unref(query);
     if (facts)
         *facts = found;

@@ -3,6 +3,7 @@
  */
 #include "queries.h"
 
+#include "enums.h"
 #include "foreign.h"
 #include "offer.h"
 #include "share.h"
@@ -54,18 +55,23 @@ query_look_ahead(GstVaeBase *base, GstQuery *query)
     const GstStructure *s = gst_query_get_structure(query);
     const GstVaeQueueTimes times = gst_vae_queue_times(&base->queue);
     GstVaeDecoderFacts decoder = times.decoder;
+    gint normalization = GST_VAE_NORMALIZATION_AUTO;
 
     if (!s || !gst_structure_has_name(s, GST_VAE_LOOK_AHEAD_QUERY))
         return FALSE;
     if (!decoder.latent_channels)
         decoder = gst_vae_loader_facts(&base->worker.loader);
+    if (GST_VAE_BASE_GET_CLASS(base)->direction == VAE_DECODE)
+        g_object_get(base, "normalization", &normalization, NULL);
     gst_structure_set(gst_query_writable_structure(query), "latents",
                       G_TYPE_INT, times.look_ahead, "latent_channels",
                       G_TYPE_INT, decoder.latent_channels, "temporal",
-                      G_TYPE_INT, decoder.temporal, "fps_n", G_TYPE_INT,
-                      decoder.fps_n, "fps_d", G_TYPE_INT, decoder.fps_d,
-                      "look_back", G_TYPE_INT, decoder.look_back, "window",
-                      G_TYPE_INT, decoder.window, NULL);
+                      G_TYPE_INT, decoder.temporal, "chunk", G_TYPE_INT,
+                      decoder.chunk, "fps_n", G_TYPE_INT, decoder.fps_n,
+                      "fps_d", G_TYPE_INT, decoder.fps_d, "look_back",
+                      G_TYPE_INT, decoder.look_back, "window", G_TYPE_INT,
+                      decoder.window, "own_normalization", G_TYPE_BOOLEAN,
+                      normalization != GST_VAE_NORMALIZATION_AUTO, NULL);
     return TRUE;
 }
 

@@ -130,8 +130,7 @@ run_part(Case *c, VaeStream *s, const TestClip *clip, int from, int to)
     if (part.frames > clip->frames - (decode ? out : in))
         part.frames = clip->frames - (decode ? out : in);
     VaeError error = {0};
-    must((decode ? test_decode : test_encode)(s, info, &part, by_one, &error),
-         &error);
+    must(test_run(s, info, c->direction, &part, by_one, &error), &error);
 }
 
 static void

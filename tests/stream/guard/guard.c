@@ -187,7 +187,8 @@ others(const Bed *bed)
            "the fallback does not change finite frames");
     VaeStream *stream = bed_stream(bed, params_of(VAE_NAN_ERROR, 3));
     VaeError error = {0};
-    const VaeStatus status = test_decode(stream, bed->info, &got, plan, &error);
+    const VaeStatus status =
+        test_run(stream, bed->info, VAE_DECODE, &got, plan, &error);
     expect(status == VAE_ERR_BACKEND && strstr(error.message, "latent 5") &&
                strstr(error.message, "not finite") &&
                strstr(error.message, "fallback"),
@@ -233,7 +234,7 @@ bad_input(const Bed *bed)
     SCOPED_STREAM VaeStream *stream =
         bed_stream(bed, params_of(VAE_NAN_ERROR, 1));
     VaeError error = {0};
-    expect(test_decode(stream, bed->info, &got, plan, &error) ==
+    expect(test_run(stream, bed->info, VAE_DECODE, &got, plan, &error) ==
                    VAE_ERR_BACKEND &&
                strstr(error.message, "latent 7"),
            "error: %s", error.message);

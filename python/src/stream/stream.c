@@ -660,14 +660,17 @@ get_stats(PyObject *self, void *unused)
     return dict;
 }
 
-/* file_states(bool): whether the file of the input states its normalization. */
+/* normalization(by_file, by_user): who states that of the latents. */
 static PyObject *
-file_states(PyObject *self, PyObject *stated)
+normalization(PyObject *self, PyObject *args)
 {
-    const bool is = PyObject_IsTrue(stated);
+    int by_file, by_user;
+    if (!PyArg_ParseTuple(args, "pp", &by_file, &by_user))
+        return NULL;
     vae_stream_word_doubts(
         ((Stream *) self)->stream,
-        (VaeDoubtWords){is ? "the file states" : NULL, NULL});
+        (VaeDoubtWords){.stated = by_file ? "the file states" : NULL,
+                        .chosen = by_user});
     Py_INCREF(Py_None);
     return Py_None;
 }
@@ -694,8 +697,8 @@ static PyMethodDef methods[] = {
     {"save", save, METH_VARARGS, "save(path, carries, frames)"},
     {"load", load, METH_VARARGS, "load(path): begin, next, latents, frames"},
     {"lines", lines, METH_NOARGS, "What the engine said."},
-    {"file_states", file_states, METH_O,
-     "file_states(bool): the file of the input states its normalization."},
+    {"normalization", normalization, METH_VARARGS,
+     "normalization(by_file, by_user): who states that of the latents."},
     {"close", close_stream, METH_NOARGS, "Frees the stream."},
     {0}};
 
