@@ -7,7 +7,7 @@ import sys
 
 import vaesend
 from vaesend import SIZES, SPACES, Array, Sender, counted
-from vaesend_read import open_latents, stated
+from vaesend_read import is_torch, open_latents, open_torch, stated
 
 __all__ = ["open_latents", "main"]
 
@@ -258,9 +258,19 @@ def normalization_of(options, facts):
     return word or facts.get("usual normalization")
 
 
+def opened(options):
+    """The latents and what their file states."""
+    if not is_torch(options.latents):
+        return open_latents(options.latents, options.tensor, tell)
+    reading = {"batch_index": options.batch_index, "layout": options.layout or "auto",
+               "latent_space": options.space}
+    options.batch_index = options.layout = None  # what follows is one clip, cthw
+    return open_torch(options.latents, options.tensor, tell, **reading)
+
+
 def send_file(options):
     refuse_file(options.latents, options.target)
-    array, facts = open_latents(options.latents, options.tensor, tell)
+    array, facts = opened(options)
     tags, lost = tags_of(facts)
     tell_lost(options.latents, facts, lost)
     array = clip_of(options, array)
@@ -341,7 +351,7 @@ def parse(arguments):
         prog="vaesend.py", usage="""vaesend.py [OPTION...] LATENTS TARGET
        vaesend.py --receive TARGET COMMAND...""",
         description="Sends a file of latents (.safetensors, .latent of "
-        "ComfyUI, .npy) to a receiver such as: gst-launch-1.0 tcpserversrc "
+        "ComfyUI, .npy; with the package gst_vae also .pt of PyTorch) to a receiver such as: gst-launch-1.0 tcpserversrc "
         "host=127.0.0.1 port=5000 ! gdpdepay ! vaedecode ! ...",
         epilog="TARGET is tcp://HOST:PORT, unix://PATH, the path of a named "
         "pipe (read by filesrc) or of a new file, or - for the standard output "

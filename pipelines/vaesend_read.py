@@ -8,10 +8,12 @@ import os
 import re
 import struct
 import sys
+import types
+import warnings
 
-from vaesend import SIZES, Array, counted
+from vaesend import SIZES, SPACES, Array, counted
 
-__all__ = ["open_latents", "stated"]
+__all__ = ["is_torch", "open_latents", "open_torch", "stated"]
 
 
 def read_npy(view, path):
@@ -58,8 +60,10 @@ def choose_tensor(header, wanted, path, tell):
         raise ValueError(f"{path}: no tensor {wanted}; found {listed(header)}")
     fitting = {name: entry for name, entry in header.items()
                if len(entry["shape"]) in (4, 5)}
+    fitting = fitting or {name: entry for name, entry in header.items()
+                          if len(entry["shape"]) == 3}  # [C, h, w]
     if not fitting:
-        raise ValueError(f"{path}: no tensor of 4 or 5 dimensions, as latents have; "
+        raise ValueError(f"{path}: no tensor of 3 to 5 dimensions, as latents have; "
                          f"found {listed(header)}")
     if len(fitting) > 1:
         raise ValueError(f"{path}: {len(fitting)} tensors may be the latents "
@@ -135,10 +139,7 @@ def read_safetensors(view, path, tensor, tell):
         raise ValueError(f"{path}: an .npz archive of numpy, which is not read: save the "
                          "array alone, as .npy, with numpy.save()")
     if view[8:9] != b"{":
-        raise ValueError(f"{path}: neither .npy nor safetensors; of other latents, such as "
-                         "those of PyTorch (.pt), gst-launch-1.0 filesrc "
-                         "location=IN.pt ! latentdemux ! latentmux ! filesink "
-                         "location=OUT.safetensors makes safetensors")
+        raise ValueError(f"{path}: neither .npy nor safetensors nor of PyTorch")
     length = struct.unpack_from("<Q", view)[0]
     end = 8 + length
     if end > len(view):
@@ -194,6 +195,43 @@ def narrowed(array):
     if sys.byteorder == "big":
         numbers.byteswap()
     return Array("float32", array.shape, numbers.tobytes())
+
+
+def is_torch(path):
+    """True for a zip archive, unless it is one of numpy."""
+    with open(path, "rb") as file:
+        head = file.read(200)
+    return head[:4] == b"PK\3\4" and b".npy" not in head[30:]
+
+
+def open_torch(path, tensor, tell, **reading):
+    """As open_latents(), with a clip [C, T, h, w], of a file of PyTorch. The package
+    gst_vae reads it; reading: the arguments of its Latents."""
+    try:
+        import gst_vae
+    except ImportError as error:
+        raise ValueError(f"{path}: of PyTorch, which the package gst_vae reads ({error}); "
+                         f"where it is, gst-launch-1.0 filesrc location={path} ! "
+                         "latentdemux ! latentmux ! filesink location=OUT.safetensors "
+                         "makes safetensors") from None
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            clip = gst_vae.Latents(path, tensor, **reading)
+            space = SPACES.get(reading["latent_space"])
+            if space:
+                clip = clip.of_model(types.SimpleNamespace(
+                    latent_channels=space.channels, temporal=space.temporal,
+                    chunk=space.chunk))
+            latents = clip.latents.narrowed().packed()
+        except gst_vae.Error as error:
+            raise ValueError(str(error)) from None
+    for warning in said:
+        tell(f"warning: {warning.message}")
+    facts = {"tensor": clip.info.tensor, "vae.layout": "cthw"}
+    if clip.clip.doubt:
+        facts["layout guessed"] = True
+    return Array(latents.dtype, latents.shape, latents.tobytes()), facts
 
 
 def open_latents(path, tensor=None, tell=lambda words: None):

@@ -4,6 +4,8 @@ from .decoding import CPU, PACKED, PLANES, Stream
 from .frameworks import device_of, dims, fail, like, ready, to_float, to_host, type_of, view
 from .reports import Progress
 
+TAILS = ("repeat", "drop")
+
 
 def advice_of(shape):
     """What to do with frames whose axes are others, as vaetool says it."""
@@ -54,10 +56,13 @@ class Encoder(Stream):
     the last ones, and ends the sequence."""
 
     def __init__(self, vae, width, height, dtype="uint8", latents="float32",
-                 moments=False, **settings):
+                 moments=False, tail="repeat", **settings):
+        if tail not in TAILS:
+            raise fail(f"tail is {tail}, expected {' or '.join(TAILS)}", str(tail),
+                       " or ".join(TAILS))
         super().__init__(vae, "encode", (width, height), vae.info.in_channels, dtype,
                          PACKED + PLANES, settings)
-        self.type, self.moments = type_of(latents), moments
+        self.type, self.moments, self.drops = type_of(latents), moments, tail == "drop"
         self.begin()
 
     def begin(self):
@@ -150,7 +155,11 @@ class Encoder(Stream):
 
     def tail(self, pictures, last):
         """The pictures of the last steps: the last frame is repeated until the latents
-        decode to at least as many frames as the sequence has. Also their steps."""
+        decode to at least as many frames as the sequence has, or those that fill no step
+        are dropped. Also their steps."""
+        if self.drops:
+            total = self.steps_of(len(pictures))
+            return pictures[:self.stream.count(total)[0]], total
         total = self.model.latents_of(self.frames) - self.steps
         n = self.stream.count(total)[0]
         return pictures + [last] * (n - len(pictures)), total
@@ -167,6 +176,9 @@ class Encoder(Stream):
         pictures = self.pictures_of(frames)
         self.frames = len(pictures)
         pictures, total = self.tail(pictures, pictures[-1] if pictures else None)
+        if not total:
+            raise fail(f"there are {self.frames} frames, less than a group, and tail=\"drop\" "
+                       "keeps only whole groups", str(self.frames))
         with Progress(progress, len(pictures), "frame") as reports:
             room = self.run(pictures, total, True, reports)
         self.reset()

@@ -75,12 +75,13 @@ class VAE:
         return Decoder(self, width, height, dtype, **settings)
 
     def encoder(self, width: int, height: int, dtype: Any = "uint8",
-                latents: Any = "float32", moments: bool = False,
+                latents: Any = "float32", moments: bool = False, tail: str = "repeat",
                 **settings: Any) -> Encoder:
         """A stream that encodes. dtype: the type of frames as for decoder(), or a format
         with planes: nv12, p010, i420, y444. latents: the type of latents. With moments
-        it gives (latents, mean, logvar)."""
-        return Encoder(self, width, height, dtype, latents, moments, **settings)
+        it gives (latents, mean, logvar). tail: what finish() does with the last frames if
+        they fill no latent: "repeat" the last one, or "drop" them."""
+        return Encoder(self, width, height, dtype, latents, moments, tail, **settings)
 
     def plan(self, width: int, height: int, direction: str = "decode",
              **settings: Any) -> Plan:
@@ -217,13 +218,14 @@ class VAE:
         return made[:, :frames] if batch else made[:frames]
 
     def encode(self, frames: Any, *, latents: Any = "float32", moments: bool = False,
+               tail: str = "repeat",
                progress: bool | Callable[[int, int], Any] | None = None,
                **settings: Any) -> Any:
         """Encodes frames [T, H, W, 3], or [H, W, 3] of one, of uint8 or float to latents
         [C, n, h, w], or with moments to (latents, mean, logvar). [T, H, W, 4] has alpha,
         for a network that takes it; others are opaque. Float is in the network's own
-        range (info.pixel_range). settings: see SETTINGS; posterior="sample" and seed
-        give samples instead of the mean."""
+        range (info.pixel_range). tail: as for encoder(). settings: see SETTINGS;
+        posterior="sample" and seed give samples instead of the mean."""
         t = view(to_host(frames))
         t = t.grown() if len(t.shape) == 3 and t.shape[2] in (3, 4) else t
         check_frames(t, self.info.in_channels)
@@ -234,4 +236,4 @@ class VAE:
             settings = {"device": int(device_of(frames)[5:]), **settings}
         return self._run(Encoder, (t.shape[2], t.shape[1]), {
             "dtype": dtype, "latents": type_of(latents), "moments": bool(moments),
-            **settings}, lambda encoder: encoder.whole(frames, progress))
+            "tail": tail, **settings}, lambda encoder: encoder.whole(frames, progress))

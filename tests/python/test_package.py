@@ -67,29 +67,41 @@ class Bytes(small.Test):
                     self.assertEqual(self.stream(vae, latents, shape[2:0:-1], sizes),
                                      frames)
 
+    def encoded_alike(self, name, frames, *tail):
+        """encode() and an encoder give the latents of vaetool. tail: none or a word."""
+        vae, more = gst_vae.open(small.weights(name)), dict(zip(["tail"], tail), **REF)
+        side = 2 * vae.info.spatial
+        video = small.tensor([frames, side, side, vae.info.in_channels], "B")
+        small.write(self.path("video"), "video_u8", video)
+        small.vaetool("encode", "--model", small.weights(name), "--backend", "ref",
+                      *[f"--tail={word}" for word in tail], self.path("video"),
+                      self.path("latents"))
+        shape, latents = small.read(self.path("latents"))["latent"]
+        made = vae.encode(video, **more)
+        self.assertEqual((made.shape, flat(made)), (shape, latents))
+        with vae.encoder(side, side, **more) as encoder:
+            parts = [encoder(small.part(video, 0, k, min(k + 3, frames)))
+                     for k in range(0, frames, 3)] + [encoder.finish()]
+        found = [flat(p) for p in parts if p.shape[1]]
+        per_channel = [b"".join(p[c * len(p) // shape[0]:(c + 1) * len(p) // shape[0]]
+                                for p in found) for c in range(shape[0])]
+        self.assertEqual(b"".join(per_channel), latents)
+
     def test_encode(self):
-        for name, frames in (("wan21", 6), ("wan22", 5), ("taehv/taew2_1", 8),
-                             ("taehv/taeh3", 18), ("ltx2_3", 9), ("qwenimage21", 2),
-                             ("hunyuan10", 31), ("hunyuan10", 6)):
-            with self.subTest(name):
-                vae = gst_vae.open(small.weights(name))
-                side = 2 * vae.info.spatial
-                video = small.tensor([frames, side, side, vae.info.in_channels], "B")
-                small.write(self.path("video"), "video_u8", video)
-                small.vaetool("encode", "--model", small.weights(name), "--backend",
-                              "ref", self.path("video"), self.path("latents"))
-                shape, latents = small.read(self.path("latents"))["latent"]
-                made = vae.encode(video, **REF)
-                self.assertEqual(made.shape, shape)
-                self.assertEqual(flat(made), latents)
-                with vae.encoder(side, side, **REF) as encoder:
-                    parts = [encoder(small.part(video, 0, k, min(k + 3, frames)))
-                             for k in range(0, frames, 3)] + [encoder.finish()]
-                found = [flat(p) for p in parts if p.shape[1]]
-                per_channel = [b"".join(p[c * len(p) // shape[0]:
-                                          (c + 1) * len(p) // shape[0]] for p in found)
-                               for c in range(shape[0])]
-                self.assertEqual(b"".join(per_channel), latents)
+        for case in (("wan21", 6), ("wan22", 5), ("taehv/taew2_1", 8), ("taehv/taeh3", 18),
+                     ("ltx2_3", 9), ("qwenimage21", 2), ("hunyuan10", 31), ("hunyuan10", 6)):
+            with self.subTest(case):
+                self.encoded_alike(*case)
+
+    def test_tail(self):
+        for case in (("wan21", 8), ("taehv/taew2_1", 6), ("taehv/taeh3", 19), ("hunyuan10", 8)):
+            with self.subTest(case):
+                self.encoded_alike(*case, "drop")
+        vae, few = gst_vae.open(small.weights("taehv/taew2_1")), small.tensor([3, 16, 16, 3])
+        for word, said in (("cut", "tail is cut, expected repeat or drop"),
+                           ("drop", "there are 3 frames, less than a group")):
+            with self.assertRaisesRegex(gst_vae.Error, said):
+                vae.encode(few, tail=word, **REF)
 
     def test_moments_and_samples(self):
         vae = gst_vae.open(small.weights("wan21"))

@@ -333,6 +333,19 @@ check "encode to npy" 0 encode o.safetensors z.npy
 check "encode to safetensors" 0 encode o.safetensors z.safetensors
 check "  has the same latents" 0 sh -c '"$1" compare --max-abs 0 z.npy \
     z.safetensors' - "$tool"
+check "encode for the types" 0 encode o.safetensors zero.latent
+for type in f16 bf16; do
+    for end in safetensors latent npy; do
+        [ $type.$end != bf16.npy ] || continue
+        check "encode to $type, .$end" 0 encode --dtype $type o.safetensors h.$end
+        check "  is of this type" 0 "$tool" info h.$end
+        says "float16, "
+        check "  differs by the rounding only" 0 "$tool" compare --min-psnr 40 \
+            h.$end "$([ $end = latent ] && echo zero.latent || echo z.$end)"
+    done
+done
+check "no bf16 in .npy" 3 encode --dtype bf16 o.safetensors h.npy
+says "h.npy: .npy has no bfloat16 for --dtype bf16"
 check "encode to a file of ComfyUI" 0 encode o.safetensors z.latent
 check "  is one" 0 "$tool" info --tensors z.latent
 says "latents: tensor \"latent_tensor\"" "latent space wan2.1, raw" \

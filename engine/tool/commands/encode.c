@@ -27,7 +27,8 @@ typedef struct Encode {
     int64_t frames, latents;   /* to read and to write in all */
     int fps_n, fps_d;          /* of the frames; 0: not stated */
     int n_outputs;             /* latent, mean, logvar */
-    size_t plane, latent_size; /* bytes of one channel and of one latent */
+    size_t plane, latent_size; /* bytes of one channel of floats, and of the
+                                  floats of one latent */
     size_t frame_size;         /* bytes of one picture in frame_data */
     bool alpha_told;           /* of floats, of which the stream sees three */
     /* Buffers for one slice. frame_data is NULL if pictures point into the
@@ -144,6 +145,12 @@ open_input(Encode *e, VaeError *error)
     const char *in = e->o->argument[0], *out = e->o->argument[1];
     const VaeLatentOptions reading = latent_options(e->o);
     VaeStatus status = output_format(out, "latents", &e->format, error);
+    if (status == VAE_OK && e->format == OUTPUT_NPY &&
+        e->o->dtype == VAE_TYPE_BF16)
+        status = vae_fail(error, VAE_ERR_ARGUMENT,
+                          "%s: .npy has no bfloat16 for --dtype bf16: write "
+                          ".safetensors or .latent",
+                          out);
     if (status == VAE_OK)
         status = output_check_place(
             out, "because latents are not written in their order", error);
@@ -203,7 +210,7 @@ make_buffers(Encode *e, VaeError *error)
     for (int i = 0; i < n_out; i++) {
         const size_t n = e->latent_size / sizeof(float);
         float *at = e->latent_data + (size_t) (i * e->n_outputs) * n;
-        e->results[i] = (VaeLatentOut){.type = VAE_TYPE_F32, .data = at};
+        e->results[i] = (VaeLatentOut){.type = e->o->dtype, .data = at};
         if (e->n_outputs > 1) {
             e->results[i].mean = at + n;
             e->results[i].logvar = at + 2 * n;
@@ -284,26 +291,33 @@ load_frame(Encode *e, int i, int64_t k)
     e->pictures[i].data[0] = to;
 }
 
+/* Bytes of one channel of a latent in the file. */
+static size_t
+latent_plane(const Encode *e)
+{
+    return e->plane / sizeof(float) * vae_type_size(e->o->dtype);
+}
+
 /* Writes latent k of the clip; without tchw, its channels are `latents` planes
- * apart. */
+ * apart. The moments are floats and follow the latents. */
 static VaeStatus
 write_latent(Encode *e, const VaeLatentOut *result, int64_t k, VaeError *error)
 {
     const void *from[3] = {result->data, result->mean, result->logvar};
     const int channels = e->info->latent_channels;
+    const uint64_t planes = (uint64_t) (channels * e->latents);
     VaeStatus status = VAE_OK;
+    uint64_t begin = 0; /* of the tensor */
     for (int t = 0; t < e->n_outputs; t++) {
+        const size_t size = t ? e->plane : latent_plane(e);
         for (int c = 0; c < channels && status == VAE_OK; c++) {
-            const uint64_t row =
-                (uint64_t) t * (uint64_t) channels + (uint64_t) c;
             const uint64_t plane =
-                e->tchw ? (uint64_t) (k * channels + c)
-                        : row * (uint64_t) e->latents + (uint64_t) k;
-            status =
-                output_write(&e->out, plane * e->plane,
-                             (const uint8_t *) from[t] + (size_t) c * e->plane,
-                             e->plane, error);
+                (uint64_t) (e->tchw ? k * channels + c : c * e->latents + k);
+            status = output_write(&e->out, begin + plane * size,
+                                  (const uint8_t *) from[t] + (size_t) c * size,
+                                  size, error);
         }
+        begin += planes * size;
     }
     return status;
 }
@@ -465,7 +479,7 @@ write_latents(Encode *e, VaeError *error)
     for (int i = 0; i < e->n_outputs; i++)
         tensors[i] = (VaeTensorOut){
             .name = names[i],
-            .type = VAE_TYPE_F32,
+            .type = i ? VAE_TYPE_F32 : e->o->dtype,
             .n_dims = 4,
             .dims = {e->info->latent_channels, e->latents,
                      plan->padded_height / s, plan->padded_width / s},

@@ -473,8 +473,11 @@ recognise(const Options *o, Info *in)
         !in->model &&
         find_clip(&reading, in->file, NULL, &in->clip, why) == VAE_OK &&
         vae_latent_sequences_find(in->file, &in->clip, &table, why) == VAE_OK;
-    in->layout_stated = o->layout != VAE_LAYOUT_AUTO ||
-                        vae_tensor_file_metadata(in->file, "vae.layout");
+    in->layout_stated =
+        o->layout != VAE_LAYOUT_AUTO ||
+        vae_tensor_file_metadata(in->file, "vae.layout") ||
+        (in->has_clip &&
+         vae_tensor_file_find(in->file, in->clip.tensor)->n_dims == 3);
     in->sequences = in->has_clip && table ? (long long) table->dims[0] : 1;
     if (!in->model)
         in->video = find_video(in->file, o->tensor);

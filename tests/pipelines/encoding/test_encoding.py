@@ -5,6 +5,7 @@ usage: test_encoding.py SOURCE BUILD [TEST...]
 import os
 import subprocess
 import sys
+import unittest
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import streams
@@ -22,12 +23,40 @@ def parts(*rates):
             f"width=64,height=48,framerate={rate}/1 ! all." for rate in rates)
 
 
+VAETOOL = os.path.join(streams.BUILD, "engine", "vaetool")
+SCRIPT = os.path.join(streams.PIPELINES, "video-to-latents.sh")
+# What each program can set, as vaetool calls it.
+OPTIONS = ("backend", "precision", "memory-limit", "tiles", "threads", "normalization",
+           "posterior", "seed", "deterministic", "history", "tile-plan", "nan-policy",
+           "tail", "dtype", "variant", "framerate")
+PYTHON = """
+import inspect, gst_vae
+print(*gst_vae.SETTINGS, *inspect.signature(gst_vae.VAE.encode).parameters,
+      *inspect.signature(gst_vae.open).parameters)"""
+
+
+class Options(unittest.TestCase):
+    def test_all_programs(self):
+        def said(*words):
+            return subprocess.run(words, capture_output=True, text=True, check=False)
+
+        shown = said(VAETOOL, "encode", "--help").stdout
+        names = said(sys.executable, "-c", PYTHON).stdout.split()
+        for option in OPTIONS:
+            with self.subTest(option=option):
+                self.assertRegex(shown, rf"--{option}\b")
+                self.assertNotIn("unknown option", said(SCRIPT, f"--{option}=").stderr)
+                if option != "framerate":  # tensors have none
+                    self.assertIn("latents" if option == "dtype" else option.replace("-", "_"),
+                                  names)
+
+
 class Script(streams.Streams):
     def encode(self, *words):
         """What video-to-latents.sh says; it writes "out.safetensors"."""
         done = subprocess.run(
-            [os.path.join(streams.PIPELINES, "video-to-latents.sh"), *words,
-             self.path("out.safetensors")], capture_output=True, text=True, check=False)
+            [SCRIPT, *words, self.path("out.safetensors")], capture_output=True, text=True,
+            check=False)
         return done.returncode, done.stderr
 
     def encoded(self, *words):

@@ -2,8 +2,12 @@
 
 usage: test_containers.py SOURCE BUILD [TEST...]
 """
+import os
 import re
+import shutil
 import struct
+import subprocess
+import sys
 
 from readers import DEMO, Reading, run, safetensors, send, streams, VAETOOL
 from streams import floats, packets
@@ -56,11 +60,30 @@ class Containers(Reading):
                 (struct.pack("<Q", 5) + b'{"a":', "header of 5 bytes: no valid JSON"),
                 (b"{}", "2 bytes, too short for a file of latents"),
                 (b"PK\3\4" + bytes(26) + b"latent.npy", "is not read: save the array alone"),
-                (b"PK\3\4 of PyTorch", "location=OUT.safetensors makes")):
+                (b"PK\3\4 of PyTorch", "broken zip archive")):
             clip = self.file(data)
             said = self.refused("--space", "wan2.1", clip, self.path("x.gdp"))
             self.assertIn(f"{clip}: ", said)
             self.assertIn(words, said)
+
+    def test_pytorch(self):
+        """The package gst_vae reads files of PyTorch; the error without it has a command
+        that converts one."""
+        saved, whole = self.path("x.pt"), self.path("OUT.safetensors")
+        shutil.copy(os.path.join(streams.SOURCE, "tests/files/torch/data/latent.pt"), saved)
+        done = subprocess.run(
+            [sys.executable, streams.VAESEND, "--space=wan2.1", saved, "-"], check=False,
+            capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": self.folder, "PATH": ""})
+        self.assertEqual(done.returncode, 1)
+        command = done.stderr.partition("gst-launch-1.0 ")[2].partition(" makes safe")[0]
+        self.play(command.replace("OUT.safetensors", whole))
+        sent = [send("--space=wan2.1", path, "-")[0] for path in (saved, whole)]
+        # The first packet has a random name of the stream.
+        self.assertEqual(sent[0][300:], sent[1][300:])
+        self.assertIn("the batch index is 1", self.refused("--batch-index=1", saved, "-"))
+        self.assertIn("has 16: set --layout cthw", self.refused(
+            "--layout=tchw", "--space=wan2.1", saved, "-"))
 
     def test_types(self):
         """float64 travels as float32. Any other type is an error."""
@@ -121,7 +144,9 @@ class Containers(Reading):
         self.assertIn(f"{clip}: no tensor c; found a, b",
                       self.refused("--tensor=c", clip, "-"))
         flat = safetensors(shape=[96]).replace(b"latents", b"flatten")
-        self.assertIn("no tensor of 4 or 5 dimensions", self.refused(self.file(flat), "-"))
+        self.assertIn("no tensor of 3 to 5 dimensions", self.refused(self.file(flat), "-"))
+        one = safetensors(shape=[16, 2, 3]).replace(b"latents", b"flatten")
+        send("--space=wan2.1", self.file(one), "-")
 
     def test_taken_with_a_warning(self):
         """All warnings about the reading are those of vaetool."""
