@@ -64,7 +64,7 @@ static bool
 is_weights(const char *name)
 {
     static const char *const ends[] = {".safetensors", ".index.json", ".pth",
-                                       ".pt", ".ckpt"};
+                                       ".pt",          ".ckpt",       ".bin"};
     const size_t n = strlen(name);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const size_t end = strlen(ends[i]);
@@ -112,7 +112,7 @@ fail_without_weights(const char *folder, const Weights *w, VaeError *error)
         (VaeErrorParts){NULL, "a directory",
                         "a file, or the folder of a model"},
         "%s: is a directory with neither " WEIGHTS
-        ".safetensors nor its .index.json, nor their fp16 "
+        ".safetensors nor its .index.json, nor a .bin, nor their fp16 "
         "or bf16 variants, nor with one of them in vae/, nor with any other "
         "file of weights; expected a file, or the folder of a model",
         label);
@@ -143,10 +143,14 @@ static bool
 find_file(const char *folder, char *path, size_t size)
 {
     static const char *const folders[] = {"", "vae/"};
-    static const char *const ends[] = {
-        ".safetensors",      ".safetensors.index.json",
-        ".fp16.safetensors", ".safetensors.index.fp16.json",
-        ".bf16.safetensors", ".safetensors.index.bf16.json"};
+    static const char *const ends[] = {".safetensors",
+                                       ".safetensors.index.json",
+                                       ".fp16.safetensors",
+                                       ".safetensors.index.fp16.json",
+                                       ".bf16.safetensors",
+                                       ".safetensors.index.bf16.json",
+                                       ".bin",
+                                       ".fp16.bin"};
     const size_t n = sizeof ends / sizeof ends[0];
     const char *slash =
         folder[0] != '\0' && *vae_os_file_name(folder) == '\0' ? "" : "/";

@@ -142,8 +142,11 @@ latent_info(GstVaeEncode *self)
     info.latent_height = (in->height + model->spatial - 1) / model->spatial;
     info.fps_n = in->fps_n;
     info.fps_d = in->fps_n > 0 ? in->fps_d : 0;
-    info.par_n = in->par_n;
-    info.par_d = in->par_d;
+    /* avidemux of GStreamer 1.22 sends -1/1 for some files. */
+    if (in->par_n > 0 && in->par_d > 0) {
+        info.par_n = in->par_n;
+        info.par_d = in->par_d;
+    }
     keep_picture(self, &info);
     info.temporal_factor = model->temporal;
     info.first_frames = model->decode.first_out;
@@ -160,7 +163,7 @@ latent_caps(GstVaeEncode *self)
     GstCaps *caps = gst_vae_latent_info_to_caps(&info);
 
     set_list(caps, "type", "{ float32, float16, bfloat16 }");
-    set_list(caps, "normalization", "{ normalized, raw }");
+    set_list(caps, "normalization", "{ normalized, raw, comfyui }");
     gst_caps_append(caps, gst_vae_tensors_caps(
                               &info, vae_model_counts(self->base.choice.info)));
     return caps;

@@ -21,12 +21,14 @@ def advice_of(shape):
 def check_frames(t, channels):
     """channels: of the network, which with 4 also takes frames without alpha."""
     if t.dtype not in ("uint8", "float16", "bfloat16", "float32", "float64"):
-        raise fail(f"the frames are {t.dtype}, expected uint8 or float32: convert bytes "
-                   'by x.to(torch.uint8) of torch or x.astype("uint8") of numpy', t.dtype,
-                   "uint8 or float32")
+        types = "uint8, float32, float16, bfloat16 or float64"
+        raise fail(f"the frames are {t.dtype}, expected {types}: convert values of 0 to 255 "
+                   'by x.to(torch.uint8) of torch or x.astype("uint8") of numpy, others to '
+                   "floats of info.pixel_range", t.dtype, types)
     expected = "[T, H, W, 3]" + (" or [T, H, W, 4]" if channels == 4 else "")
-    hint = ("; the network reads no alpha" if channels == 3 and len(t.shape) == 4 and
-            t.shape[3] == 4 else advice_of(t.shape))
+    hint = advice_of(t.shape)
+    if channels == 3 and len(t.shape) == 4 and t.shape[3] == 4:
+        hint = "; the network reads no alpha: leave it out, by x[..., :3]"
     if len(t.shape) != 4 or 0 in t.shape[1:] or not 3 <= t.shape[3] <= channels:
         raise fail(f"the frames are {dims(t)}, expected {expected}{hint}", dims(t),
                    expected)

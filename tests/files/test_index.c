@@ -241,19 +241,19 @@ check_folders(void)
     check_refused("a link without a target", status, &error, VAE_ERR_NOT_FOUND,
                   "/vae/" WEIGHTS ": |symbolic link to ../blobs/none|exist");
     unlink(path_of("vae/" WEIGHTS));
-    static const char *const variants[] = {NAME ".bf16.safetensors",
-                                           WEIGHTS ".index.fp16.json",
-                                           NAME ".fp16.safetensors"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const variants[] = {
+        NAME ".bin", NAME ".bf16.safetensors", WEIGHTS ".index.fp16.json",
+        NAME ".fp16.safetensors"};
+    for (int i = 0; i < 4; i++) {
         if (strstr(variants[i], ".json"))
             write_text(variants[i], MAP("\"x\": \"a.safetensors\", "
                                         "\"z\": \"a.safetensors\""));
         else
             write_shard(variants[i], "x", 2);
-        expect_folder("another precision", "", variants[i],
+        expect_folder("another kind", "", variants[i],
                       strstr(variants[i], ".json") ? 1 : 2);
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         unlink(path_of(variants[i]));
     write_shard("vae/a.safetensors", "x", 5);
     write_text("vae/" WEIGHTS ".index.json", MAP("\"x\": \"a.safetensors\""));

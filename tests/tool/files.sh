@@ -422,7 +422,8 @@ says "is 0x32x32x3" "it has no frames"
 filled 0 ints.safetensors x I32 1,16,16,3
 check "encode of another type" 3 encode ints.safetensors x.safetensors
 says "ints.safetensors: tensor \"x\" (1x16x16x3) has elements of type int32, expected" \
-    "uint8, float32, float16, bfloat16 or float64: convert bytes by x.to(torch.uint8)"
+    "uint8, float32, float16, bfloat16 or float64: convert values of 0 to 255 by" \
+    'those of n bits to floats by x / (2**n - 1), with --pixel-range "0 1"'
 check "--peak overrides different ranges" 0 compare --peak 2 \
     wan-frames.safetensors tae-frames.safetensors
 says "(peak 2, clamped to -1..1)"

@@ -132,9 +132,11 @@ vae_torch_enter(const VaePickle *p, const char *label, VaePickleValue *dict,
                 error, VAE_ERR_FORMAT,
                 (VaeErrorParts){NULL, "several", "one dict of tensors"},
                 "%s: holds tensors under \"%.*s\" and \"%.*s\", "
-                "expected one dict of tensors",
+                "expected one dict of tensors: save one alone, by "
+                "torch.save(x[\"%.*s\"], FILE)",
                 label, (int) found->key.n, vae_pickle_text(p, &found->key),
-                (int) e->key.n, vae_pickle_text(p, &e->key));
+                (int) e->key.n, vae_pickle_text(p, &e->key), (int) found->key.n,
+                vae_pickle_text(p, &found->key));
         found = e;
     }
     if (found == NULL)

@@ -82,8 +82,9 @@ check_video(Encode *e, VaeError *error)
     if (!v->supported)
         return vae_tensor_refuse(
             e->file, v, "uint8, float32, float16, bfloat16 or float64",
-            ": convert bytes by x.to(torch.uint8) of torch or "
-            "x.astype(\"uint8\") of numpy",
+            ": convert values of 0 to 255 by x.to(torch.uint8) of torch or "
+            "x.astype(\"uint8\") of numpy, those of n bits to floats by "
+            "x / (2**n - 1), with --pixel-range \"0 1\"",
             error);
     if (v->n_dims == 3 && (v->dims[2] == 3 || v->dims[2] == 4)) {
         e->frame = *v;

@@ -113,7 +113,8 @@ check_nested(void)
     vae_tensor_file_free(&file);
     free(zip.data);
     expect_zip("two such dicts", nested(two, 2),
-               "bad.pth|\"model_state\"|\"ema\"");
+               "bad.pth|\"model_state\"|\"ema\"|"
+               "torch.save(x[\"model_state\"], FILE)");
     expect_zip("no such dict", nested(none, 2),
                "bad.pth|no tensors|\"optimizer\" in it is a dict of 1 tensor|"
                "torch.save(x[\"optimizer\"], FILE)");

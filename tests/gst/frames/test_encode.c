@@ -112,8 +112,25 @@ TEST(choices)
                  "float16", 16 * 6 * 4 * 2);
     check_choice("video/x-vae-latent,normalization=raw", "normalization", "raw",
                  16 * 6 * 4 * 4);
+    check_choice("video/x-vae-latent,normalization=comfyui", "normalization",
+                 "comfyui", 16 * 6 * 4 * 4);
     check_choice("video/x-vae-latent", "normalization", "normalized",
                  16 * 6 * 4 * 4);
+}
+
+/* A demuxer may give an impossible pixel aspect ratio: the latents state none. */
+TEST(no_aspect)
+{
+    GstVideoInfo info;
+    SCOPED GstHarness *h = vae_test_harness("vaeencode", NULL);
+    gst_video_info_set_format(&info, GST_VIDEO_FORMAT_RGB, W, H);
+    info.par_n = -1;
+    gst_harness_set_src_caps(h, gst_video_info_to_caps(&info));
+    vae_test_push_frames(h, &info, 0, 1);
+    gst_buffer_unref(vae_test_pull(h));
+    g_autoptr(GstCaps) caps = gst_pad_get_current_caps(h->sinkpad);
+    CHECK(!gst_structure_has_field(gst_caps_get_structure(caps, 0),
+                                   "pixel-aspect-ratio"));
 }
 
 /* The error names each field that differs, with the value of the latents and
