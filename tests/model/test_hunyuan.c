@@ -54,12 +54,10 @@ test_comfyui_names(void)
 static void
 test_hunyuan_names(void)
 {
-    char path[512], plain[65], other[65] = "";
+    char plain[65], other[65] = "";
     VaeError error = {0};
     SCOPED_MODEL VaeModel *model = NULL;
-    snprintf(path, sizeof path, "%s/hunyuan15/weights.safetensors",
-             getenv("VAE_TEST_VECTORS"));
-    fingerprint(path, plain);
+    fingerprint(golden("hunyuan15"), plain);
     load("hunyuan15");
     rename_set("hunyuan1.5", 1);
     expect_names(WORDS("encoder.down_blocks.0.resnets.1.conv1.conv.weight",

@@ -286,12 +286,10 @@ test_qwen_names(void)
     SCOPED_MODEL VaeModel *model = NULL;
     VaeError error = {0};
     const VaeTensorInfo *t;
-    char path[512], want[65], got[65];
-    snprintf(path, sizeof path, "%s/qwenimage21/weights.safetensors",
-             getenv("VAE_TEST_VECTORS"));
+    char want[65], got[65];
     clear_set();
-    fingerprint(path, want);
-    vae_model_open(path, NULL, &model, &error);
+    fingerprint(golden("qwenimage21"), want);
+    vae_model_open(golden("qwenimage21"), NULL, &model, &error);
     check(model && vae_model_info(model)->tensor_count == 238 - 12,
           "convolutions over time are not used", error.message);
     while (model && (t = vae_model_tensor(model, set.n)) != NULL) {

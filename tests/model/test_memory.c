@@ -117,14 +117,12 @@ test_faults(void)
 void
 test_memory(void)
 {
-    char path[512], in_file[65], in_memory[65] = "";
+    char in_file[65], in_memory[65] = "";
     Holder h = {0};
     VaeModel *model = NULL;
     VaeStream *stream = NULL;
     VaeError error = {0};
-    snprintf(path, sizeof path, "%s/seedvr2/weights.safetensors",
-             getenv("VAE_TEST_VECTORS"));
-    fingerprint(path, in_file);
+    fingerprint(golden("seedvr2"), in_file);
     load("seedvr2");
     check(open_set(&h, NULL, &model, &error) == VAE_OK &&
               vae_model_fingerprint(model, in_memory, &error) == VAE_OK &&

@@ -29,15 +29,21 @@ load(const char *model)
     add_model(model, "");
 }
 
+const char *
+golden(const char *model)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s/weights.safetensors",
+             getenv("VAE_TEST_VECTORS"), model);
+    return path;
+}
+
 void
 add_model(const char *model, const char *prefix)
 {
-    char path[512];
     VaeError error;
     VaeTensorFile **file = &set.files[set.files[0] != NULL];
-    snprintf(path, sizeof path, "%s/%s/weights.safetensors",
-             getenv("VAE_TEST_VECTORS"), model);
-    if (vae_tensor_file_open(path, file, &error) != VAE_OK) {
+    if (vae_tensor_file_open(golden(model), file, &error) != VAE_OK) {
         fprintf(stderr, "%s\n", error.message);
         exit(1);
     }

@@ -32,7 +32,9 @@ extern char warned[300]; /* the last warning of a stream */
 void check(bool good, const char *what, const char *detail);
 
 void clear_set(void);
-/* Fills the set from VAE_TEST_VECTORS. */
+/* The path of its weights in VAE_TEST_VECTORS; valid until the next call. */
+const char *golden(const char *model);
+/* Fills the set with them. */
 void load(const char *model);
 /* Adds the tensors of one more model, with a prefix. */
 void add_model(const char *model, const char *prefix);
@@ -71,6 +73,10 @@ bool encode_from(const char *path, VaePixels pixels, int pixel, void *in,
 /* The fingerprint of a file: 64 digits and a NUL. */
 void fingerprint(const char *path, char *out);
 
+/* test_choice.c */
+void test_choice(void);
+/* test_fingerprint.c */
+void test_fingerprint(void);
 /* test_memory.c */
 void test_memory(void);
 
