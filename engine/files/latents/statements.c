@@ -114,6 +114,23 @@ check_recording(const VaeTensorFile *file, const VaeLatentOptions *o)
         vae_statement_refuse(file, o, &s, word, NULL);
 }
 
+/* Tells a factor that cannot be read, or that the model contradicts. */
+static void
+check_factor(const VaeTensorFile *file, const VaeLatentOptions *o)
+{
+    const char *word = vae_tensor_file_metadata(file, "vae.temporal_factor");
+    char expected[48];
+    int64_t stated;
+    if (word == NULL || (parse_number(word, 1, MAX_TEMPORAL, &stated) &&
+                         (!o->temporal || stated == o->temporal)))
+        return;
+    snprintf(expected, sizeof expected,
+             o->temporal ? "%d, as the model has" : "a number from 1 to %d",
+             o->temporal ? o->temporal : MAX_TEMPORAL);
+    const VaeStatement s = {"vae.temporal_factor", expected, NULL, true};
+    vae_statement_refuse(file, o, &s, word, NULL);
+}
+
 /* Frames per latent of the model, the space or the file; 0: not known. */
 static VaeCounts
 known_counts(const VaeTensorFile *file, const VaeLatentOptions *o,
@@ -178,6 +195,7 @@ vae_latent_metadata_read(const VaeTensorFile *file, const VaeLatentOptions *o,
     clip->space = vae_tensor_file_metadata(file, "vae.latent_space");
     int64_t width, height;
     check_recording(file, o);
+    check_factor(file, o);
     VaeStatus status =
         vae_tensor_file_framerate(file, o, &clip->fps_n, &clip->fps_d, error);
     if (status == VAE_OK)
