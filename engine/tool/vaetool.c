@@ -58,8 +58,8 @@ static const Entry entries[] = {
      "(vae.pixel_range), by default the network's own. OUT is a\n"
      "safetensors file with `latent`, F32 [C,T,h,w], normalized unless\n"
      "--normalization raw is given. For a model with a posterior it also\n"
-     "has `mean` and `logvar`, as the network gives them. If FRAMES state\n"
-     "a frame rate (vae.framerate), OUT states it, too. OUT.npy has\n"
+     "has `mean` and `logvar`, raw, as the network gives them. If FRAMES\n"
+     "state a frame rate (vae.framerate), OUT states it, too. OUT.npy has\n"
      "`latent` alone, and no metadata. OUT.latent is a file for ComfyUI's\n"
      "LoadLatent, with the numbers that it expects.\n"},
     {COMMAND_COMPARE, "compare", "A B", "compare two files", 2, 2,

@@ -419,6 +419,9 @@ check "encode of a batch" 3 encode batch.npy x.safetensors
 says "is 2x1x8x8x3" "it has a batch in front: encode its clips one after another"
 check "encode of no frames" 3 encode none.npy x.safetensors
 says "is 0x32x32x3" "it has no frames"
+filled 0 order.safetensors latent U8 9,3,16,16
+check "encode of bytes with the name of latents" 3 encode order.safetensors x.safetensors
+says "is 9x3x16x16" "by moveaxis(x, 1, -1)"
 filled 0 ints.safetensors x I32 1,16,16,3
 check "encode of another type" 3 encode ints.safetensors x.safetensors
 says "ints.safetensors: tensor \"x\" (1x16x16x3) has elements of type int32, expected" \

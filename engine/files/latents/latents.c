@@ -282,6 +282,15 @@ set_geometry(const VaeTensorFile *file, const VaeTensorInfo *info,
     return VAE_OK;
 }
 
+/* The mean of a posterior, beside its logvar, is raw. vae.normalization is of
+ * the latents. */
+static bool
+is_moment(const VaeTensorFile *file, const VaeTensorInfo *info)
+{
+    return strcmp(info->name, "mean") == 0 &&
+           vae_tensor_file_find(file, "logvar");
+}
+
 static VaeStatus
 read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
                    const VaeLatentOptions *o, VaeLatentClip *clip,
@@ -289,7 +298,9 @@ read_normalization(const VaeTensorFile *file, const VaeTensorInfo *info,
 {
     const VaeStatement s = {"vae.normalization", "normalized, raw or comfyui",
                             "normalization", o->own_normalization};
-    const char *word = vae_tensor_file_metadata(file, s.key);
+    const char *word = is_moment(file, info)
+                           ? vae_normalization_name(VAE_RAW)
+                           : vae_tensor_file_metadata(file, s.key);
     clip->normalization = is_comfyui(file, info) ? VAE_COMFYUI : VAE_NORMALIZED;
     clip->normalization_stated =
         word != NULL && vae_normalization_parse(word, &clip->normalization);

@@ -59,7 +59,8 @@ typedef struct VaeLatentClip {
     VaeNormalization normalization; /* as stated. Without a statement:
                                        VAE_COMFYUI for a .latent of ComfyUI,
                                        else VAE_NORMALIZED, which is a guess */
-    bool normalization_stated;      /* by vae.normalization */
+    bool normalization_stated;      /* by vae.normalization; a tensor "mean"
+                                       beside one "logvar" is raw */
     int fps_n, fps_d;               /* vae.framerate, "16/1"; fps_n is also 0 if
                                        the rate varies */
     int width_px, height_px;        /* vae.width, vae.height: visible pixels. If

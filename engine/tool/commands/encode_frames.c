@@ -36,9 +36,11 @@ encode_find_video(Encode *e, VaeError *error)
     const char *name = vae_tensor_file_name(e->file);
     const char *like = vae_tensor_file_looks_like(e->file);
     char text[128], hint[120], names[VAE_NAMES];
-    /* An error says why the only tensor is no video. */
-    if (!v && !e->o->tensor && !like[0] && vae_tensor_file_count(e->file) == 1)
-        v = vae_tensor_file_at(e->file, 0);
+    /* An error says why the only tensor is no video. Latents are no bytes. */
+    const VaeTensorInfo *first = vae_tensor_file_at(e->file, 0);
+    if (!v && !e->o->tensor && vae_tensor_file_count(e->file) == 1 &&
+        (!like[0] || first->type == VAE_TYPE_U8))
+        v = first;
     e->video = v;
     if (!v)
         return vae_fail(error, VAE_ERR_NOT_FOUND,

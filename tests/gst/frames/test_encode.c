@@ -118,7 +118,8 @@ TEST(choices)
                  16 * 6 * 4 * 4);
 }
 
-/* A demuxer may give an impossible pixel aspect ratio: the latents state none. */
+/* The latents state no pixel aspect ratio if that of the video is impossible.
+ */
 TEST(no_aspect)
 {
     GstVideoInfo info;
