@@ -88,6 +88,16 @@ latent_options(const Options *o)
                               .warn = warn};
 }
 
+const char *
+normalization_note(const VaeLatentClip *clip)
+{
+    if (clip->normalization_stated)
+        return "";
+    return clip->normalization == VAE_COMFYUI
+               ? " (not stated, but usual in files of ComfyUI)"
+               : " (not stated)";
+}
+
 VaeStatus
 find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
           VaeLatentClip *out, VaeError *error)

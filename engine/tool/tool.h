@@ -86,6 +86,8 @@ VaeStatus open_model(const Options *o, VaeModel **out, VaeError *error);
 /* Opens a file of latents or frames; `what` is one of these words. */
 VaeStatus open_tensors(const char *path, const char *what, VaeTensorFile **out,
                        VaeError *error);
+/* What to say of a normalization that is not stated; "" if it is. */
+const char *normalization_note(const VaeLatentClip *clip);
 /* Finds the clip of latents. The options of reading replace what the file
  * states. info: of the model that decodes them, or NULL. */
 VaeStatus find_clip(const Options *o, const VaeTensorFile *file,

@@ -372,11 +372,7 @@ print_clip(const Info *in)
            c->space ? plain(c->space, &words) : "not stated",
            unknown ? ", which is not known (the nearest is " : "",
            unknown ? vae_space_nearest(c->space)->name : "", unknown ? ")" : "",
-           normalization_of(c),
-           c->normalization_stated           ? ""
-           : c->normalization == VAE_COMFYUI ? " (not stated, but usual in "
-                                               "files of ComfyUI)"
-                                             : " (not stated)");
+           normalization_of(c), normalization_note(c));
     const char *recording = vae_tensor_file_metadata(in->file, "vae.recording");
     if (recording && strcmp(recording, "open") == 0)
         printf("  the recording did not end, so its complete latents count\n");
