@@ -74,6 +74,8 @@ int64_t plain_count(const char *words);
 /* Prints "vaetool: message" and returns EXIT_FAILED. */
 int fail(const VaeError *error);
 int fail_text(const char *format, ...) VAE_PRINTF(1, 2);
+/* Prints "vaetool: message", which is no error. */
+void tell_text(const char *format, ...) VAE_PRINTF(1, 2);
 /* Prints "vaetool: warning: message". */
 void warn_text(const char *format, ...) VAE_PRINTF(1, 2);
 
