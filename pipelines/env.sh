@@ -471,15 +471,10 @@ values_of() {
         }'
 }
 
-# tell_info TEXT: prints an INFO of an element. An option may state what a file
-# does not.
+# tell_info TEXT: prints an INFO of an element. The model of the script has a latent
+# space.
 tell_info() {
-    case $1,$settings in
-    *' states no latent space'*,*' normalization='*) return ;;
-    *' states no latent space and no normalization: '*)
-        set -- "${1%% states no latent space*} states no normalization: the\
- latents are taken as normalized, unless --normalization says otherwise"
-        ;;
+    case $1 in
     *' states no latent space'*) return ;;
     esac
     echo "${0##*/}: $1"

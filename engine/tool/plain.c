@@ -73,6 +73,15 @@ fail_text(const char *format, ...)
 }
 
 void
+tell_text(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_message("", format, args);
+    va_end(args);
+}
+
+void
 warn_text(const char *format, ...)
 {
     va_list args;

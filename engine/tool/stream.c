@@ -88,6 +88,16 @@ latent_options(const Options *o)
                               .warn = warn};
 }
 
+const char *
+normalization_note(const VaeLatentClip *clip)
+{
+    if (clip->normalization_stated)
+        return "";
+    return clip->normalization == VAE_COMFYUI
+               ? " (not stated, but usual in files of ComfyUI)"
+               : " (not stated)";
+}
+
 VaeStatus
 find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
           VaeLatentClip *out, VaeError *error)
@@ -105,7 +115,7 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
         fprintf(stderr, "tensor \"%s\" is read as %s: %s of %s\n", out->tensor,
                 vae_layout_name(out), VAE_COUNTED(out->t, "latent"),
                 VAE_COUNTED(out->channels, "channel"));
-    /* vaetool info prints the layout. */
+    /* vaetool info prints the layout and what is not stated. */
     if (info && vae_layout_doubt(out, line, sizeof line))
         warn_text("%s", line);
     if (o->space) {
@@ -122,6 +132,9 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
             warn_text("%s", line);
         out->normalization = o->params.normalization;
         out->normalization_stated = true;
+    } else if (info && !out->normalization_stated &&
+               out->normalization == VAE_NORMALIZED) {
+        tell_text(VAE_NO_NORMALIZATION, out->file);
     }
     if (o->fps_n > 0) {
         out->fps_n = o->fps_n;

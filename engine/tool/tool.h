@@ -74,6 +74,8 @@ int64_t plain_count(const char *words);
 /* Prints "vaetool: message" and returns EXIT_FAILED. */
 int fail(const VaeError *error);
 int fail_text(const char *format, ...) VAE_PRINTF(1, 2);
+/* Prints "vaetool: message", which is no error. */
+void tell_text(const char *format, ...) VAE_PRINTF(1, 2);
 /* Prints "vaetool: warning: message". */
 void warn_text(const char *format, ...) VAE_PRINTF(1, 2);
 
@@ -86,6 +88,8 @@ VaeStatus open_model(const Options *o, VaeModel **out, VaeError *error);
 /* Opens a file of latents or frames; `what` is one of these words. */
 VaeStatus open_tensors(const char *path, const char *what, VaeTensorFile **out,
                        VaeError *error);
+/* What to say of a normalization that is not stated; "" if it is. */
+const char *normalization_note(const VaeLatentClip *clip);
 /* Finds the clip of latents. The options of reading replace what the file
  * states. info: of the model that decodes them, or NULL. */
 VaeStatus find_clip(const Options *o, const VaeTensorFile *file,

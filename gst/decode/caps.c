@@ -189,6 +189,15 @@ tell_override(GstVaeDecode *self, VaeNormalization set)
         gst_vae_warn_input(GST_ELEMENT(self), NULL, line, NULL);
 }
 
+static void
+tell_no_normalization(GstVaeDecode *self)
+{
+    g_autofree gchar *file = gst_vae_source_path(self->base.sinkpad);
+
+    gst_vae_inform(GST_ELEMENT(self), VAE_NO_NORMALIZATION,
+                   file ? file : "the input");
+}
+
 /* Makes the size that of the frames. Fills in fields that the caps leave open:
  * size, rate, normalization. */
 static void
@@ -219,6 +228,8 @@ complete(GstVaeDecode *self)
     if (self->own_normalization) {
         tell_override(self, (VaeNormalization) (mode - 1));
         in->normalization = (VaeNormalization) (mode - 1);
+    } else if (!in->normalization_stated && !self->tensors) {
+        tell_no_normalization(self);
     }
 }
 

@@ -125,6 +125,13 @@ static const Case good[] = {
     {"more frames than any latents have", "x F16 16,1,1,1",
      "x t1 c16 1x1 at 0 by 1 1", .metadata = "\"vae.frames\":\"5000000000\"",
      .warning = "\"5000000000\", expected 1 for 1 latent of any network"},
+    {"frames past 63 bits", "x F16 16,1,1,1", "x t1 c16 1x1 at 0 by 1 1",
+     .metadata = "\"vae.frames\":\"9223372036854775808\"",
+     .warning = "\"9223372036854775808\", expected 1 for 1 latent of any"},
+    {"frames that are no number", "x F16 16,3,1,1", "x t3 c16 1x1 at 0 by 1 3",
+     .metadata = "\"vae.frames\":\"abc\"", .space = "wan2.1",
+     .warning = "vae.frames is \"abc\", expected 6 to 9 for 3 latents of "
+                "wan2.1; it is ignored"},
     {"as many frames as some latents have", "x F16 16,3,1,1",
      "x t3 c16 1x1 at 0 by 1 3 frames 99", .metadata = "\"vae.frames\":\"99\""},
     {"too many frames for the named space", "x F16 16,3,1,1",
@@ -302,8 +309,6 @@ static const Case bad[] = {
      VAE_ERR_FORMAT, .metadata = "\"vae.width\":\"1048577\""},
     {"height 0 in pixels", "x F16 16,1,1,1", "vae.height", VAE_ERR_FORMAT,
      .metadata = "\"vae.height\":\"0\""},
-    {"frames past 63 bits", "x F16 16,1,1,1", "vae.frames", VAE_ERR_FORMAT,
-     .metadata = "\"vae.frames\":\"9223372036854775808\""},
 };
 
 /* "name tT cC HxW at offset by t_stride c_stride", in elements of 2 bytes. */

@@ -100,9 +100,10 @@ tensor comfyui.latent latent_tensor F32 1,2,16,6,10 <tchw
 tensor marked.latent latent_tensor F32 1,2,16,6,10 \
     '{"latent_format_version_0":""}' <tchw
 check "info of a .latent file" 0 info marked.latent
-says "latent space not stated, comfyui (not stated, but usual in files of"
+usual="not stated, but usual in files of ComfyUI"
+says "latent space not stated, comfyui ($usual)"
 check "info with its space" 0 info --latent-space wan2.1 marked.latent
-says "latent space wan2.1, raw (not stated, but usual in files of ComfyUI)"
+says "latent space wan2.1, raw ($usual)"
 check "info with an unknown space" 0 info --latent-space foo marked.latent
 says "latent space foo, which is not known (the nearest is"
 check "no layout for a .latent file" 1 compare --max-abs 0 cthw.safetensors \
@@ -133,7 +134,7 @@ done
 tensor other.safetensors latent F32 16,2,6,10 '{"vae.normalization":"raw"}' <tchw
 check "scales of a space whose weights have the statistics" 1 compare \
     ltx2.latent other.safetensors
-says "DIFFERENT SCALES: the latents are normalized in ltx2.latent and raw in" \
+says "DIFFERENT SCALES: the latents are normalized in ltx2.latent ($usual) and raw in" \
     "decode both to compare them"
 
 tensor unstated.safetensors latent F32 16,2,6,10 {} <tchw
@@ -141,6 +142,9 @@ check "without a statement, and statistics" 0 compare --max-abs 0 \
     unstated.safetensors other.safetensors
 says "normalized in unstated.safetensors (not stated) and raw in other.safetensors, and" \
     "are compared as they are"
+check "no statement in either, one of ComfyUI" 0 compare wan2.1.latent \
+    unstated.safetensors
+says "raw in wan2.1.latent ($usual) and normalized in unstated.safetensors (not stated), and"
 check "two files of ComfyUI" 0 compare --max-abs 0 cthw.latent cthw.latent
 says "latent_tensor 16x2x6x10 max 0 at [0,0,0,0]" \
     "latent_format_version_0 0 without elements in both files"

@@ -130,6 +130,14 @@ check "  whose frames are encoded" 0 by "$alpha/weights.safetensors" encode alph
     x.safetensors
 says_not "reads no alpha"
 rm x.safetensors
+check "info of weights with alpha" 0 info "$alpha/weights.safetensors"
+says "pictures have alpha: 4 channels to decode, 4 channels to encode"
+# Tensors of ema. are no part of a network.
+sed 's/"encoder[.]/"ema.enc./g; s/"quant_conv[.]/"ema.q_conv./g' \
+    "$alpha/weights.safetensors" >decoder.safetensors
+check "  without an encoder" 0 info decoder.safetensors
+says "no encoder" "pictures have alpha: 4 channels to decode"
+says_not "to encode"
 
 echo "# metadata"
 numbers one | tensor meta.safetensors x F32 1 \

@@ -78,17 +78,18 @@ parse_rate(const char *text, int *n, int *d)
 }
 
 static VaeStatus
-read_count(const VaeTensorFile *file, const char *key, int64_t most,
-           int64_t *out, VaeError *error)
+read_pixels(const VaeTensorFile *file, const char *key, int *out,
+            VaeError *error)
 {
     const char *value = vae_tensor_file_metadata(file, key);
-    *out = 0;
-    if (value == NULL || parse_number(value, 1, most, out))
-        return VAE_OK;
     char expected[48];
-    snprintf(expected, sizeof expected, "a number from 1 to %" PRId64, most);
+    int64_t pixels = 0;
+    snprintf(expected, sizeof expected, "a number from 1 to %d", MAX_PIXELS);
     const VaeStatement s = {.key = key, .expected = expected};
-    return vae_statement_refuse(file, NULL, &s, value, error);
+    if (value != NULL && !parse_number(value, 1, MAX_PIXELS, &pixels))
+        return vae_statement_refuse(file, NULL, &s, value, error);
+    *out = (int) pixels;
+    return VAE_OK;
 }
 
 VaeStatus
@@ -161,17 +162,19 @@ possible_frames(const VaeTensorFile *file, VaeCounts counts, int t,
     range[1] = vae_count_frames(counts, t);
 }
 
-/* Ignores a number of frames that so many latents cannot be. */
+/* Ignores a number of frames that so many latents cannot be, or that is no
+ * number. */
 static void
-check_frames(const VaeTensorFile *file, const VaeLatentOptions *o,
-             VaeLatentClip *clip)
+read_frames(const VaeTensorFile *file, const VaeLatentOptions *o,
+            VaeLatentClip *clip)
 {
+    const char *value = vae_tensor_file_metadata(file, "vae.frames");
     const VaeSpace *space = vae_space_find(o->space ? o->space : clip->space);
     const VaeCounts counts = known_counts(file, o, space);
     int64_t range[2];
     char frames[48], expected[160];
     possible_frames(file, counts, clip->t, range);
-    if (!clip->frames || (clip->frames >= range[0] && clip->frames <= range[1]))
+    if (value == NULL || parse_number(value, range[0], range[1], &clip->frames))
         return;
     snprintf(frames, sizeof frames,
              range[0] == range[1] ? "%" PRId64 : "%" PRId64 " to %" PRId64,
@@ -183,9 +186,7 @@ check_frames(const VaeTensorFile *file, const VaeLatentOptions *o,
              : counts.temporal ? "the stated vae.temporal_factor"
                                : "any network");
     const VaeStatement s = {"vae.frames", expected, NULL, true};
-    vae_statement_refuse(file, o, &s, vae_tensor_file_metadata(file, s.key),
-                         NULL);
-    clip->frames = 0;
+    vae_statement_refuse(file, o, &s, value, NULL);
 }
 
 VaeStatus
@@ -193,22 +194,15 @@ vae_latent_metadata_read(const VaeTensorFile *file, const VaeLatentOptions *o,
                          VaeLatentClip *clip, VaeError *error)
 {
     clip->space = vae_tensor_file_metadata(file, "vae.latent_space");
-    int64_t width, height;
     check_recording(file, o);
     check_factor(file, o);
     VaeStatus status =
         vae_tensor_file_framerate(file, o, &clip->fps_n, &clip->fps_d, error);
     if (status == VAE_OK)
-        status = read_count(file, "vae.width", MAX_PIXELS, &width, error);
+        status = read_pixels(file, "vae.width", &clip->width_px, error);
     if (status == VAE_OK)
-        status = read_count(file, "vae.height", MAX_PIXELS, &height, error);
+        status = read_pixels(file, "vae.height", &clip->height_px, error);
     if (status == VAE_OK)
-        status =
-            read_count(file, "vae.frames", INT64_MAX, &clip->frames, error);
-    if (status != VAE_OK)
-        return status;
-    clip->width_px = (int) width;
-    clip->height_px = (int) height;
-    check_frames(file, o, clip);
-    return VAE_OK;
+        read_frames(file, o, clip);
+    return status;
 }

@@ -59,6 +59,10 @@ VAE_API bool vae_normalization_overrides(const char *space, const char *who,
                                          VaeNormalization stated,
                                          VaeNormalization set, char *text,
                                          size_t size);
+/* The notice for a file or another input whose normalization nothing states. */
+#define VAE_NO_NORMALIZATION                                                   \
+    "%s states no normalization: the latents are taken as normalized, unless " \
+    "normalization is set"
 
 #ifdef __cplusplus
 }

@@ -68,7 +68,7 @@ typedef struct VaeLatentClip {
                                        VaeModelInfo.spatial */
     int64_t frames;                 /* vae.frames: frames to show. The latents
                                        may decode to more: discard the rest. A
-                                       number that they cannot be, by the model
+                                       value that they cannot be, by the model
                                        or their space, is 0, with a warning */
     const char *file;               /* name of the file, for messages */
     VaeType stored; /* of the elements of the file and of data: F64 if type is
@@ -115,8 +115,8 @@ typedef struct VaeLatentClip {
  * dimensions other than 3 to 5, options->channels on another axis (the message
  * says how to permute them), a batch without batch_index, a dimension of 0,
  * height or width over 16384, channels over 1024, more than 2^24 latents;
- * VAE_ERR_FORMAT for an element type that is not a float, or a vae.* value that
- * cannot be read.
+ * VAE_ERR_FORMAT for an element type that is not a float, or a vae.layout,
+ * normalization, framerate, width or height that cannot be read.
  */
 VAE_API VaeStatus vae_latent_clip_find(const VaeTensorFile *file,
                                        const VaeLatentOptions *options,

@@ -259,6 +259,22 @@ print_tiles(void)
     printf("\n");
 }
 
+/* Of the sides that the model has. */
+static void
+print_alpha(const VaeModelInfo *m)
+{
+    const int out = m->has_decoder ? m->out_channels : 0;
+    const int in = m->has_encoder ? m->in_channels : 0;
+    if (out != 4 && in != 4)
+        return;
+    printf("  pictures have alpha:");
+    if (out)
+        printf(" %d channels to decode%s", out, in ? "," : "");
+    if (in)
+        printf(" %d channels to encode", in);
+    printf("\n");
+}
+
 static void
 print_model(const VaeModel *model, const char *hash)
 {
@@ -286,9 +302,7 @@ print_model(const VaeModel *model, const char *hash)
     } else {
         printf("  no encoder\n");
     }
-    if (m->out_channels == 4 || m->in_channels == 4)
-        printf("  pictures have alpha: %d channels to decode, %d to encode\n",
-               m->out_channels, m->in_channels);
+    print_alpha(m);
     printf("  n latents are %s frames\n", frame_rule(m, text, sizeof text));
     if (m->chunk)
         printf(
@@ -358,11 +372,7 @@ print_clip(const Info *in)
            c->space ? plain(c->space, &words) : "not stated",
            unknown ? ", which is not known (the nearest is " : "",
            unknown ? vae_space_nearest(c->space)->name : "", unknown ? ")" : "",
-           normalization_of(c),
-           c->normalization_stated           ? ""
-           : c->normalization == VAE_COMFYUI ? " (not stated, but usual in "
-                                               "files of ComfyUI)"
-                                             : " (not stated)");
+           normalization_of(c), normalization_note(c));
     const char *recording = vae_tensor_file_metadata(in->file, "vae.recording");
     if (recording && strcmp(recording, "open") == 0)
         printf("  the recording did not end, so its complete latents count\n");

@@ -10,7 +10,8 @@
  * options are for files that do not state it. */
 typedef struct Scales {
     VaeNormalization n[2];
-    bool assumed[2];   /* the file does not state it */
+    bool assumed[2]; /* neither the file nor its kind tells it */
+    const char *notes[2];
     const char *space; /* of both; NULL: not known, or not the same */
     bool differ;
 } Scales;
@@ -27,12 +28,13 @@ find_scales(const Options *o, const View v[2])
         if (vae_latent_clip_find(v[i].file, &first, &c, NULL) != VAE_OK ||
             strcmp(c.tensor, v[i].tensor->name) != 0)
             return s;
-        const bool stated =
+        const bool told =
             c.normalization_stated || c.normalization == VAE_COMFYUI;
-        s.assumed[i] = !stated && !o->normalization_given;
+        const bool by_option = !told && o->normalization_given;
+        s.assumed[i] = !told && !by_option;
+        s.notes[i] = by_option ? "" : normalization_note(&c);
+        s.n[i] = by_option ? o->params.normalization : c.normalization;
         spaces[i] = c.space ? c.space : o->space;
-        s.n[i] =
-            stated || s.assumed[i] ? c.normalization : o->params.normalization;
     }
     s.space = spaces[0] ? spaces[0] : spaces[1];
     if (spaces[1] && strcmp(s.space, spaces[1]) != 0)
@@ -62,11 +64,9 @@ same_scale(const Options *o, const Scales *s, View v[2])
 static void
 print_scales(const Scales *s, const View v[2], const char *rest)
 {
-    static const char *const words[] = {"", " (not stated)"};
     printf("the latents are %s in %s%s and %s in %s%s, %s\n",
-           vae_normalization_name(s->n[0]), v[0].path, words[s->assumed[0]],
-           vae_normalization_name(s->n[1]), v[1].path, words[s->assumed[1]],
-           rest);
+           vae_normalization_name(s->n[0]), v[0].path, s->notes[0],
+           vae_normalization_name(s->n[1]), v[1].path, s->notes[1], rest);
 }
 
 int

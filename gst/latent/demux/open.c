@@ -22,20 +22,6 @@ gst_latent_send_close(GstLatentDemux *self)
     self->seqnum = 0;
 }
 
-static void
-tell_no_space(GstLatentDemux *self, const gchar *name)
-{
-    gst_vae_inform(
-        GST_ELEMENT(self),
-        self->clip.info.normalization_stated
-            ? "%s states no latent space: that of the model of vaedecode "
-              "counts, or else latent-space of latentdemux"
-            : "%s states no latent space and no normalization: the properties "
-              "model and normalization of vaedecode decide, or else "
-              "latent-space and normalization of latentdemux",
-        name);
-}
-
 /* Reads the bytes of a table into *data. */
 static GstFlowReturn
 read_table(GstLatentDemux *self, const gchar *name, const VaeTensorInfo *table,
@@ -170,7 +156,10 @@ find_clip(GstLatentDemux *self, guint64 total, const gchar *name)
                              VAE_COUNTED(self->clip.data.t, "complete latent")),
                             (NULL));
     if (!self->clip.info.space[0])
-        tell_no_space(self, name);
+        gst_vae_inform(GST_ELEMENT(self),
+                       "%s states no latent space: that of the model of "
+                       "vaedecode counts, or else latent-space of latentdemux",
+                       name);
     const GstFlowReturn ret = read_sequences(self, name);
     return ret == GST_FLOW_OK ? read_times(self, name) : ret;
 }

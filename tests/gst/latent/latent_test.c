@@ -217,8 +217,10 @@ note_text(Run *run, GstMessage *message)
     CHECK_SAYS(!info || strstr(debug, error->message),
                "gst-launch-1.0 does not show: %s", error->message);
     g_free(debug);
-    if (!*text)
-        *text = g_strdup(error->message);
+    gchar *before = *text;
+    *text = before ? g_strdup_printf("%s\n%s", before, error->message)
+                   : g_strdup(error->message);
+    g_free(before);
 }
 
 void

@@ -374,8 +374,8 @@ TEST(silent_file)
     run = run_all("filesrc location=%s ! decodebin ! fakesink name=sink", path);
     CHECK(run->error != NULL);
     CHECK_SAYS(run->info && strstr(run->info, path) &&
-                   strstr(run->info, " and no normalization: the properties "
-                                     "model and normalization of vaedecode") &&
+                   strstr(run->info, " states no latent space: that of the "
+                                     "model of vaedecode counts") &&
                    strstr(run->info, "latent-space") &&
                    !strstr(run->info, "taken as") && !strstr(run->info, "set "),
                "%s", run->info);

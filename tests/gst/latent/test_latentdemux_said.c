@@ -42,12 +42,21 @@ TEST(normalization)
 {
     static const VaeMetadata stated = {"vae.normalization", "normalized"};
     static const VaeMetadata mark = {"latent_format_version_0", ""};
+    static const VaeMetadata space = {"vae.latent_space", "hunyuan"};
     static const struct {
         const gchar *tensor;
         const VaeMetadata *metadata;
         const gchar *demux, *decode;
         const gchar *said; /* NULL: nothing of the normalization */
+        gboolean notice;   /* nothing states it */
     } cases[] = {
+        {"latent", NULL, "", "", NULL, TRUE},
+        {"latent", NULL, "latent-space=hunyuan", "", NULL, TRUE},
+        {"latent", &space, "", "", NULL, TRUE},
+        {"latent", &space, "normalization=normalized", "", NULL},
+        {"latent", &space, "", "normalization=normalized", NULL},
+        {"latent", &stated, "", "", NULL},
+        {"latent_tensor", &mark, "", "", NULL},
         {"latent", &stated, "", "normalization=raw",
          "/clip states normalization normalized; normalization raw overrides"},
         {"latent", &stated, "", "normalization=normalized", NULL},
@@ -57,7 +66,7 @@ TEST(normalization)
         {"latent", NULL, "normalization=raw", "normalization=raw", NULL},
         {"latent_tensor", &mark, "", "normalization=normalized", NULL},
         {"latent_tensor", NULL, "", "",
-         "no latent_format_version_0: it is taken as normalized"},
+         "no latent_format_version_0: it is taken as normalized", TRUE},
         {"latent_tensor", NULL, "", "normalization=raw", NULL},
         {"latent_tensor", NULL, "normalization=raw", "", NULL}};
     for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -68,9 +77,15 @@ TEST(normalization)
                            "%s ! fakesink name=sink",
                            path, cases[i].demux, decode);
         const gchar *said = run->warning ? run->warning : "";
+        g_autofree gchar *notice = g_strdup_printf(
+            "%s states no normalization: the latents are taken as normalized",
+            path);
         CHECK_SAYS(!run->error, "%s", run->error);
         CHECK_SAYS(!run->info || !strstr(run->info, "overrides"), "%s",
                    run->info);
+        CHECK_SAYS(cases[i].notice ==
+                       (run->info && strstr(run->info, notice) != NULL),
+                   "case %u: %s", i, run->info);
         CHECK_SAYS(cases[i].said ? strstr(said, cases[i].said) != NULL
                                  : !strstr(said, "overrides") &&
                                        !strstr(said, "taken as normalized"),

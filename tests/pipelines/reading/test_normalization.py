@@ -157,6 +157,19 @@ class Doubts(Reading):
         said = self.played("filesrc location=" + sent, "gdpdepay")
         self.assertIn("the caps state that the latents are raw", said)
 
+    def test_not_stated(self):
+        """A notice says that normalized is assumed, whatever tells the space."""
+        shape = [16, 3, 8, 8]
+        for stated, option, told in (
+                ({}, (), True), ({"latent_space": "wan2.1"}, (), True),
+                ({}, ("--latent-space=wan2.1",), True),
+                ({}, ("--normalization=normalized",), False),
+                ({"normalization": "normalized"}, (), False)):
+            said = self.doubt(shape, noise(5, shape), *option, **stated)
+            self.assertEqual(said, f"vaetool: {self.path('clip.safetensors')} states no "
+                             "normalization: the latents are taken as normalized, unless "
+                             "normalization is set\n" if told else "")
+
     def test_no_statistics(self):
         """Only the full VAEs of some spaces have statistics."""
         for network, latents, doubted in (
@@ -184,7 +197,8 @@ class Doubts(Reading):
                 statistics(network)
             words = self.doubt(shape, [
                 numbers.gauss(mean[c], std[c]) for c in range(shape[0])
-                for _ in range(math.prod(shape[1:]))], *mark, network=network)
+                for _ in range(math.prod(shape[1:]))], *mark, network=network,
+                **({} if mark else {"normalization": "normalized"}))
             if said:
                 self.assertIn(said, words)
             self.assertEqual("the latents " in words, said is not None, words)
@@ -211,7 +225,8 @@ class Doubts(Reading):
             said = self.doubt(shape, noise(8, shape, factor * 0.9))
             self.assertEqual("times the spread that normalized" in said, doubted, said)
         said = self.doubt(shape, [(-1) ** (i // 128) * 0.15 + v
-                                  for i, v in enumerate(noise(8, shape, 0.03))])
+                                  for i, v in enumerate(noise(8, shape, 0.03))],
+                          normalization="normalized")
         self.assertEqual(said, "")
 
 

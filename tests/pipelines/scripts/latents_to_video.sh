@@ -191,12 +191,18 @@ latents_to_video() {
         "$dir/latents.npy" "$dir/npy.y4m" 2>"$tmp/log"
     [ "$(y4m_frames "$dir/npy.y4m")" = 5 ] || fail 'not 5 frames of the .npy'
     model=$pipelines/demo/demo.safetensors
-    for given in '' normalized; do
-        run latents-to-video ${given:+--normalization $given} \
-            --model "$model" "$dir/latents.npy" "$dir/npy.y4m" 2>"$tmp/log"
+    for given in '' '--latent-space gst-vae-demo' '--normalization normalized'; do
+        # shellcheck disable=SC2086 # an option and its value
+        run latents-to-video $given --model "$model" \
+            "$dir/latents.npy" "$dir/npy.y4m" 2>"$tmp/log"
         said=$(grep -c 'states\|INFO' "$tmp/log" || true)
-        [ "$said" = $((1 - ${#given} / 10)) ] || fail "$(cat "$tmp/log")"
-        [ "$given" ] || tells 'npy states no normalization: the latents are taken as'
+        case $given in
+        --norm*) [ "$said" = 0 ] || fail "$(cat "$tmp/log")" ;;
+        *)
+            [ "$said" = 1 ] || fail "$(cat "$tmp/log")"
+            tells 'npy states no normalization: the latents are taken as'
+            ;;
+        esac
     done
     refused 'none.pth: cannot open' run latents-to-video \
         --model "$model,$dir/none.pth" "$dir/npy.y4m"
