@@ -211,6 +211,7 @@ def sequences_of(options, facts, latents, sender):
 def stated_or(option, name, form, expected, options, facts):
     """What the option says, else what the file states, which must have the form."""
     value, stated = getattr(options, option), facts.get("vae." + name)
+    value = None if value == "auto" else value
     if not value and stated is not None and not re.fullmatch(form, stated):
         raise ValueError(f"{options.latents}: vae.{name} is {stated!r}, expected "
                          f"{expected}; to override it, use --{option}")
@@ -392,8 +393,8 @@ def parse(arguments):
                         help="latent space, such as wan2.1")
     parser.add_argument("--fps", "--framerate", metavar="RATE", type=frame_rate,
                         help="frame rate of the video, such as 16 or 30000/1001")
-    parser.add_argument("--normalization", choices=vaesend.NORMALIZATIONS,
-                        help="scale of the latents; default: as their file states, "
+    parser.add_argument("--normalization", choices=["auto", *vaesend.NORMALIZATIONS],
+                        help="scale of the latents; auto (default): as their file states, "
                         "else normalized")
     parser.add_argument("--temporal", type=int, metavar="N",
                         help="frames of every latent after the first")
