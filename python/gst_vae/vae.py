@@ -173,10 +173,10 @@ class VAE:
         of the latents. They may also be the path of a file; images may be [B, C, h, w].
         A network with alpha gives 4 channels.
 
-        layout: "cthw" or "tchw", also with the batch as "bcthw" or "btchw". Without it,
-        latents of 4 dimensions may also be [T, C, h, w], if only this axis has as many
-        channels as the network. A guess is a warning. tensor, batch_index, framerate and
-        latent_space: for a path, as for Latents.
+        layout: "cthw" or "tchw", also with a batch in front. Without it, latents of 4
+        dimensions may also be [T, C, h, w], if only this axis has as many channels as the
+        network. A guess is a warning. tensor, batch_index, framerate and latent_space:
+        for a path, as for Latents.
 
         size: width and height of the pictures, if they are smaller than the latents
         tell. frames: return at most so many. out: memory for all frames. progress: True,
