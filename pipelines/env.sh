@@ -151,6 +151,30 @@ properties() {
         /flags:.* writable, changeable/ { print name }'
 }
 
+# need_range OPTION NUMBER: ends the script if the property is a whole number of another
+# range. GStreamer only warns, and keeps the default.
+need_range() {
+    use_plugin
+    bounds=$(gst-inspect-1.0 "$network" 2>/dev/null | awk -v property="${1#--}" '
+        /^  [a-z]/ { found = $1 == property }
+        found && /Integer(64)?\. Range: / {
+            sub(/.*Range: /, "")
+            print $1, $3
+        }')
+    [ "$bounds" ] || return 0
+    echo "$2" | awk -v least="${bounds% *}" -v most="${bounds#* }" '
+        # compares whole numbers as texts, as awk has only 53 bits
+        function above(a, b) {
+            if ((a ~ /^-/) != (b ~ /^-/)) return b ~ /^-/
+            if (a ~ /^-/) return above(substr(b, 2), substr(a, 2))
+            if (length(a) != length(b)) return length(a) > length(b)
+            return "x" a > "x" b
+        }
+        /^-?(0|[1-9][0-9]*)$/ && !above($0, most) && !above(least, $0) { good = 1 }
+        END { exit !good }' ||
+        die "$1 $2: expected a whole number, ${bounds% *} to ${bounds#* }"
+}
+
 # take_option OPTION [VALUE...]: handles the options that all scripts share:
 # --help, --model and --latent-space, whose values go to model and space, and
 # --variant; also those of `reading` that are in `options`, and properties. False
@@ -197,9 +221,7 @@ take_option() {
         properties | grep -q -x -e "${1#--}" ||
             die "unknown option $1; see --help"
         has_value "$@"
-        case $1,$2 in
-        --seed,*[!0-9]*) die "--seed $2: expected a whole number, from 0" ;;
-        esac
+        need_range "$1" "$2"
         settings="$settings ${1#--}=$(quoted "$2")"
         ;;
     *) return 1 ;;

@@ -73,24 +73,44 @@ def refuse_file(latents, target):
 LAYOUTS = ("cthw", "tchw", "bcthw", "btchw")
 
 
+def guess_of(options, facts):
+    """The layout that the writer of the file guessed, or None."""
+    word = facts.get("vae.layout_guess")
+    if word is None or word in LAYOUTS:
+        return word and word[-4:]
+    tell(f"warning: {options.latents}: vae.layout_guess is {word!r}, expected cthw or "
+         "tchw; it is ignored")
+    return None
+
+
+def order_by_channels(first, second, space, comfyui):
+    """The layout of latents with these dimensions, and True if both layouts are possible:
+    as find_order() of the engine."""
+    if space and (first == space.channels) != (second == space.channels):
+        return "tchw" if second == space.channels else "cthw", False
+    usual = {row.channels for row in SPACES.values()}
+    if (comfyui and second != 1) or (
+            first == 1 and second in usual) or (first > 1024 and second > 1):
+        return "tchw", False  # no latent has so many channels
+    known = {row.channels for row in SPACES.values() if row.temporal > 1}
+    images = space and space.temporal == 1 and second == space.channels
+    tchw = images or (second in known and first not in known)
+    chosen, other = (second, first) if tchw else (first, second)
+    return "tchw" if tchw else "cthw", second != 1 and bool(
+        space or chosen not in usual or other in usual)
+
+
 def layout_by_channels(options, array, facts):
     """"cthw" or "tchw", as vae_axes_find() finds it."""
     if len(array.shape) != 4:
         return "cthw"
     first, second = array.shape[:2]
     space = SPACES.get(facts.get("vae.latent_space")) or SPACES.get(options.space)
-    fits = [space is not None and n == space.channels for n in (first, second)]
-    if fits[0] != fits[1]:
-        return "tchw" if fits[1] else "cthw"
-    usual = {row.channels for row in SPACES.values()}
-    if ("usual normalization" in facts and second != 1) or (
-            first == 1 and second in usual) or (first > 1024 and second > 1):
-        return "tchw"  # no latent has so many channels
-    known = {row.channels for row in SPACES.values() if row.temporal > 1}
-    images = fits[1] and space.temporal == 1
-    tchw = images or (second in known and first not in known)
-    layout, chosen, other = ("tchw", second, first) if tchw else ("cthw", first, second)
-    if second != 1 and (any(fits) if space else chosen not in usual or other in usual):
+    layout, both = order_by_channels(first, second, space, "usual normalization" in facts)
+    if both:
+        layout = guess_of(options, facts) or layout
+    chosen, other = (second, first) if layout == "tchw" else (first, second)
+    if both and (not space or chosen == space.channels):
         facts["layout guessed"] = True
         tell(f'warning: {options.latents}: tensor "{facts["tensor"]}", '
              f"{'x'.join(map(str, array.shape))}: no layout is stated; {layout}, "
@@ -99,11 +119,19 @@ def layout_by_channels(options, array, facts):
     return layout
 
 
+def tell_override(options, word, stated, value):
+    """Warns if the option says something else than the file."""
+    if value and stated and value != stated:
+        tell(f"warning: {options.latents} states {word} {stated}; {word} {value} "
+             "overrides it")
+
+
 def layout_of(options, array, facts):
     """"cthw" or "tchw": from the options, from the file, or by the shape."""
-    if options.layout not in (None, "auto"):
-        return options.layout[-4:]
     word = facts.get("vae.layout")
+    if options.layout not in (None, "auto"):
+        tell_override(options, "layout", word and word[-4:], options.layout[-4:])
+        return options.layout[-4:]
     if word is None:
         return layout_by_channels(options, array, facts)
     if word not in LAYOUTS:
@@ -183,13 +211,11 @@ def sequences_of(options, facts, latents, sender):
 def stated_or(option, name, form, expected, options, facts):
     """What the option says, else what the file states, which must have the form."""
     value, stated = getattr(options, option), facts.get("vae." + name)
+    value = None if value == "auto" else value
     if not value and stated is not None and not re.fullmatch(form, stated):
         raise ValueError(f"{options.latents}: vae.{name} is {stated!r}, expected "
                          f"{expected}; to override it, use --{option}")
-    if value and stated and value != stated:
-        word = name.replace("_", "-")
-        tell(f"warning: {options.latents} states {word} {stated}; {word} {value} "
-             "overrides it")
+    tell_override(options, name.replace("_", "-"), stated, value)
     return value or stated
 
 
@@ -367,8 +393,8 @@ def parse(arguments):
                         help="latent space, such as wan2.1")
     parser.add_argument("--fps", "--framerate", metavar="RATE", type=frame_rate,
                         help="frame rate of the video, such as 16 or 30000/1001")
-    parser.add_argument("--normalization", choices=vaesend.NORMALIZATIONS,
-                        help="scale of the latents; default: as their file states, "
+    parser.add_argument("--normalization", choices=["auto", *vaesend.NORMALIZATIONS],
+                        help="scale of the latents; auto (default): as their file states, "
                         "else normalized")
     parser.add_argument("--temporal", type=int, metavar="N",
                         help="frames of every latent after the first")

@@ -258,9 +258,9 @@ def add_reading_options(parser):
     parser.add_argument("--layout", choices=streams.LAYOUTS, default="auto",
                         help="order of the dimensions; auto (default): as the file "
                         "states, else by the shape")
-    parser.add_argument("--normalization", choices=streams.NORMALIZATIONS,
-                        help="scale of the latents; default: as their file states, else "
-                        "normalized")
+    parser.add_argument("--normalization", choices=["auto", *streams.NORMALIZATIONS],
+                        default="auto", help="scale of the latents; auto (default): as "
+                        "their file states, else normalized")
     parser.add_argument("--latent-space", metavar="NAME",
                         help="latent space; it must be that of the model")
     parser.add_argument("--framerate", type=frame_rate, metavar="RATE",
@@ -269,11 +269,10 @@ def add_reading_options(parser):
 
 def decoding(model, options, path, out):
     """The latents of a file, read as add_reading_options() says."""
-    rate = options.framerate
+    rate, own = options.framerate, options.normalization
     return Decoding(model, path, out, tensor=options.tensor,
-                    batch_index=options.batch_index, normalization=options.normalization,
-                    layout=options.layout,
-                    space=options.latent_space,
+                    batch_index=options.batch_index, layout=options.layout,
+                    normalization=None if own == "auto" else own, space=options.latent_space,
                     rate=(rate.numerator, rate.denominator) if rate else None)
 
 

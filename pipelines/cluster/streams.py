@@ -34,8 +34,8 @@ PACKED = {RGB: ("uint8", 3), RGBA: ("uint8", 4), RGB_F32: ("float32", 3),
 
 def spelled(text):
     """The package's sentence with options instead of keyword arguments."""
-    text = re.sub(r"\b(batch_index|framerate|latent_space|layout|normalization|variant)="
-                  r'("[^"]*"(?: or "[^"]*")?)?',
+    text = re.sub(r"\b(batch_index|framerate|latent_space|layout|normalization|tensor|"
+                  r'variant)=("[^"]*"(?: or "[^"]*")?)?',
                   lambda found: f"--{found[1]} {found[2] or ''}".replace('"', "").rstrip(),
                   text)
     return (text.replace("slice_size", "--slice").replace("memory_limit", "--memory-limit")

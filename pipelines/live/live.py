@@ -69,8 +69,8 @@ READING = (
     ("demux", "batch-index", {"metavar": "N", "type": index}, "clip of a batch, from 0"),
     ("demux", "framerate", {"metavar": "RATE", "type": frame_rate},
      "frame rate of the video, such as 24 or 30000/1001"),
-    ("decode", "normalization", {"choices": ("normalized", "raw", "comfyui")},
-     "scale of the latents; comfyui: the one that ComfyUI saves; default: as the "
+    ("decode", "normalization", {"choices": ("auto", "normalized", "raw", "comfyui")},
+     "scale of the latents; comfyui: the one that ComfyUI saves; auto (default): as the "
      "latents state"),
     ("decode", "variant", {"metavar": "NAME", "type": value}, "network of the WEIGHTS, if their shapes fit "
      "several"),

@@ -16,7 +16,7 @@ if os.name == "nt":
 
 from . import _engine
 from ._engine import Cancelled, Error, OutOfMemory, Tensor
-from .decoding import Decoder
+from .decoding import SETTINGS, Decoder
 from .diffusers import accelerate
 from .encoding import Encoder
 from .latents import Latents
@@ -25,9 +25,6 @@ from .reports import GstVaeWarning
 from .vae import VAE, open_vae as open
 
 __version__ = _engine.version
-# The settings of a stream, and what each does.
-SETTINGS = {name: text for name, text in _engine.setting_texts().items()
-            if name not in ("direction", "width", "height", "pixels")}
 
 __all__ = ["Cancelled", "Decoder", "Encoder", "Error", "GstVaeWarning", "Latents",
            "OutOfMemory", "PipelineError", "SETTINGS", "Tensor", "VAE", "accelerate",

@@ -9,6 +9,18 @@ from .reports import GstVaeWarning, Plan, Progress, callers_level, say
 PLANES = ("nv12", "p010", "i420", "y444")
 PACKED = ("uint8", "float32", "float16", "bfloat16")
 CPU = "cpu"
+# The settings of a stream, and what each does.
+SETTINGS = {name: text for name, text in _engine.setting_texts().items()
+            if name not in ("direction", "width", "height", "pixels")}
+
+
+def check_settings(settings, size="", pixels=""):
+    """Refuses what is no setting, but alpha of Decoder. size, pixels: what tells the size
+    and the type of the frames instead."""
+    advice = {"width": size, "height": size, "dtype": pixels, "pixels": pixels}
+    for name in settings:
+        if name not in SETTINGS and name != "alpha":
+            raise TypeError(f"there is no setting {name!r}{advice.get(name, '')}")
 
 
 def pixels_of(dtype, allowed, channels):

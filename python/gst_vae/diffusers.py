@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from ._engine import Error
+from .decoding import check_settings
 from .frameworks import type_of
 from .reports import GstVaeWarning, callers_level
 from .vae import open_vae
@@ -198,4 +199,5 @@ def accelerate(pipe: Any, **settings: Any) -> Accelerated:
     if not hasattr(module, "state_dict") or not hasattr(module, "config"):
         raise TypeError(f"expected a pipeline with a vae, or a VAE of diffusers, found "
                         f"{type(pipe)!r}")
+    check_settings(settings)
     return Accelerated(module, settings)

@@ -45,8 +45,8 @@ class Latents:
     """The latents of a file. info: what the file states.
 
     tensor: the name of the tensor. batch_index: the clip of a batch, from 0. layout:
-    "cthw" or "tchw", with a batch "bcthw" or "btchw", if the file does not state it and
-    the channels of the model fit both axes. normalization: "auto", "normalized",
+    "cthw" or "tchw", also with a batch in front, if the file does not state it and the
+    channels of the model fit both axes. normalization: "auto", "normalized",
     "raw" or "comfyui"; framerate: such as 16, "30000/1001" or (16, 1); latent_space: such as
     "wan2.1". These three override what the file states, also if it cannot be read."""
 

@@ -8,7 +8,7 @@ import warnings
 from typing import Any, Callable
 
 from . import _engine
-from .decoding import Decoder, clips_of
+from .decoding import Decoder, check_settings, clips_of
 from .encoding import Encoder, check_frames
 from .frameworks import device_of, dims, fail, is_state, like, pairs_of, to_host, type_of, view
 from .latents import latents_of, own_normalization
@@ -72,6 +72,7 @@ class VAE:
         """A stream that decodes pictures of this size. dtype: the type of frames: uint8;
         or float32, float16, bfloat16 in the network's own range (info.pixel_range), not
         clamped. settings: see SETTINGS."""
+        check_settings(settings)
         return Decoder(self, width, height, dtype, **settings)
 
     def encoder(self, width: int, height: int, dtype: Any = "uint8",
@@ -81,6 +82,7 @@ class VAE:
         with planes: nv12, p010, i420, y444. latents: the type of latents. With moments
         it gives (latents, mean, logvar). tail: what finish() does with the last frames if
         they fill no latent: "repeat" the last one, or "drop" them."""
+        check_settings(settings)
         return Encoder(self, width, height, dtype, latents, moments, tail, **settings)
 
     def plan(self, width: int, height: int, direction: str = "decode",
@@ -122,6 +124,8 @@ class VAE:
     def settle(self, latents, size, frames, settings, layout, **reading):
         """The arguments of a call, with what the latents tell: also the layout, and the
         Latents of a file, or None. reading: see latents_of()."""
+        check_settings(settings, "; the latents tell the size, or size=(width, height) if "
+                       "the pictures are smaller")
         own = own_normalization(settings.get("normalization"))
         clip = latents_of(latents, layout, own, reading)
         if clip:
@@ -173,10 +177,10 @@ class VAE:
         of the latents. They may also be the path of a file; images may be [B, C, h, w].
         A network with alpha gives 4 channels.
 
-        layout: "cthw" or "tchw", also with the batch as "bcthw" or "btchw". Without it,
-        latents of 4 dimensions may also be [T, C, h, w], if only this axis has as many
-        channels as the network. A guess is a warning. tensor, batch_index, framerate and
-        latent_space: for a path, as for Latents.
+        layout: "cthw" or "tchw", also with a batch in front. Without it, latents of 4
+        dimensions may also be [T, C, h, w], if only this axis has as many channels as the
+        network. A guess is a warning. tensor, batch_index, framerate and latent_space:
+        for a path, as for Latents.
 
         size: width and height of the pictures, if they are smaller than the latents
         tell. frames: return at most so many. out: memory for all frames. progress: True,
@@ -226,6 +230,8 @@ class VAE:
         for a network that takes it; others are opaque. Float is in the network's own
         range (info.pixel_range). tail: as for encoder(). settings: see SETTINGS;
         posterior="sample" and seed give samples instead of the mean."""
+        told = "; the frames tell it"
+        check_settings(settings, told, told)
         t = view(to_host(frames))
         t = t.grown() if len(t.shape) == 3 and t.shape[2] in (3, 4) else t
         check_frames(t, self.info.in_channels)

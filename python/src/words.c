@@ -23,9 +23,9 @@ put(Text *t, const char *from, size_t n)
 static size_t
 name_length(const char *text)
 {
-    static const char *const names[] = {"latent-space", "normalization",
-                                        "layout",       "framerate",
-                                        "batch-index",  "variant"};
+    static const char *const names[] = {
+        "latent-space", "normalization", "layout", "framerate",
+        "batch-index",  "variant",       "tensor"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const size_t n = strlen(names[i]);
         if (strncmp(text, names[i], n) == 0 && strchr(" ;,:", text[n]))

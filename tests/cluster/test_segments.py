@@ -103,6 +103,9 @@ class Index(clips.Clips):
         for words in ("normalization raw; normalization normalized",
                       "latent-space wan2.1; latent-space gst-vae-demo"):
             self.assertIn(f"{stated} states {words} overrides it\n", said)
+        code, said = self.run_index(0, count=1, clip=stated, out="auto.rgb", options=[
+            "--normalization=auto", "--latent-space=gst-vae-demo"])
+        self.assertNotIn("normalization", said)
 
     def test_lost(self):
         """What the frames have no place for, and advice with the options' names."""

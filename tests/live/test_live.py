@@ -293,6 +293,9 @@ def warns(latents):
     live.get("/picture.jpg")
     _, words = live.end()
     check(words.count("overrides it") == 1, "a warning: " + repr(words))
+    live = Live("--model", MODELS[0], "--normalization", "auto", latents)
+    live.get("/picture.jpg")
+    check("overrides it" not in live.end()[1], "auto: as the latents state")
 
 
 def end(live):

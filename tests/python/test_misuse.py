@@ -43,6 +43,16 @@ class Values(small.Test):
             (TypeError, "expected a tensor", lambda: vae.decode(None)),
             (TypeError, "expected a tensor", lambda: vae.decode([1.0, 2.0])),
             (TypeError, "no setting 'speed'", lambda: vae.decode(good, speed=1)),
+            *((TypeError, f"no setting '{name}'; the latents tell the size, or size=.width",
+               lambda name=name: vae.decode(good, **{name: 40}))
+              for name in ("width", "height")),
+            *((TypeError, f"no setting '{name}'; the frames tell it",
+               lambda name=name: vae.encode(video, **{name: 40}))
+              for name in ("width", "height", "dtype", "pixels")),
+            (TypeError, "no setting 'pixels'$", lambda: vae.decode(good, pixels="rgba")),
+            *((TypeError, f"no setting '{name}'$", lambda call=call, name=name: call(
+                16, 16, **{name: "decode"})) for call in (vae.decoder, vae.encoder)
+              for name in ("vae", "direction")),
             (Error, "backend is gpu", lambda: vae.decode(good, backend="gpu")),
             (Error, "precision is None", lambda: vae.decode(good, precision=None)),
             (Error, "threads is many", lambda: vae.decode(good, threads="many", **REF)),

@@ -446,6 +446,7 @@ class Wrong(small.Test):
             (TypeError, "expected a tensor", ([1.0], "fakesink"), {}),
             (TypeError, "str|path", (good, 7), {}),
             (TypeError, "no setting 'speed'", (good, "fakesink"), {"speed": 1}),
+            (TypeError, "no setting 'width'; .* size=", (good, "fakesink"), {"width": 1}),
             (Error, "precision is fp4, expected", (good, "fakesink"),
              {"precision": "fp4"}),
             (Error, "framerate is fast, expected", (good, "fakesink"),

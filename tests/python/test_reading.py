@@ -125,6 +125,8 @@ class Reading(small.Warned):
                 ("set normalization of vaedecode to raw", 'set normalization="raw"'),
                 ("set framerate", "set framerate="),
                 ("one with batch-index", "one with batch_index="),
+                ("set tensor", "set tensor="),
+                ("one with tensor; found a", "one with tensor=; found a"),
                 ('set variant to "vae."', 'set variant="vae."'),
                 ("set variant to the one", "set variant= to the one"),
                 ("a set layouts file", "a set layouts file"), ("", "")):

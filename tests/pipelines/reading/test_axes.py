@@ -230,15 +230,38 @@ class Sent(Reading):
                 array = vaesend.Array("float32", tuple(shape), data)
                 self.assertIn(bytes(list(vaesend.split(array, layout))[1][1]), stream)
 
+    def test_a_guess_of_the_writer(self):
+        """It counts only where both orders are possible, and stays a guess."""
+        told = "no layout is stated; {}, 16 latents of 16 channels, is a guess"
+        for guess, said in (("tchw", told.format("tchw")), ("bcthw", told.format("cthw")),
+                            ("maybe", "vae.layout_guess is 'maybe', expected cthw or tchw; "
+                             "it is ignored\n")):
+            clip = self.clip([16, 16, 2, 2], metadata={"vae.layout_guess": guess})
+            stream, words = send("--space", "wan2.1", clip, "-")
+            self.assertIn(f"vaesend: warning: {clip}: ", words)
+            self.assertIn(said, words)
+            self.assertIn(b"layout-guessed=(boolean)true", stream)
+
+    def test_an_option_against_the_file(self):
+        """It is a warning, as of vaetool."""
+        for stated, option, told in (("tchw", "cthw", True), ("btchw", "bcthw", True),
+                                     ("tchw", "btchw", False), ("tchw", "auto", False)):
+            clip = self.clip([16, 16, 2, 2], metadata={"vae.layout": stated})
+            words = f"{clip} states layout tchw; layout cthw overrides it\n"
+            for said in (send("--space", "wan2.1", "--layout", option, clip, "-")[1],
+                         self.decode("wan21", clip, "--layout", option)[1]):
+                self.assertEqual(words in said, told, said)
+
     def test_as_the_engine(self):
         """vaesend finds the layout that vaetool finds."""
         sizes = (1, 3, 4, 16, 48, 1025)
-        for first, second, space, mark in itertools.product(
-                sizes, sizes, (None, "wan2.1", "flux1", "sd"), ({}, COMFYUI_MARK)):
+        for first, second, space, (mark, guess) in itertools.product(
+                sizes, sizes, (None, "wan2.1", "flux1", "sd"),
+                (({}, None), (COMFYUI_MARK, None), ({}, "tchw"))):
             shape = [first, second, 1, 1]
             clip = save(self.path("clip.safetensors"), {
                 "latent_tensor" if mark else "x": ("F32", shape, bytes(4 * first * second)),
-                **mark})
+                **mark}, guess and {"vae.layout_guess": guess})
             said = self.tool("info", *(["--latent-space", space] if space else []),
                              clip).stdout
             found = re.search(r"layout ([ct]{2}hw)", said)
@@ -246,7 +269,7 @@ class Sent(Reading):
                 continue  # vaetool refuses such latents
             options = types.SimpleNamespace(latents=clip, tensor=None, space=space)
             array, facts = vaesend_file.open_latents(clip, None)
-            with self.subTest(shape=shape, space=space, mark=mark), \
+            with self.subTest(shape=shape, space=space, mark=mark, guess=guess), \
                     contextlib.redirect_stderr(io.StringIO()):
                 self.assertEqual(vaesend_file.layout_by_channels(options, array, facts),
                                  found[1])

@@ -147,6 +147,7 @@ class Stated(Reading):
         for options, stated in (
                 ([], (None, None, None)),
                 (["--layout", "cthw", "--normalization", "raw"], ("raw", "tchw", None)),
+                (["--normalization", "auto"], (None, None, None)),
                 (["--framerate", "5"], (None, None, "5/1"))):
             with self.subTest(options=options):
                 facts = self.sent(*options, latents)

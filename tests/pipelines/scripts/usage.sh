@@ -95,6 +95,20 @@ usage() {
         refused "argument --$option: expected a value" \
             python3 "$pipelines/live/live.py" "--$option=" --none
     done
+    # GStreamer would only warn of these.
+    for number in -3 99999999999 1.5 lots; do
+        refused "^latents-to-video.sh: --threads $number: expected a whole number, 0 to " \
+            run latents-to-video --threads=$number "$dir/none" "$dir/out.webm"
+    done
+    number=18446744073709551615
+    for range in "-2: expected a whole number, -1 to 2147483647" "-1: no such file"; do
+        refused "${range#*: }" run latents-to-video \
+            --cuda-device-id="${range%%:*}" "$dir/none" "$dir/out.webm"
+    done
+    refused 'no such file' run latents-to-video --seed=$number "$dir/none" \
+        "$dir/out.webm"
+    refused "expected a whole number, 0 to $number" \
+        run latents-to-video --seed=18446744073709551616 "$dir/none" "$dir/out.webm"
     refused 'HOST:PORT' run live-preview --from nowhere
     for port in 0 99999 99999999999; do
         refused "port $port, expected 1 to 65535" \
