@@ -16,7 +16,8 @@ point=$out/a.safetensors.checkpoint
 # Makes 21 latents of wan2.1, which are 81 frames. Bytes of weights serve as noise.
 cat "$net" "$tiny" "$net" | head -c $((21 * 16 * 2 * 3 * 4)) |
     tr '\000-\377' '\001-\077\001-\077\001-\077\001-\077' |
-    tensor "$out/clip.safetensors" latent F32 16,21,2,3
+    tensor "$out/clip.safetensors" latent F32 16,21,2,3 \
+    '{"vae.normalization":"normalized"}'
 decode() {
     "$tool" decode --backend ref --model "$net" "$@"
 }
