@@ -147,6 +147,10 @@ says "cut.safetensors"
 
 echo "# decode and encode"
 check "decode" 0 decode "$latents" frames.safetensors
+says "$latents states no normalization"
+true_that "and no more without a terminal" test "$(wc -l <log)" -eq 1
+check "decode of normalized latents" 0 decode --normalization normalized "$latents" \
+    frames.safetensors
 true_that "no output without a terminal" test ! -s log
 check "decode --verbose" 0 decode --verbose --slice 2 "$latents" \
     again.safetensors
@@ -413,7 +417,7 @@ check "spaces of images" 0 info --spaces
 says "sd: 4 channels, 8x8 pixels and 1 frame per latent" "and 4 frames per latent"
 check "a space of the user" 3 decode --latent-space wan2.2 "$latents" x
 says ": the latent space is wan2.2, the model " " expects wan2.1"
-says_not "states" "not known"
+says_not "states latent" "not known"
 check "an unknown space of the user" 3 decode --latent-space wan9 "$latents" x
 says ": the latent space is wan9, which is not known, the model "
 # sized WIDTH HEIGHT: writes the latents to a file that states this size.
