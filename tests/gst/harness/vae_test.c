@@ -455,7 +455,7 @@ vae_test_none(GstHarness *h, GstMessageType types)
 }
 
 void
-vae_test_one_warning(GstHarness *h, const char *words)
+vae_test_warning(GstHarness *h, const char *words)
 {
     GstMessage *message =
         gst_bus_pop_filtered(GST_ELEMENT_BUS(h->element), GST_MESSAGE_WARNING);
@@ -465,6 +465,12 @@ vae_test_one_warning(GstHarness *h, const char *words)
     CHECK_SAYS(strstr(warning->message, words), "%s", warning->message);
     g_clear_error(&warning);
     gst_message_unref(message);
+}
+
+void
+vae_test_one_warning(GstHarness *h, const char *words)
+{
+    vae_test_warning(h, words);
     vae_test_none(h, GST_MESSAGE_WARNING);
 }
 

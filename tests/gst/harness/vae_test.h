@@ -184,6 +184,8 @@ void vae_test_expect_error(GstHarness *h, GQuark domain, gint code,
                            const char *word, const char *other);
 void vae_test_bus_error(GstBus *bus, GQuark domain, gint code, const char *word,
                         const char *other);
+/* Checks that the next warning of the bus has these words. */
+void vae_test_warning(GstHarness *h, const char *words);
 /* Checks that the bus has one warning, with these words. */
 void vae_test_one_warning(GstHarness *h, const char *words);
 /* Checks that the bus has no message of these types. */
