@@ -7,7 +7,7 @@ import sys
 
 import vaesend
 from vaesend import SIZES, SPACES, Array, Sender, counted
-from vaesend_read import is_torch, open_latents, open_torch, stated
+from vaesend_read import is_torch, open_latents, open_torch, stated, whole
 
 __all__ = ["open_latents", "main"]
 
@@ -175,14 +175,14 @@ def rate_of(options, facts):
 
 def shown_of_last(options, facts, latents, sender):
     """Number of frames of the last latent that the clip has; None: all."""
-    total = stated(facts, "vae.frames", options.latents)
+    text = facts.get("vae.frames")
+    total = whole(text)
     most = sum(map(sender.frames_at, range(latents)))
     least = most - sender.frames_at(latents - 1) + 1
-    if total and not least <= total <= most:
+    if text is not None and not least <= total <= most:
         of = (f"{latents} latents are {least} to {most} frames"
               if latents > 1 else "1 latent is 1 frame")
-        tell(f"{options.latents}: vae.frames is {total}, but {of}: "
-             "all are sent")
+        tell(f"{options.latents}: vae.frames is {text!r}, but {of}: all are sent")
         return None
     return total - least + 1 if total else None
 

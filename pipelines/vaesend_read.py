@@ -84,12 +84,17 @@ def said_of(header, path):
     return facts
 
 
+def whole(text):
+    """The whole number from 1 that the text is, or 0."""
+    return int(text) if text and re.fullmatch("0*[1-9][0-9]{0,8}", text) else 0
+
+
 def stated(facts, name, path):
     """A whole number that the metadata state, or 0."""
     text = facts.get(name)
-    if text is not None and not re.fullmatch("0*[1-9][0-9]{0,8}", text):
+    if text is not None and not whole(text):
         raise ValueError(f"{path}: {name} is {text!r}, expected a whole number from 1")
-    return int(text or 0)
+    return whole(text)
 
 
 def unique(pairs, path):
