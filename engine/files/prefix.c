@@ -110,8 +110,8 @@ vae_tensor_file_prefix_advice(const VaeTensorFile *file, char *text,
     return text;
 }
 
-/* Copies the tensors with the prefix of the part; without one, those that have
- * none. */
+/* Copies the tensors with the prefix of the part; without one, those whose
+ * names begin with none of its words. */
 static void
 take_tensors(VaeTensorFile *part, const VaeTensorFile *whole)
 {
@@ -119,8 +119,7 @@ take_tensors(VaeTensorFile *part, const VaeTensorFile *whole)
     part->n_tensors = 0;
     for (size_t i = 0; i < whole->n_tensors; i++) {
         const char *name = whole->tensors[i].name;
-        if (skip ? strncmp(name, part->prefix, skip) != 0
-                 : prefix_size(name) > 0)
+        if (skip ? strncmp(name, part->prefix, skip) != 0 : skip_word(name) > 0)
             continue;
         part->tensors[part->n_tensors] = whole->tensors[i];
         part->tensors[part->n_tensors++].name = name + skip;
