@@ -100,8 +100,8 @@ vae_tensor_file_prefix_advice(const VaeTensorFile *file, char *text,
     if (!name)
         return text;
     snprintf(text, size,
-             "; the prefix \"%.*s\" of its tensors is not known, expected none "
-             "or some of",
+             "; the prefix \"%.*s\" of its tensors is not known; if they are a "
+             "VAE, set variant to the prefix; known are",
              n < VAE_NAME_SHOWN ? n : VAE_NAME_SHOWN, name);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const size_t used = strlen(text);

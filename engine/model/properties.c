@@ -201,19 +201,63 @@ vae_model_variant(const VaeModel *model)
 /* ------------------------------------------------------------------ */
 /* Variants of the same shapes.                                        */
 
+/* Of ASCII, in any locale. */
+static char
+lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char) (c - 'A' + 'a') : c;
+}
+
+static bool
+is_mark(char c)
+{
+    return c == '_' || c == '-' || c == '.' || c == ' ';
+}
+
+static bool
+is_letter(char c)
+{
+    return lower(c) >= 'a' && lower(c) <= 'z';
+}
+
+/* True if the text begins with the word. Case does not count, marks are equal,
+ * and a mark between two letters may be more: "SD_XL" is sdxl. */
+static bool
+begins_with(const char *text, const char *word)
+{
+    const char *w = word;
+    for (; *w; text++)
+        if (lower(*text) == *w || (is_mark(*text) && is_mark(*w)))
+            w++;
+        else if (!is_mark(*text) || w == word || !is_letter(w[-1]) ||
+                 !is_letter(*w))
+            return false;
+    return true;
+}
+
+static bool
+has_word(const char *file, const char *word)
+{
+    for (; *file; file++)
+        if (begins_with(file, word))
+            return true;
+    return false;
+}
+
 static size_t
 longest_in(const char *file, const VaeVariant *v)
 {
     const char *const words[] = {v->name, v->also};
     size_t longest = 0;
     for (int i = 0; i < 2; i++)
-        if (words[i] && strstr(file, words[i]) && strlen(words[i]) > longest)
+        if (words[i] && strlen(words[i]) > longest && has_word(file, words[i]))
             longest = strlen(words[i]);
     return longest;
 }
 
 /* The longest name counts, because the name of a family is also that of one of
- * its variants. -1: the file's name has none of them. */
+ * its variants. -1: the file's name has none of them, or two that are equally
+ * long. */
 static int
 named_by(const char *file, const VaeVariant *v, int n)
 {
@@ -221,10 +265,9 @@ named_by(const char *file, const VaeVariant *v, int n)
     size_t most = 0;
     for (int i = 0; i < n; i++) {
         const size_t name = longest_in(file, &v[i]);
-        if (name > most) {
-            best = i;
-            most = name;
-        }
+        if (name >= most)
+            best = name > most ? i : -1;
+        most = name > most ? name : most;
     }
     return best;
 }

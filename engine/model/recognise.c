@@ -170,7 +170,8 @@ look_for_network(VaeModel *m, VaeTensorFile *whole, const char *prefix,
 }
 
 /* Finds the networks without a prefix and under each that is known. Then looks
- * for further ones under prefixes that are not known. */
+ * for further ones under prefixes that are not known, if there is a network, or
+ * the variant may name one. */
 static VaeStatus
 find_networks(VaeModel *m, VaeTensorFile *whole, Networks *all, VaeError *error)
 {
@@ -183,8 +184,9 @@ find_networks(VaeModel *m, VaeTensorFile *whole, Networks *all, VaeError *error)
     while (status == VAE_OK && vae_tensor_file_next_prefix(whole, &at, prefix));
     at = 0;
     prefix[0] = '\0';
-    for (int i = 0; i < MOST_UNKNOWN && all->arch && status == VAE_OK &&
-                    vae_tensor_file_next_unknown(whole, &at, prefix);
+    for (int i = 0;
+         i < MOST_UNKNOWN && (all->arch || m->variant) && status == VAE_OK &&
+         vae_tensor_file_next_unknown(whole, &at, prefix);
          i++)
         status = look_for_network(m, whole, prefix, all, error);
     return status;

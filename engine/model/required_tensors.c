@@ -120,6 +120,16 @@ note(VaeError *first, const char *tensor, const char *found,
                        (VaeErrorParts){tensor, found, expected}, "%s", tensor);
 }
 
+/* True if a tensor is missing that would tell the shape of this one. */
+static bool
+follows_missing(const VaeRequiredTensor *d, const Mismatches *all)
+{
+    bool unknown = false;
+    for (int i = 0; i < d->n_dims; i++)
+        unknown |= d->dims[i] == 0;
+    return unknown && all->missing.count > 0;
+}
+
 /* Finds a required tensor in the file and marks it in `used`, which has an
  * entry for each tensor of the file. */
 static void
@@ -144,6 +154,8 @@ match_one(VaeModel *m, VaeRequiredTensor *d, bool *used, Mismatches *all)
     if (d->n_dims == 4)
         drop_time(&d->found);
     const char *name = t->name - strlen(m->file->prefix);
+    if (follows_missing(d, all))
+        return;
     if (!same_dims(&d->found, d)) {
         vae_dims_text(t->dims, t->n_dims, is, sizeof is);
         vae_listing_add(&all->wrong, "%s is %s, expected %s", name, is, should);

@@ -16,6 +16,7 @@ test_two_networks(void)
         const char *words[3];
         const char *model; /* the second; NULL: taew2_1 */
         bool both;         /* the variant fits both */
+        const char *base;  /* the first model; NULL: wan21 */
     } rows[] = {
         {"vae.",
          "model.",
@@ -36,6 +37,14 @@ test_two_networks(void)
          "wan2.1",
          {"those of taew2_1 (prefix \"mine.\"); to use taew2_1, set variant"}},
         {"vae.", "mine.", "mine.", "taew2_1", {"\"mine.\", 194 other tensors"}},
+        {"vae.",
+         "mine.",
+         "taehv1_5",
+         "taehv1_5",
+         {"\"mine.\", 128 other tensors"},
+         "taehv/taehv1_5",
+         .base = "taehv/taew2_1"},
+        {"his.", "mine.", "mine.", "taew2_1", {"\"mine.\", 194 other tensors"}},
         {"vae.",
          "model.",
          NULL,
@@ -90,7 +99,7 @@ test_two_networks(void)
         SCOPED_MODEL VaeModel *model = NULL;
         VaeError error = {0};
         clear_set();
-        add_model("wan21", rows[i].first);
+        add_model(rows[i].base ? rows[i].base : "wan21", rows[i].first);
         add_model(rows[i].model ? rows[i].model : "taehv/taew2_1",
                   rows[i].second);
         vae_model_open(write_set(), &options, &model, &error);
@@ -150,6 +159,8 @@ test_file_names(void)
         const char *weights, *file, *arch, *by, *stated;
     } rows[] = {
         {"taew2_1", "taecvx.safetensors", "taecvx", "name of the file"},
+        {"taew2_1", "TAE-CVX.safetensors", "taecvx", "name of the file"},
+        {"taew2_1", "my-taew2.1.safetensors", "taew2_1", "name of the file"},
         {"taew2_1", "my_taehv_v2.safetensors", "taehv", "name of the file"},
         {"taew2_1", "taehv-taeos1_3.safetensors", "taeos1_3",
          "name of the file"},

@@ -94,8 +94,9 @@ test_prefixes(void)
     add_prefix("my.own.");
     add_tensor("text.encoder.q");
     expect_error("a prefix that is not known", VAE_ERR_MODEL,
-                 WORDS("the prefix \"my.own.\" of its tensors is not known, "
-                       "expected none or some of vae., first_stage_model., ",
+                 WORDS("the prefix \"my.own.\" of its tensors is not known; "
+                       "if they are a VAE, set variant to the prefix; known "
+                       "are vae., first_stage_model., ",
                        "_orig_mod."));
 }
 
