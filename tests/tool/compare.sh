@@ -137,6 +137,11 @@ check "scales of a space whose weights have the statistics" 1 compare \
 says "DIFFERENT SCALES: the latents are normalized in ltx2.latent ($usual) and raw in" \
     "decode both to compare them"
 
+tensor named.safetensors samples F32 16,2,6,10 '{"vae.normalization":"raw"}' <tchw
+check "latents of two other names" 0 compare --max-abs 0 named.safetensors \
+    other.safetensors
+says "samples and latent 16x2x6x10 max 0"
+
 tensor unstated.safetensors latent F32 16,2,6,10 {} <tchw
 check "without a statement, and statistics" 0 compare --max-abs 0 \
     unstated.safetensors other.safetensors
@@ -162,7 +167,7 @@ done
 check "a clip that no batch has" 3 compare --batch-index 2 clips.safetensors tchw.safetensors
 says "holds a batch of 2, but the batch index is 2, expected 0 to 1"
 check "a clip without a batch" 3 compare --batch-index 1 tchw.safetensors tchw.safetensors
-says "has 4 dimensions, which are the latents of one clip, but a batch index of 1"
+says "has 4 dimensions, which are the latents of one clip or of several pictures"
 tensor scaled.safetensors latent F32 16,2,6,10 '{"vae.normalization":"normalized"}' <tchw
 check "a space and a normalization" 1 compare --latent-space wan2.1 --normalization raw \
     --max-abs 0 unstated.safetensors scaled.safetensors

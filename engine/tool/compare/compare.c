@@ -151,15 +151,6 @@ is_nameless(const VaeTensorInfo *t)
     return strcmp(t->name, "npy") == 0;
 }
 
-/* True if only one of the tensors has the name of latents in files of ComfyUI.
- */
-static bool
-one_is_comfyui(const VaeTensorInfo *x, const VaeTensorInfo *y)
-{
-    static const char name[] = "latent_tensor";
-    return (strcmp(x->name, name) == 0) != (strcmp(y->name, name) == 0);
-}
-
 /* The latents of the file, or its only tensor; NULL if there are several. */
 static const VaeTensorInfo *
 main_tensor(const VaeTensorFile *f)
@@ -181,8 +172,9 @@ partner(const VaeTensorFile *a, const VaeTensorInfo *x, const VaeTensorFile *b)
     if (!y)
         y = other_video(a, x, b);
     if (!y && other &&
-        (is_nameless(x) || (x == main_tensor(a) &&
-                            (is_nameless(other) || one_is_comfyui(x, other)))))
+        (is_nameless(x) ||
+         (x == main_tensor(a) &&
+          (is_nameless(other) || is_frames(x) == is_frames(other)))))
         y = other;
     return y;
 }
