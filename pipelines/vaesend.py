@@ -218,11 +218,13 @@ def axes_advice(shape, layout, channels):
     batch = len(shape) == 5
     other = "cthw" if layout == "tchw" else "tchw"
     if len(shape) > 3 and shape[batch + other.index("c")] == channels:
-        return f"; the other dimension has {channels}: set layout=\"{other}\""
+        return (f"; the other dimension has {channels}: if these are the channels, set "
+                f"layout=\"{other}\"")
     if shape[-1] == channels:
         to = f"[{'B, ' * batch}C, {'T, ' * (len(shape) > 3)}h, w]"
-        return (f"; the last dimension has {channels}: permute the array to {to}, by "
-                f"moveaxis(x, -1, {int(batch)}) of numpy or torch")
+        return (f"; the last dimension has {channels}: if these are the channels, "
+                f"permute the array to {to}, by moveaxis(x, -1, {int(batch)}) of numpy "
+                "or torch")
     return ""
 
 

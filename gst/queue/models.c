@@ -260,7 +260,8 @@ gst_vae_models_find(const gchar *space, GError **error)
                     "The latent caps declare no latent-space, so the model "
                     "is not known: set the property model=... to a file of "
                     "weights, or name the space upstream (latentdemux "
-                    "latent-space=...)");
+                    "latent-space=...). A player needs it in the file: "
+                    "latentdemux latent-space=... ! latentmux writes it");
         return NULL;
     }
     if (!safe_name(space)) {
@@ -283,9 +284,7 @@ gst_vae_models_find(const gchar *space, GError **error)
                     space, expected,
                     known ? "" : " The space is not known; the nearest is ",
                     known ? "" : vae_space_nearest(space)->name,
-                    known ? ""
-                          : ": if it is meant, set latentdemux "
-                            "latent-space to it");
+                    known ? "" : ": if it is meant, set latent-space to it");
     }
     return path;
 }

@@ -199,7 +199,7 @@ static const Case bad[] = {
     {"batch index too large", "x F16 2,16,3,4,5",
      "batch of 2|batch index is 2, expected 0 to 1", VAE_ERR_SIZE, .item = 3},
     {"batch index without a batch", "x F16 16,3,4,5",
-     "4 dimensions, which are the latents of one clip, but a batch index of 1",
+     "4 dimensions, which are the latents of one clip or of several pictures",
      VAE_ERR_SIZE, .item = 2},
     {"batch index past a batch of 1", "x F16 1,16,3,4,5",
      "batch of 1|batch index is 1, expected 0 to 0", VAE_ERR_SIZE, .item = 2},
@@ -235,14 +235,15 @@ static const Case bad[] = {
      "permute the tensor to [C, h, w], by moveaxis(x, -1, 0)", VAE_ERR_SIZE,
      .channels = 4, .temporal = 1},
     {"a batch index of 3-D", "x F16 16,4,5",
-     "3 dimensions, which are the latents of one clip, but a batch index of 1",
+     "3 dimensions, which are the latents of one clip or of several pictures",
      VAE_ERR_SIZE, .item = 2},
     {"several of 3-D", "x F16 16,4,5; y F16 16,4,5",
      "no latent tensor|these are latents [C, h, w] of one clip",
      VAE_ERR_NOT_FOUND},
     {"channels last", "x F16 3,8,10,16",
      "\"x\" (3x8x10x16) has 3 channels as cthw, the model expects 16; the last "
-     "dimension has 16: permute the tensor to [C, T, h, w], by moveaxis(x, -1, "
+     "dimension has 16: if these are the channels, permute the tensor to [C, "
+     "T, h, w], by moveaxis(x, -1, "
      "0) of",
      VAE_ERR_SIZE, .channels = 16, .temporal = 4},
     {"channels last of a batch", "x F16 1,3,8,10,16",
@@ -255,14 +256,18 @@ static const Case bad[] = {
      "has 8 channels as tchw|permute the tensor", VAE_ERR_SIZE,
      .layout = VAE_LAYOUT_TCHW, .channels = 16, .temporal = 4},
     {"the other layout of the caller", "x F16 16,3,8,10",
-     "has 3 channels as tchw|has 16: set layout to cthw", VAE_ERR_SIZE,
-     .layout = VAE_LAYOUT_TCHW, .channels = 16, .temporal = 4},
+     "has 3 channels as tchw|has 16: if these are the channels, set layout to "
+     "cthw",
+     VAE_ERR_SIZE, .layout = VAE_LAYOUT_TCHW, .channels = 16, .temporal = 4},
     {"the other layout of the file", "x F16 16,3,8,10",
-     "has 3 channels as tchw|has 16: set layout to cthw", VAE_ERR_SIZE,
-     .metadata = "\"vae.layout\":\"tchw\"", .channels = 16, .temporal = 4},
+     "has 3 channels as tchw|has 16: if these are the channels, set layout to "
+     "cthw",
+     VAE_ERR_SIZE, .metadata = "\"vae.layout\":\"tchw\"", .channels = 16,
+     .temporal = 4},
     {"5-D in the other order", "x F16 1,3,16,4,5",
-     "has 3 channels as cthw|has 16: set layout to tchw", VAE_ERR_SIZE,
-     .channels = 16, .temporal = 4},
+     "has 3 channels as cthw|has 16: if these are the channels, set layout to "
+     "tchw",
+     VAE_ERR_SIZE, .channels = 16, .temporal = 4},
     {"a list of latents with a batch", "0 F16 1,16,4,5; 1 F16 1,16,4,5",
      "select one with tensor; found|if these are latents [1, C, h, w] of one "
      "clip, save them as one tensor [1, C, T, h, w], by stack(list, 2)",

@@ -25,13 +25,14 @@ class Values(small.Test):
         video = small.tensor([1, 16, 16, 3], "B")
         rows = [
             (Error, "15x1x2x2, expected", lambda: vae.decode(small.tensor([15, 1, 2, 2]))),
-            (Error, 'other dimension has 16: set layout="tchw"',
+            (Error, 'other dimension has 16: if these are the channels, set layout="tchw"',
              lambda: vae.decode(small.tensor([1, 5, 16, 2, 2]))),
-            (Error, r"last dimension has 16: permute the tensor to \[B, C, T, h, w\], by",
+            (Error, r"last dimension has 16: if these are the channels, "
+             r"permute the tensor to \[B, C, T, h, w\], by",
              lambda: vae.decode(small.tensor([1, 5, 2, 3, 16]))),
-            (Error, r"5x2x3x16, .*: permute the tensor to \[C, T, h, w\], by",
+            (Error, r"5x2x3x16, .*, permute the tensor to \[C, T, h, w\], by",
              lambda: vae.decode(small.tensor([5, 2, 3, 16]))),
-            (Error, r"2x3x16, .*: permute the tensor to \[C, h, w\], by",
+            (Error, r"2x3x16, .*, permute the tensor to \[C, h, w\], by",
              lambda: vae.decode(small.tensor([2, 3, 16]))),
             (Error, 'set layout="cthw"',
              lambda: vae.decode(small.tensor([16, 5, 2, 2]), layout="tchw")),

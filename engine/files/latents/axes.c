@@ -266,18 +266,20 @@ vae_axes_advice(const int64_t *dims, int n_dims, VaeLatentLayout layout,
     text[0] = '\0';
     if (order)
         snprintf(text, size,
-                 "; the other dimension has %" PRId64 ": set layout to %s%s",
+                 "; the other dimension has %" PRId64
+                 ": if these are the channels, set layout to %s%s",
                  channels, tchw ? "cthw" : "tchw",
                  last ? ", or, if the last dimension has the channels, permute "
                         "the tensor"
                       : "");
     else if (last && !has_known_channels(dims, n_dims))
-        snprintf(text, size,
-                 "; the last dimension has %" PRId64
-                 ": permute the tensor to [%sC, %sh, w], by moveaxis(x, -1, "
-                 "%d) of numpy or torch",
-                 channels, n_dims == 5 ? "B, " : "", n_dims == 3 ? "" : "T, ",
-                 n_dims == 5);
+        snprintf(
+            text, size,
+            "; the last dimension has %" PRId64
+            ": if these are the channels, permute the tensor to [%sC, %sh, "
+            "w], by moveaxis(x, -1, %d) of numpy or torch",
+            channels, n_dims == 5 ? "B, " : "", n_dims == 3 ? "" : "T, ",
+            n_dims == 5);
     else if (n_dims == 3)
         snprintf(text, size,
                  "; if it is [B, N, C], tokens of a transformer, its pipeline "

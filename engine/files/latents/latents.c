@@ -209,8 +209,8 @@ choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
         return vae_mismatch(
             error, VAE_ERR_SIZE, info->name,
             "%s: tensor \"%.*s\" has {%d dimensions}, which are the latents of "
-            "one clip, but a batch index of %" PRId64
-            " is set, expected {=5 dimensions}",
+            "one clip or of several pictures, and are decoded whole; a batch "
+            "index of %" PRId64 " is for {=5 dimensions}",
             file->label, VAE_NAME_SHOWN, info->name, info->n_dims, *out);
     if (n == 0 || (requested < 0 && n > 1))
         return vae_mismatch(error, VAE_ERR_SIZE, info->name,

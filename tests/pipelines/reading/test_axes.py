@@ -111,9 +111,12 @@ class Axes(Reading):
         by_caps = ("latentdemux latent-space=gst-vae-demo layout=", "vaedecode backend=ref")
         for shape, layout, said in (
                 ([3, 4, 8, 8], "auto", None), ([3, 4, 16, 8], "auto", None),
-                ([3, 8, 8, 16], "cthw", "; the last dimension has 16: permute the"),
-                ([1, 5, 16, 4, 4], "cthw", "; the other dimension has 16: set layout to tchw"),
-                ([16, 5, 4, 16], "tchw", "; the other dimension has 16: set layout to cthw, "
+                ([3, 8, 8, 16], "cthw", "; the last dimension has 16: if these are the "
+                 "channels, permute the"),
+                ([1, 5, 16, 4, 4], "cthw", "; the other dimension has 16: if these are "
+                 "the channels, set layout to tchw"),
+                ([16, 5, 4, 16], "tchw", "; the other dimension has 16: if these are "
+                 "the channels, set layout to cthw, "
                  "or, if the last")):
             clip = self.clip(shape)
             with self.subTest(shape=shape):
@@ -126,10 +129,10 @@ class Axes(Reading):
 
     def test_orders(self):
         """An error says which other order would fit."""
-        for shape, said in (([1, 5, 16, 4, 4], "has 16: set layout to tchw"),
-                            ([1, 24, 16, 4, 4], "has 16: set layout to tchw"),
-                            ([1, 5, 4, 4, 16], "has 16: permute the"),
-                            ([5, 4, 4, 16], "has 16: permute the"),
+        for shape, said in (([1, 5, 16, 4, 4], "if these are the channels, set layout to tchw"),
+                            ([1, 24, 16, 4, 4], "if these are the channels, set layout to tchw"),
+                            ([1, 5, 4, 4, 16], "if these are the channels, permute the"),
+                            ([5, 4, 4, 16], "if these are the channels, permute the"),
                             ([5, 4, 4, 7], None), ([1, 5, 5, 4, 4], None)):
             latents = self.clip(shape)
             done = self.tool("decode", "--model", golden("wan21"), latents,
@@ -195,12 +198,15 @@ class Sent(Reading):
                 ([2, 16, 2, 3], "hwc", "vae.layout is 'hwc', expected cthw or tchw"),
                 ([16, 2, 2, 3], "tchw", "latents of shape [16, 2, 2, 3] have 2 "
                  "channels, those of wan2.1 16: expected [C, h, w], [T, C, h, w] "
-                 "or [1, T, C, h, w]; the other dimension has 16: set --layout cthw\n"),
+                 "or [1, T, C, h, w]; the other dimension has 16: if these are the channels, "
+                 "set --layout cthw\n"),
                 ([2, 2, 3, 16], None, expected(2, 2, 3, 16) +
-                 "; the last dimension has 16: permute the array to [C, T, h, w], by "
+                 "; the last dimension has 16: if these are the channels, permute the "
+                 "array to [C, T, h, w], by "
                  "moveaxis(x, -1, 0) of numpy or torch\n"),
                 ([1, 2, 2, 3, 16], None, expected(1, 2, 2, 3, 16) +
-                 "; the last dimension has 16: permute the array to [B, C, T, h, w], by "
+                 "; the last dimension has 16: if these are the channels, permute the "
+                 "array to [B, C, T, h, w], by "
                  "moveaxis(x, -1, 1) of numpy or torch\n"),
                 ([2, 12, 2, 4], None, expected(2, 12, 2, 4) + "\n"),
                 ([2, 16, 1, 2, 3], "cthw", "[2, 16, 1, 2, 3] is a batch of 2 clips, "

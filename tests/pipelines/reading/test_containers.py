@@ -82,7 +82,7 @@ class Containers(Reading):
         # The first packet has a random name of the stream.
         self.assertEqual(sent[0][300:], sent[1][300:])
         self.assertIn("the batch index is 1", self.refused("--batch-index=1", saved, "-"))
-        self.assertIn("has 16: set --layout cthw", self.refused(
+        self.assertIn("if these are the channels, set --layout cthw", self.refused(
             "--layout=tchw", "--space=wan2.1", saved, "-"))
 
     def test_types(self):
