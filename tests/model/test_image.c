@@ -1,6 +1,8 @@
 /*
  * test_image.c: recognises the networks of images.
  */
+#include <math.h>
+
 #include "weights_set.h"
 
 /* Fills the set with generated weights of the network; widths that are
@@ -100,6 +102,29 @@ test_equal_shapes(void)
         check(info && strcmp(info->arch, rows[i].arch) == 0 &&
                   strstr(info->reason, rows[i].by),
               rows[i].file, info ? info->reason : error.message);
+        free_generated();
+    }
+}
+
+/* A variant does not replace a factor that no variant has. */
+static void
+test_factor(void)
+{
+    static const struct {
+        const char *stated;
+        double factor;
+    } rows[] = {{"0.5", 0.5}, {"0.13025", 0.18215}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        VaeError error = {0};
+        generate("sd", 128, 32);
+        set.meta[set.n_meta++] = (VaeMetadata){"vae.variant", "sd"};
+        set.meta[set.n_meta++] =
+            (VaeMetadata){"scaling_factor", rows[i].stated};
+        SCOPED_MODEL VaeModel *model = open_as("w.safetensors", &error);
+        check(model &&
+                  fabs((double) vae_model_info(model)->std[0] * rows[i].factor -
+                       1) < 1e-6,
+              rows[i].stated, model ? "another factor" : error.message);
         free_generated();
     }
 }
@@ -363,6 +388,7 @@ test_image(void)
     test_pair();
     test_mixed_pairs();
     test_equal_shapes();
+    test_factor();
     test_fp16();
     test_tiny_names();
     load("taef2");

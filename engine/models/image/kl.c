@@ -281,20 +281,18 @@ describe(VaeRecognise *r, const Kl *a, const char *space)
     info->arch = space;
 }
 
-/* Keeps the variants with that many latent channels, and of them those with the
- * factor that the file states, if there are some. */
+/* Keeps the variants with that many latent channels. If the file states a
+ * factor: those with this factor. */
 static int
-list_fitting(const VaeModel *m, const Kl *a, double factor, VaeVariant *out)
+list_fitting(const Kl *a, bool stated, VaeVariant *out)
 {
     int n = 0;
-    for (int pass = 0; pass < 2 && n == 0; pass++)
-        for (int i = 0; i < N_VARIANTS; i++) {
-            const VaeSpace *s = vae_space_find(variants[i].space);
-            if (s->channels == a->z * a->patch * a->patch &&
-                (pass || (!vae_model_variant(m) &&
-                          fabs(factor - (double) s->factor) < 1e-4)))
-                out[n++] = variants[i];
-        }
+    for (int i = 0; i < N_VARIANTS; i++) {
+        const VaeSpace *s = vae_space_find(variants[i].space);
+        if (s->channels == a->z * a->patch * a->patch &&
+            (!stated || fabs(a->factor - (double) s->factor) < 1e-4))
+            out[n++] = variants[i];
+    }
     return n;
 }
 
@@ -327,13 +325,18 @@ recognise(VaeRecognise *r, VaeError *error)
     a->patch = folded ? 2 : 1;
     read_shapes(m, a);
     snprintf(what, sizeof what, "AutoencoderKL of %d latent channels", a->z);
-    const int n = list_fitting(m, a, folded ? 0 : a->factor, fitting);
+    /* A variant that the user states is above the factor of another. */
+    const bool stated = a->factor > 0 && !folded;
+    int n = stated ? list_fitting(a, true, fitting) : 0;
+    const bool known = n > 0;
+    if (!known || vae_model_variant(m))
+        n = list_fitting(a, false, fitting);
     const int i = vae_model_choose_variant(r, fitting, n, what, error);
     if (i < 0)
         return true;
     describe(r, a, fitting[i].space);
     *r->no_fp16 = refusal_of_fp16(m, r->info->path);
-    if (a->factor > 0 && !folded && !vae_model_variant(m))
+    if (stated && !(known && vae_model_variant(m)))
         for (int k = 0; k < a->z; k++) {
             r->std[k] = (float) (1 / a->factor);
             r->mean[k] = (float) a->shift;
