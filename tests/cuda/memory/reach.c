@@ -2,7 +2,7 @@
  * reach.c: plans the largest pictures that fit on cards of 8 and 24 GB, on the
  * emulated device, and the largest one on a CPU. Computes nothing.
  *
- * reach BACKEND
+ * reach cuda | cpu GIB
  */
 
 #include "../../stream/streams.h"
@@ -66,8 +66,10 @@ on_device(const VaeArch *arch, VaeModel *model)
 int
 main(int argc, char **argv)
 {
-    if (argc != 2 || !vae_backend_parse(argv[1], &backend)) {
-        fprintf(stderr, "usage: reach BACKEND\n");
+    const int cpu_gib = argc == 3 ? atoi(argv[2]) : 0;
+    if (argc < 2 || !vae_backend_parse(argv[1], &backend) ||
+        (backend == VAE_BACKEND_CPU) != (cpu_gib > 0)) {
+        fprintf(stderr, "usage: reach cuda | cpu GIB\n");
         return 2;
     }
     for (int i = 0; vae_archs[i]; i++) {
@@ -78,7 +80,8 @@ main(int argc, char **argv)
         if (backend == VAE_BACKEND_CUDA)
             on_device(vae_archs[i], model);
         else if (strcmp(vae_archs[i]->name, "seedvr2") == 0)
-            fits(vae_archs[i], model, VAE_DECODE, 1920, 1080, 21 * GIB);
+            fits(vae_archs[i], model, VAE_DECODE, 1920, 1080,
+                 (size_t) cpu_gib * GIB);
     }
     return tests_end();
 }
