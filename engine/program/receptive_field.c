@@ -219,7 +219,9 @@ vae_program_set_ranges(VaeProgram *p)
             reach_back(&a, &p->ops[i]);
     for (int i = 0; made && i < p->n_ops; i++) {
         VaeOp *op = &p->ops[i];
-        const VaeTensor *t = op->y ? op->y : op->x;
+        /* attention keeps keys and values of x for later steps */
+        const bool keeps = op->kind == VAE_OP_ATTENTION && op->carry;
+        const VaeTensor *t = op->y && !keeps ? op->y : op->x;
         if (op->kind == VAE_OP_PICTURE_OUT || op->kind == VAE_OP_LATENT_OUT)
             op->range = 1;
         else if (t)
