@@ -115,6 +115,8 @@ reads_all(const VaeOp *op)
 static void
 age_op(Ages *a, const VaeOp *op)
 {
+    const VaeTensor *y = op->y->view ? op->y->view : op->y;
+    const int from = op->y->view ? op->y->from : 0;
     for (int j = 0; j < op->y->shape.t; j++) {
         int age = 0, first = 0;
         const int n = op->x ? span(op, j, &first) : 0;
@@ -126,7 +128,7 @@ age_op(Ages *a, const VaeOp *op)
         }
         if (reads_all(op))
             age = -VAE_FROM_START;
-        a->oldest[op->y->id][j] = age;
+        a->oldest[y->id][from + j] = age;
     }
 }
 
@@ -217,7 +219,9 @@ vae_program_set_ranges(VaeProgram *p)
             reach_back(&a, &p->ops[i]);
     for (int i = 0; made && i < p->n_ops; i++) {
         VaeOp *op = &p->ops[i];
-        const VaeTensor *t = op->y ? op->y : op->x;
+        /* attention keeps keys and values of x for later steps */
+        const bool keeps = op->kind == VAE_OP_ATTENTION && op->carry;
+        const VaeTensor *t = op->y && !keeps ? op->y : op->x;
         if (op->kind == VAE_OP_PICTURE_OUT || op->kind == VAE_OP_LATENT_OUT)
             op->range = 1;
         else if (t)

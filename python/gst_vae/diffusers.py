@@ -44,6 +44,7 @@ class Accelerated:
             self.settings["normalization"] = "normalized"
         low, high = self.vae.info.pixel_range
         self.scale, self.low = (high - low) / 2, low  # of pixels from -1 to 1
+        self.in_tiles = name == "AutoencoderKLHunyuanVideo"
         # The latents of FLUX.2's pipelines are folded, those of its module are not.
         self.fold = 2 if name == "AutoencoderKLFlux2" else 1
         self.types = sys.modules[type(module).__module__]
@@ -87,8 +88,11 @@ class Accelerated:
         step = self.fold if direction == "decode" else self.vae.info.spatial
         if not getattr(self.vae.info, f"has_{direction}r"):
             why = f"gst-vae cannot {direction} with this network"
-        elif self.tile_plan() is None:
+        elif self.tile_plan(direction) is None:
             why = "its tiles have the numbers of frames of no tile_plan"
+        elif (direction == "encode" and self.in_tiles
+              and data.shape[2] % self.vae.info.temporal != 1):
+            why = "its norms include the frames of an incomplete last latent"
         elif temb is not None or causal not in (None, usual):
             why = "the timestep or causal is not that of the configuration"
         elif data.shape[-2] % step or data.shape[-1] % step:
@@ -98,14 +102,14 @@ class Accelerated:
         self.tell(direction, f"{direction} is left to the module: {why}")
         return True
 
-    def tile_plan(self):
+    def tile_plan(self, direction):
         """The setting tile_plan for the tiles of the module, or None."""
         m = self.module
         if "tile_plan" in self.settings:
             return self.settings["tile_plan"]
-        if type(m).__name__ != "AutoencoderKLHunyuanVideo":
+        if not self.in_tiles:
             return "diffusers"
-        if not m.use_framewise_decoding:
+        if not getattr(m, f"use_framewise_{direction[:-1]}ing"):
             return None
         return TILE_PLANS.get((m.tile_sample_min_num_frames,
                                m.tile_sample_stride_num_frames))
@@ -136,7 +140,7 @@ class Accelerated:
             latents = torch.nn.functional.pixel_unshuffle(z, self.fold).unsqueeze(2)
         frames = self.vae.decode(
             latents, dtype="float32", layout="bcthw",
-            **{**self.settings, "tile_plan": self.tile_plan()})
+            **{**self.settings, "tile_plan": self.tile_plan("decode")})
         sample = frames.permute(0, 4, 1, 2, 3)
         if self.low != -1:
             sample = (sample - self.low) / self.scale - 1
@@ -165,7 +169,7 @@ class Accelerated:
         for clip in whole.permute(0, 2, 3, 4, 1).contiguous():
             latents = self.vae.encode(
                 clip, moments=has_moments,
-                **{**self.settings, "tile_plan": self.tile_plan()})
+                **{**self.settings, "tile_plan": self.tile_plan("encode")})
             made.append(torch.cat(latents[1:]) if has_moments else latents)
         h = torch.stack(made).to(x.dtype)
         if image:

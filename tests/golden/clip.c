@@ -272,7 +272,6 @@ set_law(const VaeTensorFile *file, VaeStreamParams *params)
                             : VAE_TILE_PLAN_DIFFUSERS;
 }
 
-/* Reads the latents from one file, and the frames from the same or another. */
 /* The latents of the vectors are normalized, as they are taken. */
 static void
 no_doubt(void *user, const char *line)
@@ -283,6 +282,7 @@ no_doubt(void *user, const char *line)
     golden_check(user, !wrong);
 }
 
+/* Reads the latents from one file, and the frames from the same or another. */
 void
 golden_decode(Golden *g, const char *folder, VaeModel *model, const char *input,
               const char *output)

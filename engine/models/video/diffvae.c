@@ -68,6 +68,31 @@ modulated_mlp(VaeBuilder *b, const VaeTensor *x)
     return mlp(b, x, &m);
 }
 
+/* The queries, keys and values of norm1(x). m: modulates the norm, or NULL. */
+static const VaeTensor *
+qkv(VaeBuilder *b, const VaeTensor *x, const VaeModulation *m)
+{
+    if (!x)
+        return NULL;
+    VaeConv all = linear(3 * x->shape.c);
+    all.narrow = true;
+    x = vae_gain_norm(b, "norm1", x, eps, m);
+    return vae_conv(b, "attn.qkv", x, all);
+}
+
+static const VaeTensor *
+plain_qkv(VaeBuilder *b, const VaeTensor *x)
+{
+    return qkv(b, x, NULL);
+}
+
+static const VaeTensor *
+modulated_qkv(VaeBuilder *b, const VaeTensor *x)
+{
+    const VaeModulation m = modulation(vae_arch_data(b), 0);
+    return qkv(b, x, &m);
+}
+
 /* x + proj(attention(norm1(x))), then the mlp. modulated: both norms are. */
 static const VaeTensor *
 block(VaeBuilder *b, const VaeTensor *x, VaeAttentionWindow window,
@@ -75,16 +100,12 @@ block(VaeBuilder *b, const VaeTensor *x, VaeAttentionWindow window,
 {
     const VaeDiff *a = vae_arch_data(b);
     const int d = window.kt / 2;
-    const VaeModulation m = modulation(a, 0);
     if (!x)
         return NULL;
-    const int c = x->shape.c;
     const VaeTensor *line = vae_past(b, "attn", x, 3 * d);
-    VaeConv qkv = linear(3 * c), proj = linear(c);
-    qkv.narrow = true;
+    VaeConv proj = linear(x->shape.c);
     proj.gate = modulated && a->gated ? "gate_msa" : NULL;
-    x = vae_gain_norm(b, "norm1", line, eps, modulated ? &m : NULL);
-    x = vae_conv(b, "attn.qkv", x, qkv);
+    x = vae_in_groups(b, line, PIXELS, modulated ? modulated_qkv : plain_qkv);
     x = vae_attention_window(b, "attn", x, window);
     proj.add = vae_earlier(b, line, d, d);
     proj.keep = true;

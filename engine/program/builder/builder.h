@@ -193,8 +193,8 @@ const VaeTensor *vae_noise(VaeBuilder *b, const char *name,
                            const VaeTensor *like, int side);
 /*
  * Calls block() for a few frames of x after the others, as many as have so many
- * pixels, so that its tensors are small. block() must add to x and keep no
- * frames.
+ * pixels, so that its tensors are small. block() keeps no frames. It adds to x,
+ * or its last op writes a new tensor, which is then a part of the result.
  */
 const VaeTensor *vae_in_groups(VaeBuilder *b, const VaeTensor *x, int pixels,
                                const VaeTensor *(*block)(VaeBuilder *b,

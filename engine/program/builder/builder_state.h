@@ -30,6 +30,8 @@ struct VaeBuilder {
 VaeOp *vae_builder_op(VaeBuilder *b, VaeOpKind kind, const char *name);
 VaeTensor *vae_builder_tensor(VaeBuilder *b, const char *name, VaeShape shape,
                               VaeType type);
+/* Sets the rate and delay of y, which has ft frames for each frame of x. */
+void vae_builder_follow(VaeTensor *y, const VaeTensor *x, int ft);
 /* Appends an op that writes a new tensor of that shape and type from x, which
  * has the same frames. */
 VaeOp *vae_builder_op_to(VaeBuilder *b, VaeOpKind kind, const char *name,

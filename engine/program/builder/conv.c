@@ -111,6 +111,7 @@ add_part(VaeBuilder *b, const VaeTensor *x, int from, int n)
     VaeTensor *y = (VaeTensor *) add_view(b, "part", x, x->from + from, n);
     if (!y)
         return NULL;
+    y->view = x->view ? x->view : y->view;
     y->lead = x->lead - from;
     y->late = from < x->late ? n : 0;
     y->held = x->held;
@@ -130,6 +131,18 @@ join_group(VaeProgram *p, int first, int from, int number)
     }
 }
 
+/* A tensor with the frames of x, for parts like `part`. */
+static VaeTensor *
+whole_of(VaeBuilder *b, const VaeTensor *x, const VaeTensor *part)
+{
+    VaeShape shape = part->shape;
+    shape.t = x->shape.t;
+    VaeTensor *y = vae_builder_tensor(b, "groups", shape, part->type);
+    if (y)
+        vae_builder_follow(y, x, 1);
+    return y;
+}
+
 const VaeTensor *
 vae_in_groups(VaeBuilder *b, const VaeTensor *x, int pixels,
               const VaeTensor *(*block)(VaeBuilder *b, const VaeTensor *x))
@@ -139,16 +152,23 @@ vae_in_groups(VaeBuilder *b, const VaeTensor *x, int pixels,
     VaeProgram *p = b->program;
     const int area = x->shape.h * x->shape.w, t = x->shape.t;
     const int most = pixels > area ? pixels / area : 1, first = p->n_ops;
+    VaeTensor *y = NULL;
     if (most >= t || b->params->dry_run)
         return block(b, x);
     for (int from = 0, n, number = 1; from < t; from += n, number++) {
         const int end = from < x->late ? x->late : t, at = p->n_ops;
         n = end - from < most ? end - from : most;
-        if (!block(b, add_part(b, x, from, n)))
+        VaeTensor *part = (VaeTensor *) block(b, add_part(b, x, from, n));
+        if (part && part->root == part) {
+            y = y ? y : whole_of(b, x, part);
+            part->root = part->view = y;
+            part->from = from;
+        }
+        if (!part || !part->root)
             return NULL;
         join_group(p, first, at, number);
     }
-    return x;
+    return y ? y : x;
 }
 
 const VaeTensor *

@@ -7,9 +7,8 @@
 
 #include "builder_state.h"
 
-/* Sets the rate and delay of y, which has ft frames for each frame of x. */
-static void
-follow(VaeTensor *y, const VaeTensor *x, int ft)
+void
+vae_builder_follow(VaeTensor *y, const VaeTensor *x, int ft)
 {
     y->rate = ft * x->rate;
     y->lead = ft * x->lead;
@@ -27,7 +26,7 @@ vae_builder_op_to(VaeBuilder *b, VaeOpKind kind, const char *name,
     VaeTensor *y = vae_builder_tensor(b, name, shape, type);
     if (!op || !y)
         return NULL;
-    follow(y, x, 1);
+    vae_builder_follow(y, x, 1);
     op->x = (VaeTensor *) x;
     op->y = y;
     return op;
@@ -363,7 +362,7 @@ vae_rearrange(VaeBuilder *b, const char *name, const VaeTensor *x, VaeMove move)
                                   move.wide ? b->params->sum : b->params->act);
     if (!op)
         return NULL;
-    follow(op->y, x, ft);
+    vae_builder_follow(op->y, x, ft);
     op->rearrange.kind = move.kind;
     op->rearrange.ft = ft;
     op->rearrange.fs = fs;
@@ -425,7 +424,7 @@ vae_shortcut(VaeBuilder *b, const char *name, const VaeTensor *main,
                                   b->params->sum);
     if (!op || !shortcut_fits(b, op, main, move))
         return NULL;
-    follow(op->y, main, 1);
+    vae_builder_follow(op->y, main, 1);
     op->add = (VaeTensor *) main;
     op->y->root = op->add->root;
     op->shortcut.kind = move.kind;

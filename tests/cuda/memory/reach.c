@@ -50,7 +50,7 @@ on_device(const VaeArch *arch, VaeModel *model)
     /* A group norm over all frames of a tile has its whole layer. Attention
      * over a window has no strips. */
     const bool tiles = model->info.in_tiles;
-    const size_t decode = tiles ? 36 : model->noisy ? 14 : 7;
+    const size_t decode = tiles ? 36 : model->noisy ? 12 : 7;
     if (model->info.has_decoder)
         fits(arch, model, VAE_DECODE, 1920, 1080, decode * GIB);
     /* The encoder of HunyuanVideo 1.5 has 1.5 GiB of weights, and carries in

@@ -85,7 +85,7 @@ class Options(Reading):
     def test_other_pictures(self):
         """A script passes on the options that choose between pictures."""
         for network, latents, words in (
-                ("hunyuan10", "decode_t18_1x2_official_tiles",
+                ("hunyuan10", "decode_t39_1x1_official_tiles",
                  ["--tile-plan", "official"]),
                 ("ltx2_5_diff", "decode_t1_3x5", ["--seed", "1"])):
             results = [self.video(*more, "--model", golden(network), golden(network, latents))

@@ -1,7 +1,7 @@
 /*
  * so_far.c: a network whose attention reads all earlier latents: how far it
- * looks back, that slices and threads change no byte, the memory of its
- * history, and what happens at the limit.
+ * looks back, that slices, threads and dropped results change no byte, the
+ * memory of its history, and what happens at the limit.
  *
  * so_far MODEL BACKEND PRECISION. MODEL is "so-far" (toy.h).
  */
@@ -150,6 +150,28 @@ check_release(const Bed *bed, VaeDirection direction, int history,
            "%s: no blocks while the memory is free", name_of(direction));
     run_clip(bed, s, direction, &tail, threes);
     same_result(bed, &got, &want, direction, "after a release");
+}
+
+/* Results that the caller drops leave keys and values all the same. */
+static void
+check_warm_up(const Bed *bed, VaeDirection direction, int history)
+{
+    enum { DROPPED = 5 };
+    SCOPED_CLIP TestClip want = bed_clip(bed, STEPS, W, H, 1);
+    SCOPED_CLIP TestClip got = bed_clip(bed, STEPS, W, H, 1);
+    SCOPED_STREAM VaeStream *all =
+        bed_stream(bed, params_of(direction, history));
+    SCOPED_STREAM VaeStream *s = bed_stream(bed, params_of(direction, history));
+    size_t bytes;
+    run_clip(bed, all, direction, &want, threes);
+    vae_stream_warm_up(s, DROPPED);
+    run_clip(bed, s, direction, &got, threes);
+    const size_t from = numbers_before(bed, direction, DROPPED, false);
+    const float *x = clip_result(bed, &want, direction, &bytes);
+    const float *y = clip_result(bed, &got, direction, &bytes);
+    expect(memcmp(x + from, y + from, bytes - from * sizeof *x) == 0,
+           "%s, history %d: the bytes after %d dropped steps",
+           name_of(direction), history, DROPPED);
 }
 
 /* ------------------------------------------------------------------ */
@@ -314,6 +336,8 @@ main(int argc, char **argv)
         check_reach(&bed, direction);
         check_slices(&bed, direction, 0);
         check_slices(&bed, direction, 3);
+        check_warm_up(&bed, direction, 0);
+        check_warm_up(&bed, direction, 3);
         check_release(&bed, direction, 0, VAE_SPILL_AUTO);
         check_release(&bed, direction, 3, VAE_SPILL_AUTO);
         check_release(&bed, direction, 0, VAE_SPILL_HOST);
