@@ -64,11 +64,12 @@ def load_weights(path):
 
 # Each make_ function gives a network and functions from latents [1, C, T, h, w] as the diffusion
 # model sees them to frames [1, 3, T, H, W] in the network's range, and back.
-def make_wan(code, state, info):
+def make_wan(code, path, info):
     import torch
     if not hasattr(torch.nn.functional, 'scaled_dot_product_attention'):  # before PyTorch 2
         torch.nn.functional.scaled_dot_product_attention = lambda q, k, v: torch.softmax(
             q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1) @ v
+    state = load_weights(path)
     extra = {}
     if info['arch'] == 'wan2.2':
         extra['dec_dim'] = state['decoder.conv1.weight'].shape[0] // 4
@@ -83,9 +84,10 @@ def make_wan(code, state, info):
     return net, lambda z: net.decode(z, scale(z)), lambda x: net.encode(x, scale(x))
 
 
-def make_seedvr2(code, state, info):
+def make_seedvr2(code, path, info):
     sys.path.insert(0, os.path.join(os.path.dirname(code), '..', '..', '..'))
     import models.video_vae_v3.modules.attn_video_vae as m
+    state = load_weights(path)
     widths = [state['encoder.down_blocks.%d.resnets.0.conv1.weight' % i].shape[0]
               for i in range(4)]
     net = m.VideoAutoencoderKL(
@@ -103,11 +105,12 @@ def make_seedvr2(code, state, info):
 FLAT = 'AutoencoderKL', 'AutoencoderKLFlux2', 'AutoencoderTiny'  # [B, C, h, w]
 
 
-def make_diffusers(code, state, info):
+def make_diffusers(code, path, info):
     """code: the configuration beside the weights. A network without time gets the frames of a
     clip as a batch."""
     import diffusers
     import torch
+    state = load_weights(path)
     name = class_of(code)
     with open(code) as f:
         net = getattr(diffusers, name).from_config(json.load(f))
@@ -148,13 +151,14 @@ def make_diffusers(code, state, info):
             lambda x: (clip_of(encode, x) - mean.to(x)) / std.to(x))
 
 
-def make_taehv(code, state, info):
+def make_taehv(code, path, info):
     if not importlib.util.find_spec('tqdm'):
         fake = types.SimpleNamespace(tqdm=lambda it=None, **_: it)
         sys.modules.update({'tqdm': types.ModuleType('tqdm'), 'tqdm.auto': fake})
     from unittest import mock
     import torch
     tae = load_module(code, 'taehv').TAEHV
+    state = load_weights(path)
     # The code chooses the network by the name of a file, which it then loads.
     with mock.patch.object(torch, 'load', lambda *_, **__: state):
         net = tae(info['arch'] + '.pth')
@@ -165,12 +169,13 @@ def make_taehv(code, state, info):
     return net, of(net.decode_video), of(net.encode_video)
 
 
-def make_taesd(code, state, info):
+def make_taesd(code, path, info):
     """An official file has one half, with bare names. The frames of a clip are a batch."""
     import torch
     tae = load_module(code, 'taesd').TAESD
     # The code chooses the network by the name of a file.
     net = tae(None, None, *tae.guess_latent_channels_and_arch(tae, info['arch'] + '_encoder.pth'))
+    state = load_weights(path)
     whole = any(name.startswith(('encoder.', 'decoder.')) for name in state)
     (net if whole else net.decoder if info['decoder'] else net.encoder).load_state_dict(state)
     fold = 2 if info['arch'] == 'taef2' else 1
@@ -181,12 +186,65 @@ def make_taesd(code, state, info):
             of(lambda x: torch.pixel_unshuffle(net.encoder(x), fold)))
 
 
+def make_ltx2(code, path, info):
+    """The code reads its own tensors of a single file, and the configuration in its metadata."""
+    sys.path.insert(0, os.path.join(os.path.dirname(code), '..', '..', '..'))
+    import torch
+    import ltx_core.model.video_vae as m
+    from ltx_core.loader.sft_loader import SafetensorsModelStateDictLoader
+    loader = SafetensorsModelStateDictLoader()
+    halves = []
+    for side, configurator, names in (
+            ('encoder', m.VideoEncoderConfigurator, m.VAE_ENCODER_COMFY_KEYS_FILTER),
+            ('decoder', m.VideoDecoderConfigurator, m.VAE_DECODER_COMFY_KEYS_FILTER)):
+        halves.append(torch.nn.Identity())
+        if info[side]:
+            halves[-1] = configurator.from_metadata(loader.metadata(path))
+            halves[-1].load_state_dict(loader.load(path, names).sd)
+    encoder, decoder = halves
+    decoder.decode_noise_scale = 0  # gst-vae adds no noise
+    return torch.nn.ModuleList(halves), decoder, encoder
+
+
+def make_magi(code, path, info):
+    """The JSON file beside the weights has the configuration."""
+    from unittest import mock
+    import torch
+    fake = types.SimpleNamespace(magi_compile=lambda **_: lambda f: f)
+    sys.modules.update({'magi_compiler': types.ModuleType('magi_compiler'),
+                        'magi_compiler.api': fake})
+    module = load_module(code, 'turbo_vaed')
+    configs = []
+    for name in glob.glob(os.path.join(glob.escape(os.path.dirname(path)), '*.json')):
+        with open(name) as f:
+            configs += [c for c in [json.load(f)] if 'decoder_block_out_channels' in c]
+    if len(configs) != 1:
+        sys.exit('%d JSON files with decoder_block_out_channels are beside the weights, '
+                 'expected one' % len(configs))
+    tensor = torch.tensor
+    # The code puts its statistics on a GPU.
+    with mock.patch.object(torch, 'tensor', lambda v, device, **words: tensor(v, **words)):
+        net = module.TurboVAED.from_config(configs[0])
+    state = {k.removeprefix('module.').removeprefix('decoder.'): v
+             for k, v in load_weights(path).items()}
+    net.decoder.load_state_dict({k: state[k] for k in net.decoder.state_dict()})
+
+    def decode(z):
+        net.scale = [v.to(z.device) for v in net.scale]
+        return net.decode(z)
+    return net, decode, None
+
+
 # Family of networks: the repository, the file in it that defines them, and their function.
 CODE = {
     'wan2.1': ('Wan-Video/Wan2.1', 'wan/modules/vae.py', make_wan),
     'wan2.2': ('Wan-Video/Wan2.2', 'wan/modules/vae2_2.py', make_wan),
     'seedvr2': ('ByteDance-Seed/SeedVR', 'models/video_vae_v3/modules/attn_video_vae.py',
                 make_seedvr2),
+    **dict.fromkeys(('ltx2.0', 'ltx2.3'), (
+        'Lightricks/LTX-2', 'packages/ltx-core/src/ltx_core/model/video_vae/video_vae.py',
+        make_ltx2)),
+    'magi2_turbo': ('SandAI-org/MAGI-2-preview', 'inference/model/turbo_vaed.py', make_magi),
     'taehv': ('madebyollin/taehv', 'taehv.py', make_taehv),
     'taesd': ('madebyollin/taesd', 'taesd.py', make_taesd),
 }
@@ -253,7 +311,7 @@ def network(path):
     torch.set_num_threads(job['threads'])
     torch.backends.cudnn.allow_tf32 = precision == 'tf32'
     torch.backends.cuda.matmul.allow_tf32 = precision == 'tf32'
-    net, decode, encode = make(job['code'], load_weights(job['weights']), info)
+    net, decode, encode = make(job['code'], job['weights'], info)
     net.eval().requires_grad_(False).to(device, dtype)
     given = read(job['input'])
     if job['direction'] == 'decode':

@@ -300,7 +300,7 @@ def main():
     for path in glob.glob(stored, recursive=True):
         goldens[tool.info(path)['model']['fingerprint']] = os.path.dirname(path)
     for path in sorted(glob.glob(os.path.join(a.weights, '**/*'), recursive=True)):
-        if not path.endswith(('.pth', '.pt', '.safetensors')):
+        if not path.endswith(('.ckpt', '.pth', '.pt', '.safetensors')):
             continue
         files.append({'file': os.path.relpath(path, a.weights)})
         try:

@@ -16,12 +16,15 @@ report.json and a picture for each file, and nothing else. Exit status: 0 if all
 agree, 1 if a run exceeds its bound, 2 for wrong usage, 77 if nothing was checked
 because Python 3, numpy, files or official code are missing.
 
-  WEIGHTS   folder of released files (.pth, .pt, .safetensors), searched with
-            its subfolders
+  WEIGHTS   folder of released files (.ckpt, .pth, .pt, .safetensors), searched
+            with its subfolders
   OFFICIAL  folder with checkouts of Wan-Video/Wan2.1, Wan-Video/Wan2.2,
-            ByteDance-Seed/SeedVR, madebyollin/taehv and madebyollin/taesd
-            (tiny networks of images), or of some of them; needs PyTorch, for
-            Wan einops, for SeedVR diffusers. For weights with the config.json
+            ByteDance-Seed/SeedVR, Lightricks/LTX-2 (also for single files),
+            SandAI-org/MAGI-2-preview (with its JSON file beside the weights),
+            madebyollin/taehv and madebyollin/taesd (tiny networks of images),
+            or of some of them; needs PyTorch, for Wan einops, for SeedVR
+            diffusers, for MAGI-2 both, for LTX-2 the packages that the code
+            imports. For weights with the config.json
             of diffusers' class beside them (LTX-2, HunyuanVideo, Wan, FLUX.2
             and others), PyTorch and diffusers are enough. A line for each file
             says what is missing

@@ -7,14 +7,17 @@ import numpy as np
 
 
 def read(path):
-    """All tensors of a safetensors file; 16-bit ones as float32."""
+    """The tensors of a safetensors file, without those of 8 bits and other types that no VAE
+    has; 16-bit ones as float32."""
     with open(path, 'rb') as f:
         header = json.loads(f.read(struct.unpack('<Q', f.read(8))[0]))
         data, out = f.read(), {}
     header.pop('__metadata__', None)
     for name, t in header.items():
         kind = {'F32': '<f4', 'F16': '<f2', 'BF16': '<u2', 'U8': 'u1',
-                'I64': '<i8'}[t['dtype']]
+                'I64': '<i8'}.get(t['dtype'])
+        if not kind:
+            continue
         a = np.frombuffer(data[slice(*t['data_offsets'])], kind)
         if t['dtype'] == 'BF16':
             a = (a.astype('<u4') << 16).view('<f4')

@@ -55,12 +55,17 @@ mkdir "$out/code" "$out/ltx"
 touch "$out/code/torch.py" "$out/code/taehv.py"
 cp "$data/ltx2_3/weights.safetensors" "$out/ltx"
 cp "$data/taef2/weights.safetensors" "$out/ltx/taef2.safetensors"
+cp "$data/magi2_turbo/weights.safetensors" "$out/ltx/magi.ckpt"
 check "a network whose official code it cannot run" 77 official \
     WEIGHTS="$out/ltx" OUT="$out/ltx-report" SIZE=64x32 FRAMES=9 \
     PYTHONPATH="$out/code" OFFICIAL="$out/code"
 says "official: not run (needs the config.json of AutoencoderKLLTX2Video of diffusers" \
+    ", or a checkout of Lightricks/LTX-2 in OFFICIAL" \
+    "magi.ckpt: magi2_turbo, float32, fingerprint" \
+    "official: not run (needs a checkout of SandAI-org/MAGI-2-preview in" \
     "taef2.safetensors: taef2, float32, fingerprint" \
     "official: not run (needs a checkout of madebyollin/taesd in OFFICIAL)"
+rm "$out/ltx/magi.ckpt"
 check "its stored results, of which one has no whole frames" 0 official \
     WEIGHTS="$out/ltx" OUT="$out/ltx-report" SIZE=64x32 FRAMES=9 \
     GOLDEN="$data"

@@ -42,7 +42,8 @@ typedef enum VaePickleRole {
     VAE_PICKLE_ROLE_TENSOR,
     VAE_PICKLE_ROLE_PARAMETER,
     VAE_PICKLE_ROLE_ORDERED_DICT,
-    VAE_PICKLE_ROLE_STORAGE
+    VAE_PICKLE_ROLE_STORAGE,
+    VAE_PICKLE_ROLE_KEY /* of a dict beside the weights; a call is refused */
 } VaePickleRole;
 
 typedef struct VaePickleGlobal {

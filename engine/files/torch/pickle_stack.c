@@ -22,6 +22,8 @@ static const VaePickleGlobal globals[] = {
     {"torch._utils", "_rebuild_tensor_v2", VAE_PICKLE_ROLE_TENSOR},
     {"torch._utils", "_rebuild_parameter", VAE_PICKLE_ROLE_PARAMETER},
     {"collections", "OrderedDict", VAE_PICKLE_ROLE_ORDERED_DICT},
+    {"pytorch_lightning.callbacks.model_checkpoint", "ModelCheckpoint",
+     VAE_PICKLE_ROLE_KEY},
     STORAGE("FloatStorage", "F32", 4, true, VAE_TYPE_F32),
     STORAGE("HalfStorage", "F16", 2, true, VAE_TYPE_F16),
     STORAGE("BFloat16Storage", "BF16", 2, true, VAE_TYPE_BF16),

@@ -78,7 +78,8 @@ check_tensors(void)
     free(zip.data);
 }
 
-/* Makes a file of {"epoch": 1, keys[0]: {"w": tensor}, ...}. */
+/* Makes a file of {"epoch": 1, "callbacks": {a class: None}, keys[0]: {"w":
+ * tensor}, ...}, as PyTorch Lightning saves a checkpoint. */
 static Bytes
 nested(const char *const *keys, size_t n)
 {
@@ -86,6 +87,9 @@ nested(const char *const *keys, size_t n)
     PUT(&p, "\x80\2}(");
     put_text(&p, "epoch");
     PUT(&p, "K\1");
+    put_text(&p, "callbacks");
+    PUT(&p, "}cpytorch_lightning.callbacks.model_checkpoint\n"
+            "ModelCheckpoint\nNs");
     for (size_t i = 0; i < n; i++) {
         put_text(&p, keys[i]);
         PUT(&p, "}");
@@ -268,6 +272,10 @@ check_calls(void)
              "refused: |no function"),
         CASE("a call of a type", "ctorch\nFloatStorage\n)R.",
              "refused: |call torch.FloatStorage"),
+        CASE("a call of a key",
+             "cpytorch_lightning.callbacks.model_checkpoint\n"
+             "ModelCheckpoint\n)R.",
+             "refused: |call pytorch_lightning.callbacks.model_checkpoint."),
         CASE("a dict of arguments", "ccollections\nOrderedDict\nN\x85R.",
              "refused: |call collections.OrderedDict"),
         CASE("a parameter of no tensor",
