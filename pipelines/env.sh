@@ -447,7 +447,18 @@ decoded_of() {
     only='caps=video/x-raw(ANY) expose-all-streams=false'
     ! head -c 65536 "$1" | LC_ALL=C grep -aq "$(printf 'S\300\201\001')" || only=
     # shellcheck disable=SC2034
-    decoded="decodebin $only ! videoconvert ! deinterlace fields=top ! videoconvert"
+    decoded="decodebin $only ! $(square "$1") videoconvert ! \
+        deinterlace fields=top ! videoconvert"
+}
+
+# square FILE: prints an element for an AVI with rows from top to bottom, which is
+# "strf", its size, 40, the width and a negative height. avidemux of GStreamer 1.22
+# then states a negative aspect ratio, which videoscale refuses. The pixels are square
+# in its place.
+square() {
+    ! head -c 65536 "$1" | od -An -v -tx1 | tr -d ' \n' |
+        grep -q '73747266.\{8\}28000000.\{14\}f' ||
+        echo 'capssetter caps=video/x-raw,pixel-aspect-ratio=1/1 !'
 }
 
 # Turns the pictures as the latents state it, so that players need not do it. It

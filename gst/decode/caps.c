@@ -354,9 +354,9 @@ raw_caps(GstVaeDecode *self, const GstVaeLatentInfo *in, GError **error)
 }
 
 gboolean
-gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session)
+gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session, GError **error)
 {
-    GstCaps *caps = raw_caps(GST_VAE_DECODE(base), &session->latent, NULL);
+    GstCaps *caps = raw_caps(GST_VAE_DECODE(base), &session->latent, error);
     GstVideoInfo video;
 
     /* The stream has planned where its pictures are. */

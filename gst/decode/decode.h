@@ -58,7 +58,8 @@ gboolean gst_vae_decode_set_caps(GstVaeBase *base, GstCaps *caps,
                                  GError **error);
 gboolean gst_vae_decode_negotiate(GstVaeBase *base, GstVaeSession *session,
                                   GError **error);
-gboolean gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session);
+gboolean gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session,
+                              GError **error);
 void gst_vae_decode_set_times(GstVaeBase *base, GstVaeSession *session);
 
 /* decode/flag.c */

@@ -192,12 +192,26 @@ offered_caps(GstVaeEncode *self, const GstCaps *ours)
     return caps;
 }
 
+/* Returns the error for downstream, which accepts none of our caps. (transfer
+ * full) */
+static GError *
+refusal(GstVaeBase *base, const GstCaps *ours)
+{
+    GstCaps *theirs = gst_pad_peer_query_caps(base->srcpad, NULL);
+    gchar *what = g_strdup_printf("Downstream does not take the latents of %s",
+                                  base->choice.info->path);
+    GError *error = gst_vae_refusal(what, ours, theirs, TRUE);
+
+    g_free(what);
+    gst_caps_unref(theirs);
+    return error;
+}
+
 static gboolean
 negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
 {
     GstVaeEncode *self = GST_VAE_ENCODE(base);
     GstCaps *ours = latent_caps(self), *offer, *caps;
-    gchar *what;
 
     offer = offered_caps(self, ours);
     caps = gst_pad_peer_query_caps(base->srcpad, offer);
@@ -206,12 +220,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     gst_caps_unref(offer);
     gst_caps_unref(caps);
     if (gst_caps_is_empty(session->caps)) {
-        caps = gst_pad_peer_query_caps(base->srcpad, NULL);
-        what = g_strdup_printf("Downstream does not take the latents of %s",
-                               self->base.choice.info->path);
-        *error = gst_vae_refusal(what, ours, caps, TRUE);
-        g_free(what);
-        gst_caps_unref(caps);
+        *error = refusal(base, ours);
         gst_caps_unref(ours);
         return FALSE;
     }
@@ -239,7 +248,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
 /* Changes the type of the latents. The stream computes for the normalization,
  * which stays. */
 static gboolean
-adapt(GstVaeBase *base, GstVaeSession *session)
+adapt(GstVaeBase *base, GstVaeSession *session, GError **error)
 {
     GstVaeLatentInfo info = session->latent;
     GstCaps *offer = gst_caps_new_empty(), *peer, *caps;
@@ -254,8 +263,10 @@ adapt(GstVaeBase *base, GstVaeSession *session)
     peer = gst_pad_peer_query_caps(base->srcpad, offer);
     caps = gst_caps_intersect_full(offer, peer, GST_CAPS_INTERSECT_FIRST);
     gst_caps_unref(peer);
-    gst_caps_unref(offer);
+    if (ok && error && gst_caps_is_empty(caps))
+        *error = refusal(base, offer);
     ok = ok && !gst_caps_is_empty(caps);
+    gst_caps_unref(offer);
     if (ok) {
         caps = gst_caps_fixate(caps);
         ok = gst_vae_latent_info_from_caps(caps, &info, NULL);

@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -26,6 +27,8 @@ with open(os.path.join(SOURCE, "docs/recipes.md"), encoding="utf-8") as page:
     RECIPES = {title: blocks for title, body in
                re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read(), re.M | re.S)
                if (blocks := re.findall(r"^```(\w*)\n(.*?)^```$", body, re.M | re.S))}
+PROGRAMS = {re.match(r"# (\w+\.py)\n", text)[1]: text for blocks in RECIPES.values()
+            for kind, text in blocks if kind == "python"}
 # No test has a display.
 INSTEAD = {"autovideosink sync=false": "filesink location=shown.raw",
            "autovideosink": "fakesink sync=true",
@@ -162,6 +165,22 @@ class Recipes(streams.Streams):
     def test_play(self):
         self.cook("Play over HTTP")
         self.shown()
+
+    def test_no_file(self):
+        """A program whose file is missing names it and ends."""
+        for name, file in (("memory.py", "clip.webm"), ("frames.py", "clip.webm"),
+                           ("loop.py", "latents.safetensors"),
+                           ("whip.py", "latents.safetensors")):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                self.need("python", PROGRAMS[name])
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as program:
+                    program.write(PROGRAMS[name].replace("autovideosink", "fakesink"))
+                done = subprocess.run(
+                    [sys.executable, name], cwd=folder, text=True, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, check=False, timeout=20)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertIn(f'No such file "{file}"', done.stdout)
+                self.assertNotIn("CRITICAL", done.stdout)
 
     def test_upload(self):
         server = http.server.HTTPServer(("127.0.0.1", 0), Store)

@@ -126,7 +126,7 @@ push_caps(GstVaeBase *base, GstVaeSession *session)
     gboolean ok = gst_pad_peer_query_accept_caps(base->srcpad, session->caps);
 
     for (guint i = 0; i < CAPS_TRIES; i++) {
-        if (!ok && klass->adapt && klass->adapt(base, session))
+        if (!ok && klass->adapt && klass->adapt(base, session, NULL))
             GST_INFO_OBJECT(base, "downstream now takes %" GST_PTR_FORMAT,
                             session->caps);
         gst_pad_push_event(base->srcpad, gst_event_new_caps(session->caps));
@@ -234,6 +234,22 @@ push_step(GstVaeBase *base, GstVaeItem *item)
     return ret;
 }
 
+/* Posts the error of a push that failed: if downstream by now takes none of our
+ * caps, a sentence that says so. */
+static void
+post_failed(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
+{
+    const GstVaeBaseClass *klass = GST_VAE_BASE_GET_CLASS(base);
+    GError *error = NULL;
+
+    if (ret == GST_FLOW_NOT_NEGOTIATED && klass->adapt && item->session)
+        klass->adapt(base, item->session, &error);
+    if (error)
+        gst_vae_base_post(base, error);
+    else
+        GST_ELEMENT_FLOW_ERROR(base, ret);
+}
+
 /* Ends the output, because downstream or the engine failed or is at its end.
  * Pushes an EOS event itself, because the queue no longer accepts that of
  * upstream. Posts the error before upstream receives the flow return and posts
@@ -257,7 +273,7 @@ stop_pushing(GstVaeBase *base, GstVaeItem *item, GstFlowReturn ret)
     if (seqnum != GST_SEQNUM_INVALID)
         gst_event_set_seqnum(eos, seqnum);
     if (ret != GST_FLOW_EOS && !posted) /* otherwise the worker has posted it */
-        GST_ELEMENT_FLOW_ERROR(base, ret);
+        post_failed(base, item, ret);
     gst_vae_queue_end(&base->queue, item, ret, flushes);
     gst_pad_push_event(base->srcpad, eos);
 }

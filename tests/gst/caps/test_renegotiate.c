@@ -367,6 +367,30 @@ TEST(encode_types)
     vae_test_none(h, GST_MESSAGE_ERROR);
 }
 
+/* Downstream takes another format, and then none of ours, while frames of the
+ * one before wait. */
+TEST(decode_refused)
+{
+    SCOPED GstHarness *h = vae_test_harness("vaedecode", NULL);
+    g_autofree gchar *caps = vae_test_latent_caps(2, 2, NULL);
+    gst_harness_set_sink_caps_str(h, "video/x-raw,format=I420");
+    gst_harness_set_src_caps_str(h, caps);
+    gst_pad_add_probe(h->sinkpad, GST_PAD_PROBE_TYPE_BUFFER, wait_at_gate, NULL,
+                      NULL);
+    g_atomic_int_set(&at_gate, 0);
+    g_mutex_lock(&gate);
+    push_one(h, NULL, 0);
+    while (!g_atomic_int_get(&at_gate))
+        g_usleep(1000);
+    gst_harness_set_sink_caps_str(h, "video/x-raw,format=RGB");
+    push_one(h, NULL, 1);
+    gst_harness_set_sink_caps_str(h, "video/x-raw,format=GRAY8");
+    g_mutex_unlock(&gate);
+    vae_test_expect_error(h, GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION,
+                          "Downstream does not take",
+                          "it expects GRAY8: put videoconvert");
+}
+
 /* The same caps again are no change. */
 TEST(same)
 {

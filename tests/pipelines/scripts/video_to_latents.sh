@@ -160,6 +160,14 @@ media() {
         media_file jpeg.avi 18 '160x96' jpegenc ! avimux
         media_file raw.mkv 18 '160x96' matroskamux
     }
+    # ffmpeg writes the rows from top to bottom, which is a negative height.
+    gst-launch-1.0 -q videotestsrc num-buffers=9 ! \
+        video/x-raw,format=BGR,width=160,height=96,pixel-aspect-ratio=4/3 ! avimux ! \
+        filesink location="$tmp/up.avi"
+    LC_ALL=C sed 's/`\x00\x00\x00\x01\x00\x18/\xa0\xff\xff\xff\x01\x00\x18/' \
+        "$tmp/up.avi" >"$tmp/down.avi"
+    run video-to-latents --size 80x48 "$tmp/down.avi" "$dir/down.safetensors"
+    vaetool info "$dir/down.safetensors" | grep -q 'video 80x48' || fail 'down.avi'
     # The file states alpha, in place of its two views.
     gst-launch-1.0 -q videotestsrc num-buffers=18 ! \
         video/x-raw,width=160,height=96 ! vp8enc deadline=1 ! \
