@@ -42,6 +42,11 @@ class Allocated(ctypes.Structure):
                  "used", "fordblks", "keepcost")]
 
 
+def fail(_, message):
+    print(*message.parse_error(), file=sys.stderr, flush=True)
+    os._exit(1)
+
+
 class Server:
     """Has an RTSP server with a pipeline for each client, a pipeline that sends latents
     to all clients of TCP, and one that writes a playlist of HLS into a folder. Obeys the
@@ -64,15 +69,25 @@ class Server:
             f"{frames} ! x264enc tune=zerolatency key-int-max=16 ! mpegtsmux ! "
             f"hlssink target-duration=1 location={folder}/%05d.ts "
             f"playlist-location={folder}/live.m3u8")
-        self.playlist.set_state(Gst.State.PLAYING)
+        self.play(self.playlist)
         self.latents = Gst.parse_launch(
             f"{VIDEO} ! vaeencode model={models[0]} key-int-max=4 ! gdppay ! "
             f"tcpserversink port={tcp_port} buffers-max=99")
-        self.latents.set_state(Gst.State.PLAYING)
+        self.play(self.latents)
         self.latents.get_state(Gst.CLOCK_TIME_NONE)
         GLib.io_add_watch(sys.stdin, GLib.PRIORITY_DEFAULT,
                           GLib.IO_IN | GLib.IO_HUP, self.obey)
         print("ready", flush=True)
+
+    @staticmethod
+    def play(pipeline):
+        """Reads the bus, as gst-rtsp-server does for its pipelines: a bus keeps each
+        message until then."""
+        bus = pipeline.get_bus()
+        bus.add_signal_watch()
+        bus.connect("message::latency", lambda *_: pipeline.recalculate_latency())
+        bus.connect("message::error", fail)
+        pipeline.set_state(Gst.State.PLAYING)
 
     def configure(self, _, media):
         self.medias.add(media)
