@@ -48,6 +48,18 @@ cp "$latents" folder/other.safetensors
 check "two files" 3 info folder
 says "folder: is a directory with 2 files that may be weights (" \
     "my.safetensors" "other.safetensors" "expected the path of one"
+mkdir -p taehv_models/vae wan2.1
+sed 's/"variant":/"rariant":/' "$data/taehv/taew2_1/weights.safetensors" \
+    >taehv_models/vae/diffusion_pytorch_model.safetensors
+check "a folder with the name of a variant" 0 info taehv_models
+says "model: taehv" "of its tensors, and the name of the folder)"
+cp taehv_models/vae/*.safetensors wan2.1/weights.safetensors
+check "a folder with the name of a space" 0 info wan2.1
+says "model: taew2_1" \
+    "and the name of the folder, the same as those of lighttaew2_1: variant"
+mv wan2.1/weights.safetensors wan2.1/lighttaew2_1.safetensors
+check "a file in it with the name of a variant" 0 info wan2.1
+says "model: lighttaew2_1" "of its tensors, and the name of the file)"
 mkdir shards
 for part in 1 2; do
     head -c 4 /dev/zero | tensor "shards/m-0000$part-of-00002.safetensors" \
