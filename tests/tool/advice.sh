@@ -77,6 +77,23 @@ says "is shard 1 of 2 of a model; expected their index, m.safetensors.index.json
 check "a folder with an index" 3 info shards
 says "shards: weights of no known VAE"
 
+echo "# installed models"
+models=$out/own/gst-vae/models
+export XDG_DATA_HOME="$out/own" XDG_DATA_DIRS="$out/none"
+mkdir -p "$models/wan2.1" "$models/seedvr2"
+cp "$wan" "$models/wan2.1/diffusion_pytorch_model.safetensors"
+check "a folder" 0 "$tool" models
+says "$models/wan2.1: wan2.1, latent space wan2.1" \
+    "$models/seedvr2: not usable: " "seedvr2: is a directory with neither"
+cp "$wan" "$models/wan2.1.pth"
+check "a .pth beside it" 0 "$tool" models
+says "$models/wan2.1.pth: wan2.1, latent space wan2.1" \
+    "$models/wan2.1: wan2.1, latent space wan2.1; hidden by $models/wan2.1.pth"
+cp "$wan" "$models/wan2.1.safetensors"
+check "a .safetensors beside them" 0 "$tool" models
+says "$models/wan2.1.pth: wan2.1, latent space wan2.1; hidden by $models/wan2.1.s"
+unset XDG_DATA_HOME XDG_DATA_DIRS
+
 echo "# names of outputs"
 check "frames for ComfyUI" 3 decode "$latents" x.latent
 says "not as .latent"
