@@ -94,6 +94,26 @@ check "a .safetensors beside them" 0 "$tool" models
 says "$models/wan2.1.pth: wan2.1, latent space wan2.1; hidden by $models/wan2.1.s"
 unset XDG_DATA_HOME XDG_DATA_DIRS
 
+echo "# ranges of frames"
+# bounds LEAST GREATEST: writes f.npy, a black frame with two other values.
+bounds() {
+    # shellcheck disable=SC2059 # the bytes of the values
+    { head -c 3064 /dev/zero && printf "$1$2"; } | npy f.npy "1, 16, 16, 3"
+}
+bounds '\315\314\314\276' '\146\146\177\103' # -0.4, 255.4
+check "bytes, sharpened" 0 encode f.npy x.safetensors
+says "are from -0.4 to 255.4: if black and white are \"0 255\", set pixel-range to"
+check "its advice" 0 encode --pixel-range "0 255" f.npy x.safetensors
+says_not "warning"
+bounds '\0\0\0\300' '\0\0\0\100' # -2, 2
+check "another range" 0 encode f.npy x.safetensors
+says "from -2 to 2: if this is not their range, set pixel-range to the values of black"
+bounds '\0\0\0\0' '\0\377\177\107' # 0, 65535
+check "16 bits" 0 encode f.npy x.safetensors
+says "from 0 to 65535: if this is not their range, set pixel-range to the values"
+check "its advice" 0 encode --pixel-range "0 65535" f.npy x.safetensors
+says_not "warning"
+
 echo "# names of outputs"
 check "frames for ComfyUI" 3 decode "$latents" x.latent
 says "not as .latent"
