@@ -11,7 +11,11 @@
 #include "vae-private/os.h"
 
 #define FOLDER "gst-vae/models"
-#define SUFFIX ".safetensors"
+
+/* The ends of the names of a space's models, by rank; a folder has none. */
+static const char *const ends[] = {".safetensors", ".pth", ".pt",
+                                   ".ckpt",        ".bin", ""};
+enum { ENDS = sizeof ends / sizeof *ends };
 
 static char *
 join(const char *folder, const char *name)
@@ -32,40 +36,49 @@ vae_installed_folder(int i)
     return folder;
 }
 
-/* The path of the space's file in the folder, which is freed. */
+/* The path of the space's model with that end in the folder. */
 static char *
-file_in(char *folder, const char *space)
+model_in(const char *folder, const char *space, const char *end)
 {
     char name[300];
-    char *path = NULL;
-    if (folder &&
-        (size_t) snprintf(name, sizeof name, "%s" SUFFIX, space) < sizeof name)
-        path = join(folder, name);
-    free(folder);
-    return path;
+    const int length = snprintf(name, sizeof name, "%s%s", space, end);
+    return (size_t) length < sizeof name ? join(folder, name) : NULL;
 }
 
 char *
 vae_installed_place(const char *space)
 {
-    return file_in(vae_installed_folder(0), space);
+    char *folder = vae_installed_folder(0);
+    char *path = folder ? model_in(folder, space, ends[0]) : NULL;
+    free(folder);
+    return path;
+}
+
+/* Returns path if a model is there, else frees it and returns NULL. */
+static char *
+if_model(char *path, const char *end)
+{
+    if (path && (*end ? vae_file_is_there(path)
+                      : vae_os_is_kind(path, VAE_FILE_FOLDER)))
+        return path;
+    free(path);
+    return NULL;
 }
 
 char *
 vae_installed_find(const char *space)
 {
-    char *folder;
-    for (int i = 0; (folder = vae_installed_folder(i)); i++) {
-        char *path = file_in(folder, space);
-        if (path && vae_file_is_there(path))
-            return path;
-        free(path);
+    char *folder, *path = NULL;
+    for (int i = 0; !path && (folder = vae_installed_folder(i)); i++) {
+        for (int k = 0; !path && k < ENDS; k++)
+            path = if_model(model_in(folder, space, ends[k]), ends[k]);
+        free(folder);
     }
-    return NULL;
+    return path;
 }
 
 typedef struct Listing {
-    const char *folder;
+    const char *folder, *end;
     void (*see)(void *user, const char *space, const char *path);
     void *user;
 } Listing;
@@ -74,15 +87,15 @@ static void
 see_name(void *user, const char *name)
 {
     const Listing *l = user;
-    const size_t n = strlen(name), suffix = strlen(SUFFIX);
+    const size_t n = strlen(name), end = strlen(l->end);
     char space[256], *path;
-    if (n <= suffix || n - suffix >= sizeof space ||
-        strcmp(name + n - suffix, SUFFIX) != 0)
+    if (name[0] == '.' || n <= end || n - end >= sizeof space ||
+        strcmp(name + n - end, l->end) != 0)
         return;
-    memcpy(space, name, n - suffix);
-    space[n - suffix] = '\0';
-    path = join(l->folder, name);
-    if (path && vae_file_is_there(path))
+    memcpy(space, name, n - end);
+    space[n - end] = '\0';
+    path = if_model(join(l->folder, name), l->end);
+    if (path)
         l->see(l->user, space, path);
     free(path);
 }
@@ -93,8 +106,10 @@ vae_installed_list(void (*see)(void *user, const char *space, const char *path),
 {
     char *folder;
     for (int i = 0; (folder = vae_installed_folder(i)); i++) {
-        Listing l = {folder, see, user};
-        vae_os_list(folder, see_name, &l);
+        for (int k = 0; k < ENDS; k++) {
+            Listing l = {folder, ends[k], see, user};
+            vae_os_list(folder, see_name, &l);
+        }
         free(folder);
     }
 }

@@ -272,41 +272,59 @@ named_by(const char *file, const VaeVariant *v, int n)
     return best;
 }
 
-/* True if the file is named after the latent space, as an installed model. */
+/* How a variant was chosen. */
+typedef struct Choice {
+    bool stated;       /* by a statement */
+    const char *named; /* by this name, in words; or NULL */
+    const char
+        *among; /* the name has this space, as several variants; or NULL */
+} Choice;
+
+/* True if it is named after the latent space, as an installed model. */
 static bool
-is_named_after(const char *file, const char *space)
+is_named_after(const char *name, const char *space)
 {
     const size_t n = strlen(space);
-    return strncmp(file, space, n) == 0 && file[n] == '.';
+    return strncmp(name, space, n) == 0 && (name[n] == '.' || !name[n]);
 }
 
-/* Chooses by the name of a file; -1: it says nothing. Sets *among to the latent
- * space that the name has if several variants have it. */
+/* Returns the first variant of the latent space that the name has, or -1. Sets
+ * *among to the space if several variants have it. */
 static int
-chosen_by(const char *file, const VaeVariant *v, int n, const char **among)
+spaced_by(const char *name, const VaeVariant *v, int n, const char **among)
 {
-    const int named = named_by(file, v, n);
-    if (named >= 0)
-        return named;
     int first = -1, count = 0;
     for (int i = 0; i < n; i++)
-        if (is_named_after(file, v[i].space) && count++ == 0)
+        if (is_named_after(name, v[i].space) && count++ == 0)
             first = i;
     if (count > 1)
         *among = v[first].space;
     return first;
 }
 
-/* The name of a pair is that of either file. */
+/* Chooses by the names of the path and of the file in it: a folder, or a pair.
+ * The name of a variant says more than that of a space. -1: they say nothing.
+ */
 static int
-chosen_by_file(const VaeModel *m, const VaeVariant *v, int n,
-               const char **among)
+chosen_by_file(const VaeModel *m, const VaeVariant *v, int n, Choice *by)
 {
-    const int chosen = chosen_by(vae_os_file_name(m->path), v, n, among);
-    return chosen >= 0
-               ? chosen
-               : chosen_by(vae_os_file_name(vae_tensor_file_name(m->file)), v,
-                           n, among);
+    const char *const names[] = {
+        vae_os_file_name(m->path),
+        vae_os_file_name(vae_tensor_file_name(m->file))};
+    const char *const whose[] = {vae_os_is_kind(m->path, VAE_FILE_FOLDER)
+                                     ? ", and the name of the folder"
+                                     : ", and the name of the file",
+                                 ", and the name of the file"};
+    for (int k = 0; k < 4; k++) {
+        const char *name = names[k % 2];
+        const int i =
+            k < 2 ? named_by(name, v, n) : spaced_by(name, v, n, &by->among);
+        if (i >= 0) {
+            by->named = whose[k % 2];
+            return i;
+        }
+    }
+    return -1;
 }
 
 static int
@@ -319,30 +337,21 @@ stated_variant(const char *stated, const VaeVariant *v, int n)
     return -1;
 }
 
-/* How a variant was chosen. */
-typedef struct Choice {
-    bool stated, named; /* by a statement, by the name of the file */
-    const char
-        *among; /* the name has this space, as several variants; or NULL */
-} Choice;
-
 /* Writes why v[i] of n was chosen. */
 static void
 give_reason(VaeRecognise *r, const VaeVariant *v, int n, int i,
             const Choice *by, const char *others)
 {
-    static const char text[] = "names and shapes of its tensors";
+    const char *more = by->stated           ? ", and the variant stated"
+                       : n > 1 && by->named ? by->named
+                                            : "";
     *r->assumed = !by->stated && n > 1 && (!by->named || by->among);
+    const int length = snprintf(r->reason, VAE_REASON,
+                                "names and shapes of its tensors%s", more);
     if (*r->assumed)
-        snprintf(r->reason, VAE_REASON,
-                 "%s%s, the same as those of %s: variant %s assumed", text,
-                 by->among ? ", and the name of the file" : "", others,
+        snprintf(r->reason + length, VAE_REASON - (size_t) length,
+                 ", the same as those of %s: variant %s assumed", others,
                  v[i].name);
-    else
-        snprintf(r->reason, VAE_REASON, "%s%s", text,
-                 by->stated ? ", and the variant stated"
-                 : n > 1    ? ", and the name of the file"
-                            : "");
     r->info->reason = r->reason;
 }
 
@@ -352,11 +361,10 @@ vae_model_choose_variant(VaeRecognise *r, const VaeVariant *v, int n,
 {
     const char *stated = vae_model_variant(r->model);
     Choice by = {.stated = stated};
-    const int named = chosen_by_file(r->model, v, n, &by.among);
+    const int named = chosen_by_file(r->model, v, n, &by);
     const int other = named >= 0 ? named : n > 0 ? 0 : -1;
     const int i = stated ? stated_variant(stated, v, n) : other;
     VaeListing others = {0};
-    by.named = named >= 0;
     for (int k = 0; k < n; k++)
         if (k != i && (stated || !by.among || !strcmp(v[k].space, by.among)))
             vae_listing_add(&others, "%s", v[k].name);

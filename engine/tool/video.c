@@ -48,8 +48,8 @@ video_read(float *dst, const void *src, VaeType type, size_t n,
         dst[i] = range->low + (range->high - range->low) * dst[i] / 255;
 }
 
-/* Limit for the values of black and white: the largest of fp16. */
-#define MOST 65504.0f
+/* Limit for the values of black and white: the largest of 16 bits. */
+#define MOST 65535.0f
 
 bool
 video_range_parse(const char *text, VideoRange *out)

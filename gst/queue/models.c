@@ -296,10 +296,13 @@ is_demo(const gchar *name)
     return strcmp(name, "demo") == 0 || strcmp(name, "demo-tiny") == 0;
 }
 
-/* Adds a model, unless there is one of its name. */
+/* Adds a model, unless there is one of its name. A folder with another name
+ * than that of a space may hold anything. */
 static void
 add_installed(gpointer paths, const gchar *space, const gchar *path)
 {
+    if (!vae_space_find(space) && vae_os_is_kind(path, VAE_FILE_FOLDER))
+        return;
     if (!is_demo(space) && !g_hash_table_contains(paths, space))
         g_hash_table_insert(paths, g_strdup(space), g_strdup(path));
 }

@@ -52,7 +52,7 @@ typedef struct GstVaeInput {
     GstSegment segment;
     GstCaps *caps; /* NULL: no valid caps */
     GstCaps *refused_caps;
-    GError *no_model;       /* no file for the caps; not posted yet */
+    GError *late_error;     /* of the caps; the next buffer posts it */
     gchar *refusal;         /* the posted error of a negotiation */
     gboolean no_caps_told;  /* posted: a buffer came before any caps */
     gboolean negative_told; /* posted: a timestamp is negative */

@@ -127,7 +127,7 @@ finalize(GObject *object)
     gst_caps_replace(&base->input.caps, NULL);
     gst_caps_replace(&base->input.refused_caps, NULL);
     gst_clear_tag_list(&base->input.tags);
-    g_clear_error(&base->input.no_model);
+    g_clear_error(&base->input.late_error);
     g_free(base->input.refusal);
     g_free(base->choice.property);
     g_free(base->settings.memory_limit);

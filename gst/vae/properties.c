@@ -88,9 +88,10 @@ install_model(GObjectClass *klass)
      * memory for both models, the element posts a WARNING and keeps the old
      * model. The property then has its previous value again.
      *
-     * If the property is not set, the latent space selects the file
-     * `gst-vae/models/SPACE.safetensors` in the XDG data folders. For the space
-     * `gst-vae-demo`, the bundled demo model is used if no file is installed.
+     * If the property is not set, the latent space selects the installed model,
+     * such as `gst-vae/models/SPACE.safetensors` in an XDG data folder. For the
+     * space `gst-vae-demo`, the bundled demo model is used if none is
+     * installed.
      * An encoder takes the latent space from the caps after it. If they name
      * none, the encoder uses the only installed model. If no model is
      * installed, it uses the demo model.

@@ -21,6 +21,14 @@ dup_setting(GstVaeBase *base)
     return path;
 }
 
+gboolean
+gst_vae_base_finds_model(GstVaeBase *base)
+{
+    g_autofree gchar *setting = dup_setting(base);
+
+    return !setting || !*setting;
+}
+
 /* Refuses a file whose network cannot run here. */
 static void
 refuse_network(const VaeModelInfo *info, const gchar *found,

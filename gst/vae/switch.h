@@ -12,6 +12,8 @@ G_BEGIN_DECLS
 /* Opens and uses the model of the property or of find_model(). Returns FALSE
  * with an error, or without one if a flush came first. */
 gboolean gst_vae_base_use_model(GstVaeBase *base, GError **error);
+/* Returns TRUE if the property names no model, so that find_model() does. */
+gboolean gst_vae_base_finds_model(GstVaeBase *base);
 /*
  * Called before a step is planned. If the property was set meanwhile, and a
  * sequence starts here or the signal `restart` was emitted, changes the model

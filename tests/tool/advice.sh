@@ -48,6 +48,18 @@ cp "$latents" folder/other.safetensors
 check "two files" 3 info folder
 says "folder: is a directory with 2 files that may be weights (" \
     "my.safetensors" "other.safetensors" "expected the path of one"
+mkdir -p taehv_models/vae wan2.1
+sed 's/"variant":/"rariant":/' "$data/taehv/taew2_1/weights.safetensors" \
+    >taehv_models/vae/diffusion_pytorch_model.safetensors
+check "a folder with the name of a variant" 0 info taehv_models
+says "model: taehv" "of its tensors, and the name of the folder)"
+cp taehv_models/vae/*.safetensors wan2.1/weights.safetensors
+check "a folder with the name of a space" 0 info wan2.1
+says "model: taew2_1" \
+    "and the name of the folder, the same as those of lighttaew2_1: variant"
+mv wan2.1/weights.safetensors wan2.1/lighttaew2_1.safetensors
+check "a file in it with the name of a variant" 0 info wan2.1
+says "model: lighttaew2_1" "of its tensors, and the name of the file)"
 mkdir shards
 for part in 1 2; do
     head -c 4 /dev/zero | tensor "shards/m-0000$part-of-00002.safetensors" \
@@ -64,6 +76,43 @@ check "a shard beside its index" 3 info shards/m-00001-of-00002.safetensors
 says "is shard 1 of 2 of a model; expected their index, m.safetensors.index.json"
 check "a folder with an index" 3 info shards
 says "shards: weights of no known VAE"
+
+echo "# installed models"
+models=$out/own/gst-vae/models
+export XDG_DATA_HOME="$out/own" XDG_DATA_DIRS="$out/none"
+mkdir -p "$models/wan2.1" "$models/seedvr2"
+cp "$wan" "$models/wan2.1/diffusion_pytorch_model.safetensors"
+check "a folder" 0 "$tool" models
+says "$models/wan2.1: wan2.1, latent space wan2.1" \
+    "$models/seedvr2: not usable: " "seedvr2: is a directory with neither"
+cp "$wan" "$models/wan2.1.pth"
+check "a .pth beside it" 0 "$tool" models
+says "$models/wan2.1.pth: wan2.1, latent space wan2.1" \
+    "$models/wan2.1: wan2.1, latent space wan2.1; hidden by $models/wan2.1.pth"
+cp "$wan" "$models/wan2.1.safetensors"
+check "a .safetensors beside them" 0 "$tool" models
+says "$models/wan2.1.pth: wan2.1, latent space wan2.1; hidden by $models/wan2.1.s"
+unset XDG_DATA_HOME XDG_DATA_DIRS
+
+echo "# ranges of frames"
+# bounds LEAST GREATEST: writes f.npy, a black frame with two other values.
+bounds() {
+    # shellcheck disable=SC2059 # the bytes of the values
+    { head -c 3064 /dev/zero && printf "$1$2"; } | npy f.npy "1, 16, 16, 3"
+}
+bounds '\315\314\314\276' '\146\146\177\103' # -0.4, 255.4
+check "bytes, sharpened" 0 encode f.npy x.safetensors
+says "are from -0.4 to 255.4: if black and white are \"0 255\", set pixel-range to"
+check "its advice" 0 encode --pixel-range "0 255" f.npy x.safetensors
+says_not "warning"
+bounds '\0\0\0\300' '\0\0\0\100' # -2, 2
+check "another range" 0 encode f.npy x.safetensors
+says "from -2 to 2: if this is not their range, set pixel-range to the values of black"
+bounds '\0\0\0\0' '\0\377\177\107' # 0, 65535
+check "16 bits" 0 encode f.npy x.safetensors
+says "from 0 to 65535: if this is not their range, set pixel-range to the values"
+check "its advice" 0 encode --pixel-range "0 65535" f.npy x.safetensors
+says_not "warning"
 
 echo "# names of outputs"
 check "frames for ComfyUI" 3 decode "$latents" x.latent

@@ -1,8 +1,8 @@
 /*
- * vae-private/installed.h: the installed models: files
- * gst-vae/models/SPACE.safetensors in the data folders of the user and the
- * system. A link without a target counts as one: opening it says what is wrong.
- * free() frees the strings.
+ * vae-private/installed.h: the installed models: in gst-vae/models of the
+ * data folders of the user and the system, the file SPACE.safetensors, else
+ * SPACE.pth, .pt, .ckpt or .bin, else the folder SPACE. A link without a target
+ * counts as a file: opening it says what is wrong. free() frees the strings.
  */
 #ifndef VAE_PRIVATE_INSTALLED_H
 #define VAE_PRIVATE_INSTALLED_H

@@ -39,6 +39,15 @@ typedef struct Range {
     float low, high;
 } Range;
 
+/* True for values of 0..255. Filters and networks exceed the range a little;
+ * below 16, negative values are rather those of another range. */
+static bool
+may_be_bytes(Range found)
+{
+    const float least = found.high > 16 ? -255 / 4.f : 0;
+    return found.low >= least && found.high > 2 && found.high <= 255 * 1.25f;
+}
+
 /* The range that the values look like, or NULL if they may be those of the
  * range that they are taken as. Results of a network may exceed its range a
  * little. Few pictures of -1..1 have their darkest pixel in 0..0.25, so this is
@@ -47,7 +56,7 @@ static const char *
 other_range(Range taken, Range found)
 {
     const bool is_signed = taken.low < 0;
-    if (found.low >= 0 && found.high > 2)
+    if (may_be_bytes(found))
         return taken.high > 2 ? NULL : "0 255";
     if (is_signed && found.low >= 0 && found.low <= 0.25f && found.high <= 1 &&
         found.high - found.low > 0.1f)
@@ -102,6 +111,10 @@ doubt_picture(const VaeModelInfo *info, const VaeStreamParams *params,
                  "if black and white are \"%s\", convert the values to %g to "
                  "%g",
                  other, (double) taken.low, (double) taken.high);
+    else if (converts)
+        snprintf(advice, sizeof advice,
+                 "if this is not their range, set pixel-range to the values of "
+                 "black and white");
     snprintf(line.text, line.size,
              "the values of the frames are taken as %g to %g, but are from %g "
              "to %g: %s",

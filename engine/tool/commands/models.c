@@ -25,7 +25,8 @@ print_model(void *printed, const char *space, const char *path)
         printf("%s, latent space %s", info->arch, info->space);
     if (info && strcmp(info->space, space) != 0)
         printf("; its name says %s", plain(space, &name));
-    printf("%s\n", hidden ? "; hidden by an earlier folder" : "");
+    printf("%s%s\n", hidden ? "; hidden by " : "",
+           hidden ? plain(used, &name) : "");
     *(bool *) printed = true;
     free(used);
     vae_model_free(&model);
@@ -52,8 +53,9 @@ command_models(const Options *o)
     if (!printed)
         printf("No model is installed.\n");
     print_folders();
-    printf("To install a model, copy it to SPACE.safetensors in one of them. "
-           "vaetool info --spaces prints the latent spaces.\n"
+    printf("To install a model, copy it to SPACE.safetensors in one of them, "
+           "or SPACE.pth, .pt, .ckpt, .bin, or a folder SPACE. vaetool info "
+           "--spaces prints the latent spaces.\n"
            "The elements also find the demo model, which is bundled with them. "
            "vaetool takes it by its path, --model "
            "pipelines/demo/demo.safetensors in the sources.\n");

@@ -11,6 +11,7 @@
 #include "negotiate.h"
 #include "push.h"
 #include "queries.h"
+#include "switch.h"
 
 #define GST_CAT_DEFAULT GST_VAE_BASE_CATEGORY
 
@@ -96,7 +97,7 @@ sink_caps(GstVaeBase *base, GstEvent *event)
     klass->restart(base);
     gst_caps_replace(&base->input.caps, NULL);
     g_clear_pointer(&base->input.refusal, g_free);
-    g_clear_error(&base->input.no_model);
+    g_clear_error(&base->input.late_error);
     if (klass->set_caps(base, caps, &error))
         gst_caps_replace(&base->input.caps, caps);
     else if (error)
@@ -104,13 +105,12 @@ sink_caps(GstVaeBase *base, GstEvent *event)
     gst_event_unref(event);
     if (base->input.caps)
         return gst_vae_negotiate(base);
-    if (!error || !is_no_model(error))
+    if (!error || !(is_no_model(error) || gst_vae_base_finds_model(base)))
         return gst_vae_refuse(base, error);
-    /* The caps are valid, but there is no model. If the element refused the
-     * caps, decodebin would report a missing plug-in and hide the error. The
-     * error is therefore posted at the first buffer. */
+    /* If the element refused the caps, decodebin would report a missing plug-in
+     * and hide the error. The error is therefore posted at the first buffer. */
     gst_caps_replace(&base->input.refused_caps, NULL);
-    base->input.no_model = error;
+    base->input.late_error = error;
     return TRUE;
 }
 
@@ -250,8 +250,8 @@ chain(GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
     GstVaeBase *base = GST_VAE_BASE(parent);
 
-    if (base->input.no_model) {
-        gst_vae_refuse(base, g_steal_pointer(&base->input.no_model));
+    if (base->input.late_error) {
+        gst_vae_refuse(base, g_steal_pointer(&base->input.late_error));
         gst_buffer_unref(buffer);
         return flow_after_failure(base, GST_FLOW_NOT_NEGOTIATED);
     }
@@ -416,7 +416,7 @@ gst_vae_pads_reset(GstVaeBase *base)
     base->input.tiles_told = base->input.renegotiate = FALSE;
     gst_clear_structure(&base->input.group);
     gst_clear_tag_list(&base->input.tags);
-    g_clear_error(&base->input.no_model);
+    g_clear_error(&base->input.late_error);
     klass->restart(base);
     if (klass->flush)
         klass->flush(base);

@@ -353,11 +353,11 @@ TEST(clip_details)
                        "a name of 1 to 63 bytes of UTF-8");
 }
 
-/* Without a model, the latent space selects it; here none is installed. The
- * error comes at the first buffer, because decodebin hides an error at the
- * caps. */
+/* Without the property, the latent space selects the model. The error comes at
+ * the first buffer, because decodebin hides an error at the caps. */
 static void
-check_no_model(const char *more, const char *word, const char *other)
+check_late(const char *more, GQuark domain, gint code, const char *word,
+           const char *other)
 {
     SCOPED GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
     g_autofree gchar *text = vae_test_latent_caps(LW, LH, more);
@@ -368,8 +368,14 @@ check_no_model(const char *more, const char *word, const char *other)
     vae_test_none(h, GST_MESSAGE_ERROR);
     CHECK_INT(gst_harness_push(h, vae_test_latent(LW, LH, 0)),
               GST_FLOW_NOT_NEGOTIATED);
-    vae_test_expect_error(h, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND,
-                          word, other);
+    vae_test_expect_error(h, domain, code, word, other);
+}
+
+static void
+check_no_model(const char *more, const char *word, const char *other)
+{
+    check_late(more, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND, word,
+               other);
 }
 
 TEST(no_model)
@@ -398,23 +404,56 @@ TEST(bad_file)
                    "decode_t1_6x10.safetensors");
 }
 
-/* A model in the XDG data folder is found by its latent space. */
+/* Writes the model of wan2.1 into the XDG data folder. Returns its path. */
+static gchar *
+install(const gchar *bytes, gsize size)
+{
+    g_autofree gchar *folder =
+        g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
+    gchar *path = g_build_filename(folder, "wan2.1.safetensors", NULL);
+    CHECK(g_mkdir_with_parents(folder, 0700) == 0);
+    CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
+    return path;
+}
+
+static gchar *
+install_copy(const gchar *weights)
+{
+    g_autofree gchar *bytes = NULL;
+    gsize size;
+    CHECK(g_file_get_contents(weights, &bytes, &size, NULL));
+    return install(bytes, size);
+}
+
+/* An installed model is found by its latent space. */
 TEST(installed)
 {
     GstHarness *h = vae_test_harness("vaedecode", "model", NULL, NULL);
-    g_autofree gchar *folder =
-        g_build_filename(g_get_user_data_dir(), "gst-vae", "models", NULL);
-    g_autofree gchar *bytes = NULL,
-                     *path =
-                         g_build_filename(folder, "wan2.1.safetensors", NULL);
-    gsize size;
-    CHECK(g_mkdir_with_parents(folder, 0700) == 0);
-    CHECK(g_file_get_contents(vae_test_weights(), &bytes, &size, NULL));
-    CHECK(g_file_set_contents(path, bytes, (gssize) size, NULL));
+    g_autofree gchar *path = install_copy(vae_test_weights());
     vae_test_set_latents(h, LW, LH, ",latent-space=wan2.1");
     vae_test_push_latents(h, LW, LH, 0, 1);
     g_free(vae_test_pull_frames(h, 0, 1));
     vae_test_teardown(h);
+    CHECK(remove(path) == 0);
+}
+
+/* Of an installed model that does not open, or is of another network. */
+TEST(installed_wrong)
+{
+    static const gchar *const files[][2] = {
+        {"GGUF\3______________________", "is a GGUF file"},
+        {"version https://git-lfs.github.com/spec/v1\n", "git LFS"}};
+    g_autofree gchar *path = NULL;
+    for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
+        g_free(path);
+        path = install(files[i][0], strlen(files[i][0]));
+        check_late(",latent-space=wan2.1", GST_RESOURCE_ERROR,
+                   GST_RESOURCE_ERROR_OPEN_READ, files[i][1], path);
+    }
+    g_free(path);
+    path = install_copy(vae_test_network("taehv/taehv"));
+    check_late(",latent-space=wan2.1", GST_STREAM_ERROR,
+               GST_STREAM_ERROR_FORMAT, path, "expects hunyuan");
     CHECK(remove(path) == 0);
 }
 

@@ -4,6 +4,8 @@
  */
 #include "vae_test.h"
 
+#include <glib/gstdio.h>
+
 #include <utime.h>
 
 #include "details.h"
@@ -190,6 +192,33 @@ check_missing(GError *error, const char *word, const char *expected)
     g_error_free(error);
 }
 
+/* The other names of a model count if there is no .safetensors. A folder that
+ * is not named after a space is no model. */
+static void
+test_find_names(const gchar *folder)
+{
+    static const char *const names[] = {"wan2.1", "wan2.1.ckpt", "wan2.1.pth"};
+    g_autofree gchar *other = g_build_filename(folder, "other", NULL);
+    gchar *paths[G_N_ELEMENTS(names)];
+    CHECK(g_mkdir(other, 0700) == 0);
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        paths[i] = g_build_filename(folder, names[i], NULL);
+        if (i == 0)
+            CHECK(g_mkdir(paths[i], 0700) == 0);
+        else
+            touch(paths[i]);
+        g_autofree gchar *found = gst_vae_models_find("wan2.1", NULL);
+        g_autofree gchar *only = gst_vae_models_find_any(NULL);
+        CHECK_STR(found, paths[i]);
+        CHECK_STR(only, paths[i]);
+    }
+    CHECK(remove(other) == 0);
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        CHECK(remove(paths[i]) == 0);
+        g_free(paths[i]);
+    }
+}
+
 TEST(find)
 {
     g_autofree gchar *folder =
@@ -201,6 +230,7 @@ TEST(find)
                                               "evil.safetensors", NULL);
     GError *error = NULL;
     CHECK(g_mkdir_with_parents(folder, 0700) == 0);
+    test_find_names(folder);
     touch(path);
     touch(evil);
     found = gst_vae_models_find("wan2.1", NULL);
