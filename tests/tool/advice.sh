@@ -38,6 +38,12 @@ says "expects wan2.1; use a model of wan2.2, or to override it, set latent-space
 check "info" 0 info --latent-space Wan2_1 "$latents"
 says "latent space Wan2_1, which is not known (the nearest is wan2.1)"
 
+echo "# files of ComfyUI"
+filled 0 c.latent latent_tensor F32 1,16,1,4,4
+check "without a mark" 0 decode c.latent x.npy
+says "the file has no latent_format_version_0: it is taken as normalized"
+says_not "states no normalization"
+
 echo "# shards and folders"
 mkdir folder
 cp "$wan" folder/my.safetensors
