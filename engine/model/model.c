@@ -10,6 +10,7 @@
 #include "alloc.h"
 #include "files.h"
 #include "model.h"
+#include "vae-private/os.h"
 
 void
 vae_model_summarise(VaeModel *m)
@@ -209,15 +210,33 @@ vae_model_info(const VaeModel *model)
     return &model->info;
 }
 
+/* Writes how to choose the variant. A player sets no property: an installed
+ * file is named after its latent space, a file in a folder need not be. */
+static void
+advise_choice(const VaeModel *m, char *text, size_t size)
+{
+    const char *name = vae_os_file_name(m->path), *space = m->info.space;
+    const int length =
+        snprintf(text, size,
+                 "; set variant to the one that it is, or name the file after "
+                 "it");
+    if (space && strncmp(name, space, strlen(space)) == 0)
+        snprintf(text + length, size - (size_t) length,
+                 ", such as %s.safetensors in a folder %s", m->info.arch,
+                 space);
+}
+
 bool
 vae_model_choice(const VaeModel *model, char text[VAE_CHOICE])
 {
+    char advice[200] = "";
     if ((model->variant || !model->assumed) && !model->several)
         return false;
+    if (model->assumed)
+        advise_choice(model, advice, sizeof advice);
     snprintf(text, VAE_CHOICE,
              "could be several networks; %s is taken, by %s%s",
-             model->info.arch, model->info.reason,
-             model->assumed ? "; set variant to the one that it is" : "");
+             model->info.arch, model->info.reason, advice);
     return true;
 }
 

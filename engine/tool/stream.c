@@ -133,7 +133,9 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
         out->normalization = o->params.normalization;
         out->normalization_stated = true;
     } else if (info && !out->normalization_stated &&
-               out->normalization == VAE_NORMALIZED) {
+               out->normalization == VAE_NORMALIZED &&
+               strcmp(out->tensor, VAE_COMFYUI_TENSOR) != 0) {
+        /* The warning about a file of ComfyUI without a mark says it. */
         tell_text(VAE_NO_NORMALIZATION, out->file);
     }
     if (o->fps_n > 0) {

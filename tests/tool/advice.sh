@@ -38,6 +38,12 @@ says "expects wan2.1; use a model of wan2.2, or to override it, set latent-space
 check "info" 0 info --latent-space Wan2_1 "$latents"
 says "latent space Wan2_1, which is not known (the nearest is wan2.1)"
 
+echo "# files of ComfyUI"
+filled 0 c.latent latent_tensor F32 1,16,1,4,4
+check "without a mark" 0 decode c.latent x.npy
+says "the file has no latent_format_version_0: it is taken as normalized"
+says_not "states no normalization"
+
 echo "# shards and folders"
 mkdir folder
 cp "$wan" folder/my.safetensors
@@ -92,6 +98,18 @@ says "$models/wan2.1.pth: wan2.1, latent space wan2.1" \
 cp "$wan" "$models/wan2.1.safetensors"
 check "a .safetensors beside them" 0 "$tool" models
 says "$models/wan2.1.pth: wan2.1, latent space wan2.1; hidden by $models/wan2.1.s"
+rm -r "$models"/wan2.1*
+sed 's/"variant":/"rariant":/' "$data/taehv/taew2_1/weights.safetensors" \
+    >"$models/wan2.1.safetensors"
+check "one of several variants" 0 by "$models/wan2.1.safetensors" decode "$latents" \
+    x.npy
+says "name the file after it, such as taew2_1.safetensors in a folder wan2.1"
+mkdir "$models/wan2.1"
+mv "$models/wan2.1.safetensors" "$models/wan2.1/taew2_1.safetensors"
+check "its advice" 0 by "$models/wan2.1" decode "$latents" x.npy
+says_not "several networks"
+check "  in models" 0 "$tool" models
+says "$models/wan2.1: taew2_1, latent space wan2.1"
 unset XDG_DATA_HOME XDG_DATA_DIRS
 
 echo "# ranges of frames"

@@ -80,7 +80,7 @@ known_layout(const VaeTensorFile *file, const VaeLatentOptions *o,
 static bool
 has_comfyui_name(const VaeTensorInfo *info)
 {
-    return strcmp(info->name, "latent_tensor") == 0;
+    return strcmp(info->name, VAE_COMFYUI_TENSOR) == 0;
 }
 
 static bool
@@ -98,7 +98,8 @@ tell_unmarked(const VaeTensorFile *file, const VaeLatentOptions *o)
 {
     char line[500];
     snprintf(line, sizeof line,
-             "%s: tensor \"latent_tensor\" has the name that ComfyUI writes, "
+             "%s: tensor \"" VAE_COMFYUI_TENSOR
+             "\" has the name that ComfyUI writes, "
              "but the file has no " COMFYUI_MARK ": it is taken as normalized, "
              "as the first files of ComfyUI were; if it is a later one, set "
              "normalization to comfyui",

@@ -6,6 +6,7 @@
 
 #include "files.h"
 #include "vae-private/axes.h"
+#include "vae-private/spaces.h"
 
 /* At most this many tensors are named in a message. */
 #define NAMES_SHOWN 6
@@ -25,7 +26,7 @@ ends_with(const char *text, const char *end)
 
 /* The names of latents, the preferred ones first. */
 static const char *const usual[] = {"latent", "latents", "samples",
-                                    "latent_tensor"};
+                                    VAE_COMFYUI_TENSOR};
 
 /* Frames are [T,H,W,3], or [H,W,3]; with the name of frames, any shape. */
 static bool

@@ -63,6 +63,8 @@ VAE_API bool vae_normalization_overrides(const char *space, const char *who,
 #define VAE_NO_NORMALIZATION                                                   \
     "%s states no normalization: the latents are taken as normalized, unless " \
     "normalization is set"
+/* The name of the tensor in a file of ComfyUI. */
+#define VAE_COMFYUI_TENSOR "latent_tensor"
 
 #ifdef __cplusplus
 }

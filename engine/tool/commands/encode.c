@@ -235,7 +235,7 @@ static size_t
 as_comfyui(const Encode *e, VaeTensorOut *tensors)
 {
     VaeTensorOut *t = &tensors[0];
-    t->name = "latent_tensor";
+    t->name = VAE_COMFYUI_TENSOR;
     if (e->tchw) {
         t->dims[1] = t->dims[0];
         t->dims[0] = e->latents;
