@@ -366,10 +366,12 @@ gst_vae_decode_adapt(GstVaeBase *base, GstVaeSession *session, GError **error)
         gst_clear_caps(&caps);
         return FALSE;
     }
-    g_mutex_lock(&base->queue.lock);
-    gst_caps_replace(&session->caps, caps);
-    session->video = video;
-    g_mutex_unlock(&base->queue.lock);
+    if (!error) {
+        g_mutex_lock(&base->queue.lock);
+        gst_caps_replace(&session->caps, caps);
+        session->video = video;
+        g_mutex_unlock(&base->queue.lock);
+    }
     gst_caps_unref(caps);
     return TRUE;
 }

@@ -195,11 +195,11 @@ offered_caps(GstVaeEncode *self, const GstCaps *ours)
 /* Returns the error for downstream, which accepts none of our caps. (transfer
  * full) */
 static GError *
-refusal(GstVaeBase *base, const GstCaps *ours)
+refusal(GstVaeBase *base, const VaeModelInfo *model, const GstCaps *ours)
 {
     GstCaps *theirs = gst_pad_peer_query_caps(base->srcpad, NULL);
     gchar *what = g_strdup_printf("Downstream does not take the latents of %s",
-                                  base->choice.info->path);
+                                  model->path);
     GError *error = gst_vae_refusal(what, ours, theirs, TRUE);
 
     g_free(what);
@@ -220,7 +220,7 @@ negotiate(GstVaeBase *base, GstVaeSession *session, GError **error)
     gst_caps_unref(offer);
     gst_caps_unref(caps);
     if (gst_caps_is_empty(session->caps)) {
-        *error = refusal(base, ours);
+        *error = refusal(base, base->choice.info, ours);
         gst_caps_unref(ours);
         return FALSE;
     }
@@ -264,14 +264,14 @@ adapt(GstVaeBase *base, GstVaeSession *session, GError **error)
     caps = gst_caps_intersect_full(offer, peer, GST_CAPS_INTERSECT_FIRST);
     gst_caps_unref(peer);
     if (ok && error && gst_caps_is_empty(caps))
-        *error = refusal(base, offer);
+        *error = refusal(base, gst_vae_model_info(session->model), offer);
     ok = ok && !gst_caps_is_empty(caps);
     gst_caps_unref(offer);
     if (ok) {
         caps = gst_caps_fixate(caps);
         ok = gst_vae_latent_info_from_caps(caps, &info, NULL);
     }
-    if (ok) {
+    if (ok && !error) {
         g_mutex_lock(&base->queue.lock);
         gst_caps_replace(&session->caps, caps);
         session->latent = info;

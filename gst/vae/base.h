@@ -121,8 +121,9 @@ struct GstVaeBaseClass {
     gboolean (*negotiate)(GstVaeBase *base, GstVaeSession *session,
                           GError **error);
     /* For the task: changes the caps of a session without steps in the engine
-     * to those that downstream accepts by now. error: why it accepts none; may
-     * be NULL, and stays NULL for another reason. Optional. */
+     * to those that downstream accepts by now. With an error it changes
+     * nothing, also for a session that has steps there: the error says why
+     * downstream accepts none, and stays NULL for another reason. Optional. */
     gboolean (*adapt)(GstVaeBase *base, GstVaeSession *session, GError **error);
     /* Fills the times of an otherwise complete session. */
     void (*set_times)(GstVaeBase *base, GstVaeSession *session);
