@@ -221,7 +221,7 @@ is_letter(char c)
 }
 
 /* True if the text begins with the word. Case does not count, marks are equal,
- * and a mark between two letters may be more: "SD_XL" is sdxl. */
+ * and the text may have one more between two letters: "SD_XL" is sdxl. */
 static bool
 begins_with(const char *text, const char *word)
 {
