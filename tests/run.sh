@@ -408,7 +408,7 @@ export OMP_WAIT_POLICY=passive
 tested='-Dtests=enabled -Dcuda=disabled -Dgst-cuda=disabled'
 all='-Db_ndebug=false -Dtests=enabled -Dgst=enabled -Donednn=enabled -Dcuda-archs=90a,120'
 plans='engine kernels/cuda tests/cuda meson.build'
-ptx='kernels engine/cuda tests/cuda tests/check tests/emu meson.build'
+kernels='kernels engine/cuda engine/backend engine/program tests/cuda tests/check tests/emu meson.build'
 release='--buildtype=release -Db_lto=true'
 # Suites that a row leaves out.
 short='--no-suite long'
@@ -425,9 +425,9 @@ quick     |build        ||tests quick $gpu|
 full long |build-demo   ||demo|
 full long |build-full   ||gst_cuda|
 full long |build-full   |gcc --buildtype=release $all|tests quick $gpu|
-full long |build-full   ||tests full --suite full --no-suite plans --no-suite ptx $short|
+full long |build-full   ||tests full --suite full --no-suite plans --no-suite kernels $short|
 full long |build-full   ||tests plans --suite plans $short|$plans
-full long |build-full   ||tests ptx --suite ptx $short|$ptx
+full long |build-full   ||tests kernels --suite kernels $short|$kernels
 $fuzzing |build-fuzz   |clang fuzz -Dfuzzing=enabled $tested -Donednn=disabled|fuzz 20|
 full long |build-asan   |gcc vae engine/vaetool gstvae $tested $sanitizer -Db_sanitize=address,undefined|asan|
 full long |build-tsan   |gcc tsan $tested -Dgst=enabled $sanitizer -Db_sanitize=thread|tsan|
