@@ -24,7 +24,7 @@ gst_vae_latency_reset(GstVaeLatency *latency)
 {
     g_mutex_lock(&latency->lock);
     latency->n = 0;
-    latency->reported = GST_CLOCK_TIME_NONE;
+    latency->told = GST_CLOCK_TIME_NONE;
     latency->live = FALSE;
     g_mutex_unlock(&latency->lock);
 }
@@ -65,12 +65,14 @@ gst_vae_latency_changed(GstVaeLatency *latency)
     gboolean changed = FALSE;
 
     g_mutex_lock(&latency->lock);
-    if (latency->live && GST_CLOCK_TIME_IS_VALID(latency->reported)) {
-        const GstClockTime told = latency->reported;
+    if (latency->live && GST_CLOCK_TIME_IS_VALID(latency->told)) {
+        const GstClockTime told = latency->told;
         const GstClockTime found = computing(latency);
 
         changed = (told == 0 && found > 0) ||
                   MAX(found, told) - MIN(found, told) > MAX(told / 4, GRAIN);
+        if (changed)
+            latency->told = found;
     }
     g_mutex_unlock(&latency->lock);
     return changed;
@@ -83,7 +85,7 @@ gst_vae_latency_report(GstVaeLatency *latency, gboolean live)
 
     g_mutex_lock(&latency->lock);
     latency->live = live;
-    latency->reported = found = computing(latency);
+    latency->told = found = computing(latency);
     g_mutex_unlock(&latency->lock);
     return (found + GRAIN - 1) / GRAIN * GRAIN;
 }

@@ -22,9 +22,10 @@ typedef struct GstVaeLatency {
     GMutex lock; /* guards the members below; its holder takes no other lock */
     GstClockTimeDiff in[GST_VAE_LATENCY_STEPS]; /* lateness of the inputs */
     GstClockTimeDiff out[GST_VAE_LATENCY_STEPS];
-    guint64 n;             /* steps so far */
-    GstClockTime reported; /* last reported time of computing, or NONE */
-    gboolean live;         /* upstream was live at that report */
+    guint64 n;         /* steps so far */
+    GstClockTime told; /* the last time of computing that the pipeline was told,
+                          in an answer or by a message; NONE: not yet */
+    gboolean live;     /* upstream was live at the last answer */
 } GstVaeLatency;
 
 void gst_vae_latency_init(GstVaeLatency *latency);
@@ -38,7 +39,8 @@ void gst_vae_latency_reset(GstVaeLatency *latency);
 void gst_vae_latency_add(GstVaeLatency *latency, GstClockTime running,
                          GstClockTime arrived);
 /* Returns TRUE if the latency has changed by more than a quarter, so that a
- * live pipeline must be told. */
+ * live pipeline must be told. The same change is returned once, also if the
+ * pipeline never asks. */
 gboolean gst_vae_latency_changed(GstVaeLatency *latency);
 /* Returns the time that computing takes, rounded up, and remembers that the
  * pipeline was told. */
