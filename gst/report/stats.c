@@ -37,9 +37,10 @@ gst_vae_stats_interval(GstVaeStats *stats)
 }
 
 void
-gst_vae_stats_reset(GstVaeStats *stats)
+gst_vae_stats_begin(GstVaeStats *stats)
 {
     g_mutex_lock(&stats->lock);
+    stats->begun = TRUE;
     stats->counters = (GstVaeCounters){0};
     stats->posted_us = 0;
     g_mutex_unlock(&stats->lock);
@@ -147,10 +148,14 @@ gst_vae_stats_structure(GstVaeStats *stats, guint in_flight)
 {
     GstStructure *s;
     GstVaeCounters c;
+    gboolean begun;
 
     g_mutex_lock(&stats->lock);
     c = stats->counters;
+    begun = stats->begun;
     g_mutex_unlock(&stats->lock);
+    if (!begun)
+        return gst_structure_new_empty("vae-stats");
     s = gst_structure_new(
         "vae-stats", "slices", G_TYPE_UINT64, c.slices, "steps", G_TYPE_UINT64,
         c.steps, "frames", G_TYPE_UINT64, c.frames, "dropped", G_TYPE_UINT64,

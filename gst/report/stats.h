@@ -52,6 +52,7 @@ typedef struct GstVaeStats {
         interval; /* the property stats-interval; guarded by the object lock */
 
     GMutex lock; /* guards the members below; its holder takes no other lock */
+    gboolean begun; /* the element has left READY at some time */
     GstVaeCounters counters;
     gint64 posted_us; /* time of the last message, or 0 */
 } GstVaeStats;
@@ -60,7 +61,8 @@ void gst_vae_stats_init(GstVaeStats *stats);
 void gst_vae_stats_clear(GstVaeStats *stats);
 guint64 gst_vae_stats_interval(GstVaeStats *stats);
 
-void gst_vae_stats_reset(GstVaeStats *stats);
+/* The element leaves READY. */
+void gst_vae_stats_begin(GstVaeStats *stats);
 /* Sets the stream of the next slices. */
 void gst_vae_stats_stream(GstVaeStats *stats, const VaeStream *stream,
                           const gchar *model, gint look_ahead);
@@ -86,7 +88,9 @@ void gst_vae_stats_frames(GstVaeStats *stats, guint n);
  * frames that were computed. */
 guint64 gst_vae_stats_dropped(GstVaeStats *stats, guint64 *frames);
 
-/* in_flight: steps in the element. (transfer full) */
+/* Returns a structure without fields if the element has never left READY: a
+ * list of its properties would be full of zeros. in_flight: steps in the
+ * element. (transfer full) */
 GstStructure *gst_vae_stats_structure(GstVaeStats *stats, guint in_flight);
 /* Posts the statistics if the property asks for it and a message is due, or at
  * once with `now`. */

@@ -73,7 +73,7 @@ static gboolean
 start(GstVaeBase *base)
 {
     clear(base);
-    gst_vae_stats_reset(&base->stats);
+    gst_vae_stats_begin(&base->stats);
     base->qos.slow_told = FALSE;
     if (gst_vae_worker_start(&base->worker) && load_named_model(base))
         return TRUE;

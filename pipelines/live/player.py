@@ -129,12 +129,13 @@ class Player:
         bus = self._pipeline.get_bus()
         bus.add_signal_watch()
         bus.connect("message", self._on_message)
-        GLib.timeout_add(TICK_MS, self._tick)
-        self._tick()
         # A file plays as a segment, so that the loop has no gap.
         self._pipeline.set_state(
             Gst.State.PAUSED if self._loops else Gst.State.PLAYING
         )
+        # The decoder has statistics from here on.
+        GLib.timeout_add(TICK_MS, self._tick)
+        self._tick()
 
     def stop(self):
         self._pipeline.get_bus().remove_signal_watch()

@@ -232,3 +232,13 @@ TEST(interval)
     CHECK_INT(count_messages(0), 6);
     CHECK_INT(count_messages(G_MAXINT64), 2);
 }
+
+/* gst-inspect-1.0 prints what a new element has. */
+TEST(new_element)
+{
+    g_autoptr(GstElement) element =
+        gst_object_ref_sink(gst_element_factory_make("vaedecode", NULL));
+    g_autoptr(GstStructure) stats = NULL;
+    g_object_get(element, "stats", &stats, NULL);
+    CHECK_INT(gst_structure_n_fields(stats), 0);
+}
