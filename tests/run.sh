@@ -407,7 +407,7 @@ export OMP_WAIT_POLICY=passive
 # Options of builds, and paths.
 tested='-Dtests=enabled -Dcuda=disabled -Dgst-cuda=disabled'
 all='-Db_ndebug=false -Dtests=enabled -Dgst=enabled -Donednn=enabled -Dcuda-archs=90a,120'
-plans='engine kernels/cuda tests/cuda meson.build'
+plans='engine :!engine/tool :!engine/files :!engine/cpu kernels/cuda tests/cuda meson.build'
 kernels='kernels engine/cuda engine/backend engine/program tests/cuda tests/check tests/emu meson.build'
 release='--buildtype=release -Db_lto=true'
 # Suites that a row leaves out.
