@@ -187,8 +187,9 @@ time_op(VaeBackend *cpu, const VaeProgram *const programs[2],
         const VaeOp *const ops[2], double seconds[2])
 {
     Trial t[2] = {{.exec = NULL}, {.exec = NULL}};
-    const bool made = trial_new(cpu, ops[0], programs[0]->steps, &t[0]) &&
-                      trial_new(cpu, ops[1], programs[1]->steps, &t[1]);
+    const bool made =
+        trial_new(cpu, ops[0], vae_op_steps(programs[0], ops[0]), &t[0]) &&
+        trial_new(cpu, ops[1], vae_op_steps(programs[1], ops[1]), &t[1]);
     if (made)
         time_pairs(&t[0], &t[1], seconds);
     trial_free(&t[0]);

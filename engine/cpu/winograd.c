@@ -303,7 +303,7 @@ vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
     p->op = op;
     p->simd = vae_cpu_simd(&((VaeHostExec *) exec)->queue);
     p->chunk = choose_chunk(op);
-    p->steps = op->group ? 1 : exec->program->steps;
+    p->steps = vae_op_steps(exec->program, op);
     p->frames = op->y->shape.t / p->steps;
     p->times = vae_tile_times(op);
     p->odd = vae_tile_odd(exec->program, op);

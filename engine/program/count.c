@@ -34,7 +34,7 @@ elements(const VaeTensor *t)
 static int
 count_kernels(const VaeProgram *p, const VaeOp *op)
 {
-    const int steps = op->group ? 1 : p->steps;
+    const int steps = vae_op_steps(p, op);
     const int frames = op->y->shape.t / steps;
     const int alone = vae_tile_odd(p, op);
     const int rest = frames - alone;

@@ -257,6 +257,8 @@ struct VaeProgram {
     int group;               /* frames computed at once, see split.h; 0: all */
     int strips;      /* strips of rows, see strips.h; 0: whole pictures */
     int whole_slabs; /* slabs of which the backend cannot compute strips */
+    bool whole;      /* the run is one sequence; its steps have no frames of
+                        their own */
     bool delayed;    /* the network has delay lines, see delay.h */
 };
 
@@ -317,6 +319,13 @@ static inline int
 vae_tile_times(const VaeOp *op)
 {
     return op->conv.kt == 1 ? 1 : 4;
+}
+/* The number of equal parts of the op's frames whose bytes must not depend on
+ * each other: those of each step. */
+static inline int
+vae_op_steps(const VaeProgram *p, const VaeOp *op)
+{
+    return op->group || p->whole ? 1 : p->steps;
 }
 /* 1 if the op's first frame is the second one of a pair, otherwise 0. */
 static inline int

@@ -329,9 +329,10 @@ main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 4 || !vae_backend_parse(argv[2], &g.backend) ||
         !vae_precision_parse(argv[3], &g.precision)) {
-        fprintf(stderr,
-                "usage: golden small|more|released|generated|trace|lengths "
-                "BACKEND PRECISION [WORD...]\n");
+        fprintf(
+            stderr,
+            "usage: golden small|more|released|generated|wide|trace|lengths "
+            "BACKEND PRECISION [WORD...]\n");
         return 2;
     }
     if (!vae_backend_available(g.backend, why, sizeof why))
@@ -341,6 +342,8 @@ main(int argc, char **argv)
         there = run_cases(&g, argv[1], argv + 4);
     else if (strcmp(argv[1], "generated") == 0)
         there = golden_generated(&g);
+    else if (strcmp(argv[1], "wide") == 0)
+        there = golden_wide(&g, (const char *const *) argv + 4);
     else if (strcmp(argv[1], "trace") == 0)
         there = run_folders(&g, golden_trace, traced);
     else if (strcmp(argv[1], "lengths") == 0)

@@ -27,6 +27,8 @@ void golden_encode(Golden *g, const char *folder, VaeModel *model,
 
 /* generated.c. Returns false if the vectors are not there. */
 bool golden_generated(Golden *g);
+/* The full-size networks of these names against the ref backend. */
+bool golden_wide(Golden *g, const char *const *archs);
 
 /* Every block of one short run against trace.safetensors of the folder. */
 void golden_trace(Golden *g, const char *folder);

@@ -420,6 +420,7 @@ vae_program_build(const VaeBuildParams *params, VaeProgram **out,
     p->label = params->label;
     p->direction = params->direction;
     p->steps = params->steps;
+    p->whole = params->network.whole;
     const bool first = params->first || params->network.whole;
     const int later = first ? params->steps - 1 : params->steps;
     p->n_in = (first ? s->first_in : 0) + s->step_in * later;

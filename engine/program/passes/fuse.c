@@ -78,7 +78,7 @@ later_frames(const VaeProgram *next, const char *name)
             strcmp(op->name, name) == 0)
             frames += op->y->shape.t;
     }
-    return frames / next->steps;
+    return next->whole ? frames : frames / next->steps;
 }
 
 static void
