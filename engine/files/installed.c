@@ -12,9 +12,10 @@
 
 #define FOLDER "gst-vae/models"
 
-/* The ends of the names of a space's models, by rank; a folder has none. */
-static const char *const ends[] = {".safetensors", ".pth", ".pt",
-                                   ".ckpt",        ".bin", ""};
+/* The ends of the names of a space's models, by rank; a folder has none. No
+ * reader takes .gguf: opening it says so. */
+static const char *const ends[] = {".safetensors", ".pth", ".pt",  ".ckpt",
+                                   ".bin",         "",     ".gguf"};
 enum { ENDS = sizeof ends / sizeof *ends };
 
 static char *

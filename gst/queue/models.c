@@ -277,14 +277,18 @@ gst_vae_models_find(const gchar *space, GError **error)
     if (!path) {
         g_autofree gchar *expected = own(vae_installed_place(space));
         const gboolean known = vae_space_find(space) != NULL;
+        const VaeSpace *like = known ? NULL : vae_space_nearest(space);
 
         set_missing(error, NULL, expected,
                     "No model for the latent space \"%s\" is installed: put "
                     "the weights at %s or set the property model=...%s%s%s",
                     space, expected,
-                    known ? "" : " The space is not known; the nearest is ",
-                    known ? "" : vae_space_nearest(space)->name,
-                    known ? "" : ": if it is meant, set latent-space to it");
+                    known  ? ""
+                    : like ? " The space is not known; the nearest is "
+                           : " The space is not known; vaetool info --spaces "
+                             "lists those that are",
+                    like ? like->name : "",
+                    like ? ": if it is meant, set latent-space to it" : "");
     }
     return path;
 }

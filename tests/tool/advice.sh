@@ -91,6 +91,10 @@ cp "$wan" "$models/wan2.1/diffusion_pytorch_model.safetensors"
 check "a folder" 0 "$tool" models
 says "$models/wan2.1: wan2.1, latent space wan2.1" \
     "$models/seedvr2: not usable: " "seedvr2: is a directory with neither"
+printf 'GGUF%60s' x >"$models/wan2.2.gguf"
+check "a file that no reader takes" 0 "$tool" models
+says "$models/wan2.2.gguf: not usable: " "is a GGUF file"
+check "  by its space" 3 decode --latent-space wan2.2 "$latents" x.npy
 cp "$wan" "$models/wan2.1.pth"
 check "a .pth beside it" 0 "$tool" models
 says "$models/wan2.1.pth: wan2.1, latent space wan2.1" \

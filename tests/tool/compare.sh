@@ -105,7 +105,7 @@ says "latent space not stated, comfyui ($usual)"
 check "info with its space" 0 info --latent-space wan2.1 marked.latent
 says "latent space wan2.1, raw ($usual)"
 check "info with an unknown space" 0 info --latent-space foo marked.latent
-says "latent space foo, which is not known (the nearest is"
+says "latent space foo, which is not known (vaetool info --spaces lists all), "
 check "no layout for a .latent file" 1 compare --max-abs 0 cthw.safetensors \
     comfyui.latent
 says "latent and latent_tensor DIFFERENT SHAPES"

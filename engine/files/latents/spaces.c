@@ -130,7 +130,8 @@ vae_space_nearest(const char *name)
         if (vae_distance(name, spaces[i].name) <
             vae_distance(name, nearest->name))
             nearest = &spaces[i];
-    return nearest;
+    return 2 * vae_distance(name, nearest->name) < (int) strlen(name) ? nearest
+                                                                      : NULL;
 }
 
 const VaeSpace *

@@ -1,8 +1,9 @@
 /*
  * vae-private/installed.h: the installed models: in gst-vae/models of the
  * data folders of the user and the system, the file SPACE.safetensors, else
- * SPACE.pth, .pt, .ckpt or .bin, else the folder SPACE. A link without a target
- * counts as a file: opening it says what is wrong. free() frees the strings.
+ * SPACE.pth, .pt, .ckpt or .bin, else the folder SPACE, else SPACE.gguf. A link
+ * without a target and a .gguf count as models: opening them says what is
+ * wrong. free() frees the strings.
  */
 #ifndef VAE_PRIVATE_INSTALLED_H
 #define VAE_PRIVATE_INSTALLED_H

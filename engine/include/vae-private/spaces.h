@@ -33,7 +33,8 @@ VAE_API const VaeSpace *vae_space_at(size_t i);
 /* Returns the space of that name, or NULL if it is not known. name may be NULL.
  */
 VAE_API const VaeSpace *vae_space_find(const char *name);
-/* Returns the known space whose name is most like this one. */
+/* Returns the known space whose name is most like this one, or NULL if none is
+ * like it. */
 VAE_API const VaeSpace *vae_space_nearest(const char *name);
 /* Returns the usual space with this number of channels, or NULL. */
 VAE_API const VaeSpace *vae_space_usual(int channels);

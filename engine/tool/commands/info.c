@@ -368,11 +368,14 @@ print_clip(const Info *in)
                (long long) c->batch);
     print_layout(in);
     const bool unknown = c->space && !vae_space_find(c->space);
+    const VaeSpace *like = unknown ? vae_space_nearest(c->space) : NULL;
     printf("  latent space %s%s%s%s, %s%s\n",
            c->space ? plain(c->space, &words) : "not stated",
-           unknown ? ", which is not known (the nearest is " : "",
-           unknown ? vae_space_nearest(c->space)->name : "", unknown ? ")" : "",
-           normalization_of(c), normalization_note(c));
+           !unknown ? ""
+           : like   ? ", which is not known (the nearest is "
+                    : ", which is not known (vaetool info --spaces lists all",
+           like ? like->name : "", unknown ? ")" : "", normalization_of(c),
+           normalization_note(c));
     const char *recording = vae_tensor_file_metadata(in->file, "vae.recording");
     if (recording && strcmp(recording, "open") == 0)
         printf("  the recording did not end, so its complete latents count\n");
