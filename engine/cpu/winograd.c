@@ -305,6 +305,7 @@ vae_cpu_winograd(VaeBackend *cpu, VaeWeightCache *cache, VaeExec *exec, int i,
     p->chunk = choose_chunk(op);
     p->steps = vae_op_steps(exec->program, op);
     p->frames = op->y->shape.t / p->steps;
+    assert(p->frames * p->steps == op->y->shape.t);
     p->times = vae_tile_times(op);
     p->odd = vae_tile_odd(exec->program, op);
     p->pairs = p->times == 1 ? p->frames : (p->odd + p->frames + 1) / 2;
