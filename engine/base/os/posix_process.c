@@ -59,6 +59,12 @@ vae_os_processors(void)
     return n < 1 ? 1 : n;
 }
 
+bool
+vae_os_allow_amx(void)
+{
+    return true;
+}
+
 /* Copies the text after the first "key : " of the file. */
 static bool
 read_value(const char *path, const char *key, char *out, size_t size)

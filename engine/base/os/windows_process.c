@@ -80,6 +80,19 @@ vae_os_processors(void)
     return __builtin_popcountll(own);
 }
 
+/* Windows 10 and Wine do not have this function. */
+bool
+vae_os_allow_amx(void)
+{
+    typedef BOOL(WINAPI * Enable)(DWORD64 features);
+    const DWORD64 tile_data = 1 << 18; /* its bit in XCR0 */
+    Enable enable;
+    void *found = vae_os_module_symbol(GetModuleHandleW(L"kernel32.dll"),
+                                       "EnableProcessOptionalXStateFeatures");
+    memcpy(&enable, &found, sizeof enable);
+    return enable && enable(tile_data);
+}
+
 void
 vae_os_processor_name(char *out, size_t size)
 {

@@ -3,8 +3,10 @@
  */
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "dnnl.h"
+#include "vae-private/os.h"
 
 const char *
 vae_dnnl_word(VaeDnnlStatus status)
@@ -32,10 +34,24 @@ vae_dnnl_version(char *out, size_t size)
     snprintf(out, size, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
 }
 
+/* oneDNN for Windows uses AMX wherever the processor has it, also in a process
+ * that may not. The variable of oneDNN has precedence. */
+static void
+leave_out_amx(void)
+{
+#ifdef __x86_64__
+    char *set = vae_os_environment("ONEDNN_MAX_CPU_ISA");
+    if (!set && !vae_os_allow_amx())
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+    free(set);
+#endif
+}
+
 bool
 vae_dnnl_usable(char *why, size_t size)
 {
     char version[40];
+    leave_out_amx();
     vae_dnnl_version(version, sizeof version);
     if (dnnl_version()->major != DNNL_VERSION_MAJOR) {
         snprintf(why, size, "%s is loaded, this was built with %d.%d", version,

@@ -157,6 +157,9 @@ VAE_API char *vae_os_module_of(const void *address);
 
 /* Logical processors that the process may use; at least 1. */
 int vae_os_processors(void);
+/* False if the system does not let the process use the tiles of AMX. True if it
+ * does, and on a POSIX system, where oneDNN itself asks for them. */
+bool vae_os_allow_amx(void);
 void vae_os_processor_name(char *out, size_t size);
 /* For Linux: copies the name of the first processor from a file such as
  * /proc/cpuinfo. */
