@@ -28,6 +28,8 @@ recognise_tensors(VaeModel *m, bool *found, VaeError *error)
             continue;
         if (why.status == VAE_OK)
             why = stated;
+        if (why.status == VAE_OK)
+            vae_model_check_fixed(m, &why);
         if (why.status != VAE_OK)
             return vae_fail_within(error, &why, "%s: ", m->path);
         if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)

@@ -289,12 +289,16 @@ preset(VaeRecognise *r)
     describe(r, a);
 }
 
+/* patch_size: diffusers orders these pixels in another way. */
+static const VaeFixed fixed[] = {{"patch_size", "null"}, {0}};
+
 const VaeArch vae_arch_wan21 = {.name = "wan2.1",
                                 .data_size = sizeof(Wan21),
                                 .other_names = 5,
                                 .rename = to_diffusers,
                                 .ignores = ignores,
                                 .recognise = recognise,
+                                .fixed = fixed,
                                 .preset = preset,
                                 .decode = decode,
                                 .encode = encode};

@@ -256,6 +256,12 @@ static const VaeStated stated[] = {{"norm_num_groups", 32, 1, 1024,
                                     .label = "groups"},
                                    {0}};
 
+static const VaeFixed fixed[] = {{"act_fn", "silu"},
+                                 {"mid_block_add_attention", "true"},
+                                 {"spatial_compression_ratio", "8"},
+                                 {"temporal_compression_ratio", "4"},
+                                 {0}};
+
 const VaeArch vae_arch_hunyuan10 = {.name = "hunyuan1.0",
                                     .data_size = sizeof(Hunyuan10),
                                     .other_names = 1,
@@ -263,6 +269,7 @@ const VaeArch vae_arch_hunyuan10 = {.name = "hunyuan1.0",
                                     .ignores = ignores,
                                     .recognise = recognise,
                                     .stated = stated,
+                                    .fixed = fixed,
                                     .preset = preset,
                                     .decode = decode,
                                     .encode = encode};

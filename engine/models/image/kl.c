@@ -371,6 +371,12 @@ static const VaeStated stated[] = {
     {"shift_factor", 0, -1024, 1024, offsetof(Kl, shift), .real = true},
     {0}};
 
+static const VaeFixed fixed[] = {{"act_fn", "silu"},
+                                 {"mid_block_add_attention", "true"},
+                                 {"batch_norm_eps", "0.0001"},
+                                 {"patch_size", "[2, 2]"},
+                                 {0}};
+
 #define KL(symbol, text, ...)                                                  \
     const VaeArch symbol = {.name = (text),                                    \
                             .data_size = sizeof(Kl),                           \
@@ -379,6 +385,7 @@ static const VaeStated stated[] = {
                             .ignores = ignores,                                \
                             .recognise = recognise,                            \
                             .stated = stated,                                  \
+                            .fixed = fixed,                                    \
                             .preset = preset,                                  \
                             .decode = decode,                                  \
                             .encode = encode,                                  \
