@@ -189,6 +189,10 @@ void vae_listing_add(VaeListing *list, const char *format, ...)
 void vae_describe_causal(VaeRecognise *r, const char *space, int z, int spatial,
                          int temporal);
 
+/* Takes the factor and the shift of latents that a file states, in place of
+ * those of the space. factor 0: it states none. */
+void vae_describe_factor(VaeRecognise *r, double factor, double shift);
+
 /* The channels of latents: the inputs of conv_in, the decoder's first layer;
  * else half the outputs of conv_out, the encoder's last, or NULL. Fails, and
  * returns 0, if these are not 1 to VAE_MAX_LATENT_CHANNELS. */

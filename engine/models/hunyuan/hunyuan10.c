@@ -24,7 +24,8 @@ typedef struct Side {
 
 typedef struct Hunyuan10 {
     int z, groups;
-    bool linear; /* weights of attention are [c, c] */
+    bool linear;   /* weights of attention are [c, c] */
+    double factor; /* of latents, as the file states; 0: it does not */
     Side enc, dec;
 } Hunyuan10;
 
@@ -209,6 +210,7 @@ describe(VaeRecognise *r, const Hunyuan10 *a)
 {
     r->info->in_tiles = true;
     vae_describe_causal(r, "hunyuan", a->z, 8, 4);
+    vae_describe_factor(r, a->factor, 0);
 }
 
 static bool
@@ -251,10 +253,11 @@ preset(VaeRecognise *r)
     describe(r, a);
 }
 
-static const VaeStated stated[] = {{"norm_num_groups", 32, 1, 1024,
-                                    offsetof(Hunyuan10, groups),
-                                    .label = "groups"},
-                                   {0}};
+static const VaeStated stated[] = {
+    {"norm_num_groups", 32, 1, 1024, offsetof(Hunyuan10, groups),
+     .label = "groups"},
+    {"scaling_factor", 0, 1e-6, 1e6, offsetof(Hunyuan10, factor), .real = true},
+    {0}};
 
 static const VaeFixed fixed[] = {{"act_fn", "silu"},
                                  {"mid_block_add_attention", "true"},

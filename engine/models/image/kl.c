@@ -337,10 +337,7 @@ recognise(VaeRecognise *r, VaeError *error)
     describe(r, a, fitting[i].space);
     *r->no_fp16 = refusal_of_fp16(m, r->info->path);
     if (stated && !(known && vae_model_variant(m)))
-        for (int k = 0; k < a->z; k++) {
-            r->std[k] = (float) (1 / a->factor);
-            r->mean[k] = (float) a->shift;
-        }
+        vae_describe_factor(r, a->factor, a->shift);
     return true;
 }
 

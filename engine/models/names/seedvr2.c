@@ -82,8 +82,7 @@ describe(VaeRecognise *r, const VaeSeedVr2 *a)
         time += side->blocks[i].temporal;
     }
     vae_describe_causal(r, "seedvr2", a->z, 1 << space, 1 << time);
-    for (int i = 0; a->scale > 0 && i < a->z; i++)
-        r->std[i] = 1 / (float) a->scale;
+    vae_describe_factor(r, a->scale, 0);
 }
 
 static bool
