@@ -198,11 +198,7 @@ drop_encoder(VaeRecognise *r)
 static bool
 ignores(const VaeModelInfo *info, const char *name)
 {
-    static const char *const encoder[] = {"encoder.", "conv1.", "quant_conv."};
-    for (int i = 0; i < 3 && info->scale > 1; i++)
-        if (strncmp(name, encoder[i], strlen(encoder[i])) == 0)
-            return true;
-    return false;
+    return info->scale > 1 && strncmp(name, "encoder.", 8) == 0;
 }
 
 static bool
@@ -251,7 +247,8 @@ recognise(VaeRecognise *r, VaeError *error)
         r->info->names = "diffusers";
         r->info->reason = "mid_block.resnets.0.norm1.gamma";
         if (!is_mine(m) ||
-            vae_model_has_prefix(m, "decoder.up_blocks.0.upsampler."))
+            vae_model_has_prefix(m, "decoder.up_blocks.0.upsampler.") ||
+            vae_model_has_prefix(m, "encoder.down_blocks.0.downsampler."))
             return false;
     }
     read_side(m, "encoder.downsamples", "encoder.conv1", &a->enc);

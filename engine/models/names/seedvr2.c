@@ -92,7 +92,7 @@ is_mine(const VaeModel *m)
             vae_model_find(
                 m, "decoder.up_blocks.0.upsamplers.0.upscale_conv.weight")) ||
            (vae_model_find(m, "encoder.mid_block.resnets.0.norm1.weight") &&
-            vae_model_dim(m, 2, "encoder.conv_in.weight") == 3);
+            vae_model_dim(m, 4, "encoder.conv_in.weight") == 3);
 }
 
 bool
