@@ -107,6 +107,26 @@ test_lost_layers(void)
     }
 }
 
+/* A full VAE that gst-vae lacks, not one whose names are like its own. */
+static void
+test_cogvideox(void)
+{
+    static const char *const names[][3] = {
+        {"decoder.conv_in.conv.weight",
+         "decoder.mid_block.resnets.0.norm1.norm_layer.weight",
+         "decoder.up_blocks.0.resnets.0.conv1.conv.weight"},
+        {"encoder.mid_block.resnets.0.conv1.conv.weight",
+         "encoder.norm_out.weight",
+         "encoder.down_blocks.0.resnets.0.conv1.conv.weight"}};
+    for (int half = 0; half < 2; half++) {
+        clear_set();
+        for (int i = 0; i < 3; i++)
+            add_tensor(names[half][i]);
+        expect_error("CogVideoX", VAE_ERR_MODEL,
+                     WORDS("full VAE of CogVideoX", "taecvx"));
+    }
+}
+
 void
 test_missing(void)
 {
@@ -139,4 +159,5 @@ test_missing(void)
     }
     test_halves();
     test_lost_layers();
+    test_cogvideox();
 }
