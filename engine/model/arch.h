@@ -67,6 +67,12 @@ typedef struct VaeStated {
                           or no result depends on it */
 } VaeStated;
 
+/* A field of diffusers' configuration that changes the network where shapes do
+ * not show it, and the only value that the network here has. */
+typedef struct VaeFixed {
+    const char *key, *value; /* value: "silu", "true", "null", "2", "[2, 2]" */
+} VaeFixed;
+
 struct VaeArch {
     const char *name;
     size_t data_size;
@@ -89,6 +95,9 @@ struct VaeArch {
     /* Ends with a row without a key; NULL: none. data has the numbers before
      * recognise(), and the usual ones after preset(). */
     const VaeStated *stated;
+    /* Ends with a row without a key; NULL: none. A configuration that states
+     * another value is refused. */
+    const VaeFixed *fixed;
     /* True if the file has this architecture's names; fills info and data.
      * info has the name of the architecture, "official" names, the prefixes of
      * the file as has_decoder and has_encoder, means of 0, deviations and a
@@ -179,6 +188,10 @@ void vae_listing_add(VaeListing *list, const char *format, ...)
  */
 void vae_describe_causal(VaeRecognise *r, const char *space, int z, int spatial,
                          int temporal);
+
+/* Takes the factor and the shift of latents that a file states, in place of
+ * those of the space. factor 0: it states none. */
+void vae_describe_factor(VaeRecognise *r, double factor, double shift);
 
 /* The channels of latents: the inputs of conv_in, the decoder's first layer;
  * else half the outputs of conv_out, the encoder's last, or NULL. Fails, and

@@ -24,6 +24,15 @@ vae_describe_causal(VaeRecognise *r, const char *space, int z, int spatial,
     vae_space_statistics(space, z, r->mean, r->std);
 }
 
+void
+vae_describe_factor(VaeRecognise *r, double factor, double shift)
+{
+    for (int i = 0; factor > 0 && i < r->info->latent_channels; i++) {
+        r->std[i] = 1 / (float) factor;
+        r->mean[i] = (float) shift;
+    }
+}
+
 int
 vae_read_latent_channels(const VaeModel *m, const char *conv_in,
                          const char *conv_out, VaeError *error)

@@ -69,6 +69,8 @@ VaeRecognise vae_recognise_params(VaeModel *m);
  * without a file. Fails for one that is out of its range, and takes the usual
  * one. */
 void vae_model_read_stated(VaeModel *model, VaeError *error);
+/* Fails for a value of the configuration that arch->fixed does not have. */
+VaeStatus vae_model_check_fixed(const VaeModel *model, VaeError *error);
 /* Makes the released configuration: required tensors without weights. */
 VaeStatus vae_model_preset(const VaeArch *arch, bool decoder, bool encoder,
                            VaeModel **out, VaeError *error);

@@ -187,6 +187,66 @@ vae_model_read_stated(VaeModel *model, VaeError *error)
     }
 }
 
+/* True for a configuration of diffusers, and for one that names no class: the
+ * folder may be that of another part of a pipeline. */
+static bool
+is_of_autoencoder(const json_t *config)
+{
+    const char *name =
+        json_string_value(json_object_get(config, "_class_name"));
+    return !name || strstr(name, "Autoencoder");
+}
+
+/* Adds a value to the text, which is "silu", "true", "null", "2" or "[2, 2]".
+ */
+static void
+add_value(const json_t *value, char *out, size_t size)
+{
+    const size_t n = strlen(out);
+    out += n;
+    size -= n;
+    if (json_is_string(value))
+        snprintf(out, size, "%s", json_string_value(value));
+    else if (json_is_number(value))
+        snprintf(out, size, "%g", json_number_value(value));
+    else if (!json_is_array(value))
+        snprintf(out, size, "%s",
+                 json_is_true(value)    ? "true"
+                 : json_is_false(value) ? "false"
+                 : json_is_null(value)  ? "null"
+                                        : "an object");
+    else
+        for (size_t i = 0; i <= json_array_size(value); i++) {
+            const bool end = i == json_array_size(value);
+            const size_t length = strlen(out);
+            snprintf(out + length, size - length, "%s",
+                     end     ? "]"
+                     : i > 0 ? ", "
+                             : "[");
+            if (!end)
+                add_value(json_array_get(value, i), out, size);
+        }
+}
+
+VaeStatus
+vae_model_check_fixed(const VaeModel *m, VaeError *error)
+{
+    const json_t *config = m->own_config ? m->own_config : m->config;
+    const VaeFixed *row = is_of_autoencoder(config) ? m->arch->fixed : NULL;
+    for (; row && row->key; row++) {
+        const json_t *value = json_object_get(config, row->key);
+        char text[60] = "";
+        add_value(value, text, sizeof text);
+        if (value && strcmp(text, row->value) != 0)
+            return vae_mismatch(error, VAE_ERR_MODEL, NULL,
+                                "%s states %s {%s}; gst-vae has {=%s} only",
+                                m->own_config ? "config in __metadata__"
+                                              : "config.json",
+                                row->key, text, row->value);
+    }
+    return VAE_OK;
+}
+
 const char *
 vae_model_variant(const VaeModel *model)
 {

@@ -10,10 +10,29 @@
 
 #define MAX_SPATIAL 64 /* larger factors come from a broken file */
 
+/* Fails for a network that is known, but not here; others have like names. */
+static VaeStatus
+check_known(const VaeModel *m, VaeError *error)
+{
+    if (!vae_model_has_prefix(
+            m, "decoder.mid_block.resnets.0.norm1.norm_layer.") &&
+        (!vae_model_has_prefix(m, "encoder.norm_out.weight") ||
+         !vae_model_has_prefix(m, "encoder.mid_block.resnets.0.conv1.conv.")))
+        return VAE_OK;
+    return vae_fail(error, VAE_ERR_MODEL,
+                    "%s: these are the weights of the full VAE of CogVideoX, "
+                    "which gst-vae does not have; taecvx decodes and encodes "
+                    "the same latent space",
+                    m->path);
+}
+
 /* Sets *found if the tensors of m->file are those of a network. */
 static VaeStatus
 recognise_tensors(VaeModel *m, bool *found, VaeError *error)
 {
+    const VaeStatus status = check_known(m, error);
+    if (status != VAE_OK)
+        return status;
     const bool decoder = vae_model_has_prefix(m, "decoder.");
     const bool encoder = vae_model_has_prefix(m, "encoder.");
     for (int i = 0; vae_archs[i]; i++) {
@@ -28,6 +47,8 @@ recognise_tensors(VaeModel *m, bool *found, VaeError *error)
             continue;
         if (why.status == VAE_OK)
             why = stated;
+        if (why.status == VAE_OK)
+            vae_model_check_fixed(m, &why);
         if (why.status != VAE_OK)
             return vae_fail_within(error, &why, "%s: ", m->path);
         if (m->info.spatial > MAX_SPATIAL || m->info.temporal > MAX_SPATIAL)

@@ -198,12 +198,29 @@ is_of_training(const char *name)
     return false;
 }
 
+/* True for a convolution between the halves that a file of one half has kept
+ * of the other. */
+static bool
+is_of_other_half(const VaeModelInfo *info, const char *name)
+{
+    static const char *const encoder[] = {"quant_conv.", "conv1."};
+    static const char *const decoder[] = {"post_quant_conv.", "conv2."};
+    for (int i = 0; i < 2; i++)
+        if ((!info->has_encoder &&
+             strncmp(name, encoder[i], strlen(encoder[i])) == 0) ||
+            (!info->has_decoder &&
+             strncmp(name, decoder[i], strlen(decoder[i])) == 0))
+            return true;
+    return false;
+}
+
 static void
 list_extra(const VaeModel *m, const bool *used, Mismatches *all)
 {
     for (size_t i = 0; i < vae_tensor_file_count(m->file); i++) {
         const VaeTensorInfo *t = vae_tensor_file_at(m->file, i);
         if (!used[i] && !is_alias(m, t) && !is_of_training(t->name) &&
+            !is_of_other_half(&m->info, t->name) &&
             !(m->arch->ignores && m->arch->ignores(&m->info, t->name))) {
             const char *name = t->name - strlen(m->file->prefix);
             vae_listing_add(&all->extra, "%s", name);

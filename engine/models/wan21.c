@@ -198,11 +198,7 @@ drop_encoder(VaeRecognise *r)
 static bool
 ignores(const VaeModelInfo *info, const char *name)
 {
-    static const char *const encoder[] = {"encoder.", "conv1.", "quant_conv."};
-    for (int i = 0; i < 3 && info->scale > 1; i++)
-        if (strncmp(name, encoder[i], strlen(encoder[i])) == 0)
-            return true;
-    return false;
+    return info->scale > 1 && strncmp(name, "encoder.", 8) == 0;
 }
 
 static bool
@@ -251,7 +247,8 @@ recognise(VaeRecognise *r, VaeError *error)
         r->info->names = "diffusers";
         r->info->reason = "mid_block.resnets.0.norm1.gamma";
         if (!is_mine(m) ||
-            vae_model_has_prefix(m, "decoder.up_blocks.0.upsampler."))
+            vae_model_has_prefix(m, "decoder.up_blocks.0.upsampler.") ||
+            vae_model_has_prefix(m, "encoder.down_blocks.0.downsampler."))
             return false;
     }
     read_side(m, "encoder.downsamples", "encoder.conv1", &a->enc);
@@ -289,12 +286,16 @@ preset(VaeRecognise *r)
     describe(r, a);
 }
 
+/* patch_size: diffusers orders these pixels in another way. */
+static const VaeFixed fixed[] = {{"patch_size", "null"}, {0}};
+
 const VaeArch vae_arch_wan21 = {.name = "wan2.1",
                                 .data_size = sizeof(Wan21),
                                 .other_names = 5,
                                 .rename = to_diffusers,
                                 .ignores = ignores,
                                 .recognise = recognise,
+                                .fixed = fixed,
                                 .preset = preset,
                                 .decode = decode,
                                 .encode = encode};

@@ -306,6 +306,9 @@ preset_images(VaeRecognise *r)
     describe(r, a);
 }
 
+static const VaeFixed folds[] = {{"patch_size", "2"}, {0}};
+static const VaeFixed folds_not[] = {{"patch_size", "null"}, {0}};
+
 #define WAN22(symbol, text, ...)                                               \
     const VaeArch symbol = {.name = (text),                                    \
                             .data_size = sizeof(Wan22),                        \
@@ -318,5 +321,6 @@ preset_images(VaeRecognise *r)
                             __VA_ARGS__}
 
 /* patch: blended before they unfold */
-WAN22(vae_arch_wan22, "wan2.2", .preset = preset, .patch = 2);
-WAN22(vae_arch_qwenimage21, "qwenimage2.1", .preset = preset_images);
+WAN22(vae_arch_wan22, "wan2.2", .preset = preset, .patch = 2, .fixed = folds);
+WAN22(vae_arch_qwenimage21, "qwenimage2.1", .preset = preset_images,
+      .fixed = folds_not);

@@ -88,6 +88,8 @@ class Accelerated:
         step = self.fold if direction == "decode" else self.vae.info.spatial
         if not getattr(self.vae.info, f"has_{direction}r"):
             why = f"gst-vae cannot {direction} with this network"
+        elif direction == "decode" and self.vae.info.scale > 1:
+            why = "gst-vae makes larger pictures of its channels"
         elif self.tile_plan(direction) is None:
             why = "its tiles have the numbers of frames of no tile_plan"
         elif (direction == "encode" and self.in_tiles

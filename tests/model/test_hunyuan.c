@@ -116,10 +116,29 @@ test_refiner(void)
     open_as("hunyuan_image_refiner.safetensors", "and its _class_name");
 }
 
+/* The factor that a folder states is above that of the network. */
+static void
+test_factors(void)
+{
+    static const char *const models[] = {"hunyuan10", "hunyuan15"};
+    for (int i = 0; i < 2; i++) {
+        SCOPED_MODEL VaeModel *model = NULL;
+        VaeError error = {0};
+        load(models[i]);
+        set.n_meta = 0;
+        write_config("{\"norm_num_groups\": 4, \"scaling_factor\": 0.25}");
+        check(vae_model_open(write_set(), NULL, &model, &error) == VAE_OK &&
+                  vae_model_info(model)->std[3] == 4,
+              "config.json states scaling_factor", error.message);
+        write_config(NULL);
+    }
+}
+
 void
 test_hunyuan(void)
 {
     test_comfyui_names();
     test_hunyuan_names();
+    test_factors();
     test_refiner();
 }

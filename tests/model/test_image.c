@@ -380,6 +380,62 @@ test_magi(void)
     clear_set();
 }
 
+/* A configuration of a network that is not the one here; no words: it is. */
+static void
+test_fixed(void)
+{
+    static const struct {
+        const char *model, *config, *key, *values;
+    } rows[] = {
+        {"sd", "{\"act_fn\": \"relu\"}", "act_fn",
+         "relu; gst-vae has silu only"},
+        {"sd", "{\"mid_block_add_attention\": false}",
+         "mid_block_add_attention", "false; gst-vae has true only"},
+        {"kl_flux2", "{\"batch_norm_eps\": 0.5}", "batch_norm_eps",
+         "0.5; gst-vae has 0.0001 only"},
+        {"kl_flux2", "{\"batch_norm_eps\": 1e-4, \"patch_size\": [2, 2]}"},
+        {"hunyuan10", "{\"act_fn\": \"relu\"}", "act_fn",
+         "relu; gst-vae has silu only"},
+        {"hunyuan10", "{\"temporal_compression_ratio\": 8}",
+         "temporal_compression_ratio", "8; gst-vae has 4 only"},
+        {"taef2", "{\"act_fn\": \"gelu\"}", "act_fn",
+         "gelu; gst-vae has relu only"},
+        {"taef2", "{\"upsample_fn\": \"bilinear\"}", "upsample_fn",
+         "bilinear; gst-vae has nearest only"},
+        {"taef2", "{\"upsampling_scaling_factor\": 4}",
+         "upsampling_scaling_factor", "4; gst-vae has 2 only"},
+        {"wan21",
+         "{\"_class_name\": \"AutoencoderKLWan\", "
+         "\"patch_size\": 2}",
+         "patch_size", "2; gst-vae has null only"},
+        {"wan21", "{\"_class_name\": \"AutoencoderKLWan\", "
+                  "\"patch_size\": null}"},
+        {"wan21", "{\"_class_name\": \"WanModel\", \"patch_size\": 2}"},
+        {"wan22", "{\"patch_size\": null}", "patch_size",
+         "null; gst-vae has 2 only"},
+        {"wan22", "{\"patch_size\": 2}"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        VaeError error = {0};
+        SCOPED_MODEL VaeModel *model = NULL;
+        const bool generated = strcmp(rows[i].model, "sd") == 0;
+        if (generated)
+            generate("sd", 128, 32);
+        else
+            load(rows[i].model);
+        write_config(rows[i].config);
+        if (rows[i].key)
+            expect_error(
+                rows[i].config, VAE_ERR_MODEL,
+                WORDS("config.json states", rows[i].key, rows[i].values));
+        else
+            check(vae_model_open(write_set(), NULL, &model, &error) == VAE_OK,
+                  rows[i].config, error.message);
+        if (generated)
+            free_generated();
+    }
+    write_config(NULL);
+}
+
 void
 test_image(void)
 {
@@ -390,6 +446,7 @@ test_image(void)
     test_equal_shapes();
     test_factor();
     test_fp16();
+    test_fixed();
     test_tiny_names();
     load("taef2");
     find("decoder.3.pool.1.weight")->dims[0]--;

@@ -41,11 +41,97 @@ names_removed(size_t i)
     return good;
 }
 
+/* Files of one half, which may keep a convolution of the other. */
+static void
+test_halves(void)
+{
+    static const struct {
+        const char *model, *arch;
+        const char *other, *left; /* the other half */
+    } rows[] = {
+        {"wan21", "wan2.1", "encoder.", "conv1."},
+        {"wan21", "wan2.1", "decoder.", "conv2."},
+        {"wan22", "wan2.2", "encoder.", "conv1."},
+        {"wan22", "wan2.2", "decoder.", "conv2."},
+        {"kl_flux2", "flux2", "encoder.", "quant_conv."},
+        {"kl_flux2", "flux2", "decoder.", "post_quant_conv."},
+        {"hunyuan10", "hunyuan1.0", "encoder.", "quant_conv."},
+        {"hunyuan10", "hunyuan1.0", "decoder.", "post_quant_conv."},
+        {"qwenimage21", "qwenimage2.1", "encoder.", "quant_conv."},
+        {"qwenimage21", "qwenimage2.1", "decoder.", "post_quant_conv."}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int keeps = 0; keeps < 2; keeps++) {
+            SCOPED_MODEL VaeModel *model = NULL;
+            VaeError error = {0};
+            load(rows[i].model);
+            drop_prefix(rows[i].other);
+            if (!keeps)
+                drop_prefix(rows[i].left);
+            vae_model_open(write_set(), NULL, &model, &error);
+            const VaeModelInfo *info = model ? vae_model_info(model) : NULL;
+            check(info && strcmp(info->arch, rows[i].arch) == 0 &&
+                      info->has_encoder == (*rows[i].other == 'd') &&
+                      info->has_decoder == (*rows[i].other == 'e'),
+                  rows[i].left, error.message);
+        }
+}
+
+/* Layers between the halves, and attention, are named where they are missing.
+ */
+static void
+test_lost_layers(void)
+{
+    static const struct {
+        const char *model, *half, *layer, *name, *arch;
+    } rows[] = {
+        {"kl_flux2", "encoder.", "post_quant_conv.", "post_quant_conv.weight",
+         "flux2"},
+        {"kl_flux2", "decoder.", "quant_conv.", "quant_conv.weight", "flux2"},
+        {"kl_flux2", "encoder.", "decoder.mid_block.attentions.",
+         "decoder.mid_block.attentions.0.to_q.weight", "flux2"},
+        {"hunyuan10", "encoder.", "post_quant_conv.", "post_quant_conv.weight",
+         "hunyuan1.0"},
+        {"hunyuan10", "decoder.", "quant_conv.", "quant_conv.weight",
+         "hunyuan1.0"},
+        {"hunyuan10", "encoder.", "decoder.mid_block.attentions.",
+         "decoder.mid_block.attentions.0.to_q.weight", "hunyuan1.0"},
+        {"qwenimage21", "encoder.", "post_quant_conv.",
+         "post_quant_conv.weight", "qwenimage2.1"},
+        {"wan21", "encoder.", "conv2.", "conv2.weight", "wan2.1"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        load(rows[i].model);
+        drop_prefix(rows[i].half);
+        drop_prefix(rows[i].layer);
+        expect_error(rows[i].layer, VAE_ERR_MODEL,
+                     WORDS(rows[i].name, rows[i].arch));
+    }
+}
+
+/* A full VAE that gst-vae lacks, not one whose names are like its own. */
+static void
+test_cogvideox(void)
+{
+    static const char *const names[][3] = {
+        {"decoder.conv_in.conv.weight",
+         "decoder.mid_block.resnets.0.norm1.norm_layer.weight",
+         "decoder.up_blocks.0.resnets.0.conv1.conv.weight"},
+        {"encoder.mid_block.resnets.0.conv1.conv.weight",
+         "encoder.norm_out.weight",
+         "encoder.down_blocks.0.resnets.0.conv1.conv.weight"}};
+    for (int half = 0; half < 2; half++) {
+        clear_set();
+        for (int i = 0; i < 3; i++)
+            add_tensor(names[half][i]);
+        expect_error("CogVideoX", VAE_ERR_MODEL,
+                     WORDS("full VAE of CogVideoX", "taecvx"));
+    }
+}
+
 void
 test_missing(void)
 {
     static const struct {
-        const char *model, *dropped; /* the other half */
+        const char *model, *dropped, *left; /* the other half */
     } rows[] = {{"taehv/taew2_1", NULL},
                 {"taehv/taew2_1", "encoder."},
                 {"taehv/taew2_1", "decoder."},
@@ -54,6 +140,8 @@ test_missing(void)
                 {"taef2", NULL},
                 {"taef2", "encoder."},
                 {"hunyuan10", NULL},
+                {"hunyuan10", "encoder.", "quant_conv."},
+                {"hunyuan10", "decoder.", "post_quant_conv."},
                 {"ltx2_5_diff", NULL},
                 {"ltx2_0", "decoder."},
                 {"wan21", NULL}};
@@ -62,9 +150,14 @@ test_missing(void)
         load(rows[k].model);
         if (rows[k].dropped)
             drop_prefix(rows[k].dropped);
+        if (rows[k].left)
+            drop_prefix(rows[k].left);
         for (size_t i = 0; i < set.n; i++)
             named += names_removed(i);
         check(set.n > 0 && named == set.n,
               "each tensor is named if it is missing", rows[k].model);
     }
+    test_halves();
+    test_lost_layers();
+    test_cogvideox();
 }

@@ -351,21 +351,14 @@ test_stated(void)
     set.n_meta = 0;
     expect_error("a missing group count that matters", VAE_ERR_MODEL,
                  WORDS("norm_num_groups", "32 groups"));
-    char config[512];
-    snprintf(config, sizeof config, "%s/config.json", folder);
-    FILE *f = fopen(config, "w");
-    if (f) {
-        fputs("{\"norm_num_groups\": 8, \"latents_std\": null, "
-              "\"latents_mean\": [1,2,3,4,5,6,7,8,"
-              "9,10,11,12,13,14,15,16]}",
-              f);
-        fclose(f);
-    }
+    write_config("{\"norm_num_groups\": 8, \"latents_std\": null, "
+                 "\"latents_mean\": [1,2,3,4,5,6,7,8,"
+                 "9,10,11,12,13,14,15,16]}");
     check(vae_model_open(write_set(), NULL, &model, &error) == VAE_OK &&
               vae_model_info(model)->mean[15] == 16,
           "config.json states groups and statistics", error.message);
     vae_model_free(&model);
-    unlink(config);
+    write_config(NULL);
     set.meta[set.n_meta++] = (VaeMetadata){"norm_num_groups", "8"};
     set.meta[set.n_meta++] = (VaeMetadata){"scaling_factor", "0.5"};
     set.meta[set.n_meta++] = (VaeMetadata){"vae.latent_space", "mine"};

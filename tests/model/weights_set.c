@@ -262,3 +262,17 @@ open_variant(const char *what, const char *variant, VaeStatus status,
                   (variant == NULL && set.n_meta == 0),
               "  and says whether that was assumed", info->reason);
 }
+
+void
+write_config(const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    FILE *f = text ? fopen(path, "w") : NULL;
+    if (f) {
+        fputs(text, f);
+        fclose(f);
+    } else {
+        remove(path);
+    }
+}

@@ -49,6 +49,9 @@ void add_prefix(const char *prefix);
 /* Adds a tensor of one number. */
 void add_tensor(const char *name);
 
+/* Writes config.json beside it; NULL removes that. */
+void write_config(const char *text);
+
 /* Opening the set fails with all these words. */
 #define WORDS(...)                                                             \
     (const char *[])                                                           \

@@ -300,6 +300,34 @@ class Diffusers(small.Test):
         with self.assertWarnsRegex(gst_vae.GstVaeWarning, "Other stays as it is: "):
             self.assertFalse(gst_vae.accelerate(module).active)
 
+    def test_other_networks(self):
+        """Modules with the tensors of a network here that compute otherwise."""
+        blocks = {"down_block_types": ("DownEncoderBlock2D",) * 4,
+                  "up_block_types": ("UpDecoderBlock2D",) * 4,
+                  "block_out_channels": (8,) * 4, "norm_num_groups": 4}
+        for key, make in (
+                ("act_fn", lambda: AutoencoderKL(**blocks, act_fn="relu")),
+                ("act_fn", lambda: AutoencoderTiny(act_fn="gelu")),
+                ("upsample_fn", lambda: AutoencoderTiny(upsample_fn="bilinear")),
+                ("upsampling_scaling_factor",
+                 lambda: AutoencoderTiny(upsampling_scaling_factor=4)),
+                ("patch_size", lambda: AutoencoderKLWan(
+                    base_dim=8, num_res_blocks=1, in_channels=12, out_channels=12,
+                    patch_size=2))):
+            with self.subTest(key), self.assertWarnsRegex(
+                    gst_vae.GstVaeWarning, f"config.json states {key} "):
+                self.assertFalse(gst_vae.accelerate(make()).active)
+
+    def test_more_channels(self):
+        """What the module returns is not a larger picture."""
+        module = AutoencoderKLWan(base_dim=8, num_res_blocks=1, out_channels=12).eval()
+        z = torch.randn(1, 16, 1, 2, 2)
+        with torch.no_grad():
+            expected = module.decode(z).sample
+            self.assertTrue(gst_vae.accelerate(module).active)
+            self.assertEqual(self.left_to_module(
+                lambda: self.close(module.decode(z).sample, expected)), {"decode"})
+
     def test_tensors(self):
         """Torch's own tensors: types, strides, gradients, streams."""
         vae = gst_vae.open(small.weights("wan21"))

@@ -24,7 +24,8 @@ typedef struct Side {
 
 typedef struct Hunyuan10 {
     int z, groups;
-    bool linear; /* weights of attention are [c, c] */
+    bool linear;   /* weights of attention are [c, c] */
+    double factor; /* of latents, as the file states; 0: it does not */
     Side enc, dec;
 } Hunyuan10;
 
@@ -169,21 +170,18 @@ rename_tensor(int naming, const char *name, char *out)
     return true;
 }
 
-/* A file of the decoder alone may keep this convolution of the encoder. */
 static bool
-ignores(const VaeModelInfo *info, const char *name)
+has_half(const VaeModel *m, const char *side)
 {
-    return !info->has_encoder && strncmp(name, "quant_conv.", 11) == 0;
+    return vae_model_has_block(m, "%s.conv_in.conv.", side) &&
+           vae_model_has_block(m, "%s.mid_block.resnets.0.", side) &&
+           vae_model_width(m, "%s.conv_norm_out", side) > 0;
 }
 
 static bool
 has_names(const VaeModel *m)
 {
-    return vae_model_has_block(m, "decoder.conv_in.conv.") &&
-           vae_model_has_block(m, "decoder.mid_block.resnets.0.") &&
-           vae_model_has_block(m, "decoder.mid_block.attentions.0.to_q.") &&
-           vae_model_has_block(m, "decoder.conv_norm_out.") &&
-           vae_model_has_block(m, "post_quant_conv.");
+    return has_half(m, "decoder") || has_half(m, "encoder");
 }
 
 static int
@@ -209,6 +207,7 @@ describe(VaeRecognise *r, const Hunyuan10 *a)
 {
     r->info->in_tiles = true;
     vae_describe_causal(r, "hunyuan", a->z, 8, 4);
+    vae_describe_factor(r, a->factor, 0);
 }
 
 static bool
@@ -223,15 +222,14 @@ recognise(VaeRecognise *r, VaeError *error)
         if (!has_names(m))
             return false;
     }
-    r->info->reason = "decoder.conv_in.conv and post_quant_conv";
+    r->info->reason = "conv_in.conv and conv_norm_out";
     read_side(m, "encoder.down_blocks", &a->enc);
     read_side(m, "decoder.up_blocks", &a->dec);
     a->enc.c = vae_model_width(m, "encoder.conv_in.conv");
     a->dec.c = vae_model_width(m, "decoder.conv_in.conv");
-    a->z = vae_read_latent_channels(m, "decoder.conv_in.conv", NULL, error);
-    const VaeTensorInfo *q =
-        vae_model_find(m, "decoder.mid_block.attentions.0.to_q.weight");
-    a->linear = !q || q->n_dims == 2;
+    a->z = vae_read_latent_channels(m, "decoder.conv_in.conv",
+                                    "encoder.conv_out.conv", error);
+    a->linear = vae_ldm_is_linear(m);
     describe(r, a);
     return true;
 }
@@ -251,18 +249,25 @@ preset(VaeRecognise *r)
     describe(r, a);
 }
 
-static const VaeStated stated[] = {{"norm_num_groups", 32, 1, 1024,
-                                    offsetof(Hunyuan10, groups),
-                                    .label = "groups"},
-                                   {0}};
+static const VaeStated stated[] = {
+    {"norm_num_groups", 32, 1, 1024, offsetof(Hunyuan10, groups),
+     .label = "groups"},
+    {"scaling_factor", 0, 1e-6, 1e6, offsetof(Hunyuan10, factor), .real = true},
+    {0}};
+
+static const VaeFixed fixed[] = {{"act_fn", "silu"},
+                                 {"mid_block_add_attention", "true"},
+                                 {"spatial_compression_ratio", "8"},
+                                 {"temporal_compression_ratio", "4"},
+                                 {0}};
 
 const VaeArch vae_arch_hunyuan10 = {.name = "hunyuan1.0",
                                     .data_size = sizeof(Hunyuan10),
                                     .other_names = 1,
                                     .rename = rename_tensor,
-                                    .ignores = ignores,
                                     .recognise = recognise,
                                     .stated = stated,
+                                    .fixed = fixed,
                                     .preset = preset,
                                     .decode = decode,
                                     .encode = encode};

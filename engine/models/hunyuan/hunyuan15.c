@@ -7,6 +7,7 @@
  * through a shortcut without weights.
  */
 #include <jansson.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ typedef struct Side {
 
 typedef struct Hunyuan15 {
     int z;
+    double factor; /* of latents, as the file states; 0: it does not */
     Side enc, dec;
 } Hunyuan15;
 
@@ -258,6 +260,7 @@ describe(VaeRecognise *r, const Hunyuan15 *a)
         time += side->levels[i].temporal;
     }
     vae_describe_causal(r, "hunyuan1.5", a->z, 1 << space, 1 << time);
+    vae_describe_factor(r, a->factor, 0);
 }
 
 static bool
@@ -354,11 +357,16 @@ preset(VaeRecognise *r)
     describe(r, a);
 }
 
+static const VaeStated stated[] = {
+    {"scaling_factor", 0, 1e-6, 1e6, offsetof(Hunyuan15, factor), .real = true},
+    {0}};
+
 const VaeArch vae_arch_hunyuan15 = {.name = "hunyuan1.5",
                                     .data_size = sizeof(Hunyuan15),
                                     .other_names = 1,
                                     .rename = to_diffusers,
                                     .recognise = recognise,
+                                    .stated = stated,
                                     .preset = preset,
                                     .decode = decode,
                                     .encode = encode};

@@ -16,6 +16,8 @@
 #include "vae-private/os.h"
 
 enum { LEVELS = 6, MOST_BLOCKS = 16 };
+/* Latent channels of the networks without quant_conv and post_quant_conv. */
+enum { WITHOUT_CONVS = 16 };
 
 /* An encoder or a decoder. */
 typedef struct Side {
@@ -207,9 +209,11 @@ find_naming(VaeRecognise *r)
         const char *const side = has_half(m, "decoder")   ? "decoder"
                                  : has_half(m, "encoder") ? "encoder"
                                                           : NULL;
+        /* Without attention, an error tells what is missing. */
         const bool right =
             side &&
-            vae_model_has_block(m, "%s.mid_block.attentions.0.to_q.", side);
+            (vae_model_has_block(m, "%s.mid_block.attentions.0.to_q.", side) ||
+             !vae_model_has_block(m, "%s.mid_block.attentions.0.", side));
         const bool bfl = vae_model_has_prefix(m, "encoder.quant_conv.") ||
                          vae_model_has_prefix(m, "decoder.post_quant_conv.");
         const bool four = vae_model_has_prefix(m, "encoder.down.3.") ||
@@ -248,6 +252,18 @@ read_side(const VaeModel *m, const char *list, Side *s)
     }
 }
 
+/* A convolution between the halves. Only the networks of 16 channels have none,
+ * unless the configuration says so. */
+static bool
+has_conv(const VaeModel *m, const char *name, int z)
+{
+    char key[32];
+    double stated = z != WITHOUT_CONVS;
+    snprintf(key, sizeof key, "use_%s", name);
+    vae_model_meta_number(m, key, &stated);
+    return stated == 1 || vae_model_has_block(m, "%s.", name);
+}
+
 static void
 read_shapes(const VaeModel *m, Kl *a)
 {
@@ -258,17 +274,9 @@ read_shapes(const VaeModel *m, Kl *a)
     a->z = vae_model_dim(m, 1, "decoder.conv_in.weight");
     if (!a->z)
         a->z = vae_model_width(m, "encoder.conv_out") / 2;
-    a->post_quant = vae_model_has_block(m, "post_quant_conv.");
-    a->quant = vae_model_has_block(m, "quant_conv.");
-    static const char *const to_q[] = {
-        "encoder.mid_block.attentions.0.to_q.weight",
-        "decoder.mid_block.attentions.0.to_q.weight"};
-    a->linear = true;
-    for (int i = 0; i < 2; i++) {
-        const VaeTensorInfo *q = vae_model_find(m, to_q[i]);
-        if (q)
-            a->linear = q->n_dims == 2;
-    }
+    a->post_quant = has_conv(m, "post_quant_conv", a->z);
+    a->quant = has_conv(m, "quant_conv", a->z);
+    a->linear = vae_ldm_is_linear(m);
 }
 
 static void
@@ -337,10 +345,7 @@ recognise(VaeRecognise *r, VaeError *error)
     describe(r, a, fitting[i].space);
     *r->no_fp16 = refusal_of_fp16(m, r->info->path);
     if (stated && !(known && vae_model_variant(m)))
-        for (int k = 0; k < a->z; k++) {
-            r->std[k] = (float) (1 / a->factor);
-            r->mean[k] = (float) a->shift;
-        }
+        vae_describe_factor(r, a->factor, a->shift);
     return true;
 }
 
@@ -355,7 +360,7 @@ preset(VaeRecognise *r)
               .enc = {.c = 128, .n = 4},
               .dec = {.c = 512, .n = 4}};
     a->z = space->channels / (a->patch * a->patch);
-    a->quant = a->post_quant = a->z != 16;
+    a->quant = a->post_quant = a->z != WITHOUT_CONVS;
     for (int i = 0; i < 4; i++) {
         a->enc.width[i] = width[i];
         a->enc.blocks[i] = 2;
@@ -371,6 +376,12 @@ static const VaeStated stated[] = {
     {"shift_factor", 0, -1024, 1024, offsetof(Kl, shift), .real = true},
     {0}};
 
+static const VaeFixed fixed[] = {{"act_fn", "silu"},
+                                 {"mid_block_add_attention", "true"},
+                                 {"batch_norm_eps", "0.0001"},
+                                 {"patch_size", "[2, 2]"},
+                                 {0}};
+
 #define KL(symbol, text, ...)                                                  \
     const VaeArch symbol = {.name = (text),                                    \
                             .data_size = sizeof(Kl),                           \
@@ -379,6 +390,7 @@ static const VaeStated stated[] = {
                             .ignores = ignores,                                \
                             .recognise = recognise,                            \
                             .stated = stated,                                  \
+                            .fixed = fixed,                                    \
                             .preset = preset,                                  \
                             .decode = decode,                                  \
                             .encode = encode,                                  \

@@ -260,6 +260,11 @@ preset(VaeRecognise *r)
     describe(r, a, &v->names);
 }
 
+static const VaeFixed fixed[] = {{"act_fn", "relu"},
+                                 {"upsample_fn", "nearest"},
+                                 {"upsampling_scaling_factor", "2"},
+                                 {0}};
+
 #define TAE(symbol, text)                                                      \
     const VaeArch symbol = {.name = (text),                                    \
                             .data_size = sizeof(Tae),                          \
@@ -267,6 +272,7 @@ preset(VaeRecognise *r)
                             .rename = rename_tensor,                           \
                             .ignores = ignores,                                \
                             .recognise = recognise,                            \
+                            .fixed = fixed,                                    \
                             .preset = preset,                                  \
                             .decode = decode,                                  \
                             .encode = encode}

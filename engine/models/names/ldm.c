@@ -65,3 +65,17 @@ vae_rename_ldm(char *name, int levels)
     snprintf(to, sizeof to, ".up.%d.", levels - 1 - i);
     replace(name, from, to);
 }
+
+bool
+vae_ldm_is_linear(const VaeModel *m)
+{
+    static const char *const to_q[] = {
+        "decoder.mid_block.attentions.0.to_q.weight",
+        "encoder.mid_block.attentions.0.to_q.weight"};
+    for (int i = 0; i < 2; i++) {
+        const VaeTensorInfo *q = vae_model_find(m, to_q[i]);
+        if (q)
+            return q->n_dims == 2;
+    }
+    return true;
+}

@@ -82,8 +82,7 @@ describe(VaeRecognise *r, const VaeSeedVr2 *a)
         time += side->blocks[i].temporal;
     }
     vae_describe_causal(r, "seedvr2", a->z, 1 << space, 1 << time);
-    for (int i = 0; a->scale > 0 && i < a->z; i++)
-        r->std[i] = 1 / (float) a->scale;
+    vae_describe_factor(r, a->scale, 0);
 }
 
 static bool
@@ -93,7 +92,7 @@ is_mine(const VaeModel *m)
             vae_model_find(
                 m, "decoder.up_blocks.0.upsamplers.0.upscale_conv.weight")) ||
            (vae_model_find(m, "encoder.mid_block.resnets.0.norm1.weight") &&
-            vae_model_dim(m, 2, "encoder.conv_in.weight") == 3);
+            vae_model_dim(m, 4, "encoder.conv_in.weight") == 3);
 }
 
 bool
