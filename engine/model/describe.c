@@ -1,6 +1,8 @@
 /*
  * describe.c: parts of VaeModelInfo that several networks fill in the same way.
  */
+#include <stdio.h>
+
 #include "arch.h"
 
 #include "vae-private/spaces.h"
@@ -42,6 +44,11 @@ vae_read_latent_channels(const VaeModel *m, const char *conv_in,
         z = vae_model_width(m, "%s", conv_out) / 2;
     if (z >= 1 && z <= VAE_MAX_LATENT_CHANNELS)
         return z;
+    const bool half = conv_out && !vae_model_has_prefix(m, "decoder.");
+    char name[128];
+    snprintf(name, sizeof name, "%s.weight", half ? conv_out : conv_in);
+    if (!vae_model_needs(m, name, error))
+        return 0;
     vae_fail(error, VAE_ERR_MODEL,
              "%s.weight%s%s has %d latent channels, expected 1 to %d", conv_in,
              conv_out ? " or " : "", conv_out ? conv_out : "", z,

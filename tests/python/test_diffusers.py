@@ -178,7 +178,7 @@ class Diffusers(small.Test):
         info = {field: getattr(vae.info, field) for field in
                 ("mean", "std", "temporal", "pixel_range")}
         net, decode, encode = networks.make_diffusers(
-            networks.find_config(file), networks.load_weights(file), info)
+            networks.find_config(file), file, info)
         net.eval()
         z, x = torch.randn(latents), torch.rand(pixels)
         low, high = info["pixel_range"]

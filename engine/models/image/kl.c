@@ -213,7 +213,8 @@ find_naming(VaeRecognise *r)
         const bool right =
             side &&
             (vae_model_has_block(m, "%s.mid_block.attentions.0.to_q.", side) ||
-             !vae_model_has_block(m, "%s.mid_block.attentions.0.", side));
+             (vae_model_width(m, "%s.mid_block.resnets.0.norm1", side) > 0 &&
+              !vae_model_has_block(m, "%s.mid_block.attentions.0.", side)));
         const bool bfl = vae_model_has_prefix(m, "encoder.quant_conv.") ||
                          vae_model_has_prefix(m, "decoder.post_quant_conv.");
         const bool four = vae_model_has_prefix(m, "encoder.down.3.") ||
@@ -279,6 +280,14 @@ read_shapes(const VaeModel *m, Kl *a)
     a->linear = vae_ldm_is_linear(m);
 }
 
+/* Also for weights that lack the statistics, so that an error names these. */
+static bool
+has_folded_latents(const VaeModel *m, int z)
+{
+    return vae_model_has_block(m, "bn.") ||
+           4 * z == vae_space_find("flux2")->channels;
+}
+
 static void
 describe(VaeRecognise *r, const Kl *a, const char *space)
 {
@@ -326,12 +335,13 @@ recognise(VaeRecognise *r, VaeError *error)
     VaeVariant fitting[N_VARIANTS];
     char what[80];
     const bool folded = r->arch->mean != NULL;
-    if (!find_naming(r) || vae_model_has_block(m, "bn.") != folded) {
+    const bool found = find_naming(r);
+    read_shapes(m, a);
+    if (!found || has_folded_latents(m, a->z) != folded) {
         *r->naming = 0;
         return false;
     }
     a->patch = folded ? 2 : 1;
-    read_shapes(m, a);
     snprintf(what, sizeof what, "AutoencoderKL of %d latent channels", a->z);
     /* A variant that the user states is above the factor of another. */
     const bool stated = a->factor > 0 && !folded;
