@@ -58,14 +58,15 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
     return VAE_OK;
 }
 
-/* Refuses raw latents if the model does not have the statistics that
- * distinguish them from normalized ones. */
+/* Refuses raw latents if the network takes normalized ones and lacks the
+ * statistics to convert them. */
 static VaeStatus
 check_raw(const VaeModelInfo *info, VaeNormalization normalization,
           VaeError *error)
 {
     const VaeSpace *space = vae_space_find(info->space);
-    if (normalization != VAE_RAW || !space || space->std || space->factor > 0)
+    if (normalization != VAE_RAW || !info->takes_normalized || !space ||
+        space->std || space->factor > 0)
         return VAE_OK;
     for (int i = 0; i < info->latent_channels; i++)
         if (info->mean[i] != 0 || info->std[i] != 1)
