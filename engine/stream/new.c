@@ -7,7 +7,6 @@
 #include "choose.h"
 #include "sized.h"
 #include "stream.h"
-#include "vae-private/spaces.h"
 
 /* vae_stream_open() with an error that names settings that would fit. */
 static VaeStatus
@@ -115,27 +114,6 @@ leave_device(VaeModel *model, VaeStream **out, VaeError *why)
     return VAE_OK;
 }
 
-/* Warns if raw latents are asked for and the model does not have the statistics
- * that distinguish them from normalized ones. */
-static void
-warn_of_raw(const VaeMachine *m)
-{
-    const VaeModelInfo *info = &m->model->info;
-    const VaeSpace *space = vae_space_find(info->space);
-    char line[800];
-    if (!m->params.warn || m->params.normalization != VAE_RAW || !space ||
-        space->std || space->factor > 0)
-        return;
-    for (int i = 0; i < info->latent_channels; i++)
-        if (info->mean[i] != 0 || info->std[i] != 1)
-            return;
-    snprintf(line, sizeof line,
-             "normalization raw changes nothing: only the weights of a full "
-             "VAE of %s have its mean and deviation, and %s has none",
-             info->space, info->path);
-    m->params.warn(m->params.log_user, line);
-}
-
 VaeStatus
 vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
                VaeError *error)
@@ -163,7 +141,6 @@ vae_stream_new(VaeModel *model, const VaeStreamParams *params, VaeStream **out,
         vae_machine_tell_ladder(&(*out)->main);
         vae_machine_tell(&(*out)->main);
         vae_machine_warn_of_setting(&(*out)->main);
-        warn_of_raw(&(*out)->main);
     } else {
         vae_stream_free(out);
     }

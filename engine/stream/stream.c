@@ -58,6 +58,26 @@ check_params(const VaeModel *model, const VaeStreamParams *p, VaeError *error)
     return VAE_OK;
 }
 
+/* Refuses raw latents if the network takes normalized ones and lacks the
+ * statistics to convert them. */
+static VaeStatus
+check_raw(const VaeModelInfo *info, VaeNormalization normalization,
+          VaeError *error)
+{
+    const VaeSpace *space = vae_space_find(info->space);
+    if (normalization != VAE_RAW || !info->takes_normalized || !space ||
+        space->std || space->factor > 0)
+        return VAE_OK;
+    for (int i = 0; i < info->latent_channels; i++)
+        if (info->mean[i] != 0 || info->std[i] != 1)
+            return VAE_OK;
+    return vae_mismatch(
+        error, VAE_ERR_UNSUPPORTED, NULL,
+        "%s: normalization is {raw}, expected {normalized}: only the weights "
+        "of a full VAE of %s have the mean and deviation of raw latents",
+        info->path, info->space);
+}
+
 /* ------------------------------------------------------------------ */
 /* Making and freeing.                                                 */
 
@@ -100,6 +120,9 @@ vae_stream_open(VaeModel *model, const VaeStreamParams *params,
     *out = s;
     own.normalization =
         vae_space_normalization(model->info.space, own.normalization);
+    status = check_raw(&model->info, own.normalization, error);
+    if (status != VAE_OK)
+        return status;
     s->steps =
         own.direction == VAE_DECODE ? model->info.decode : model->info.encode;
     s->scaling = scaling_of(&model->info, own.normalization);

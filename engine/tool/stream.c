@@ -132,10 +132,7 @@ find_clip(const Options *o, const VaeTensorFile *file, const VaeModelInfo *info,
             warn_text("%s", line);
         out->normalization = o->params.normalization;
         out->normalization_stated = true;
-    } else if (info && !out->normalization_stated &&
-               out->normalization == VAE_NORMALIZED &&
-               strcmp(out->tensor, VAE_COMFYUI_TENSOR) != 0) {
-        /* The warning about a file of ComfyUI without a mark says it. */
+    } else if (info && vae_normalization_assumed(out)) {
         tell_text(VAE_NO_NORMALIZATION, out->file);
     }
     if (o->fps_n > 0) {

@@ -15,7 +15,8 @@ def main(words):
     parser = arguments.parser(
         "encode.py", "Encodes videos, or files of frames (safetensors with video_u8 or "
         "frames, [T, H, W, 3]) on a Ray cluster. Each clip is cut into segments, and the "
-        "joined latents have the bytes of vaetool encode, or video-to-latents.sh.")
+        "joined latents have the bytes of vaetool encode, or video-to-latents.sh. The "
+        "latents of a video have no times of their own.")
     parser.add_argument("--normalization", choices=NORMALIZATIONS,
                         default="normalized",
                         help="scale of the latents; default: normalized")

@@ -17,6 +17,7 @@ class Frames:
     "16/1" or None."""
     range = rate = None
     colour = None  # of I420
+    stated = {}  # metadata for the latents
 
     def __init__(self, path):
         self.path = path
@@ -75,7 +76,7 @@ class Video(Frames):
 
     def __init__(self, path, out):
         self.spool = out + SPOOL
-        self.caps = decode(path, self.spool)
+        self.caps, self.stated = decode(path, self.spool)
         super().__init__(self.spool)
         self.path = path
 
@@ -154,18 +155,35 @@ def launch(command):
     return done.returncode, lines
 
 
+def stated_by(lines, caps):
+    """What the latents have to state of the video, as latentmux writes it."""
+    turned = re.findall(r"^ *image orientation: ([\w-]+)$", "\n".join(lines), re.M)
+    aspect = caps.get("pixel-aspect-ratio", "1/1")
+    return {**({"vae.pixel_aspect_ratio": aspect} if aspect != "1/1" else {}),
+            **({"vae.tag.image-orientation": turned[-1]} if turned else {})}
+
+
+def is_uneven(lines, caps):
+    """True if the frames have other times than those of the frame rate."""
+    found = re.findall(r"pts: (\d+):(\d+):([\d.]+), duration", "\n".join(lines))
+    times = [3600 * int(h) + 60 * int(m) + float(s) for h, m, s in found]
+    n, d = map(int, caps["framerate"].split("/"))
+    return len(times) > 1 and (n == 0 or any(
+        abs(t - times[0] - k * d / n) > 0.001 for k, t in enumerate(times)))
+
+
 def decode(path, spool):
-    """Writes I420 frames, and returns their caps."""
+    """Writes I420 frames. Returns their caps, and metadata for the latents."""
     if not os.path.getsize(path):
         raise Error(f"{path}: is empty")  # GStreamer would wait
     with open(path, "rb") as file:
         if file.read(4) == b"GIF8":
             raise Error(f"{path}: is a GIF, which GStreamer decodes without an end: "
                         "convert it first, such as by ffmpeg -i in.gif out.mp4")
-    command = ["gst-launch-1.0", "-v", "filesrc", f"location={path}", *(
+    command = ["gst-launch-1.0", "-v", "-t", "filesrc", f"location={path}", *(
         "! decodebin caps=video/x-raw(ANY) expose-all-streams=false ! videoconvert ! "
         "deinterlace fields=top ! videoconvert ! "
-        "video/x-raw,format=I420 ! filesink name=frames").split(),
+        "video/x-raw,format=I420 ! identity silent=false ! filesink name=frames").split(),
         f"location={spool}"]
     # Of a file with few frames, gst-launch-1.0 sometimes loses a line, also that of the
     # caps.
@@ -189,7 +207,11 @@ def decode(path, spool):
     if any(map(ALPHA.search, lines)):
         warn(f"{path}: the video may have transparent pixels, which are encoded as if they "
              "were opaque")
-    return dict(re.findall(r"([\w-]+)=\([a-z]+\)([^,]+)", caps[0]))
+    found = dict(re.findall(r"([\w-]+)=\([a-z]+\)([^,]+)", caps[0]))
+    if "framerate" in found and is_uneven(lines, found):
+        warn(f"{path}: the frames have times of their own, which the latents lose; "
+             "video-to-latents.sh keeps them")
+    return found, stated_by(lines, found)
 
 
 def open_frames(path, out):

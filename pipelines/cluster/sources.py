@@ -163,7 +163,8 @@ class Encoding:
         metadata = {"vae.normalization": self.normalization,
                     "vae.layout": "cthw", "vae.width": str(self.width),
                     "vae.height": str(self.height), "vae.frames": str(self.frames),
-                    "vae.temporal_factor": str(info.temporal)}
+                    "vae.temporal_factor": str(info.temporal),
+                    **self.frames_file.stated}
         if self.rate:
             metadata["vae.framerate"] = self.rate
         if info.space:

@@ -206,4 +206,6 @@ def accelerate(pipe: Any, **settings: Any) -> Accelerated:
         raise TypeError(f"expected a pipeline with a vae, or a VAE of diffusers, found "
                         f"{type(pipe)!r}")
     check_settings(settings)
+    if "normalization" in settings:
+        raise TypeError("there is no setting 'normalization' here: it is that of the module")
     return Accelerated(module, settings)

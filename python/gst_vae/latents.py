@@ -76,16 +76,18 @@ class Latents:
 
     @property
     def latents(self):
-        """A Tensor [C, T, h, w]. Warns if the layout is a guess, and of what is
-        overridden because it cannot be read."""
+        """A Tensor [C, T, h, w]. Warns if the layout is a guess, of what is
+        overridden because it cannot be read, and if nothing states the normalization."""
         if self.clip.doubt:
             warnings.warn(self.clip.doubt, GstVaeWarning, stacklevel=callers_level())
         return self.clip.latents
 
-    def of_model(self, info: Report) -> Latents:
+    def of_model(self, info: Report, normalization: str | None = None) -> Latents:
         """The latents as a model with this info reads them: its channels tell the
-        layout."""
+        layout. normalization: overrides that of the file."""
         found = copy.copy(self)
+        tensor, index, layout, own, *rest = self._choice
+        found._choice = (tensor, index, layout, normalization or own, *rest)
         found._find(self.clip, info.latent_channels, info.temporal, info.chunk)
         return found
 

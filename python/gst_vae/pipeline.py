@@ -105,8 +105,10 @@ class Job:
         self.frames = frames or float("inf")
 
     def properties(self):
-        """The settings as properties of vaedecode, or None if it lacks one or cannot
-        read the weights."""
+        """The settings as properties of vaedecode, or None if it lacks one, cannot read
+        the weights or cannot have the size."""
+        if any(n % self.vae.info.scale for n in self.size):
+            return None
         if self.vae.file is None or self.gst.ElementFactory.find("vaedecode") is None:
             return None
         element = self.gst.ElementFactory.make("vaedecode")
@@ -125,20 +127,22 @@ class Job:
         first frame, frame after the last, whether it continues a sequence). alpha: that
         of the network is wanted."""
         width, height = self.size
-        common = (f"width={width},height={height},"
-                  f"framerate={self.rate.numerator}/{self.rate.denominator}")
+        common = f"framerate={self.rate.numerator}/{self.rate.denominator}"
         if self.aspect:
             common += ",pixel-aspect-ratio={}/{}".format(*self.aspect)
         head = "appsrc name=from format=time caps="
         properties = self.properties()
         if properties is None:
             kind = "RGBA" if alpha and self.vae.info.out_channels == 4 else "RGB"
-            return (head + quoted(f"video/x-raw,format={kind},{common}") +
-                    " ! videoconvert", self.pictures(alpha))
+            return (head + quoted(f"video/x-raw,format={kind},width={width},"
+                                  f"height={height},{common}") + " ! videoconvert",
+                    self.pictures(alpha))
         _, channels, rows, columns = self.first.shape
+        width, height = (n // self.vae.info.scale for n in self.size)  # as caps have it
         return (head + quoted(
             f"video/x-vae-latent,type={self.first.dtype},channels={channels},"
-            f"latent-width={columns},latent-height={rows},{common}") +
+            f"latent-width={columns},latent-height={rows},"
+            f"width={width},height={height},{common}") +
             f" ! vaedecode name=decode {properties}", self.latents())
 
     def clips(self):

@@ -129,7 +129,7 @@ class VAE:
         own = own_normalization(settings.get("normalization"))
         clip = latents_of(latents, layout, own, reading)
         if clip:
-            clip, layout = clip.of_model(self.info), "cthw"
+            clip, layout = clip.of_model(self.info, own), "cthw"
             if size is None and clip.info.size[0]:
                 size = tuple(n * self.info.scale for n in clip.info.size)
             self._check(clip, size)

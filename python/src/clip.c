@@ -59,6 +59,11 @@ find(Clip *c, const VaeLatentOptions *options, VaeError *error)
     c->sequences = table ? (Py_ssize_t) table->dims[0] : 1;
     if (status == VAE_OK && vae_layout_doubt(&c->clip, line, sizeof line))
         keep_doubt(c, line);
+    if (status == VAE_OK && !options->own_normalization &&
+        vae_normalization_assumed(&c->clip)) {
+        snprintf(line, sizeof line, VAE_NO_NORMALIZATION, c->clip.file);
+        keep_doubt(c, line);
+    }
     return status;
 }
 
@@ -258,7 +263,8 @@ static PyGetSetDef properties[] = {
     {"latents", get_latents, NULL, "Tensor [C, T, h, w].", NULL},
     {"info", get_info, NULL, "What the file states: a dict.", NULL},
     {"doubt", get_doubt, NULL,
-     "A warning if the layout is a guess or a statement is ignored, or None.",
+     "A warning if the layout is a guess, a statement is ignored or the "
+     "normalization is not stated, or None.",
      NULL},
     {0}};
 

@@ -18,7 +18,7 @@ import gst_vae
 import output
 import segments
 import sources
-from frames import open_frames
+from frames import open_frames, stated_by
 from worker import Worker, identify
 
 
@@ -402,6 +402,25 @@ class Encode(clips.Clips):
                                   capture_output=True, text=True).stdout
             self.assertIn(" max 0 at ", said)
             self.assertEqual([n for n in os.listdir(self.work) if "frames" in n], [])
+
+    def test_stated_by_video(self):
+        """The latents state the orientation and the shape of pixels of the video. A
+        warning says that its times are lost."""
+        self.assertEqual(stated_by(["  image orientation: rotate-90"], {}),
+                         {"vae.tag.image-orientation": "rotate-90"})
+        if not clips.has_elements("vp8enc", "matroskamux"):
+            self.skipTest("elements are missing")
+        for more, uneven in (("", False), ("! identity drop-probability=0.5", True)):
+            video = self.path("in.mkv")
+            clips.gst("-q", *"videotestsrc num-buffers=20 ! video/x-raw,width=48,height=48,"
+                      f"framerate=25/1,pixel-aspect-ratio=4/3 {more} ! vp8enc ! "
+                      "matroskamux ! filesink".split(), f"location={video}")
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                frames = open_frames(video, self.path("out"))
+            self.assertEqual(frames.stated, {"vae.pixel_aspect_ratio": "4/3"})
+            self.assertEqual("times of their own" in said.getvalue(), uneven, said.getvalue())
+            source = sources.Encoding(Worker(DEMO, {"threads": 1}).model, frames)
+            self.assertIn(b'"vae.pixel_aspect_ratio":"4/3"', source.header)
 
     def test_alpha_is_lost(self):
         for form, told in (("AYUV", True), ("GRAY8", False)):

@@ -290,6 +290,8 @@ class Diffusers(small.Test):
         done.undo()
         with self.assertRaisesRegex(TypeError, "pipeline with a vae"):
             gst_vae.accelerate(object())
+        with self.assertRaisesRegex(TypeError, "no setting 'normalization' here"):
+            gst_vae.accelerate(Pipe(), normalization="normalized")
 
     def test_unknown_network(self):
         with self.assertWarnsRegex(gst_vae.GstVaeWarning, "decoder_causal"):

@@ -109,6 +109,23 @@ class Clips(small.Test):
             self.assertEqual(self.streamed(clip, self.vae),
                              self.vae.decode(clip, **REF).tobytes())
 
+    def test_doubled_size(self):
+        """A decoder that doubles the size, also for a size that is not even."""
+        tensors, metadata = small.tensor_files.load(WAN)
+        for name in ("decoder.head.2.weight", "decoder.head.2.bias"):
+            kind, shape, data = tensors[name]
+            tensors[name] = kind, [4 * shape[0], *shape[1:]], 4 * bytes(data)
+        small.tensor_files.save(self.path("doubled.safetensors"), tensors, metadata)
+        vae = gst_vae.open(self.path("doubled.safetensors"))
+        self.assertEqual(vae.info.scale, 2)
+        for size in (None, (40, 28), (39, 27)):
+            frames = self.streamed(self.latents, vae, size=size)
+            whole = memoryview(vae.decode(self.latents, size=size, **REF))
+            row = 3 * whole.shape[2]
+            step = row + -row % 4  # GStreamer's rows are of whole words
+            self.assertEqual(b"".join(frames[at:at + row] for at in range(
+                0, len(frames), step)), whole.tobytes())
+
     def caps_of(self, path, demuxer):
         """width, height, frame rate and pixel aspect ratio of a video file."""
         pipeline = Gst.parse_launch(f'filesrc location="{path}" ! {demuxer} ! fakesink '

@@ -64,6 +64,21 @@ class Reading(small.Warned):
         frames = small.tensor([5, 16, 16, 3], "B")
         self.assertEqual(bytes(vae.encode(frames, **auto)), bytes(vae.encode(frames, **REF)))
 
+    def test_no_normalization(self):
+        """A file that states none brings the sentence of vaetool."""
+        vae, path = gst_vae.open(WAN), self.path("clip")
+        words = (f"{path} states no normalization: the latents are taken as normalized, "
+                 "unless normalization is set")
+        for stated, own, times in (({}, {}, 1), ({}, {"normalization": "normalized"}, 0),
+                                   ({"vae.normalization": "normalized"}, {}, 0)):
+            small.write(path, "x", small.tensor([16, 2, 2, 2]), stated)
+            for read in (lambda: vae.decode(path, **own, **REF),
+                         lambda: vae.decode(gst_vae.Latents(path), **own, **REF),
+                         lambda: vae.decode(gst_vae.Latents(path, **own), **REF),
+                         lambda: gst_vae.Latents(path, **own).latents):
+                said = " ".join(self.said(read))
+                self.assertEqual(said.count(words), times, said)
+
     def test_unknown_scale(self):
         """A doubt about the network ends once the user has set the normalization."""
         vae, path = gst_vae.open(small.weights("taehv/taecvx")), self.path("clip")
@@ -91,7 +106,7 @@ class Reading(small.Warned):
         vae, path = gst_vae.open(WAN), self.path("wrong")
         for frames in (99, 1):
             small.write(path, "latent", small.tensor([16, 2, 2, 3]),
-                        {"vae.frames": str(frames)})
+                        {"vae.frames": str(frames), "vae.normalization": "normalized"})
             said = self.said(lambda: self.assertEqual(
                 vae.decode(path, **REF).shape[0], 5))
             self.assertEqual(len(said), 1, said)
@@ -147,7 +162,8 @@ class Reading(small.Warned):
             tensors = {"x": ("F32", [16, 1, 2, 2], small.tensor([16, 1, 2, 2]).tobytes())}
             if times:
                 tensors["latent_times"] = ("U8", [1, 16], bytes(16))
-            small.tensor_files.save(path, tensors, metadata)
+            small.tensor_files.save(path, tensors, {"vae.normalization": "normalized",
+                                                   **metadata})
             for latents in (path, gst_vae.Latents(path)):
                 told = self.said(lambda: vae.decode(latents, **REF))
                 self.assertEqual([bool(said) and f"{path} {said}" in one for one in told],

@@ -160,6 +160,9 @@ says "unfinished output: " "no checkpoint, so all is computed again" \
 sed 's/"vae.precision":"fp32"/"vae.precision":"bf16"/' "$out/point" >"$point"
 check "info of a damaged checkpoint" 3 "$tool" info "$point"
 says "$point" "damaged"
+check "a damaged checkpoint" 3 go
+says "remove it to start again"
+says_not "vaetool info"
 check "info of frames with a damaged checkpoint" 0 "$tool" info "$part"
 says "unfinished output: " "damaged"
 cp "$net" "$out/other.part"

@@ -200,6 +200,15 @@ vae_layout_doubt(const VaeLatentClip *clip, char *text, size_t size)
     return vae_axes_doubt(&axes, text, size);
 }
 
+/* The warning about a file of ComfyUI without a mark says it. */
+bool
+vae_normalization_assumed(const VaeLatentClip *clip)
+{
+    return !clip->normalization_stated &&
+           clip->normalization == VAE_NORMALIZED &&
+           strcmp(clip->tensor, VAE_COMFYUI_TENSOR) != 0;
+}
+
 static VaeStatus
 choose_batch(const VaeTensorFile *file, const VaeTensorInfo *info,
              int requested, int64_t *out, VaeError *error)

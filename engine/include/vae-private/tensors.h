@@ -113,6 +113,9 @@ VAE_API const char *vae_layout_name(const VaeLatentClip *clip);
 VAE_API bool vae_layout_doubt(const VaeLatentClip *clip, char *text,
                               size_t size);
 
+/* True if nothing states the normalization, and no other warning says so. */
+VAE_API bool vae_normalization_assumed(const VaeLatentClip *clip);
+
 /* Returns true, and writes a sentence for the user, if the file states times or
  * an orientation, and frames that are written to `out` have none. */
 VAE_API bool vae_latents_lost(const VaeTensorFile *file, const char *out,

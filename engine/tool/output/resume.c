@@ -173,6 +173,9 @@ resume_load(Resume *r, VaeStream *stream, VaeError *error)
     VaeCheckpoint c = VAE_INIT(VaeCheckpoint);
     VaeError why = {0};
     const VaeStatus status = vae_stream_load(stream, &p, &c, &why);
+    if (status == VAE_ERR_FORMAT)
+        return vae_fail(error, status, "%s; remove it to start again",
+                        why.message);
     if (status != VAE_OK)
         return vae_fail(
             error, status,

@@ -171,15 +171,35 @@ class Doubts(Reading):
                              "normalization is set\n" if told else "")
 
     def test_no_statistics(self):
-        """Only the full VAEs of some spaces have statistics."""
-        for network, latents, doubted in (
-                ("taehv/taeltx_2", "decode_t1_2x1", True), ("ltx2_3", "decode_t1_3x5", False),
-                ("taehv/taeos1_3", "decode_t2_2x3", False)):
-            for word in ("raw", "normalized"):
-                said = self.decode(network, golden(network, latents), "--normalization",
-                                   word)[1]
-                self.assertEqual("normalization raw changes nothing: only the weights of a "
-                                 "full VAE of ltx2" in said, doubted and word == "raw", said)
+        """A network refuses raw latents if only the full VAE of its space has their
+        statistics."""
+        for network, latents, space in (
+                ("taehv/taeltx_2", "decode_t1_2x1", "ltx2"), ("taef2", "decode_t1_3x5", "flux2"),
+                ("ltx2_3", "decode_t1_3x5", None), ("taehv/taeos1_3", "decode_t2_2x3", None)):
+            latents, out = golden(network, latents), self.path("out.safetensors")
+            model = "--backend", "ref", "--model", golden(network)
+            self.decode(network, latents)
+            done = self.tool("decode", *model, "--normalization=raw", latents, out)
+            self.assertEqual(done.returncode, 3 if space else 0, done.stderr)
+            if space:
+                self.assertIn("normalization is raw, expected normalized: only the weights of "
+                              f"a full VAE of {space}", done.stderr)
+
+    def test_raw_of_taef2(self):
+        """Nothing calls latents raw which are not."""
+        frames, out = golden("taef2", "encode_f1_48x80"), self.path("out.safetensors")
+        refused = "normalization is raw, expected normalized: only the weights of a full VAE"
+        self.encode("taef2", frames)
+        done = self.tool("encode", "--backend=ref", "--model", golden("taef2"),
+                         "--normalization=raw", frames, out)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(refused, done.stderr)
+        done = run("gst-launch-1.0", *"videotestsrc num-buffers=1 ! video/x-raw,width=64,"
+                   f"height=64 ! vaeencode backend=ref model={golden('taef2')} ! "
+                   "video/x-vae-latent,normalization=raw ! latentmux ! "
+                   f"filesink location={out}".split())
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(refused, done.stderr)
 
     def test_spread(self):
         """A single picture, and numbers that are too large."""
