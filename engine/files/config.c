@@ -19,10 +19,14 @@ parse(const VaeTensorFile *file, json_t **out, VaeError *error)
                             "%s: {%zu bytes}, expected {=%d at most}",
                             file->label, file->size, MAX_BYTES);
     const VaeStatus status = vae_file_bytes(file, 0, file->size, error);
-    return status == VAE_OK
-               ? vae_json_load((const char *) file->bytes, file->size,
-                               file->label, "", out, error)
-               : status;
+    if (status != VAE_OK)
+        return status;
+    /* Some editors begin UTF-8 with this mark. */
+    const char *text = (const char *) file->bytes;
+    const size_t mark =
+        file->size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    return vae_json_load(text + mark, file->size - mark, file->label, "", out,
+                         error);
 }
 
 VaeStatus

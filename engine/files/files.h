@@ -188,6 +188,9 @@ VaeStatus vae_pair_open(const char *first, const char *second,
  * caller frees *out with vae_mem_free(). */
 VaeStatus vae_folder_find(const char *folder, char **out, VaeError *error);
 
+/* True if the name ends as those of weights do. */
+bool vae_folder_is_weights(const char *name);
+
 /*
  * Opens a regular file that is not empty, as vae_file_end() closes it.
  * out->bytes has the file's size, and no contents before vae_file_bytes(): a

@@ -22,6 +22,7 @@ typedef struct VaeWindows {
 typedef struct VaeVariant {
     const char *name, *space;
     const char *also; /* another name, also of its files, or NULL */
+    bool family;      /* its name is also that of all variants */
 } VaeVariant;
 
 /* The networks that the tensors of a file fit. */
@@ -160,9 +161,10 @@ const char *vae_model_variant(const VaeModel *model);
 
 /*
  * Chooses one of n: the variant stated; else that whose name is part of the
- * name of the file; else the first of those whose latent space the file is
- * named after; else the first. Writes r->info->reason. Returns its index; -1 on
- * an error: n is 0, or the variant stated is another. what: these networks, for
+ * name of the file (if it is that of the family, a latent space in the name
+ * says more); else the first of those whose latent space the file is named
+ * after; else the first. Writes r->info->reason. Returns its index; -1 on an
+ * error: n is 0, or the variant stated is another. what: these networks, for
  * the message.
  */
 int vae_model_choose_variant(VaeRecognise *r, const VaeVariant *v, int n,

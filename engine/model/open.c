@@ -168,6 +168,52 @@ check_pair(const char *path, const VaeModelOptions *options, VaeStatus status,
     return status;
 }
 
+/* ------------------------------------------------------------------ */
+/* Folders.                                                            */
+
+/* The models beside the file that was taken from a folder. */
+typedef struct Beside {
+    const VaeModelOptions *options;
+    const char *taken;
+    VaeListing models;
+} Beside;
+
+static void
+see_beside(void *user, const char *name)
+{
+    Beside *b = user;
+    char path[4096];
+    int k, n;
+    const size_t folder = (size_t) (vae_os_file_name(b->taken) - b->taken);
+    VaeModel *m = NULL;
+    const int length =
+        snprintf(path, sizeof path, "%.*s%s", (int) folder, b->taken, name);
+    if (length < 0 || (size_t) length >= sizeof path ||
+        strcmp(path, b->taken) == 0 || !vae_folder_is_weights(name) ||
+        vae_index_shard(name, &k, &n) ||
+        open_model(path, NULL, b->options, &m, NULL) != VAE_OK)
+        return;
+    vae_listing_add(&b->models, "%s (%s)", name, m->info.arch);
+    vae_model_free(&m);
+}
+
+/* Names the models beside the file that is none. */
+static void
+tell_beside(const VaeModel *m, const VaeModelOptions *options, VaeError *error)
+{
+    Beside b = {options, vae_tensor_file_name(m->file), {0}};
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%.*s",
+             (int) (vae_os_file_name(b.taken) - b.taken), b.taken);
+    vae_os_list(folder, see_beside, &b);
+    if (!b.models.count || !error)
+        return;
+    char *message = error->message;
+    const size_t used = strlen(message);
+    snprintf(message + used, sizeof error->message - used,
+             "; beside it: %s: give the path of one", b.models.text);
+}
+
 /* Opens a path or a source; the other is NULL or its name. */
 static VaeStatus
 open_model(const char *path, const VaeTensorList *source,
@@ -191,6 +237,9 @@ open_model(const char *path, const VaeTensorList *source,
     if (!source && m && m->file && status == VAE_ERR_MODEL)
         status =
             vae_index_check_shard(vae_tensor_file_name(m->file), status, error);
+    if (m && m->file && status == VAE_ERR_MODEL &&
+        vae_os_is_kind(path, VAE_FILE_FOLDER))
+        tell_beside(m, options, error);
     if (!source)
         status = check_pair(path, options, status, error);
     if (!m || status != VAE_OK)

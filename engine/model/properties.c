@@ -315,26 +315,10 @@ longest_in(const char *file, const VaeVariant *v)
     return longest;
 }
 
-/* The longest name counts, because the name of a family is also that of one of
- * its variants. -1: the file's name has none of them, or two that are equally
- * long. */
-static int
-named_by(const char *file, const VaeVariant *v, int n)
-{
-    int best = -1;
-    size_t most = 0;
-    for (int i = 0; i < n; i++) {
-        const size_t name = longest_in(file, &v[i]);
-        if (name >= most)
-            best = name > most ? i : -1;
-        most = name > most ? name : most;
-    }
-    return best;
-}
-
 /* How a variant was chosen. */
 typedef struct Choice {
     bool stated;       /* by a statement */
+    bool unclear;      /* the name has words of several variants */
     const char *named; /* by this name, in words; or NULL */
     const char
         *among; /* the name has this space, as several variants; or NULL */
@@ -348,18 +332,60 @@ is_named_after(const char *name, const char *space)
     return strncmp(name, space, n) == 0 && (name[n] == '.' || !name[n]);
 }
 
+/* Letters are enough, if they are not too few: "Wan21" has wan2.1. */
+static bool
+has_space(const char *name, const char *space)
+{
+    char word[32];
+    const size_t letters = strcspn(space, "0123456789");
+    snprintf(word, sizeof word, "%.*s", letters > 2 ? (int) letters : 31,
+             space);
+    return has_word(name, word);
+}
+
 /* Returns the first variant of the latent space that the name has, or -1. Sets
- * *among to the space if several variants have it. */
+ * by->among to the space if several variants have it. known: the variant that
+ * the name has, whose own name may contain a space; NULL: the name has none,
+ * and must begin with the space. */
 static int
-spaced_by(const char *name, const VaeVariant *v, int n, const char **among)
+spaced_by(const char *name, const VaeVariant *known, const VaeVariant *v, int n,
+          Choice *by)
 {
     int first = -1, count = 0;
-    for (int i = 0; i < n; i++)
-        if (is_named_after(name, v[i].space) && count++ == 0)
-            first = i;
-    if (count > 1)
-        *among = v[first].space;
+    for (int i = 0; i < n; i++) {
+        const char *space = v[i].space;
+        if (known ? strstr(known->name, space) || !has_space(name, space)
+                  : !is_named_after(name, space))
+            continue;
+        by->unclear |= count > 0 && strcmp(space, v[first].space) != 0;
+        first = count++ ? first : i;
+    }
+    by->among = count > 1 ? v[first].space : NULL;
     return first;
+}
+
+/* The longest name counts, because the name of a family is also that of one of
+ * its variants. If it does, the space of another variant says more. -1: the
+ * file's name has none of them, or two that are equally long, or words that
+ * contradict each other. */
+static int
+named_by(const char *file, const VaeVariant *v, int n, Choice *by)
+{
+    int best = -1;
+    size_t most = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t name = longest_in(file, &v[i]);
+        if (name >= most)
+            best = name > most ? i : -1;
+        most = name > most ? name : most;
+    }
+    const int spaced = best < 0 ? -1 : spaced_by(file, &v[best], v, n, by);
+    const bool own = spaced < 0 || (!by->unclear && strcmp(v[spaced].space,
+                                                           v[best].space) == 0);
+    by->unclear |= !own && !v[best].family;
+    if (own || by->unclear)
+        by->among = NULL;
+    return own ? best : by->unclear ? -1 : spaced;
 }
 
 /* Chooses by the names of the path and of the file in it: a folder, or a pair.
@@ -375,10 +401,10 @@ chosen_by_file(const VaeModel *m, const VaeVariant *v, int n, Choice *by)
                                      ? ", and the name of the folder"
                                      : ", and the name of the file",
                                  ", and the name of the file"};
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 4 && !by->unclear; k++) {
         const char *name = names[k % 2];
         const int i =
-            k < 2 ? named_by(name, v, n) : spaced_by(name, v, n, &by->among);
+            k < 2 ? named_by(name, v, n, by) : spaced_by(name, NULL, v, n, by);
         if (i >= 0) {
             by->named = whose[k % 2];
             return i;

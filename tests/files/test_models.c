@@ -153,6 +153,10 @@ test_bad_configs(const char *good)
                    "config.json|1048577 bytes|1048576");
     write_bytes("vae/config.json", bytes, sizeof bytes - 1);
     expect("a config.json with much room", "", 2, .25f);
+    memcpy(bytes, "\xef\xbb\xbf", 3);
+    memcpy(bytes + 3, good, strlen(good));
+    write_bytes("vae/config.json", bytes, strlen(good) + 3);
+    expect("a config.json with a mark of UTF-8", "", 2, .25f);
     write_bytes("vae/config.json", huge, strlen(huge));
     expect_refused("a statistic that float32 does not hold", VAE_ERR_MODEL,
                    "latents_std|16 numbers");

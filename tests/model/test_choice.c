@@ -169,6 +169,15 @@ test_file_names(void)
         {"taew2_1", "cogvideox.safetensors", "taecvx", "name of the file"},
         {"taew2_1", "hunyuan.safetensors", "taehv", "name of the file"},
         {"taew2_1", "wan2.1.safetensors", "taew2_1", "assumed"},
+        {"taew2_1", "TAEHV-Wan21.safetensors", "taew2_1", "assumed"},
+        {"taew2_1", "wan_taehv.safetensors", "taew2_1", "assumed"},
+        {"taew2_1", "cogvideox-taehv.safetensors", "taecvx",
+         "name of the file"},
+        {"taew2_1", "hunyuan_taehv.safetensors", "taehv", "name of the file"},
+        {"taew2_1", "taew2_1-wan2.1.safetensors", "taew2_1",
+         "name of the file"},
+        {"taew2_1", "hunyuan.taehv-wan.safetensors", "taew2_1", "assumed"},
+        {"taew2_1", "hunyuan.taecvx.safetensors", "taew2_1", "assumed"},
         {"taew2_1", "taew2_2.safetensors", "taew2_1", "assumed"},
         {"taeltx2_3", "taeltx2_3.safetensors", "taeltx2_3", "name of the file"},
         {"taeltx2_3", "ltx2.safetensors", "taeltx_2", "assumed"},
@@ -197,9 +206,37 @@ test_file_names(void)
     }
 }
 
+/* The file that diffusers' name selects is no VAE, but the one beside it is. */
+static void
+test_folder(void)
+{
+    SCOPED_MODEL VaeModel *model = NULL;
+    VaeError error = {0};
+    char vae[512], other[512];
+    snprintf(vae, sizeof vae, "%s/Wan2.1_VAE.safetensors", folder);
+    snprintf(other, sizeof other, "%s/diffusion_pytorch_model.safetensors",
+             folder);
+    load("wan21");
+    if (rename(write_set(), vae) != 0)
+        exit(1);
+    add_prefix("blocks.");
+    drop_prefix("blocks.encoder");
+    drop_prefix("blocks.decoder");
+    if (rename(write_set(), other) != 0)
+        exit(1);
+    check(vae_model_open(folder, NULL, &model, &error) == VAE_ERR_MODEL &&
+              strstr(error.message, "no known VAE") &&
+              strstr(error.message,
+                     "; beside it: Wan2.1_VAE.safetensors (wan2.1): give"),
+          "a VAE beside another model", error.message);
+    remove(vae);
+    remove(other);
+}
+
 void
 test_choice(void)
 {
+    test_folder();
     test_two_networks();
     test_variants();
     test_file_names();

@@ -72,10 +72,14 @@ test_equal_shapes(void)
         {"taesd", "taesdxl_decoder.safetensors", "taesdxl", "name of the file"},
         {"taesd", "sd.safetensors", "taesd", "name of the file"},
         {"taesdxl", "sdxl.safetensors", "taesdxl", "name of the file"},
+        {"taesdxl", "sdxl-taesd.safetensors", "taesdxl", "name of the file"},
+        {"taesdxl", "taesd-sdxl.safetensors", "taesdxl", "name of the file"},
+        {"taesd", "my-taesd-sd.safetensors", "taesd", "name of the file"},
         {"taesd", "taesd.safetensors", "taesdxl", "variant stated",
          "vae.variant", "taesdxl"},
         {"taesd3", "w.safetensors", "taef1", "variant taef1 assumed"},
         {"taef1", "taesd3.safetensors", "taesd3", "name of the file"},
+        {"taef1", "flux-taesd3.safetensors", "taef1", "assumed"},
         {"taef2", "taesd.safetensors", "taef2", "shapes"},
         {"taesana", "taesd.safetensors", "taesana", "shapes"},
         {"sdxl", "w.safetensors", "sd", "variant sd assumed"},
@@ -251,6 +255,12 @@ test_pair(void)
     check(strcmp(got, want) == 0, "a decoder and an encoder, by a comma", NULL);
     fingerprint(folder, got);
     check(strcmp(got, want) == 0, "both in a folder", NULL);
+    snprintf(third, sizeof third, "%s/taef2.safetensors", folder);
+    if (rename(write_set(), third) != 0)
+        exit(1);
+    expect_pair_error("a pair and another file", folder,
+                      "a directory with 3 files that may be weights");
+    remove(third);
     snprintf(both, sizeof both, "%s,%s/none.pth", second, folder);
     expect_pair_error("one of two is missing", both, "none.pth");
     snprintf(both, sizeof both, "%s,%s", second, second);

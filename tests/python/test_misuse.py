@@ -131,14 +131,14 @@ class Values(small.Test):
             vae.decode(gst_vae.Latents(self.path("other"), layout="cthw"), **REF)
 
     def test_square_latents(self):
-        """If both axes fit the model, the layout is a guess, except for ComfyUI."""
+        """If both axes fit the model, or images are ComfyUI's, the layout is a guess."""
         vae, square = gst_vae.open(WAN), small.tensor([16, 16, 1, 1])
         small.write(self.path("square"), "x", square)
         small.write(self.path("images.latent"), "latent_tensor", square,
                     {"latent_format_version_0": ""})
         made = {}
         for name, layout, guessed in (("square", "auto", True), ("square", "cthw", False),
-                                      ("images.latent", "auto", False),
+                                      ("images.latent", "auto", True),
                                       ("images.latent", "tchw", False)):
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")

@@ -83,6 +83,10 @@ vae_axes_find(const int64_t *dims, int n_dims, const VaeAxesKnown *known,
     const int64_t channels = dims[axes[0]], last = dims[axes[3]];
     const int64_t latents = n_dims == 3 ? 1 : dims[axes[1]];
     const bool fits = !known->channels || channels == known->channels;
+    /* ComfyUI's are images, each a clip of its own. */
+    if (n_dims == 4 && known->comfyui && known->channels && !known->images &&
+        latents > 1)
+        *order_guessed = true;
     if (n_dims == 5)
         *order_guessed =
             fits && latents == channels && channels > 1 && !known->comfyui;

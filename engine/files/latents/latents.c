@@ -107,21 +107,6 @@ tell_unmarked(const VaeTensorFile *file, const VaeLatentOptions *o)
     vae_latent_warn(o, line);
 }
 
-/* Returns the channels that the model or the latent space says, or 0. */
-static int64_t
-said_channels(const VaeTensorFile *file, const VaeLatentOptions *o,
-              bool *images)
-{
-    const VaeSpace *space =
-        vae_space_find(vae_tensor_file_metadata(file, "vae.latent_space"));
-    if (!space)
-        space = vae_space_find(o->space);
-    const bool by_model = o->channels > 0;
-    *images =
-        by_model ? o->temporal == 1 : space && space->counts.temporal == 1;
-    return by_model ? o->channels : space ? space->channels : 0;
-}
-
 /* Refuses a tensor that has the channels of the model on another axis, and
  * settles that no order is right if none has them. */
 static VaeStatus
@@ -162,7 +147,7 @@ choose_layout(const VaeTensorFile *file, const VaeTensorInfo *info,
         return status;
     if (*out == VAE_LAYOUT_AUTO) {
         stated_layout(file, o, &guess, &known.guess, NULL);
-        known.channels = said_channels(file, o, &known.images);
+        known.channels = vae_latent_channels(file, o, &known.images);
         *out = vae_axes_find(info->dims, info->n_dims, &known,
                              &clip->layout_guessed, &clip->channels_may_be_last,
                              &clip->may_be_video);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "files.h"
+#include "statements.h"
 #include "vae-private/axes.h"
 #include "vae-private/spaces.h"
 
@@ -193,6 +194,21 @@ first_usual(const VaeTensorFile *file)
     return any;
 }
 
+/* True if the only tensor has the shape of frames, but a layout or the channels
+ * of a space are known that make it latents. */
+static bool
+may_be_narrow(const VaeTensorFile *file, const VaeLatentOptions *o)
+{
+    const VaeTensorInfo *info = vae_tensor_file_at(file, 0);
+    bool images;
+    const int64_t channels = vae_latent_channels(file, o, &images);
+    return vae_tensor_file_count(file) == 1 && may_be_latents(info) &&
+           strcmp(info->name, "frames") != 0 && info->type != VAE_TYPE_U8 &&
+           (o->layout != VAE_LAYOUT_AUTO ||
+            vae_tensor_file_metadata(file, "vae.layout") ||
+            info->dims[0] == channels || info->dims[1] == channels);
+}
+
 /* The number of tensors with so many dimensions. *out: the last one. */
 static size_t
 count_of(const VaeTensorFile *file, int least, int most,
@@ -231,7 +247,8 @@ vae_latent_tensor_select(const VaeTensorFile *file, const VaeLatentOptions *o,
         tell_others(file, o, usual[name], name + 1);
         return VAE_OK;
     }
-    if (vae_tensor_file_looks_like(file)[0] != '\0')
+    const char *like = vae_tensor_file_looks_like(file);
+    if (*like && !(ends_with(like, "frames)") && may_be_narrow(file, o)))
         return fail_missing(file, "no latent tensor", "", error);
     size_t candidates = count_of(file, 4, 5, out);
     if (candidates == 0 && count_of(file, 3, 3, out) == 1)

@@ -26,6 +26,20 @@ vae_latent_warn(const VaeLatentOptions *o, const char *line)
         o->warn(o->user, line);
 }
 
+int64_t
+vae_latent_channels(const VaeTensorFile *file, const VaeLatentOptions *o,
+                    bool *images)
+{
+    const VaeSpace *space =
+        vae_space_find(vae_tensor_file_metadata(file, "vae.latent_space"));
+    if (!space)
+        space = vae_space_find(o->space);
+    const bool by_model = o->channels > 0;
+    *images =
+        by_model ? o->temporal == 1 : space && space->counts.temporal == 1;
+    return by_model ? o->channels : space ? space->channels : 0;
+}
+
 VaeStatus
 vae_statement_refuse(const VaeTensorFile *file, const VaeLatentOptions *o,
                      const VaeStatement *s, const char *value, VaeError *error)

@@ -13,6 +13,11 @@ typedef struct VaeStatement {
     bool ignored;       /* so that a value that cannot be read is a warning */
 } VaeStatement;
 
+/* The channels that the model or the latent space says, or 0. *images: it is
+ * one of images. */
+int64_t vae_latent_channels(const VaeTensorFile *file,
+                            const VaeLatentOptions *o, bool *images);
+
 /* Passes a line to the caller of vae_latent_clip_find(). */
 void vae_latent_warn(const VaeLatentOptions *o, const char *line);
 

@@ -120,35 +120,47 @@ check_byteorder(const Torch *t, VaeError *error)
 
 /* ------------------------------------------------------------------ */
 
-/* Makes the key the name of the next tensor, of *size bytes. */
+/* Adds a text to the name of the next tensor, of *n bytes. */
+static void
+add_text(const Torch *t, const VaePickleValue *text, size_t *n)
+{
+    memcpy(t->file->names + t->n_names + *n, vae_pickle_text(&t->pickle, text),
+           text->n);
+    *n += text->n;
+}
+
+/* Makes the key the name of the next tensor, of *size bytes with its NUL. */
 static VaeStatus
-take_name(const Torch *t, const VaePickleValue *key, size_t *size,
+take_name(const Torch *t, const VaeTorchTensor *at, size_t *size,
           VaeError *error)
 {
-    const char *text = vae_pickle_text(&t->pickle, key);
-    const size_t n = key->n;
-    *size = n + 1;
+    const VaePickleValue *key = &at->entry->key;
+    char *name = t->file->names + t->n_names;
+    size_t n = 0;
     if (key->kind == VAE_PICKLE_INT) {
-        *size = (size_t) snprintf(t->file->names + t->n_names, MAX_NUMBER,
-                                  "%" PRId64, key->number) +
-                1;
+        *size =
+            (size_t) snprintf(name, MAX_NUMBER, "%" PRId64, key->number) + 1;
         return VAE_OK;
     }
+    if (at->part) {
+        add_text(t, &at->part->key, &n);
+        name[n++] = '.';
+    }
+    add_text(t, key, &n);
+    *size = n + 1;
     errno = 0;
-    json_t *probe = json_stringn(text, n); /* NULL if it is no UTF-8 */
+    json_t *probe = json_stringn(name, n); /* NULL if it is no UTF-8 */
     if (probe == NULL && errno == ENOMEM)
         return vae_fail(error, VAE_ERR_MEMORY, "%s: no memory for a name",
                         t->file->label);
-    const bool good = probe != NULL && memchr(text, 0, n) == NULL;
+    const bool good = probe != NULL && memchr(name, 0, n) == NULL;
     json_decref(probe);
-    if (good) {
-        memcpy(t->file->names + t->n_names, text, n);
+    if (good)
         return VAE_OK;
-    }
     char shown[VAE_NAME_SHOWN];
     return vae_fail(error, VAE_ERR_FORMAT,
                     "%s: the name \"%s\" of a tensor is no UTF-8 text",
-                    t->file->label, vae_shown(text, n, shown, sizeof shown));
+                    t->file->label, vae_shown(name, n, shown, sizeof shown));
 }
 
 /* Finds the storage's member and checks its size. */
@@ -304,14 +316,14 @@ static VaeStatus
 read_dict(Torch *t, VaePickleValue dict, VaeError *error)
 {
     const VaePickle *p = &t->pickle;
-    size_t text, n = vae_torch_count(p, &dict, &text);
+    VaeTorchTensor at = {0};
+    size_t text, size, i = 0;
     VaeStatus status = VAE_OK;
-    if (n == 0) {
+    if (dict.kind == VAE_PICKLE_DICT)
         status = vae_torch_enter(p, t->file->label, &dict, error);
-        if (status != VAE_OK)
-            return status;
-        n = vae_torch_count(p, &dict, &text);
-    }
+    if (status != VAE_OK)
+        return status;
+    const size_t n = vae_torch_count(p, &dict, &text);
     /* Distinct names are distinct texts in the pickle, so they fit into it. */
     if (text > p->size)
         return vae_fail(error, VAE_ERR_FORMAT,
@@ -319,14 +331,11 @@ read_dict(Torch *t, VaePickleValue dict, VaeError *error)
                         t->file->label);
     t->several = n > 1;
     status = make_room(t, n, text + n * MAX_NUMBER, error);
-    const VaePickleEntry *e = NULL;
-    size_t i = 0, size;
-    while (status == VAE_OK && (e = vae_pickle_next(p, &dict, e)) != NULL) {
-        if (e->value.kind != VAE_PICKLE_TENSOR)
-            continue;
+    while (status == VAE_OK && vae_torch_next(p, &dict, &at)) {
+        const VaePickleEntry *e = at.entry;
         if (dict.kind == VAE_PICKLE_DICT && e->key.kind != VAE_PICKLE_TEXT)
             return vae_torch_bad_key(t->file->label, &e->key, error);
-        status = take_name(t, &e->key, &size, error);
+        status = take_name(t, &at, &size, error);
         if (status == VAE_OK)
             status = read_tensor(t, &e->value, &t->file->tensors[i++], error);
         t->n_names += size;

@@ -174,10 +174,12 @@ find_halves(VaeRecognise *r)
 static const struct Variant {
     VaeVariant names;
     int z, patch, up;
-} variants[] = {
-    {{"taesd", "sd"}, 4, 1, 3},     {{"taesdxl", "sdxl"}, 4, 1, 3},
-    {{"taef1", "flux1"}, 16, 1, 3}, {{"taesd3", "sd3"}, 16, 1, 3},
-    {{"taef2", "flux2"}, 32, 2, 3}, {{"taesana", "sana"}, 32, 1, 5}};
+} variants[] = {{{"taesd", "sd", .family = true}, 4, 1, 3},
+                {{"taesdxl", "sdxl"}, 4, 1, 3},
+                {{"taef1", "flux1"}, 16, 1, 3},
+                {{"taesd3", "sd3"}, 16, 1, 3},
+                {{"taef2", "flux2"}, 32, 2, 3},
+                {{"taesana", "sana"}, 32, 1, 5}};
 
 enum { N_VARIANTS = sizeof variants / sizeof *variants };
 

@@ -81,8 +81,9 @@ find_variant(VaeRecognise *r, const VaeTae *a, VaeError *error)
     for (const Variant *v = variants; v < variants + N_VARIANTS; v++)
         if (fits(v, a)) {
             const bool base = name_of(v, a) == v->name;
-            names[n] = (VaeVariant){name_of(v, a), v->space,
-                                    base ? v->other : v->name};
+            names[n] =
+                (VaeVariant){name_of(v, a), v->space, base ? v->other : v->name,
+                             strcmp(v->name, "taehv") == 0};
             fitting[n++] = v;
         }
     snprintf(what, sizeof what,

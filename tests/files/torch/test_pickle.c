@@ -119,9 +119,65 @@ check_nested(void)
     expect_zip("two such dicts", nested(two, 2),
                "bad.pth|\"model_state\"|\"ema\"|"
                "torch.save(x[\"model_state\"], FILE)");
-    expect_zip("no such dict", nested(none, 2),
-               "bad.pth|no tensors|\"optimizer\" in it is a dict of 1 tensor|"
-               "torch.save(x[\"optimizer\"], FILE)");
+    expect_zip(
+        "no such dict", nested(none, 2),
+        "bad.pth|no tensors|x[\"optimizer\"] in it is a dict of 1 tensor|"
+        "torch.save(x[\"optimizer\"], FILE)");
+}
+
+/* Dicts beside tensors, in other dicts, and of the parts of a network: a text
+ * before a bracket is its key, "w" a tensor. */
+static void
+check_dicts(void)
+{
+    static const struct {
+        const char *dicts, *name; /* name: of the only tensor, or of one of 2 */
+        size_t n;
+        const char *words; /* of the error */
+    } rows[] = {
+        {"rng w state_dict { a w b w }", "b", 2, NULL},
+        {"a w model { b w }", "a", 1, NULL},
+        {"model { state_dict { a w } }", "a", 1, NULL},
+        {"model { loss w vae { a w b w } }", "a", 2, NULL},
+        {"encoder { a w } decoder { a w }", "decoder.a", 2, NULL},
+        {"state_dict { encoder { a w } conv1 { b w } }", "conv1.b", 2, NULL},
+        {"encoder { a w } conv1.b w", "conv1.b", 2, NULL},
+        {"model { net { a w } }", NULL, 0,
+         "x[\"model\"][\"net\"] in it is a dict of 1 tensor|"
+         "torch.save(x[\"model\"][\"net\"], FILE)"},
+        {"model { vae { a w } ema { a w } }", NULL, 0,
+         "tensors under x[\"model\"][\"vae\"] and x[\"model\"][\"ema\"]"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        VaeError error;
+        VaeTensorFile *file = NULL;
+        char text[100], *rest = NULL;
+        Bytes p = {0};
+        PUT(&p, "\x80\2}(");
+        strcpy(text, rows[i].dicts);
+        for (char *word = strtok_r(text, " ", &rest); word;
+             word = strtok_r(NULL, " ", &rest))
+            if (*word == '{')
+                PUT(&p, "}(");
+            else if (*word == '}')
+                PUT(&p, "u");
+            else if (strcmp(word, "w") == 0)
+                put_tensor(&p, &plain);
+            else
+                put_text(&p, word);
+        PUT(&p, "u.");
+        Bytes zip = make_torch(&p);
+        if (rows[i].words) {
+            expect_zip(rows[i].dicts, zip, rows[i].words);
+            continue;
+        }
+        check(open_zip("dicts.pth", &zip, &file, &error) == VAE_OK &&
+                  vae_tensor_file_count(file) == rows[i].n &&
+                  is_tensor(file, rows[i].name, "F32", "4x6", 1),
+              "%s %s", rows[i].dicts, error.message);
+        vae_tensor_file_free(&file);
+        free(zip.data);
+    }
 }
 
 /* A dict with a list or a tuple of tensors. */
@@ -137,8 +193,8 @@ check_listed(void)
         put_tensor(&p, &plain);
         put(&p, i ? "ts." : "es.", 3);
         expect_zip("a list in a dict", make_torch(&p),
-                   i ? "\"latents\" in it is a tuple of 2 tensors"
-                     : "\"latents\" in it is a list of 2 tensors");
+                   i ? "x[\"latents\"] in it is a tuple of 2 tensors"
+                     : "x[\"latents\"] in it is a list of 2 tensors");
     }
 }
 
@@ -592,6 +648,7 @@ main(int argc, char **argv)
 {
     check_tensors();
     check_nested();
+    check_dicts();
     check_listed();
     check_lists();
     check_strided();
