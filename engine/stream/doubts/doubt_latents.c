@@ -10,35 +10,43 @@
 #include "vae-private/spaces.h"
 
 /*
- * The model: how one latent differs from the statistics of its space, in
- * standard deviations of the channel. The means are around 0. The logarithms of
- * the spreads are around that of SPREAD; they share a deviation for the latent
- * (flat or rich pictures), and each channel has one of its own. The numbers
- * allow for all sample clips, with latents multiplied by 0.1 to 2.
+ * The model: how the channels of one latent differ from the statistics of its
+ * space, in standard deviations of the channel. Flat and rich pictures, and
+ * networks, have other spreads, so neither the common spread nor how far the
+ * channels differ from it is known; so is how far the means are from 0. Only
+ * their pattern over the channels tells: the right statistics make channels
+ * alike. The spreads differ by at least SPREADS (of a logarithm), and the means
+ * by at least MEANS of the spread.
  */
-#define MEAN_SD 0.5
-#define SPREAD 0.8
-#define COMMON_SD 0.5
-#define OWN_SD 0.35
+#define SPREADS 0.25
+#define MEANS 0.5
 
-/* The other normalization must be more likely by a margin, in nats per channel,
- * and its fit must be at most GOOD_FIT. Sample clips with the wrong one
- * have 1.1 or more, and with the right one -1.2 or less if they are normalized.
- * The first latent of a video has half the spread, so a raw one of wan2.1 looks
- * more normalized, by 0.2, and a normalized one that is taken as raw has 1.6.
- */
-#define GOOD_FIT 1.5
+/* One latent of samples has about the spread USUAL. Another is less likely by
+ * SCALE times the square of the logarithm, up to FAR. */
+#define USUAL 0.8
+#define SCALE 0.25
+#define FAR 1.0
 
+/* The other normalization must be more likely by this margin, in nats per
+ * channel. With the wrong one, sample clips of wan2.1 have 0.5 or more after
+ * their first latent. With the right one, TAEF2 on test patterns has up to 0.1
+ * in all known spaces. */
 static double
-margin(VaeNormalization declared, bool first)
+margin(int channels)
 {
-    return declared == VAE_NORMALIZED ? 0.5 : first ? 1.2 : 0.75;
+    return 0.1 + 6.0 / channels;
 }
 
-/* Normalized latents of a whole data set have a spread of 1 around the mean of
- * the space. Those of one picture have up to 1 in all samples, and with a
- * contrast of twice that they are still no doubt. */
+/* Where all channels have one scale, only the spread tells. Normalized latents
+ * of a whole data set have a spread of 1. Those of one picture have up to 1 in
+ * all samples, and with a contrast of twice that they are still no doubt.
+ * Outside of FLAT to WIDE, the other normalization is told if its spread is
+ * nearer to USUAL, by a factor of TIMES. Its pattern must not speak against it
+ * by more than AGAINST. */
+#define FLAT 0.25
 #define WIDE 2.4
+#define TIMES 2.0
+#define AGAINST 0.1
 
 /* Latents that were scaled twice, such as by 0.18215, or by 0.1, have less than
  * NARROW: sample clips have 0.6 in their first latent and 0.8 in the others. A
@@ -49,11 +57,14 @@ margin(VaeNormalization declared, bool first)
 #define NARROW 0.2
 #define OWN 0.5
 
-/* The means of a latent of fewer numbers than FEW are left to chance, and only
- * a spread of VERY_WIDE is a doubt. Parts of sample clips with TOO_FEW numbers
- * have up to 2.7, raw latents of sd have 5.5. */
-#define FEW 512
+/* Test patterns have up to 3.7 around the means of their channels with the demo
+ * model, and up to 9 around 0, because full colours move all means. Raw latents
+ * of sd have 5.5. */
 #define VERY_WIDE 4.0
+
+/* The means of a latent of fewer numbers than FEW are left to chance, and those
+ * of TOO_FEW are not judged at all. */
+#define FEW 512
 #define TOO_FEW 64
 
 typedef struct Channel {
@@ -84,77 +95,72 @@ measure(const uint8_t *data, VaeType type, size_t n)
     return (Channel){mean, log(squares) / 2};
 }
 
-/* Returns the logarithm of the likelihood of n channels, if numbers have these
- * means and standard deviations (NULL: 0 and 1). *fit: receives the squared
- * distance per degree of freedom, which is about 1 if the model is right. */
-static double
-likelihood(const Channel *channels, int n, const float *mean, const float *std,
-           double *fit)
-{
-    const double own = OWN_SD * OWN_SD, common = COMMON_SD * COMMON_SD;
-    double means = 0, squares = 0, sum = 0, logs = 0, spreads;
+/* How channels fit a normalization. The spreads are in standard deviations of
+ * the space. */
+typedef struct Fit {
+    double all;        /* the spread around the means of the space */
+    double own;        /* that of each channel around its own mean */
+    double pattern;    /* log of the likelihood per channel, for any spread */
+    double likelihood; /* with that of the spread */
+} Fit;
 
-    for (int i = 0; i < n; i++) {
-        const double m = mean ? mean[i] : 0, s = std ? std[i] : 1;
-        const double off = (channels[i].mean - m) / (s * MEAN_SD);
-        const double wide = channels[i].log_spread - log(s * SPREAD);
-
-        means += off * off;
-        squares += wide * wide;
-        sum += wide;
-        logs += log(s);
-    }
-    /* The inverse of own * I + common * 1 1^T. */
-    spreads = squares / own - common * sum * sum / (own * (own + n * common));
-    *fit = (means + spreads) / (2 * n);
-    return -(means + spreads) / 2 - logs;
-}
-
-/* Returns true if the latent clearly does not have the stated normalization. */
-static bool
-looks_other(const Channel *channels, const VaeModelInfo *info,
-            VaeNormalization declared, bool first)
+static Fit
+fit(const Channel *channels, const VaeModelInfo *info, VaeNormalization taken)
 {
     const int n = info->latent_channels;
-    double fit[2], logs[2];
+    double means = 0, own = 0, logs = 0, squares = 0, scales = 0;
 
-    logs[VAE_NORMALIZED] =
-        likelihood(channels, n, NULL, NULL, &fit[VAE_NORMALIZED]);
-    logs[VAE_RAW] =
-        likelihood(channels, n, info->mean, info->std, &fit[VAE_RAW]);
-    return logs[!declared] - logs[declared] > n * margin(declared, first) &&
-           fit[!declared] < GOOD_FIT;
+    for (int i = 0; i < n; i++) {
+        const double m = taken == VAE_RAW ? (double) info->mean[i] : 0;
+        const double s = taken == VAE_RAW ? (double) info->std[i] : 1;
+        const double wide = channels[i].log_spread - log(s);
+
+        means += (channels[i].mean - m) * (channels[i].mean - m) / (s * s) / n;
+        own += exp(2 * wide) / n;
+        logs += wide / n;
+        squares += wide * wide / n;
+        scales += log(s) / n;
+    }
+    const double differ = squares - logs * logs + SPREADS * SPREADS;
+    const double far = log(sqrt(means + own) / USUAL);
+    Fit f = {.all = sqrt(means + own), .own = sqrt(own)};
+    f.pattern = -log(differ) / 2 - scales -
+                log(means + MEANS * MEANS * exp(2 * logs)) / 2;
+    f.likelihood = f.pattern - SCALE * fmin(far * far, FAR);
+    return f;
 }
 
-/* In standard deviations of the space. */
-typedef struct Spread {
-    double all; /* of all channels around the means of the space */
-    double own; /* of each channel around its own mean */
-} Spread;
-
-static Spread
-spread(const Channel *channels, const VaeModelInfo *info, VaeNormalization n)
+/* True if the pattern over the channels is that of the other normalization. */
+static bool
+pattern_tells(const Fit *found, const Fit *other, int channels)
 {
-    Spread sum = {0, 0};
-    for (int i = 0; i < info->latent_channels; i++) {
-        const double m = n == VAE_RAW ? info->mean[i] : 0;
-        const double s = n == VAE_RAW ? info->std[i] : 1;
-        const double off = channels[i].mean - m;
-        const double own = exp(2 * channels[i].log_spread);
-        sum.all += (off * off + own) / (s * s);
-        sum.own += own / (s * s);
-    }
-    return (Spread){sqrt(sum.all / info->latent_channels),
-                    sqrt(sum.own / info->latent_channels)};
+    return other->likelihood - found->likelihood > margin(channels);
+}
+
+/* True if the spread is that of the other normalization. */
+static bool
+spread_tells(const Fit *found, const Fit *other)
+{
+    return (found->all < FLAT || found->own > WIDE) &&
+           other->pattern > found->pattern - AGAINST &&
+           fabs(log(found->all / USUAL)) >
+               fabs(log(other->all / USUAL)) + log(TIMES);
+}
+
+static bool
+looks_other(const Fit *found, const Fit *other, int channels, bool few)
+{
+    return other->own >= NARROW && other->own <= WIDE &&
+           ((!few && pattern_tells(found, other, channels)) ||
+            spread_tells(found, other));
 }
 
 /* True if no latents of the space have such a spread. */
 static bool
-is_strange(Spread s, bool few)
+is_strange(const Fit *f, bool few)
 {
-    if (few)
-        return s.all > VERY_WIDE;
-    return s.all > WIDE || (s.all < NARROW && s.own > OWN * s.all);
+    return f->own > VERY_WIDE ||
+           (!few && f->all < NARROW && f->own > OWN * f->all);
 }
 
 static void
@@ -174,8 +180,7 @@ tell_normalization(const VaeModelInfo *info, const VaeDoubtWords *words,
 
 bool
 vae_doubt_one_latent(const VaeModelInfo *info, Taken taken,
-                     const VaeLatentIn *latent, size_t plane, bool first,
-                     Line line)
+                     const VaeLatentIn *latent, size_t plane, Line line)
 {
     const VaeNormalization n =
         vae_space_normalization(info->space, taken.normalization);
@@ -188,16 +193,15 @@ vae_doubt_one_latent(const VaeModelInfo *info, Taken taken,
         channels[i] =
             measure((const uint8_t *) latent->data + (size_t) i * bytes,
                     latent->type, plane);
-    const Spread found = spread(channels, info, n);
-    const Spread other =
-        spread(channels, info, n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
+    const Fit found = fit(channels, info, n);
+    const Fit other =
+        fit(channels, info, n == VAE_RAW ? VAE_NORMALIZED : VAE_RAW);
     const bool few = numbers < FEW;
-    const bool strange = isfinite(found.all) && is_strange(found, few);
-    if (other.all <= WIDE &&
-        (strange ? other.own >= NARROW
-                 : !few && looks_other(channels, info, n, first)))
+    if (!isfinite(found.all))
+        return false;
+    if (looks_other(&found, &other, info->latent_channels, few))
         tell_normalization(info, &taken.words, n, line);
-    else if (strange)
+    else if (is_strange(&found, few))
         snprintf(line.text, line.size,
                  "the latents have %.2g times the spread that %s latents of %s "
                  "have: is this the right input?",
@@ -213,6 +217,5 @@ vae_doubt_latent(const VaeModelInfo *info, VaeNormalization normalization,
                  size_t size)
 {
     const Taken taken = {.normalization = normalization};
-    return vae_doubt_one_latent(info, taken, latent, plane, false,
-                                (Line){text, size});
+    return vae_doubt_one_latent(info, taken, latent, plane, (Line){text, size});
 }

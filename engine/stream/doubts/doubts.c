@@ -307,9 +307,7 @@ judge_latent(VaeStream *s, const VaeLatentIn *latent, uint64_t index)
     if (judged && !constant) {
         d->told = vae_doubt_one_latent(
             info, (Taken){s->main.params.normalization, s->words}, latent,
-            n / (size_t) info->latent_channels,
-            d->units == 0 && s->at.next == FIRST && info->temporal > 1,
-            (Line){line, sizeof line});
+            n / (size_t) info->latent_channels, (Line){line, sizeof line});
         if (d->told)
             tell(s, line);
     }

@@ -20,9 +20,8 @@ typedef struct Taken {
 } Taken;
 
 /* Writes a doubt about the numbers of a latent; false if there is none. plane:
- * the elements of a channel. first: of a video. */
+ * the elements of a channel. */
 bool vae_doubt_one_latent(const VaeModelInfo *info, Taken taken,
-                          const VaeLatentIn *latent, size_t plane, bool first,
-                          Line line);
+                          const VaeLatentIn *latent, size_t plane, Line line);
 
 #endif

@@ -210,7 +210,8 @@ class Doubts(Reading):
                 ("qwenimage21", [64, 1, 4, 4], 0.8, (), None),
                 ("qwenimage21", [64, 1, 4, 4], 0.8, ("--normalization=raw",),
                  "set normalization to normalized"),
-                ("hunyuan15", [4, 1, 12, 12], 2.7, (), "times the spread that normalized"),
+                ("hunyuan15", [4, 1, 12, 12], 3.6, (), None),
+                ("hunyuan15", [4, 1, 12, 12], 5.5, (), "times the spread that normalized"),
                 ("hunyuan15", [4, 1, 8, 8], 2.7, (), None),
                 ("hunyuan15", [4, 1, 8, 8], 5.5, (), "times the spread that normalized")):
             mean, std = ([0] * shape[0], [spread] * shape[0]) if spread else \
@@ -222,6 +223,37 @@ class Doubts(Reading):
             if said:
                 self.assertIn(said, words)
             self.assertEqual("the latents " in words, said is not None, words)
+
+    def test_one_scale(self):
+        """Where all channels have one scale, only spreads far from 1 tell."""
+        shape, std = [4, 1, 12, 12], statistics("hunyuan10")[1][0]
+        for word, spread, other in (
+                ("raw", 0.3, None), ("raw", 0.5, None), ("raw", 1, None),
+                ("normalized", 0.3, None), ("normalized", 1, None),
+                ("normalized", 2.8, "raw"), ("raw", 0.2, "normalized")):
+            said = self.doubt(shape, noise(9, shape, spread * std if word == "raw" else spread),
+                              "--normalization", word, network="hunyuan10")
+            words = f"they look {other}: if they are, set normalization to {other}"
+            with self.subTest(word=word, spread=spread):
+                self.assertIn(words if other else "", said)
+                self.assertEqual("the latents" in said, other is not None, said)
+
+    def test_pattern(self):
+        """Means and deviations of many channels tell, whatever the spread is."""
+        for network, channels in (("wan22", 48), ("wan21", 16), ("kl_flux2", 128)):
+            mean, std = statistics(network)
+            for spread in (0.3, 1, 1.7):
+                numbers = noise(9, [channels, 1, 12, 12], spread)
+                raw = [v * std[i // 144] + mean[i // 144] for i, v in enumerate(numbers)]
+                for values, right in ((numbers, "normalized"), (raw, "raw")):
+                    for word in ("normalized", "raw"):
+                        said = self.doubt([channels, 1, 12, 12], values,
+                                          "--normalization", word, network=network)
+                        with self.subTest(network=network, spread=spread, right=right,
+                                          word=word):
+                            self.assertEqual("set normalization to " + right in said,
+                                             word != right, said)
+                            self.assertEqual("the latents" in said, word != right, said)
 
     def test_one_latent(self):
         """One latent has numbers enough."""
