@@ -56,7 +56,7 @@ typedef struct Weights {
     const char *folder;
     int n, others;   /* others: shards, and links without a target */
     char names[300]; /* of the first files */
-    char *path;      /* of a file, else of one of the others; or NULL */
+    char *path;      /* of a file, else of one of the others */
     size_t size;
 } Weights;
 
@@ -87,7 +87,7 @@ see_weights(void *user, const char *name)
         return;
     const bool other = vae_index_shard(name, &k, &n) ||
                        !vae_os_is_kind(path, VAE_FILE_REGULAR);
-    if (w->path && (!other || w->n == 0))
+    if (!other || w->n == 0)
         strcpy(w->path, path);
     w->others += other;
     if (other)
@@ -180,19 +180,18 @@ vae_folder_find(const char *folder, char **out, VaeError *error)
     const bool link = (*out)[0];
     /* Without a pair, this leaves *out as it is. */
     const int pairs = vae_pair_in_folder(folder, *out, size);
-    Weights weights = {
-        .path = pairs ? NULL : *out, .size = size, .folder = folder};
+    if (pairs == 1)
+        return VAE_OK;
+    Weights weights = {.path = *out, .size = size, .folder = folder};
     VaeStatus status = VAE_OK;
     if (pairs > 1)
         status = fail_pairs(folder, pairs, error);
-    else if (link && !pairs)
+    else if (link)
         status = vae_file_check_link(*out, error);
     else
         vae_os_list(folder, see_weights, &weights);
     /* The error of a shard asks for the index, that of a link names it. */
-    if (status == VAE_OK &&
-        (pairs ? weights.n <= 2
-               : weights.n == 1 || (!weights.n && weights.others)))
+    if (status == VAE_OK && (weights.n == 1 || (!weights.n && weights.others)))
         return VAE_OK;
     vae_mem_free(*out);
     *out = NULL;

@@ -208,6 +208,14 @@ vae_pickle_push_global(VaePickle *p, const char *module, size_t n_module,
                 p, (VaePickleValue){VAE_PICKLE_GLOBAL, .number = (int64_t) i},
                 error);
     }
+    static const char newer[] = "_rebuild_tensor_v3";
+    if (n_name == strlen(newer) && memcmp(name, newer, n_name) == 0)
+        return vae_mismatch(
+            error, VAE_ERR_FORMAT, NULL,
+            "%s: has tensors of {a newer type of PyTorch, such as float8}, "
+            "expected {=float32, float16, bfloat16 or float64}: convert them, "
+            "by x.float() of torch",
+            p->label);
     char first[VAE_NAME_SHOWN], second[VAE_NAME_SHOWN];
     return vae_fail(error, VAE_ERR_FORMAT,
                     "%s: refused: it wants to call %s.%s; only tensors, and "

@@ -299,6 +299,8 @@ check_calls(void)
         const char *words;
     } cases[] = {
 #define CASE(what, bytes, words) {what, bytes, sizeof(bytes) - 1, words}
+        CASE("a tensor of float8", "ctorch._utils\n_rebuild_tensor_v3\n.",
+             "such as float8, expected float32|x.float()"),
         CASE("os.system", "cos\nsystem\n(X\2\0\0\0lstR.",
              "bad.pth: refused: |wants to call os.system"),
         CASE("posix.system", "\x80\2cposix\nsystem\nX\2\0\0\0ls\x85R.",
