@@ -62,6 +62,7 @@ margin(int channels)
  * model, and up to 9 around 0, because full colours move all means. Raw latents
  * of sd have 5.5. */
 #define VERY_WIDE 4.0
+#define VERY_FAR 20.0
 
 /* The means of a latent of fewer numbers than FEW are left to chance, and only
  * a spread of VERY_WIDE is a doubt. Fewer than TOO_FEW are not judged. */
@@ -176,7 +177,7 @@ looks_other(const Fit *found, const Fit *other, int channels, bool few)
 static bool
 is_strange(const Fit *f, bool few)
 {
-    return f->own > VERY_WIDE ||
+    return f->own > VERY_WIDE || f->all > VERY_FAR ||
            (!few && f->all < NARROW && f->own > OWN * f->all);
 }
 
