@@ -225,13 +225,15 @@ class Doubts(Reading):
             self.assertEqual("the latents " in words, said is not None, words)
 
     def test_one_scale(self):
-        """Where all channels have one scale, only spreads far from 1 tell."""
-        shape, std = [4, 1, 12, 12], statistics("hunyuan10")[1][0]
+        """Where all channels have one scale, only spreads far from 1 tell; means of 0
+        tell nothing."""
+        shape, std = [4, 2, 12, 12], statistics("hunyuan10")[1][0]
         for word, spread, other in (
                 ("raw", 0.3, None), ("raw", 0.5, None), ("raw", 1, None),
                 ("normalized", 0.3, None), ("normalized", 1, None),
                 ("normalized", 2.8, "raw"), ("raw", 0.2, "normalized")):
-            said = self.doubt(shape, noise(9, shape, spread * std if word == "raw" else spread),
+            half = noise(9, [4, 2, 6, 12], spread * (std if word == "raw" else 1))
+            said = self.doubt(shape, [sign * v for v in half for sign in (1, -1)],
                               "--normalization", word, network="hunyuan10")
             words = f"they look {other}: if they are, set normalization to {other}"
             with self.subTest(word=word, spread=spread):
