@@ -126,11 +126,11 @@ static gpointer
 emit_on(gpointer data)
 {
     GstHarness *h = data;
-    while (g_atomic_int_get(
-        (gint *) g_object_get_data(G_OBJECT(h->element), "go-on"))) {
+    gint *go_on = g_object_get_data(G_OBJECT(h->element), "go-on");
+    do {
         g_signal_emit_by_name(h->element, "release");
         g_usleep(2000);
-    }
+    } while (g_atomic_int_get(go_on));
     return NULL;
 }
 
