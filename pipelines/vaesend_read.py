@@ -234,7 +234,7 @@ def open_torch(path, tensor, tell, **reading):
     for warning in said:
         tell(f"warning: {warning.message}")
     facts = {"tensor": clip.info.tensor, "vae.layout": "cthw"}
-    if clip.clip.doubt:
+    if clip.info.layout_guessed:
         facts["layout guessed"] = True
     return Array(latents.dtype, latents.shape, latents.tobytes()), facts
 

@@ -169,8 +169,9 @@ get_info(PyObject *self, void *unused)
 {
     const VaeLatentClip *c = &((Clip *) self)->clip;
     return Py_BuildValue(
-        "{ss,sz,ss,sN,s(ii),sz,s(ii),sL,sn,sL}", "tensor", c->tensor, "space",
-        c->space, "normalization", vae_normalization_name(c->normalization),
+        "{ss,sN,sz,ss,sN,s(ii),sz,s(ii),sL,sn,sL}", "tensor", c->tensor,
+        "layout_guessed", PyBool_FromLong(c->layout_guessed), "space", c->space,
+        "normalization", vae_normalization_name(c->normalization),
         "normalization_stated", PyBool_FromLong(c->normalization_stated),
         "framerate", c->fps_n, c->fps_d, "pixel_aspect_ratio",
         vae_tensor_file_metadata(((Clip *) self)->file,
